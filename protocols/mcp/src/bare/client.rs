@@ -116,7 +116,7 @@ impl BareMcpClient {
         let response = sent.map_err(network)?;
         let status = response.status();
         let body = response.body(self.options.limits.body_bytes_max).await.map_err(|error| match error {
-            BodyError::TooLarge => Failure::new(FailureKind::Overloaded, "the response is over the limit"),
+            BodyError::TooLarge => Failure::overloaded("the response is over the limit"),
             BodyError::Net(error) => network(error),
         })?;
         match decode(&body, &self.options.limits) {
@@ -156,7 +156,7 @@ fn network(error: NetError) -> Failure {
         NetError::Unreachable => "network failure during HTTP dispatch: can't connect",
         NetError::Broken => "network failure during HTTP dispatch: the connection broke",
     };
-    Failure::new(FailureKind::Unavailable, what)
+    Failure::unavailable(what)
 }
 
 fn by_status(status: StatusCode) -> Failure {

@@ -152,7 +152,7 @@ fn write_call(call: &Call<'_>) -> Box<RawValue> {
     if let Some(trace) = trace {
         meta.set(TRACEPARENT, trace.to_string());
     }
-    RawObject::new().with("name", &call.tool).with("arguments", &call.arguments).with("_meta", meta).to_raw()
+    RawObject::of("name", &call.tool).with("arguments", &call.arguments).with("_meta", meta).to_raw()
 }
 
 fn json<T: DeserializeOwned>(raw: &RawValue) -> Option<T> {
@@ -176,7 +176,7 @@ pub(crate) fn to_rpc(failure: Failure) -> RpcError {
         _ => (failure.message, failure.data),
     };
     // The code is too coarse for the kind.
-    let mut data = RawObject::new().with("kind", failure.kind);
+    let mut data = RawObject::of("kind", failure.kind);
     if let Some(detail) = detail {
         data.set("detail", detail);
     }

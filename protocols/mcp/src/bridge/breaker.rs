@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use callboard_message::{Failure, FailureKind};
+use callboard_message::Failure;
 use callboard_runtime::Backoff;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -51,11 +51,11 @@ impl Breaker {
             Some(until) if until > began => {
                 let wait = whole_seconds(until - began);
                 let why = format!("{server} is away ({}); it is tried again in {wait} s", state.why);
-                return Err(Failure::new(FailureKind::Unavailable, why));
+                return Err(Failure::unavailable(why));
             }
             Some(_) if state.probing => {
                 let why = format!("{server} is away ({}); it is being tried again now", state.why);
-                return Err(Failure::new(FailureKind::Unavailable, why));
+                return Err(Failure::unavailable(why));
             }
             Some(_) => {
                 state.probing = true;
@@ -141,6 +141,7 @@ fn whole_seconds(wait: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use callboard_message::FailureKind;
 
     const PAUSE: Duration = Duration::from_millis(2_500);
 

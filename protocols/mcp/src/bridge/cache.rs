@@ -291,7 +291,7 @@ mod tests {
     /// Goal: arguments are bounded. Method: at the bound, and one byte more.
     #[test]
     fn long_arguments() {
-        let params = |bytes: usize| RawObject::new().with("arguments", "a".repeat(bytes - 2));
+        let params = |bytes: usize| RawObject::of("arguments", "a".repeat(bytes - 2));
         assert!(key(("t", 0, [false; 4]), &params(CACHE_ARGUMENTS_BYTES_MAX), None).is_some());
         assert!(key(("t", 0, [false; 4]), &params(CACHE_ARGUMENTS_BYTES_MAX + 1), None).is_none());
     }

@@ -334,7 +334,7 @@ impl OfferedCapabilities {
     }
 
     /// In MCP's words.
-    pub(crate) fn abilities(self) -> Abilities {
+    fn abilities(self) -> Abilities {
         let of = |members: &[(u8, &str)]| {
             let has = members.iter().filter(|(bit, _)| self.has(*bit));
             has.fold(RawObject::new(), |all, (_, name)| all.with(name, RawObject::new()))
@@ -347,7 +347,7 @@ impl OfferedCapabilities {
             all.set("elicitation", of(&[(FORM, "form"), (URL, "url")]));
         }
         if self.has(ROOTS) {
-            let changes = RawObject::new().with("listChanged", true);
+            let changes = RawObject::of("listChanged", true);
             all.set("roots", if self.has(ROOTS_CHANGES) { changes } else { RawObject::new() });
         }
         Abilities(all)

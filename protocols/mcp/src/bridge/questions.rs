@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use callboard_message::{
-    Abilities, Answer, CallId, Elicitation, Failure, FailureKind, Principal, Question, RawObject, Sample, SessionId,
+    Abilities, Answer, CallId, Elicitation, Failure, Principal, Question, RawObject, Sample, SessionId,
 };
 use callboard_runtime::{Answering, AuditEntry, AuditLog, CallMeta, Caller, PeerSession};
 use futures::future::BoxFuture;
@@ -120,7 +120,7 @@ impl Caller for Relay {
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
         match &self.answers {
             Some(answers) => answers.ask(self.checked(question)),
-            None => Box::pin(async { Err(Failure::new(FailureKind::NobodyToAsk, "nobody to ask")) }),
+            None => Box::pin(async { Err(Failure::nobody_to_ask("nobody to ask")) }),
         }
     }
 

@@ -186,7 +186,7 @@ impl Passing for TransportError {
 }
 
 /// The pause before retry number `retry`, from 0.
-pub(crate) fn pause(first: Duration, retry: u32) -> Duration {
+fn pause(first: Duration, retry: u32) -> Duration {
     Backoff { first, max: RETRY_PAUSE_MAX, jitter: 0.5 }.pause(retry)
 }
 
@@ -214,7 +214,7 @@ impl Watch {
     }
 
     /// Whether anybody was asked.
-    pub(crate) fn was_asked(&self) -> bool {
+    fn was_asked(&self) -> bool {
         self.0.asked.load(Relaxed)
     }
 

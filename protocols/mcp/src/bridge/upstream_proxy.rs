@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use callboard_message::{Change, Failure, FailureKind, RawObject};
+use callboard_message::{Change, Failure, RawObject};
 use callboard_runtime::{CallMeta, Cx};
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
@@ -28,9 +28,9 @@ const LISTS: [&str; 4] = ["tools/list", "resources/list", "resources/templates/l
 
 pub(crate) struct UpstreamProxy {
     pub(crate) name: String,
-    pub(crate) options: Arc<BridgeOptions>,
-    pub(crate) breaker: Breaker,
-    pub(crate) pool: Arc<Pool>,
+    options: Arc<BridgeOptions>,
+    breaker: Breaker,
+    pool: Arc<Pool>,
     desk: Arc<UpstreamQuestions>,
     tools: Tools,
     news: ChangeNotifier,
@@ -162,7 +162,7 @@ impl UpstreamProxy {
     }
 
     /// Keeps what a connection has shown of the server.
-    pub(crate) fn learn(&self, session: &Session) -> RawObject {
+    fn learn(&self, session: &Session) -> RawObject {
         *self.about.lock() = Some(session.about.clone());
         self.shares_channel.store(session.shares_channel(), Relaxed);
         session.about.clone()
@@ -213,7 +213,7 @@ impl UpstreamProxy {
     }
 
     /// Ends an attempt. Gives whether the server is back; then its followers are told, for what it shows may be another.
-    pub(crate) fn settle<T>(&self, pass: Pass<'_>, outcome: &Result<T, TransportError>) -> bool {
+    fn settle<T>(&self, pass: Pass<'_>, outcome: &Result<T, TransportError>) -> bool {
         let was_closed = self.breaker.next_try().is_none();
         let is_back = pass.settle(outcome);
         if is_back {
@@ -316,7 +316,7 @@ impl UpstreamProxy {
     }
 
     fn full(&self, why: String) -> Failure {
-        Failure::new(FailureKind::Overloaded, format!("{}: {why}", self.name))
+        Failure::overloaded(format!("{}: {why}", self.name))
     }
 
     /// Which server it was is said of what only says that it is away.

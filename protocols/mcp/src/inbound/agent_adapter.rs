@@ -96,7 +96,7 @@ impl AgentAdapter {
         if !self.handles::<Subscribe>() {
             return Ok(());
         }
-        let body = RawObject::new().with("uri", uri).to_raw();
+        let body = RawObject::of("uri", uri).to_raw();
         self.ask::<Subscribe>(body, call).await.map(drop).map_err(error)
     }
 
@@ -117,13 +117,13 @@ impl AgentAdapter {
             }
             return theirs;
         }
-        let changing = || RawObject::new().with("listChanged", true);
-        let mut can = RawObject::new().with("logging", RawObject::new());
+        let changing = || RawObject::of("listChanged", true);
+        let mut can = RawObject::of("logging", RawObject::new());
         if self.lists_tools() || !self.tools.is_empty() {
             can.set("tools", changing());
         }
         if self.has_resources() {
-            can.set("resources", RawObject::new().with("subscribe", true).with("listChanged", true));
+            can.set("resources", RawObject::of("subscribe", true).with("listChanged", true));
         }
         if self.handles::<ListPrompts>() {
             can.set("prompts", changing());
@@ -184,7 +184,7 @@ impl AgentAdapter {
         }
         let page = self.tools.listed(revision.era(), from, items_max);
         let next = from + page.len();
-        let mut result = RawObject::new().with("tools", page);
+        let mut result = RawObject::of("tools", page);
         if next < total {
             result.set("nextCursor", cursor(TOOLS, next));
         }
@@ -317,7 +317,7 @@ fn printable(name: &str) -> String {
 }
 
 /// The result of `tools/call`, from a reply.
-pub(crate) fn tool_result(reply: Box<RawValue>, shape: Reply, era: Era) -> Box<RawValue> {
+fn tool_result(reply: Box<RawValue>, shape: Reply, era: Era) -> Box<RawValue> {
     match shape {
         Reply::Result => reply,
         Reply::Nothing => raw(r#"{"content":[]}"#.to_owned()),
@@ -378,11 +378,11 @@ fn tool_failure(failure: Failure, revision: Revision) -> Result<Box<RawValue>, R
         FailureKind::Internal => "internal error".to_owned(),
         _ => failure.message,
     };
-    let mut ours = RawObject::new().with("kind", failure.kind);
+    let mut ours = RawObject::of("kind", failure.kind);
     if let Some(data) = failure.data.filter(|_| failure.kind != FailureKind::Internal) {
         ours.set("data", data);
     }
-    let result = ToolResult::error(shown).0.with("_meta", RawObject::new().with(meta::FAILURE, ours));
+    let result = ToolResult::error(shown).0.with("_meta", RawObject::of(meta::FAILURE, ours));
     Ok(result.to_raw())
 }
 
@@ -394,7 +394,7 @@ fn names_capabilities(data: &Value) -> bool {
 }
 
 /// A failure as an error.
-pub(crate) fn error(failure: Failure) -> RpcError {
+fn error(failure: Failure) -> RpcError {
     to_rpc_or(code::INVALID_PARAMS, failure)
 }
 
@@ -406,7 +406,7 @@ fn resource_error(failure: Failure, revision: Revision, uri: &str) -> RpcError {
         error.code = mcp::RESOURCE_NOT_FOUND_LEGACY;
     }
     if missing && error.data.is_none() {
-        error.data = Some(RawObject::new().with("uri", uri).to_raw());
+        error.data = Some(RawObject::of("uri", uri).to_raw());
     }
     error
 }

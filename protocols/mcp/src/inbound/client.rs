@@ -1,7 +1,5 @@
 use bytes::Bytes;
-use callboard_message::{
-    Answer, Elicitation, Failure, FailureKind, Progress, Question, RawObject, RootsRequest, Sample,
-};
+use callboard_message::{Answer, Elicitation, Failure, Progress, Question, RawObject, RootsRequest, Sample};
 use callboard_rpc::encode_notification;
 use serde_json::value::RawValue;
 
@@ -49,7 +47,7 @@ impl Reports {
             return None;
         }
         self.done = progress.done;
-        let mut params = RawObject::new().with(PROGRESS_TOKEN, &self.token).with("progress", number(progress.done));
+        let mut params = RawObject::of(PROGRESS_TOKEN, &self.token).with("progress", number(progress.done));
         if let Some(total) = progress.total.filter(|total| total.is_finite()) {
             params.set("total", number(total));
         }
@@ -113,5 +111,5 @@ pub(crate) fn question_with_meta(question: &Question, name: &str, value: &RawObj
 }
 
 pub(crate) fn nobody_answers() -> Failure {
-    Failure::new(FailureKind::NobodyToAsk, "the client has nobody to answer that")
+    Failure::nobody_to_ask("the client has nobody to answer that")
 }

@@ -100,13 +100,13 @@ struct Watched {
 }
 
 impl Changes {
-    pub(crate) fn of(agent: AgentRef) -> Self {
+    fn of(agent: AgentRef) -> Self {
         let state = State { agent, listeners: Vec::new(), follower: None, watched: HashMap::new() };
         Self(Arc::new(Hub { state: Mutex::new(state) }))
     }
 
     /// Another agent takes the place of the one that is followed and watched.
-    pub(crate) fn replace(&self, agent: AgentRef) {
+    fn replace(&self, agent: AgentRef) {
         let mut state = self.0.state.lock();
         if let Some(follower) = &state.follower {
             state.agent.unfollow(follower.id());
@@ -116,13 +116,13 @@ impl Changes {
         }
         for (uri, _) in state.watched.iter().filter(|(_, watched)| watched.agreed) {
             // One that doesn't hear it tells of all changes, or of none.
-            let _ = agent.try_tell(Subscribe(RawObject::new().with("uri", uri)));
+            let _ = agent.try_tell(Subscribe(RawObject::of("uri", uri)));
         }
         state.agent = agent;
     }
 
     /// Tells all who listen.
-    pub(crate) fn tell(&self, change: &Change) {
+    fn tell(&self, change: &Change) {
         self.0.tell(change);
     }
 
@@ -211,7 +211,7 @@ impl Drop for Watching {
         state.watched.remove(&self.uri);
         if agreed {
             // One that doesn't hear it, or needn't, goes on telling of changes that nobody is told.
-            let _ = state.agent.try_tell(Unsubscribe(RawObject::new().with("uri", &self.uri)));
+            let _ = state.agent.try_tell(Unsubscribe(RawObject::of("uri", &self.uri)));
         }
     }
 }
@@ -235,7 +235,7 @@ impl SyncHandler<Changed> for Follower {
 mod tests {
     use std::time::Duration;
 
-    use callboard_message::{Failure, FailureKind, Principal};
+    use callboard_message::{Failure, Principal};
     use callboard_runtime::System;
     use tokio::sync::mpsc::{Receiver, Sender, channel};
     use tokio::time::timeout;
@@ -259,7 +259,7 @@ mod tests {
             let who = cx.principal().id.clone();
             let may = who == "ada";
             let _ = self.0.try_send(who);
-            if may { Ok(RawObject::new()) } else { Err(Failure::new(FailureKind::NotFound, "none")) }
+            if may { Ok(RawObject::new()) } else { Err(Failure::not_found("none")) }
         }
     }
 

@@ -77,7 +77,7 @@ impl Default for Info {
 impl Info {
     /// MCP's `Implementation`.
     pub fn implementation(&self) -> RawObject {
-        let mut info = RawObject::new().with("name", &self.name);
+        let mut info = RawObject::of("name", &self.name);
         if let Some(title) = &self.title {
             info.set("title", title);
         }

@@ -147,7 +147,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
 
 impl<'a> Params<'a> {
     /// Reads them. What is no object has no members; [`Self::check_object`] tells it from an empty one.
-    pub(crate) fn read(raw: Option<&'a RawValue>) -> Self {
+    fn read(raw: Option<&'a RawValue>) -> Self {
         // A struct can be read from an array too.
         let object = raw.map(RawValue::get).filter(|params| params.starts_with('{'));
         let members = object.and_then(|params| serde_json::from_str::<Self>(params).ok());

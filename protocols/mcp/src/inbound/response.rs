@@ -97,7 +97,7 @@ impl Members {
 
     /// The response with `result` as it came, and what it lacks put at its beginning. A result that says so itself keeps
     /// what it says.
-    pub(crate) fn response(&self, id: &Id, kind: &str, cache: Option<CacheHint>, result: &RawValue) -> Vec<u8> {
+    fn response(&self, id: &Id, kind: &str, cache: Option<CacheHint>, result: &RawValue) -> Vec<u8> {
         let mut out = Vec::with_capacity(128 + id.as_json().len() + self.meta.len() + result.get().len());
         push(&mut out, &["{\"jsonrpc\":\"2.0\",\"id\":", id.as_json(), ",\"result\":"]);
         match result.get().strip_prefix('{') {
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     fn response(result: &str, cache: Option<CacheHint>) -> String {
-        let members = Members::new(&ModernOptions::default(), RawObject::new().with("name", "s").with("version", "1"));
+        let members = Members::new(&ModernOptions::default(), RawObject::of("name", "s").with("version", "1"));
         let result = RawValue::from_string(result.to_owned()).unwrap();
         String::from_utf8(members.response(&Id::integer(1), "complete", cache, &result)).unwrap()
     }

@@ -132,7 +132,7 @@ impl Pipe {
     }
 
     /// Sends what must arrive; waits for room.
-    pub(crate) async fn deliver(&self, message: Vec<u8>) {
+    async fn deliver(&self, message: Vec<u8>) {
         // Never closed; without the peer the queue is dropped, and so is this.
         if let Ok(permit) = self.room.clone().acquire_many_owned(self.cost(message.len())).await {
             let _ = self.queue.try_send(Queued::Message(message.into(), permit));
@@ -140,7 +140,7 @@ impl Pipe {
     }
 
     /// Nothing more comes.
-    pub(crate) fn end(&self) {
+    fn end(&self) {
         let _ = self.queue.try_send(Queued::End);
     }
 
@@ -239,7 +239,7 @@ impl Requests {
     }
 
     /// Says what is wrong with a line that has no id.
-    pub(crate) fn refuse(&mut self, error: &RpcError) {
+    fn refuse(&mut self, error: &RpcError) {
         self.refuse_under(None, error);
     }
 

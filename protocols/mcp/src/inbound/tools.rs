@@ -134,7 +134,7 @@ fn asks_first(more: &RawObject) -> bool {
 }
 
 fn listed(spec: &MessageSpec, reply: Reply, era: Era) -> RawObject {
-    let mut tool = RawObject::new().with("name", &spec.name);
+    let mut tool = RawObject::of("name", &spec.name);
     if let Some(title) = spec.more.get("title") {
         tool.set_raw("title", title.to_owned());
     }

@@ -6,7 +6,7 @@ use callboard_message::surface::{
     CallTool, Complete, CreateMessage, Describe, Forward, GetPrompt, ListPrompts, ListResourceTemplates, ListResources,
     ListTools, RESERVED_PREFIX, ReadResource, Subscribe, Unsubscribe,
 };
-use callboard_message::{Failure, FailureKind, Message, Named, RawObject};
+use callboard_message::{Failure, Message, Named, RawObject};
 use callboard_runtime::outward::exchange;
 use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Profile};
 use serde_json::value::RawValue;
@@ -129,7 +129,7 @@ impl ClientOperation {
             if !payload.get().starts_with('{') {
                 return Err(Failure::invalid("the message must be a JSON object"));
             }
-            let mut params = RawObject::new().with("name", &name);
+            let mut params = RawObject::of("name", &name);
             params.set_raw("arguments", payload);
             return Ok(Self::Use { tool: name, params });
         }
@@ -157,7 +157,7 @@ impl ClientOperation {
 fn forward(params: &RawObject) -> Result<ClientOperation, Failure> {
     let method = params.text("method").ok_or_else(|| Failure::invalid("`method` must be a string"))?;
     if NOT_FORWARDED.contains(&method.as_str()) {
-        return Err(Failure::new(FailureKind::Rejected, format!("{method} is the connection's own")));
+        return Err(Failure::rejected(format!("{method} is the connection's own")));
     }
     let params = match params.get("params") {
         Some(inner) => RawObject::parse(inner).map_err(|_| Failure::invalid("`params` must be an object"))?,

@@ -149,7 +149,7 @@ async fn listen_once(
     ready: &mut Option<oneshot::Sender<()>>,
 ) -> Result<(), TransportError> {
     let (mut flight, mut heard) = ear.flights.open(false);
-    let params = RawObject::new().with("notifications", filter);
+    let params = RawObject::of("notifications", filter);
     let outgoing = modern::request(flight.number, "subscriptions/listen", &params, None, options, None);
     let mut exchange = std::pin::pin!(link.exchange(&outgoing, &mut flight));
     loop {

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use callboard_message::RawObject;
 use callboard_message::json::quote;
-use callboard_message::{FailureKind, RawObject};
 use callboard_rpc::RpcError;
 use callboard_runtime::Cx;
 use futures::future::join_all;
@@ -169,10 +169,10 @@ pub(crate) async fn rounds(
         }
         next = Cow::Owned(Box::pin(answered(session, params, &result, cx)).await?);
     }
-    Err(TransportError::Failed(callboard_message::Failure::new(
-        FailureKind::Overloaded,
-        format!("the server asked more than {} times", session.options.rounds_max),
-    )))
+    Err(TransportError::Failed(callboard_message::Failure::overloaded(format!(
+        "the server asked more than {} times",
+        session.options.rounds_max
+    ))))
 }
 
 /// What a result says of its kind.
@@ -219,7 +219,7 @@ async fn answers(
 ) -> Result<RawObject, TransportError> {
     if asked.len() > QUESTIONS_AT_ONCE_MAX {
         let why = format!("the server has more than {QUESTIONS_AT_ONCE_MAX} questions at once");
-        return Err(TransportError::Failed(callboard_message::Failure::new(FailureKind::Overloaded, why)));
+        return Err(TransportError::Failed(callboard_message::Failure::overloaded(why)));
     }
     let client = &client;
     let asking = asked.iter().map(|(key, request)| async move {

@@ -203,7 +203,7 @@ impl Default for ClientOptions {
             era: EraChoice::Auto,
             dialect: Dialect::Mcp,
             revision: Revision::LATEST_LEGACY,
-            info: RawObject::new().with("name", "callboard").with("version", env!("CARGO_PKG_VERSION")),
+            info: RawObject::of("name", "callboard").with("version", env!("CARGO_PKG_VERSION")),
             offers: Abilities::all(),
             log_level: Some(LogLevel::Info),
             listen: true,

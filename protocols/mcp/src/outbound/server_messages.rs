@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
-use callboard_message::{Answer, Change, Elicitation, Failure, FailureKind, Log, Question, RawObject, Sample};
-use callboard_rpc::{Id, Nulls, RpcError, code, encode_response};
+use callboard_message::{Answer, Change, Elicitation, Failure, Log, Question, RawObject, Sample};
+use callboard_rpc::{Id, Nulls, RpcError, encode_response};
 use callboard_runtime::{CallMeta, Caller, Cx, Direction};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -184,7 +184,7 @@ impl NotificationHandler {
         match method {
             "ping" => Some(encode_response(Some(id), Ok(&RawObject::new().to_raw()), Nulls::Omit)),
             method if Dialect::is_question(method) => None,
-            _ => Some(error(id, &RpcError::new(code::METHOD_NOT_FOUND, "method not found"))),
+            _ => Some(error(id, &RpcError::method_not_found("method not found"))),
         }
     }
 
@@ -316,7 +316,7 @@ pub(crate) async fn ask_in_call(cx: &Cx, asked: Asked) -> Result<Box<RawValue>, 
     });
     match call.and_then(|call| call.caller) {
         Some(caller) => ask_caller(&*caller, asked).await,
-        None => Err(Failure::new(FailureKind::NobodyToAsk, "nobody to ask")),
+        None => Err(Failure::nobody_to_ask("nobody to ask")),
     }
 }
 

@@ -49,7 +49,7 @@ pub(crate) struct Hints {
     /// It changes nothing.
     read_only: bool,
     /// Twice the same does as much as once.
-    pub(crate) idempotent: bool,
+    idempotent: bool,
     /// For how long a result may be kept, of one that changes nothing.
     pub(crate) cache: Option<Duration>,
 }

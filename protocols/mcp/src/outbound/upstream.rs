@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use callboard_message::{Failure, FailureKind, RawObject};
+use callboard_message::{Failure, RawObject};
 use callboard_rpc::http1::Clients;
 use callboard_runtime::Cx;
 use futures::FutureExt;
@@ -193,10 +193,9 @@ impl Upstream {
             Box::pin(self.read_tools(session)).await;
         }
         match self.core.tools.get(&tool) {
-            Some(known) if known.header_params.is_none() => Err(TransportError::Failed(Failure::new(
-                FailureKind::Rejected,
-                "the tool's x-mcp-header annotations are invalid",
-            ))),
+            Some(known) if known.header_params.is_none() => {
+                Err(TransportError::Failed(Failure::rejected("the tool's x-mcp-header annotations are invalid")))
+            }
             _ => Ok(()),
         }
     }
@@ -274,12 +273,12 @@ impl Upstream {
         let session = self.session().await?;
         if on && self.core.resources.lock().len() >= SUBSCRIPTIONS_MAX {
             let why = format!("more than {SUBSCRIPTIONS_MAX} resources are followed");
-            return Err(TransportError::Failed(Failure::new(FailureKind::Overloaded, why)));
+            return Err(TransportError::Failed(Failure::overloaded(why)));
         }
         let result = match session.era() {
             Era::Legacy if on => self.request("resources/subscribe", params, cx).await?,
             Era::Legacy => self.request("resources/unsubscribe", params, cx).await?,
-            Era::Modern => RawObject::new().with("resultType", "complete").to_raw(),
+            Era::Modern => RawObject::of("resultType", "complete").to_raw(),
         };
         let resources: Vec<String> = {
             let mut resources = self.core.resources.lock();
@@ -383,9 +382,9 @@ impl Wiring {
 
 /// What one connection after another is made from.
 pub(crate) struct Core {
-    pub(crate) wiring: Wiring,
+    wiring: Wiring,
     /// Resources whose changes somebody wants to be told of: asked for again on each new connection.
-    pub(crate) resources: Mutex<BTreeSet<String>>,
+    resources: Mutex<BTreeSet<String>>,
 }
 
 impl Deref for Core {
@@ -408,7 +407,7 @@ impl Core {
     }
 
     /// Connects, and says what each connection begins with.
-    pub(crate) async fn connect(&self) -> Result<Arc<Session>, TransportError> {
+    async fn connect(&self) -> Result<Arc<Session>, TransportError> {
         let session = self.agree().await?;
         *self.server.remembered.lock() = Some(session.era());
         let resources: Vec<String> = self.resources.lock().iter().cloned().collect();
@@ -520,13 +519,13 @@ impl Core {
     async fn greet(&self, session: &Session, resources: &[String]) {
         let level = self.options.log_level.filter(|_| session.has("logging"));
         if let Some(level) = level {
-            let params = RawObject::new().with("level", level);
+            let params = RawObject::of("level", level);
             if let Err(error) = session.request_quietly("logging/setLevel", params).await {
                 callboard_message::log::debug!(%error, "the server sets no log level");
             }
         }
         for uri in resources {
-            let params = RawObject::new().with("uri", uri);
+            let params = RawObject::of("uri", uri);
             if let Err(error) = session.request_quietly("resources/subscribe", params).await {
                 callboard_message::log::warn!(%error, "a resource is no longer followed");
             }

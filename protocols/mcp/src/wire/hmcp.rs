@@ -13,7 +13,7 @@ const VERSION: &str = "0.1.0";
 
 /// What a server says that has it.
 fn offer() -> RawObject {
-    RawObject::new().with("sampling", true).with("version", VERSION)
+    RawObject::of("sampling", true).with("version", VERSION)
 }
 
 /// What server capabilities say of it, in the words of either era.
@@ -78,7 +78,7 @@ mod tests {
             (r#"{"experimental":{"other":{"sampling":true}},"sampling":{}}"#, false),
             (r#"{}"#, false),
         ] {
-            let about = RawObject::new().with("capabilities", of(capabilities));
+            let about = RawObject::of("capabilities", of(capabilities));
             assert_eq!(gate(&about).is_ok(), has_it, "{capabilities}");
         }
         assert!(gate(&RawObject::new()).is_err());

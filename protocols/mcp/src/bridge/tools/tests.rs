@@ -100,7 +100,7 @@ impl Caller for Somebody {
     fn progress(&self, _: Progress) {}
 
     fn ask(&self, _: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
-        Box::pin(async { Err(Failure::new(FailureKind::NobodyToAsk, "not now")) })
+        Box::pin(async { Err(Failure::nobody_to_ask("not now")) })
     }
 
     fn abilities(&self) -> Abilities {
@@ -112,7 +112,7 @@ impl Caller for Nobody {
     fn progress(&self, _: Progress) {}
 
     fn ask(&self, _: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
-        Box::pin(async { Err(Failure::new(FailureKind::NobodyToAsk, "nobody")) })
+        Box::pin(async { Err(Failure::nobody_to_ask("nobody")) })
     }
 }
 

@@ -10,7 +10,7 @@ use actix_web::{HttpRequest, HttpResponse, Resource, web};
 use callboard_message::{Failure, FailureKind, Principal, TraceContext};
 use callboard_rpc::serve::guard::{JSON, Refused, refused};
 use callboard_rpc::serve::{guard, idle, reply};
-use callboard_rpc::{Id, Incoming, Notification, Nulls, Request, RpcError, code, decode, encode_response};
+use callboard_rpc::{Id, Incoming, Notification, Nulls, Request, RpcError, decode, encode_response};
 use callboard_runtime::CallMeta;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -40,7 +40,7 @@ async fn post(request: HttpRequest, payload: Payload, server: Data<Server>) -> H
 async fn answer(request: &HttpRequest, payload: Payload, server: &Server) -> Result<HttpResponse, Refused> {
     let principal = principal_of(request, server)?;
     let body = read_body(request, payload, server).await?;
-    let invalid = |why: &str| answered(None, Err(&RpcError::new(code::INVALID_REQUEST, why)));
+    let invalid = |why: &str| answered(None, Err(&RpcError::invalid_request(why)));
     Ok(match decode(&body, &server.options.inbound.limits) {
         Ok(Incoming::Request(request)) => {
             answered(Some(&request.id), call(server, principal, &request).await.as_deref())
@@ -57,9 +57,9 @@ async fn answer(request: &HttpRequest, payload: Payload, server: &Server) -> Res
 
 async fn call(server: &Server, mut principal: Principal, request: &Request<'_>) -> Outcome {
     if request.method != METHOD {
-        return Err(RpcError::new(code::METHOD_NOT_FOUND, "unsupported method: only `tools/call` is served"));
+        return Err(RpcError::method_not_found("unsupported method: only `tools/call` is served"));
     }
-    let sent = read_call(request.params).map_err(|error| RpcError::new(code::INVALID_PARAMS, error.to_string()))?;
+    let sent = read_call(request.params).map_err(|error| RpcError::invalid_params(error.to_string()))?;
     if let Some(purpose) = sent.meta.purpose {
         principal = principal.for_purpose(purpose);
     }
@@ -70,7 +70,7 @@ async fn call(server: &Server, mut principal: Principal, request: &Request<'_>) 
     let (surface, deadline) = (server.endpoint.adapter(), Instant::now() + patience);
     let asked = surface.ask_plainly(&sent.tool, sent.arguments.into_owned(), call.until(deadline)).await;
     // A handler that ends because its deadline passed may still answer something: nobody can tell it from a reply.
-    let late = || Err(Failure::new(FailureKind::TimedOut, format!("no reply in {patience:?}")));
+    let late = || Err(Failure::timed_out(format!("no reply in {patience:?}")));
     let outcome = if Instant::now() < deadline { asked } else { late() };
     outcome.map_err(|failure| {
         if failure.kind == FailureKind::Internal {
@@ -87,6 +87,6 @@ fn answered(id: Option<&Id>, outcome: Result<&RawValue, &RpcError>) -> HttpRespo
 }
 
 fn refuse(refused: Refused) -> HttpResponse {
-    let error = RpcError::new(code::INVALID_REQUEST, refused.message);
+    let error = RpcError::invalid_request(refused.message);
     reply::refuse(refused, JSON, encode_response(None, Err(&error), Nulls::Emit))
 }

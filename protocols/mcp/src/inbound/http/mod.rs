@@ -212,20 +212,20 @@ pub fn serve_named(
 /// The header of a legacy session's id.
 static SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 /// The header of the revision.
-pub(crate) static PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+static PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// The header of the last event that a client has seen (WHATWG HTML, section 9.2.4).
-pub(crate) static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// What a client can read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Accepts {
-    pub(crate) json: bool,
-    pub(crate) events: bool,
+    json: bool,
+    events: bool,
 }
 
 impl Accepts {
     /// Reads `Accept`, which MCP wants to be there. Weights are only looked at for being zero.
-    pub(crate) fn of(headers: &HeaderMap) -> Self {
+    fn of(headers: &HeaderMap) -> Self {
         let mut accepts = Self { json: false, events: false };
         accept::each_range(headers, |kind| {
             let is = |name: &str| kind.eq_ignore_ascii_case(name.as_bytes());
@@ -245,13 +245,13 @@ pub(crate) enum Version<'a> {
 }
 
 impl<'a> Version<'a> {
-    pub(crate) fn of(headers: &'a HeaderMap) -> Self {
+    fn of(headers: &'a HeaderMap) -> Self {
         let Some(value) = headers.get(&PROTOCOL_VERSION) else { return Self::Missing };
         let text = value.to_str().unwrap_or_default().trim();
         Revision::parse(text).map_or(Self::Unknown(text), Self::Known)
     }
 
-    pub(crate) fn is_modern(self) -> bool {
+    fn is_modern(self) -> bool {
         matches!(self, Self::Known(revision) if revision.era() == Era::Modern)
     }
 }
@@ -295,7 +295,7 @@ fn json_response(status: u16, body: Vec<u8>) -> HttpResponse {
 }
 
 /// Taken, and nothing to say.
-pub(crate) fn accepted() -> HttpResponse {
+fn accepted() -> HttpResponse {
     HttpResponse::Accepted().finish()
 }
 

@@ -208,7 +208,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    pub(crate) fn log(&self) -> &Arc<ReplayBuffer> {
+    fn log(&self) -> &Arc<ReplayBuffer> {
         &self.log
     }
 

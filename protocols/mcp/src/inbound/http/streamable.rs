@@ -84,10 +84,10 @@ async fn answer(
 
 /// One POST on its way to an answer.
 struct Exchange<'a> {
-    pub(crate) request: &'a HttpRequest,
-    pub(crate) server: &'a Data<Server>,
-    pub(crate) accepts: Accepts,
-    pub(crate) busy: Busy,
+    request: &'a HttpRequest,
+    server: &'a Data<Server>,
+    accepts: Accepts,
+    busy: Busy,
 }
 
 impl Exchange<'_> {
@@ -221,7 +221,7 @@ impl Exchange<'_> {
     }
 
     /// An answer that needs no stream; as one event where the client reads nothing else.
-    pub(crate) fn whole(self, done: Answer, log: &Arc<ReplayBuffer>) -> Result<HttpResponse, Refused> {
+    fn whole(self, done: Answer, log: &Arc<ReplayBuffer>) -> Result<HttpResponse, Refused> {
         match done.body {
             Some(body) if self.accepts.json => Ok(json_response(done.status, body)),
             Some(body) => {

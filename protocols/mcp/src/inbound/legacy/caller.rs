@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use callboard_message::surface::{Abilities, Log};
-use callboard_message::{Answer, Failure, FailureKind, Progress, Question, RawObject};
+use callboard_message::{Answer, Failure, Progress, Question, RawObject};
 use callboard_rpc::{Id, Response, encode_notification, encode_request};
 use callboard_runtime::Caller;
 use futures::future::BoxFuture;
@@ -67,7 +67,7 @@ impl Caller for BackgroundCaller {
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
         Box::pin(async move {
-            let gone = || Failure::new(FailureKind::NobodyToAsk, "the client has gone");
+            let gone = || Failure::nobody_to_ask("the client has gone");
             self.now().ok_or_else(gone)?.ask(question).await
         })
     }
@@ -106,9 +106,9 @@ impl Caller for SessionCaller {
         Box::pin(async move {
             let abilities = self.abilities();
             if !abilities.can_answer(&question) {
-                return Err(Failure::new(FailureKind::NobodyToAsk, "the client has nobody to answer that"));
+                return Err(Failure::nobody_to_ask("the client has nobody to answer that"));
             }
-            let unknown = || Failure::new(FailureKind::NobodyToAsk, "MCP has no such question");
+            let unknown = || Failure::nobody_to_ask("MCP has no such question");
             let (method, params) = question_request(&question).ok_or_else(unknown)?;
             let answer = self.session.questions.ask(method, &params.to_raw(), &*self.link, &self.over).await?;
             let answer = RawObject::parse(&answer).map_err(|_| Failure::invalid("the client's answer is no object"))?;
@@ -118,7 +118,7 @@ impl Caller for SessionCaller {
 
     fn elicitation_done(&self, id: &str) {
         if self.session.abilities().elicitation_url() {
-            let params = RawObject::new().with("elicitationId", id).to_raw();
+            let params = RawObject::of("elicitationId", id).to_raw();
             self.link.offer(encode_notification("notifications/elicitation/complete", Some(&params)).into());
         }
     }
@@ -146,7 +146,7 @@ impl Questions {
     /// # Errors
     /// `NobodyToAsk` where the link or the peer has nobody, `Overloaded` where too many questions wait, `Cancelled` when
     /// `over` fires; [`failure::of_answer`] where the peer answers with an error.
-    pub(crate) async fn ask(
+    async fn ask(
         &self,
         method: &str,
         params: &RawValue,
@@ -158,7 +158,7 @@ impl Questions {
         {
             let mut waiting = self.waiting.lock();
             if waiting.len() >= QUESTIONS_PENDING_MAX {
-                return Err(Failure::new(FailureKind::Overloaded, "too many questions wait for this client"));
+                return Err(Failure::overloaded("too many questions wait for this client"));
             }
             waiting.insert(id.clone(), answer);
         }
@@ -170,7 +170,7 @@ impl Questions {
         let outcome = tokio::select! {
             biased;
             outcome = answered => outcome.map_err(|_| nobody()),
-            () = over.cancelled() => return Err(Failure::new(FailureKind::Cancelled, "the call was cancelled")),
+            () = over.cancelled() => return Err(Failure::cancelled("the call was cancelled")),
         };
         pending.unanswered = false;
         outcome?.map_err(|error| failure::of_answer(&error))
@@ -194,7 +194,7 @@ impl Questions {
 }
 
 fn nobody() -> Failure {
-    Failure::new(FailureKind::NobodyToAsk, "the client can't be asked")
+    Failure::nobody_to_ask("the client can't be asked")
 }
 
 /// A question in the table; taken out when it goes out of scope.
@@ -210,7 +210,7 @@ impl Drop for Pending<'_> {
         let was_waiting = self.questions.waiting.lock().remove(&self.id).is_some();
         if self.unanswered && was_waiting {
             let id = serde_json::from_str::<Box<RawValue>>(self.id.as_json()).unwrap_or_default();
-            let params = RawObject::new().with("requestId", id).to_raw();
+            let params = RawObject::of("requestId", id).to_raw();
             self.link.offer(encode_notification("notifications/cancelled", Some(&params)).into());
         }
     }
@@ -225,6 +225,7 @@ mod tests {
     use futures::FutureExt;
 
     use super::*;
+    use callboard_message::FailureKind;
 
     /// Keeps what is sent.
     #[derive(Default)]

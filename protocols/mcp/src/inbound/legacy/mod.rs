@@ -37,18 +37,18 @@ pub(crate) struct Session {
     /// Who opened it.
     pub(crate) principal: Arc<Principal>,
     /// Where goes what no request caused.
-    pub(crate) unsolicited: Arc<dyn MessageSink>,
+    unsolicited: Arc<dyn MessageSink>,
     /// Set by `initialize`.
     client: OnceLock<Client>,
     /// The least grave line that the client wants.
-    pub(crate) log_level: Mutex<LogLevel>,
-    pub(crate) questions: Questions,
+    log_level: Mutex<LogLevel>,
+    questions: Questions,
     state: Mutex<State>,
     /// Hears what changes.
     listening: OnceLock<Listening>,
     /// The session as agents see it.
     peer: OnceLock<Arc<PeerSession>>,
-    pub(crate) over: CancellationToken,
+    over: CancellationToken,
 }
 
 #[derive(Default)]
@@ -95,11 +95,11 @@ impl Session {
     }
 
     /// Its place among the sessions of this process: no other has or had it.
-    pub(crate) fn number(&self) -> Option<u64> {
+    fn number(&self) -> Option<u64> {
         self.listening.get().map(Listening::number)
     }
 
-    pub(crate) fn abilities(&self) -> Abilities {
+    fn abilities(&self) -> Abilities {
         self.client.get().map(|client| client.abilities.clone()).unwrap_or_default()
     }
 
@@ -167,7 +167,7 @@ impl Session {
         if self.client.get().is_none() || !wanted(self.state.lock()) {
             return;
         }
-        let params = uri.map(|uri| RawObject::new().with("uri", uri).to_raw());
+        let params = uri.map(|uri| RawObject::of("uri", uri).to_raw());
         self.unsolicited.offer(encode_notification(method, params.as_deref()).into());
     }
 
@@ -321,9 +321,9 @@ impl Drop for Running<'_> {
 /// What a session knows of its client.
 pub(crate) struct Client {
     /// What both speak.
-    pub(crate) revision: Revision,
+    revision: Revision,
     /// What it can be asked, as far as the revision has it.
-    pub(crate) abilities: Abilities,
+    abilities: Abilities,
 }
 
 impl Client {
@@ -332,7 +332,7 @@ impl Client {
     ///
     /// # Errors
     /// `INVALID_PARAMS` where a member has the wrong type.
-    pub(crate) fn read(params: Option<&RawValue>) -> Result<Self, RpcError> {
+    fn read(params: Option<&RawValue>) -> Result<Self, RpcError> {
         let params = object(params)?;
         let wanted = params.text("protocolVersion").ok_or_else(|| invalid("`protocolVersion` must be a string"))?;
         let spoken = Revision::parse(&wanted).filter(|revision| revision.era() == Era::Legacy);
@@ -381,7 +381,7 @@ fn welcome(endpoint: &Endpoint, revision: Revision, about: &About) -> Box<RawVal
     if let Some((name, tasks)) = tasks::capability(endpoint, revision) {
         capabilities.set(name, tasks);
     }
-    let mut result = RawObject::new().with("protocolVersion", revision.as_str()).with("capabilities", capabilities);
+    let mut result = RawObject::of("protocolVersion", revision.as_str()).with("capabilities", capabilities);
     match about.0.get("serverInfo") {
         Some(theirs) => result.set_raw("serverInfo", theirs.to_owned()),
         None => result.set("serverInfo", options.info.implementation()),

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use callboard_message::{Abilities, Change, Principal, RawObject};
-use callboard_rpc::{Id, RpcError, code, encode_notification};
+use callboard_rpc::{Id, RpcError, encode_notification};
 use callboard_runtime::CallMeta;
 use futures::stream::StreamExt;
 use serde_json::value::RawValue;
@@ -69,7 +69,7 @@ pub(crate) async fn listen(
     if !link.send(notification(
         "notifications/subscriptions/acknowledged",
         id,
-        RawObject::new().with("notifications", filter.members()),
+        RawObject::of("notifications", filter.members()),
     )) {
         return Err(cancelled());
     }
@@ -95,7 +95,7 @@ pub(crate) async fn listen(
             return Err(cancelled());
         }
     }
-    Ok(Reply::Complete(RawObject::new().with("_meta", subscription(id)).to_raw()))
+    Ok(Reply::Complete(RawObject::of("_meta", subscription(id)).to_raw()))
 }
 
 /// Watches the resources of the filter, and leaves out of it what can't be watched.
@@ -115,7 +115,7 @@ async fn watch(endpoint: &Endpoint, principal: &Arc<Principal>, filter: &mut Fil
 
 impl Filter {
     fn read(params: &Params<'_>, uris_max: usize) -> Result<Self, RpcError> {
-        let invalid = |why: String| RpcError::new(code::INVALID_PARAMS, why);
+        let invalid = |why: String| RpcError::invalid_params(why);
         let wanted = params.notifications.and_then(|raw| RawObject::parse(raw).ok());
         let wanted = wanted.ok_or_else(|| invalid("`notifications` must be an object".into()))?;
         let flag = |name: &str| match wanted.get(name).map(RawValue::get) {
@@ -177,7 +177,7 @@ impl Filter {
             Change::Prompts => ("notifications/prompts/list_changed", self.prompts, RawObject::new()),
             Change::Resources => ("notifications/resources/list_changed", self.resources, RawObject::new()),
             Change::Resource(uri) => {
-                ("notifications/resources/updated", self.uris.contains(uri), RawObject::new().with("uri", uri))
+                ("notifications/resources/updated", self.uris.contains(uri), RawObject::of("uri", uri))
             }
             _ => return None,
         };

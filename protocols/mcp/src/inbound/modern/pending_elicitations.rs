@@ -1,8 +1,8 @@
 use std::sync::{Arc, OnceLock};
 
 use callboard_message::{
-    Abilities, Answer, ElicitAction, ElicitAnswer, Elicitation, Failure, FailureKind, Log, LogLevel, Progress,
-    Question, RawObject, RootsAnswer, SampleAnswer,
+    Abilities, Answer, ElicitAction, ElicitAnswer, Elicitation, Failure, Log, LogLevel, Progress, Question, RawObject,
+    RootsAnswer, SampleAnswer,
 };
 use callboard_rpc::{RpcError, encode_notification};
 use callboard_runtime::{CallMeta, Caller};
@@ -79,7 +79,7 @@ impl PendingElicitations {
             state.waiting.retain(|waiting| !waiting.answer.is_closed());
             lacks(method, body, &state.capabilities)?;
             if state.waiting.len() >= QUESTIONS_MAX {
-                return Err(Failure::new(FailureKind::Overloaded, "too many questions wait for answers"));
+                return Err(Failure::overloaded("too many questions wait for answers"));
             }
             let key = state.key(key);
             if let Some(early) = state.early.remove(&key).and_then(|raw| read_answer(method, &raw)) {
@@ -99,7 +99,7 @@ impl PendingElicitations {
         state.waiting.retain(|waiting| !waiting.answer.is_closed());
         let mut requests = RawObject::new();
         for Waiting { key, method, params, .. } in &state.waiting {
-            requests.set(key, RawObject::new().with("method", method).with("params", params));
+            requests.set(key, RawObject::of("method", method).with("params", params));
         }
         (!requests.is_empty()).then_some(requests)
     }
@@ -163,7 +163,7 @@ fn lacks(method: &str, body: &RawObject, capabilities: &RawObject) -> Result<(),
     };
     match can {
         true => Ok(()),
-        false => Err(Failure::new(FailureKind::NobodyToAsk, "the client hasn't declared that it can answer this")
+        false => Err(Failure::nobody_to_ask("the client hasn't declared that it can answer this")
             .with_data(json!({ "requiredCapabilities": required }))),
     }
 }
@@ -271,8 +271,8 @@ impl Caller for Client {
     }
 }
 
-pub(crate) fn nobody() -> Failure {
-    Failure::new(FailureKind::NobodyToAsk, "nobody can be asked during this request")
+fn nobody() -> Failure {
+    Failure::nobody_to_ask("nobody can be asked during this request")
 }
 
 /// Most times that one request is done again after its addresses were visited.

@@ -1,5 +1,5 @@
 use callboard_message::{LogLevel, RawObject, TraceContext};
-use callboard_rpc::{RpcError, code};
+use callboard_rpc::RpcError;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
@@ -93,16 +93,16 @@ fn unsupported(requested: &str) -> RpcError {
     let requested: String = requested.chars().take(CHARS_MAX).collect();
     let supported: Vec<&str> = spoken_versions().collect();
     let message = format!("unsupported protocol version: this server speaks {}", supported.join(", "));
-    let data = RawObject::new().with("supported", supported).with("requested", requested);
+    let data = RawObject::of("supported", supported).with("requested", requested);
     RpcError { code: UNSUPPORTED_VERSION, message, data: to_raw_value(&data).ok() }
 }
 
 fn missing(name: &str) -> RpcError {
-    RpcError::new(code::INVALID_PARAMS, format!("missing `{name}`"))
+    RpcError::invalid_params(format!("missing `{name}`"))
 }
 
 fn malformed(name: &str, expected: &str) -> RpcError {
-    RpcError::new(code::INVALID_PARAMS, format!("`{name}` must be {expected}"))
+    RpcError::invalid_params(format!("`{name}` must be {expected}"))
 }
 
 /// A header of a request.

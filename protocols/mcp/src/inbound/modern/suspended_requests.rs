@@ -3,7 +3,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use callboard_message::{Principal, RawObject};
-use callboard_rpc::{RpcError, code};
+use callboard_rpc::RpcError;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -123,9 +123,9 @@ impl SuspendedCalls {
     pub async fn resume(self: &Arc<Self>, retry: Retry<'_>, hung_up: &CancellationToken) -> Result<Reply, RpcError> {
         let Retry { state, binding, capabilities, responses, sink, adopt } = retry;
         let state = self.seal.open(state, binding).ok_or_else(|| {
-            RpcError::new(code::INVALID_PARAMS, "`requestState` isn't valid for this request: call again without it")
+            RpcError::invalid_params("`requestState` isn't valid for this request: call again without it")
         })?;
-        let expired = || RpcError::new(code::INVALID_PARAMS, "`requestState` has expired: call again without it");
+        let expired = || RpcError::invalid_params("`requestState` has expired: call again without it");
         if state.expires_ms <= self.now_ms() {
             return Err(expired());
         }
@@ -135,7 +135,7 @@ impl SuspendedCalls {
             () = hung_up.cancelled() => return Err(cancelled()),
         };
         if state.round != turn.round {
-            let used = || RpcError::new(code::INVALID_PARAMS, "`requestState` was used before: call again without it");
+            let used = || RpcError::invalid_params("`requestState` was used before: call again without it");
             let repeated = turn.last.clone().filter(|_| state.round.checked_add(1) == Some(turn.round));
             return repeated.unwrap_or_else(|| Err(used()));
         }
@@ -153,7 +153,7 @@ impl SuspendedCalls {
                 running.client.attach(None);
                 turn.running = Some(running);
                 let why = format!("the answer `inputResponses.{key}` doesn't fit its question");
-                return Err(RpcError::new(code::INVALID_PARAMS, why));
+                return Err(RpcError::invalid_params(why));
             }
         }
         turn.round = state.round.saturating_add(1);
@@ -217,7 +217,7 @@ impl SuspendedCalls {
     fn asking(&self, parked: &SuspendedCall, round: u32, requests: RawObject, binding: &Binding) -> Reply {
         let expires_ms = self.ms(parked.expire_after(self.parked_for));
         let state = self.seal.seal(State { call: parked.id, round, expires_ms }, binding);
-        Reply::InputRequired(RawObject::new().with("inputRequests", requests).with("requestState", state).to_raw())
+        Reply::InputRequired(RawObject::of("inputRequests", requests).with("requestState", state).to_raw())
     }
 
     fn now_ms(&self) -> u64 {
@@ -266,10 +266,7 @@ fn keepable(outcome: &Result<Reply, RpcError>) -> Result<Reply, RpcError> {
         Ok(Reply::Complete(raw) | Reply::Resumed(raw) | Reply::InputRequired(raw))
             if raw.get().len() > OUTCOME_BYTES_MAX =>
         {
-            Err(RpcError::new(
-                code::INVALID_PARAMS,
-                "`requestState` was used before, and its result was too large to keep",
-            ))
+            Err(RpcError::invalid_params("`requestState` was used before, and its result was too large to keep"))
         }
         outcome => outcome.clone(),
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::{Answer, Failure, FailureKind, RawObject, TaskState};
-use callboard_rpc::{RpcError, code, encode_notification};
+use callboard_rpc::{RpcError, encode_notification};
 use callboard_runtime::live::{Delivering, LiveTask};
 use callboard_runtime::{OpenQuestion, Task, TaskFilter};
 use futures::future::BoxFuture;
@@ -42,7 +42,7 @@ async fn call(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Option<Out
         Ok(wanted) => wanted,
         Err(error) => return Some(Err(error)),
     };
-    let not_found = |why: &str| Some(Err(RpcError::new(code::METHOD_NOT_FOUND, why)));
+    let not_found = |why: &str| Some(Err(RpcError::method_not_found(why)));
     match (support, wanted) {
         (TaskSupport::Forbidden, Some(_)) => not_found("this tool can't be called as a task"),
         (TaskSupport::Required | TaskSupport::AfterQuestions, None) => {
@@ -56,7 +56,7 @@ async fn call(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Option<Out
 async fn begin(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>, ttl: Option<Duration>) -> Outcome {
     let poll = endpoint.tasks.options.poll_interval;
     let (task, live) = endpoint.tasks.begin(endpoint, request, ttl).await?;
-    let created = RawObject::new().with("task", legacy_view(&task, poll));
+    let created = RawObject::of("task", legacy_view(&task, poll));
     if let (Some(live), Some(link)) = (live, request.unsolicited) {
         tokio::spawn(tell_steps(live, link.clone(), poll));
     }
@@ -85,7 +85,7 @@ struct Wanted {
 }
 
 fn wanted(params: &Params<'_>) -> Result<Option<Wanted>, RpcError> {
-    let invalid = |why: &str| RpcError::new(code::INVALID_PARAMS, why);
+    let invalid = |why: &str| RpcError::invalid_params(why);
     params.check_object()?;
     let Some(task) = params.task else { return Ok(None) };
     let task = RawObject::parse(task).map_err(|_| invalid("`task` must be an object"))?;
@@ -109,7 +109,7 @@ async fn cancel(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Outcome 
     let now = &found.task;
     if had_ended || now.state.is_terminal() && now.state != TaskState::Canceled {
         let status = legacy_status(now);
-        return Err(RpcError::new(code::INVALID_PARAMS, format!("the task has ended: {status}")));
+        return Err(RpcError::invalid_params(format!("the task has ended: {status}")));
     }
     Ok(legacy_view(now, endpoint.tasks.options.poll_interval).to_raw())
 }
@@ -123,7 +123,7 @@ async fn list(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Outcome {
     let page = tasks.live.tasks.list(theirs, after, items_max).await;
     let (page, more) = page.map_err(|error| refused(error.into()))?;
     let seen: Vec<_> = page.iter().map(|task| legacy_view(task, tasks.options.poll_interval)).collect();
-    let mut result = RawObject::new().with("tasks", seen);
+    let mut result = RawObject::of("tasks", seen);
     if let Some(last) = page.last().filter(|_| more) {
         result.set("nextCursor", cursor(TASKS, last.number));
     }

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use callboard_message::{Abilities, Answer, Failure, FailureKind, Principal, RawObject};
-use callboard_rpc::{RpcError, code};
+use callboard_message::{Abilities, Answer, Failure, Principal, RawObject};
+use callboard_rpc::RpcError;
 use callboard_runtime::live::{
     BeginWork, CannotResume, Ending, Found, LiveOptions, LiveTask, LiveTasks, Run, TaskHost,
 };
@@ -75,7 +75,7 @@ pub(crate) fn capability(endpoint: &Endpoint, revision: Revision) -> Option<(&'s
     }
     match (revision, revision.era()) {
         (Revision::V2025_11_25, _) => Some(("tasks", legacy::capability())),
-        (_, Era::Modern) => Some(("extensions", RawObject::new().with(EXTENSION, RawObject::new()))),
+        (_, Era::Modern) => Some(("extensions", RawObject::of(EXTENSION, RawObject::new()))),
         _ => None,
     }
 }
@@ -229,7 +229,7 @@ impl TaskState {
     ///
     /// # Errors
     /// `INVALID_PARAMS` where it names none: another's isn't told from one that never was.
-    pub(crate) async fn find(&self, request: &TaskRequest<'_>) -> Result<Found, RpcError> {
+    async fn find(&self, request: &TaskRequest<'_>) -> Result<Found, RpcError> {
         let params = &request.request.params;
         params.check_object()?;
         let id = params.task_id().ok_or_else(|| RpcError::invalid_params("`taskId` must be a string"))?;
@@ -268,12 +268,12 @@ async fn answer_question(found: &mut Found, key: String, answer: Result<Answer, 
 }
 
 /// Why a task can't be looked at.
-pub(crate) fn gone(error: TaskError) -> RpcError {
+fn gone(error: TaskError) -> RpcError {
     if error == TaskError::NotFound { unknown() } else { refused(error) }
 }
 
 fn unknown() -> RpcError {
-    RpcError::new(code::INVALID_PARAMS, "there is no such task")
+    RpcError::invalid_params("there is no such task")
 }
 
 /// An endpoint serves its tasks from now on.
@@ -289,7 +289,7 @@ impl TaskHost for Endpoint {
 
     fn resume(self: Arc<Self>, task: Arc<Task>, lease: Lease) -> BoxFuture<'static, Result<(), CannotResume>> {
         Box::pin(async move {
-            let unavailable = |why| Failure::new(FailureKind::Unavailable, why);
+            let unavailable = |why| Failure::unavailable(why);
             if self.tasks.is_of_lost_session(&task) {
                 return Err(CannotResume::IsForgotten(unavailable("nobody can ask for it any more")));
             }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use callboard_message::{Abilities, Principal, RawObject};
-use callboard_rpc::{RpcError, code};
+use callboard_rpc::RpcError;
 use callboard_runtime::{Caller, Task};
 use futures::future::{BoxFuture, ready};
 use futures::stream;
@@ -43,8 +43,8 @@ pub(crate) fn declares(client: &Abilities) -> bool {
 
 /// What a client is told that should have declared the extension.
 pub(crate) fn undeclared() -> RpcError {
-    let extensions = RawObject::new().with(EXTENSION, RawObject::new());
-    let data = RawObject::new().with("requiredCapabilities", RawObject::new().with("extensions", extensions));
+    let extensions = RawObject::of(EXTENSION, RawObject::new());
+    let data = RawObject::of("requiredCapabilities", RawObject::of("extensions", extensions));
     let message = format!("declare the extension {EXTENSION} in the request's client capabilities");
     RpcError { code: mcp::MISSING_CLIENT_CAPABILITY, message, data: to_raw_value(&data).ok() }
 }
@@ -65,7 +65,7 @@ async fn call(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Option<Out
 /// `CreateTaskResult`.
 fn created(endpoint: &Endpoint, task: &Task) -> Box<RawValue> {
     let seen = modern_view(task, endpoint.tasks.options.poll_interval);
-    let mut created = RawObject::new().with("resultType", "task");
+    let mut created = RawObject::of("resultType", "task");
     seen.iter().for_each(|(name, value)| created.set_raw(name, value.to_owned()));
     created.to_raw()
 }
@@ -149,7 +149,7 @@ async fn update(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Outcome 
     for open in &found.task.open {
         let Some(response) = responses.get(&open.key) else { continue };
         let answer = parse_answer(&open.question, response).map_err(|failure| {
-            RpcError::new(code::INVALID_PARAMS, format!("the response under a key doesn't fit: {}", failure.message))
+            RpcError::invalid_params(format!("the response under a key doesn't fit: {}", failure.message))
         })?;
         answers.push((open.key.clone(), answer));
     }

@@ -15,7 +15,7 @@ use crate::wire::failure::{of_rpc, sent_by_peer, to_rpc_or};
 use crate::wire::{Revision, code as mcp, meta};
 
 /// `_meta` of a `tools/call`: the same key of the same owner is the same task. A string of 1 to 128 bytes.
-pub(crate) const KEY: &str = "callboard/key";
+const KEY: &str = "callboard/key";
 
 /// The shape of [`TaskOutcome::Reply`] here: MCP's `CallToolResult`.
 const SHAPE: &str = "tool_result";
@@ -31,7 +31,7 @@ pub(crate) struct Extra {
 
 impl Extra {
     pub(crate) fn written(&self) -> RawObject {
-        let extra = RawObject::new().with("shape", SHAPE).with("revision", self.revision.as_str());
+        let extra = RawObject::of("shape", SHAPE).with("revision", self.revision.as_str());
         extra.with("client", &self.client.0).with("ttl_ms", millis(self.ttl))
     }
 
@@ -44,7 +44,7 @@ impl Extra {
 }
 
 /// How long a task is kept, from its beginning.
-pub(crate) fn ttl(task: &Task) -> Duration {
+fn ttl(task: &Task) -> Duration {
     let millis = task.extra.read::<u64>("ttl_ms").map(Duration::from_millis);
     millis.unwrap_or_else(|| task.expires.duration_since(task.created).unwrap_or_default())
 }
@@ -124,7 +124,7 @@ pub(crate) fn legacy_view(task: &Task, poll: Duration) -> RawObject {
 
 /// `_meta` that says that something belongs to the task.
 pub(crate) fn related_meta(task: &Task) -> RawObject {
-    RawObject::new().with("taskId", task.id.as_str())
+    RawObject::of("taskId", task.id.as_str())
 }
 
 /// `Task` of the extension, without what it came to or waits for.
@@ -140,7 +140,7 @@ pub(crate) fn detailed_view(task: &Task, poll: Duration) -> RawObject {
         let mut requests = RawObject::new();
         for open in &task.open {
             if let Some((method, params)) = question_request(&open.question) {
-                requests.set(&open.key, RawObject::new().with("method", method).with("params", params));
+                requests.set(&open.key, RawObject::of("method", method).with("params", params));
             }
         }
         seen.set("inputRequests", requests);
@@ -148,7 +148,7 @@ pub(crate) fn detailed_view(task: &Task, poll: Duration) -> RawObject {
     match outcome(task) {
         Some(Ok(result)) => seen.set_raw("result", result.to_owned()),
         Some(Err(error)) => {
-            let mut told = RawObject::new().with("code", error.code).with("message", &error.message);
+            let mut told = RawObject::of("code", error.code).with("message", &error.message);
             if let Some(data) = &error.data {
                 told.set_raw("data", data.clone());
             }
@@ -160,7 +160,7 @@ pub(crate) fn detailed_view(task: &Task, poll: Duration) -> RawObject {
 }
 
 fn common(task: &Task, status: &str) -> RawObject {
-    let mut seen = RawObject::new().with("taskId", task.id.as_str()).with("status", status);
+    let mut seen = RawObject::of("taskId", task.id.as_str()).with("status", status);
     if let Some(said) = &task.said {
         seen.set("statusMessage", said);
     }
@@ -190,6 +190,6 @@ fn says_error(result: &RawValue) -> bool {
         && RawObject::parse(result).ok().and_then(|result| result.read("isError")).unwrap_or(false)
 }
 
-pub(crate) fn millis(time: Duration) -> u64 {
+fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

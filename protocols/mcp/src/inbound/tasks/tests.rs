@@ -47,13 +47,13 @@ pub(crate) const MODERN: Revision = Revision::V2026_07_28;
 
 pub(crate) async fn ask(endpoint: &Arc<Endpoint>, peer: &Peer, method: &str, params: Value) -> Result<Value, i64> {
     let params = RawValue::from_string(params.to_string()).unwrap();
-    let extensions = RawObject::new().with(EXTENSION, RawObject::new());
+    let extensions = RawObject::of(EXTENSION, RawObject::new());
     let request = TaskRequest {
         request: &Request::read(method, Some(&params)),
         revision: peer.revision,
         call: &CallMeta::new(Arc::new(peer.principal.clone())),
         session: peer.session,
-        client: &Abilities(RawObject::new().with("extensions", extensions).with("elicitation", RawObject::new())),
+        client: &Abilities(RawObject::of("extensions", extensions).with("elicitation", RawObject::new())),
         background: &|_| None,
         unsolicited: None,
     };

@@ -23,7 +23,7 @@ pub use callboard_rpc::SigningAlgorithm;
 /// A client that an authorization server knows (RFC 6749, section 2.2).
 #[derive(Debug, Clone)]
 pub struct Client {
-    pub(crate) id: String,
+    id: String,
     proof: Proof,
 }
 
@@ -115,7 +115,7 @@ impl Proven<'_> {
 }
 
 const BASIC: &str = "client_secret_basic";
-pub(crate) const POST: &str = "client_secret_post";
+const POST: &str = "client_secret_post";
 
 /// RFC 6749, section 2.3.1: both parts are form-encoded before they are joined.
 fn basic(id: &str, secret: &SecretString) -> Result<HeaderValue, AuthError> {
@@ -186,7 +186,7 @@ impl SigningKey {
     }
 
     /// A fresh assertion that the client is `client_id`, for `audience` only.
-    pub(crate) fn assertion(&self, client_id: &str, audience: &str) -> Result<SecretString, AuthError> {
+    fn assertion(&self, client_id: &str, audience: &str) -> Result<SecretString, AuthError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let header = Header { alg: self.pair.algorithm().name(), typ: "JWT", kid: self.key_id.as_deref() };
         let jti = random_text()?;

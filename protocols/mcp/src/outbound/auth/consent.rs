@@ -65,7 +65,7 @@ impl Redirected {
     }
 
     /// Whether it answers the request that `url` made.
-    pub(crate) fn answers(&self, url: &Url) -> bool {
+    fn answers(&self, url: &Url) -> bool {
         let asked = url.query_pairs().find(|(name, _)| name == "state");
         match (asked, &self.state) {
             (Some((_, asked)), Some(state)) => asked == state.expose_secret(),

@@ -216,7 +216,7 @@ impl Scopes {
         Self::collect(text.split_ascii_whitespace())
     }
 
-    pub(crate) fn collect<'a>(scopes: impl IntoIterator<Item = &'a str>) -> Result<Self, AuthError> {
+    fn collect<'a>(scopes: impl IntoIterator<Item = &'a str>) -> Result<Self, AuthError> {
         let mut all = Self::default();
         for scope in scopes {
             all.insert(scope)?;

@@ -57,7 +57,7 @@ fn message(mut message: RawObject) -> Result<RawObject, Failure> {
             let parts: Vec<RawObject> =
                 message.read("content").ok_or_else(|| bad("content's parts must be objects"))?;
             let parts: Vec<RawObject> = parts.into_iter().map(part).collect::<Result<_, _>>()?;
-            RawObject::new().with("all", parts).remove("all").unwrap_or_default()
+            RawObject::of("all", parts).remove("all").unwrap_or_default()
         }
         Some(b'{') => return Ok(message),
         _ => return Err(bad("a message's content must be text or parts")),
@@ -86,7 +86,7 @@ fn model_preferences(mut theirs: RawObject) -> Result<RawObject, Failure> {
     let preferred: Vec<String> =
         serde_json::from_str(preferred.get()).map_err(|_| bad("`preferred_models` must be an array of strings"))?;
     let mut hints: Vec<RawObject> = theirs.read("hints").unwrap_or_default();
-    hints.extend(preferred.iter().map(|name| RawObject::new().with("name", name)));
+    hints.extend(preferred.iter().map(|name| RawObject::of("name", name)));
     Ok(theirs.with("hints", hints))
 }
 
@@ -127,14 +127,14 @@ pub(crate) fn sampling_response(answer: &RawObject, client: Option<&str>) -> Raw
     if let Some(content) = answer.get("content") {
         message.set_raw("content", plain(content));
     }
-    let mut response = RawObject::new().with("message", message);
+    let mut response = RawObject::of("message", message);
     if let Some(model) = answer.get("model") {
         response.set_raw("model", model.to_owned());
     }
     if let Some(usage) = meta.object(USAGE) {
         let count = |name| usage.read::<u64>(name).unwrap_or_default();
         let (input, output) = (count("inputTokens"), count("outputTokens"));
-        response.set("usage", RawObject::new().with("input_tokens", input).with("output_tokens", output));
+        response.set("usage", RawObject::of("input_tokens", input).with("output_tokens", output));
     }
     let answered = meta.object(ANSWERED).unwrap_or_default();
     let by = match answered.text("by").as_deref() {
@@ -142,7 +142,7 @@ pub(crate) fn sampling_response(answer: &RawObject, client: Option<&str>) -> Raw
         Some(by) if by.starts_with("server:") => "external_server",
         Some(_) => "magictunnel",
     };
-    let mut metadata = RawObject::new().with("processed_by", by);
+    let mut metadata = RawObject::of("processed_by", by);
     if let Some(provider) = meta.text(PROVIDER) {
         metadata.set("llm_provider", provider);
     }
@@ -166,7 +166,7 @@ fn plain(content: &RawValue) -> Box<RawValue> {
         _ => {
             let texts: Option<Vec<String>> = blocks.iter().map(Content::as_text).collect();
             match texts.filter(|texts| !texts.is_empty()) {
-                Some(texts) => RawObject::new().with("text", texts.join("\n")).remove("text").unwrap_or_default(),
+                Some(texts) => RawObject::of("text", texts.join("\n")).remove("text").unwrap_or_default(),
                 None => content.to_owned(),
             }
         }
@@ -180,7 +180,7 @@ pub(crate) fn elicitation_response(mut answer: RawObject) -> RawObject {
 }
 
 fn text_block(text: Box<RawValue>) -> RawObject {
-    let mut block = RawObject::new().with("type", "text");
+    let mut block = RawObject::of("type", "text");
     block.set_raw("text", text);
     block
 }

@@ -50,16 +50,16 @@ impl Http {
         Self { clients, url, target, options, ear, session: OnceLock::new(), revision: OnceLock::new() }
     }
 
-    pub(crate) fn options(&self) -> &ClientOptions {
+    fn options(&self) -> &ClientOptions {
         &self.options
     }
 
-    pub(crate) fn url(&self) -> &Url {
+    fn url(&self) -> &Url {
         &self.url
     }
 
     /// The same server at another URL.
-    pub(crate) fn at(&self, url: Url) -> Self {
+    fn at(&self, url: Url) -> Self {
         Self { target: Target::new(&url), url, ..self.clone() }
     }
 
@@ -169,7 +169,7 @@ impl Http {
     }
 
     /// Opens the stream of what belongs to no request, or one that broke off. `None`: the server has none.
-    pub(crate) async fn listen(&self, last_event_id: Option<&str>) -> Result<Option<Response>, TransportError> {
+    async fn listen(&self, last_event_id: Option<&str>) -> Result<Option<Response>, TransportError> {
         let mut headers = self.headers();
         headers.insert(ACCEPT, STREAM);
         if let Some(place) = last_event_id.and_then(|id| HeaderValue::from_str(id).ok()) {

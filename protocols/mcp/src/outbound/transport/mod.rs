@@ -247,7 +247,7 @@ async fn authorized<R, Sent: Future<Output = Result<R, TransportError>>>(
 }
 
 /// Reads one message.
-pub(crate) fn read(bytes: &[u8], limits: &Limits) -> Result<Said, Refusal> {
+fn read(bytes: &[u8], limits: &Limits) -> Result<Said, Refusal> {
     Ok(match decode(bytes, limits)? {
         Incoming::Response(response) => {
             Said::Response { id: response.id, outcome: response.outcome.map(RawValue::to_owned) }
@@ -274,7 +274,7 @@ pub(crate) fn id_of(number: u64) -> Id {
 }
 
 /// `notifications/cancelled` for our request `number`.
-pub(crate) fn cancelled(number: u64) -> Vec<u8> {
+fn cancelled(number: u64) -> Vec<u8> {
     let params = format!("{{\"requestId\":{number},\"reason\":\"nobody waits for it any more\"}}");
     let params = RawValue::from_string(params).unwrap_or_default();
     callboard_rpc::encode_notification("notifications/cancelled", Some(&params))

@@ -159,13 +159,13 @@ impl SyncHandler<Touch> for Fixture {
 
 impl SyncHandler<ListPrompts> for Fixture {
     fn handle(&mut self, _: ListPrompts, _: &mut Cx) -> Result<RawObject, Failure> {
-        Ok(RawObject::new().with("prompts", json!([])))
+        Ok(RawObject::of("prompts", json!([])))
     }
 }
 
 impl SyncHandler<ListResources> for Fixture {
     fn handle(&mut self, _: ListResources, _: &mut Cx) -> Result<RawObject, Failure> {
-        Ok(RawObject::new().with("resources", json!([])).with("ttlMs", 7).with("cacheScope", "public"))
+        Ok(RawObject::of("resources", json!([])).with("ttlMs", 7).with("cacheScope", "public"))
     }
 }
 

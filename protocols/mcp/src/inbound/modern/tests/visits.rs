@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use callboard_message::surface::CallTool;
-use callboard_message::{Failure, FailureKind, RawObject, ToolResult};
+use callboard_message::{Failure, RawObject, ToolResult};
 use callboard_runtime::testkit::paused;
 use callboard_runtime::{Agent, Cx, Handlers, SyncHandler};
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ impl SyncHandler<CallTool> for Gate {
         let visit = |n| json!({ "mode": "url", "message": "Sign in", "elicitationId": n, "url": "https://a.example" });
         let elicitations: Vec<Value> = (0..self.addresses).map(|n| visit(n.to_string())).collect();
         let rpc = json!({ "code": -32042, "message": "visit first", "data": { "elicitations": elicitations } });
-        Err(Failure::new(FailureKind::NobodyToAsk, "visit first").with_data(json!({ "rpc": rpc })))
+        Err(Failure::nobody_to_ask("visit first").with_data(json!({ "rpc": rpc })))
     }
 }
 
