@@ -7,8 +7,6 @@ use std::borrow::Cow;
 
 use callboard_message::json::plain;
 
-use crate::{JsonError, Limits};
-
 /// Checks that `body` is one JSON text within `limits` and has no object with the same key twice.
 ///
 /// Takes one pass and memory for the keys of the objects that are open. A byte order mark is refused.
@@ -317,4 +315,122 @@ fn has_duplicate(keys: &mut [Cow<'_, str>]) -> bool {
     }
     keys.sort_unstable();
     keys.windows(2).any(|pair| matches!(pair, [a, b] if a == b))
+}
+
+/// Why a text was refused. Offsets are in bytes from its beginning; no part of the text is repeated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum JsonError {
+    /// Send UTF-8.
+    #[error("not UTF-8 at byte {at}")]
+    Encoding {
+        /// The first byte that isn't.
+        at: usize,
+    },
+    /// Send JSON (RFC 8259).
+    #[error("{expected} expected at byte {at}")]
+    Syntax {
+        /// Where it should have been.
+        at: usize,
+        /// What should have been there.
+        expected: &'static str,
+    },
+    /// Send a number that a double can hold.
+    #[error("number out of range at byte {at}")]
+    NumberRange {
+        /// Where the number begins.
+        at: usize,
+    },
+    /// Send a shorter number, or a string.
+    #[error("number of more than {max} digits at byte {at}")]
+    DigitsOver {
+        /// Where the number begins.
+        at: usize,
+        /// [`Limits::digits_max`](crate::Limits::digits_max).
+        max: usize,
+    },
+    /// Send less.
+    #[error("more than {max} bytes")]
+    BytesOver {
+        /// [`Limits::body_bytes_max`](crate::Limits::body_bytes_max).
+        max: usize,
+    },
+    /// Send it flatter.
+    #[error("nested more than {max} deep")]
+    DepthOver {
+        /// [`Limits::depth_max`](crate::Limits::depth_max).
+        max: usize,
+    },
+    /// Send fewer members.
+    #[error("an object of more than {max} members")]
+    KeysOver {
+        /// [`Limits::keys_max`](crate::Limits::keys_max).
+        max: usize,
+    },
+    /// Send each key once: two readers could take different ones.
+    #[error("a key stands twice in the object that ends at byte {at}")]
+    DuplicateKey {
+        /// The object's closing brace.
+        at: usize,
+    },
+}
+
+impl JsonError {
+    /// Whether the text is JSON that nobody may send, rather than no JSON at all.
+    pub fn is_well_formed(&self) -> bool {
+        matches!(
+            self,
+            Self::BytesOver { .. } | Self::DepthOver { .. } | Self::KeysOver { .. } | Self::DuplicateKey { .. }
+        )
+    }
+}
+
+/// Most bytes of one JSON-RPC message, by default: 4 MiB.
+pub const BODY_BYTES_MAX_DEFAULT: usize = 4 * 1024 * 1024;
+/// Most arrays and objects inside each other, by default. Below serde_json's own bound of 128.
+pub const DEPTH_MAX_DEFAULT: usize = 64;
+/// Most members of one object, by default.
+pub const KEYS_MAX_DEFAULT: usize = 1_000;
+/// Most digits of one number, by default: the largest double has 309 when written out.
+pub const DIGITS_MAX_DEFAULT: usize = 400;
+/// Most bytes of an id as written, quotes included, by default.
+pub const ID_BYTES_MAX_DEFAULT: usize = 256;
+/// Most bytes of a method name, by default.
+pub const METHOD_BYTES_MAX_DEFAULT: usize = 128;
+/// Most messages of one batch, by default.
+pub const BATCH_ENTRIES_MAX_DEFAULT: usize = 100;
+
+/// How large a JSON-RPC message may be before it is refused unread.
+///
+/// Each bound is inclusive: a message that meets it passes, one more is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of the whole message.
+    pub body_bytes_max: usize,
+    /// Arrays and objects inside each other; a scalar has depth 0.
+    pub depth_max: usize,
+    /// Members of one object.
+    pub keys_max: usize,
+    /// Digits of one number: integer part, fraction and exponent together.
+    pub digits_max: usize,
+    /// Bytes of the id as written, quotes and escapes included.
+    pub id_bytes_max: usize,
+    /// Bytes of the method name.
+    pub method_bytes_max: usize,
+    /// Messages of one batch.
+    pub batch_entries_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            body_bytes_max: BODY_BYTES_MAX_DEFAULT,
+            depth_max: DEPTH_MAX_DEFAULT,
+            keys_max: KEYS_MAX_DEFAULT,
+            digits_max: DIGITS_MAX_DEFAULT,
+            id_bytes_max: ID_BYTES_MAX_DEFAULT,
+            method_bytes_max: METHOD_BYTES_MAX_DEFAULT,
+            batch_entries_max: BATCH_ENTRIES_MAX_DEFAULT,
+        }
+    }
 }

@@ -1,7 +1,6 @@
 //! Messages a line each, as stdio has them.
 
-use std::fmt;
-use std::io;
+use std::{fmt, io};
 
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;

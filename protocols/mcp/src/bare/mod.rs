@@ -46,7 +46,7 @@ use serde_json::{Value, json};
 
 use crate::wire::meta::{PURPOSE, PURPOSE_BYTES_MAX, TRACEPARENT};
 
-pub use self::client::{
+pub use client::{
     BareClientError, BareClientOptions, BareMcpClient, CALL_TIMEOUT_DEFAULT, CALLS_IN_FLIGHT_MAX,
     CONNECT_TIMEOUT_DEFAULT,
 };

@@ -32,12 +32,12 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use self::options::BRIDGE_CALLS_MAX;
-use self::upstream_proxy::{UpstreamProxy, start_keepers};
 use crate::outbound::{ClientError, ClientOperation, ClientOptions, Endpoint, Server};
+use options::BRIDGE_CALLS_MAX;
+use upstream_proxy::{UpstreamProxy, start_keepers};
 
-pub use self::options::{BridgeOptions, CONNECTIONS_MAX_AT_ADDRESS_DEFAULT, Start};
-pub use self::tools::ToolOptions;
+pub use options::{BridgeOptions, CONNECTIONS_MAX_AT_ADDRESS_DEFAULT, Start};
+pub use tools::ToolOptions;
 
 /// An MCP server elsewhere, as one agent for all its clients. See the [module](super).
 #[derive(Clone)]

@@ -5,10 +5,10 @@
 
 pub use callboard_rpc::serve::{ListenOptions, ServeError, Serving};
 
-pub use self::http::{McpServer, NAMED_PATH, NamedServers, serve, serve_named};
-pub use self::modern::pending_elicitations::{VISITS_AT_ONCE_MAX, VISITS_MAX};
-pub use self::options::*;
-pub use self::stdio::serve_stdio;
+pub use http::{McpServer, NAMED_PATH, NamedServers, serve, serve_named};
+pub use modern::pending_elicitations::{VISITS_AT_ONCE_MAX, VISITS_MAX};
+pub use options::*;
+pub use stdio::serve_stdio;
 
 mod agent_adapter;
 mod client;

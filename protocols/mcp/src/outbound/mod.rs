@@ -13,20 +13,20 @@
 
 pub use callboard_rpc::http1::RETRY_DEFAULT;
 
-pub(crate) use self::client::ClientOperation;
-pub use self::client::McpClient;
-pub use self::dialect::Dialect;
-pub use self::options::{
+pub use crate::wire::{Era, Revision};
+pub(crate) use client::ClientOperation;
+pub use client::McpClient;
+pub use dialect::Dialect;
+pub use options::{
     ANSWERS_AT_ONCE_MAX, AUTH_REFUSALS_MAX, CALL_TIMEOUT_DEFAULT, CALLS_IN_FLIGHT_MAX, ChildCommand, ClientError,
     ClientOptions, ENVIRONMENT_DEFAULT, Endpoint, EraChoice, PAGES_MAX_DEFAULT, QUESTIONS_AT_ONCE_MAX,
     RECONNECTS_MAX_DEFAULT, SUBSCRIPTIONS_MAX,
 };
-pub(crate) use self::server_messages::ChangeNotifier;
-pub(crate) use self::session::Session;
-pub(crate) use self::tool_cache::{Hints, ToolCache, plain_value};
-pub(crate) use self::transport::TransportError;
-pub(crate) use self::upstream::{Server, Upstream, Wiring};
-pub use crate::wire::{Era, Revision};
+pub(crate) use server_messages::ChangeNotifier;
+pub(crate) use session::Session;
+pub(crate) use tool_cache::{Hints, ToolCache, plain_value};
+pub(crate) use transport::TransportError;
+pub(crate) use upstream::{Server, Upstream, Wiring};
 
 pub mod auth;
 pub(crate) mod client;

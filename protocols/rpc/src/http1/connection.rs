@@ -2,7 +2,9 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -11,13 +13,15 @@ use hyper::client::conn::http1;
 use hyper::{Request, Uri};
 use hyper_rustls::MaybeHttpsStream;
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep};
 
-pub(super) type Outgoing = Request<Full<Bytes>>;
+pub(crate) type Outgoing = Request<Full<Bytes>>;
 type Driver = http1::Connection<MaybeHttpsStream<TokioIo<TcpStream>>, Full<Bytes>>;
 
 /// Boxed, for it is large and goes from hand to hand.
-pub(super) struct Connection(Box<Open>);
+pub(crate) struct Connection(Box<Open>);
 
 struct Open {
     origin: Uri,
@@ -27,13 +31,13 @@ struct Open {
 }
 
 /// A response's head, with the connection that its body comes by.
-pub(super) struct Answered {
-    pub(super) response: hyper::Response<Incoming>,
-    pub(super) connection: Connection,
+pub(crate) struct Answered {
+    pub(crate) response: hyper::Response<Incoming>,
+    pub(crate) connection: Connection,
 }
 
 /// Why a connection brought no response.
-pub(super) enum Unsent {
+pub(crate) enum Unsent {
     /// It was closed before anything of the request was sent, which comes back.
     Closed(Box<Outgoing>),
     /// It broke afterwards.
@@ -41,27 +45,27 @@ pub(super) enum Unsent {
 }
 
 impl Connection {
-    pub(super) fn new(origin: Uri, sender: http1::SendRequest<Full<Bytes>>, driver: Driver) -> Self {
+    pub(crate) fn new(origin: Uri, sender: http1::SendRequest<Full<Bytes>>, driver: Driver) -> Self {
         Self(Box::new(Open { origin, sender, driver: Some(driver) }))
     }
 
-    pub(super) fn origin(&self) -> &Uri {
+    pub(crate) fn origin(&self) -> &Uri {
         &self.0.origin
     }
 
     /// Reads and writes what can be read and written now.
-    pub(super) fn drive(&mut self, cx: &mut Context<'_>) {
+    pub(crate) fn drive(&mut self, cx: &mut Context<'_>) {
         drive(&mut self.0.driver, cx);
     }
 
     /// Whether it takes another request, as far as can be seen now.
-    pub(super) fn is_ready(&mut self) -> bool {
+    pub(crate) fn is_ready(&mut self) -> bool {
         // Nobody waits for it: whoever uses it next drives it again.
         self.drive(&mut Context::from_waker(Waker::noop()));
         self.0.driver.is_some() && self.0.sender.is_ready()
     }
 
-    pub(super) async fn send(mut self, request: Outgoing) -> Result<Answered, Unsent> {
+    pub(crate) async fn send(mut self, request: Outgoing) -> Result<Answered, Unsent> {
         let answered = {
             let Open { sender, driver, .. } = &mut *self.0;
             let mut answered = std::pin::pin!(sender.try_send_request(request));
@@ -86,5 +90,80 @@ fn drive(driver: &mut Option<Driver>, cx: &mut Context<'_>) {
     {
         // Why it ended, request and body say.
         *driver = None;
+    }
+}
+
+/// Connections that are kept while nothing goes over them; past that, the one that waits longest is closed.
+pub const IDLE_CONNECTIONS_MAX: usize = 64;
+/// How long a connection is kept so at most.
+pub const IDLE_TIME_MAX: Duration = Duration::from_secs(90);
+
+/// Connections that nobody uses, the one used last at the end.
+#[derive(Default)]
+pub(crate) struct Idle(Mutex<Waiting>);
+
+#[derive(Default)]
+struct Waiting {
+    connections: Vec<(Connection, Instant)>,
+    /// Somebody closes those that wait too long.
+    swept: bool,
+}
+
+impl Idle {
+    /// One to `origin` that seems to be open.
+    pub(crate) fn take(&self, origin: &Uri) -> Option<Connection> {
+        loop {
+            let mut connection = {
+                let mut waiting = self.0.lock();
+                let at = waiting.connections.iter().rposition(|(connection, _)| connection.origin() == origin)?;
+                waiting.connections.remove(at).0
+            };
+            if connection.is_ready() {
+                return Some(connection);
+            }
+        }
+    }
+
+    /// Keeps one that has done its work; closes it where it can't be used again.
+    pub(crate) fn put(self: &Arc<Self>, mut connection: Connection) {
+        if !connection.is_ready() {
+            return;
+        }
+        let mut waiting = self.0.lock();
+        if waiting.connections.len() == IDLE_CONNECTIONS_MAX {
+            waiting.connections.remove(0);
+        }
+        waiting.connections.push((connection, Instant::now()));
+        if waiting.swept {
+            return;
+        }
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            waiting.swept = true;
+            runtime.spawn(sweep(Arc::downgrade(self)));
+        }
+    }
+
+    /// Closes those that have waited too long. Gives when to look again; `None` where nobody is left.
+    fn close_old(&self) -> Option<Instant> {
+        let mut waiting = self.0.lock();
+        let now = Instant::now();
+        waiting.connections.retain(|(_, since)| now < *since + IDLE_TIME_MAX);
+        let oldest = waiting.connections.iter().map(|(_, since)| *since + IDLE_TIME_MAX).min();
+        waiting.swept = oldest.is_some();
+        oldest
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.0.lock().connections.len()
+    }
+}
+
+async fn sweep(idle: Weak<Idle>) {
+    let mut wait = IDLE_TIME_MAX;
+    loop {
+        sleep(wait).await;
+        let Some(next) = idle.upgrade().and_then(|idle| idle.close_old()) else { return };
+        wait = next.saturating_duration_since(Instant::now());
     }
 }

@@ -1,5 +1,6 @@
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -8,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Barrier;
 
-use super::idle::{IDLE_CONNECTIONS_MAX, IDLE_TIME_MAX};
+use super::connection::{IDLE_CONNECTIONS_MAX, IDLE_TIME_MAX};
 use super::*;
 
 /// A server that answers each path in its own way, and counts.
@@ -90,7 +91,7 @@ async fn until(is_so: impl Fn() -> bool) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), waiting).await.expect("it doesn't come to that");
+    timeout(Duration::from_secs(10), waiting).await.expect("it doesn't come to that");
 }
 
 fn client() -> Client {

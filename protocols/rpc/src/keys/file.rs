@@ -1,7 +1,8 @@
 //! The key file: TOML, read whole, replaced whole.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io;
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -47,14 +48,14 @@ impl From<&KeyEntry> for Row {
     }
 }
 
-pub(super) fn read_or_none(path: &Path) -> Result<Vec<KeyEntry>, KeyError> {
+pub(crate) fn read_or_none(path: &Path) -> Result<Vec<KeyEntry>, KeyError> {
     match read(path) {
         Err(KeyError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(Vec::new()),
         read => read,
     }
 }
 
-pub(super) fn read(path: &Path) -> Result<Vec<KeyEntry>, KeyError> {
+pub(crate) fn read(path: &Path) -> Result<Vec<KeyEntry>, KeyError> {
     let failed = io_error(path);
     let file = File::open(path).map_err(&failed)?;
     let about = file.metadata().map_err(&failed)?;
@@ -71,7 +72,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<KeyEntry>, KeyError> {
 }
 
 /// The keys in a file's text, or what is wrong with it.
-pub(super) fn parse(bytes: &[u8]) -> Result<Vec<KeyEntry>, String> {
+pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<KeyEntry>, String> {
     if bytes.len() > KEY_FILE_BYTES_MAX {
         return Err(format!("more than {KEY_FILE_BYTES_MAX} bytes"));
     }
@@ -100,7 +101,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Vec<KeyEntry>, String> {
 }
 
 /// Held while the file is changed. The lock is on a file beside it, because the file itself is replaced.
-pub(super) fn lock(path: &Path) -> Result<File, KeyError> {
+pub(crate) fn lock(path: &Path) -> Result<File, KeyError> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".lock");
     let path = path.with_file_name(name);
@@ -113,7 +114,7 @@ pub(super) fn lock(path: &Path) -> Result<File, KeyError> {
     Ok(file)
 }
 
-pub(super) fn write(path: &Path, keys: &[KeyEntry]) -> Result<(), KeyError> {
+pub(crate) fn write(path: &Path, keys: &[KeyEntry]) -> Result<(), KeyError> {
     replace(path, keys).map_err(io_error(path))
 }
 
@@ -143,11 +144,11 @@ mod hex {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(bytes: &[u8; 32], serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(bytes: &[u8; 32], serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&callboard_message::hex(bytes))
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
         let text = String::deserialize(deserializer)?;
         let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
         let mut bytes = [0; 32];

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use actix_web::HttpRequest;
-use actix_web::http::header::{self, HeaderMap, HeaderName};
-use actix_web::http::{StatusCode, Version};
+use actix_web::http::header::{HeaderMap, HeaderName};
+use actix_web::http::{StatusCode, Version, header};
 use actix_web::web::Payload;
 use bytes::BytesMut;
 use callboard_message::Principal;

@@ -33,7 +33,7 @@ struct Activity {
 pub struct Busy(Option<Rc<Activity>>);
 
 /// Watches a new connection: ends it after `idle_max` without a request.
-pub(super) fn watch(connection: &dyn Any, data: &mut Extensions, idle_max: Duration) {
+pub(crate) fn watch(connection: &dyn Any, data: &mut Extensions, idle_max: Duration) {
     let Some(stream) = connection.downcast_ref::<TcpStream>() else { return };
     let socket = match SockRef::from(stream).try_clone() {
         Ok(socket) => socket,

@@ -2,27 +2,30 @@
 //! body is read.
 
 pub mod accept;
-mod alive;
 pub mod claim;
 pub mod guard;
 pub mod idle;
-mod named;
-mod permit;
 pub mod reply;
-mod standing;
 pub mod websocket;
 
+use std::collections::HashMap;
+use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use actix_web::dev::Server;
+use actix_web::http::header::AUTHORIZATION;
 use actix_web::web::ServiceConfig;
-use actix_web::{App, HttpServer};
+use actix_web::{App, HttpRequest, HttpServer};
+use callboard_message::Principal;
+use parking_lot::RwLock;
+use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval, sleep};
 
-pub use alive::Alive;
-pub use named::Named;
-pub use permit::Permit;
-pub use standing::{COUNTS_NO_MORE, STANDING_LOOKED_AT_EVERY, Standing};
+use crate::{Access, Credential};
 
 /// How long the head of a request may take to arrive, by default.
 pub const HEADERS_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
@@ -124,4 +127,156 @@ pub fn serve(
         .listen(listener)?
         .run();
     Ok(Serving { address, server })
+}
+
+/// Servers by name, of which some may come and go while a listener serves. Clones are the same servers.
+#[derive(Clone)]
+pub struct Named<S>(Arc<RwLock<HashMap<String, S>>>);
+
+impl<S> Default for Named<S> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<S: Clone> Named<S> {
+    /// Serves these from now on, and no others. A request that was begun ends as it began; another name is 404.
+    pub fn set(&self, servers: HashMap<String, S>) {
+        let before = std::mem::replace(&mut *self.0.write(), servers);
+        drop(before);
+    }
+
+    /// The one of this name.
+    pub fn get(&self, name: &str) -> Option<S> {
+        self.0.read().get(name).cloned()
+    }
+
+    /// All of them, in the order of their names.
+    pub fn all(&self) -> Vec<(String, S)> {
+        let servers = self.0.read();
+        let mut all: Vec<_> = servers.iter().map(|(name, server)| (name.clone(), server.clone())).collect();
+        all.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        all
+    }
+}
+
+/// One of a bounded number, until it is dropped.
+pub struct Permit(Arc<AtomicUsize>);
+
+impl Permit {
+    /// `None` where there are `max` already.
+    pub fn take(count: &Arc<AtomicUsize>, max: usize) -> Option<Self> {
+        if count.fetch_add(1, Ordering::Relaxed) >= max {
+            count.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(Self(count.clone()))
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// How often a credential is looked at again while what it opened is open.
+pub const STANDING_LOOKED_AT_EVERY: Duration = Duration::from_millis(500);
+
+/// Why a stream ends whose credential counts no more, for a person.
+pub const COUNTS_NO_MORE: &str = "the key counts no more";
+
+/// The credential of a request that opened a stream, looked at again as long as that is open: a key may be revoked meanwhile.
+pub struct Standing {
+    /// `None` where nobody has to show anything.
+    shown: Option<Shown>,
+    next: Pin<Box<Sleep>>,
+}
+
+struct Shown {
+    access: Access,
+    authorization: Option<Vec<u8>>,
+    peer: Option<IpAddr>,
+    local: Option<IpAddr>,
+    principal: Option<Principal>,
+}
+
+impl Shown {
+    fn principal(&self) -> Option<Principal> {
+        let Self { authorization, peer, local, .. } = self;
+        // A key counts whoever passes it on.
+        let shown =
+            Credential { peer: *peer, local: *local, authorization: authorization.as_deref(), is_forwarded: false };
+        self.access.principal(&shown).ok()
+    }
+}
+
+impl Standing {
+    /// Of a request that was let in just now.
+    pub fn of(request: &HttpRequest, access: &Access) -> Self {
+        let shown = matches!(access, Access::Bearer(_)).then(|| {
+            let shown = Shown {
+                access: access.clone(),
+                authorization: request.headers().get(AUTHORIZATION).map(|value| value.as_bytes().to_vec()),
+                peer: request.peer_addr().map(|address| address.ip()),
+                local: Some(request.app_config().local_addr().ip()),
+                principal: None,
+            };
+            Shown { principal: shown.principal(), ..shown }
+        });
+        Self { shown, next: Box::pin(sleep(STANDING_LOOKED_AT_EVERY)) }
+    }
+
+    /// Ready once the credential stands for somebody else than it did, or for nobody.
+    pub fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(shown) = &self.shown else { return Poll::Pending };
+        loop {
+            ready!(self.next.as_mut().poll(cx));
+            let now = shown.principal();
+            if now.is_none() || now != shown.principal {
+                return Poll::Ready(());
+            }
+            self.next.as_mut().reset(Instant::now() + STANDING_LOOKED_AT_EVERY);
+        }
+    }
+
+    /// Ends once the credential stands for somebody else than it did, or for nobody.
+    pub async fn lost(&mut self) {
+        poll_fn(|cx| self.poll_lost(cx)).await;
+    }
+}
+
+/// Whether the other end of a socket shows that it is there: it is asked at once and after each period, and is gone once
+/// three in a row brought no word by the end of their period.
+pub struct Alive {
+    ticks: Interval,
+    /// How often it was asked since it said something.
+    silent: u32,
+}
+
+impl Alive {
+    const SILENT_MAX: u32 = 3;
+
+    /// Begins now.
+    pub fn new(period: Duration) -> Self {
+        let mut ticks = interval(period.max(Duration::from_millis(1)));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self { ticks, silent: 0 }
+    }
+
+    /// It said something.
+    pub fn seen(&mut self) {
+        self.silent = 0;
+    }
+
+    /// Waits for the end of a period: it is then to be asked, unless it is gone.
+    pub async fn tick(&mut self) {
+        self.ticks.tick().await;
+        self.silent += 1;
+    }
+
+    /// Whether it is gone.
+    pub fn is_over(&self) -> bool {
+        self.silent > Self::SILENT_MAX
+    }
 }

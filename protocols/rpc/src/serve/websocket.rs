@@ -6,9 +6,8 @@
 use std::io;
 
 use actix_http::ws::{OpCode, Parser};
-use actix_web::dev;
 use actix_web::web::{Bytes, BytesMut, Payload};
-use actix_web::{Error, FromRequest, HttpRequest, HttpResponse};
+use actix_web::{Error, FromRequest, HttpRequest, HttpResponse, dev};
 use actix_ws::{AggregatedMessage, ProtocolError, Session};
 use futures::{FutureExt, StreamExt};
 

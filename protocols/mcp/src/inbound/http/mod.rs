@@ -40,12 +40,12 @@ use callboard_rpc::{Refusal, RpcError, code, encode_error, encode_refusal, serve
 use callboard_runtime::AgentRef;
 use futures::future::{Either, ready};
 
-use self::replay_buffer::LogEvents;
-use self::sessions::{HttpSession, Sessions};
-use self::sse_compat::SseSessions;
 use super::endpoint::Endpoint;
 use super::options::McpServerOptions;
 use crate::wire::{Era, Revision, code as mcp};
+use replay_buffer::LogEvents;
+use sessions::{HttpSession, Sessions};
+use sse_compat::SseSessions;
 
 mod bare;
 mod replay_buffer;

@@ -19,7 +19,6 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
-use self::caller::{BackgroundCaller, Questions, SessionCaller};
 use super::agent_adapter::{Outcome, raw};
 use super::client::MessageSink;
 use super::endpoint::{Endpoint, Listening, Watching};
@@ -28,6 +27,7 @@ use super::request::{Method, OwnedRequest, Params, Request, object};
 use super::response::{Reply, finish};
 use super::tasks::{self, TaskRequest};
 use crate::wire::{Era, Revision, code as mcp, hmcp, meta};
+use caller::{BackgroundCaller, Questions, SessionCaller};
 
 mod caller;
 

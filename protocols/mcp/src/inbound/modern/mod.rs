@@ -13,10 +13,6 @@ use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use self::pending_elicitations::{Client, PendingElicitations, RequestSink, perform_with_visits};
-use self::request_meta::{RequestMeta, spoken_versions};
-use self::state_token::Binding;
-use self::suspended_requests::{Adopt, Retry, RunningCall, Step, SuspendedCalls, cancelled};
 use super::agent_adapter::Outcome;
 use super::client::MessageSink;
 use super::endpoint::Endpoint;
@@ -25,8 +21,12 @@ use super::request::{Method, OwnedRequest, Request};
 use super::response::{Answer, Members, Reply, finish};
 use super::tasks::{self, TaskRequest};
 use crate::wire::{Era, Revision, hmcp};
+use pending_elicitations::{Client, PendingElicitations, RequestSink, perform_with_visits};
+use request_meta::{RequestMeta, spoken_versions};
+use state_token::Binding;
+use suspended_requests::{Adopt, Retry, RunningCall, Step, SuspendedCalls, cancelled};
 
-pub(crate) use self::request_meta::{Field, check_headers};
+pub(crate) use request_meta::{Field, check_headers};
 
 mod listen;
 pub(crate) mod pending_elicitations;

@@ -16,15 +16,15 @@ use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
-use self::record::{Extra, ended, refused};
 use super::agent_adapter::Outcome;
 use super::client::MessageSink;
 use super::endpoint::Endpoint;
 use super::options::{InboundOptions, TASK_TTL_MIN, TaskOptions, TaskStore};
 use super::request::{Method, Params, Request};
 use crate::wire::{Era, Revision};
+use record::{Extra, ended, refused};
 
-pub(crate) use self::modern::{EXTENSION, adopt, asks_first, declares, follow, undeclared};
+pub(crate) use modern::{EXTENSION, adopt, asks_first, declares, follow, undeclared};
 
 mod legacy;
 mod modern;

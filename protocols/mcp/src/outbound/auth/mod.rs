@@ -18,14 +18,14 @@
 //! # }
 //! ```
 
-pub use self::assertion::{Assertions, Audience, FixedAssertion, TokenExchange};
-pub use self::authorizer::{Authorizer, Challenge, StaticBearer};
-pub use self::client::{Client, Identity, KnownClient, SigningAlgorithm, SigningKey};
-pub use self::consent::{CONNECTIONS_MAX, Consent, HEAD_BYTES_MAX, HeadlessConsent, LoopbackConsent, Redirected};
-pub use self::error::{AuthError, Document, ErrorCode};
-pub use self::fetch::BODY_BYTES_MAX;
-pub use self::oauth::{OAuth, OAuthOptions};
-pub use self::token::Grant;
+pub use assertion::{Assertions, Audience, FixedAssertion, TokenExchange};
+pub use authorizer::{Authorizer, Challenge, StaticBearer};
+pub use client::{Client, Identity, KnownClient, SigningAlgorithm, SigningKey};
+pub use consent::{CONNECTIONS_MAX, Consent, HEAD_BYTES_MAX, HeadlessConsent, LoopbackConsent, Redirected};
+pub use error::{AuthError, Document, ErrorCode};
+pub use fetch::BODY_BYTES_MAX;
+pub use oauth::{OAuth, OAuthOptions};
+pub use token::Grant;
 
 mod assertion;
 mod authorizer;

@@ -24,9 +24,9 @@ use super::auth::{AuthError, Challenge};
 use super::options::{AUTH_REFUSALS_MAX, ClientOptions};
 use crate::wire::failure;
 
-pub(crate) use self::duplex::Duplex;
-pub(crate) use self::http::Http;
-pub(crate) use self::pending_requests::{PendingRequest, PendingRequests, Unplaced};
+pub(crate) use duplex::Duplex;
+pub(crate) use http::Http;
+pub(crate) use pending_requests::{PendingRequest, PendingRequests, Unplaced};
 
 /// What a server said that is no response.
 #[derive(Clone)]

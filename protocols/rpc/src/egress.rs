@@ -4,20 +4,16 @@
 //! A URL is judged after it was parsed as browsers do, so that `0x7f.1` and `2130706433` are what they lead to; a name is
 //! judged by the addresses that it resolves to, and exactly those are connected to, so that no second answer can differ.
 
-mod reach;
-
 use std::error::Error;
-use std::fmt;
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
 use std::sync::Arc;
+use std::{fmt, io};
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::{Action, Attempt, Policy};
 use reqwest::{Client, ClientBuilder};
 use url::{Host, Url};
-
-pub use reach::{Network, NetworkError, Reach};
 
 /// Most redirects of one request.
 pub const REDIRECTS_MAX: usize = 5;
@@ -270,5 +266,176 @@ impl Resolve for SystemLookup {
                 tokio::net::lookup_host((name.as_str(), 0)).await.map(Iterator::collect);
             Ok(Box::new(found?.into_iter()) as Addrs)
         })
+    }
+}
+
+/// What an address leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reach {
+    /// The public internet.
+    Public,
+    /// This machine.
+    Loopback,
+    /// This network: private, shared (CGNAT), unique local.
+    Private,
+    /// This link, and with it the metadata services of clouds.
+    LinkLocal,
+    /// Nothing that one connects to: unspecified, multicast, documentation, translation of another address, reserved.
+    Reserved,
+}
+
+impl Reach {
+    /// What `ip` leads to. An IPv4 address in an IPv6 one (`::ffff:127.0.0.1`) is judged as what it is.
+    pub fn of(ip: IpAddr) -> Self {
+        match ip.to_canonical() {
+            IpAddr::V4(v4) => of_v4(v4),
+            IpAddr::V6(v6) => of_v6(v6),
+        }
+    }
+}
+
+fn of_v4(ip: Ipv4Addr) -> Reach {
+    match ip.octets() {
+        [127, ..] => Reach::Loopback,
+        [10, ..] | [172, 16..=31, ..] | [192, 168, ..] => Reach::Private,
+        [100, 64..=127, ..] => Reach::Private,
+        // Azure's metadata service has an address that looks public.
+        [169, 254, ..] | [168, 63, 129, 16] => Reach::LinkLocal,
+        [0, ..] | [224..=255, ..] => Reach::Reserved,
+        // Protocol assignments, documentation, 6to4 relays, benchmarks.
+        [192, 0, 0 | 2, _] | [192, 88, 99, _] | [198, 18 | 19, ..] | [198, 51, 100, _] | [203, 0, 113, _] => {
+            Reach::Reserved
+        }
+        _ => Reach::Public,
+    }
+}
+
+fn of_v6(ip: Ipv6Addr) -> Reach {
+    match ip.segments() {
+        [0, 0, 0, 0, 0, 0, 0, 1] => Reach::Loopback,
+        [0xFC00..=0xFDFF, ..] => Reach::Private,
+        [0xFE80..=0xFEBF, ..] => Reach::LinkLocal,
+        // Protocol assignments (Teredo among them), 6to4, documentation: parts of the global unicast block.
+        [0x2001, 0x0000..=0x01FF | 0x0DB8, ..] | [0x2002, ..] | [0x3FFF, 0x0000..=0x0FFF, ..] => Reach::Reserved,
+        [0x2000..=0x3FFF, ..] => Reach::Public,
+        // Everything else, NAT64 and IPv4-compatible addresses too: they carry another address.
+        _ => Reach::Reserved,
+    }
+}
+
+/// A range of addresses, written `10.1.0.0/16` or as one address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    base: IpAddr,
+    prefix_bits: u32,
+}
+
+/// Write `ADDRESS` or `ADDRESS/BITS`, with no bit set after them.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a network: write an address, or an address / its leading bits, all others zero")]
+pub struct NetworkError(String);
+
+impl Network {
+    /// Whether `ip`, or the IPv4 address in it, is in the range.
+    pub fn contains(&self, ip: IpAddr) -> bool {
+        match (self.base, ip.to_canonical()) {
+            (IpAddr::V4(base), IpAddr::V4(ip)) => {
+                host_bits(u128::from(base.to_bits() ^ ip.to_bits()), 32 - self.prefix_bits) == 0
+            }
+            (IpAddr::V6(base), IpAddr::V6(ip)) => host_bits(base.to_bits() ^ ip.to_bits(), 128 - self.prefix_bits) == 0,
+            _ => false,
+        }
+    }
+}
+
+/// `bits` without the last `host` ones.
+fn host_bits(bits: u128, host: u32) -> u128 {
+    bits.checked_shr(host).unwrap_or(0)
+}
+
+impl FromStr for Network {
+    type Err = NetworkError;
+
+    fn from_str(written: &str) -> Result<Self, NetworkError> {
+        let network = || {
+            let (base, bits) = match written.split_once('/') {
+                Some((base, bits)) => (base, Some(bits)),
+                None => (written, None),
+            };
+            let base: IpAddr = base.parse().ok().filter(|ip: &IpAddr| ip.to_canonical() == *ip)?;
+            let (all, value) = match base {
+                IpAddr::V4(v4) => (32, u128::from(v4.to_bits())),
+                IpAddr::V6(v6) => (128, v6.to_bits()),
+            };
+            let prefix_bits = match bits {
+                Some(bits) => bits.parse().ok().filter(|bits| *bits <= all && !written.contains('+'))?,
+                None => all,
+            };
+            let after = all - prefix_bits;
+            let clear = value.checked_shr(after).and_then(|kept| kept.checked_shl(after)).unwrap_or(0) == value;
+            clear.then_some(Self { base, prefix_bits })
+        };
+        network().ok_or_else(|| NetworkError(written.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reach(ip: &str) -> Reach {
+        Reach::of(ip.parse().unwrap())
+    }
+
+    /// Goal: each special block is known to its edges. Method: first and last address of each, and their neighbours.
+    #[test]
+    fn special_addresses_are_known() {
+        for (ips, expected) in [
+            ("127.0.0.0 127.0.0.1 127.255.255.255 ::1 ::ffff:127.0.0.1 ::ffff:7f00:1", Reach::Loopback),
+            ("10.0.0.0 10.255.255.255 172.16.0.0 172.31.255.255 192.168.0.0 192.168.255.255", Reach::Private),
+            ("100.64.0.0 100.100.100.200 100.127.255.255 fc00:: fd00:ec2::254 fdff:ffff::1", Reach::Private),
+            ("::ffff:10.0.0.1 ::ffff:192.168.1.1", Reach::Private),
+            ("169.254.0.0 169.254.169.254 169.254.255.255 168.63.129.16 fe80:: febf::1", Reach::LinkLocal),
+            ("::ffff:169.254.169.254 ::ffff:a9fe:a9fe", Reach::LinkLocal),
+            ("0.0.0.0 0.255.255.255 192.0.0.192 192.0.2.1 192.88.99.1 198.18.0.0 198.19.255.255", Reach::Reserved),
+            ("198.51.100.7 203.0.113.9 224.0.0.1 239.255.255.255 240.0.0.0 255.255.255.255", Reach::Reserved),
+            (":: ::2 ::127.0.0.1 64:ff9b::7f00:1 64:ff9b:1::1 100::1 2001::1 2001:1ff:: 2001:db8::1", Reach::Reserved),
+            ("2002:7f00:1:: 3fff::1 3fff:fff:: 4000:: 5f00::1 fec0::1 ff02::1 ::ffff:0.0.0.0", Reach::Reserved),
+            ("1.1.1.1 9.255.255.255 11.0.0.0 100.63.255.255 100.128.0.0 126.255.255.255 128.0.0.0", Reach::Public),
+            ("169.253.255.255 169.255.0.0 168.63.129.17 172.15.255.255 172.32.0.0 192.167.255.255", Reach::Public),
+            ("192.169.0.0 192.0.1.0 198.17.255.255 198.20.0.0 203.0.112.255 223.255.255.255", Reach::Public),
+            ("2000:: 2001:200:: 2001:4860:4860::8888 2003::1 2606:4700::1111 3ffe::1 3fff:1000::", Reach::Public),
+            ("::ffff:1.1.1.1", Reach::Public),
+        ] {
+            for ip in ips.split(' ') {
+                assert_eq!(reach(ip), expected, "{ip}");
+            }
+        }
+    }
+
+    /// Goal: a range holds its addresses and no other. Method: edges, whole families, what is no range.
+    #[test]
+    fn networks() {
+        let holds = |network: &str, ip: &str| network.parse::<Network>().unwrap().contains(ip.parse().unwrap());
+        for (network, inside, outside) in [
+            ("10.1.0.0/16", "10.1.255.255 10.1.0.0 ::ffff:10.1.2.3", "10.0.255.255 10.2.0.0 ::1"),
+            ("10.1.2.3", "10.1.2.3", "10.1.2.2 10.1.2.4"),
+            ("10.1.2.2/31", "10.1.2.2 10.1.2.3", "10.1.2.1 10.1.2.4"),
+            ("0.0.0.0/0", "0.0.0.0 255.255.255.255 ::ffff:1.2.3.4", "::1 2000::"),
+            ("fd00::/8", "fd00:: fdff::1", "fc00:: fe00:: 10.0.0.1"),
+            ("::/0", ":: ffff::", "1.2.3.4"),
+            ("::1", "::1", "::2 0.0.0.1"),
+        ] {
+            assert!(inside.split(' ').all(|ip| holds(network, ip)), "{network}");
+            assert!(!outside.split(' ').any(|ip| holds(network, ip)), "{network}");
+        }
+        for bad in
+            ["", "10", "10.1.0.0/8", "10.1.0.0/33", "10.1.0.0/", "10.1.0.0/+16", "::/129", "::1/64", "a", "10.0.0.0/a"]
+        {
+            assert!(bad.parse::<Network>().is_err(), "{bad}");
+        }
+        // It would hold no address, as such a one is judged as the IPv4 address in it.
+        assert!("::ffff:10.0.0.1".parse::<Network>().is_err());
     }
 }
