@@ -4,6 +4,7 @@
 //! resource server, JWT) will be another [`BearerVerifier`] beside them. Client certificates would be a field of
 //! [`Credential`] and a variant of [`Access`].
 
+use derive_more::Debug;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ pub enum Trust {
 }
 
 /// How a listener learns who is behind a request.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Access {
     /// By the connection alone: credentials are refused, for nobody here can tell what they are worth.
@@ -37,6 +38,7 @@ pub enum Access {
     /// Like [`Trust::Anonymous`], and also beyond this machine: whoever runs it wants anybody who reaches it to use it.
     Anyone,
     /// By a bearer token (RFC 6750), which every request must have. The first verifier whose kind of token it is decides.
+    #[debug("Bearer({} verifiers)", _0.len())]
     Bearer(Arc<[Box<dyn BearerVerifier>]>),
 }
 
@@ -78,16 +80,6 @@ impl Default for Access {
 impl From<Trust> for Access {
     fn from(trust: Trust) -> Self {
         Self::Open(trust)
-    }
-}
-
-impl fmt::Debug for Access {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Open(trust) => f.debug_tuple("Open").field(trust).finish(),
-            Self::Anyone => f.write_str("Anyone"),
-            Self::Bearer(verifiers) => write!(f, "Bearer({} verifiers)", verifiers.len()),
-        }
     }
 }
 

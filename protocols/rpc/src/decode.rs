@@ -1,3 +1,4 @@
+use derive_more::Debug;
 use std::fmt;
 
 use callboard_message::json::raw_ref;
@@ -20,6 +21,9 @@ pub enum Incoming<'a> {
 }
 
 /// A call with an id.
+#[derive(Debug)]
+// Payloads may hold patient text: they are never printed.
+#[debug("Request({id}, {} bytes)", params.map_or(0, |params| params.get().len()))]
 pub struct Request<'a> {
     /// Goes back with the response, byte for byte.
     pub id: Id,
@@ -30,6 +34,9 @@ pub struct Request<'a> {
 }
 
 /// A call without an id.
+#[derive(Debug)]
+// Payloads may hold patient text: they are never printed.
+#[debug("Notification({} bytes)", params.map_or(0, |params| params.get().len()))]
 pub struct Notification<'a> {
     /// What happened.
     pub method: String,
@@ -198,18 +205,6 @@ fn read_error(written: &str) -> Option<RpcError> {
 }
 
 // Payloads may hold patient text: they are never printed.
-impl fmt::Debug for Request<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Request({}, {} bytes)", self.id, self.params.map_or(0, |p| p.get().len()))
-    }
-}
-
-impl fmt::Debug for Notification<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Notification({} bytes)", self.params.map_or(0, |p| p.get().len()))
-    }
-}
-
 impl fmt::Debug for Response<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.outcome {

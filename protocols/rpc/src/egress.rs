@@ -4,11 +4,12 @@
 //! A URL is judged after it was parsed as browsers do, so that `0x7f.1` and `2130706433` are what they lead to; a name is
 //! judged by the addresses that it resolves to, and exactly those are connected to, so that no second answer can differ.
 
+use derive_more::Debug;
 use std::error::Error;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::{fmt, io};
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::{Action, Attempt, Policy};
@@ -65,12 +66,13 @@ impl EgressError {
 }
 
 /// Where connections may go: by default to the public internet only.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Egress {
     public: bool,
     loopback: bool,
     https_only: bool,
     networks: Vec<Network>,
+    #[debug(skip)]
     lookup: Arc<dyn Resolve>,
 }
 
@@ -234,17 +236,6 @@ impl Resolve for Egress {
                 false => Ok(Box::new(allowed.into_iter()) as Addrs),
             }
         })
-    }
-}
-
-impl fmt::Debug for Egress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Egress")
-            .field("public", &self.public)
-            .field("loopback", &self.loopback)
-            .field("https_only", &self.https_only)
-            .field("networks", &self.networks)
-            .finish_non_exhaustive()
     }
 }
 

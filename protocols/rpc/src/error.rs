@@ -1,4 +1,4 @@
-use std::fmt;
+use derive_more::Debug;
 
 use serde_json::value::RawValue;
 
@@ -21,7 +21,9 @@ pub mod code {
 }
 
 /// The `error` member of a response.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
+// Message and data are the peer's and may hold patient text: they are never printed.
+#[debug("RpcError({code}, {} bytes)", message.len())]
 pub struct RpcError {
     /// One of [`code`], or the application's own.
     pub code: i64,
@@ -50,13 +52,6 @@ impl RpcError {
     /// [`code::METHOD_NOT_FOUND`].
     pub fn method_not_found(message: impl Into<String>) -> Self {
         Self::new(code::METHOD_NOT_FOUND, message)
-    }
-}
-
-impl fmt::Debug for RpcError {
-    // Message and data are the peer's and may hold patient text: they are never printed.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RpcError({}, {} bytes)", self.code, self.message.len())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Posts to places that somebody else named. Where a post may go is judged by [`Egress`]: before, and again when it is
 //! connected, to exactly the addresses that were judged.
 
-use std::fmt;
+use derive_more::Debug;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -19,25 +19,18 @@ use crate::{Egress, EgressError, Network};
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Where posts may go, and how long they may take.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct HookOptions {
     /// Networks that receivers may be in beside the public internet, there over `http` as well.
     pub allow: Vec<Network>,
     /// The name service that is asked in place of the system's; its answers are judged all the same.
+    #[debug(skip)]
     pub lookup: Option<Arc<dyn Resolve>>,
     /// How long a receiver may take to answer.
     pub timeout: Duration,
     /// Longest wait that a receiver can ask for (`Retry-After`).
+    #[debug(skip)]
     pub retry_after_max: Duration,
-}
-
-impl fmt::Debug for HookOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HookOptions")
-            .field("allow", &self.allow)
-            .field("timeout", &self.timeout)
-            .finish_non_exhaustive()
-    }
 }
 
 /// What became of a post.

@@ -1,3 +1,4 @@
+use derive_more::Debug;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
@@ -10,7 +11,8 @@ use crate::decode::unescaped;
 ///
 /// `1` and `"1"` differ; so do `1` and `1.0`, which is no id at all. Integers may have any size. Two ids are equal when
 /// their values are, however a string was escaped.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
+#[debug("Id({written})")]
 pub struct Id {
     written: Box<str>,
     /// The value of a string that was written with escapes.
@@ -87,12 +89,6 @@ impl Hash for Id {
             Some(text) => (true, text).hash(state),
             None => (false, self.integer_digits()).hash(state),
         }
-    }
-}
-
-impl fmt::Debug for Id {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Id({})", self.as_json())
     }
 }
 

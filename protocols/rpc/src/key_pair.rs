@@ -1,6 +1,6 @@
 //! Keys that sign: as a client towards an authorization server, as an agent its card.
 
-use std::fmt;
+use derive_more::Debug;
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -55,7 +55,9 @@ impl SigningAlgorithm {
 pub struct KeyPairError;
 
 /// A private key and its public one. The private one is never printed.
+#[derive(Debug)]
 pub struct KeyPair {
+    #[debug(skip)]
     pair: Pair,
     algorithm: SigningAlgorithm,
 }
@@ -130,12 +132,6 @@ impl KeyPair {
                 vec![("e", encoded(&key.e)), ("kty", "RSA".to_owned()), ("n", encoded(&key.n))]
             }
         }
-    }
-}
-
-impl fmt::Debug for KeyPair {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyPair").field("algorithm", &self.algorithm).finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Messages a line each, as stdio has them.
 
-use std::{fmt, io};
+use derive_more::Debug;
+use std::io;
 
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;
@@ -14,28 +15,23 @@ pub const LINE_BYTES_MAX_DEFAULT: usize = BODY_BYTES_MAX_DEFAULT;
 const READ_BYTES: usize = 16 * 1024;
 
 /// One line of a stream.
-#[derive(Clone, PartialEq, Eq)]
+// A line may hold patient text: it is never printed.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
     /// Its bytes, without LF or CRLF. Any bytes: [`decode`](crate::decode) says whether they are a message.
+    #[debug("Line({} bytes)", _0.len())]
     Whole(Bytes),
     /// It has more bytes than are kept and was dropped. Said as soon as that is known, once a line.
+    #[debug("Line(too long)")]
     TooLong,
-}
-
-impl fmt::Debug for Line {
-    // A line may hold patient text: it is never printed.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Whole(bytes) => write!(f, "Line({} bytes)", bytes.len()),
-            Self::TooLong => f.write_str("Line(too long)"),
-        }
-    }
 }
 
 /// Cuts a stream into lines: [`push`](Self::push) a chunk, then take lines with [`next`](Self::next) until there is
 /// none; or [`read`](Self::read) them from a stream. How the stream was cut into chunks makes no difference.
 ///
 /// Empty lines are skipped. Memory is bounded by the longest line and one chunk.
+#[derive(Debug)]
+#[debug("LineDecoder({} bytes pending, dropping: {dropping})", pending.len())]
 pub struct LineDecoder {
     line_bytes_max: usize,
     pending: BytesMut,
@@ -132,12 +128,6 @@ impl LineDecoder {
 impl Default for LineDecoder {
     fn default() -> Self {
         Self::new(LINE_BYTES_MAX_DEFAULT)
-    }
-}
-
-impl fmt::Debug for LineDecoder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "LineDecoder({} bytes pending, dropping: {})", self.pending.len(), self.dropping)
     }
 }
 

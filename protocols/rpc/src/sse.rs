@@ -1,7 +1,7 @@
 //! Server-Sent Events (WHATWG HTML, section 9.2.6), read from chunks of any size and written so that no text can
 //! forge an event.
 
-use std::fmt;
+use derive_more::Debug;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
@@ -51,7 +51,9 @@ pub enum SseError {
 }
 
 /// One event, read or to be written.
-#[derive(Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+// Data may hold patient text: it is never printed.
+#[debug("SseEvent({} bytes, id: {}, retry: {retry:?})", data.len(), id.is_some())]
 pub struct SseEvent {
     /// What kind of event; `None` is `message`.
     pub event: Option<String>,
@@ -81,17 +83,12 @@ impl SseEvent {
     }
 }
 
-impl fmt::Debug for SseEvent {
-    // Data may hold patient text: it is never printed.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SseEvent({} bytes, id: {}, retry: {:?})", self.data.len(), self.id.is_some(), self.retry)
-    }
-}
-
 /// Reads an event stream from chunks: [`push`](Self::push) one, then take events with [`next`](Self::next) until there
 /// is none. How the stream was cut into chunks makes no difference.
 ///
 /// An event that the stream ends in is incomplete and never comes, as the standard says.
+#[derive(Debug)]
+#[debug("SseDecoder({} bytes pending, broken: {broken:?})", pending.len() + event_bytes)]
 pub struct SseDecoder {
     limits: SseLimits,
     pending: BytesMut,
@@ -259,16 +256,6 @@ impl SseDecoder {
         }
         event.event = event.event.filter(|kind| !kind.is_empty());
         std::mem::take(&mut self.has_data).then_some(event)
-    }
-}
-
-impl fmt::Debug for SseDecoder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pending = self.pending.len() + self.event_bytes;
-        f.debug_struct("SseDecoder")
-            .field("pending_bytes", &pending)
-            .field("broken", &self.broken)
-            .finish_non_exhaustive()
     }
 }
 

@@ -2,10 +2,11 @@
 
 mod file;
 
+use derive_more::Debug;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use std::{fmt, fs};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -86,7 +87,8 @@ pub enum KeyError {
 }
 
 /// What is kept of a key.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[debug("KeyEntry({name:?}, revoked: {}, scopes: {scopes:?})", self.is_revoked())]
 pub struct KeyEntry {
     /// Names the key, and the principal that it makes.
     pub name: String,
@@ -113,12 +115,6 @@ impl KeyEntry {
 
     fn principal(&self) -> Principal {
         Principal { id: self.name.clone(), kind: PrincipalKind::ApiKey, scopes: self.scopes.clone(), purpose: None }
-    }
-}
-
-impl fmt::Debug for KeyEntry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "KeyEntry({:?}, revoked: {}, scopes: {:?})", self.name, self.is_revoked(), self.scopes)
     }
 }
 
@@ -274,9 +270,12 @@ pub const KEY_FILE_LOOKED_AT_EVERY: Duration = Duration::from_secs(1);
 /// Keys that follow their file: what is added or revoked counts without a restart.
 ///
 /// While the file can't be read, no key counts: an old copy might let a revoked one in.
+#[derive(Debug)]
 pub struct KeyRing {
     path: PathBuf,
+    #[debug(skip)]
     look_every: Duration,
+    #[debug(skip)]
     seen: Mutex<Seen>,
 }
 
@@ -347,12 +346,6 @@ impl BearerVerifier for KeyRing {
             Some(keys) => keys.verify(token).ok_or(CredentialError::Wrong),
             None => Err(CredentialError::Unavailable),
         })
-    }
-}
-
-impl fmt::Debug for KeyRing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyRing").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
