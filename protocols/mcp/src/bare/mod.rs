@@ -67,20 +67,20 @@ const HOPS: &str = "callboard/hops";
 /// A call of a tool, and what travels with it.
 #[derive(Debug)]
 pub(crate) struct Call<'a> {
-    pub(crate) tool: String,
+    pub tool: String,
     /// An object.
-    pub(crate) arguments: Cow<'a, RawValue>,
-    pub(crate) meta: CallMetaParams,
+    pub arguments: Cow<'a, RawValue>,
+    pub meta: CallMetaParams,
 }
 
 /// The members of `_meta` that are ours.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct CallMetaParams {
-    pub(crate) purpose: Option<String>,
+    pub purpose: Option<String>,
     /// How long the caller will wait.
-    pub(crate) patience: Option<Duration>,
-    pub(crate) hops: u16,
-    pub(crate) trace: Option<TraceContext>,
+    pub patience: Option<Duration>,
+    pub hops: u16,
+    pub trace: Option<TraceContext>,
 }
 
 /// What is wrong with `params`. Change it; nothing was done.

@@ -34,16 +34,16 @@ pub(crate) struct Pass<'a> {
     breaker: &'a Breaker,
     began: Instant,
     /// The one attempt on which everything hangs: it should be short.
-    pub(crate) probes: bool,
+    pub probes: bool,
 }
 
 impl Breaker {
-    pub(crate) fn new(failures_max: u32, backoff: Backoff) -> Self {
+    pub fn new(failures_max: u32, backoff: Backoff) -> Self {
         Self { failures_max: failures_max.max(1), backoff, state: Mutex::default() }
     }
 
     /// Leave to try now, or why not.
-    pub(crate) fn pass(&self, server: &str) -> Result<Pass<'_>, Failure> {
+    pub fn pass(&self, server: &str) -> Result<Pass<'_>, Failure> {
         let began = Instant::now();
         let mut state = self.state.lock();
         let probes = match state.open_until {
@@ -66,12 +66,12 @@ impl Breaker {
     }
 
     /// When it is tried again; `None` while it isn't open.
-    pub(crate) fn next_try(&self) -> Option<Instant> {
+    pub fn next_try(&self) -> Option<Instant> {
         self.state.lock().open_until
     }
 
     /// How many failures there were in a row.
-    pub(crate) fn failures(&self) -> u32 {
+    pub fn failures(&self) -> u32 {
         self.state.lock().failures
     }
 
@@ -94,7 +94,7 @@ impl Breaker {
 
 impl Pass<'_> {
     /// Says how it went. Gives whether the server is back after it was away.
-    pub(crate) fn settle<T>(self, outcome: &Result<T, TransportError>) -> bool {
+    pub fn settle<T>(self, outcome: &Result<T, TransportError>) -> bool {
         match outcome {
             Err(error) if is_away(error) => {
                 self.breaker.failed(&self, error);

@@ -67,7 +67,7 @@ impl Weighter<Key, Kept> for Weigh {
 }
 
 impl Results {
-    pub(crate) fn new(options: &ToolOptions) -> Option<Self> {
+    pub fn new(options: &ToolOptions) -> Option<Self> {
         let (entries, bytes) = (options.cache_entries_max, options.cache_bytes_max as u64);
         let least = bytes.checked_div(entries as u64)?.max(1);
         // One shard, so that the bounds are of the whole.
@@ -82,7 +82,7 @@ impl Results {
     }
 
     /// Where the result of a call belongs; `None` where it isn't kept. `edition` is that of the server's tools.
-    pub(crate) fn place(&self, tool: &str, hints: &Hints, edition: u64, params: &RawObject, cx: &Cx) -> Option<Place> {
+    pub fn place(&self, tool: &str, hints: &Hints, edition: u64, params: &RawObject, cx: &Cx) -> Option<Place> {
         // What the operator says goes before what the server says.
         let time = self.times.get(tool).copied().or(hints.cache).filter(|time| !time.is_zero())?;
         let principal = (!self.shared.has(tool)).then(|| cx.principal());
@@ -92,7 +92,7 @@ impl Results {
         Some(Place { key: key((tool, edition, can), params, principal)?, time })
     }
 
-    pub(crate) fn get(&self, place: &Place) -> Option<Box<RawValue>> {
+    pub fn get(&self, place: &Place) -> Option<Box<RawValue>> {
         let kept = self.kept.get(&place.key)?;
         if kept.until <= Instant::now() {
             self.kept.remove_if(&place.key, |kept| kept.until <= Instant::now());
@@ -102,14 +102,14 @@ impl Results {
         Some(kept.result.as_ref().to_owned())
     }
 
-    pub(crate) fn keep(&self, place: Place, result: &RawValue) {
+    pub fn keep(&self, place: Place, result: &RawValue) {
         if result.get().len() <= CACHE_ENTRY_BYTES_MAX && is_final(result) {
             let until = Instant::now() + place.time.min(CACHE_TIME_MAX);
             self.kept.insert(place.key, Kept { result: result.to_owned().into(), until });
         }
     }
 
-    pub(crate) fn observe(&self) -> serde_json::Value {
+    pub fn observe(&self) -> serde_json::Value {
         let cache = &self.kept;
         serde_json::json!({
             "results": cache.len(), "weight_bytes": cache.weight(), "hits": self.hits.load(Relaxed),

@@ -32,14 +32,14 @@ impl Key {
 
 /// The session that a connection is made for.
 pub(crate) struct Owner<'a> {
-    pub(crate) session: &'a Arc<PeerSession>,
+    pub session: &'a Arc<PeerSession>,
     /// Whom to ask what belongs to none of its calls for sure.
-    pub(crate) caller: &'a (dyn Fn() -> Option<Arc<dyn Caller>> + Sync),
+    pub caller: &'a (dyn Fn() -> Option<Arc<dyn Caller>> + Sync),
 }
 
 /// One connection, to be made when it is first used, and again when it was lost.
 pub(crate) struct Connection {
-    pub(crate) upstream: Upstream,
+    pub upstream: Upstream,
     usage: Mutex<Usage>,
     /// Ends it with its session.
     watch: OnceLock<AbortOnDropHandle<()>>,
@@ -75,7 +75,7 @@ impl Lease {
         Self { connection: connection.clone(), pool: pool.clone() }
     }
 
-    pub(crate) fn upstream(&self) -> &Upstream {
+    pub fn upstream(&self) -> &Upstream {
         &self.connection.upstream
     }
 }
@@ -142,13 +142,13 @@ impl State {
 
 impl Pool {
     /// `wiring`: what its connections have in common.
-    pub(crate) fn new(wiring: Wiring, connections_max: usize) -> Arc<Self> {
+    pub fn new(wiring: Wiring, connections_max: usize) -> Arc<Self> {
         let state = Mutex::default();
         Arc::new(Self { wiring, connections_max: connections_max.max(1), state, freed: Notify::new() })
     }
 
     /// The one that hears of changes: of whatever was offered when it was first needed.
-    pub(crate) fn lead(self: &Arc<Self>, offer: impl FnOnce() -> OfferedCapabilities) -> Lease {
+    pub fn lead(self: &Arc<Self>, offer: impl FnOnce() -> OfferedCapabilities) -> Lease {
         let mut state = self.state.lock();
         let make = || {
             let offer = offer();
@@ -159,12 +159,12 @@ impl Pool {
     }
 
     /// The one that hears of changes, where there is one.
-    pub(crate) fn current_lead(&self) -> Option<Arc<Connection>> {
+    pub fn current_lead(&self) -> Option<Arc<Connection>> {
         self.state.lock().lead.as_ref().map(|(_, lead)| lead.clone())
     }
 
     /// One that whoever can answer `offer` shares. `None`: not in `wait`.
-    pub(crate) async fn shared(self: &Arc<Self>, offer: OfferedCapabilities, wait: Duration) -> Option<Lease> {
+    pub async fn shared(self: &Arc<Self>, offer: OfferedCapabilities, wait: Duration) -> Option<Lease> {
         self.sooner_or_later(wait, |state| {
             let lead = state.lead.get_or_insert_with(|| (offer, Connection::new(self.make(offer, true, None))));
             if lead.0 == offer {
@@ -183,7 +183,7 @@ impl Pool {
     }
 
     /// One of `key`'s own; `alone`: that nobody else uses meanwhile. `None`: not in `wait`.
-    pub(crate) async fn own(
+    pub async fn own(
         self: &Arc<Self>,
         key: &Key,
         alone: bool,
@@ -267,7 +267,7 @@ impl Pool {
     }
 
     /// Ends what nobody has used for `idle_timeout`.
-    pub(crate) fn sweep(&self, idle_timeout: Duration) {
+    pub fn sweep(&self, idle_timeout: Duration) {
         let is_old = |c: &Arc<Connection>| c.idle_since().is_some_and(|since| since.elapsed() >= idle_timeout);
         let before = {
             let mut state = self.state.lock();
@@ -281,13 +281,13 @@ impl Pool {
     }
 
     /// Whether any connection stands.
-    pub(crate) fn is_up(&self) -> bool {
+    pub fn is_up(&self) -> bool {
         let all: Vec<_> = self.state.lock().all().cloned().collect();
         all.iter().any(|connection| connection.upstream.current().is_some())
     }
 
     /// What people see of it.
-    pub(crate) fn observe(&self) -> serde_json::Value {
+    pub fn observe(&self) -> serde_json::Value {
         let state = self.state.lock();
         let in_use = state.all().filter(|connection| connection.idle_since().is_none()).count();
         let lead = usize::from(state.lead.is_some());
@@ -314,9 +314,9 @@ const ROOTS_CHANGES: u8 = 1 << 6;
 
 impl OfferedCapabilities {
     /// Nothing can be answered.
-    pub(crate) const NOTHING: Self = Self(0);
+    pub const NOTHING: Self = Self(0);
 
-    pub(crate) fn of(abilities: &Abilities) -> Self {
+    pub fn of(abilities: &Abilities) -> Self {
         if abilities.0.is_empty() {
             return Self::NOTHING;
         }
@@ -354,17 +354,17 @@ impl OfferedCapabilities {
     }
 
     /// Whether a server that is offered this may ask for roots, and keep them for as long as the connection stands.
-    pub(crate) fn has_roots(self) -> bool {
+    pub fn has_roots(self) -> bool {
         self.has(ROOTS)
     }
 
     /// What may be offered on a connection of several clients: all but roots, which are each client's own.
-    pub(crate) fn without_roots(self) -> Self {
+    pub fn without_roots(self) -> Self {
         Self(self.0 & !(ROOTS | ROOTS_CHANGES))
     }
 
     /// The same where changes of the roots, if there are any, are told.
-    pub(crate) fn with_roots_changes(self) -> Self {
+    pub fn with_roots_changes(self) -> Self {
         if self.has_roots() { Self(self.0 | ROOTS_CHANGES) } else { self }
     }
 

@@ -16,15 +16,15 @@ const METADATA: [&str; 2] = ["metadata", "_meta"];
 /// What relays of one bridge have in common.
 pub(crate) struct UpstreamQuestions {
     /// The agent that stands for the server.
-    pub(crate) server: String,
-    pub(crate) answering: Option<Arc<dyn Answering>>,
+    pub server: String,
+    pub answering: Option<Arc<dyn Answering>>,
     /// Known with the first call.
-    pub(crate) audit: OnceLock<AuditLog>,
+    pub audit: OnceLock<AuditLog>,
 }
 
 impl UpstreamQuestions {
     /// The call as the server's connection gets it: its questions go to whoever answers them, and to nobody else.
-    pub(crate) fn relayed(self: &Arc<Self>, mut call: CallMeta) -> Arc<CallMeta> {
+    pub fn relayed(self: &Arc<Self>, mut call: CallMeta) -> Arc<CallMeta> {
         let answers = match &self.answering {
             Some(answering) => answering.caller(&self.server, &call),
             None => call.caller.clone(),
@@ -43,7 +43,7 @@ impl UpstreamQuestions {
     }
 
     /// Whom to ask and tell what belongs to a session, and to none of its calls for sure.
-    pub(crate) fn background(self: &Arc<Self>, session: &Arc<PeerSession>, call: &CallMeta) -> Option<Arc<dyn Caller>> {
+    pub fn background(self: &Arc<Self>, session: &Arc<PeerSession>, call: &CallMeta) -> Option<Arc<dyn Caller>> {
         let mut background = CallMeta::new(call.principal.clone()).with_caller(session.caller.clone());
         background.session = Some(session.clone());
         self.relayed(background).caller.clone()

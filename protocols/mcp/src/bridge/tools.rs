@@ -65,7 +65,7 @@ pub(crate) struct Tools {
 
 impl Tools {
     /// `book` is what all connections to the server learn of its tools.
-    pub(crate) fn new(options: &ToolOptions, book: Arc<ToolCache>) -> Self {
+    pub fn new(options: &ToolOptions, book: Arc<ToolCache>) -> Self {
         Self {
             retries_max: options.retries_max,
             retry_pause: options.retry_pause,
@@ -81,7 +81,7 @@ impl Tools {
     ///
     /// # Errors
     /// Those of `send`: the last attempt's.
-    pub(crate) async fn call_tool<E: Passing, Sent: Future<Output = Result<Box<RawValue>, E>>>(
+    pub async fn call_tool<E: Passing, Sent: Future<Output = Result<Box<RawValue>, E>>>(
         &self,
         params: &RawObject,
         cx: &Cx,
@@ -142,7 +142,7 @@ impl Tools {
     }
 
     /// What people see of it.
-    pub(crate) fn observe(&self) -> serde_json::Value {
+    pub fn observe(&self) -> serde_json::Value {
         let results = self.results.as_ref().map(Results::observe);
         serde_json::json!({ "retried": self.retried.load(Relaxed), "cache": results })
     }
@@ -204,7 +204,7 @@ struct Seen {
 
 impl Watch {
     /// `caller`, watched. Every attempt of a call must have its questions and progress go here.
-    pub(crate) fn over(&self, caller: Arc<dyn Caller>) -> Arc<dyn Caller> {
+    pub fn over(&self, caller: Arc<dyn Caller>) -> Arc<dyn Caller> {
         Arc::new(Watched { inner: caller, watch: self.clone(), attempt: self.0.attempt.load(Relaxed) })
     }
 

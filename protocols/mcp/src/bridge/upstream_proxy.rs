@@ -27,7 +27,7 @@ const TOOLS_CALL: &str = "tools/call";
 const LISTS: [&str; 4] = ["tools/list", "resources/list", "resources/templates/list", "prompts/list"];
 
 pub(crate) struct UpstreamProxy {
-    pub(crate) name: String,
+    pub name: String,
     options: Arc<BridgeOptions>,
     breaker: Breaker,
     pool: Arc<Pool>,
@@ -78,7 +78,7 @@ enum Request<'a> {
 }
 
 impl UpstreamProxy {
-    pub(crate) fn new(
+    pub fn new(
         name: String,
         options: Arc<BridgeOptions>,
         wiring: Wiring,
@@ -104,7 +104,7 @@ impl UpstreamProxy {
     }
 
     /// Does what a message wants.
-    pub(crate) async fn perform(&self, errand: ClientOperation, cx: &Cx) -> Result<Box<RawValue>, Failure> {
+    pub async fn perform(&self, errand: ClientOperation, cx: &Cx) -> Result<Box<RawValue>, Failure> {
         let cx = self.relayed(cx);
         match errand {
             // Boxed, for it is rare: other messages carry no room for it.
@@ -330,7 +330,7 @@ impl UpstreamProxy {
     }
 
     /// What people see of it.
-    pub(crate) fn observe(&self) -> serde_json::Value {
+    pub fn observe(&self) -> serde_json::Value {
         let lead = self.pool.current_lead();
         let mut seen = match &lead {
             Some(lead) => lead.upstream.observe(),

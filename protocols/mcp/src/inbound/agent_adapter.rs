@@ -46,19 +46,19 @@ pub(crate) struct AgentAdapter {
 }
 
 impl AgentAdapter {
-    pub(crate) fn new(agent: AgentRef, options: Arc<InboundOptions>) -> Self {
+    pub fn new(agent: AgentRef, options: Arc<InboundOptions>) -> Self {
         let specs = agent.specs();
         let handles = specs.iter().map(|s| s.name.clone()).collect();
         let (agent_name, outside) = (agent.to_string(), agent.is_outside());
         Self { agent, agent_name, handles, tools: Tools::of(specs), outside, options }
     }
 
-    pub(crate) fn agent(&self) -> &AgentRef {
+    pub fn agent(&self) -> &AgentRef {
         &self.agent
     }
 
     /// What the policy and the log know the agent by.
-    pub(crate) fn agent_name(&self) -> &str {
+    pub fn agent_name(&self) -> &str {
         &self.agent_name
     }
 
@@ -72,27 +72,27 @@ impl AgentAdapter {
     }
 
     /// Whether a tool may run as a task. A tool that the agent lists itself says so there: `Forbidden` here.
-    pub(crate) fn task_support(&self, tool: &str) -> TaskSupport {
+    pub fn task_support(&self, tool: &str) -> TaskSupport {
         self.tools.get(tool, Era::Legacy).map_or(TaskSupport::Forbidden, |tool| tool.task)
     }
 
     /// What becomes of a tool's task where the process ends in the midst of it.
-    pub(crate) fn on_restart(&self, tool: &str) -> OnRestart {
+    pub fn on_restart(&self, tool: &str) -> OnRestart {
         self.tools.get(tool, Era::Legacy).map_or(OnRestart::Fail, |tool| tool.on_restart)
     }
 
     /// The arguments of a tool that headers repeat. None of a tool that the agent lists itself: its schema isn't known here.
-    pub(crate) fn header_params(&self, tool: &str) -> &[HeaderParam] {
+    pub fn header_params(&self, tool: &str) -> &[HeaderParam] {
         self.tools.get(tool, Era::Modern).map_or(&[], |tool| &tool.header_params)
     }
 
     /// Whether any tool may run as a task.
-    pub(crate) fn has_task_tools(&self) -> bool {
+    pub fn has_task_tools(&self) -> bool {
         !self.lists_tools() && self.tools.has_tasks()
     }
 
     /// Tells the agent that somebody watches a resource, where it wants to know.
-    pub(crate) async fn subscribe(&self, uri: &str, call: CallMeta) -> Result<(), RpcError> {
+    pub async fn subscribe(&self, uri: &str, call: CallMeta) -> Result<(), RpcError> {
         if !self.handles::<Subscribe>() {
             return Ok(());
         }
@@ -101,7 +101,7 @@ impl AgentAdapter {
     }
 
     /// What the agent says of itself, where it does.
-    pub(crate) async fn about(&self, call: CallMeta) -> About {
+    pub async fn about(&self, call: CallMeta) -> About {
         if !self.handles::<Describe>() {
             return About::default();
         }
@@ -109,7 +109,7 @@ impl AgentAdapter {
     }
 
     /// MCP's server capabilities, without those of an era's own (tasks, extensions).
-    pub(crate) fn capabilities(&self, about: &About) -> RawObject {
+    pub fn capabilities(&self, about: &About) -> RawObject {
         if let Some(mut theirs) = about.0.object("capabilities") {
             // It can't know what this protocol calls that; what stands for something outside says it itself.
             if self.handles.iter().any(|name| name == CreateMessage::NAME) {
@@ -138,7 +138,7 @@ impl AgentAdapter {
     }
 
     /// Whether there can be resources.
-    pub(crate) fn has_resources(&self) -> bool {
+    pub fn has_resources(&self) -> bool {
         self.handles::<ListResources>() || self.handles::<ReadResource>()
     }
 
@@ -146,7 +146,7 @@ impl AgentAdapter {
     ///
     /// # Errors
     /// `METHOD_NOT_FOUND` for any other, unless the agent stands for something outside, which is asked.
-    pub(crate) async fn perform(&self, request: &Request<'_>, revision: Revision, call: CallMeta) -> Outcome {
+    pub async fn perform(&self, request: &Request<'_>, revision: Revision, call: CallMeta) -> Outcome {
         let params = &request.params;
         match request.method {
             Method::CallTool => self.call_tool(params, revision, call).await,
@@ -241,12 +241,7 @@ impl AgentAdapter {
     }
 
     /// Asks the agent by a message's name, if the policy lets the call in.
-    pub(crate) async fn ask_plainly(
-        &self,
-        name: &str,
-        body: Box<RawValue>,
-        call: CallMeta,
-    ) -> Result<Box<RawValue>, Failure> {
+    pub async fn ask_plainly(&self, name: &str, body: Box<RawValue>, call: CallMeta) -> Result<Box<RawValue>, Failure> {
         self.admit(name, &body, &call).await?;
         self.bounded(name, body, call).await
     }

@@ -32,17 +32,17 @@ pub(crate) struct Reports {
 
 impl Reports {
     /// Under the token that the request gave.
-    pub(crate) fn under(token: &RawValue) -> Self {
+    pub fn under(token: &RawValue) -> Self {
         Self { token: token.to_owned(), done: f64::NEG_INFINITY }
     }
 
     /// Whether a member can be such a token: a string or a number.
-    pub(crate) fn is_token(raw: &RawValue) -> bool {
+    pub fn is_token(raw: &RawValue) -> bool {
         raw.get().starts_with(|c: char| matches!(c, '"' | '-') || c.is_ascii_digit())
     }
 
     /// The next report as a notification; `None` where it says no more than the last.
-    pub(crate) fn next(&mut self, progress: Progress) -> Option<Vec<u8>> {
+    pub fn next(&mut self, progress: Progress) -> Option<Vec<u8>> {
         if !(progress.done > self.done && progress.done.is_finite()) {
             return None;
         }

@@ -19,17 +19,17 @@ pub(crate) struct Endpoint {
     /// The agent, as MCP sees it. Another may take its place.
     adapter: RwLock<Arc<AgentAdapter>>,
     /// How it is served.
-    pub(crate) options: Arc<InboundOptions>,
+    pub options: Arc<InboundOptions>,
     /// Who is told what changes.
-    pub(crate) changes: Changes,
+    pub changes: Changes,
     /// SuspendedCall calls and subscriptions.
-    pub(crate) modern: ModernState,
+    pub modern: ModernState,
     /// Tasks of both eras.
-    pub(crate) tasks: TaskState,
+    pub tasks: TaskState,
 }
 
 impl Endpoint {
-    pub(crate) fn new(agent: AgentRef, options: InboundOptions) -> Arc<Self> {
+    pub fn new(agent: AgentRef, options: InboundOptions) -> Arc<Self> {
         let options = Arc::new(options);
         let endpoint = Arc::new(Self {
             changes: Changes::of(agent.clone()),
@@ -43,12 +43,12 @@ impl Endpoint {
     }
 
     /// Who is served now. What a request began with it goes on with.
-    pub(crate) fn adapter(&self) -> Arc<AgentAdapter> {
+    pub fn adapter(&self) -> Arc<AgentAdapter> {
         self.adapter.read().clone()
     }
 
     /// Serves `agent` from now on, and tells whoever listens that its lists are others.
-    pub(crate) fn replace(&self, agent: AgentRef) {
+    pub fn replace(&self, agent: AgentRef) {
         let surface = Arc::new(AgentAdapter::new(agent.clone(), self.options.clone()));
         *self.adapter.write() = surface;
         self.changes.replace(agent);
@@ -56,7 +56,7 @@ impl Endpoint {
     }
 
     /// Ends when the agent has ended and no other took its place.
-    pub(crate) async fn agent_ended(&self) {
+    pub async fn agent_ended(&self) {
         loop {
             let surface = self.adapter();
             surface.agent().ended().await;
@@ -127,7 +127,7 @@ impl Changes {
     }
 
     /// Tells `callback` every change, until what this returns is dropped.
-    pub(crate) fn listen(&self, callback: impl Fn(&Change) + Send + Sync + 'static) -> Listening {
+    pub fn listen(&self, callback: impl Fn(&Change) + Send + Sync + 'static) -> Listening {
         let mut state = self.0.state.lock();
         let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
         state.listeners.push((number, Arc::new(callback)));
@@ -146,7 +146,7 @@ impl Changes {
     ///
     /// # Errors
     /// Where the agent refuses this one.
-    pub(crate) async fn watch(&self, adapter: &AgentAdapter, uri: &str, call: CallMeta) -> Result<Watching, RpcError> {
+    pub async fn watch(&self, adapter: &AgentAdapter, uri: &str, call: CallMeta) -> Result<Watching, RpcError> {
         // Counted before it is asked: another that leaves meanwhile isn't the last.
         self.0.state.lock().watched.entry(uri.to_owned()).or_default().count += 1;
         let watching = Watching { hub: self.0.clone(), uri: uri.to_owned() };
@@ -174,7 +174,7 @@ pub(crate) struct Listening {
 
 impl Listening {
     /// Its place among those who listen in this process: no other has or had it.
-    pub(crate) fn number(&self) -> u64 {
+    pub fn number(&self) -> u64 {
         self.number
     }
 }

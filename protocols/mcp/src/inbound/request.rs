@@ -71,20 +71,20 @@ impl Method {
 /// One request, without its id.
 pub(crate) struct Request<'a> {
     /// The method's name, as it came.
-    pub(crate) name: &'a str,
-    pub(crate) method: Method,
-    pub(crate) params: Params<'a>,
+    pub name: &'a str,
+    pub method: Method,
+    pub params: Params<'a>,
 }
 
 impl<'a> Request<'a> {
-    pub(crate) fn read(name: &'a str, params: Option<&'a RawValue>) -> Self {
+    pub fn read(name: &'a str, params: Option<&'a RawValue>) -> Self {
         Self { name, method: Method::parse(name), params: Params::read(params) }
     }
 }
 
 /// A request that may outlive the body that it came in.
 pub(crate) struct OwnedRequest {
-    pub(crate) id: Id,
+    pub id: Id,
     method: String,
     params: Option<Box<RawValue>>,
 }
@@ -97,11 +97,11 @@ impl From<rpc::Request<'_>> for OwnedRequest {
 }
 
 impl OwnedRequest {
-    pub(crate) fn read(&self) -> Request<'_> {
+    pub fn read(&self) -> Request<'_> {
         Request::read(&self.method, self.params.as_deref())
     }
 
-    pub(crate) fn is_modern(&self) -> bool {
+    pub fn is_modern(&self) -> bool {
         is_modern(self.params.as_deref())
     }
 }
@@ -112,32 +112,32 @@ impl OwnedRequest {
 pub(crate) struct Params<'a> {
     /// All of them.
     #[serde(skip)]
-    pub(crate) raw: Option<&'a RawValue>,
+    pub raw: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "_meta")]
-    pub(crate) meta: Option<&'a RawValue>,
+    pub meta: Option<&'a RawValue>,
     #[serde(borrow, default)]
     name: Option<&'a RawValue>,
     #[serde(borrow, default)]
-    pub(crate) arguments: Option<&'a RawValue>,
+    pub arguments: Option<&'a RawValue>,
     #[serde(borrow, default)]
     uri: Option<&'a RawValue>,
     #[serde(borrow, default)]
-    pub(crate) cursor: Option<&'a RawValue>,
+    pub cursor: Option<&'a RawValue>,
     #[serde(borrow, default)]
-    pub(crate) level: Option<&'a RawValue>,
+    pub level: Option<&'a RawValue>,
     #[serde(borrow, default)]
-    pub(crate) notifications: Option<&'a RawValue>,
+    pub notifications: Option<&'a RawValue>,
     /// May be `null`.
     #[serde(borrow, default, deserialize_with = "present")]
-    pub(crate) task: Option<&'a RawValue>,
+    pub task: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "taskId")]
     task_id: Option<&'a RawValue>,
     /// May be `null`.
     #[serde(borrow, default, rename = "inputResponses", deserialize_with = "present")]
-    pub(crate) input_responses: Option<&'a RawValue>,
+    pub input_responses: Option<&'a RawValue>,
     /// May be `null`.
     #[serde(borrow, default, rename = "requestState", deserialize_with = "present")]
-    pub(crate) request_state: Option<&'a RawValue>,
+    pub request_state: Option<&'a RawValue>,
 }
 
 /// Tells a member that is `null` from one that is missing.
@@ -156,22 +156,22 @@ impl<'a> Params<'a> {
 
     /// # Errors
     /// `INVALID_PARAMS` where there are params that are no object.
-    pub(crate) fn check_object(&self) -> Result<(), RpcError> {
+    pub fn check_object(&self) -> Result<(), RpcError> {
         match self.raw {
             Some(raw) if !raw.get().starts_with('{') => Err(no_object()),
             _ => Ok(()),
         }
     }
 
-    pub(crate) fn name(&self) -> Option<Cow<'a, str>> {
+    pub fn name(&self) -> Option<Cow<'a, str>> {
         text(self.name)
     }
 
-    pub(crate) fn uri(&self) -> Option<Cow<'a, str>> {
+    pub fn uri(&self) -> Option<Cow<'a, str>> {
         text(self.uri)
     }
 
-    pub(crate) fn task_id(&self) -> Option<Cow<'a, str>> {
+    pub fn task_id(&self) -> Option<Cow<'a, str>> {
         text(self.task_id)
     }
 
@@ -179,7 +179,7 @@ impl<'a> Params<'a> {
     ///
     /// # Errors
     /// `INVALID_PARAMS` where one is missing or of the wrong type.
-    pub(crate) fn tool_call(&self) -> Result<(Cow<'a, str>, Option<&'a RawValue>), RpcError> {
+    pub fn tool_call(&self) -> Result<(Cow<'a, str>, Option<&'a RawValue>), RpcError> {
         if self.raw.is_none() {
             return Err(no_object());
         }
@@ -195,7 +195,7 @@ impl<'a> Params<'a> {
     }
 
     /// The member `name` of `_meta`. Most requests have no such, and then nothing is read.
-    pub(crate) fn meta_member(&self, name: &str) -> Option<Box<RawValue>> {
+    pub fn meta_member(&self, name: &str) -> Option<Box<RawValue>> {
         RawObject::parse(self.meta.filter(|meta| meta.get().contains(name))?).ok()?.remove(name)
     }
 }

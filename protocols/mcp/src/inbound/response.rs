@@ -55,14 +55,14 @@ pub(crate) fn finish(
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Answer {
     /// The status of HTTP, where nothing was sent before.
-    pub(crate) status: u16,
+    pub status: u16,
     /// One JSON-RPC response, on one line where the agent's reply is; `None` where a request was cancelled, or needs none.
-    pub(crate) body: Option<Vec<u8>>,
+    pub body: Option<Vec<u8>>,
 }
 
 impl Answer {
     /// An error with the status that the specification gives its code.
-    pub(crate) fn error(id: Option<&Id>, error: RpcError) -> Self {
+    pub fn error(id: Option<&Id>, error: RpcError) -> Self {
         let status = match error.code {
             code::METHOD_NOT_FOUND => 404,
             code::PARSE_ERROR | code::INVALID_REQUEST => 400,
@@ -72,7 +72,7 @@ impl Answer {
         Self::error_with(status, id, &error)
     }
 
-    pub(crate) fn error_with(status: u16, id: Option<&Id>, error: &RpcError) -> Self {
+    pub fn error_with(status: u16, id: Option<&Id>, error: &RpcError) -> Self {
         Self { status, body: Some(encode_error(id, error)) }
     }
 }
@@ -86,7 +86,7 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    pub(crate) fn new(options: &ModernOptions, server: RawObject) -> Self {
+    pub fn new(options: &ModernOptions, server: RawObject) -> Self {
         let server = options.names_server.then(|| server.to_raw().get().to_owned());
         let meta = match &server {
             Some(server) => format!(r#""_meta":{{"{SERVER_INFO}":{server}}}"#),

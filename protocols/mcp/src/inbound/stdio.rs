@@ -124,7 +124,7 @@ pub(crate) enum Queued {
 
 impl Pipe {
     /// A pipe and its other end, for [`write_lines`].
-    pub(crate) fn new(bytes_max: usize) -> (Arc<Self>, mpsc::Receiver<Queued>) {
+    pub fn new(bytes_max: usize) -> (Arc<Self>, mpsc::Receiver<Queued>) {
         let bytes_max = bytes_max.clamp(COST_MIN_BYTES, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
         // As many messages as there is room for, and the end.
         let (queue, queued) = mpsc::channel(bytes_max / COST_MIN_BYTES + 1);
@@ -194,19 +194,19 @@ pub(crate) struct Requests {
 struct InFlight(Mutex<HashMap<Id, CancellationToken>>);
 
 impl Requests {
-    pub(crate) fn new(endpoint: Arc<Endpoint>, principal: Arc<Principal>, pipe: Arc<Pipe>, running_max: usize) -> Self {
+    pub fn new(endpoint: Arc<Endpoint>, principal: Arc<Principal>, pipe: Arc<Pipe>, running_max: usize) -> Self {
         let session = legacy::Session::open(endpoint.clone(), principal.clone(), pipe.clone());
         let (running, stateless) = (FuturesUnordered::new(), Arc::default());
         Self { endpoint, principal, session, pipe, running, running_max: running_max.max(1), stateless }
     }
 
     /// Whether another line may be read.
-    pub(crate) fn have_room(&self) -> bool {
+    pub fn have_room(&self) -> bool {
         self.running.len() < self.running_max.saturating_add(REFUSALS_WAITING_MAX)
     }
 
     /// Does some of the work. Never ends while there is none.
-    pub(crate) async fn work(&mut self) {
+    pub async fn work(&mut self) {
         match self.running.next().await {
             Some(()) => {}
             None => pending().await,
@@ -214,18 +214,18 @@ impl Requests {
     }
 
     /// Ends when nothing runs any more.
-    pub(crate) async fn finish(&mut self) {
+    pub async fn finish(&mut self) {
         while self.running.next().await.is_some() {}
     }
 
     /// Cancels everything that runs.
-    pub(crate) fn cancel_all(&self) {
+    pub fn cancel_all(&self) {
         self.session.close();
         self.stateless.cancel_all();
     }
 
     /// Begins what a line asks for.
-    pub(crate) fn begin(&mut self, line: Bytes) {
+    pub fn begin(&mut self, line: Bytes) {
         let limits = self.endpoint.options.limits;
         if self.session.revision() == Some(Revision::V2025_03_26) && line.trim_ascii_start().starts_with(b"[") {
             return self.begin_batch(line);

@@ -16,13 +16,13 @@ pub(crate) struct Tool {
     /// What lists say of it, by era.
     listed: [Box<RawValue>; 2],
     /// What its reply looks like.
-    pub(crate) reply: Reply,
+    pub reply: Reply,
     /// Whether it may run as a task.
-    pub(crate) task: TaskSupport,
+    pub task: TaskSupport,
     /// What becomes of its task where the process ends in the midst of it.
-    pub(crate) on_restart: OnRestart,
+    pub on_restart: OnRestart,
     /// The arguments that headers repeat, in the modern era.
-    pub(crate) header_params: Vec<HeaderParam>,
+    pub header_params: Vec<HeaderParam>,
 }
 
 /// What a tool's reply becomes.
@@ -65,7 +65,7 @@ pub(crate) struct Tools {
 }
 
 impl Tools {
-    pub(crate) fn of(specs: Vec<MessageSpec>) -> Self {
+    pub fn of(specs: Vec<MessageSpec>) -> Self {
         let mut tools = Self::default();
         for spec in specs.into_iter().filter(|spec| !spec.name.starts_with(RESERVED_PREFIX)) {
             let header_params = params_of(&spec.input_schema).unwrap_or_else(|error| {
@@ -81,7 +81,7 @@ impl Tools {
         tools
     }
 
-    pub(crate) fn get(&self, name: &str, era: Era) -> Option<&Tool> {
+    pub fn get(&self, name: &str, era: Era) -> Option<&Tool> {
         self.by_name.get(name).filter(|_| self.is_of(name, era))
     }
 
@@ -89,22 +89,22 @@ impl Tools {
         era == Era::Legacy || !self.legacy_only.iter().any(|other| other == name)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 
     /// Whether any of them may run as a task.
-    pub(crate) fn has_tasks(&self) -> bool {
+    pub fn has_tasks(&self) -> bool {
         self.has_tasks
     }
 
     /// What a list says of each, from the `from`th on.
-    pub(crate) fn listed(&self, era: Era, from: usize, items_max: usize) -> Vec<&RawValue> {
+    pub fn listed(&self, era: Era, from: usize, items_max: usize) -> Vec<&RawValue> {
         let names = self.order.iter().filter(|name| self.is_of(name, era)).skip(from).take(items_max);
         names.filter_map(|name| self.by_name.get(name)).map(|tool| &*tool.listed[era as usize]).collect()
     }
 
-    pub(crate) fn len(&self, era: Era) -> usize {
+    pub fn len(&self, era: Era) -> usize {
         self.order.len() - if era == Era::Modern { self.legacy_only.len() } else { 0 }
     }
 }

@@ -123,7 +123,7 @@ impl ClientOperation {
     ///
     /// # Errors
     /// Where it is none that MCP has, or no JSON object.
-    pub(crate) fn read(message: Named) -> Result<Self, Failure> {
+    pub fn read(message: Named) -> Result<Self, Failure> {
         let Named { name, payload } = message;
         if !name.starts_with(RESERVED_PREFIX) {
             if !payload.get().starts_with('{') {

@@ -33,7 +33,7 @@ pub(crate) struct Listener {
 
 impl Listener {
     /// Waits until it hears; then it takes the place of the one before.
-    pub(crate) async fn replace(self, session: &Session) {
+    pub async fn replace(self, session: &Session) {
         // An error means that the server won't tell: the task has logged that.
         let _ = self.ready.await;
         let before = session.listener.lock().replace(self.task);
@@ -42,7 +42,7 @@ impl Listener {
 
     /// Lets it begin beside what follows; a GET stream is there by then, unless its answer takes longer than
     /// [`STREAM_WAIT_MAX`].
-    pub(crate) async fn install(self, session: &Session) {
+    pub async fn install(self, session: &Session) {
         let before = session.listener.lock().replace(self.task);
         drop(before);
         if session.era() == Era::Legacy {

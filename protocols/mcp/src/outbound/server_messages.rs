@@ -32,7 +32,7 @@ pub(crate) enum Reply {
 
 impl Reply {
     /// Sends it, once it is there.
-    pub(crate) async fn send(self, link: &Transport) {
+    pub async fn send(self, link: &Transport) {
         // Kept until it is sent.
         let answer = match self {
             Self::None => return,
@@ -48,16 +48,16 @@ impl Reply {
 
 /// An answer to a question of the server's, to be kept until it is sent.
 pub(crate) struct PreparedAnswer {
-    pub(crate) body: Vec<u8>,
+    pub body: Vec<u8>,
     roots: Option<RootsAsked>,
 }
 
 impl PreparedAnswer {
-    pub(crate) fn new(body: Vec<u8>, roots: Option<RootsAsked>) -> Self {
+    pub fn new(body: Vec<u8>, roots: Option<RootsAsked>) -> Self {
         Self { body, roots }
     }
 
-    pub(crate) async fn send(mut self, link: &Transport) {
+    pub async fn send(mut self, link: &Transport) {
         if let Err(error) = link.send(self.body).await {
             if let Some(roots) = &mut self.roots {
                 roots.set_given(false);
@@ -69,27 +69,27 @@ impl PreparedAnswer {
 
 /// Listens for one connection.
 pub(crate) struct NotificationHandler {
-    pub(crate) flights: Arc<PendingRequests>,
+    pub flights: Arc<PendingRequests>,
     tools: Arc<ToolCache>,
     /// Whom to tell of changes.
     news: ChangeNotifier,
     /// What is left to do when the client ends: children that end, sessions that are taken leave of.
-    pub(crate) farewells: TaskTracker,
+    pub farewells: TaskTracker,
     /// Who is meant by what no call caused, where this client is for one caller only.
     only_caller: Option<Arc<dyn Caller>>,
     /// How the server words its questions.
-    pub(crate) dialect: Dialect,
+    pub dialect: Dialect,
     /// What the only caller calls itself, as far as it has said.
     client: Mutex<Option<String>>,
     /// For the questions that are asked of them.
     places: Arc<Semaphore>,
-    pub(crate) roots: Roots,
+    pub roots: Roots,
     /// A modern server asks nothing this way, and gets no answer.
     is_modern: AtomicBool,
 }
 
 impl NotificationHandler {
-    pub(crate) fn new(
+    pub fn new(
         tools: Arc<ToolCache>,
         news: ChangeNotifier,
         farewells: TaskTracker,
@@ -112,18 +112,18 @@ impl NotificationHandler {
     }
 
     /// Learns from a request what the only caller calls itself.
-    pub(crate) fn learn_client(&self, client: impl FnOnce() -> Option<String>) {
+    pub fn learn_client(&self, client: impl FnOnce() -> Option<String>) {
         if self.only_caller.is_some() && self.dialect != Dialect::Mcp {
             *self.client.lock() = client();
         }
     }
 
-    pub(crate) fn set_modern(&self, is_modern: bool) {
+    pub fn set_modern(&self, is_modern: bool) {
         self.is_modern.store(is_modern, Relaxed);
     }
 
     /// Takes a message that came by a channel which is no single request's.
-    pub(crate) fn hear(&self, heard: Heard) -> Reply {
+    pub fn hear(&self, heard: Heard) -> Reply {
         match heard {
             Heard::Request { id, method, .. } if self.is_modern.load(Relaxed) => {
                 callboard_message::log::warn!(method, %id, "a request of a modern server's is dropped");
@@ -149,7 +149,7 @@ impl NotificationHandler {
 
     /// Asks whoever this client is for, where it is for one caller only; else nobody. The roots are then those of the call
     /// that begins next.
-    pub(crate) fn ask_outside(&self, id: Id, method: String, params: Option<Box<RawValue>>, why: Unplaced) -> Reply {
+    pub fn ask_outside(&self, id: Id, method: String, params: Option<Box<RawValue>>, why: Unplaced) -> Reply {
         let Ok(place) = self.places.clone().try_acquire_owned() else {
             return Reply::Now(refusal(&id, Unplaced::Full));
         };
@@ -180,7 +180,7 @@ impl NotificationHandler {
     }
 
     /// The answer to a request that needs nobody to answer it: `ping`, and what no client knows.
-    pub(crate) fn answer(&self, id: &Id, method: &str) -> Option<Vec<u8>> {
+    pub fn answer(&self, id: &Id, method: &str) -> Option<Vec<u8>> {
         match method {
             "ping" => Some(encode_response(Some(id), Ok(&RawObject::new().to_raw()), Nulls::Omit)),
             method if Dialect::is_question(method) => None,
@@ -232,7 +232,7 @@ impl NotificationHandler {
     }
 
     /// Tells those who follow the agent of a change; `false` where it is no news of one.
-    pub(crate) fn changed(&self, method: &str, params: Option<&RawValue>) -> bool {
+    pub fn changed(&self, method: &str, params: Option<&RawValue>) -> bool {
         let change = match method {
             "notifications/tools/list_changed" => {
                 self.tools.forget();
@@ -345,7 +345,7 @@ pub(crate) struct Roots {
     connected: OnceLock<Instant>,
     /// Whether the server has asked, as far as that is known, once the first call has waited for that. Locked while one waits, so that
     /// other calls wait too.
-    pub(crate) settled: tokio::sync::Mutex<Option<bool>>,
+    pub settled: tokio::sync::Mutex<Option<bool>>,
     round: watch::Sender<Round>,
 }
 
@@ -358,7 +358,7 @@ pub(crate) struct RootsAsked {
 
 impl RootsAsked {
     /// Notes whether the server gets the roots of the client that the call waits for.
-    pub(crate) fn set_given(&mut self, given: bool) {
+    pub fn set_given(&mut self, given: bool) {
         self.given = given;
     }
 }
@@ -378,12 +378,12 @@ impl Drop for RootsAsked {
 
 impl Roots {
     /// Returns when the connection was made: now, where that wasn't noted before.
-    pub(crate) fn connected(&self) -> Instant {
+    pub fn connected(&self) -> Instant {
         *self.connected.get_or_init(Instant::now)
     }
 
     /// Notes that the server asks, where `method` is its question for roots.
-    pub(crate) fn asked(&self, method: &str) -> Option<RootsAsked> {
+    pub fn asked(&self, method: &str) -> Option<RootsAsked> {
         if method != "roots/list" {
             return None;
         }
@@ -392,22 +392,22 @@ impl Roots {
         Some(RootsAsked { round: self.round.clone(), number, given: false })
     }
 
-    pub(crate) fn was_asked(&self) -> bool {
+    pub fn was_asked(&self) -> bool {
         self.round.borrow().state != State::NotAsked
     }
 
     /// Whether the server has the roots of the client that the call waits for.
-    pub(crate) fn are_given(&self) -> bool {
+    pub fn are_given(&self) -> bool {
         self.round.borrow().state == State::Given
     }
 
     /// Begins anew.
-    pub(crate) fn forget(&self) {
+    pub fn forget(&self) {
         self.round.send_modify(|round| *round = Round { number: round.number + 1, state: State::NotAsked });
     }
 
     /// Ends when the server has been answered and had time to take that up, or hasn't asked by `deadline`.
-    pub(crate) async fn given(&self, deadline: Instant) {
+    pub async fn given(&self, deadline: Instant) {
         let mut round = self.round.subscribe();
         loop {
             let now = round.borrow_and_update().state;
@@ -426,12 +426,12 @@ impl Roots {
 /// Tells the followers of an agent. Of several connections with one server, one tells.
 #[derive(Clone)]
 pub(crate) struct ChangeNotifier {
-    pub(crate) cx: Cx,
-    pub(crate) tells: bool,
+    pub cx: Cx,
+    pub tells: bool,
 }
 
 impl ChangeNotifier {
-    pub(crate) fn tell(&self, change: Change) {
+    pub fn tell(&self, change: Change) {
         if self.tells {
             self.cx.changed(change);
         }

@@ -19,49 +19,44 @@ use crate::wire::{Era, Revision, meta};
 
 /// One session with a server (legacy), or what is known of it (modern).
 pub(crate) struct Session {
-    pub(crate) link: Transport,
-    pub(crate) ear: Arc<NotificationHandler>,
-    pub(crate) options: Arc<ClientOptions>,
-    pub(crate) revision: Revision,
+    pub link: Transport,
+    pub ear: Arc<NotificationHandler>,
+    pub options: Arc<ClientOptions>,
+    pub revision: Revision,
     /// `serverInfo`, `instructions`, `capabilities` and what else it said of itself.
-    pub(crate) about: RawObject,
+    pub about: RawObject,
     /// Listens for changes.
-    pub(crate) listener: Mutex<Option<AbortOnDropHandle<()>>>,
+    pub listener: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 
 impl Session {
-    pub(crate) fn era(&self) -> Era {
+    pub fn era(&self) -> Era {
         self.revision.era()
     }
 
     /// Whether all requests share one channel, so that a question on it may be any of theirs.
-    pub(crate) fn shares_channel(&self) -> bool {
+    pub fn shares_channel(&self) -> bool {
         matches!(self.link, Transport::Duplex(_))
     }
 
     /// Ends with the channel; `None` where each request has a connection of its own.
-    pub(crate) fn closed(&self) -> Option<impl Future<Output = ()> + Send + 'static> {
+    pub fn closed(&self) -> Option<impl Future<Output = ()> + Send + 'static> {
         self.link.closed()
     }
 
     /// Whether the server said so of itself.
-    pub(crate) fn can(&self, capability: &str, detail: &str) -> bool {
+    pub fn can(&self, capability: &str, detail: &str) -> bool {
         let offered = self.about.object("capabilities").and_then(|c| c.object(capability));
         offered.is_some_and(|c| c.read(detail) == Some(true))
     }
 
-    pub(crate) fn has(&self, capability: &str) -> bool {
+    pub fn has(&self, capability: &str) -> bool {
         self.about.object("capabilities").is_some_and(|c| c.has(capability))
     }
 
     /// Sends a request of the call `cx` and waits for its response. The server has the roots of the client by then, if it
     /// wants them.
-    pub(crate) async fn request(
-        &self,
-        method: &str,
-        params: &RawObject,
-        cx: &Cx,
-    ) -> Result<Box<RawValue>, TransportError> {
+    pub async fn request(&self, method: &str, params: &RawObject, cx: &Cx) -> Result<Box<RawValue>, TransportError> {
         if self.options.offers.roots() && cx.abilities().roots() {
             Box::pin(self.settle_roots(cx)).await?;
         }
@@ -105,7 +100,7 @@ impl Session {
     }
 
     /// Tells the server that the roots have changed, where it was promised to hear of that.
-    pub(crate) async fn tell_roots_changed(&self) {
+    pub async fn tell_roots_changed(&self) {
         if self.era() == Era::Modern || !self.options.offers.roots_list_changed() {
             return;
         }
@@ -115,11 +110,7 @@ impl Session {
     }
 
     /// Sends a request that belongs to no call.
-    pub(crate) async fn request_quietly(
-        &self,
-        method: &str,
-        params: RawObject,
-    ) -> Result<Box<RawValue>, TransportError> {
+    pub async fn request_quietly(&self, method: &str, params: RawObject) -> Result<Box<RawValue>, TransportError> {
         quietly(&self.link, &self.ear, |number| legacy_request(number, method, &params, None)).await
     }
 }
@@ -186,7 +177,7 @@ pub(crate) struct Meta(Vec<(&'static str, String)>);
 
 impl Meta {
     /// What a call adds in both eras: where progress goes, and the trace.
-    pub(crate) fn put_call(&mut self, number: u64, cx: &Cx) {
+    pub fn put_call(&mut self, number: u64, cx: &Cx) {
         let Some(call) = cx.call() else { return };
         if call.caller.is_some() {
             self.put(meta::PROGRESS_TOKEN, number.to_string());
@@ -194,7 +185,7 @@ impl Meta {
         self.put(meta::TRACEPARENT, quote(&call.trace.child().to_string()));
     }
 
-    pub(crate) fn put(&mut self, name: &'static str, json: String) {
+    pub fn put(&mut self, name: &'static str, json: String) {
         self.0.push((name, json));
     }
 

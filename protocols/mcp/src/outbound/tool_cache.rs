@@ -35,9 +35,9 @@ struct State {
 #[derive(Default)]
 pub(crate) struct Known {
     /// Its value is member `result` of the structured content.
-    pub(crate) wrapped: bool,
+    pub wrapped: bool,
     /// The arguments that go into headers, over HTTP in the modern era.
-    pub(crate) header_params: Option<Vec<HeaderParam>>,
+    pub header_params: Option<Vec<HeaderParam>>,
     /// What the tool says of itself.
     hints: Hints,
 }
@@ -51,7 +51,7 @@ pub(crate) struct Hints {
     /// Twice the same does as much as once.
     idempotent: bool,
     /// For how long a result may be kept, of one that changes nothing.
-    pub(crate) cache: Option<Duration>,
+    pub cache: Option<Duration>,
 }
 
 impl Hints {
@@ -66,7 +66,7 @@ impl Hints {
     }
 
     /// Whether it may be called again where nobody knows what became of the first call.
-    pub(crate) fn may_repeat(self) -> bool {
+    pub fn may_repeat(self) -> bool {
         self.read_only || self.idempotent
     }
 }
@@ -74,7 +74,7 @@ impl Hints {
 impl ToolCache {
     /// Remembers the tools on a page of `tools/list`. Gives the page back without tools that mustn't be used, where
     /// there are such and `is_strict`.
-    pub(crate) fn learn(&self, page: &RawValue, is_strict: bool) -> Option<Box<RawValue>> {
+    pub fn learn(&self, page: &RawValue, is_strict: bool) -> Option<Box<RawValue>> {
         let mut page = RawObject::parse(page).ok()?;
         let listed: Vec<Box<RawValue>> = page.read("tools")?;
         let mut kept = Vec::with_capacity(listed.len());
@@ -113,28 +113,28 @@ impl ToolCache {
     }
 
     /// What is known of `tool`.
-    pub(crate) fn get(&self, tool: &str) -> Option<Arc<Known>> {
+    pub fn get(&self, tool: &str) -> Option<Arc<Known>> {
         self.0.lock().tools.get(tool).cloned()
     }
 
     /// What `tool` says of itself, nothing where it isn't known; and the edition of the list.
-    pub(crate) fn hints(&self, tool: &str) -> (Hints, u64) {
+    pub fn hints(&self, tool: &str) -> (Hints, u64) {
         let state = self.0.lock();
         (state.tools.get(tool).map(|known| known.hints).unwrap_or_default(), state.edition)
     }
 
     /// Whether every tool is known that there is.
-    pub(crate) fn is_whole(&self) -> bool {
+    pub fn is_whole(&self) -> bool {
         self.0.lock().whole
     }
 
     /// The last page has been read.
-    pub(crate) fn set_whole(&self) {
+    pub fn set_whole(&self) {
         self.0.lock().whole = true;
     }
 
     /// Something has changed: what is known may be wrong.
-    pub(crate) fn forget(&self) {
+    pub fn forget(&self) {
         let mut state = self.0.lock();
         *state = State { edition: state.edition + 1, ..State::default() };
     }

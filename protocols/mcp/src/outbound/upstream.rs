@@ -39,13 +39,13 @@ enum State {
 }
 
 impl Upstream {
-    pub(crate) fn new(wiring: Wiring) -> Self {
+    pub fn new(wiring: Wiring) -> Self {
         let core = Arc::new(Core { wiring, resources: Mutex::default() });
         Self { core, state: Mutex::new(State::Apart) }
     }
 
     /// The connection there is, if there is one.
-    pub(crate) fn current(&self) -> Option<Arc<Session>> {
+    pub fn current(&self) -> Option<Arc<Session>> {
         match &*self.state.lock() {
             State::Up(session) if !session.link.is_closed() => Some(session.clone()),
             _ => None,
@@ -53,7 +53,7 @@ impl Upstream {
     }
 
     /// Asks the server whether it is there, over the connection where there is one; else makes one.
-    pub(crate) async fn check(&self) -> Result<Arc<Session>, TransportError> {
+    pub async fn check(&self) -> Result<Arc<Session>, TransportError> {
         let Some(session) = self.current() else { return self.session().await };
         let checked = match session.era() {
             Era::Legacy => session.request_quietly("ping", RawObject::new()).await.map(drop),
@@ -71,7 +71,7 @@ impl Upstream {
     }
 
     /// The connection, made now where there is none. Several calls that need one share it.
-    pub(crate) async fn session(&self) -> Result<Arc<Session>, TransportError> {
+    pub async fn session(&self) -> Result<Arc<Session>, TransportError> {
         let connecting = {
             let mut state = self.state.lock();
             match &*state {
@@ -108,7 +108,7 @@ impl Upstream {
     }
 
     /// Forgets `session`: the next call makes another.
-    pub(crate) fn leave(&self, session: &Arc<Session>) {
+    pub fn leave(&self, session: &Arc<Session>) {
         let mut state = self.state.lock();
         if matches!(&*state, State::Up(current) if Arc::ptr_eq(current, session)) {
             *state = State::Apart;
@@ -117,7 +117,7 @@ impl Upstream {
 
     /// Tells the server that the client's roots have changed, where it was promised to hear of that. A connection to be made
     /// asks for them anew.
-    pub(crate) async fn roots_changed(&self) {
+    pub async fn roots_changed(&self) {
         let connecting = match &*self.state.lock() {
             State::Connecting(connecting) => Some(connecting.clone()),
             _ => None,
@@ -132,12 +132,7 @@ impl Upstream {
     }
 
     /// Does a request of the call `cx`. A server that has forgotten the session is greeted once more.
-    pub(crate) async fn request(
-        &self,
-        method: &str,
-        params: &RawObject,
-        cx: &Cx,
-    ) -> Result<Box<RawValue>, TransportError> {
+    pub async fn request(&self, method: &str, params: &RawObject, cx: &Cx) -> Result<Box<RawValue>, TransportError> {
         let session = self.session().await?;
         match self.request_in(&session, method, params, cx).await {
             Err(TransportError::SessionLost) => {
@@ -240,7 +235,7 @@ impl Upstream {
     }
 
     /// `tools/list`, without tools that mustn't be used.
-    pub(crate) async fn list_tools(&self, params: &RawObject, cx: &Cx) -> Result<Box<RawValue>, TransportError> {
+    pub async fn list_tools(&self, params: &RawObject, cx: &Cx) -> Result<Box<RawValue>, TransportError> {
         let from_start = !params.has("cursor");
         let page = self.request("tools/list", params, cx).await?;
         let session = self.session().await?;
@@ -252,7 +247,7 @@ impl Upstream {
     }
 
     /// Whether a tool's structured content is `{"result": …}` around the value.
-    pub(crate) async fn is_wrapped(&self, tool: &str) -> bool {
+    pub async fn is_wrapped(&self, tool: &str) -> bool {
         if self.lacks(tool)
             && let Ok(session) = self.session().await
         {
@@ -262,12 +257,7 @@ impl Upstream {
     }
 
     /// Tells this agent's followers of changes to a resource, or no more.
-    pub(crate) async fn subscribe(
-        &self,
-        on: bool,
-        params: &RawObject,
-        cx: &Cx,
-    ) -> Result<Box<RawValue>, TransportError> {
+    pub async fn subscribe(&self, on: bool, params: &RawObject, cx: &Cx) -> Result<Box<RawValue>, TransportError> {
         let uri =
             params.text("uri").ok_or_else(|| TransportError::Failed(Failure::invalid("`uri` must be a string")))?;
         let session = self.session().await?;
@@ -302,7 +292,7 @@ impl Upstream {
     }
 
     /// What people see of it.
-    pub(crate) fn observe(&self) -> serde_json::Value {
+    pub fn observe(&self) -> serde_json::Value {
         let mut seen = serde_json::json!({ "server": self.core.server.endpoint.to_string(), "state": "apart" });
         match &*self.state.lock() {
             State::Apart => {}
@@ -322,10 +312,10 @@ impl Upstream {
 /// A server, and what outlasts an incarnation of the agent that stands for it.
 #[derive(Clone)]
 pub(crate) struct Server {
-    pub(crate) endpoint: Endpoint,
+    pub endpoint: Endpoint,
     http: Clients,
     /// Which era it was found to be of.
-    pub(crate) remembered: Arc<Mutex<Option<Era>>>,
+    pub remembered: Arc<Mutex<Option<Era>>>,
     /// What ended connections have left to do.
     farewells: TaskTracker,
 }
@@ -333,14 +323,14 @@ pub(crate) struct Server {
 impl Server {
     /// # Errors
     /// See [`ClientError`].
-    pub(crate) fn new(endpoint: Endpoint, options: &ClientOptions) -> Result<Self, ClientError> {
+    pub fn new(endpoint: Endpoint, options: &ClientOptions) -> Result<Self, ClientError> {
         options.fit(&endpoint)?;
         let http = options.clients()?;
         Ok(Self { endpoint, http, remembered: Arc::default(), farewells: TaskTracker::new() })
     }
 
     /// What connections of the agent `cx` are made from.
-    pub(crate) fn wiring(&self, options: Arc<ClientOptions>, cx: &Cx) -> Wiring {
+    pub fn wiring(&self, options: Arc<ClientOptions>, cx: &Cx) -> Wiring {
         Wiring {
             server: self.clone(),
             options,
@@ -351,7 +341,7 @@ impl Server {
     }
 
     /// Ends when all that connections had to end has ended: children, sessions with servers.
-    pub(crate) async fn said_goodbye(&self) {
+    pub async fn said_goodbye(&self) {
         self.farewells.close();
         self.farewells.wait().await;
     }
@@ -360,19 +350,19 @@ impl Server {
 /// What a connection is made from.
 #[derive(Clone)]
 pub(crate) struct Wiring {
-    pub(crate) server: Server,
-    pub(crate) options: Arc<ClientOptions>,
+    pub server: Server,
+    pub options: Arc<ClientOptions>,
     /// Where what outlasts a call runs: a call's own runtime may be somebody else's.
-    pub(crate) runtime: Option<Handle>,
+    pub runtime: Option<Handle>,
     /// Whom to tell of changes.
-    pub(crate) news: ChangeNotifier,
+    pub news: ChangeNotifier,
     /// What is known of the server's tools.
-    pub(crate) tools: Arc<ToolCache>,
+    pub tools: Arc<ToolCache>,
 }
 
 impl Wiring {
     /// Runs `work` where it can outlast the call that needed it.
-    pub(crate) fn spawn<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+    pub fn spawn<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
         match &self.runtime {
             Some(runtime) => runtime.spawn(work),
             None => tokio::spawn(work),

@@ -32,8 +32,8 @@ struct Open {
 
 /// A response's head, with the connection that its body comes by.
 pub(crate) struct Answered {
-    pub(crate) response: hyper::Response<Incoming>,
-    pub(crate) connection: Connection,
+    pub response: hyper::Response<Incoming>,
+    pub connection: Connection,
 }
 
 /// Why a connection brought no response.
@@ -45,27 +45,27 @@ pub(crate) enum Unsent {
 }
 
 impl Connection {
-    pub(crate) fn new(origin: Uri, sender: http1::SendRequest<Full<Bytes>>, driver: Driver) -> Self {
+    pub fn new(origin: Uri, sender: http1::SendRequest<Full<Bytes>>, driver: Driver) -> Self {
         Self(Box::new(Open { origin, sender, driver: Some(driver) }))
     }
 
-    pub(crate) fn origin(&self) -> &Uri {
+    pub fn origin(&self) -> &Uri {
         &self.0.origin
     }
 
     /// Reads and writes what can be read and written now.
-    pub(crate) fn drive(&mut self, cx: &mut Context<'_>) {
+    pub fn drive(&mut self, cx: &mut Context<'_>) {
         drive(&mut self.0.driver, cx);
     }
 
     /// Whether it takes another request, as far as can be seen now.
-    pub(crate) fn is_ready(&mut self) -> bool {
+    pub fn is_ready(&mut self) -> bool {
         // Nobody waits for it: whoever uses it next drives it again.
         self.drive(&mut Context::from_waker(Waker::noop()));
         self.0.driver.is_some() && self.0.sender.is_ready()
     }
 
-    pub(crate) async fn send(mut self, request: Outgoing) -> Result<Answered, Unsent> {
+    pub async fn send(mut self, request: Outgoing) -> Result<Answered, Unsent> {
         let answered = {
             let Open { sender, driver, .. } = &mut *self.0;
             let mut answered = std::pin::pin!(sender.try_send_request(request));
@@ -111,7 +111,7 @@ struct Waiting {
 
 impl Idle {
     /// One to `origin` that seems to be open.
-    pub(crate) fn take(&self, origin: &Uri) -> Option<Connection> {
+    pub fn take(&self, origin: &Uri) -> Option<Connection> {
         loop {
             let mut connection = {
                 let mut waiting = self.0.lock();
@@ -125,7 +125,7 @@ impl Idle {
     }
 
     /// Keeps one that has done its work; closes it where it can't be used again.
-    pub(crate) fn put(self: &Arc<Self>, mut connection: Connection) {
+    pub fn put(self: &Arc<Self>, mut connection: Connection) {
         if !connection.is_ready() {
             return;
         }
@@ -154,7 +154,7 @@ impl Idle {
     }
 
     #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.0.lock().connections.len()
     }
 }

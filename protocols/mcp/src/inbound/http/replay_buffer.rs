@@ -74,22 +74,22 @@ pub(crate) enum Read {
 }
 
 impl ReplayBuffer {
-    pub(crate) fn new(number: u64, kind: Kind, readable: bool, limits: StreamLimits) -> Arc<Self> {
+    pub fn new(number: u64, kind: Kind, readable: bool, limits: StreamLimits) -> Arc<Self> {
         Arc::new(Self { number, kind, readable, limits, inner: Mutex::default() })
     }
 
-    pub(crate) fn number(&self) -> u64 {
+    pub fn number(&self) -> u64 {
         self.number
     }
 
     /// The event that carries nothing but where to go on from (2025-11-25, transports), and after which pause.
-    pub(crate) fn priming(&self, retry: Duration) -> Bytes {
+    pub fn priming(&self, retry: Duration) -> Bytes {
         let id = Some(format!("{}-0", self.number));
         encode_event(&SseEvent { id, retry: Some(retry), ..SseEvent::default() }).into()
     }
 
     /// Ends the stream, after `last` where there is one.
-    pub(crate) fn finish(&self, last: Option<Vec<u8>>) {
+    pub fn finish(&self, last: Option<Vec<u8>>) {
         let waker = {
             let mut inner = self.inner.lock();
             if let Some(last) = last {
@@ -101,12 +101,12 @@ impl ReplayBuffer {
         wake(waker);
     }
 
-    pub(crate) fn is_finished(&self) -> bool {
+    pub fn is_finished(&self) -> bool {
         self.inner.lock().finished
     }
 
     /// Ready when there is something to read.
-    pub(crate) fn poll_begun(&self, cx: &Context<'_>) -> Poll<()> {
+    pub fn poll_begun(&self, cx: &Context<'_>) -> Poll<()> {
         let mut inner = self.inner.lock();
         if !inner.events.is_empty() || inner.finished {
             return Poll::Ready(());
@@ -119,7 +119,7 @@ impl ReplayBuffer {
     ///
     /// # Errors
     /// [`Gone`] where what follows isn't kept any more, or never was.
-    pub(crate) fn read(self: &Arc<Self>, after: Option<u64>) -> Result<Reader, Gone> {
+    pub fn read(self: &Arc<Self>, after: Option<u64>) -> Result<Reader, Gone> {
         let (reader, waker) = {
             let mut inner = self.inner.lock();
             let next = after.unwrap_or(inner.read.max(inner.gone));
@@ -263,12 +263,12 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    pub(crate) fn new(running: BoxFuture<'static, Answer>, outlives: Option<Arc<ReplayBuffer>>) -> Self {
+    pub fn new(running: BoxFuture<'static, Answer>, outlives: Option<Arc<ReplayBuffer>>) -> Self {
         Self { running: Some(running), outlives }
     }
 
     /// Ends it now, whatever it was to outlive.
-    pub(crate) fn ends_here(mut self) {
+    pub fn ends_here(mut self) {
         self.outlives = None;
     }
 }
@@ -304,24 +304,24 @@ pub(crate) struct LogEvents {
 }
 
 impl LogEvents {
-    pub(crate) fn new(reader: Reader) -> Self {
+    pub fn new(reader: Reader) -> Self {
         Self { reader, work: None, first: None, closes: None }
     }
 
     /// With an event before all others.
-    pub(crate) fn starting_with(mut self, first: Option<Bytes>) -> Self {
+    pub fn starting_with(mut self, first: Option<Bytes>) -> Self {
         self.first = first;
         self
     }
 
     /// With work whose answer ends the stream.
-    pub(crate) fn driving(mut self, work: Work) -> Self {
+    pub fn driving(mut self, work: Work) -> Self {
         self.work = Some(work);
         self
     }
 
     /// Closed after a while, for the client to come back.
-    pub(crate) fn closing_after(mut self, patience: Option<Duration>) -> Self {
+    pub fn closing_after(mut self, patience: Option<Duration>) -> Self {
         self.closes = patience.map(|patience| Box::pin(sleep(patience)));
         self
     }

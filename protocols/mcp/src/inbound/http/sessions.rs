@@ -23,9 +23,9 @@ pub(crate) struct Sessions {
 
 /// A session and its streams.
 pub(crate) struct HttpSession {
-    pub(crate) session: Arc<Session>,
+    pub session: Arc<Session>,
     /// What no request caused.
-    pub(crate) unsolicited: Arc<ReplayBuffer>,
+    pub unsolicited: Arc<ReplayBuffer>,
     limits: StreamLimits,
     replay_streams_max: usize,
     last_stream: AtomicU64,
@@ -38,12 +38,12 @@ pub(crate) struct HttpSession {
 }
 
 impl Sessions {
-    pub(crate) fn new(options: SessionOptions, limits: StreamLimits) -> Self {
+    pub fn new(options: SessionOptions, limits: StreamLimits) -> Self {
         Self { options, limits, table: Mutex::default() }
     }
 
     /// A session that isn't known by any id yet.
-    pub(crate) fn prepare(&self, endpoint: &Arc<Endpoint>, principal: Principal) -> Arc<HttpSession> {
+    pub fn prepare(&self, endpoint: &Arc<Endpoint>, principal: Principal) -> Arc<HttpSession> {
         let unsolicited = ReplayBuffer::new(0, Kind::Unsolicited, true, self.limits);
         Arc::new(HttpSession {
             session: Session::open(endpoint.clone(), Arc::new(principal), unsolicited.clone()),
@@ -59,13 +59,13 @@ impl Sessions {
     }
 
     /// Whether there is room for one more of `principal`'s; sessions that nobody has used for long make some.
-    pub(crate) fn has_room(&self, principal: &Principal) -> bool {
+    pub fn has_room(&self, principal: &Principal) -> bool {
         let mut table = self.table.lock();
         self.make_room(&mut table, principal)
     }
 
     /// Gives a session its id: 244 random bits. `None` where there are too many.
-    pub(crate) fn admit(&self, session: Arc<HttpSession>) -> Option<String> {
+    pub fn admit(&self, session: Arc<HttpSession>) -> Option<String> {
         let id = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
         let mut table = self.table.lock();
         if !self.make_room(&mut table, &session.session.principal) {
@@ -76,7 +76,7 @@ impl Sessions {
     }
 
     /// The session of that id, if it is `principal`'s.
-    pub(crate) fn get(&self, id: &str, principal: &Principal) -> Option<Arc<HttpSession>> {
+    pub fn get(&self, id: &str, principal: &Principal) -> Option<Arc<HttpSession>> {
         let found = self.table.lock().get(id).cloned()?;
         if *found.session.principal != *principal {
             return None;
@@ -89,14 +89,14 @@ impl Sessions {
     }
 
     /// Ends a session.
-    pub(crate) fn end(&self, id: &str) {
+    pub fn end(&self, id: &str) {
         let ended = self.table.lock().remove(id);
         if let Some(ended) = ended {
             ended.close();
         }
     }
 
-    pub(crate) fn streams_max(&self) -> usize {
+    pub fn streams_max(&self) -> usize {
         self.options.streams_max
     }
 
@@ -133,13 +133,13 @@ impl Drop for Sessions {
 
 impl HttpSession {
     /// A stream for one request; it can't be found before it is [kept](Self::keep).
-    pub(crate) fn new_stream(&self, readable: bool) -> Arc<ReplayBuffer> {
+    pub fn new_stream(&self, readable: bool) -> Arc<ReplayBuffer> {
         let number = self.last_stream.fetch_add(1, Ordering::Relaxed) + 1;
         ReplayBuffer::new(number, Kind::Resumable, readable, self.limits)
     }
 
     /// Keeps a stream for readers that come back. The oldest finished ones make room.
-    pub(crate) fn keep(&self, log: &Arc<ReplayBuffer>) {
+    pub fn keep(&self, log: &Arc<ReplayBuffer>) {
         let mut streams = self.streams.lock();
         let finished: Vec<u64> = streams.values().filter(|log| log.is_finished()).map(|log| log.number()).collect();
         for number in finished.iter().take(finished.len().saturating_sub(self.replay_streams_max)) {
@@ -149,7 +149,7 @@ impl HttpSession {
     }
 
     /// The stream of that number.
-    pub(crate) fn stream(&self, number: u64) -> Option<Arc<ReplayBuffer>> {
+    pub fn stream(&self, number: u64) -> Option<Arc<ReplayBuffer>> {
         match number {
             0 => Some(self.unsolicited.clone()),
             _ => self.streams.lock().get(&number).cloned(),
@@ -157,12 +157,12 @@ impl HttpSession {
     }
 
     /// How many streams of it are open.
-    pub(crate) fn open_streams(&self) -> &Arc<AtomicUsize> {
+    pub fn open_streams(&self) -> &Arc<AtomicUsize> {
         &self.open_streams
     }
 
     /// Keeps it from being idle.
-    pub(crate) fn busy(self: &Arc<Self>) -> Active {
+    pub fn busy(self: &Arc<Self>) -> Active {
         self.active.fetch_add(1, Ordering::Relaxed);
         Active(self.clone())
     }
@@ -179,7 +179,7 @@ impl HttpSession {
 }
 
 /// A request or a stream of a session.
-pub(crate) struct Active(pub(crate) Arc<HttpSession>);
+pub(crate) struct Active(pub Arc<HttpSession>);
 
 impl Drop for Active {
     fn drop(&mut self) {

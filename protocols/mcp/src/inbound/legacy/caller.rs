@@ -31,7 +31,7 @@ pub(crate) struct SessionCaller {
 }
 
 impl SessionCaller {
-    pub(crate) fn new(
+    pub fn new(
         session: Arc<Session>,
         link: Arc<dyn MessageSink>,
         over: CancellationToken,
@@ -45,7 +45,7 @@ impl SessionCaller {
 }
 
 /// The client of a session, for what belongs to none of its requests for sure.
-pub(crate) struct BackgroundCaller(pub(crate) Weak<Session>);
+pub(crate) struct BackgroundCaller(pub Weak<Session>);
 
 impl BackgroundCaller {
     fn now(&self) -> Option<SessionCaller> {
@@ -177,7 +177,7 @@ impl Questions {
     }
 
     /// Takes an answer. One that nobody waits for, or no more, is dropped and counted.
-    pub(crate) fn answered(&self, response: Response<'_>) {
+    pub fn answered(&self, response: Response<'_>) {
         let waiting = response.id.as_ref().and_then(|id| self.waiting.lock().remove(id));
         let Some(waiting) = waiting else {
             let strays = self.stray.fetch_add(1, Ordering::Relaxed) + 1;
@@ -188,7 +188,7 @@ impl Questions {
     }
 
     /// Nobody answers any more.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         self.waiting.lock().clear();
     }
 }

@@ -35,7 +35,7 @@ mod caller;
 pub(crate) struct Session {
     endpoint: Arc<Endpoint>,
     /// Who opened it.
-    pub(crate) principal: Arc<Principal>,
+    pub principal: Arc<Principal>,
     /// Where goes what no request caused.
     unsolicited: Arc<dyn MessageSink>,
     /// Set by `initialize`.
@@ -60,11 +60,7 @@ struct State {
 
 impl Session {
     /// A session that awaits `initialize`. `unsolicited` is where goes what no request caused.
-    pub(crate) fn open(
-        endpoint: Arc<Endpoint>,
-        principal: Arc<Principal>,
-        unsolicited: Arc<dyn MessageSink>,
-    ) -> Arc<Self> {
+    pub fn open(endpoint: Arc<Endpoint>, principal: Arc<Principal>, unsolicited: Arc<dyn MessageSink>) -> Arc<Self> {
         let session = Arc::new(Self {
             endpoint,
             principal,
@@ -90,7 +86,7 @@ impl Session {
     }
 
     /// What both sides speak; `None` before `initialize`.
-    pub(crate) fn revision(&self) -> Option<Revision> {
+    pub fn revision(&self) -> Option<Revision> {
         self.client.get().map(|client| client.revision)
     }
 
@@ -105,11 +101,7 @@ impl Session {
 
     /// Answers one request; what it causes meanwhile goes by `sink`. `None` where it was cancelled. Dropped, it cancels
     /// what it caused.
-    pub(crate) async fn request(
-        self: &Arc<Self>,
-        request: OwnedRequest,
-        sink: Arc<dyn MessageSink>,
-    ) -> Option<Vec<u8>> {
+    pub async fn request(self: &Arc<Self>, request: OwnedRequest, sink: Arc<dyn MessageSink>) -> Option<Vec<u8>> {
         let (id, request) = (&request.id, request.read());
         let outcome = match (request.method, self.revision()) {
             (Method::Initialize, _) => Box::pin(self.initialize(request.params.raw)).await,
@@ -121,7 +113,7 @@ impl Session {
     }
 
     /// What happened at the client.
-    pub(crate) fn notification(self: &Arc<Self>, notification: Notification<'_>) {
+    pub fn notification(self: &Arc<Self>, notification: Notification<'_>) {
         if notification.method == "notifications/roots/list_changed"
             && let Some(peer) = self.peer.get()
         {
@@ -137,12 +129,12 @@ impl Session {
     }
 
     /// An answer to something that the session asked.
-    pub(crate) fn response(self: &Arc<Self>, response: Response<'_>) {
+    pub fn response(self: &Arc<Self>, response: Response<'_>) {
         self.questions.answered(response);
     }
 
     /// Cancels what runs and fails what it asked. Nothing begins any more.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         self.over.cancel();
         let State { in_flight, subscriptions, .. } =
             std::mem::replace(&mut *self.state.lock(), State { closed: true, ..State::default() });

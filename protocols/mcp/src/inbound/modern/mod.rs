@@ -49,7 +49,7 @@ pub(crate) struct ModernState {
 }
 
 impl ModernState {
-    pub(crate) fn new(options: &Arc<InboundOptions>) -> Self {
+    pub fn new(options: &Arc<InboundOptions>) -> Self {
         let subscriptions_max = options.modern.subscriptions_max.min(Semaphore::MAX_PERMITS);
         Self {
             calls: SuspendedCalls::new(options),
@@ -61,12 +61,12 @@ impl ModernState {
     }
 
     /// Ends subscriptions, each with its result, and cancels the calls that wait for answers.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         self.closing.cancel();
         self.calls.close();
     }
 
-    pub(crate) fn members(&self) -> &Members {
+    pub fn members(&self) -> &Members {
         self.named.get().unwrap_or(&self.members)
     }
 }

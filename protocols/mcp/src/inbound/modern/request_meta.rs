@@ -47,7 +47,7 @@ impl<'a> RequestMeta<'a> {
     /// # Errors
     /// With the status 400: `INVALID_PARAMS` where something required is missing or of the wrong type,
     /// `UNSUPPORTED_VERSION` for another revision.
-    pub(crate) fn read(params: &Params<'a>) -> Result<Self, RpcError> {
+    pub fn read(params: &Params<'a>) -> Result<Self, RpcError> {
         let meta = params.meta.ok_or_else(|| missing("_meta"))?;
         let meta: Meta<'a> = serde_json::from_str(meta.get()).map_err(|_| malformed("_meta", "an object"))?;
         let version: String = match meta.version {

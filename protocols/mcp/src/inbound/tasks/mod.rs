@@ -36,18 +36,18 @@ mod tests;
 
 /// A request, as far as tasks need to know it.
 pub(crate) struct TaskRequest<'a> {
-    pub(crate) request: &'a Request<'a>,
-    pub(crate) revision: Revision,
+    pub request: &'a Request<'a>,
+    pub revision: Revision,
     /// The request's own call: whose it is, and who can be asked while it is open.
-    pub(crate) call: &'a CallMeta,
+    pub call: &'a CallMeta,
     /// The session that it belongs to, in the legacy era.
-    pub(crate) session: Option<u64>,
+    pub session: Option<u64>,
     /// What the client declared that it can do.
-    pub(crate) client: &'a Abilities,
+    pub client: &'a Abilities,
     /// Makes whoever is told of progress and log lines after the request is answered. The token fires at the task's end.
-    pub(crate) background: &'a (dyn Fn(CancellationToken) -> Option<Arc<dyn Caller>> + Sync),
+    pub background: &'a (dyn Fn(CancellationToken) -> Option<Arc<dyn Caller>> + Sync),
     /// Where the client hears of a task's steps, in the legacy era.
-    pub(crate) unsolicited: Option<&'a Arc<dyn MessageSink>>,
+    pub unsolicited: Option<&'a Arc<dyn MessageSink>>,
 }
 
 /// Whether a request may be about tasks.
@@ -108,7 +108,7 @@ struct Beginning<'a> {
 type Started = (Arc<Task>, Option<LiveTask>);
 
 impl TaskState {
-    pub(crate) fn new(options: &InboundOptions) -> Self {
+    pub fn new(options: &InboundOptions) -> Self {
         let scope = format!("mcp:{}", options.info.name);
         let options = options.tasks.clone();
         let is_shared = options.store.is_some();
@@ -125,7 +125,7 @@ impl TaskState {
 
     /// Nobody serves them here any more. Those of a store that others share go on; of any other they are cancelled, and
     /// what is kept elsewhere stays there, for whoever serves next.
-    pub(crate) fn leave(&self) {
+    pub fn leave(&self) {
         if self.owned {
             self.live.stop();
         }

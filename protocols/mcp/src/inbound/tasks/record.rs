@@ -22,21 +22,21 @@ const SHAPE: &str = "tool_result";
 
 /// The members of `Task::extra`.
 pub(crate) struct Extra {
-    pub(crate) revision: Revision,
+    pub revision: Revision,
     /// What the client can be asked.
-    pub(crate) client: Abilities,
+    pub client: Abilities,
     /// How long the task is kept, from its beginning.
-    pub(crate) ttl: Duration,
+    pub ttl: Duration,
 }
 
 impl Extra {
-    pub(crate) fn written(&self) -> RawObject {
+    pub fn written(&self) -> RawObject {
         let extra = RawObject::of("shape", SHAPE).with("revision", self.revision.as_str());
         extra.with("client", &self.client.0).with("ttl_ms", millis(self.ttl))
     }
 
     /// `None` where another protocol began the task.
-    pub(crate) fn of(task: &Task) -> Option<Self> {
+    pub fn of(task: &Task) -> Option<Self> {
         let revision = Revision::parse(&task.extra.text("revision")?)?;
         let client = Abilities(task.extra.object("client").unwrap_or_default());
         Some(Self { revision, client, ttl: ttl(task) })

@@ -37,9 +37,9 @@ impl ConcurrentHandler<Work> for Worker {
 
 /// Somebody, by one of the two eras.
 pub(crate) struct Peer {
-    pub(crate) principal: Principal,
-    pub(crate) session: Option<u64>,
-    pub(crate) revision: Revision,
+    pub principal: Principal,
+    pub session: Option<u64>,
+    pub revision: Revision,
 }
 
 pub(crate) const LEGACY: Revision = Revision::V2025_11_25;

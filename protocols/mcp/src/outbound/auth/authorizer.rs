@@ -84,14 +84,14 @@ const LINE_BYTES_MAX: usize = 8 * 1024;
 /// What a Bearer challenge says.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct BearerChallenge {
-    pub(crate) resource_metadata: Option<String>,
-    pub(crate) scope: Option<String>,
-    pub(crate) error: Option<String>,
+    pub resource_metadata: Option<String>,
+    pub scope: Option<String>,
+    pub error: Option<String>,
 }
 
 impl BearerChallenge {
     /// The first Bearer challenge of these header lines; an empty one where there is none.
-    pub(crate) fn of(lines: &[&str]) -> Self {
+    pub fn of(lines: &[&str]) -> Self {
         lines
             .iter()
             .filter(|line| line.len() <= LINE_BYTES_MAX)

@@ -96,11 +96,11 @@ pub(crate) struct Proven<'a> {
     id: Option<&'a str>,
     secret: Option<&'a SecretString>,
     assertion: Option<SecretString>,
-    pub(crate) authorization: Option<HeaderValue>,
+    pub authorization: Option<HeaderValue>,
 }
 
 impl Proven<'_> {
-    pub(crate) fn fields(&self) -> impl Iterator<Item = (&'static str, &str)> {
+    pub fn fields(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let assertion = self.assertion.as_ref().map(ExposeSecret::expose_secret);
         let kind = assertion.map(|_| "urn:ietf:params:oauth:client-assertion-type:jwt-bearer");
         [
@@ -267,7 +267,7 @@ struct Registered {
 
 impl Registrations {
     /// Who we are to `server`; registers where need be.
-    pub(crate) async fn client(
+    pub async fn client(
         &mut self,
         fetch: &Fetch,
         server: &Server,
@@ -298,12 +298,12 @@ impl Registrations {
     }
 
     /// `issuer` doesn't know us any more.
-    pub(crate) fn forget(&mut self, issuer: &str) {
+    pub fn forget(&mut self, issuer: &str) {
         self.dynamic.retain(|registered| registered.issuer != issuer);
     }
 
     /// The configured client, if it is `server`'s.
-    pub(crate) fn known(&mut self, known: &KnownClient, server: &Server) -> Result<Client, AuthError> {
+    pub fn known(&mut self, known: &KnownClient, server: &Server) -> Result<Client, AuthError> {
         let its_issuer = match &known.issuer {
             Some(issuer) => issuer,
             None => self.known_to.get_or_insert_with(|| server.issuer.clone()),

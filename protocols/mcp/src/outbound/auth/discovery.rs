@@ -17,11 +17,11 @@ pub(crate) const OFFLINE_ACCESS: &str = "offline_access";
 #[derive(Debug, Clone)]
 pub(crate) struct Resource {
     /// Its identifier, as it is published: what `resource` parameters carry (RFC 8707).
-    pub(crate) identifier: String,
+    pub identifier: String,
     /// The issuers that it takes tokens of; at least one.
-    pub(crate) issuers: Vec<String>,
+    pub issuers: Vec<String>,
     /// `None` where it doesn't publish any.
-    pub(crate) scopes: Option<Scopes>,
+    pub scopes: Option<Scopes>,
 }
 
 #[derive(Deserialize)]
@@ -35,20 +35,20 @@ struct ResourceMetadata {
 /// An authorization server, as its metadata describe it.
 #[derive(Debug, Clone)]
 pub(crate) struct Server {
-    pub(crate) issuer: String,
-    pub(crate) authorization_endpoint: Option<String>,
-    pub(crate) token_endpoint: Url,
-    pub(crate) registration_endpoint: Option<String>,
+    pub issuer: String,
+    pub authorization_endpoint: Option<String>,
+    pub token_endpoint: Url,
+    pub registration_endpoint: Option<String>,
     /// Whether `offline_access` is among its scopes; `None`: it doesn't list them.
-    pub(crate) offline_access: Option<bool>,
+    pub offline_access: Option<bool>,
     /// `None`: it doesn't say.
-    pub(crate) authentication_methods: Option<Vec<String>>,
-    pub(crate) pkce_s256: bool,
-    pub(crate) client_id_documents: bool,
+    pub authentication_methods: Option<Vec<String>>,
+    pub pkce_s256: bool,
+    pub client_id_documents: bool,
     /// Its authorization responses carry `iss` (RFC 9207).
-    pub(crate) names_issuer: bool,
+    pub names_issuer: bool,
     /// It may issue refresh tokens.
-    pub(crate) refreshes: bool,
+    pub refreshes: bool,
 }
 
 #[derive(Deserialize)]
@@ -212,7 +212,7 @@ pub(crate) struct Scopes(Vec<String>);
 
 impl Scopes {
     /// From a space-separated list; what is no scope token is dropped.
-    pub(crate) fn parse(text: &str) -> Result<Self, AuthError> {
+    pub fn parse(text: &str) -> Result<Self, AuthError> {
         Self::collect(text.split_ascii_whitespace())
     }
 
@@ -225,7 +225,7 @@ impl Scopes {
     }
 
     /// Adds one.
-    pub(crate) fn insert(&mut self, scope: &str) -> Result<(), AuthError> {
+    pub fn insert(&mut self, scope: &str) -> Result<(), AuthError> {
         let token = |b: u8| b.is_ascii_graphic() && !matches!(b, b'"' | b'\\');
         if scope.is_empty() || !scope.bytes().all(token) || self.contains(scope) {
             return Ok(());
@@ -237,31 +237,31 @@ impl Scopes {
         Ok(())
     }
 
-    pub(crate) fn remove(&mut self, scope: &str) {
+    pub fn remove(&mut self, scope: &str) {
         self.0.retain(|held| held != scope);
     }
 
-    pub(crate) fn union(mut self, other: &Self) -> Result<Self, AuthError> {
+    pub fn union(mut self, other: &Self) -> Result<Self, AuthError> {
         for scope in &other.0 {
             self.insert(scope)?;
         }
         Ok(self)
     }
 
-    pub(crate) fn contains(&self, scope: &str) -> bool {
+    pub fn contains(&self, scope: &str) -> bool {
         self.0.iter().any(|held| held == scope)
     }
 
-    pub(crate) fn contains_all(&self, other: &Self) -> bool {
+    pub fn contains_all(&self, other: &Self) -> bool {
         other.0.iter().all(|scope| self.contains(scope))
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// The value of a `scope` parameter; `None` where it is left out.
-    pub(crate) fn parameter(&self) -> Option<String> {
+    pub fn parameter(&self) -> Option<String> {
         (!self.0.is_empty()).then(|| self.0.join(" "))
     }
 }

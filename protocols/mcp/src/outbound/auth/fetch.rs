@@ -42,7 +42,7 @@ impl Answer {
     }
 
     /// What it holds; the reason of a refusal, where the status is no success.
-    pub(crate) fn accepted<T: DeserializeOwned>(&self) -> Result<T, AuthError> {
+    pub fn accepted<T: DeserializeOwned>(&self) -> Result<T, AuthError> {
         let document = self.document;
         if self.status.is_success() {
             return self.json();
@@ -55,7 +55,7 @@ impl Answer {
 }
 
 impl Fetch {
-    pub(crate) fn new(egress: &Egress, request_timeout: Duration) -> Result<Self, AuthError> {
+    pub fn new(egress: &Egress, request_timeout: Duration) -> Result<Self, AuthError> {
         // Tokens and codes pass here.
         let egress = egress.clone().https_only();
         let http = egress
@@ -70,13 +70,13 @@ impl Fetch {
     }
 
     /// The URL that another side names, if it may be contacted.
-    pub(crate) fn url(&self, text: &str, document: Document) -> Result<Url, AuthError> {
+    pub fn url(&self, text: &str, document: Document) -> Result<Url, AuthError> {
         let url = Url::parse(text).map_err(|_| AuthError::Malformed(document))?;
         self.permit(&url, document).map(|()| url)
     }
 
     /// A document, `None` where there is none (404 and its like).
-    pub(crate) async fn get<T: DeserializeOwned>(&self, url: &Url, document: Document) -> Result<Option<T>, AuthError> {
+    pub async fn get<T: DeserializeOwned>(&self, url: &Url, document: Document) -> Result<Option<T>, AuthError> {
         let answer = self.send(url, document, |http| http.get(url.clone())).await?;
         match answer.status {
             status if status.is_success() => answer.json().map(Some),
@@ -86,7 +86,7 @@ impl Fetch {
     }
 
     /// Sends `fields` as a form, with the value of `Authorization` where there is one.
-    pub(crate) async fn post_form(
+    pub async fn post_form(
         &self,
         url: &Url,
         document: Document,
@@ -103,13 +103,13 @@ impl Fetch {
         .await
     }
 
-    pub(crate) async fn post_json(&self, url: &Url, document: Document, body: Vec<u8>) -> Result<Answer, AuthError> {
+    pub async fn post_json(&self, url: &Url, document: Document, body: Vec<u8>) -> Result<Answer, AuthError> {
         self.send(url, document, |http| http.post(url.clone()).header(CONTENT_TYPE, "application/json").body(body))
             .await
     }
 
     /// Where `url` redirects to; `None` if it doesn't.
-    pub(crate) async fn redirect_of(&self, url: &Url, document: Document) -> Result<Option<Url>, AuthError> {
+    pub async fn redirect_of(&self, url: &Url, document: Document) -> Result<Option<Url>, AuthError> {
         self.permit(url, document)?;
         let answer = self.http.get(url.clone()).send().await.map_err(|e| network(document, e))?;
         if !answer.status().is_redirection() {

@@ -25,33 +25,33 @@ const LIFETIME_S_MAX: u64 = 366 * 24 * 3600;
 #[derive(Debug, Clone)]
 pub(crate) struct Token {
     /// The whole value of `Authorization`.
-    pub(crate) value: SecretString,
-    pub(crate) refresh: Option<SecretString>,
+    pub value: SecretString,
+    pub refresh: Option<SecretString>,
     renew_at: Option<Instant>,
     expires_at: Option<Instant>,
 }
 
 impl Token {
     /// It ends soon.
-    pub(crate) fn wants_renewal(&self) -> bool {
+    pub fn wants_renewal(&self) -> bool {
         self.renew_at.is_some_and(|at| at <= Instant::now())
     }
 
-    pub(crate) fn expired(&self) -> bool {
+    pub fn expired(&self) -> bool {
         self.expires_at.is_some_and(|at| at <= Instant::now())
     }
 
-    pub(crate) fn is(&self, value: &SecretString) -> bool {
+    pub fn is(&self, value: &SecretString) -> bool {
         self.value.expose_secret() == value.expose_secret()
     }
 }
 
 /// What a token request asks for, and for whom.
 pub(crate) struct Ask<'a> {
-    pub(crate) server: &'a Server,
-    pub(crate) client: &'a Client,
-    pub(crate) resource: &'a str,
-    pub(crate) scopes: &'a Scopes,
+    pub server: &'a Server,
+    pub client: &'a Client,
+    pub resource: &'a str,
+    pub scopes: &'a Scopes,
 }
 
 /// Why there should be a token.
@@ -77,7 +77,7 @@ struct Response {
 
 impl Ask<'_> {
     /// Gets a token of the server.
-    pub(crate) async fn token(&self, fetch: &Fetch, because: Because<'_>) -> Result<Token, AuthError> {
+    pub async fn token(&self, fetch: &Fetch, because: Because<'_>) -> Result<Token, AuthError> {
         let document = Document::Token;
         let proven = self.client.proven_to(&self.server.issuer, self.server.authentication_methods.as_deref())?;
         let scope = self.scopes.parameter();

@@ -25,8 +25,8 @@ pub enum Dialect {
 
 /// A server's question in MCP's words, and how it wants the answer.
 pub(crate) struct Asked {
-    pub(crate) question: Question,
-    pub(crate) manner: Manner,
+    pub question: Question,
+    pub manner: Manner,
 }
 
 /// How an answer is worded.
@@ -96,7 +96,7 @@ impl Dialect {
 
 impl Manner {
     /// The answer in the server's words.
-    pub(crate) fn word(self, answer: RawObject) -> RawObject {
+    pub fn word(self, answer: RawObject) -> RawObject {
         match self {
             Self::Mcp => answer,
             Self::Sampling { client } => magictunnel::sampling_response(&answer, client.as_deref()),

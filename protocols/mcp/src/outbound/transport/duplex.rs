@@ -40,7 +40,7 @@ pub(crate) struct Engine {
 }
 
 impl Duplex {
-    pub(crate) fn open(ear: Arc<NotificationHandler>, limits: Limits, server: &str) -> (Transport, Engine, Outbox) {
+    pub fn open(ear: Arc<NotificationHandler>, limits: Limits, server: &str) -> (Transport, Engine, Outbox) {
         let (sender, outbox) = mpsc::channel(OUTBOX_MAX);
         let (stop, closed) = (CancellationToken::new(), CancellationToken::new());
         let (replies, server) = (sender.clone(), server.into());
@@ -49,7 +49,7 @@ impl Duplex {
         (Transport::Duplex(Arc::new(duplex)), engine, outbox)
     }
 
-    pub(crate) async fn exchange(
+    pub async fn exchange(
         &self,
         outgoing: &Outgoing,
         flight: &mut PendingRequest,
@@ -63,31 +63,31 @@ impl Duplex {
     }
 
     /// Tells the server that nobody waits for request `number` any more.
-    pub(crate) fn cancel(&self, number: u64) {
+    pub fn cancel(&self, number: u64) {
         if self.outbox.try_send(cancelled(number)).is_err() {
             callboard_message::log::debug!("a server that reads nothing isn't told of a cancelled call");
         }
     }
 
-    pub(crate) async fn send(&self, body: Vec<u8>) -> Result<(), TransportError> {
+    pub async fn send(&self, body: Vec<u8>) -> Result<(), TransportError> {
         tokio::select! {
             sent = self.outbox.send(body) => sent.map_err(|_| closed()),
             () = self.closed.cancelled() => Err(closed()),
         }
     }
 
-    pub(crate) fn closed(&self) -> impl Future<Output = ()> + Send + 'static {
+    pub fn closed(&self) -> impl Future<Output = ()> + Send + 'static {
         self.closed.clone().cancelled_owned()
     }
 
-    pub(crate) fn is_closed(&self) -> bool {
+    pub fn is_closed(&self) -> bool {
         self.closed.is_cancelled()
     }
 }
 
 impl Engine {
     /// Takes one message of the server's.
-    pub(crate) fn take(&self, message: &[u8]) {
+    pub fn take(&self, message: &[u8]) {
         match read(message, &self.limits) {
             Ok(Said::Response { id, outcome }) => self.ear.flights.answer(id.as_ref().and_then(number_of), Ok(outcome)),
             Ok(Said::Event(heard)) => {
@@ -116,17 +116,13 @@ impl Engine {
     }
 
     /// A message over the limit: whoever can only be meant learns of it.
-    pub(crate) fn too_long(&self) {
+    pub fn too_long(&self) {
         callboard_message::log::warn!(by: &self.server, server = &*self.server, "a message of the server's is over the limit and dropped");
         self.ear.flights.fail_only(TransportError::TooLarge);
     }
 
     /// Hears and writes until one of both ends, or nobody holds the channel any more; then whoever waits learns why.
-    pub(crate) async fn run(
-        &self,
-        hear: impl Future<Output = TransportError>,
-        write: impl Future<Output = TransportError>,
-    ) {
+    pub async fn run(&self, hear: impl Future<Output = TransportError>, write: impl Future<Output = TransportError>) {
         let why = tokio::select! {
             why = hear => why,
             why = write => why,

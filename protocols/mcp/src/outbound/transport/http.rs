@@ -45,7 +45,7 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    pub(crate) fn new(clients: Clients, url: Url, options: Arc<ClientOptions>, ear: Arc<NotificationHandler>) -> Self {
+    pub fn new(clients: Clients, url: Url, options: Arc<ClientOptions>, ear: Arc<NotificationHandler>) -> Self {
         let target = Target::new(&url);
         Self { clients, url, target, options, ear, session: OnceLock::new(), revision: OnceLock::new() }
     }
@@ -64,7 +64,7 @@ impl Http {
     }
 
     /// From here on requests say which revision they speak.
-    pub(crate) fn speak(&self, revision: Revision) {
+    pub fn speak(&self, revision: Revision) {
         let _ = self.revision.set(revision);
     }
 
@@ -73,7 +73,7 @@ impl Http {
     }
 
     /// Tells the server, which is a legacy one, that nobody waits for request `number` any more.
-    pub(crate) fn cancel(&self, number: u64) {
+    pub fn cancel(&self, number: u64) {
         let http = self.clone();
         in_background(&self.ear, async move {
             if let Err(error) = http.send(cancelled(number)).await {
@@ -82,7 +82,7 @@ impl Http {
         });
     }
 
-    pub(crate) async fn exchange(
+    pub async fn exchange(
         &self,
         outgoing: &Outgoing,
         flight: &PendingRequest,
@@ -186,7 +186,7 @@ impl Http {
 
     /// Follows the stream of what belongs to no request, to its end; returns the pause after which it may be opened again,
     /// `None` where the server has none. `place`: where an earlier one broke off.
-    pub(crate) async fn follow_get(
+    pub async fn follow_get(
         self: &Arc<Self>,
         ear: &NotificationHandler,
         place: &mut Option<Place>,
@@ -217,7 +217,7 @@ impl Http {
         Ok(Some(pause))
     }
 
-    pub(crate) async fn send(&self, body: Vec<u8>) -> Result<(), TransportError> {
+    pub async fn send(&self, body: Vec<u8>) -> Result<(), TransportError> {
         let response = self.post(body, &Head::Legacy, "").await?;
         match response.status() {
             status if status.is_success() => Ok(()),
@@ -301,7 +301,7 @@ impl Http {
     }
 
     /// Ends the session (legacy): the server needn't keep it any longer.
-    pub(crate) fn end_session(&self) {
+    pub fn end_session(&self) {
         if self.session.get().is_none() {
             return;
         }

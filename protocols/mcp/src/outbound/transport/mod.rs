@@ -49,14 +49,14 @@ pub(crate) enum Said {
 /// A request on its way out.
 pub(crate) struct Outgoing {
     /// The number of its flight: its id, and its progress token.
-    pub(crate) number: u64,
-    pub(crate) method: String,
+    pub number: u64,
+    pub method: String,
     /// The whole JSON-RPC message.
-    pub(crate) body: Vec<u8>,
+    pub body: Vec<u8>,
     /// What HTTP says beside the body.
-    pub(crate) head: Head,
+    pub head: Head,
     /// Whether the server is told when nobody waits any more. Never of `initialize`.
-    pub(crate) cancellable: bool,
+    pub cancellable: bool,
 }
 
 /// What HTTP says beside a body.
@@ -153,7 +153,7 @@ pub(crate) enum Transport {
 
 impl Transport {
     /// Sends a request and waits for its response. Dropped, it tells the server that nobody waits any more.
-    pub(crate) async fn exchange(
+    pub async fn exchange(
         &self,
         outgoing: &Outgoing,
         flight: &mut PendingRequest,
@@ -170,7 +170,7 @@ impl Transport {
     }
 
     /// Sends what has no response: a notification, or a response of ours. Legacy only, but for cancellation.
-    pub(crate) async fn send(&self, body: Vec<u8>) -> Result<(), TransportError> {
+    pub async fn send(&self, body: Vec<u8>) -> Result<(), TransportError> {
         match self {
             Self::Http(http) => http.send(body).await,
             Self::Duplex(duplex) => duplex.send(body).await,
@@ -178,7 +178,7 @@ impl Transport {
     }
 
     /// Whether nothing more can come of it.
-    pub(crate) fn is_closed(&self) -> bool {
+    pub fn is_closed(&self) -> bool {
         match self {
             Self::Http(_) => false,
             Self::Duplex(duplex) => duplex.is_closed(),
@@ -186,14 +186,14 @@ impl Transport {
     }
 
     /// Ends when nothing more can come of it; `None` where each request has a connection of its own.
-    pub(crate) fn closed(&self) -> Option<impl Future<Output = ()> + Send + 'static> {
+    pub fn closed(&self) -> Option<impl Future<Output = ()> + Send + 'static> {
         match self {
             Self::Http(_) => None,
             Self::Duplex(duplex) => Some(duplex.closed()),
         }
     }
 
-    pub(crate) fn http(&self) -> Option<&Arc<Http>> {
+    pub fn http(&self) -> Option<&Arc<Http>> {
         match self {
             Self::Http(http) => Some(http),
             Self::Duplex(_) => None,

@@ -45,10 +45,10 @@ struct Slot {
 
 /// One request under way. Dropped, it is forgotten.
 pub(crate) struct PendingRequest {
-    pub(crate) number: u64,
+    pub number: u64,
     flights: Arc<PendingRequests>,
-    pub(crate) events: Events,
-    pub(crate) response: oneshot::Receiver<Result<Outcome, TransportError>>,
+    pub events: Events,
+    pub response: oneshot::Receiver<Result<Outcome, TransportError>>,
 }
 
 /// Why a message couldn't be given to the one call that it belongs to.
@@ -64,7 +64,7 @@ pub(crate) enum Unplaced {
 
 impl PendingRequests {
     /// Opens one, and its events. `is_call`: an agent waits for it, who may be asked.
-    pub(crate) fn open(self: &Arc<Self>, is_call: bool) -> (PendingRequest, mpsc::Receiver<Box<Heard>>) {
+    pub fn open(self: &Arc<Self>, is_call: bool) -> (PendingRequest, mpsc::Receiver<Box<Heard>>) {
         let number = self.last.fetch_add(1, Relaxed) + 1;
         let (events, heard) = mpsc::channel(EVENTS_MAX);
         let (response, answered) = oneshot::channel();
@@ -81,7 +81,7 @@ impl PendingRequests {
     }
 
     /// Ends request `number` with `outcome`, or counts a response that nobody waits for.
-    pub(crate) fn answer(&self, number: Option<u64>, outcome: Result<Outcome, TransportError>) {
+    pub fn answer(&self, number: Option<u64>, outcome: Result<Outcome, TransportError>) {
         let slot = number.and_then(|number| self.open.lock().by_number.remove(&number));
         match slot {
             // Whoever gave up in this moment needs it no more.
@@ -91,18 +91,18 @@ impl PendingRequests {
     }
 
     /// Counts a response that belongs to none of our requests.
-    pub(crate) fn count_unknown(&self) {
+    pub fn count_unknown(&self) {
         let unknown = self.unknown.fetch_add(1, Relaxed) + 1;
         callboard_message::log::debug!(unknown, "a response that no request waits for is dropped");
     }
 
     /// How many responses belonged to none of our requests.
-    pub(crate) fn unknown(&self) -> u64 {
+    pub fn unknown(&self) -> u64 {
         self.unknown.load(Relaxed)
     }
 
     /// Ends every request, and those to come.
-    pub(crate) fn close(&self, why: &TransportError) {
+    pub fn close(&self, why: &TransportError) {
         let slots = {
             let mut open = self.open.lock();
             open.closed.get_or_insert_with(|| why.clone());
@@ -114,7 +114,7 @@ impl PendingRequests {
     }
 
     /// Ends the only request under way; nothing where there are several.
-    pub(crate) fn fail_only(&self, why: TransportError) {
+    pub fn fail_only(&self, why: TransportError) {
         let slot = {
             let mut open = self.open.lock();
             let number = open.by_number.keys().next().copied().filter(|_| open.by_number.len() == 1);
@@ -126,7 +126,7 @@ impl PendingRequests {
     }
 
     /// Gives a message to request `number`; left out where that isn't under way or has too much to read.
-    pub(crate) fn give(&self, number: u64, heard: Heard) {
+    pub fn give(&self, number: u64, heard: Heard) {
         let events = self.open.lock().by_number.get(&number).map(|slot| slot.events.clone());
         if let Some(events) = events {
             let _ = events.try_send(Box::new(heard));
@@ -134,7 +134,7 @@ impl PendingRequests {
     }
 
     /// Gives a message to every call.
-    pub(crate) fn give_all(&self, heard: &Heard) {
+    pub fn give_all(&self, heard: &Heard) {
         let open = self.open.lock();
         for slot in open.by_number.values().filter(|slot| slot.is_call) {
             let _ = slot.events.try_send(Box::new(heard.clone()));
@@ -142,7 +142,7 @@ impl PendingRequests {
     }
 
     /// Gives a message to the one call that is under way, or begins in `wait`.
-    pub(crate) async fn give_next_call(&self, heard: &Heard, wait: Duration) -> Result<(), Unplaced> {
+    pub async fn give_next_call(&self, heard: &Heard, wait: Duration) -> Result<(), Unplaced> {
         let placed = timeout(wait, async {
             loop {
                 let mut called = pin!(self.called.notified());
@@ -157,7 +157,7 @@ impl PendingRequests {
     }
 
     /// Gives a message to the one call that is under way.
-    pub(crate) fn give_only_call(&self, heard: Heard) -> Result<(), Unplaced> {
+    pub fn give_only_call(&self, heard: Heard) -> Result<(), Unplaced> {
         let open = self.open.lock();
         let mut calls = open.by_number.values().filter(|slot| slot.is_call);
         match (calls.next(), calls.next()) {
