@@ -1,5 +1,6 @@
 //! What one incarnation of a bridge is made of, and how a message goes through it.
 
+use crate::outbound::Exchanged;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
@@ -238,7 +239,7 @@ impl UpstreamProxy {
         }
     }
 
-    async fn carry(&self, request: Request<'_>, cx: &Cx) -> Result<Box<RawValue>, TransportError> {
+    async fn carry(&self, request: Request<'_>, cx: &Cx) -> Exchanged {
         let lease = self.lease(request, cx).await?;
         let upstream = lease.upstream();
         match request {

@@ -105,7 +105,12 @@ impl AgentAdapter {
         if !self.handles::<Describe>() {
             return About::default();
         }
-        self.ask::<Describe>(RawObject::new().to_raw(), call).await.map(|raw| read_about(&raw)).unwrap_or_default()
+        self.ask::<Describe>(RawObject::new().to_raw(), call)
+            .await
+            .ok()
+            .and_then(|raw| RawObject::parse(&raw).ok())
+            .map(About)
+            .unwrap_or_default()
     }
 
     /// MCP's server capabilities, without those of an era's own (tasks, extensions).
@@ -270,10 +275,6 @@ fn for_purpose(params: &Params<'_>, mut call: CallMeta) -> Result<CallMeta, RpcE
     })?;
     call.principal = Arc::new(Principal::clone(&call.principal).for_purpose(purpose));
     Ok(call)
-}
-
-fn read_about(raw: &RawValue) -> About {
-    About(RawObject::parse(raw).unwrap_or_default())
 }
 
 /// The params as they are written, without what belongs to this hop.

@@ -52,7 +52,7 @@ impl Endpoint {
         let surface = Arc::new(AgentAdapter::new(agent.clone(), self.options.clone()));
         *self.adapter.write() = surface;
         self.changes.replace(agent);
-        [Change::Tools, Change::Prompts, Change::Resources].iter().for_each(|change| self.changes.tell(change));
+        [Change::Tools, Change::Prompts, Change::Resources].iter().for_each(|change| tell(&self.changes.0, change));
     }
 
     /// Ends when the agent has ended and no other took its place.
@@ -75,11 +75,7 @@ static LAST: AtomicU64 = AtomicU64::new(0);
 type Callback = dyn Fn(&Change) + Send + Sync;
 
 /// The changes of one agent, and who is told.
-pub(crate) struct Changes(Arc<Hub>);
-
-struct Hub {
-    state: Mutex<State>,
-}
+pub(crate) struct Changes(Arc<Mutex<State>>);
 
 struct State {
     agent: AgentRef,
@@ -102,12 +98,12 @@ struct Watched {
 impl Changes {
     fn of(agent: AgentRef) -> Self {
         let state = State { agent, listeners: Vec::new(), follower: None, watched: HashMap::new() };
-        Self(Arc::new(Hub { state: Mutex::new(state) }))
+        Self(Arc::new(Mutex::new(state)))
     }
 
     /// Another agent takes the place of the one that is followed and watched.
     fn replace(&self, agent: AgentRef) {
-        let mut state = self.0.state.lock();
+        let mut state = self.0.lock();
         if let Some(follower) = &state.follower {
             state.agent.unfollow(follower.id());
             if let Some(recipient) = follower.recipient::<Changed>() {
@@ -121,14 +117,9 @@ impl Changes {
         state.agent = agent;
     }
 
-    /// Tells all who listen.
-    fn tell(&self, change: &Change) {
-        self.0.tell(change);
-    }
-
     /// Tells `callback` every change, until what this returns is dropped.
     pub fn listen(&self, callback: impl Fn(&Change) + Send + Sync + 'static) -> Listening {
-        let mut state = self.0.state.lock();
+        let mut state = self.0.lock();
         let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
         state.listeners.push((number, Arc::new(callback)));
         if state.follower.is_none() {
@@ -138,7 +129,7 @@ impl Changes {
             }
             state.follower = Some(follower);
         }
-        Listening { hub: self.0.clone(), number }
+        Listening { changes: self.0.clone(), number }
     }
 
     /// Counts a watcher of a resource, until what this returns is dropped. An agent that must know who is watched is
@@ -148,27 +139,26 @@ impl Changes {
     /// Where the agent refuses this one.
     pub async fn watch(&self, adapter: &AgentAdapter, uri: &str, call: CallMeta) -> Result<Watching, RpcError> {
         // Counted before it is asked: another that leaves meanwhile isn't the last.
-        self.0.state.lock().watched.entry(uri.to_owned()).or_default().count += 1;
-        let watching = Watching { hub: self.0.clone(), uri: uri.to_owned() };
+        self.0.lock().watched.entry(uri.to_owned()).or_default().count += 1;
+        let watching = Watching { changes: self.0.clone(), uri: uri.to_owned() };
         adapter.subscribe(uri, call).await?;
-        if let Some(watched) = self.0.state.lock().watched.get_mut(uri) {
+        if let Some(watched) = self.0.lock().watched.get_mut(uri) {
             watched.agreed = true;
         }
         Ok(watching)
     }
 }
 
-impl Hub {
-    fn tell(&self, change: &Change) {
-        let listeners: Vec<_> = self.state.lock().listeners.iter().map(|(_, callback)| callback.clone()).collect();
-        listeners.iter().for_each(|callback| callback(change));
-    }
+/// Tells all who listen.
+fn tell(changes: &Mutex<State>, change: &Change) {
+    let listeners: Vec<_> = changes.lock().listeners.iter().map(|(_, callback)| callback.clone()).collect();
+    listeners.iter().for_each(|callback| callback(change));
 }
 
 /// Somebody who listens. Dropped, it ends.
 #[must_use = "dropped, it ends"]
 pub(crate) struct Listening {
-    hub: Arc<Hub>,
+    changes: Arc<Mutex<State>>,
     number: u64,
 }
 
@@ -181,7 +171,7 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        let mut state = self.hub.state.lock();
+        let mut state = self.changes.lock();
         state.listeners.retain(|(number, _)| *number != self.number);
         if state.listeners.is_empty()
             && let Some(follower) = state.follower.take()
@@ -195,13 +185,13 @@ impl Drop for Listening {
 /// Somebody who watches a resource. Dropped, it ends.
 #[must_use = "dropped, it ends"]
 pub(crate) struct Watching {
-    hub: Arc<Hub>,
+    changes: Arc<Mutex<State>>,
     uri: String,
 }
 
 impl Drop for Watching {
     fn drop(&mut self) {
-        let mut state = self.hub.state.lock();
+        let mut state = self.changes.lock();
         let Some(watched) = state.watched.get_mut(&self.uri) else { return };
         watched.count -= 1;
         if watched.count > 0 {
@@ -216,8 +206,19 @@ impl Drop for Watching {
     }
 }
 
+/// The notification of a change, and its params; `None` where MCP has none.
+pub(crate) fn change_notification(change: &Change) -> Option<(&'static str, RawObject)> {
+    Some(match change {
+        Change::Tools => ("notifications/tools/list_changed", RawObject::new()),
+        Change::Prompts => ("notifications/prompts/list_changed", RawObject::new()),
+        Change::Resources => ("notifications/resources/list_changed", RawObject::new()),
+        Change::Resource(uri) => ("notifications/resources/updated", RawObject::of("uri", uri)),
+        _ => return None,
+    })
+}
+
 /// Hands an agent's changes on.
-struct Follower(Arc<Hub>);
+struct Follower(Arc<Mutex<State>>);
 
 impl Agent for Follower {
     fn handlers(on: &mut Handlers<Self>) {
@@ -227,7 +228,7 @@ impl Agent for Follower {
 
 impl SyncHandler<Changed> for Follower {
     fn handle(&mut self, message: Changed, _: &mut Cx) {
-        self.0.tell(&message.change);
+        tell(&self.0, &message.change);
     }
 }
 

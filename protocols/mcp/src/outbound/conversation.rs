@@ -1,5 +1,6 @@
 //! One request and all that comes before its response: progress, lines of the log, questions.
 
+use super::transport::Exchanged;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use tokio::sync::mpsc;
 use super::dialect::Dialect;
 use super::options::{ANSWERS_AT_ONCE_MAX, QUESTIONS_AT_ONCE_MAX};
 use super::server_messages::{NotificationHandler, PreparedAnswer, Reply, answer_response, ask_in_call};
-use super::transport::{Heard, Outgoing, PendingRequest, Transport, TransportError, Unplaced};
+use super::transport::{Heard, Outgoing, PendingRequest, Transport, Unplaced};
 
 /// Sends a request of the call `cx` and waits for its response; whoever called is told and asked meanwhile.
 pub(crate) async fn converse(
@@ -25,7 +26,7 @@ pub(crate) async fn converse(
     cx: &Cx,
     outgoing: &Outgoing,
     (mut flight, heard): (PendingRequest, mpsc::Receiver<Box<Heard>>),
-) -> Result<Box<RawValue>, TransportError> {
+) -> Exchanged {
     let mut talk = Talk::new(link, ear, cx, heard);
     (talk.number, talk.outgoing) = (flight.number, Some(outgoing));
     ear.learn_client(|| talk.client());

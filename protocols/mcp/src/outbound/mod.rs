@@ -25,7 +25,7 @@ pub use options::{
 pub(crate) use server_messages::ChangeNotifier;
 pub(crate) use session::Session;
 pub(crate) use tool_cache::{Hints, ToolCache, plain_value};
-pub(crate) use transport::TransportError;
+pub(crate) use transport::{Exchanged, TransportError};
 pub(crate) use upstream::{Server, Upstream, Wiring};
 
 pub mod auth;

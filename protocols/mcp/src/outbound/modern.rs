@@ -1,5 +1,6 @@
 //! The modern era: each request says everything, and a server's questions are results (2026-07-28).
 
+use super::transport::Exchanged;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -151,7 +152,7 @@ pub(crate) async fn rounds(
     method: &str,
     params: &RawObject,
     cx: &Cx,
-) -> Result<Box<RawValue>, TransportError> {
+) -> Exchanged {
     let mut next = Cow::Borrowed(params);
     for _ in 0..=session.options.rounds_max {
         let flight = session.ear.flights.open(true);

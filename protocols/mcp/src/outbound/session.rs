@@ -1,5 +1,6 @@
 //! A connection that both sides have agreed on, and what goes over it.
 
+use super::transport::Exchanged;
 use std::sync::Arc;
 
 use callboard_message::RawObject;
@@ -7,7 +8,6 @@ use callboard_message::json::quote;
 use callboard_rpc::{encode_notification, encode_request_with};
 use callboard_runtime::Cx;
 use parking_lot::Mutex;
-use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -56,7 +56,7 @@ impl Session {
 
     /// Sends a request of the call `cx` and waits for its response. The server has the roots of the client by then, if it
     /// wants them.
-    pub async fn request(&self, method: &str, params: &RawObject, cx: &Cx) -> Result<Box<RawValue>, TransportError> {
+    pub async fn request(&self, method: &str, params: &RawObject, cx: &Cx) -> Exchanged {
         if self.options.offers.roots() && cx.abilities().roots() {
             Box::pin(self.settle_roots(cx)).await?;
         }
@@ -110,7 +110,7 @@ impl Session {
     }
 
     /// Sends a request that belongs to no call.
-    pub async fn request_quietly(&self, method: &str, params: RawObject) -> Result<Box<RawValue>, TransportError> {
+    pub async fn request_quietly(&self, method: &str, params: RawObject) -> Exchanged {
         quietly(&self.link, &self.ear, |number| legacy_request(number, method, &params, None)).await
     }
 }
@@ -128,7 +128,7 @@ pub(crate) async fn quietly(
     link: &Transport,
     ear: &NotificationHandler,
     outgoing: impl FnOnce(u64) -> Outgoing,
-) -> Result<Box<RawValue>, TransportError> {
+) -> Exchanged {
     let (mut flight, mut heard) = ear.flights.open(false);
     let outgoing = outgoing(flight.number);
     let mut exchange = std::pin::pin!(link.exchange(&outgoing, &mut flight));

@@ -1,5 +1,6 @@
 //! One server: connected when it is first needed, connected again when that was lost.
 
+use super::transport::Exchanged;
 use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -132,7 +133,7 @@ impl Upstream {
     }
 
     /// Does a request of the call `cx`. A server that has forgotten the session is greeted once more.
-    pub async fn request(&self, method: &str, params: &RawObject, cx: &Cx) -> Result<Box<RawValue>, TransportError> {
+    pub async fn request(&self, method: &str, params: &RawObject, cx: &Cx) -> Exchanged {
         let session = self.session().await?;
         match self.request_in(&session, method, params, cx).await {
             Err(TransportError::SessionLost) => {
@@ -145,13 +146,7 @@ impl Upstream {
         }
     }
 
-    async fn request_in(
-        &self,
-        session: &Arc<Session>,
-        method: &str,
-        params: &RawObject,
-        cx: &Cx,
-    ) -> Result<Box<RawValue>, TransportError> {
+    async fn request_in(&self, session: &Arc<Session>, method: &str, params: &RawObject, cx: &Cx) -> Exchanged {
         if method == hmcp::METHOD {
             hmcp::gate(&session.about).map_err(TransportError::Failed)?;
         }
@@ -235,7 +230,7 @@ impl Upstream {
     }
 
     /// `tools/list`, without tools that mustn't be used.
-    pub async fn list_tools(&self, params: &RawObject, cx: &Cx) -> Result<Box<RawValue>, TransportError> {
+    pub async fn list_tools(&self, params: &RawObject, cx: &Cx) -> Exchanged {
         let from_start = !params.has("cursor");
         let page = self.request("tools/list", params, cx).await?;
         let session = self.session().await?;
@@ -257,7 +252,7 @@ impl Upstream {
     }
 
     /// Tells this agent's followers of changes to a resource, or no more.
-    pub async fn subscribe(&self, on: bool, params: &RawObject, cx: &Cx) -> Result<Box<RawValue>, TransportError> {
+    pub async fn subscribe(&self, on: bool, params: &RawObject, cx: &Cx) -> Exchanged {
         let uri =
             params.text("uri").ok_or_else(|| TransportError::Failed(Failure::invalid("`uri` must be a string")))?;
         let session = self.session().await?;

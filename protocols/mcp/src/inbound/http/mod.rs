@@ -132,7 +132,9 @@ fn configure_named(servers: &NamedServers, config: &mut ServiceConfig) {
 fn resource(path: &str) -> Resource {
     web::resource(path)
         .route(web::post().to(streamable::post))
-        .route(web::get().guard(fn_guard(websocket::is_wanted)).to(websocket::get))
+        .route(
+            web::get().guard(fn_guard(|context| accept::wants_websocket(context.head().headers()))).to(websocket::get),
+        )
         .route(web::get().to(streamable::get))
         .route(web::delete().to(streamable::delete))
         .default_service(web::to(streamable::other_method))

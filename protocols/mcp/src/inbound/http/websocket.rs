@@ -4,7 +4,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::guard::GuardContext;
 use actix_web::http::StatusCode;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
@@ -13,7 +12,7 @@ use callboard_message::Principal;
 use callboard_rpc::serve::guard::{Refused, refused};
 use callboard_rpc::serve::idle::Busy;
 use callboard_rpc::serve::websocket::Messages;
-use callboard_rpc::serve::{Alive, COUNTS_NO_MORE, Permit, Standing, accept, idle, websocket};
+use callboard_rpc::serve::{Alive, COUNTS_NO_MORE, Permit, Standing, idle, websocket};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
@@ -23,11 +22,6 @@ use crate::inbound::stdio::{Pipe, Queued, Requests};
 
 /// What a client offers that wants MCP.
 const SUBPROTOCOL: &str = "mcp";
-
-/// Whether a GET is the beginning of a socket.
-pub(crate) fn is_wanted(context: &GuardContext<'_>) -> bool {
-    accept::wants_websocket(context.head().headers())
-}
 
 pub(crate) async fn get(request: HttpRequest, payload: Payload, server: Data<Server>) -> HttpResponse {
     if !server.options.compat.websocket {

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::agent_adapter::{Outcome, raw};
 use super::client::MessageSink;
-use super::endpoint::{Endpoint, Listening, Watching};
+use super::endpoint::{Endpoint, Listening, Watching, change_notification};
 use super::options::{REQUESTS_IN_FLIGHT_MAX, SUBSCRIPTION_URI_BYTES_MAX, SUBSCRIPTIONS_MAX};
 use super::request::{Method, OwnedRequest, Params, Request, object};
 use super::response::{Reply, finish};
@@ -147,19 +147,16 @@ impl Session {
 
     /// Tells the client of a change, where it wants to know.
     fn changed(&self, change: &Change) {
-        let (method, uri) = match change {
-            Change::Tools => ("notifications/tools/list_changed", None),
-            Change::Prompts => ("notifications/prompts/list_changed", None),
-            Change::Resources => ("notifications/resources/list_changed", None),
-            Change::Resource(uri) => ("notifications/resources/updated", Some(uri)),
-            _ => return,
+        let Some((method, params)) = change_notification(change) else { return };
+        let is_wanted = |state: &State| match change {
+            Change::Resource(uri) => state.subscriptions.contains_key(uri),
+            _ => true,
         };
-        let wanted =
-            |state: MutexGuard<'_, State>| !state.closed && uri.is_none_or(|uri| state.subscriptions.contains_key(uri));
-        if self.client.get().is_none() || !wanted(self.state.lock()) {
+        let is_open = |state: MutexGuard<'_, State>| !state.closed && is_wanted(&state);
+        if self.client.get().is_none() || !is_open(self.state.lock()) {
             return;
         }
-        let params = uri.map(|uri| RawObject::of("uri", uri).to_raw());
+        let params = (!params.is_empty()).then(|| params.to_raw());
         self.unsolicited.offer(encode_notification(method, params.as_deref()).into());
     }
 

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::suspended_requests::cancelled;
 use crate::inbound::agent_adapter::raw;
 use crate::inbound::client::MessageSink;
-use crate::inbound::endpoint::{Endpoint, Watching};
+use crate::inbound::endpoint::{Endpoint, Watching, change_notification};
 use crate::inbound::request::Params;
 use crate::inbound::response::Reply;
 use crate::inbound::tasks;
@@ -172,16 +172,15 @@ impl Filter {
 
     /// The notification of a change; `None` where it isn't asked for.
     fn message(&self, change: &Change, id: &Id) -> Option<bytes::Bytes> {
-        let (method, wanted, params) = match change {
-            Change::Tools => ("notifications/tools/list_changed", self.tools, RawObject::new()),
-            Change::Prompts => ("notifications/prompts/list_changed", self.prompts, RawObject::new()),
-            Change::Resources => ("notifications/resources/list_changed", self.resources, RawObject::new()),
-            Change::Resource(uri) => {
-                ("notifications/resources/updated", self.uris.contains(uri), RawObject::of("uri", uri))
-            }
-            _ => return None,
+        let is_wanted = match change {
+            Change::Tools => self.tools,
+            Change::Prompts => self.prompts,
+            Change::Resources => self.resources,
+            Change::Resource(uri) => self.uris.contains(uri),
+            _ => false,
         };
-        wanted.then(|| notification(method, id, params))
+        let (method, params) = change_notification(change).filter(|_| is_wanted)?;
+        Some(notification(method, id, params))
     }
 }
 

@@ -46,15 +46,6 @@ struct Waiting {
     answer: oneshot::Sender<Answer>,
 }
 
-/// What became of the answers that a request brought.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Delivered {
-    /// At least one question was answered, or none is left: the call goes on.
-    GoesOn,
-    /// Nothing that was asked for: ask again.
-    Nothing,
-}
-
 impl PendingElicitations {
     pub fn new(capabilities: RawObject, early: RawObject) -> Arc<Self> {
         let state = State { capabilities, waiting: Vec::new(), early, count: 0 };
@@ -105,11 +96,12 @@ impl PendingElicitations {
     }
 
     /// Takes what the client's next request brings: what it can answer now, and its answers. What nobody asked for is
-    /// ignored; what isn't answered waits on.
+    /// ignored; what isn't answered waits on. Returns whether the call goes on: at least one question was answered, or none is
+    /// left.
     ///
     /// # Errors
     /// The key of an answer that doesn't fit its question: nothing was taken.
-    pub fn deliver(&self, capabilities: RawObject, responses: &RawObject) -> Result<Delivered, String> {
+    pub fn deliver(&self, capabilities: RawObject, responses: &RawObject) -> Result<bool, String> {
         let mut state = self.state.lock();
         state.waiting.retain(|waiting| !waiting.answer.is_closed());
         let mut answers = Vec::new();
@@ -120,7 +112,7 @@ impl PendingElicitations {
         }
         state.capabilities = capabilities;
         if answers.is_empty() && !state.waiting.is_empty() {
-            return Ok(Delivered::Nothing);
+            return Ok(false);
         }
         for (key, answer) in answers {
             if let Some(at) = state.waiting.iter().position(|waiting| waiting.key == key) {
@@ -128,7 +120,7 @@ impl PendingElicitations {
                 let _ = state.waiting.remove(at).answer.send(answer);
             }
         }
-        Ok(Delivered::GoesOn)
+        Ok(true)
     }
 }
 

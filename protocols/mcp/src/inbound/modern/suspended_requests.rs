@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::pending_elicitations::{Client, Delivered, PendingElicitations, RequestSink};
+use super::pending_elicitations::{Client, PendingElicitations, RequestSink};
 use super::state_token::{Binding, Seal, State, random};
 use crate::inbound::agent_adapter::Outcome;
 use crate::inbound::options::InboundOptions;
@@ -126,7 +126,7 @@ impl SuspendedCalls {
             RpcError::invalid_params("`requestState` isn't valid for this request: call again without it")
         })?;
         let expired = || RpcError::invalid_params("`requestState` has expired: call again without it");
-        if state.expires_ms <= self.now_ms() {
+        if state.expires_ms <= self.ms(Instant::now()) {
             return Err(expired());
         }
         let parked = self.table.lock().calls.get(&state.call).cloned().ok_or_else(expired)?;
@@ -141,51 +141,41 @@ impl SuspendedCalls {
         }
         let mut running = turn.running.take().ok_or_else(expired)?;
         running.client.attach(sink);
-        match running.elicitations.deliver(capabilities, &responses) {
-            Ok(Delivered::GoesOn) => {}
-            Ok(Delivered::Nothing) => {
-                running.client.attach(None);
-                let requests = running.elicitations.requests().unwrap_or_default();
-                turn.running = Some(running);
-                return Ok(self.asking(&parked, state.round, requests, binding));
-            }
-            Err(key) => {
-                running.client.attach(None);
-                turn.running = Some(running);
-                let why = format!("the answer `inputResponses.{key}` doesn't fit its question");
-                return Err(RpcError::invalid_params(why));
-            }
+        let goes_on = running.elicitations.deliver(capabilities, &responses);
+        if goes_on != Ok(true) {
+            running.client.attach(None);
+            let requests = running.elicitations.requests().unwrap_or_default();
+            turn.running = Some(running);
+            let unfit = |key| format!("the answer `inputResponses.{key}` doesn't fit its question");
+            goes_on.map_err(|key| RpcError::invalid_params(unfit(key)))?;
+            return Ok(self.asking(&parked, state.round, requests, binding));
         }
         turn.round = state.round.saturating_add(1);
         turn.last = None;
         // Where this request goes away, the call does too.
         let leaving = Leaving { calls: self, id: parked.id, stays: false };
         parked.expire_after(self.runs_for + self.parked_for);
-        if let Some(adopt) = adopt
+        let outcome = if let Some(adopt) = adopt
             && running.elicitations.requests().is_none()
         {
             running.client.attach(None);
-            let outcome = adopt(running).await.map(Reply::Complete);
-            parked.expire_after(self.parked_for);
-            self.ended(parked.id);
-            leaving.stay();
-            turn.last = Some(keepable(&outcome));
-            return outcome;
-        }
-        let step = running.step(hung_up).await;
-        running.client.attach(None);
-        let outcome = match step {
-            Step::HungUp => return Err(cancelled()),
-            Step::Asks(requests) => {
-                turn.running = Some(running);
-                Ok(self.asking(&parked, turn.round, requests, binding))
-            }
-            Step::Ended(outcome) => {
-                parked.expire_after(self.parked_for);
-                self.ended(parked.id);
-                outcome.map(Reply::Resumed)
+            adopt(running).await.map(Reply::Complete)
+        } else {
+            let step = running.step(hung_up).await;
+            running.client.attach(None);
+            match step {
+                Step::HungUp => return Err(cancelled()),
+                Step::Asks(requests) => {
+                    turn.running = Some(running);
+                    Ok(self.asking(&parked, turn.round, requests, binding))
+                }
+                Step::Ended(outcome) => outcome.map(Reply::Resumed),
             }
         };
+        if turn.running.is_none() {
+            parked.expire_after(self.parked_for);
+            self.ended(parked.id);
+        }
         leaving.stay();
         turn.last = Some(keepable(&outcome));
         outcome
@@ -218,10 +208,6 @@ impl SuspendedCalls {
         let expires_ms = self.ms(parked.expire_after(self.parked_for));
         let state = self.seal.seal(State { call: parked.id, round, expires_ms }, binding);
         Reply::InputRequired(RawObject::of("inputRequests", requests).with("requestState", state).to_raw())
-    }
-
-    fn now_ms(&self) -> u64 {
-        self.ms(Instant::now())
     }
 
     fn ms(&self, at: Instant) -> u64 {

@@ -1,9 +1,9 @@
 //! One channel for all requests: a child's pipes, a WebSocket, HTTP+SSE.
 
+use super::Exchanged;
 use std::sync::Arc;
 
 use callboard_rpc::Limits;
-use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -49,11 +49,7 @@ impl Duplex {
         (Transport::Duplex(Arc::new(duplex)), engine, outbox)
     }
 
-    pub async fn exchange(
-        &self,
-        outgoing: &Outgoing,
-        flight: &mut PendingRequest,
-    ) -> Result<Box<RawValue>, TransportError> {
+    pub async fn exchange(&self, outgoing: &Outgoing, flight: &mut PendingRequest) -> Exchanged {
         self.send(outgoing.body.clone()).await?;
         match (&mut flight.response).await {
             Ok(Ok(outcome)) => outcome.map_err(|error| TransportError::Rpc { error, status: None }),

@@ -1,11 +1,12 @@
 //! Streamable HTTP: a POST a message, and for each request its own response, in one piece or as an event stream.
 
+use super::Exchanged;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use callboard_rpc::check;
 use callboard_rpc::http1::{Clients, EventStream, Place, Response, Target};
-use callboard_rpc::{Limits, check};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
 use serde_json::value::RawValue;
@@ -50,14 +51,6 @@ impl Http {
         Self { clients, url, target, options, ear, session: OnceLock::new(), revision: OnceLock::new() }
     }
 
-    fn options(&self) -> &ClientOptions {
-        &self.options
-    }
-
-    fn url(&self) -> &Url {
-        &self.url
-    }
-
     /// The same server at another URL.
     fn at(&self, url: Url) -> Self {
         Self { target: Target::new(&url), url, ..self.clone() }
@@ -66,10 +59,6 @@ impl Http {
     /// From here on requests say which revision they speak.
     pub fn speak(&self, revision: Revision) {
         let _ = self.revision.set(revision);
-    }
-
-    fn limits(&self) -> &Limits {
-        &self.options.limits
     }
 
     /// Tells the server, which is a legacy one, that nobody waits for request `number` any more.
@@ -82,11 +71,7 @@ impl Http {
         });
     }
 
-    pub async fn exchange(
-        &self,
-        outgoing: &Outgoing,
-        flight: &PendingRequest,
-    ) -> Result<Box<RawValue>, TransportError> {
+    pub async fn exchange(&self, outgoing: &Outgoing, flight: &PendingRequest) -> Exchanged {
         let is_legacy = matches!(outgoing.head, Head::Legacy);
         let response = self.post(outgoing.body.clone(), &outgoing.head, &outgoing.method).await?;
         let status = response.status();
@@ -98,14 +83,18 @@ impl Http {
         }
         if status.is_success() && response.is_event_stream() {
             return self
-                .follow(EventStream::new(response, self.limits().body_bytes_max, Place::default()), flight, is_legacy)
+                .follow(
+                    EventStream::new(response, self.options.limits.body_bytes_max, Place::default()),
+                    flight,
+                    is_legacy,
+                )
                 .await;
         }
-        let body = response.body(self.limits().body_bytes_max).await?;
+        let body = response.body(self.options.limits.body_bytes_max).await?;
         let parts = self.parts(&body);
         let mut outcome = None;
         for part in parts {
-            match read(part, self.limits()) {
+            match read(part, &self.options.limits) {
                 Ok(Said::Response { id, outcome: said }) => match id {
                     Some(id) if number_of(&id) == Some(flight.number) => outcome = Some(said),
                     // It couldn't read the id; on this connection it can only mean our request.
@@ -127,16 +116,11 @@ impl Http {
     }
 
     /// Reads the response off an event stream, taking it up again where it breaks off (legacy only).
-    async fn follow(
-        &self,
-        mut events: EventStream,
-        flight: &PendingRequest,
-        is_legacy: bool,
-    ) -> Result<Box<RawValue>, TransportError> {
+    async fn follow(&self, mut events: EventStream, flight: &PendingRequest, is_legacy: bool) -> Exchanged {
         let broken = TransportError::Broken("the response's stream broke off");
         loop {
             while let Some(event) = events.next().await? {
-                match read(&event.data, self.limits()) {
+                match read(&event.data, &self.options.limits) {
                     Ok(Said::Event(heard)) => drop(flight.events.send(Box::new(heard)).await),
                     Ok(Said::Response { id, outcome }) if id.as_ref().and_then(number_of) == Some(flight.number) => {
                         return outcome.map_err(|error| TransportError::Rpc { error, status: Some(200) });
@@ -158,7 +142,7 @@ impl Http {
         for _ in 0..=self.options.reconnects_max {
             tokio::time::sleep(place.retry()).await;
             match self.listen(place.last_event_id()).await {
-                Ok(Some(response)) => return Ok(EventStream::new(response, self.limits().body_bytes_max, place)),
+                Ok(Some(response)) => return Ok(EventStream::new(response, self.options.limits.body_bytes_max, place)),
                 // With its session, the call is lost: whether the server acted is unknown, so it isn't repeated.
                 Ok(None) | Err(TransportError::SessionLost) => break,
                 Err(TransportError::Unreachable(_) | TransportError::Broken(_)) => {}
@@ -197,9 +181,9 @@ impl Http {
         // Dropped, it says the same: there is nothing more to wait for.
         drop(ready.take());
         let Some(response) = answered? else { return Ok(None) };
-        let mut events = EventStream::new(response, self.limits().body_bytes_max, from);
+        let mut events = EventStream::new(response, self.options.limits.body_bytes_max, from);
         while let Some(event) = events.next().await? {
-            match read(&event.data, self.limits()) {
+            match read(&event.data, &self.options.limits) {
                 Ok(Said::Event(heard)) => {
                     let (reply, link) = (ear.hear(heard), Transport::Http(self.clone()));
                     match reply {
@@ -296,7 +280,8 @@ impl Http {
         if !is_batch || self.revision.get().is_some_and(|r| *r != Revision::V2025_03_26) {
             return vec![body];
         }
-        let parts = check(body, self.limits()).ok().and_then(|text| serde_json::from_str::<Vec<&RawValue>>(text).ok());
+        let parts =
+            check(body, &self.options.limits).ok().and_then(|text| serde_json::from_str::<Vec<&RawValue>>(text).ok());
         parts.map_or_else(|| vec![body], |parts| parts.iter().map(|part| part.get().as_bytes()).collect())
     }
 
@@ -322,21 +307,21 @@ fn in_background(ear: &NotificationHandler, farewell: impl Future<Output = ()> +
 
 /// Opens the event stream, whose first event says where to post.
 pub(crate) async fn open_event_stream(http: Http, ear: Arc<NotificationHandler>) -> Result<Transport, TransportError> {
-    let limits = http.options().limits;
+    let limits = http.options.limits;
     let Some(response) = http.listen(None).await? else {
         return Err(TransportError::Status(405));
     };
     let mut events = EventStream::new(response, limits.body_bytes_max, Place::default());
-    let first = tokio::time::timeout(http.options().connect_timeout, events.next());
-    let first = first.await.map_err(|_| TransportError::TimedOut(http.options().connect_timeout))??;
+    let first = tokio::time::timeout(http.options.connect_timeout, events.next());
+    let first = first.await.map_err(|_| TransportError::TimedOut(http.options.connect_timeout))??;
     let first = first.filter(|event| event.kind() == "endpoint");
     let endpoint = first.and_then(|event| String::from_utf8(event.data).ok());
-    let endpoint = endpoint.and_then(|said| http.url().join(said.trim()).ok());
+    let endpoint = endpoint.and_then(|said| http.url.join(said.trim()).ok());
     let Some(endpoint) = endpoint else {
         return Err(TransportError::Protocol("the event stream doesn't begin with an endpoint".into()));
     };
     // Another origin would get what was meant for this one.
-    if endpoint.origin() != http.url().origin() {
+    if endpoint.origin() != http.url.origin() {
         return Err(TransportError::Protocol("the event stream's endpoint has another origin".into()));
     }
     let server = endpoint.host_str().unwrap_or_default().to_owned();
@@ -359,7 +344,7 @@ async fn speak(engine: Engine, mut outbox: Outbox, mut events: EventStream, post
     };
     let write = async {
         while let Some(message) = outbox.recv().await {
-            let number = match read(&message, &post.options().limits) {
+            let number = match read(&message, &post.options.limits) {
                 Ok(Said::Event(super::Heard::Request { id, .. })) => number_of(&id),
                 _ => None,
             };

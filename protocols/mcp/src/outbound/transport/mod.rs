@@ -37,6 +37,9 @@ pub(crate) enum Heard {
     Notification { method: String, params: Option<Box<RawValue>> },
 }
 
+/// What an exchange comes to.
+pub(crate) type Exchanged = Result<Box<RawValue>, TransportError>;
+
 /// A response's result or error.
 pub(crate) type Outcome = Result<Box<RawValue>, RpcError>;
 
@@ -153,11 +156,7 @@ pub(crate) enum Transport {
 
 impl Transport {
     /// Sends a request and waits for its response. Dropped, it tells the server that nobody waits any more.
-    pub async fn exchange(
-        &self,
-        outgoing: &Outgoing,
-        flight: &mut PendingRequest,
-    ) -> Result<Box<RawValue>, TransportError> {
+    pub async fn exchange(&self, outgoing: &Outgoing, flight: &mut PendingRequest) -> Exchanged {
         // Over HTTP, a modern server takes the end of the connection for it.
         let tells = outgoing.cancellable && (matches!(outgoing.head, Head::Legacy) || self.http().is_none());
         let mut unanswered = Unanswered { link: self, number: tells.then_some(outgoing.number) };
