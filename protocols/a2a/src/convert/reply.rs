@@ -4,12 +4,13 @@ use callboard_message::json::Walk;
 use callboard_message::{
     Content, Failure, FailureKind, RawObject, RawReply, SAID_AT_ONCE, SHOWN, TaskState, ToolResult,
 };
-use callboard_runtime::TaskStep;
+use callboard_runtime::{JournalError, TaskError, TaskStep};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::content::part_of;
-use crate::wire::{Artifact, Part, Wire as _, written_about};
+use crate::wire::{Artifact, Message, Part, Role, Wire as _, written_about};
+use crate::{A2aError, ErrorKind};
 
 /// Bytes of a part around its text, and of an artifact around its name and parts.
 const PART_BYTES: usize = 10;
@@ -170,4 +171,63 @@ pub(crate) fn said_parts(result: &ToolResult) -> Vec<Part> {
         parts if parts.is_empty() => vec![part_of(&Content::text(""))],
         parts => parts,
     }
+}
+
+/// Member of the metadata of tasks and events: the number of the task's last event, which only grows.
+pub(crate) const EVENT: &str = "callboard/event";
+
+/// A message of the agent's about a task. Its id is the same whenever it is made again of the same event.
+pub(crate) fn said_by_agent(
+    task: &str,
+    context: &str,
+    event: u64,
+    parts: Vec<Part>,
+    metadata: Option<RawObject>,
+) -> Message {
+    Message {
+        message_id: format!("{task}-{event}"),
+        context_id: context.to_owned(),
+        task_id: task.to_owned(),
+        role: Role::Agent,
+        parts,
+        metadata,
+        ..Message::default()
+    }
+}
+
+/// Why a message isn't taken. Once there is a task, a failure is its state instead.
+pub(crate) fn of_failure(failure: Failure) -> A2aError {
+    let kind = match failure.kind {
+        FailureKind::InvalidInput | FailureKind::NotFound => ErrorKind::InvalidParams,
+        FailureKind::Denied => ErrorKind::Denied,
+        FailureKind::Blocked | FailureKind::Rejected => ErrorKind::Blocked,
+        FailureKind::Overloaded | FailureKind::Unavailable | FailureKind::TimedOut => ErrorKind::Overloaded,
+        _ => return A2aError::internal(),
+    };
+    A2aError::new(kind, failure.message)
+}
+
+/// Why the store didn't do it.
+pub(crate) fn of_store(error: &JournalError) -> A2aError {
+    match error {
+        JournalError::Invalid(why) => A2aError::new(ErrorKind::InvalidParams, *why),
+        JournalError::Fenced { .. } | JournalError::Damaged(_) | JournalError::Store(_) => {
+            callboard_message::log::error!(%error, "the store of tasks failed");
+            A2aError::internal()
+        }
+        other => A2aError::new(ErrorKind::Overloaded, other.to_string()),
+    }
+}
+
+/// Why a task isn't begun, or doesn't take a step.
+pub(crate) fn of_tasks(error: &TaskError) -> A2aError {
+    let kind = match error {
+        TaskError::Journal(error) => return of_store(error),
+        TaskError::NotFound => ErrorKind::TaskNotFound,
+        TaskError::HasEnded(_) | TaskError::Illegal { .. } => ErrorKind::UnsupportedOperation,
+        TaskError::KeyReused | TaskError::TooLarge { .. } => ErrorKind::InvalidParams,
+        TaskError::TooMany { .. } | TaskError::TooManyEvents { .. } | TaskError::LostLease => ErrorKind::Overloaded,
+        _ => return A2aError::internal(),
+    };
+    A2aError::new(kind, error.to_string())
 }

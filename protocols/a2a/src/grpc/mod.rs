@@ -3,24 +3,28 @@
 //! Messages cross as the generated types of `a2a-pb`, and become the canonical ones by way of ProtoJSON: one reader, and
 //! one set of rules, for all bindings.
 
-mod convert;
-mod incoming;
 mod service;
-mod status;
 
+use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use a2a_pb::proto::a2a_service_server::A2aServiceServer;
+use callboard_rpc::serve::check_address;
+use futures::stream::{Stream, unfold};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{self, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
+use tonic::transport::server::{Connected, TcpConnectInfo};
 
-use callboard_rpc::serve::check_address;
-
-use crate::inbound::direct::Direct;
-use crate::inbound::{A2aServer, ListenOptions, NamedAgents, ServeError, may_listen_on};
-use incoming::incoming;
+use super::inbound::direct::Direct;
+use super::inbound::{A2aServer, ListenOptions, NamedAgents, ServeError, may_listen_on};
 use service::Service;
 
 /// Most calls of one connection that are under way at once.
@@ -65,7 +69,7 @@ pub fn serve(
     check_address(&listener, |address| may_listen_on(&all, &named, address))?;
     let direct = Direct::new(all, named);
     listener.set_nonblocking(true)?;
-    let connections = incoming(tokio::net::TcpListener::from_std(listener)?, listen.connections_max);
+    let connections = incoming(net::TcpListener::from_std(listener)?, listen.connections_max);
     let options = direct.options();
     let (bytes_max, time_max) = (options.limits.body_bytes_max, options.call_deadline + options.body_timeout);
     let service = A2aServiceServer::new(Service::new(direct)).max_decoding_message_size(bytes_max);
@@ -85,4 +89,78 @@ pub fn serve(
         }
     });
     Ok(GrpcServing { address, stopped, running, drain_timeout: listen.drain_timeout })
+}
+
+/// How long it waits after a connection that failed before it was one: the system may lack file descriptors.
+const AFTER_FAILURE: Duration = Duration::from_millis(100);
+
+/// Connections of a listener. Over `connections_max` they wait in the kernel's queue.
+pub(super) fn incoming(
+    listener: net::TcpListener,
+    connections_max: usize,
+) -> impl Stream<Item = io::Result<Connection>> + Send + 'static {
+    let room = Arc::new(Semaphore::new(connections_max));
+    unfold((listener, room), |(listener, room)| async move {
+        let permit = room.clone().acquire_owned().await.ok()?;
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    if let Err(error) = stream.set_nodelay(true) {
+                        callboard_message::log::debug!(%error, "a connection waits to fill its packets");
+                    }
+                    return Some((Ok(Connection { stream, _permit: permit }), (listener, room)));
+                }
+                Err(error) => {
+                    callboard_message::log::warn!(%error, "a connection failed before it was one");
+                    tokio::time::sleep(AFTER_FAILURE).await;
+                }
+            }
+        }
+    })
+}
+
+/// One of them.
+pub(super) struct Connection {
+    stream: TcpStream,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Connected for Connection {
+    type ConnectInfo = TcpConnectInfo;
+
+    fn connect_info(&self) -> TcpConnectInfo {
+        self.stream.connect_info()
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
 }

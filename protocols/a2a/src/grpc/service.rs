@@ -1,18 +1,23 @@
 //! The service: each call as the operation of its name.
 
+use std::collections::HashMap;
+
 use a2a_pb::proto::a2a_service_server::A2aService;
 use a2a_pb::{proto, protojson};
-use callboard_rpc::{Credential, is_forwarding_header};
+use callboard_message::RawObject;
+use callboard_rpc::{Credential, CredentialError, is_forwarding_header};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use prost::Message;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Number, Value};
 use tonic::metadata::{KeyRef, MetadataMap};
-use tonic::{Request, Response, Status};
+use tonic::{Code, Request, Response, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
 
-use super::convert::{NoWords, from_json, to_json};
-use super::status::{of_credential, of_error};
+use crate::error::{BAD_REQUEST, DOMAIN};
 use crate::inbound::calls::{Numbered, Who};
 use crate::inbound::direct::Direct;
 use crate::wire::Wire;
@@ -208,5 +213,91 @@ impl A2aService for Service {
             .await
             .map_err(|error| of_error(&error))?;
         Ok(Response::new(()))
+    }
+}
+
+/// The other form has no words for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NoWords;
+
+/// The JSON of a message; `J` is its type with the mapping.
+pub(super) fn to_json<J: Message + Default + Serialize>(message: &impl Message) -> Result<Box<RawValue>, NoWords> {
+    let mapped = J::decode(&*message.encode_to_vec()).map_err(|_| NoWords)?;
+    let mut json = serde_json::to_value(&mapped).map_err(|_| NoWords)?;
+    whole_numbers(&mut json);
+    to_raw_value(&json).map_err(|_| NoWords)
+}
+
+/// Protobuf's values have no integers: `20` comes as `20.0`, which no integer of ours would read. (How deep a message goes is
+/// bounded by its decoder.)
+fn whole_numbers(json: &mut Value) {
+    match json {
+        Value::Array(entries) => entries.iter_mut().for_each(whole_numbers),
+        Value::Object(members) => members.values_mut().for_each(whole_numbers),
+        Value::Number(number) => {
+            if let Some(whole) = number.as_f64().filter(|n| n.fract() == 0.0 && n.abs() <= EXACT_MAX) {
+                // It is exact there.
+                *number = Number::from(whole as i64);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
+}
+
+/// Up to here every integer is a double.
+const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+
+/// The message of a JSON; `J` is its type with the mapping.
+pub(super) fn from_json<J: Message + DeserializeOwned, P: Message + Default>(json: &RawValue) -> Result<P, NoWords> {
+    let mapped: J = serde_json::from_str(json.get()).map_err(|_| NoWords)?;
+    P::decode(&*mapped.encode_to_vec()).map_err(|_| NoWords)
+}
+
+/// An error of an operation.
+pub(super) fn of_error(error: &A2aError) -> Status {
+    let metadata: HashMap<_, _> = error.task.iter().map(|task| ("taskId".to_owned(), task.clone())).collect();
+    let mut details = ErrorDetails::with_error_info(error.kind.reason(), DOMAIN, metadata);
+    let violations = error.details.iter().filter(|detail| detail.text("@type").as_deref() == Some(BAD_REQUEST));
+    for violation in violations.flat_map(|detail| detail.read::<Vec<RawObject>>("fieldViolations").unwrap_or_default())
+    {
+        let text = |name| violation.text(name).unwrap_or_default();
+        details.add_bad_request_violation(text("field"), text("description"));
+    }
+    Status::with_error_details(code(error.kind), &error.message, details)
+}
+
+/// Nobody knows who asks.
+pub(super) fn of_credential(error: CredentialError) -> Status {
+    let code = match error {
+        CredentialError::Unavailable => Code::Unavailable,
+        CredentialError::Forwarded => Code::PermissionDenied,
+        _ => Code::Unauthenticated,
+    };
+    Status::new(code, error.to_string())
+}
+
+fn code(kind: ErrorKind) -> Code {
+    match kind.grpc() {
+        "NOT_FOUND" => Code::NotFound,
+        "FAILED_PRECONDITION" => Code::FailedPrecondition,
+        "INVALID_ARGUMENT" => Code::InvalidArgument,
+        "UNIMPLEMENTED" => Code::Unimplemented,
+        "UNAVAILABLE" => Code::Unavailable,
+        "PERMISSION_DENIED" => Code::PermissionDenied,
+        _ => Code::Internal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: every kind has the gRPC code of its name. Method: the table.
+    #[test]
+    fn codes_are_those_of_their_names() {
+        for kind in ErrorKind::ALL {
+            let name = format!("{:?}", code(kind)).to_uppercase();
+            assert_eq!(name, kind.grpc().replace('_', ""), "{kind:?}");
+        }
     }
 }

@@ -86,7 +86,7 @@ impl Direct {
         who: Who,
         operation: Operation,
         params: &RawValue,
-    ) -> Result<(Answer, Option<super::sse::Room>), A2aError> {
+    ) -> Result<(Answer, Option<super::reply::Room>), A2aError> {
         let over = |error: callboard_rpc::JsonError| A2aError::new(ErrorKind::InvalidRequest, error.to_string());
         check(params.get().as_bytes(), &self.options().limits).map_err(over)?;
         let mut asked = Asked::read(Dialect::V10, operation, Some(params))?;

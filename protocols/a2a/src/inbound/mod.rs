@@ -4,15 +4,12 @@ mod admit;
 pub(crate) mod calls;
 #[cfg(feature = "grpc")]
 pub(crate) mod direct;
-mod jsonrpc;
 mod operations;
 pub(crate) mod options;
 mod push;
-mod query;
 mod reply;
 mod rest;
 mod server;
-mod sse;
 
 pub use callboard_rpc::serve::{ListenOptions, ServeError, Serving};
 pub use options::{

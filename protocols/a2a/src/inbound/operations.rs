@@ -4,8 +4,7 @@ use callboard_message::RawObject;
 use serde_json::value::RawValue;
 
 use super::calls::{Events, Who, dialect_of};
-use super::query;
-use super::rest::Route;
+use super::rest::{self, Route};
 use super::server::Server;
 use crate::convert::HOPS;
 use crate::wire::{
@@ -75,7 +74,7 @@ impl Asked {
         let Route { dialect, operation, tenant, task, config } = route;
         // What a path and a query say stands under the same names in both versions.
         let said = |more: &[(&str, &str)]| {
-            let mut said = query::object(query)?;
+            let mut said = rest::query_object(query)?;
             for (name, value) in more {
                 said.set(name, value);
             }

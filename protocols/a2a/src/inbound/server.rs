@@ -3,27 +3,26 @@
 use std::net::{IpAddr, TcpListener};
 use std::sync::Arc;
 
-use actix_web::http::Method;
 use actix_web::http::header::{CACHE_CONTROL, HeaderValue};
+use actix_web::http::{Method, StatusCode};
 use actix_web::web::{self, Data, Payload, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
-use callboard_rpc::check;
-use callboard_rpc::serve::guard;
 use callboard_rpc::serve::idle::{self, Busy};
-use callboard_rpc::serve::{self as door, ListenOptions, Named, ServeError, Serving, Standing};
+use callboard_rpc::serve::{self as door, ListenOptions, Named, ServeError, Serving, Standing, guard};
+use callboard_rpc::{
+    DecodeError, Id, Incoming, Notification, Nulls, Refusal, Request, RpcError, check, code, decode, encode_response,
+};
 use callboard_runtime::AgentRef;
 use serde_json::value::RawValue;
 use url::Url;
 
 use super::admit::{self, Head};
 use super::calls::Calls;
-use super::jsonrpc;
 use super::operations::{self, Answer, Asked};
 use super::options::A2aOptions;
 use super::push::PushDesk;
-use super::reply::{self, Binding};
+use super::reply::{self, Binding, Streams};
 use super::rest::{self, Route, Routed};
-use super::sse::{self, Streams};
 use crate::card::{CardBody, Cards, catalog};
 use crate::{A2aError, Dialect, ErrorKind};
 
@@ -213,7 +212,7 @@ impl Door {
             return self.document(request, file).await;
         }
         match (tail, request.method()) {
-            ("" | "/", &Method::POST) => jsonrpc::post(self, request, payload, busy).await,
+            ("" | "/", &Method::POST) => post(self, request, payload, busy).await,
             ("" | "/", _) => reply::only("POST"),
             (tail, method) => match rest::route(method, tail) {
                 Routed::To(route) => self.rest(route, request, payload, busy).await,
@@ -348,7 +347,7 @@ impl Exchange<'_> {
             (Ok(Answer::Whole(answer)), _) => binding.answer(&answer),
             (Ok(Answer::Events(events)), Some(room)) => {
                 let standing = Standing::of(request, &server.options.access);
-                sse::respond(events, binding, dialect, server.options.keep_alive, standing, (busy, room))
+                reply::stream_events(events, binding, dialect, server.options.keep_alive, standing, (busy, room))
             }
             (Ok(Answer::Events(_)), None) => binding.error(&A2aError::internal(), dialect),
             (Err(error), room) => {
@@ -364,4 +363,56 @@ impl Exchange<'_> {
             }
         }
     }
+}
+
+pub(super) async fn post(door: &Door, request: &HttpRequest, payload: Payload, busy: Busy) -> HttpResponse {
+    let nobody = Binding::Rpc(None);
+    let options = &door.server.options;
+    let head = match Head::of(request, options) {
+        Ok(head) => head,
+        Err(refused) => return nobody.refuse(refused),
+    };
+    let body = match admit::body(request, payload, options).await {
+        Ok(body) => body,
+        Err(refused) => return nobody.refuse(refused),
+    };
+    let (id, method, params) = match decode(&body, &options.limits) {
+        Ok(Incoming::Request(Request { id, method, params })) => (Some(id), method, params),
+        Ok(Incoming::Notification(Notification { method, params })) => (None, method, params),
+        Ok(Incoming::Response(_)) => return not_a_request("a response that nobody waits for"),
+        Err(refusal) => return malformed(&refusal),
+    };
+    let (binding, is_request) = (Binding::Rpc(id.clone()), id.is_some());
+    let Some((dialect, operation)) = Dialect::of_method(&method) else {
+        if !is_request {
+            // A notification of whatever sort: it wants no answer (JSON-RPC 2.0, section 4.1).
+            return reply::taken();
+        }
+        // In the newest dialect's words: what was meant is unknown.
+        return binding.error(&A2aError::new(ErrorKind::MethodNotFound, "no such method"), Dialect::V10);
+    };
+    let exchange = Exchange { door, request, head, binding, dialect, busy };
+    exchange
+        .perform(|| {
+            let asked = Asked::read(dialect, operation, params)?;
+            // An answer is wanted and nobody could pair it: silence would hide the mistake.
+            let missing = || A2aError::new(ErrorKind::InvalidRequest, "a request must have an `id`");
+            is_request.then_some(asked).ok_or_else(missing)
+        })
+        .await
+}
+
+/// A message of JSON-RPC that asks nothing.
+fn not_a_request(why: &str) -> HttpResponse {
+    refusal(StatusCode::OK, None, &RpcError::new(code::INVALID_REQUEST, why))
+}
+
+fn malformed(refused: &Refusal) -> HttpResponse {
+    // Whoever sends several messages at once waits for several answers, which an error in their place isn't: HTTP says so too.
+    let status = if refused.error == DecodeError::Batch { StatusCode::BAD_REQUEST } else { StatusCode::OK };
+    refusal(status, refused.id.as_ref(), &RpcError::from(refused))
+}
+
+fn refusal(status: StatusCode, id: Option<&Id>, error: &RpcError) -> HttpResponse {
+    reply::rpc(status, encode_response(id, Err(error), Nulls::Omit))
 }

@@ -12,32 +12,26 @@
 //! the first two only.
 
 mod agent;
-mod asks;
-mod auth;
+mod bindings;
 mod choose;
 mod connection;
 mod conversation;
-mod errand;
 mod error;
-mod follow;
-mod interim;
-mod jsonrpc;
+mod operations;
 mod options;
 mod outcome;
 mod peer;
 mod push;
 mod questions;
 mod resolve;
-mod rest;
 mod story;
-mod stream;
 mod tools;
-mod unfinished;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use agent::RemoteA2a;
-pub use auth::Auth;
+pub use bindings::Events;
+pub use connection::Auth;
 pub use conversation::Stopped;
 pub use error::{AgentError, PeerError};
 pub use options::{
@@ -47,7 +41,6 @@ pub use options::{
 pub use peer::Peer;
 pub use push::PushInbox;
 pub use resolve::FoundCard;
-pub use stream::Events;
 pub use tools::skill_tools;
 
 /// Locks; what a panic left behind is still whole, for nothing here panics in between.

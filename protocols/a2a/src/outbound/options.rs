@@ -8,7 +8,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
-use super::auth::Auth;
+use super::connection::Auth;
 use super::push::PushInbox;
 use crate::card::Jwks;
 use crate::wire::AgentInterface;

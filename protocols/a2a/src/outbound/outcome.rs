@@ -136,9 +136,10 @@ fn only_object(parts: &[Part]) -> Option<Box<RawValue>> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
     use crate::wire::{Artifact, Message};
-    use serde_json::{Value, json};
 
     fn data(value: Value) -> Part {
         Part::data(to_raw_value(&value).unwrap())

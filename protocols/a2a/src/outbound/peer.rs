@@ -10,17 +10,16 @@ use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 use url::Url;
 
-use super::asks::{Ask, Streamed, is_essential};
-use super::auth::Badge;
+use super::bindings::{self, Events, unreadable};
 use super::choose::{Candidate, candidates, is_at_or_below};
-use super::connection::{Beside, Connection, Door, within};
+use super::connection::{Badge, Beside, Connection, Door, within};
 use super::error::PeerError;
+use super::lock;
+use super::operations::{Ask, Streamed, is_essential};
 use super::options::{
     ASIDE_TIMEOUT, Binding, CANCEL_TIMEOUT, CARD_AGE, PASSED_OVER, RemoteError, RemoteOptions, Version, is_plain,
 };
 use super::resolve::{FoundCard, Kept, believe, find};
-use super::stream::{Events, unreadable};
-use super::{jsonrpc, lock, rest};
 use crate::wire::{
     AgentCard, CancelTaskRequest, GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequest, ListTasksResponse,
     SendMessageRequest, SendMessageResponse, StreamResponse, SubscribeToTaskRequest, Task, TaskPushNotificationConfig,
@@ -304,10 +303,12 @@ impl Peer {
         let limits = &self.inner.options.limits;
         let raw = match connection.to.binding {
             Binding::JsonRpc => {
-                let (response, id) = jsonrpc::send(connection, ask, self.beside(None)).await?;
-                jsonrpc::result(response, &id, limits).await?
+                let (response, id) = bindings::send_rpc(connection, ask, self.beside(None)).await?;
+                bindings::rpc_result(response, &id, limits).await?
             }
-            Binding::HttpJson => rest::result(rest::send(connection, ask, self.beside(None)).await?, limits).await?,
+            Binding::HttpJson => {
+                bindings::rest_result(bindings::send_rest(connection, ask, self.beside(None)).await?, limits).await?
+            }
         };
         A::read(connection.to.dialect(), &raw).map_err(unreadable)
     }

@@ -14,9 +14,8 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 use url::Url;
 
-use super::auth::{Auth, Badge};
 use super::choose::{INTERFACES_MAX, interface_url, is_at_or_below};
-use super::connection::{Door, is_json, within};
+use super::connection::{Auth, Badge, Door, is_json, within};
 use super::error::PeerError;
 use super::options::{ASIDE_TIMEOUT, CARD_AGE, CARD_BYTES_MAX, CardTrust, RemoteOptions};
 use crate::Dialect;

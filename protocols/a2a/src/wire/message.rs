@@ -1,12 +1,13 @@
 use std::fmt;
+use std::time::SystemTime;
 
 use bytes::Bytes;
-use callboard_message::RawObject;
+use callboard_message::{RawObject, TaskState};
 use serde_json::value::RawValue;
 
-use crate::wire::macros::{quiet, wire};
-use crate::wire::values::constant;
-use crate::wire::{At, Members, ReadError, Wire, Writer};
+use super::codec::constant;
+use super::macros::{one_of, quiet, wire};
+use super::{At, Members, ReadError, Wire, Writer};
 
 /// Who says something.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -226,5 +227,156 @@ wire! {
         metadata: Option<RawObject> = optional "metadata",
         /// Extensions that it uses, as URIs.
         extensions: Vec<String> = default "extensions",
+    }
+}
+
+wire! {
+    /// Where a task stands.
+    pub struct TaskStatus {
+        /// Its state.
+        state: TaskState = state "state",
+        /// What the agent says about it: a question, where it went, why it failed.
+        message: Option<Message> = optional "message",
+        /// Since when.
+        timestamp: Option<SystemTime> = hint "timestamp",
+    }
+
+    /// A call as its caller may look at it.
+    pub struct Task {
+        /// Made by the server (in 0.1: by the client).
+        id: String = required "id",
+        /// The conversation.
+        context_id: String = default "contextId" | "sessionId",
+        /// Where it stands.
+        status: TaskStatus = required "status",
+        /// What it made so far; `None`: not asked for.
+        artifacts: Option<Vec<Artifact>> = optional "artifacts",
+        /// What was said, oldest first; `None`: not asked for.
+        history: Option<Vec<Message>> = optional "history",
+        /// Whatever the server put beside it.
+        metadata: Option<RawObject> = optional "metadata",
+    }
+}
+
+impl TaskStatus {
+    /// A state, and nothing said about it.
+    pub fn new(state: TaskState) -> Self {
+        Self { state, message: None, timestamp: None }
+    }
+}
+
+impl Task {
+    /// A task without artifacts and history.
+    pub fn new(id: impl Into<String>, context_id: impl Into<String>, status: TaskStatus) -> Self {
+        let (id, context_id) = (id.into(), context_id.into());
+        Self { id, context_id, status, artifacts: None, history: None, metadata: None }
+    }
+}
+
+wire! {
+    /// A task stands elsewhere, or something was said about where it stands.
+    pub struct TaskStatusUpdateEvent {
+        /// Which task.
+        task_id: String = required "taskId" | "id",
+        /// Its conversation.
+        context_id: String = always "contextId" | "sessionId",
+        /// Where it stands now.
+        status: TaskStatus = required "status",
+        /// Whatever the server put beside it.
+        metadata: Option<RawObject> = optional "metadata",
+    }
+
+    /// An artifact, or a piece of one.
+    pub struct TaskArtifactUpdateEvent {
+        /// Which task.
+        task_id: String = required "taskId" | "id",
+        /// Its conversation.
+        context_id: String = always "contextId" | "sessionId",
+        /// The artifact.
+        artifact: Artifact = required "artifact",
+        /// Whether its parts go to the end of those of the artifact of its id.
+        append: bool = default "append",
+        /// Whether the artifact is whole with it.
+        last_chunk: bool = default "lastChunk",
+        /// Whatever the server put beside it.
+        metadata: Option<RawObject> = optional "metadata",
+    }
+}
+
+one_of! {
+    /// What answers a message.
+    pub enum SendMessageResponse {
+        /// A task.
+        Task(Task) = "task",
+        /// An answer, and no task.
+        Message(Message) = "message",
+    }
+
+    /// What a stream carries.
+    pub enum StreamResponse {
+        /// The task as it is.
+        Task(Task) = "task",
+        /// An answer, and no task.
+        Message(Message) = "message",
+        /// Where the task stands now.
+        StatusUpdate(TaskStatusUpdateEvent) = "statusUpdate",
+        /// Something that the task made.
+        ArtifactUpdate(TaskArtifactUpdateEvent) = "artifactUpdate",
+    }
+}
+
+/// What a bare object is, by its `kind` or by what it has.
+enum Bare {
+    Task,
+    Message,
+    Status,
+    Artifact,
+}
+
+impl Bare {
+    fn of(members: &Members<'_>, at: &At<'_>) -> Result<Self, ReadError> {
+        let kind: String = members.default("kind", &["type"])?;
+        match &*kind {
+            "task" => Ok(Self::Task),
+            "message" => Ok(Self::Message),
+            "status-update" => Ok(Self::Status),
+            "artifact-update" => Ok(Self::Artifact),
+            _ if members.has("parts") || members.has("role") => Ok(Self::Message),
+            _ if members.has("artifact") => Ok(Self::Artifact),
+            _ if members.has("artifacts") || members.has("history") => Ok(Self::Task),
+            _ if members.has("status") && (members.has("final") || members.has("taskId")) => Ok(Self::Status),
+            _ if members.has("status") => Ok(Self::Task),
+            _ => Err(at.error("is neither a task nor a message nor an event")),
+        }
+    }
+}
+
+impl SendMessageResponse {
+    // A bare status update has no `message` of its own, a bare task neither.
+    fn read_bare(raw: &RawValue, members: &Members<'_>, at: &At<'_>) -> Result<Self, ReadError> {
+        match Bare::of(members, at)? {
+            Bare::Message => Message::read(raw, at).map(Self::Message),
+            _ => Task::read(raw, at).map(Self::Task),
+        }
+    }
+}
+
+impl StreamResponse {
+    fn read_bare(raw: &RawValue, members: &Members<'_>, at: &At<'_>) -> Result<Self, ReadError> {
+        match Bare::of(members, at)? {
+            Bare::Task => Task::read(raw, at).map(Self::Task),
+            Bare::Message => Message::read(raw, at).map(Self::Message),
+            Bare::Status => TaskStatusUpdateEvent::read(raw, at).map(Self::StatusUpdate),
+            Bare::Artifact => TaskArtifactUpdateEvent::read(raw, at).map(Self::ArtifactUpdate),
+        }
+    }
+}
+
+impl From<SendMessageResponse> for StreamResponse {
+    fn from(response: SendMessageResponse) -> Self {
+        match response {
+            SendMessageResponse::Task(task) => Self::Task(task),
+            SendMessageResponse::Message(message) => Self::Message(message),
+        }
     }
 }

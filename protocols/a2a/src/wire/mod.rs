@@ -4,26 +4,13 @@
 //! field, by the kinds of [`read`]'s macro. Sizes, depth and doubled keys are [`callboard_rpc::check`]'s, before.
 
 mod card;
+mod codec;
 mod macros;
 mod message;
-mod push;
-mod read;
 mod request;
-mod security;
-mod stream;
-mod task;
-mod values;
-mod write;
 
 pub use card::*;
+pub use codec::{At, ReadError, Wire, Writer};
+pub(crate) use codec::{Members, ObjectWriter, entries, written, written_about};
 pub use message::*;
-pub use push::*;
-pub(crate) use read::Members;
-pub use read::{At, ReadError, Wire};
 pub use request::*;
-pub use security::*;
-pub use stream::*;
-pub use task::*;
-pub(crate) use values::entries;
-pub use write::Writer;
-pub(crate) use write::{ObjectWriter, written, written_about};

@@ -6,27 +6,20 @@
 
 mod begin;
 mod follow_up;
-mod history;
-mod owner;
 mod page;
 mod pick;
-mod recover;
-mod referenced;
-mod repeat;
 mod skills;
 mod stream;
-mod view;
-mod wait;
-
 #[cfg(test)]
 mod tests;
+mod view;
 
 use std::sync::{Arc, OnceLock};
 
-use callboard_message::FailureKind;
 use callboard_message::json::raw;
+use callboard_message::{FailureKind, Principal, PrincipalKind, TraceContext};
 use callboard_runtime::live::{Found, LiveOptions, LiveTasks};
-use callboard_runtime::{AgentRef, CallMeta, Store, Task, TaskError, TaskId};
+use callboard_runtime::{AgentRef, CallMeta, Store, Task, TaskError, TaskId, TaskOwner};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use parking_lot::RwLock;
@@ -45,7 +38,6 @@ use skills::Callee;
 use stream::Until;
 
 pub(crate) use begin::dialect_of;
-pub(crate) use owner::Who;
 pub(crate) use skills::{Skill, Skills};
 
 /// What a stream tells, in the canonical model, and its place among the task's events.
@@ -186,7 +178,7 @@ impl Calls {
         let Sent { mut task, live, is_new, is_again, .. } = self.0.take(who, request, waits).await?;
         if is_blocking && !is_again && !task.state.is_terminal() {
             let mut found = self.0.live.found(task, live);
-            wait::settled(&mut found, Instant::now() + self.0.options.call_deadline).await?;
+            follow_up::settled(&mut found, Instant::now() + self.0.options.call_deadline).await?;
             task = found.task;
         }
         if is_new
@@ -249,7 +241,7 @@ impl Calls {
     /// `TaskNotFound`, `TaskNotCancelable`.
     pub(crate) async fn cancel(&self, who: &Who, id: &str) -> Result<wire::Task, A2aError> {
         let mut found = self.0.find(who, id).await?;
-        wait::cancel(&mut found).await?;
+        follow_up::cancel_found(&mut found).await?;
         self.0.seen(&found.task, None, true).await
     }
 
@@ -323,7 +315,8 @@ impl Core {
     }
 
     async fn seen(&self, task: &Task, messages_max: Option<u32>, with_artifacts: bool) -> Result<wire::Task, A2aError> {
-        let said = history::of(&*self.store.tasks, task, messages_max).await.map_err(|error| of_store(&error))?;
+        let said =
+            view::read_history(&*self.store.tasks, task, messages_max).await.map_err(|error| of_store(&error))?;
         Ok(view::task(task, said, with_artifacts))
     }
 
@@ -338,4 +331,38 @@ impl Core {
 /// Nothing happened to it but its beginning and its end.
 fn is_untold(task: &Task) -> bool {
     task.last_event == 2
+}
+
+/// Who sends a request, and how.
+#[derive(Clone)]
+pub(crate) struct Who {
+    /// Whose the task is that it begins, and which it finds.
+    pub(crate) principal: Arc<Principal>,
+    /// What it speaks.
+    pub(crate) dialect: Dialect,
+    /// The request's place in a trace.
+    pub(crate) trace: TraceContext,
+    /// How many agents it has passed through.
+    pub(crate) hops: u16,
+}
+
+impl Who {
+    /// Somebody at the beginning of a trace.
+    pub(crate) fn new(principal: Arc<Principal>, dialect: Dialect) -> Self {
+        Self { principal, dialect, trace: TraceContext::root(), hops: 0 }
+    }
+
+    pub(crate) fn owner(&self) -> TaskOwner {
+        TaskOwner::of(&self.principal, None)
+    }
+
+    /// Whether it showed no credential.
+    pub(super) fn is_anonymous(&self) -> bool {
+        self.principal.kind == PrincipalKind::Anonymous
+    }
+
+    /// A call of its own: the request's ends with its answer.
+    pub(crate) fn call(&self) -> CallMeta {
+        CallMeta { trace: self.trace, hops: self.hops, ..CallMeta::new(self.principal.clone()) }
+    }
 }

@@ -9,7 +9,7 @@ use callboard_message::TaskState;
 use callboard_runtime::{Task, TaskFilter, TaskId};
 
 use super::begin::{is_of_party, left};
-use super::{Core, Who, history, view};
+use super::{Core, Who, view};
 use crate::convert::of_store;
 use crate::limits::{PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX};
 use crate::wire::{ListTasksRequest, ListTasksResponse};
@@ -55,7 +55,8 @@ impl Core {
             // Forgotten in between is gone.
             let found = self.store.tasks.get(&head.id).await.map_err(|error| of_store(&error))?;
             let Some(task) = found else { continue };
-            let said = history::of(&*self.store.tasks, &task, messages_max).await.map_err(|error| of_store(&error))?;
+            let said =
+                view::read_history(&*self.store.tasks, &task, messages_max).await.map_err(|error| of_store(&error))?;
             tasks.push(view::task(&task, said, request.include_artifacts.unwrap_or_default()));
         }
         Ok(ListTasksResponse {

@@ -8,7 +8,7 @@ use futures::stream::{self, StreamExt};
 use tokio::time::{Instant, timeout_at};
 
 use super::begin::Sent;
-use super::{Core, Events, Numbered, history, view};
+use super::{Core, Events, Numbered, view};
 use crate::A2aError;
 use crate::convert::of_store;
 use crate::wire::{StreamResponse, TaskArtifactUpdateEvent, TaskStatusUpdateEvent};
@@ -65,7 +65,8 @@ impl Core {
         messages_max: Option<u32>,
         until: Until,
     ) -> Result<Events, A2aError> {
-        let said = history::of(&*self.store.tasks, &task, messages_max).await.map_err(|error| of_store(&error))?;
+        let said =
+            view::read_history(&*self.store.tasks, &task, messages_max).await.map_err(|error| of_store(&error))?;
         let event = StreamResponse::Task(view::task(&task, said, true));
         let (number, ends) = (task.last_event, until.is_over(&task));
         let first = stream::iter([Ok(Numbered { number, event, ends })]);

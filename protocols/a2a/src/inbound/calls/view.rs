@@ -1,17 +1,21 @@
 //! A task as its owner sees it, in the canonical model.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use callboard_message::json::Walk;
-use callboard_message::{RawObject, TaskState};
-use callboard_runtime::{Task, TaskOutcome};
+use callboard_message::json::{Walk, raw};
+use callboard_message::surface::SAID;
+use callboard_message::{Content, RawObject, TaskState};
+use callboard_runtime::{JournalError, Task, TaskOutcome, TaskStep, Tasks};
 use serde_json::value::RawValue;
 
-use super::history;
+use super::{Core, Who};
+use crate::A2aError;
 use crate::convert::{
-    EVENT, QUESTION, is_address, is_said_at_once, parts_of, question_parts, said_by_agent, said_parts,
+    EVENT, QUESTION, is_address, is_said_at_once, of_store, parts_of, question_parts, said_by_agent, said_parts,
+    write_block,
 };
-use crate::wire::{self, Artifact, Message, Part, TaskStatus, Wire as _, Writer};
+use crate::wire::{self, Artifact, Message, Part, Role, TaskStatus, Wire as _, Writer, written_about};
 
 /// Member of [`Task::extra`]: the conversation.
 pub(super) const CONTEXT: &str = "context";
@@ -67,7 +71,7 @@ pub(super) fn task(task: &Task, history: Option<Vec<Message>>, with_artifacts: b
 /// that can't be: more was said than the message that began it, or it goes on with what it made.
 pub(super) fn write(task: &Task, messages_max: Option<u32>, out: &mut String) -> bool {
     let ([] | [_]) = &*task.artifacts else { return false };
-    let Some(first) = history::only(task) else { return false };
+    let Some(first) = only_message(task) else { return false };
     let bytes = task.bytes() + WRITTEN_ROOM_BYTES;
     out.reserve(bytes);
     let mut object = Writer::new(out).into_object();
@@ -182,4 +186,161 @@ pub(super) fn made(given: &callboard_message::Artifact) -> RawObject {
         ..Artifact::default()
     };
     kept(artifact.to_raw(), given.is_appended(), given.is_last())
+}
+
+/// Events that are read at once.
+const EVENTS_READ_MAX: usize = 100;
+/// Member of [`Task::request`]: the message that began it.
+pub(super) const MESSAGE: &str = "message";
+
+/// The message that began a task, as far as it is still held.
+pub(super) fn first_message(task: &Task) -> Option<Message> {
+    let request = RawObject::parse(task.request.as_deref()?).ok()?;
+    let said = Message::from_raw(request.get(MESSAGE)?).ok()?;
+    // As it came, it may have named neither.
+    Some(Message { task_id: task.id.as_str().to_owned(), context_id: context(task), ..said })
+}
+
+/// Whether nobody said anything but the message that began it: there was a beginning, what it made, and an end.
+fn is_only_first(task: &Task) -> bool {
+    let made = u64::try_from(task.artifacts.len()).unwrap_or(u64::MAX);
+    task.last_event.saturating_sub(made) <= 2
+}
+
+/// The message that began a task as it came, as far as it is still held, where nobody said anything else; else `None`.
+pub(super) fn only_message(task: &Task) -> Option<Option<&RawValue>> {
+    let said = |request| Walk::object(request)?.find(|(name, _)| name == MESSAGE).map(|(_, said)| said);
+    is_only_first(task).then(|| task.request.as_deref().and_then(said))
+}
+
+/// What was said, oldest first: the owner's messages and the agent's questions, but for those that still wait. At most the last
+/// `messages_max`; `None` where none are wanted.
+pub(super) async fn read_history(
+    store: &dyn Tasks,
+    task: &Task,
+    messages_max: Option<u32>,
+) -> Result<Option<Vec<Message>>, JournalError> {
+    if messages_max == Some(0) {
+        return Ok(None);
+    }
+    let mut said: Vec<Message> = first_message(task).into_iter().collect();
+    if !is_only_first(task) {
+        later(store, task, &mut said).await?;
+    }
+    if let Some(messages_max) = messages_max.and_then(|max| usize::try_from(max).ok()) {
+        said.drain(..said.len().saturating_sub(messages_max));
+    }
+    Ok(Some(said))
+}
+
+async fn later(store: &dyn Tasks, task: &Task, said: &mut Vec<Message>) -> Result<(), JournalError> {
+    let mut after = 0;
+    while after < task.last_event {
+        let events = store.events(&task.id, after, EVENTS_READ_MAX).await?;
+        let Some(last) = events.last() else { break };
+        after = last.number;
+        for event in events.into_iter().filter(|event| event.number <= task.last_event) {
+            match event.step {
+                TaskStep::History(message) => said.extend(Message::from_raw(&message.to_raw()).ok()),
+                TaskStep::Asked(open) if task.open.iter().all(|waits| waits.key != open.key) => {
+                    let parts = question_parts(&open.key, &open.question);
+                    let metadata = RawObject::new().with(QUESTION, &open.key);
+                    let id = task.id.as_str();
+                    said.push(said_by_agent(id, &context(task), event.number, parts, Some(metadata)));
+                }
+                TaskStep::Answered { answer, .. } => said.extend(answered(task, &answer, said)),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The message that an answer came by, where it was taken by another than its worker: then it stands there only.
+fn answered(task: &Task, answer: &RawValue, said: &[Message]) -> Option<Message> {
+    let told = RawObject::parse(answer).ok()?.object("_meta")?.object(SAID)?;
+    let message_id = told.text("key")?;
+    let content: Vec<Content> = told.read("content").unwrap_or_default();
+    let message = Message {
+        message_id,
+        context_id: context(task),
+        task_id: task.id.as_str().to_owned(),
+        role: Role::User,
+        parts: parts_of(&content),
+        metadata: told.object("metadata"),
+        ..Message::default()
+    };
+    (!said.iter().any(|known| is_same(known, &message))).then_some(message)
+}
+
+/// Whether two messages are one that was sent twice. The id alone doesn't say: some clients use one for several.
+pub(super) fn is_same(a: &Message, b: &Message) -> bool {
+    a.message_id == b.message_id && a.parts == b.parts
+}
+
+/// Messages of one task that are told, its last.
+const MESSAGES_EACH_MAX: u32 = 16;
+/// Bytes of what is told of all of them. The first that doesn't fit, and those after it, aren't told.
+const TOLD_BYTES_MAX: usize = 256 * 1024;
+/// Room for the words around a turn, in bytes.
+const TURN_ROOM_BYTES: usize = 32;
+
+/// What was said, by whom.
+struct Turn {
+    is_users: bool,
+    parts: Vec<Part>,
+}
+
+impl Turn {
+    fn bytes(&self) -> usize {
+        self.parts.iter().map(Part::bytes).sum::<usize>() + TURN_ROOM_BYTES
+    }
+}
+
+impl Core {
+    /// The arguments of a conversation, with what was said and made in the tasks that a message refers to as its `history`, in
+    /// their order; `None` where there is nothing to tell. What isn't `who`'s, or is no more, isn't told from what never was: it is
+    /// left out.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(super) async fn with_referenced(
+        self: &Arc<Self>,
+        who: &Who,
+        said: &Message,
+        arguments: &RawValue,
+    ) -> Result<Option<Box<RawValue>>, A2aError> {
+        let (mut turns, mut bytes) = (Vec::new(), 0);
+        for id in &said.reference_task_ids {
+            let Ok(found) = self.find(who, id).await else { continue };
+            let task = &found.task;
+            let said = read_history(&*self.store.tasks, task, Some(MESSAGES_EACH_MAX)).await;
+            let said = said.map_err(|error| of_store(&error))?.unwrap_or_default();
+            let said = said.into_iter().map(|said| Turn { is_users: said.role == Role::User, parts: said.parts });
+            let last = status(task).message.into_iter().map(|said| said.parts);
+            let made = artifacts(task).into_iter().map(|made| made.parts);
+            let answered = last.chain(made).map(|parts| Turn { is_users: false, parts });
+            for turn in said.chain(answered).filter(|turn| !turn.parts.is_empty()) {
+                bytes += turn.bytes();
+                if bytes > TOLD_BYTES_MAX {
+                    return Ok(with_history(arguments, &turns));
+                }
+                turns.push(turn);
+            }
+        }
+        Ok(with_history(arguments, &turns))
+    }
+}
+
+fn with_history(arguments: &RawValue, turns: &[Turn]) -> Option<Box<RawValue>> {
+    let said = arguments.get().strip_suffix('}').filter(|_| !turns.is_empty())?;
+    let history = written_about(turns.iter().map(Turn::bytes).sum(), |out| {
+        out.list(turns, |turn, out| {
+            let mut object = out.object();
+            object.text("role", if turn.is_users { "user" } else { "assistant" });
+            object.list("content", &turn.parts, write_block);
+            object.end();
+        });
+    });
+    Some(raw([said, ",\"history\":", history.get(), "}"].concat()))
 }

@@ -9,7 +9,6 @@ mod desk;
 #[cfg(test)]
 mod frozen_tests;
 mod sender;
-mod work;
 
 pub(crate) use desk::PushDesk;
 

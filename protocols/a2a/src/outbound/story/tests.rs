@@ -1,5 +1,4 @@
 use super::*;
-use crate::outbound::interim::INTERIM_MESSAGES_MAX;
 use crate::outbound::options::HISTORY_MESSAGES_MAX;
 use crate::wire::{Role, TaskArtifactUpdateEvent, TaskStatusUpdateEvent};
 
