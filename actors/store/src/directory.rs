@@ -8,7 +8,7 @@ use callboard_runtime::{JournalError, Note, NoteError, Notes};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use crate::readers::PAGE_MAX;
+use crate::place::PAGE_MAX;
 
 /// The space of notes that the directory is kept in: an agent's id is its key.
 pub const DIRECTORY_SPACE: &str = "directory";

@@ -3,33 +3,25 @@
 //!
 //! One task writes ([`BATCH_WRITES_MAX`] writes a transaction), a pool reads. What is acknowledged is committed and synced.
 
-mod append;
 mod audit;
 mod backup;
-mod batch;
-mod clock;
-mod copy;
-mod counters;
 mod directory;
 mod error;
 mod files;
 mod journal;
-mod lock;
 mod mail;
-mod measures;
 mod notes;
 mod open;
 mod options;
 mod place;
 mod postgres;
-mod readers;
 mod retention;
 mod sql;
 mod sqlite;
 mod tasks;
+mod tx;
 mod writer;
 
-pub use append::RECORD_BYTES_MAX_DEFAULT;
 pub use audit::{
     AUDIT_SHOWN_DEFAULT, AuditFault, AuditFilter, AuditLine, CHECKPOINT_ENTRIES, ChainReport, ExportError,
     VerifyOptions, verify_export,
@@ -40,10 +32,10 @@ pub use directory::{
     import_directory_once,
 };
 pub use error::StoreError;
-pub use measures::StoreMeasures;
+pub use journal::RECORD_BYTES_MAX_DEFAULT;
 pub use open::{SqlStore, Visitor};
 pub use options::{Retention, StoreOptions, WRITER_NAME_BYTES_MAX};
-pub use readers::PAGE_MAX;
+pub use place::PAGE_MAX;
 pub use retention::{CLEAN_ROWS_MAX, Cleaned};
 pub use tasks::{CLAIM_TASKS_MAX, GRAPH_TASKS_MAX, PAGE_BYTES_MAX};
-pub use writer::{BATCH_BYTES_MAX, BATCH_WRITES_MAX, WRITE_WAIT_MAX};
+pub use writer::{BATCH_BYTES_MAX, BATCH_WRITES_MAX, StoreMeasures, WRITE_WAIT_MAX};

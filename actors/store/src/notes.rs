@@ -5,9 +5,9 @@ use callboard_message::RawObject;
 use callboard_runtime::{JournalError, NOTES_MAX_DEFAULT, Note, NoteError, Notes, check_note, storable};
 
 use crate::open::Core;
-use crate::readers::PAGE_MAX;
+use crate::place::PAGE_MAX;
 use crate::sql::{Row, args};
-use crate::writer::{Tx, Write};
+use crate::tx::{Tx, Write};
 
 #[async_trait]
 impl Notes for Core {

@@ -12,19 +12,15 @@ use tokio::task::AbortHandle;
 use uuid::Uuid;
 
 use crate::audit::{Prepared, SqlAudit};
-use crate::backup::BackupReport;
-use crate::batch::Batches;
-use crate::clock::ms;
+use crate::backup::{self, BackupReport};
 use crate::error::StoreError;
-use crate::measures::StoreMeasures;
 use crate::options::{StoreOptions, Where};
-use crate::place::Place;
-use crate::readers::Readers;
-use crate::retention::Cleaned;
-use crate::sql::{Db, Sql, args};
+use crate::place::{Place, Readers};
+use crate::retention::{self, Cleaned};
+use crate::sql::{Db, Sql, args, ms};
 use crate::tasks::Held;
-use crate::writer::Writer;
-use crate::{backup, postgres, retention, sqlite};
+use crate::writer::{Batches, StoreMeasures, Writer};
+use crate::{postgres, sqlite};
 
 /// What the parts of an open store (tasks, mail, notes, audit) share.
 pub(crate) struct Core {

@@ -7,11 +7,10 @@ use callboard_runtime::{AuditEntry, JournalError};
 use tokio::task::AbortHandle;
 
 use crate::audit;
-use crate::clock::{duration_ms, ms};
 use crate::mail::clean;
 use crate::open::Core;
-use crate::sql::{Db, Sql, args};
-use crate::writer::{Tx, Write};
+use crate::sql::{Db, Sql, args, duration_ms, ms};
+use crate::tx::{Tx, Write};
 
 /// Most rows that one transaction removes.
 pub const CLEAN_ROWS_MAX: usize = 500;

@@ -1,7 +1,7 @@
 //! One way to ask either database. A text serves both; where they differ, [`Sql`] has one for each.
 
 use std::sync::OnceLock;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use callboard_message::mail::{EntryState, LetterKind};
 use callboard_message::{DataClass, TaskState};
@@ -11,8 +11,6 @@ use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Connection, Executor, Postgres, Row as _, Sqlite};
-
-use crate::clock::{ms, time};
 
 /// A connection: the writer's own, or one of the readers'.
 pub(crate) enum Db {
@@ -343,4 +341,19 @@ impl ManyRows {
         }
         Ok(rows)
     }
+}
+
+/// Milliseconds since 1970; what is before is 0, what is too far is the latest that can be said.
+pub(crate) fn ms(time: SystemTime) -> i64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn time(ms: i64) -> SystemTime {
+    let since = Duration::from_millis(u64::try_from(ms).unwrap_or_default());
+    UNIX_EPOCH.checked_add(since).unwrap_or(UNIX_EPOCH)
+}
+
+pub(crate) fn duration_ms(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }

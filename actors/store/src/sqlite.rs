@@ -12,8 +12,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use tokio::time::{Instant, sleep};
 
 use crate::error::{SQLITE_BUSY, StoreError, journal_error, sqlite_code};
-use crate::files::{folder, private, sync_entry};
-use crate::lock::Lock;
+use crate::files::{Lock, folder, private, sync_entry};
 use crate::options::StoreOptions;
 use crate::place::Place;
 use crate::sql::Db;

@@ -1,18 +1,22 @@
 //! The one task that writes: what came during the last fsync is the next transaction.
 
-use std::any::Any;
+use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
-use callboard_runtime::{AuditEntry, JournalError, Record};
-use futures::future::BoxFuture;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use callboard_runtime::{JournalError, Record};
+use futures::FutureExt;
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-use crate::append::Append;
-use crate::batch::Batches;
-use crate::measures::Measures;
-use crate::sql::{Db, args};
+use crate::audit::Chain;
+use crate::error::{Trouble, journal_error, trouble, words};
+use crate::journal::{self, Append};
+use crate::place::Place;
+use crate::sql::{Db, ms};
+use crate::tx::{Job, Places, Queued, Tx, Waiting, Work, Write};
 
 /// Writes that wait, by default; further callers wait for a place.
 const WRITES_QUEUED_MAX_DEFAULT: usize = 4096;
@@ -24,182 +28,6 @@ pub const WRITE_WAIT_MAX: Duration = Duration::from_secs(5);
 pub const BATCH_WRITES_MAX: usize = 256;
 /// Most bytes in one transaction, unless a single write has more.
 pub const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
-
-/// Something to be written in a transaction, together with others.
-///
-/// It may run twice (alone, after a batch that one of its neighbours spoiled; or after a conflict): no `take()` of fields.
-pub(crate) trait Write: Sized + Send + 'static {
-    /// What the writer of it gets after the commit: refusals belong in here.
-    type Output: Send + 'static;
-    /// For measures and errors.
-    const NAME: &'static str;
-    /// Whether it makes room: it may use the reserve of a store that is full, and has a transaction of its own.
-    const MAKES_ROOM: bool = false;
-    /// Whether those who follow tasks look again after the commit.
-    const CHANGES_TASKS: bool = false;
-    /// Whether all of its kind in a transaction are one [`Self::run_all`], at the place of the first: a statement costs less than
-    /// the way to the database's thread and back.
-    const TOGETHER: bool = false;
-
-    /// About how much it writes; by default a few names and numbers.
-    fn bytes(&self) -> usize {
-        256
-    }
-
-    /// Reads, decides, writes. A refusal is an `Ok` that is made before the first statement that writes; an error is the
-    /// database's, and rolls back all that this transaction did.
-    fn run(&mut self, tx: &mut Tx) -> impl Future<Output = Result<Self::Output, sqlx::Error>> + Send {
-        async {
-            let output = Self::run_all(vec![self], tx).await?.pop();
-            output.ok_or_else(|| sqlx::Error::Protocol("a write without an output".to_owned()))
-        }
-    }
-
-    /// The same for several, in the order in which they came: their outputs, in that order.
-    fn run_all(
-        all: Vec<&mut Self>,
-        tx: &mut Tx,
-    ) -> impl Future<Output = Result<Vec<Self::Output>, sqlx::Error>> + Send {
-        async move {
-            let mut outputs = Vec::with_capacity(all.len());
-            for write in all {
-                outputs.push(write.run(tx).await?);
-            }
-            Ok(outputs)
-        }
-    }
-}
-
-/// A transaction that is open, as a [`Write`] sees it.
-pub(crate) struct Tx {
-    pub(super) db: Db,
-    pub(super) audit: Vec<AuditEntry>,
-    /// The chain's last number before this transaction.
-    pub(super) audit_head: u64,
-    pub(super) audit_sign: bool,
-    pub(super) now_ms: i64,
-    pub(super) worker: Arc<str>,
-}
-
-impl Tx {
-    pub(super) fn new(db: Db, worker: Arc<str>) -> Self {
-        Self { db, audit: Vec::new(), audit_head: 0, audit_sign: false, now_ms: 0, worker }
-    }
-
-    pub(crate) fn db(&mut self) -> &mut Db {
-        &mut self.db
-    }
-
-    /// The transaction's time: never before that of the one before, also when the clock was set back.
-    pub(crate) fn now_ms(&self) -> i64 {
-        self.now_ms
-    }
-
-    /// This process's name in leases, `NAME#EPOCH`.
-    pub(crate) fn worker(&self) -> Arc<str> {
-        Arc::clone(&self.worker)
-    }
-
-    /// Writes an entry into this writer's audit chain, in this transaction. Its number there.
-    pub(crate) fn audit(&mut self, entry: AuditEntry) -> u64 {
-        self.audit.push(entry);
-        self.audit_head + self.audit.len() as u64
-    }
-
-    /// Has the chain signed at the end of this transaction.
-    pub(crate) fn sign_audit(&mut self) {
-        self.audit_sign = true;
-    }
-
-    /// Takes `n` numbers of a counter, from 1, without gaps, and answers the first. The counter is locked to the commit, so
-    /// numbers appear in order.
-    pub(crate) async fn numbers(&mut self, counter: &str, n: u64) -> Result<u64, sqlx::Error> {
-        let n = i64::try_from(n).unwrap_or(i64::MAX);
-        let last = self
-            .db
-            .number(
-                "INSERT INTO stream (name, last) VALUES ($1, $2) \
-                 ON CONFLICT (name) DO UPDATE SET last = stream.last + excluded.last RETURNING last",
-                &args![counter, n],
-            )
-            .await?;
-        Ok((last - n + 1).unsigned_abs())
-    }
-}
-
-/// A write whose output's type is forgotten.
-pub(super) trait Job: Any + Send {
-    fn name(&self) -> &'static str;
-    fn makes_room(&self) -> bool;
-    fn changes_tasks(&self) -> bool;
-    fn is_together(&self) -> bool;
-    /// Runs it and, after it, those `more` of its kind.
-    fn run<'a>(&'a mut self, more: Vec<&'a mut dyn Job>, tx: &'a mut Tx) -> BoxFuture<'a, Result<(), sqlx::Error>>;
-    fn answer(self: Box<Self>, kept: Result<(), JournalError>);
-}
-
-struct Waiting<W: Write> {
-    write: W,
-    output: Option<W::Output>,
-    reply: oneshot::Sender<Result<W::Output, JournalError>>,
-}
-
-impl<W: Write> Job for Waiting<W> {
-    fn name(&self) -> &'static str {
-        W::NAME
-    }
-
-    fn makes_room(&self) -> bool {
-        W::MAKES_ROOM
-    }
-
-    fn changes_tasks(&self) -> bool {
-        W::CHANGES_TASKS
-    }
-
-    fn is_together(&self) -> bool {
-        W::TOGETHER
-    }
-
-    fn run<'a>(&'a mut self, more: Vec<&'a mut dyn Job>, tx: &'a mut Tx) -> BoxFuture<'a, Result<(), sqlx::Error>> {
-        let more = more.into_iter().filter_map(|job| (job as &mut dyn Any).downcast_mut::<Self>());
-        let all = std::iter::once(self).chain(more);
-        let (writes, kept): (Vec<_>, Vec<_>) = all.map(|Self { write, output, .. }| (write, output)).unzip();
-        Box::pin(async move {
-            for (kept, output) in kept.into_iter().zip(W::run_all(writes, tx).await?) {
-                *kept = Some(output);
-            }
-            Ok(())
-        })
-    }
-
-    fn answer(self: Box<Self>, kept: Result<(), JournalError>) {
-        let Self { output, reply, .. } = *self;
-        let never_ran = || JournalError::Store(format!("{} was never run", W::NAME));
-        // Whoever no longer waits doesn't want to know.
-        let _ = reply.send(kept.and_then(|()| output.ok_or_else(never_ran)));
-    }
-}
-
-pub(super) enum Work {
-    Append(Append),
-    Write(Box<dyn Job>),
-    /// Everything before it is worked off, then the writer ends.
-    End,
-}
-
-pub(super) struct Queued {
-    pub(super) work: Work,
-    pub(super) bytes: usize,
-    pub(super) places: Places,
-}
-
-/// Given back when the write was answered.
-#[derive(Default)]
-pub(super) struct Places {
-    _write: Option<OwnedSemaphorePermit>,
-    _bytes: Option<OwnedSemaphorePermit>,
-}
 
 /// The way to the task that writes. Dropping the last one ends the task when the queue is worked off.
 #[derive(Clone)]
@@ -310,3 +138,382 @@ fn ended() -> JournalError {
 #[cfg(test)]
 #[path = "writer_tests.rs"]
 mod tests;
+
+/// How often a transaction that met another one is tried.
+const CONFLICT_TRIES_MAX: usize = 3;
+
+/// How often the store's size is looked at, while it is written to.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// Why a transaction was not committed, and what to do about it.
+enum Failed {
+    /// One of the writes is to blame; the connection is fine.
+    Own(JournalError),
+    /// It would be so for each of them; the connection is fine.
+    All(JournalError),
+    /// Another transaction came between: the same again.
+    Again(JournalError),
+    /// The connection is done with.
+    Reopen(JournalError),
+    /// Nothing may be written any more.
+    Stop(JournalError),
+}
+
+/// The task that writes: its connection, and what it has to know between transactions.
+pub(crate) struct Batches {
+    place: Box<dyn Place>,
+    chain: Option<Chain>,
+    tx: Option<Tx>,
+    worker: Arc<str>,
+    /// The newest time that was written: time never goes back in the store, also when the clock does.
+    last_ms: i64,
+    /// Once set, nothing is written any more.
+    stopped: Option<JournalError>,
+    looked: Option<Instant>,
+    pub(crate) measures: Arc<Measures>,
+    pub(crate) tasks_changed: watch::Sender<u64>,
+}
+
+impl Batches {
+    /// Without a connection, one is made for the first write.
+    pub(crate) fn new(
+        place: Box<dyn Place>,
+        chain: Option<Chain>,
+        db: Option<Db>,
+        worker: Arc<str>,
+        now_ms: i64,
+    ) -> Self {
+        Self {
+            place,
+            chain,
+            tx: db.map(|db| Tx::new(db, Arc::clone(&worker))),
+            worker,
+            last_ms: now_ms,
+            stopped: None,
+            looked: None,
+            measures: Arc::default(),
+            tasks_changed: watch::Sender::new(0),
+        }
+    }
+
+    /// Until the queue is closed and empty.
+    pub(crate) async fn work_off(mut self, mut queue: mpsc::Receiver<Queued>) {
+        let mut came = Vec::new();
+        let mut waiting = VecDeque::new();
+        while queue.recv_many(&mut came, BATCH_WRITES_MAX).await > 0 {
+            // Those who were just answered may have their next write ready.
+            tokio::task::yield_now().await;
+            let more = std::iter::from_fn(|| queue.try_recv().ok()).take(BATCH_WRITES_MAX.saturating_sub(came.len()));
+            came.extend(more);
+            for queued in came.drain(..) {
+                match queued.work {
+                    // Those that had their place already are still taken.
+                    Work::End => queue.close(),
+                    _ => waiting.push_back(queued),
+                }
+            }
+            while !waiting.is_empty() {
+                let batch = next_batch(&mut waiting);
+                self.keep(batch).await;
+            }
+            self.look_after().await;
+        }
+        self.close().await;
+    }
+
+    /// Between transactions, now and then: how large the store is, and whether its log has grown.
+    async fn look_after(&mut self) {
+        if self.looked.is_some_and(|looked| looked.elapsed() < LOOK_EVERY) {
+            return;
+        }
+        let Some(tx) = &mut self.tx else { return };
+        self.looked = Some(Instant::now());
+        let looked = match self.place.bytes(&mut tx.db).await {
+            Ok(bytes) => {
+                self.measures.size(bytes);
+                self.place.tidy(&mut tx.db).await
+            }
+            Err(error) => Err(error),
+        };
+        if let Err(error) = looked {
+            // The next write finds out what is wrong, and says it to somebody.
+            callboard_message::log::debug!(error = words(&error), "the store's size is unknown");
+        }
+    }
+
+    async fn close(self) {
+        if let Err(error) = self.place.close(self.tx.map(|tx| tx.db)).await {
+            callboard_message::log::warn!(
+                error = words(&error),
+                "the store's connection didn't close cleanly; it will recover"
+            );
+        }
+    }
+
+    /// Commits them together and answers; where one spoils it for the others, each alone.
+    async fn keep(&mut self, mut batch: Vec<Queued>) {
+        let mut tries = 1;
+        let failed = loop {
+            match self.attempt(&mut batch).await {
+                Ok(()) => return self.kept(batch),
+                Err(Failed::Again(_)) if tries < CONFLICT_TRIES_MAX => tries += 1,
+                Err(Failed::Own(_)) if batch.len() > 1 => {
+                    for one in batch {
+                        Box::pin(self.keep(vec![one])).await;
+                    }
+                    return;
+                }
+                Err(failed) => break failed,
+            }
+        };
+        let error = match failed {
+            Failed::Own(error) | Failed::All(error) | Failed::Again(error) => error,
+            Failed::Reopen(error) => {
+                self.tx = None;
+                error
+            }
+            Failed::Stop(error) => {
+                self.tx = None;
+                self.stopped = Some(error.clone());
+                error
+            }
+        };
+        self.measures.refused(&error);
+        self.answer(batch, &Err(error));
+    }
+
+    fn kept(&mut self, batch: Vec<Queued>) {
+        self.measures.kept(batch.len() as u64);
+        if batch.iter().any(|queued| matches!(&queued.work, Work::Write(job) if job.changes_tasks())) {
+            self.tasks_changed.send_modify(|changes| *changes += 1);
+        }
+        self.answer(batch, &Ok(()));
+    }
+
+    fn answer(&self, batch: Vec<Queued>, kept: &Result<(), JournalError>) {
+        self.measures.answered(batch.len() as u64);
+        for Queued { work, places, .. } in batch {
+            // First the place, so that whoever is answered finds it free.
+            drop(places);
+            match work {
+                Work::Append(append) => append.answer(kept.clone()),
+                Work::Write(job) => job.answer(kept.clone()),
+                Work::End => {}
+            }
+        }
+    }
+
+    /// One transaction. After an error nothing of it is open.
+    async fn attempt(&mut self, batch: &mut [Queued]) -> Result<(), Failed> {
+        if let Some(error) = &self.stopped {
+            return Err(Failed::Stop(error.clone()));
+        }
+        let mut tx = match self.tx.take() {
+            Some(tx) => tx,
+            None => self.reopen().await?,
+        };
+        let makes_room = batch.iter().any(|queued| matches!(&queued.work, Work::Write(job) if job.makes_room()));
+        let done = self.in_transaction(&mut tx, batch, makes_room).await;
+        // Kept unless the failure says otherwise.
+        self.tx = Some(tx);
+        if let Some(chain) = &mut self.chain {
+            match &done {
+                Ok(()) => chain.committed().await,
+                Err(_) => chain.undone(),
+            }
+        }
+        done
+    }
+
+    async fn reopen(&self) -> Result<Tx, Failed> {
+        match self.place.reopen().await {
+            Ok(db) => Ok(Tx::new(db, Arc::clone(&self.worker))),
+            Err(error @ (JournalError::Fenced { .. } | JournalError::Damaged(_))) => Err(Failed::Stop(error)),
+            Err(error) => Err(Failed::Reopen(error)),
+        }
+    }
+
+    async fn in_transaction(&mut self, tx: &mut Tx, batch: &mut [Queued], makes_room: bool) -> Result<(), Failed> {
+        self.last_ms = self.last_ms.max(ms(SystemTime::now()));
+        tx.now_ms = self.last_ms;
+        let bytes = batch.iter().map(|queued| queued.bytes as u64).sum();
+        if !makes_room && self.place.is_too_large() {
+            return Err(Failed::All(JournalError::SizeLimit { bytes_max: self.place.size_max() }));
+        }
+        if makes_room && let Err(error) = self.place.open_reserve(&mut tx.db).await {
+            return Err(self.failed(tx, error, bytes, false).await);
+        }
+        let done = match write(tx, &*self.place, self.chain.as_mut(), batch).await {
+            Ok(true) => match tx.db.run("COMMIT").await {
+                Ok(()) => Ok(()),
+                Err(error) => Err(self.failed(tx, error, bytes, true).await),
+            },
+            Ok(false) => Err(Failed::Stop(JournalError::Fenced { writer: self.place.writer().to_owned() })),
+            Err(error) => Err(self.failed(tx, error, bytes, false).await),
+        };
+        if makes_room && !matches!(done, Err(Failed::Reopen(_) | Failed::Stop(_))) {
+            // A limit that can't be put back is put back when the file is opened again.
+            self.place.close_reserve(&mut tx.db).await.map_err(|error| Failed::Reopen(journal_error(&error)))?;
+        }
+        done
+    }
+
+    /// Ends the transaction and says what the error means. SQLite ends it by itself after some errors, so its answer to
+    /// ROLLBACK says nothing; a server that is away needs none.
+    async fn failed(&self, tx: &mut Tx, error: sqlx::Error, bytes: u64, at_commit: bool) -> Failed {
+        let trouble = trouble(&error);
+        if trouble != Trouble::Away {
+            let _ = tx.db.run("ROLLBACK").await;
+        }
+        match trouble {
+            Trouble::Own => Failed::Own(journal_error(&error)),
+            Trouble::Full => match self.place.is_at_limit(&mut tx.db, bytes).await {
+                Ok(true) => Failed::All(JournalError::SizeLimit { bytes_max: self.place.size_max() }),
+                Ok(false) => Failed::All(JournalError::NoSpace),
+                Err(_) => Failed::Reopen(JournalError::NoSpace),
+            },
+            Trouble::Again => Failed::Again(journal_error(&error)),
+            Trouble::Damaged => Failed::Stop(journal_error(&error)),
+            Trouble::Busy | Trouble::ReadOnly => Failed::All(journal_error(&error)),
+            Trouble::NoSpace | Trouble::Io | Trouble::Away if at_commit => {
+                Failed::Reopen(JournalError::Unknown(words(&error)))
+            }
+            Trouble::NoSpace => Failed::Reopen(JournalError::NoSpace),
+            Trouble::Io | Trouble::Away => Failed::Reopen(JournalError::Unavailable(words(&error))),
+        }
+    }
+}
+
+/// Everything up to the commit; `false` where another process goes by this writer's name.
+async fn write(
+    tx: &mut Tx,
+    place: &dyn Place,
+    mut chain: Option<&mut Chain>,
+    batch: &mut [Queued],
+) -> Result<bool, sqlx::Error> {
+    if !place.begin(&mut tx.db).await? {
+        return Ok(false);
+    }
+    tx.audit.clear();
+    tx.audit_sign = false;
+    if let Some(chain) = &mut chain {
+        tx.audit_head = chain.head(&mut tx.db).await?;
+    }
+    let appends = batch.iter_mut().filter_map(|queued| match &mut queued.work {
+        Work::Append(append) => Some(append),
+        _ => None,
+    });
+    journal::write_records(&mut tx.db, tx.now_ms, appends.collect()).await?;
+    let jobs = batch.iter_mut().filter_map(|queued| match &mut queued.work {
+        Work::Write(job) => Some(job.as_mut()),
+        _ => None,
+    });
+    let mut jobs: VecDeque<&mut dyn Job> = jobs.collect();
+    while let Some(job) = jobs.pop_front() {
+        let name = job.name();
+        let mut more = Vec::new();
+        if job.is_together() {
+            // They pass others: whoever waits for one write before its next has that in another transaction.
+            let others: Vec<_>;
+            (more, others) = jobs.into_iter().partition(|other| other.name() == name);
+            jobs = others.into();
+        }
+        // A write that panics is refused like one that the database refuses: the store goes on.
+        match AssertUnwindSafe(job.run(more, tx)).catch_unwind().await {
+            Ok(ran) => ran?,
+            Err(_) => return Err(sqlx::Error::Protocol(format!("{name} panicked"))),
+        }
+    }
+    if let Some(chain) = chain {
+        let entries = std::mem::take(&mut tx.audit);
+        chain.write(&mut tx.db, entries, tx.now_ms, tx.audit_sign).await?;
+    }
+    Ok(true)
+}
+
+/// As many as fit into one transaction, at least one. What makes room goes alone.
+fn next_batch(waiting: &mut VecDeque<Queued>) -> Vec<Queued> {
+    let mut batch: Vec<Queued> = Vec::new();
+    let mut bytes = 0;
+    while let Some(next) = waiting.front() {
+        bytes += next.bytes;
+        let alone = matches!(&next.work, Work::Write(job) if job.makes_room());
+        let is_full = batch.len() >= BATCH_WRITES_MAX || bytes > BATCH_BYTES_MAX || alone;
+        if is_full && !batch.is_empty() {
+            break;
+        }
+        batch.extend(waiting.pop_front());
+        if alone {
+            break;
+        }
+    }
+    batch
+}
+
+/// A refused write is logged at most this often.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
+
+/// What an open store has done so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoreMeasures {
+    /// Writes that wait for their commit now.
+    pub queued: u64,
+    /// Writes that were committed.
+    pub writes: u64,
+    /// Transactions that were committed: each is one fsync.
+    pub batches: u64,
+    /// Bytes of the database, as of the last look; 0 before it.
+    pub bytes: u64,
+    /// Why the last write that was refused was; `None` after one that was kept.
+    pub last_error: Option<String>,
+}
+
+#[derive(Default)]
+pub(crate) struct Measures(Mutex<Counted>);
+
+#[derive(Default)]
+struct Counted {
+    now: StoreMeasures,
+    /// When an error was last logged.
+    told: Option<Instant>,
+}
+
+impl Measures {
+    pub(crate) fn queued(&self) {
+        self.0.lock().now.queued += 1;
+    }
+
+    pub(crate) fn answered(&self, writes: u64) {
+        self.0.lock().now.queued -= writes;
+    }
+
+    pub(crate) fn kept(&self, writes: u64) {
+        let now = &mut self.0.lock().now;
+        now.writes += writes;
+        now.batches += 1;
+        now.last_error = None;
+    }
+
+    pub(crate) fn size(&self, bytes: u64) {
+        self.0.lock().now.bytes = bytes;
+    }
+
+    pub(crate) fn refused(&self, error: &JournalError) {
+        let mut counted = self.0.lock();
+        counted.now.last_error = Some(error.to_string());
+        let is_due = counted.told.is_none_or(|told| told.elapsed() >= TOLD_EVERY);
+        if is_due {
+            counted.told = Some(Instant::now());
+        }
+        // A subscriber may be slow, or read the measures.
+        drop(counted);
+        if is_due {
+            callboard_message::log::error!(%error, "the store refuses writes");
+        }
+    }
+
+    pub(crate) fn read(&self) -> StoreMeasures {
+        self.0.lock().now.clone()
+    }
+}

@@ -3,7 +3,7 @@ use std::fmt;
 use callboard_message::RawObject;
 use callboard_rpc::code;
 
-use super::wire::ReadError;
+use crate::wire::ReadError;
 
 /// What went wrong, in A2A's terms (specification 1.0, section 5.4), JSON-RPC's, and three of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -3,14 +3,13 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use callboard_runtime::AuditEntry;
 
-use super::anchor;
-use super::checkpoint::{Checkpoint, Hash, NO_HASH, chained};
-use super::key::AuditKey;
+use super::checkpoint::{self, AuditKey, Checkpoint, Hash, NO_HASH, chained};
 use super::line::{Spot, fitted, line};
 use crate::sql::{Db, ManyRows, args};
 
@@ -182,7 +181,9 @@ impl Chain {
         let is_due = self.asked || self.anchored.is_none_or(|anchored| anchored.elapsed() >= ANCHOR_EVERY);
         let Some(checkpoint) = self.newest.take_if(|_| is_due) else { return };
         let path = self.anchor.clone();
-        let told = tokio::task::spawn_blocking(move || anchor::append(&path, &checkpoint).map_err(|e| (e, checkpoint)));
+        let told = tokio::task::spawn_blocking(move || {
+            checkpoint::append_to_anchor(&path, &checkpoint).map_err(|e| (e, checkpoint))
+        });
         self.anchored = Some(Instant::now());
         if let Ok(Err((error, checkpoint))) = told.await {
             // A later line does as well; until then the store alone tells of it.

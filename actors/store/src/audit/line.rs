@@ -9,7 +9,7 @@ use callboard_runtime::{AuditEntry, AuditValue, BodyMark};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::clock::ms;
+use crate::sql::ms;
 
 /// Bytes of one entry's line. Past it the entry is kept without `more` and says `"cut":true`.
 const AUDIT_LINE_BYTES_MAX: usize = 16 * 1024;

@@ -1,15 +1,13 @@
 //! The audit: a chain of hashes for each writer, signed now and then, in the transactions that it tells of.
 
-mod anchor;
 mod chain;
 mod checkpoint;
-mod export;
-mod key;
 mod line;
-mod look;
+mod query;
 mod verify;
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -23,15 +21,14 @@ use crate::error::StoreError;
 use crate::open::Core;
 use crate::options::StoreOptions;
 use crate::sql::{Db, args};
-use crate::writer::{Tx, Write};
+use crate::tx::{Tx, Write};
+use checkpoint::{AuditFiles, AuditKey};
+use verify::Cuts;
 
 pub use chain::CHECKPOINT_ENTRIES;
 pub(crate) use chain::Chain;
-pub use export::{ExportError, verify_export};
-use key::{AuditFiles, AuditKey};
 pub(crate) use line::CUT;
-pub use look::{AUDIT_SHOWN_DEFAULT, AuditFilter, AuditLine, VerifyOptions};
-use verify::Cuts;
+pub use query::{AUDIT_SHOWN_DEFAULT, AuditFilter, AuditLine, ExportError, VerifyOptions, verify_export};
 pub use verify::{AuditFault, ChainReport};
 
 /// What is on record of a chain whose entries up to `up_to` are removed: with it and signed, it is no gap.

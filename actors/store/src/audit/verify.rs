@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-use super::anchor::Anchor;
-use super::checkpoint::{Checkpoint, Fault, Hash, NO_HASH, PublicKeys, chained};
+use super::checkpoint::{Anchor, Checkpoint, Fault, Hash, NO_HASH, PublicKeys, chained};
 use super::line::{CUT, Said, SaidCut};
 
 /// A row of the audit as it was found.

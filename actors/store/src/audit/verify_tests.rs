@@ -4,7 +4,7 @@ use callboard_message::{CallId, Principal};
 use callboard_runtime::AuditEntry;
 use proptest::prelude::*;
 
-use super::super::key::AuditKey;
+use super::super::checkpoint::AuditKey;
 use super::super::line::{Spot, line};
 use super::*;
 

@@ -1,6 +1,6 @@
 //! Removing what is past its retention: first the body of a letter, later the letter with its copies.
 
-use super::list::{numbers, written};
+use super::sql::{numbers, written};
 use crate::retention::CLEAN_ROWS_MAX;
 use crate::sql::{Db, Sql, args};
 

@@ -1,8 +1,6 @@
 //! Tasks. The state machine is the runtime's ([`Task::step`]); a transaction reads under lock, and writes what it came to.
 
 mod begin;
-mod claim;
-mod graph;
 mod held;
 mod row;
 mod steps;
@@ -20,17 +18,16 @@ use callboard_runtime::{
 use tokio::sync::watch;
 
 use crate::open::{Core, Visitor};
-use crate::readers::PAGE_MAX;
-use crate::sql::{Arg, Row, args};
+use crate::place::PAGE_MAX;
+use crate::sql::{Arg, Row, args, ms};
 use begin::Begin;
-use claim::Take;
 use row::{columns, event, stored};
-use steps::{Forget, Release, Renew, Step, WantCancel};
+use steps::{Forget, Release, Renew, Step, Take, WantCancel};
 use work::Means;
 
-pub use claim::CLAIM_TASKS_MAX;
-pub use graph::GRAPH_TASKS_MAX;
+pub use begin::GRAPH_TASKS_MAX;
 pub(crate) use held::Held;
+pub use steps::CLAIM_TASKS_MAX;
 
 /// Bytes of bodies that one read answers at most, unless the first row alone has more.
 pub const PAGE_BYTES_MAX: i64 = 16 * 1024 * 1024;
@@ -183,7 +180,7 @@ impl Tasks for SqlTasks {
             owner,
             agent,
             message,
-            filter.since.map_or(i64::MIN, crate::clock::ms),
+            filter.since.map_or(i64::MIN, ms),
             parent,
             states.as_str(),
             i64::MAX,
@@ -222,7 +219,7 @@ impl Tasks for SqlTasks {
         storable(&claim.scope)?;
         storable(&claim.by)?;
         let args = args![&claim.scope, SystemTime::now(), 0, 1];
-        if claim.tasks_max == 0 || self.core.readers.rows(claim::ANY, &args).await?.is_empty() {
+        if claim.tasks_max == 0 || self.core.readers.rows(steps::ANY, &args).await?.is_empty() {
             return Ok(Vec::new());
         }
         self.core.writer.submit(Take { claim, means: self.means() }).await

@@ -7,8 +7,7 @@ use callboard_runtime::{BodyMark, LeaseView, OpenQuestion, Task, TaskEvent, Task
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use crate::clock::{ms, time};
-use crate::sql::Row;
+use crate::sql::{Row, ms, time};
 
 /// What [`stored`] reads, in its order.
 macro_rules! columns {
@@ -179,7 +178,7 @@ pub(super) const OVER: std::time::SystemTime = UNIX_EPOCH;
 
 /// The end of a lease that begins now.
 pub(super) fn until(now_ms: i64, lease: Duration) -> std::time::SystemTime {
-    time(now_ms.saturating_add(crate::clock::duration_ms(lease)))
+    time(now_ms.saturating_add(crate::sql::duration_ms(lease)))
 }
 
 #[cfg(test)]

@@ -12,9 +12,8 @@ use callboard_runtime::{
 
 use super::held::{Held, redacted};
 use super::row::{Stored, columns, event_body, stored, until};
-use crate::clock::time;
-use crate::sql::{Arg, ManyRows, Sql, args};
-use crate::writer::Tx;
+use crate::sql::{Arg, ManyRows, Sql, args, time};
+use crate::tx::Tx;
 
 /// What a write of tasks needs besides its transaction.
 #[derive(Clone)]

@@ -6,7 +6,7 @@ use callboard_message::RawMembers;
 use serde_json::value::RawValue;
 
 /// Deepest nesting of a text that is brought into a canonical form.
-pub(crate) const CANONICAL_DEPTH_MAX: usize = 64;
+const CANONICAL_DEPTH_MAX: usize = 64;
 
 /// Which form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

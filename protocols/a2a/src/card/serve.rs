@@ -30,15 +30,15 @@ const JWKS_PATH: &str = "/.well-known/jwks.json";
 /// A document and what HTTP says of it.
 #[derive(Debug, Clone)]
 pub(crate) struct CardBody {
-    pub(crate) bytes: Bytes,
+    bytes: Bytes,
     /// Strong, with its quotes.
-    pub(crate) etag: String,
+    etag: String,
     /// When it came to say this.
-    pub(crate) modified: SystemTime,
+    modified: SystemTime,
 }
 
 impl CardBody {
-    pub(crate) fn new(text: &str) -> Self {
+    fn new(text: &str) -> Self {
         Self { bytes: Bytes::copy_from_slice(text.as_bytes()), etag: etag(text), modified: SystemTime::now() }
     }
 
@@ -221,7 +221,7 @@ const SKILLS_TOLD_MAX: usize = 8;
 const SENTENCE_CHARS_MAX: usize = 160;
 
 /// The card of an agent with these skills, not signed. `description`: what it is for; empty: what its skills say.
-pub(super) fn card(options: &A2aOptions, skills: &Skills, description: &str) -> AgentCard {
+fn card(options: &A2aOptions, skills: &Skills, description: &str) -> AgentCard {
     let info = &options.info;
     let modes: Vec<String> = match skills.converses {
         true => vec!["*/*".to_owned()],

@@ -219,14 +219,14 @@ fn header_of(signature: &AgentCardSignature) -> Result<RawObject, VerifyError> {
 }
 
 /// What a signature is over: the card in a form, without signatures.
-pub(super) fn payload(card: &AgentCard, form: Form) -> Result<String, NotCanonical> {
+fn payload(card: &AgentCard, form: Form) -> Result<String, NotCanonical> {
     let unsigned = AgentCard { signatures: Vec::new(), ..card.clone() };
     canonical(&unsigned.to_raw(), form).map(|text| URL_SAFE_NO_PAD.encode(text))
 }
 
 /// Marks a signature over another form than the specification's, made for those who know no other. It doesn't cover what
 /// is empty there, so nobody who knows better takes it.
-pub(super) const FORM: &str = "callboard/form";
+const FORM: &str = "callboard/form";
 
 /// Signs a card in the place of the signatures that it has. `jku` is where the key's set can be had.
 ///

@@ -148,7 +148,7 @@ fn unknown_block(block: &Content) -> Part {
 }
 
 /// A part as a block.
-pub(crate) fn block_of(part: &Part) -> Content {
+fn block_of(part: &Part) -> Content {
     let Part { content, metadata, filename, media_type } = part;
     if let (PartContent::Text(text), None, "", "") = (content, metadata, &**filename, &**media_type) {
         return Content::text(text);

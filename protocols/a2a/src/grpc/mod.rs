@@ -23,8 +23,8 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
-use super::inbound::direct::Direct;
-use super::inbound::{A2aServer, ListenOptions, NamedAgents, ServeError, may_listen_on};
+use crate::inbound::direct::Direct;
+use crate::inbound::{A2aServer, ListenOptions, NamedAgents, ServeError, may_listen_on};
 use service::Service;
 
 /// Most calls of one connection that are under way at once.
@@ -95,7 +95,7 @@ pub fn serve(
 const AFTER_FAILURE: Duration = Duration::from_millis(100);
 
 /// Connections of a listener. Over `connections_max` they wait in the kernel's queue.
-pub(super) fn incoming(
+fn incoming(
     listener: net::TcpListener,
     connections_max: usize,
 ) -> impl Stream<Item = io::Result<Connection>> + Send + 'static {
@@ -120,7 +120,7 @@ pub(super) fn incoming(
 }
 
 /// One of them.
-pub(super) struct Connection {
+struct Connection {
     stream: TcpStream,
     _permit: OwnedSemaphorePermit,
 }

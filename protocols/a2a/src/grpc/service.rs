@@ -218,10 +218,10 @@ impl A2aService for Service {
 
 /// The other form has no words for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct NoWords;
+struct NoWords;
 
 /// The JSON of a message; `J` is its type with the mapping.
-pub(super) fn to_json<J: Message + Default + Serialize>(message: &impl Message) -> Result<Box<RawValue>, NoWords> {
+fn to_json<J: Message + Default + Serialize>(message: &impl Message) -> Result<Box<RawValue>, NoWords> {
     let mapped = J::decode(&*message.encode_to_vec()).map_err(|_| NoWords)?;
     let mut json = serde_json::to_value(&mapped).map_err(|_| NoWords)?;
     whole_numbers(&mut json);
@@ -248,13 +248,13 @@ fn whole_numbers(json: &mut Value) {
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// The message of a JSON; `J` is its type with the mapping.
-pub(super) fn from_json<J: Message + DeserializeOwned, P: Message + Default>(json: &RawValue) -> Result<P, NoWords> {
+fn from_json<J: Message + DeserializeOwned, P: Message + Default>(json: &RawValue) -> Result<P, NoWords> {
     let mapped: J = serde_json::from_str(json.get()).map_err(|_| NoWords)?;
     P::decode(&*mapped.encode_to_vec()).map_err(|_| NoWords)
 }
 
 /// An error of an operation.
-pub(super) fn of_error(error: &A2aError) -> Status {
+fn of_error(error: &A2aError) -> Status {
     let metadata: HashMap<_, _> = error.task.iter().map(|task| ("taskId".to_owned(), task.clone())).collect();
     let mut details = ErrorDetails::with_error_info(error.kind.reason(), DOMAIN, metadata);
     let violations = error.details.iter().filter(|detail| detail.text("@type").as_deref() == Some(BAD_REQUEST));
@@ -267,7 +267,7 @@ pub(super) fn of_error(error: &A2aError) -> Status {
 }
 
 /// Nobody knows who asks.
-pub(super) fn of_credential(error: CredentialError) -> Status {
+fn of_credential(error: CredentialError) -> Status {
     let code = match error {
         CredentialError::Unavailable => Code::Unavailable,
         CredentialError::Forwarded => Code::PermissionDenied,

@@ -88,7 +88,7 @@ pub(super) fn anybody(request: &HttpRequest, options: &A2aOptions) -> Who {
 }
 
 /// The version that a request names, in its header or its query; empty where it names none.
-pub(super) fn version(request: &HttpRequest) -> String {
+fn version(request: &HttpRequest) -> String {
     if let Some(value) = request.headers().get(VERSION) {
         return String::from_utf8_lossy(value.as_bytes()).trim().to_owned();
     }

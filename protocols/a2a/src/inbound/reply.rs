@@ -62,7 +62,7 @@ impl Binding {
     }
 
     /// What an answer, or an event of a stream, is put into.
-    pub(super) fn wrap(&self, result: &RawValue) -> Vec<u8> {
+    fn wrap(&self, result: &RawValue) -> Vec<u8> {
         match self {
             Self::Rpc(id) => encode_response(id.as_ref(), Ok(result), Nulls::Omit),
             Self::Rest { .. } => result.get().as_bytes().to_vec(),
@@ -70,7 +70,7 @@ impl Binding {
     }
 
     /// What an error is put into.
-    pub(super) fn wrap_error(&self, error: &A2aError, dialect: Dialect) -> Vec<u8> {
+    fn wrap_error(&self, error: &A2aError, dialect: Dialect) -> Vec<u8> {
         match self {
             Self::Rpc(id) => encode_response(id.as_ref(), Err(&dialect.write_error(error)), Nulls::Omit),
             Self::Rest { .. } => dialect.write_http_error(error).get().as_bytes().to_vec(),

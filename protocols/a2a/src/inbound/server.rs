@@ -149,9 +149,9 @@ pub fn serve_with(
 
 /// Who is served at a listener.
 #[derive(Clone)]
-pub(super) struct Front {
+struct Front {
     all: A2aServer,
-    pub(super) named: NamedAgents,
+    named: NamedAgents,
 }
 
 /// Who is served at an address.
@@ -303,17 +303,17 @@ fn words_of(error: &A2aError, dialect: Dialect) -> Dialect {
 }
 
 /// One request on its way to an answer.
-pub(super) struct Exchange<'a> {
-    pub(super) door: &'a Door,
-    pub(super) request: &'a HttpRequest,
-    pub(super) head: Head,
-    pub(super) binding: Binding,
-    pub(super) dialect: Dialect,
-    pub(super) busy: Busy,
+struct Exchange<'a> {
+    door: &'a Door,
+    request: &'a HttpRequest,
+    head: Head,
+    binding: Binding,
+    dialect: Dialect,
+    busy: Busy,
 }
 
 impl Exchange<'_> {
-    pub(super) async fn perform(self, read: impl FnOnce() -> Result<Asked, A2aError>) -> HttpResponse {
+    async fn perform(self, read: impl FnOnce() -> Result<Asked, A2aError>) -> HttpResponse {
         let Self { door, request, mut head, binding, dialect, busy } = self;
         if let Err(error) = &head.agreed {
             return binding.error(error, words_of(error, dialect));
@@ -365,7 +365,7 @@ impl Exchange<'_> {
     }
 }
 
-pub(super) async fn post(door: &Door, request: &HttpRequest, payload: Payload, busy: Busy) -> HttpResponse {
+async fn post(door: &Door, request: &HttpRequest, payload: Payload, busy: Busy) -> HttpResponse {
     let nobody = Binding::Rpc(None);
     let options = &door.server.options;
     let head = match Head::of(request, options) {

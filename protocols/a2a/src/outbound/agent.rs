@@ -189,7 +189,7 @@ impl ConcurrentHandler<Named> for RemoteA2a {
 }
 
 /// What a message wants of a remote agent.
-pub(super) enum Errand {
+enum Errand {
     /// What it says of itself.
     Describe,
     /// Its skills.
@@ -205,7 +205,7 @@ impl Errand {
     ///
     /// # Errors
     /// Where it is none that A2A has, or no JSON object.
-    pub(super) fn read(message: Named) -> Result<Self, Failure> {
+    fn read(message: Named) -> Result<Self, Failure> {
         let Named { name, payload } = message;
         let no_object = || Failure::invalid("the message must be a JSON object");
         if !name.starts_with(RESERVED_PREFIX) {

@@ -135,14 +135,14 @@ pub(super) async fn rpc_result(response: Response, id: &Id, limits: &Limits) -> 
 }
 
 /// A media type that may be shown.
-pub(super) fn kind_of(response: &Response) -> String {
+fn kind_of(response: &Response) -> String {
     let kind = response.media_type();
     let is_plain = kind.len() <= 64 && kind.bytes().all(|b| b.is_ascii_graphic()) && !kind.is_empty();
     if is_plain { kind } else { "no media type".into() }
 }
 
 /// The result in a response to request `id`.
-pub(super) fn read_rpc(body: &[u8], id: &Id, limits: &Limits) -> Result<Box<RawValue>, PeerError> {
+fn read_rpc(body: &[u8], id: &Id, limits: &Limits) -> Result<Box<RawValue>, PeerError> {
     let refused = |error: &dyn std::fmt::Display| PeerError::Protocol(format!("the agent's answer {error}"));
     let Incoming::Response(response) = decode(body, limits).map_err(|refusal| refused(&refusal))? else {
         return Err(PeerError::Protocol("the agent's answer is a request".into()));
@@ -157,7 +157,7 @@ pub(super) fn read_rpc(body: &[u8], id: &Id, limits: &Limits) -> Result<Box<RawV
 }
 
 /// The result in an event: a response, or, as some write it, the bare result.
-pub(super) fn rpc_event(data: &[u8], id: &Id, limits: &Limits) -> Result<Box<RawValue>, PeerError> {
+fn rpc_event(data: &[u8], id: &Id, limits: &Limits) -> Result<Box<RawValue>, PeerError> {
     let text = check(data, limits).map_err(|error| PeerError::Protocol(format!("an event can't be read: {error}")))?;
     let no_object = || PeerError::Protocol("an event is no object".into());
     let raw: &RawValue = serde_json::from_str(text).map_err(|_| no_object())?;
@@ -239,7 +239,7 @@ fn read_json(body: &[u8], limits: &Limits) -> Result<Box<RawValue>, PeerError> {
 }
 
 /// The event in the data of an event stream.
-pub(super) fn rest_event(data: &[u8], limits: &Limits) -> Result<Box<RawValue>, PeerError> {
+fn rest_event(data: &[u8], limits: &Limits) -> Result<Box<RawValue>, PeerError> {
     let raw = read_json(data, limits)?;
     match RawObject::parse(&raw) {
         Ok(event) if event.has("error") => Err(refused(&raw, 500)),

@@ -269,7 +269,7 @@ impl Badge {
     }
 
     /// Forgets the token: the agent doesn't take it. Whether another can be got.
-    pub(super) fn refused(&self) -> bool {
+    fn refused(&self) -> bool {
         lock(&self.token).take().is_some()
     }
 

@@ -107,23 +107,23 @@ impl Peer {
     }
 }
 
-pub(super) struct Talk<'a> {
-    pub(super) peer: &'a Peer,
-    pub(super) caller: Option<&'a dyn Caller>,
-    pub(super) heard: Tap<'a>,
-    pub(super) story: Story,
+struct Talk<'a> {
+    peer: &'a Peer,
+    caller: Option<&'a dyn Caller>,
+    heard: Tap<'a>,
+    story: Story,
     /// The agent streams, as far as is known.
-    pub(super) streams: bool,
-    pub(super) pushes: bool,
+    streams: bool,
+    pushes: bool,
     /// Reports of progress so far.
-    pub(super) told: u32,
+    told: u32,
     /// Something may have been missed: the task itself says how it ended.
-    pub(super) gap: bool,
+    gap: bool,
     /// The task has been looked at: what was said between two looks is in its history alone.
-    pub(super) polled: bool,
+    polled: bool,
     /// The task is left alone when nobody waits for it any more.
-    pub(super) keeps: bool,
-    pub(super) unfinished: Unfinished,
+    keeps: bool,
+    unfinished: Unfinished,
 }
 
 impl<'a> Talk<'a> {
@@ -234,14 +234,14 @@ impl<'a> Talk<'a> {
     }
 
     /// Takes in an event, and tells whoever called. Whether there was anything new.
-    pub(super) fn hear(&mut self, event: StreamResponse, resumed: bool) -> Result<bool, PeerError> {
+    fn hear(&mut self, event: StreamResponse, resumed: bool) -> Result<bool, PeerError> {
         let Some(news) = self.story.hear(&event, resumed)? else { return Ok(false) };
         (self.heard)(&event);
         self.tell(news);
         Ok(true)
     }
 
-    pub(super) fn tell(&mut self, news: Vec<News>) {
+    fn tell(&mut self, news: Vec<News>) {
         if !self.keeps {
             self.unfinished.follow(&self.story);
         }
@@ -310,7 +310,7 @@ const LOOKS_IN_VAIN_MAX: u32 = 10;
 
 impl Talk<'_> {
     /// Follows a stream of which the first event has come.
-    pub(super) async fn listen_from(&mut self, events: Events, first: Option<StreamResponse>) -> Result<(), PeerError> {
+    async fn listen_from(&mut self, events: Events, first: Option<StreamResponse>) -> Result<(), PeerError> {
         if let Some(first) = first {
             self.hear(first, false)?;
             if self.story.is_settled() {
@@ -321,7 +321,7 @@ impl Talk<'_> {
     }
 
     /// Follows a stream, taking it up again where it breaks off, until there is nothing to wait for.
-    pub(super) async fn listen(&mut self, events: Events) -> Result<(), PeerError> {
+    async fn listen(&mut self, events: Events) -> Result<(), PeerError> {
         let (mut stream, mut place, mut resumed, mut tries) = (Some(events), None::<String>, false, 0);
         loop {
             if let Some(events) = &mut stream {
@@ -366,7 +366,7 @@ impl Talk<'_> {
     }
 
     /// Looks at the task.
-    pub(super) async fn look(&mut self) -> Result<(), PeerError> {
+    async fn look(&mut self) -> Result<(), PeerError> {
         let request =
             GetTaskRequest { id: self.story.task.clone(), history_length: Some(0), ..GetTaskRequest::default() };
         let task = self.peer.get(request).await?;
@@ -379,7 +379,7 @@ impl Talk<'_> {
     }
 
     /// Looks at what the agent said, where that may be the answer and may have been missed.
-    pub(super) async fn hear_history(&mut self) {
+    async fn hear_history(&mut self) {
         if !self.polled || self.story.task.is_empty() || !self.story.ended_without_answer() {
             return;
         }
@@ -395,7 +395,7 @@ impl Talk<'_> {
     }
 
     /// Looks at the task again and again, until there is nothing to wait for.
-    pub(super) async fn watch(&mut self) -> Result<(), PeerError> {
+    async fn watch(&mut self) -> Result<(), PeerError> {
         let pushed = self.have_pushed().await;
         let (mut looks, mut in_vain) = (0, 0);
         while !self.story.is_settled() {
@@ -447,18 +447,18 @@ fn pause((first, max): (Duration, Duration), times: u32) -> Duration {
 }
 
 /// A task that hasn't ended: dropped with it, the agent is told that nobody waits any more.
-pub(super) struct Unfinished {
-    pub(super) peer: Peer,
-    pub(super) task: Option<String>,
+struct Unfinished {
+    peer: Peer,
+    task: Option<String>,
     /// A stream that hasn't said yet which task it is of.
-    pub(super) beginning: Option<BoxFuture<'static, Result<Begun, PeerError>>>,
+    beginning: Option<BoxFuture<'static, Result<Begun, PeerError>>>,
 }
 
 /// A stream and its first event.
-pub(super) type Begun = (Events, Option<StreamResponse>);
+type Begun = (Events, Option<StreamResponse>);
 
 impl Unfinished {
-    pub(super) fn follow(&mut self, story: &Story) {
+    fn follow(&mut self, story: &Story) {
         let is_open = !story.has_ended() && story.message.is_none() && !story.task.is_empty();
         self.task = is_open.then(|| story.task.clone());
     }

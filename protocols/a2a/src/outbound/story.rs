@@ -260,7 +260,7 @@ impl Story {
 }
 
 /// What parts hold, with what the sender put beside it, in bytes.
-pub(super) fn bytes_of(parts: &[Part]) -> usize {
+fn bytes_of(parts: &[Part]) -> usize {
     let bytes = |part: &Part| {
         let content = match &part.content {
             PartContent::Text(text) | PartContent::Url(text) => text.len(),
@@ -287,18 +287,18 @@ fn number(metadata: &Option<RawObject>) -> Option<u64> {
 mod tests;
 
 /// Maximum number of interim messages of one call. One more is [`PeerError::TooLarge`]: an answer is never cut silently.
-pub(super) const INTERIM_MESSAGES_MAX: usize = EVENTS_MAX as usize;
+const INTERIM_MESSAGES_MAX: usize = EVENTS_MAX as usize;
 
 /// Messages of an agent that is working, in order, each once: their ids, roles and parts.
 #[derive(Default)]
-pub(super) struct InterimMessages {
+struct InterimMessages {
     messages: Vec<Message>,
     /// Their ids.
     ids: HashSet<String>,
 }
 
 impl InterimMessages {
-    pub(super) fn messages(&self) -> &[Message] {
+    fn messages(&self) -> &[Message] {
         &self.messages
     }
 
@@ -306,7 +306,7 @@ impl InterimMessages {
     ///
     /// # Errors
     /// [`PeerError::TooLarge`] beyond [`INTERIM_MESSAGES_MAX`].
-    pub(super) fn add(&mut self, message: &Message) -> Result<usize, PeerError> {
+    fn add(&mut self, message: &Message) -> Result<usize, PeerError> {
         if message.role == Role::User || message.parts.is_empty() {
             return Ok(0);
         }
@@ -326,7 +326,7 @@ impl InterimMessages {
     ///
     /// # Errors
     /// [`PeerError::TooLarge`] beyond [`INTERIM_MESSAGES_MAX`].
-    pub(super) fn add_history(&mut self, history: &[Message], status: &TaskStatus) -> Result<usize, PeerError> {
+    fn add_history(&mut self, history: &[Message], status: &TaskStatus) -> Result<usize, PeerError> {
         // An agent may send more than it was asked for.
         let asked_for = HISTORY_MESSAGES_MAX.unsigned_abs() as usize;
         let history = history.get(history.len().saturating_sub(asked_for)..).unwrap_or_default();

@@ -172,7 +172,7 @@ impl<'a> Members<'a> {
 }
 
 /// Whether a member has the name, in camel or in snake case.
-pub(crate) fn is_named(member: &str, name: &str) -> bool {
+fn is_named(member: &str, name: &str) -> bool {
     // In snake case it is longer.
     if member.len() <= name.len() {
         return member == name;

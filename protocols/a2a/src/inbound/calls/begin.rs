@@ -200,13 +200,7 @@ impl Core {
     }
 
     /// The work of a call that was judged.
-    pub(super) fn work(
-        &self,
-        callee: Arc<Callee>,
-        task: &Task,
-        arguments: Box<RawValue>,
-        call: CallMeta,
-    ) -> BeginWork<'static> {
+    fn work(&self, callee: Arc<Callee>, task: &Task, arguments: Box<RawValue>, call: CallMeta) -> BeginWork<'static> {
         let skill = task.message.clone();
         // Whoever converses knows which conversation it is.
         let arguments = match (callee.route(&skill), arguments.get().strip_suffix('}')) {
@@ -229,7 +223,7 @@ impl Core {
 }
 
 /// A task that is to run here. Whoever looks in may be anybody, a person or an agent: they can answer anything.
-pub(super) fn run_of(task: Arc<Task>, lease: Lease, is_resumed: bool, work: BeginWork<'_>) -> Run<'_> {
+fn run_of(task: Arc<Task>, lease: Lease, is_resumed: bool, work: BeginWork<'_>) -> Run<'_> {
     static ALL: LazyLock<Arc<Abilities>> = LazyLock::new(|| Arc::new(Abilities::all()));
     Run { task, lease, is_resumed, abilities: ALL.clone(), told: None, work }
 }
@@ -249,7 +243,7 @@ fn steps_of(ended: Ended, lasts: bool) -> Vec<TaskStep> {
 }
 
 /// What a task was asked: its skill is [`Task::message`].
-pub(super) fn arguments(task: &Task) -> Option<Box<RawValue>> {
+fn arguments(task: &Task) -> Option<Box<RawValue>> {
     RawObject::parse(task.request.as_deref()?).ok()?.remove(ARGUMENTS)
 }
 
@@ -282,7 +276,7 @@ const TURNS_MAX: u32 = 64;
 
 /// What the same message is known by.
 #[derive(Debug, PartialEq)]
-pub(super) enum Known {
+enum Known {
     /// Nothing.
     Not,
     /// The key that its client gave it.
@@ -297,7 +291,7 @@ impl Known {
     ///
     /// # Errors
     /// `InvalidParams` for a key that isn't a text, or looks like one of ours.
-    pub(super) fn of(
+    fn of(
         who: &Who,
         message: &Message,
         options: &A2aOptions,
@@ -330,7 +324,7 @@ impl Known {
     }
 
     /// The task's key.
-    pub(super) fn key(&self) -> Option<String> {
+    fn key(&self) -> Option<String> {
         match self {
             Self::Not => None,
             Self::ByKey(key) => Some(key.clone()),
@@ -340,14 +334,14 @@ impl Known {
 
     /// Whether `task`, which the message began once, is its answer no more: its time is over, or it came to nothing, which another
     /// try may not.
-    pub(super) fn is_over(&self, task: &Task) -> bool {
+    fn is_over(&self, task: &Task) -> bool {
         let came_to_nothing = task.state.is_terminal() && task.state != TaskState::Completed;
         let is_too_old = |within| !counts(task.created, SystemTime::now(), within);
         matches!(self, Self::ByItself { within, .. } if came_to_nothing || is_too_old(*within))
     }
 
     /// What it is known by the next time that it begins a task.
-    pub(super) fn next(self) -> Self {
+    fn next(self) -> Self {
         match self {
             Self::ByItself { turn, .. } if turn + 1 == TURNS_MAX => Self::Not,
             Self::ByItself { mark, turn, within } => Self::ByItself { mark, turn: turn + 1, within },
@@ -357,10 +351,10 @@ impl Known {
 }
 
 /// What a message asks for.
-pub(super) struct Asks<'a> {
-    pub(super) skill: &'a str,
-    pub(super) request: &'a RawValue,
-    pub(super) push: Option<&'a TaskPushNotificationConfig>,
+struct Asks<'a> {
+    skill: &'a str,
+    request: &'a RawValue,
+    push: Option<&'a TaskPushNotificationConfig>,
 }
 
 /// Whether a task that was begun at `begun` is still the answer to its message.

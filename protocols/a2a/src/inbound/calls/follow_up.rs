@@ -139,7 +139,7 @@ pub(super) async fn settled(found: &mut Found, until: Instant) -> Result<(), A2a
 ///
 /// # Errors
 /// As [`settled`].
-pub(super) async fn asks_again(found: &mut Found) -> Result<(), A2aError> {
+async fn asks_again(found: &mut Found) -> Result<(), A2aError> {
     match &found.live {
         Some(live) if live.is_resumed => settled(found, Instant::now() + ASKS_AGAIN_IN).await,
         _ => Ok(()),

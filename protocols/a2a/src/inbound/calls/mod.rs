@@ -357,7 +357,7 @@ impl Who {
     }
 
     /// Whether it showed no credential.
-    pub(super) fn is_anonymous(&self) -> bool {
+    fn is_anonymous(&self) -> bool {
         self.principal.kind == PrincipalKind::Anonymous
     }
 

@@ -138,7 +138,7 @@ pub(super) fn message(task: &Task) -> Option<Message> {
 }
 
 /// What it has made so far, in the order in which each first came.
-pub(super) fn artifacts(task: &Task) -> Vec<Artifact> {
+fn artifacts(task: &Task) -> Vec<Artifact> {
     let mut all: Vec<Artifact> = Vec::new();
     let mut places = HashMap::new();
     for kept in &task.artifacts {
@@ -208,7 +208,7 @@ fn is_only_first(task: &Task) -> bool {
 }
 
 /// The message that began a task as it came, as far as it is still held, where nobody said anything else; else `None`.
-pub(super) fn only_message(task: &Task) -> Option<Option<&RawValue>> {
+fn only_message(task: &Task) -> Option<Option<&RawValue>> {
     let said = |request| Walk::object(request)?.find(|(name, _)| name == MESSAGE).map(|(_, said)| said);
     is_only_first(task).then(|| task.request.as_deref().and_then(said))
 }

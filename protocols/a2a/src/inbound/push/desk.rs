@@ -42,13 +42,13 @@ pub(crate) struct PushDesk {
     _ends: Arc<DropGuard>,
 }
 
-pub(super) struct Desk {
-    pub(super) calls: Calls,
-    pub(super) notes: Arc<dyn Notes>,
-    pub(super) tasks: Arc<dyn Tasks>,
-    pub(super) audit: AuditLog,
-    pub(super) sender: Option<Sender>,
-    pub(super) space: String,
+struct Desk {
+    calls: Calls,
+    notes: Arc<dyn Notes>,
+    tasks: Arc<dyn Tasks>,
+    audit: AuditLog,
+    sender: Option<Sender>,
+    space: String,
     node: String,
     workers: Arc<Workers>,
     stopped: CancellationToken,
@@ -320,7 +320,7 @@ async fn look(desk: Weak<Desk>, stopped: CancellationToken) {
 }
 
 /// The store didn't do it.
-pub(super) fn unkept(error: JournalError) -> A2aError {
+fn unkept(error: JournalError) -> A2aError {
     match error {
         JournalError::Invalid(_) | JournalError::TooLarge { .. } => {
             A2aError::new(ErrorKind::InvalidParams, "the push notification configuration can't be kept")
@@ -336,17 +336,17 @@ pub(super) fn unkept(error: JournalError) -> A2aError {
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// The work on one configuration.
-pub(super) struct Work<'a> {
-    pub(super) desk: &'a Desk,
-    pub(super) key: &'a str,
-    pub(super) kept: Kept,
+struct Work<'a> {
+    desk: &'a Desk,
+    key: &'a str,
+    kept: Kept,
     /// Of the note, as far as this knows.
-    pub(super) version: u64,
+    version: u64,
 }
 
 impl Work<'_> {
     /// Posts events until the task has ended, or the configuration is another or gone.
-    pub(super) async fn run(mut self, task: Arc<Task>) {
+    async fn run(mut self, task: Arc<Task>) {
         let mut dropped_in_a_row = 0;
         let mut task = task;
         loop {

@@ -24,20 +24,20 @@ use crate::{A2aError, Dialect};
 /// Says it again.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = String)]
-pub(super) struct Echo {
+struct Echo {
     text: String,
 }
 
 /// Adds.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = Sum)]
-pub(super) struct Add {
+struct Add {
     a: i64,
     b: i64,
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
-pub(super) struct Sum {
+struct Sum {
     sum: i64,
 }
 
@@ -65,7 +65,7 @@ impl SyncHandler<Add> for Desk {
 /// Looks for a seat, and asks which.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = String, fallible, idempotent)]
-pub(super) struct Seat {}
+struct Seat {}
 
 /// Goes on after a restart.
 pub(super) struct Usher;

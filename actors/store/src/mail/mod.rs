@@ -1,14 +1,9 @@
 //! Mail: a letter with its recipients, its line in the audit and its event are one transaction; copies follow.
 
 pub(crate) mod clean;
-mod events;
-mod history;
-mod list;
-mod look;
-mod mark;
 mod post;
-mod row;
-mod spread;
+mod query;
+mod sql;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,13 +17,10 @@ use callboard_runtime::{
 };
 
 use crate::open::{Core, SqlStore};
-use crate::readers::{PAGE_MAX, Readers};
+use crate::place::{PAGE_MAX, Readers};
 use crate::sql::{Row, Sql, args};
-use look::{LOGS, LOGS_OF_ONE, OPEN};
-use mark::{MarkAll, Tried};
-use post::Post;
-use row::{Held, copy, letter_columns};
-use spread::Spread;
+use post::{MarkAll, Post, Spread, Tried};
+use sql::{Held, LOGS, LOGS_OF_ONE, OPEN, copy, letter_columns};
 
 impl SqlStore {
     /// Its mail; `marks` says what stands for the letters' bodies: its own audit, as a rule.
@@ -184,20 +176,20 @@ impl Mail for SqlMail {
     async fn history(&self, filter: LetterFilter, before: u64, letters_max: usize) -> Result<LetterPage, JournalError> {
         filter.check()?;
         let before = if before == 0 { i64::MAX } else { number(before) };
-        history::history(self, &filter, before, page(letters_max)).await
+        query::find_letters(self, &filter, before, page(letters_max)).await
     }
 
     async fn events(&self, after: u64, events_max: usize) -> Result<Vec<(u64, StoredEvent)>, JournalError> {
-        events::read(self, number(after), page(events_max)).await
+        query::read_events(self, number(after), page(events_max)).await
     }
 
     async fn last_event(&self) -> Result<u64, JournalError> {
-        events::last(&self.core.readers).await
+        query::last_event(&self.core.readers).await
     }
 
     async fn tell(&self, event: StoredEvent) -> Result<u64, JournalError> {
         event.check_told()?;
-        self.core.writer.submit(events::Tell::new(event)).await
+        self.core.writer.submit(query::Tell::new(event)).await
     }
 
     async fn logs(&self, agent: Option<&str>, after: u64, rows_max: usize) -> Result<Vec<AgentLogRow>, JournalError> {

@@ -1,0 +1,187 @@
+//! Writes and their transactions.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use callboard_runtime::{AuditEntry, JournalError};
+use futures::future::BoxFuture;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use crate::journal::Append;
+use crate::sql::{Db, args};
+
+/// Something to be written in a transaction, together with others.
+///
+/// It may run twice (alone, after a batch that one of its neighbours spoiled; or after a conflict): no `take()` of fields.
+pub(crate) trait Write: Sized + Send + 'static {
+    /// What the writer of it gets after the commit: refusals belong in here.
+    type Output: Send + 'static;
+    /// For measures and errors.
+    const NAME: &'static str;
+    /// Whether it makes room: it may use the reserve of a store that is full, and has a transaction of its own.
+    const MAKES_ROOM: bool = false;
+    /// Whether those who follow tasks look again after the commit.
+    const CHANGES_TASKS: bool = false;
+    /// Whether all of its kind in a transaction are one [`Self::run_all`], at the place of the first: a statement costs less than
+    /// the way to the database's thread and back.
+    const TOGETHER: bool = false;
+
+    /// About how much it writes; by default a few names and numbers.
+    fn bytes(&self) -> usize {
+        256
+    }
+
+    /// Reads, decides, writes. A refusal is an `Ok` that is made before the first statement that writes; an error is the
+    /// database's, and rolls back all that this transaction did.
+    fn run(&mut self, tx: &mut Tx) -> impl Future<Output = Result<Self::Output, sqlx::Error>> + Send {
+        async {
+            let output = Self::run_all(vec![self], tx).await?.pop();
+            output.ok_or_else(|| sqlx::Error::Protocol("a write without an output".to_owned()))
+        }
+    }
+
+    /// The same for several, in the order in which they came: their outputs, in that order.
+    fn run_all(
+        all: Vec<&mut Self>,
+        tx: &mut Tx,
+    ) -> impl Future<Output = Result<Vec<Self::Output>, sqlx::Error>> + Send {
+        async move {
+            let mut outputs = Vec::with_capacity(all.len());
+            for write in all {
+                outputs.push(write.run(tx).await?);
+            }
+            Ok(outputs)
+        }
+    }
+}
+
+/// A transaction that is open, as a [`Write`] sees it.
+pub(crate) struct Tx {
+    pub(super) db: Db,
+    pub(super) audit: Vec<AuditEntry>,
+    /// The chain's last number before this transaction.
+    pub(super) audit_head: u64,
+    pub(super) audit_sign: bool,
+    pub(super) now_ms: i64,
+    pub(super) worker: Arc<str>,
+}
+
+impl Tx {
+    pub(super) fn new(db: Db, worker: Arc<str>) -> Self {
+        Self { db, audit: Vec::new(), audit_head: 0, audit_sign: false, now_ms: 0, worker }
+    }
+
+    pub(crate) fn db(&mut self) -> &mut Db {
+        &mut self.db
+    }
+
+    /// The transaction's time: never before that of the one before, also when the clock was set back.
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.now_ms
+    }
+
+    /// This process's name in leases, `NAME#EPOCH`.
+    pub(crate) fn worker(&self) -> Arc<str> {
+        Arc::clone(&self.worker)
+    }
+
+    /// Writes an entry into this writer's audit chain, in this transaction. Its number there.
+    pub(crate) fn audit(&mut self, entry: AuditEntry) -> u64 {
+        self.audit.push(entry);
+        self.audit_head + self.audit.len() as u64
+    }
+
+    /// Has the chain signed at the end of this transaction.
+    pub(crate) fn sign_audit(&mut self) {
+        self.audit_sign = true;
+    }
+
+    /// Takes `n` numbers of a counter, from 1, without gaps, and answers the first. The counter is locked to the commit, so
+    /// numbers appear in order.
+    pub(crate) async fn numbers(&mut self, counter: &str, n: u64) -> Result<u64, sqlx::Error> {
+        let n = i64::try_from(n).unwrap_or(i64::MAX);
+        let last = self
+            .db
+            .number(
+                "INSERT INTO stream (name, last) VALUES ($1, $2) \
+                 ON CONFLICT (name) DO UPDATE SET last = stream.last + excluded.last RETURNING last",
+                &args![counter, n],
+            )
+            .await?;
+        Ok((last - n + 1).unsigned_abs())
+    }
+}
+
+/// A write whose output's type is forgotten.
+pub(super) trait Job: Any + Send {
+    fn name(&self) -> &'static str;
+    fn makes_room(&self) -> bool;
+    fn changes_tasks(&self) -> bool;
+    fn is_together(&self) -> bool;
+    /// Runs it and, after it, those `more` of its kind.
+    fn run<'a>(&'a mut self, more: Vec<&'a mut dyn Job>, tx: &'a mut Tx) -> BoxFuture<'a, Result<(), sqlx::Error>>;
+    fn answer(self: Box<Self>, kept: Result<(), JournalError>);
+}
+
+pub(super) struct Waiting<W: Write> {
+    pub(super) write: W,
+    pub(super) output: Option<W::Output>,
+    pub(super) reply: oneshot::Sender<Result<W::Output, JournalError>>,
+}
+
+impl<W: Write> Job for Waiting<W> {
+    fn name(&self) -> &'static str {
+        W::NAME
+    }
+
+    fn makes_room(&self) -> bool {
+        W::MAKES_ROOM
+    }
+
+    fn changes_tasks(&self) -> bool {
+        W::CHANGES_TASKS
+    }
+
+    fn is_together(&self) -> bool {
+        W::TOGETHER
+    }
+
+    fn run<'a>(&'a mut self, more: Vec<&'a mut dyn Job>, tx: &'a mut Tx) -> BoxFuture<'a, Result<(), sqlx::Error>> {
+        let more = more.into_iter().filter_map(|job| (job as &mut dyn Any).downcast_mut::<Self>());
+        let all = std::iter::once(self).chain(more);
+        let (writes, kept): (Vec<_>, Vec<_>) = all.map(|Self { write, output, .. }| (write, output)).unzip();
+        Box::pin(async move {
+            for (kept, output) in kept.into_iter().zip(W::run_all(writes, tx).await?) {
+                *kept = Some(output);
+            }
+            Ok(())
+        })
+    }
+
+    fn answer(self: Box<Self>, kept: Result<(), JournalError>) {
+        let Self { output, reply, .. } = *self;
+        let never_ran = || JournalError::Store(format!("{} was never run", W::NAME));
+        // Whoever no longer waits doesn't want to know.
+        let _ = reply.send(kept.and_then(|()| output.ok_or_else(never_ran)));
+    }
+}
+
+pub(super) enum Work {
+    Append(Append),
+    Write(Box<dyn Job>),
+    /// Everything before it is worked off, then the writer ends.
+    End,
+}
+
+pub(super) struct Queued {
+    pub(super) work: Work,
+    pub(super) bytes: usize,
+    pub(super) places: Places,
+}
+
+/// Given back when the write was answered.
+#[derive(Default)]
+pub(super) struct Places {
+    pub(super) _write: Option<OwnedSemaphorePermit>,
+    pub(super) _bytes: Option<OwnedSemaphorePermit>,
+}
