@@ -165,7 +165,7 @@ static TABLES: [Table; 11] = [
 ];
 
 /// Fills `part`, which is empty.
-pub(crate) async fn copy_to_file(from: &PgConnectOptions, part: &Path) -> Result<(), StoreError> {
+async fn copy_to_file(from: &PgConnectOptions, part: &Path) -> Result<(), StoreError> {
     let mut server = postgres::connect(from).await?;
     let connect = sqlite::connect_options(part).create_if_missing(false);
     let mut file = Db::Sqlite(Box::new(connect.connect().await?));

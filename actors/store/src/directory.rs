@@ -69,7 +69,7 @@ pub async fn export_directory(notes: &dyn Notes) -> Result<String, JournalError>
         after = Some(last.key.clone());
         agents.extend(page.into_iter().map(|Note { key, body, .. }| (key, body)));
     }
-    let file = RawObject::new().with("version", VERSION).with("agents", agents);
+    let file = RawObject::of("version", VERSION).with("agents", agents);
     Ok(file.to_raw().get().to_owned())
 }
 
@@ -111,7 +111,7 @@ pub async fn import_directory_once(notes: &dyn Notes, text: &str) -> Result<Opti
         return Ok(None);
     }
     let imported = import_directory(notes, text).await?;
-    let said = RawObject::new().with("new", imported.new).with("changed", imported.changed);
+    let said = RawObject::of("new", imported.new).with("changed", imported.changed);
     match notes.put(IMPORTED_SPACE, &hash, said, None).await {
         Err(NoteError::Journal(error)) => Err(error.into()),
         _ => Ok(Some(imported)),

@@ -213,7 +213,7 @@ static SET: ManyRows =
 
 /// Takes so many numbers of each counter; answers each one's last number before them. They are locked to the commit, so
 /// numbers appear in order; sorted, so that two nodes never wait for each other's.
-pub(crate) async fn take_numbers(
+async fn take_numbers(
     db: &mut Db,
     counters: &BTreeMap<String, i64>,
 ) -> Result<HashMap<String, i64>, sqlx::Error> {

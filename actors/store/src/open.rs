@@ -29,7 +29,7 @@ pub(crate) struct Core {
     /// This process's name in leases, `NAME#EPOCH`.
     pub(crate) worker: Arc<str>,
     /// Of this opening, random.
-    pub(crate) run: Arc<str>,
+    run: Arc<str>,
     pub(crate) options: StoreOptions,
     /// What of clinical tasks is in memory only.
     pub(crate) held: Arc<Held>,

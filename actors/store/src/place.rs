@@ -92,7 +92,7 @@ impl Readers {
     }
 
     /// A connection for a few short statements. Never hold it while you wait for the writer.
-    pub(crate) async fn get(&self) -> Result<Db, JournalError> {
+    async fn get(&self) -> Result<Db, JournalError> {
         match self {
             Self::Sqlite(pool) => pool.acquire().await.map(Db::SqliteReader),
             Self::Postgres(pool) => pool.acquire().await.map(Db::PostgresReader),

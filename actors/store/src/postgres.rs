@@ -24,7 +24,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/postgres/0003.sql"),
 ];
 /// The newest schema that this program knows.
-pub(crate) const SCHEMA: i64 = MIGRATIONS.len() as i64;
+const SCHEMA: i64 = MIGRATIONS.len() as i64;
 
 /// How long a connection may take.
 const CONNECT_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -208,7 +208,7 @@ async fn migrate(db: &mut Db, at: &str) -> Result<(), StoreError> {
 }
 
 /// 0 where the schema has no store yet.
-pub(crate) async fn schema_version(db: &mut Db, at: &str) -> Result<i64, StoreError> {
+async fn schema_version(db: &mut Db, at: &str) -> Result<i64, StoreError> {
     let is_there =
         db.number("SELECT count(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'meta'", &[]);
     if is_there.await? == 0 {

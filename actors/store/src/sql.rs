@@ -214,7 +214,7 @@ pub(crate) fn parsed<'a, T: Deserialize<'a>>(json: &'a str, column: usize) -> Re
 }
 
 /// What a column is read as.
-pub(crate) trait Column<'r>: Sized {
+trait Column<'r>: Sized {
     fn read(row: &'r Row, column: usize) -> Result<Self, sqlx::Error>;
 }
 

@@ -24,7 +24,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/sqlite/0003.sql"),
 ];
 /// The newest schema that this program knows.
-pub(crate) const SCHEMA: i64 = MIGRATIONS.len() as i64;
+const SCHEMA: i64 = MIGRATIONS.len() as i64;
 /// `application_id` of a store's file: "clbd".
 const APPLICATION_ID: i64 = 0x636c_6264;
 /// The first bytes of any SQLite file, and where in its header the application's id is.
@@ -33,13 +33,13 @@ const APPLICATION_ID_AT: usize = 68;
 const HEADER_BYTES: usize = 100;
 
 /// How long a statement waits for another process (a visitor's cancel, a backup).
-pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long to wait before asking again for a lock that SQLite doesn't wait for.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 /// Pages past the limit that a write may use that makes room.
 const SIZE_RESERVE_PAGES: u64 = 256;
 /// Pages of log after which a commit moves them into the file.
-pub(crate) const CHECKPOINT_PAGES: u32 = 1000;
+const CHECKPOINT_PAGES: u32 = 1000;
 /// Bytes of log that are kept on disk after it was moved.
 const LOG_BYTES_KEPT: u64 = 64 * 1024 * 1024;
 
@@ -244,7 +244,7 @@ pub(crate) async fn check_intact(db: &mut Db, path: &Path) -> Result<(), StoreEr
 }
 
 /// The schema's version: 0 in a new file. A file that isn't ours or is from the future is refused untouched.
-pub(crate) async fn schema_version(db: &mut Db, path: &Path) -> Result<i64, StoreError> {
+async fn schema_version(db: &mut Db, path: &Path) -> Result<i64, StoreError> {
     let application = db.number("PRAGMA application_id", &[]).await?;
     let found = db.number("PRAGMA user_version", &[]).await?;
     let tables = db.number("SELECT count(*) FROM sqlite_schema", &[]).await?;

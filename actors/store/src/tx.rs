@@ -63,7 +63,7 @@ pub(crate) struct Tx {
     pub(super) audit_head: u64,
     pub(super) audit_sign: bool,
     pub(super) now_ms: i64,
-    pub(super) worker: Arc<str>,
+    worker: Arc<str>,
 }
 
 impl Tx {

@@ -170,8 +170,8 @@ pub(crate) struct Batches {
     /// Once set, nothing is written any more.
     stopped: Option<JournalError>,
     looked: Option<Instant>,
-    pub(crate) measures: Arc<Measures>,
-    pub(crate) tasks_changed: watch::Sender<u64>,
+    measures: Arc<Measures>,
+    tasks_changed: watch::Sender<u64>,
 }
 
 impl Batches {
@@ -197,7 +197,7 @@ impl Batches {
     }
 
     /// Until the queue is closed and empty.
-    pub(crate) async fn work_off(mut self, mut queue: mpsc::Receiver<Queued>) {
+    async fn work_off(mut self, mut queue: mpsc::Receiver<Queued>) {
         let mut came = Vec::new();
         let mut waiting = VecDeque::new();
         while queue.recv_many(&mut came, BATCH_WRITES_MAX).await > 0 {
@@ -480,26 +480,26 @@ struct Counted {
 }
 
 impl Measures {
-    pub(crate) fn queued(&self) {
+    fn queued(&self) {
         self.0.lock().now.queued += 1;
     }
 
-    pub(crate) fn answered(&self, writes: u64) {
+    fn answered(&self, writes: u64) {
         self.0.lock().now.queued -= writes;
     }
 
-    pub(crate) fn kept(&self, writes: u64) {
+    fn kept(&self, writes: u64) {
         let now = &mut self.0.lock().now;
         now.writes += writes;
         now.batches += 1;
         now.last_error = None;
     }
 
-    pub(crate) fn size(&self, bytes: u64) {
+    fn size(&self, bytes: u64) {
         self.0.lock().now.bytes = bytes;
     }
 
-    pub(crate) fn refused(&self, error: &JournalError) {
+    fn refused(&self, error: &JournalError) {
         let mut counted = self.0.lock();
         counted.now.last_error = Some(error.to_string());
         let is_due = counted.told.is_none_or(|told| told.elapsed() >= TOLD_EVERY);

@@ -122,6 +122,11 @@ impl ErrorKind {
         Self::ALL.into_iter().find(|kind| kind.reason() == reason)
     }
 
+    /// An error of this kind, told in one sentence.
+    pub fn error(self, message: impl Into<String>) -> A2aError {
+        A2aError { kind: self, message: message.into(), details: Vec::new(), task: None }
+    }
+
     /// The first kind of that code.
     pub fn of_code(code: i64) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.code() == code)
@@ -148,27 +153,22 @@ pub(crate) const ERROR_INFO: &str = "type.googleapis.com/google.rpc.ErrorInfo";
 pub(crate) const BAD_REQUEST: &str = "type.googleapis.com/google.rpc.BadRequest";
 
 impl A2aError {
-    /// An error told in one sentence.
-    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), details: Vec::new(), task: None }
-    }
-
     /// [`ErrorKind::InvalidParams`]: what is wrong with a field. Neither may hold a value of the request.
     pub fn invalid(field: &str, why: &str) -> Self {
         let message = if field.is_empty() { format!("the request {why}") } else { format!("{field} {why}") };
-        let violation = RawObject::new().with("field", field).with("description", why);
-        let details = RawObject::new().with("@type", BAD_REQUEST).with("fieldViolations", [violation]);
-        Self { details: vec![details], ..Self::new(ErrorKind::InvalidParams, message) }
+        let violation = RawObject::of("field", field).with("description", why);
+        let details = RawObject::of("@type", BAD_REQUEST).with("fieldViolations", [violation]);
+        Self { details: vec![details], ..ErrorKind::InvalidParams.error(message) }
     }
 
     /// [`ErrorKind::TaskNotFound`].
     pub fn task_not_found(id: &str) -> Self {
-        Self::new(ErrorKind::TaskNotFound, "task not found").about(id)
+        ErrorKind::TaskNotFound.error("task not found").about(id)
     }
 
     /// [`ErrorKind::Internal`], which says nothing else.
     pub fn internal() -> Self {
-        Self::new(ErrorKind::Internal, "internal error")
+        ErrorKind::Internal.error("internal error")
     }
 
     /// The same error about a task.
@@ -188,9 +188,8 @@ impl A2aError {
                 | ErrorKind::Internal
         );
         let info = (!is_plain).then(|| {
-            let metadata = self.task.as_ref().map(|task| RawObject::new().with("taskId", task)).unwrap_or_default();
-            RawObject::new()
-                .with("@type", ERROR_INFO)
+            let metadata = self.task.as_ref().map(|task| RawObject::of("taskId", task)).unwrap_or_default();
+            RawObject::of("@type", ERROR_INFO)
                 .with("reason", self.kind.reason())
                 .with("domain", DOMAIN)
                 .with("metadata", metadata)

@@ -11,8 +11,6 @@ pub mod grpc;
 pub mod inbound;
 pub mod limits;
 pub mod outbound;
-mod v01;
-mod v03;
 pub mod wire;
 
 pub use dialect::{Dialect, EventWriter, Operation};

@@ -80,7 +80,7 @@ impl Checkpoint {
     }
 
     /// A line of the anchor. From its end: a chain's name may hold spaces.
-    pub(crate) fn of_anchor_line(line: &str) -> Option<Self> {
+    fn of_anchor_line(line: &str) -> Option<Self> {
         let mut words = line.rsplitn(6, ' ');
         let signature = from_hex(words.next()?)?;
         let key_id = words.next()?.to_owned();
@@ -111,7 +111,7 @@ impl PublicKeys {
         Self(text.lines().filter_map(key).collect())
     }
 
-    pub(crate) fn has(&self, id: &str) -> bool {
+    fn has(&self, id: &str) -> bool {
         self.0.contains_key(id)
     }
 
@@ -121,7 +121,7 @@ impl PublicKeys {
 }
 
 /// A public key's name: the first 16 hexadecimal digits of its SHA-256.
-pub(crate) fn key_id(public_key: &[u8]) -> String {
+fn key_id(public_key: &[u8]) -> String {
     let mut id = hex(&Sha256::digest(public_key));
     id.truncate(16);
     id
@@ -131,7 +131,7 @@ pub(crate) fn key_id(public_key: &[u8]) -> String {
 #[derive(Debug, Clone)]
 pub(crate) struct AuditFiles {
     /// Two lines of base64: the PKCS#8 document of the signing key, and the 32 bytes that bodies are marked with.
-    pub(crate) key: PathBuf,
+    key: PathBuf,
     /// `audit.pub`: a line `KEY_ID BASE64` for each key there ever was.
     pub(crate) public: PathBuf,
     /// `audit.anchor`: a line a checkpoint; see [`super::anchor`].
@@ -244,7 +244,7 @@ impl AuditKey {
         self.pair.public_key().as_ref()
     }
 
-    pub(crate) fn sign(&self, text: &[u8]) -> Vec<u8> {
+    fn sign(&self, text: &[u8]) -> Vec<u8> {
         self.pair.sign(text).as_ref().to_vec()
     }
 
@@ -268,7 +268,7 @@ fn publish(path: &Path, key: &[u8]) -> io::Result<()> {
 }
 
 /// Appends a line and syncs it. A line that a crash tore before it is ended first.
-pub(super) fn append_line(path: &Path, line: &str) -> io::Result<()> {
+fn append_line(path: &Path, line: &str) -> io::Result<()> {
     use std::io::{Read, Seek, SeekFrom};
     let is_new = !path.exists();
     let mut file = private(path, OpenOptions::new().read(true).append(true).create(true))?;

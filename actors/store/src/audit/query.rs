@@ -142,7 +142,7 @@ impl Visitor {
 
 impl VerifyOptions {
     /// Public keys and anchor. The anchor is read before the store is: it is never ahead of it.
-    pub(super) fn read(&self, files: Option<&AuditFiles>) -> Result<(PublicKeys, Anchor), StoreError> {
+    fn read(&self, files: Option<&AuditFiles>) -> Result<(PublicKeys, Anchor), StoreError> {
         let refused = |path: &PathBuf, why: String| StoreError::Key { path: path.clone(), why };
         let public = self.public_keys.as_ref().or(files.map(|files| &files.public));
         let public = public.ok_or_else(|| refused(&"audit.pub".into(), "say where the public keys are".to_owned()))?;
@@ -172,7 +172,7 @@ async fn is_cut(core: &Core, reports: &[ChainReport]) -> Result<bool, JournalErr
 }
 
 /// Every chain that the store has.
-pub(super) async fn chains(core: &Core) -> Result<BTreeSet<String>, JournalError> {
+async fn chains(core: &Core) -> Result<BTreeSet<String>, JournalError> {
     let sql = "SELECT DISTINCT chain FROM audit UNION SELECT DISTINCT chain FROM audit_checkpoint \
                UNION SELECT substr(name, 3) FROM stream WHERE name LIKE 'a/%'";
     Ok(core.readers.read(sql, &[], |row| row.get(0)).await?.into_iter().collect())
@@ -196,7 +196,7 @@ async fn verify_one(
     Ok(check.end())
 }
 
-pub(super) async fn ends(core: &Core, chain: &str) -> Result<Ends, JournalError> {
+async fn ends(core: &Core, chain: &str) -> Result<Ends, JournalError> {
     const ENDS: &str = "SELECT (SELECT last FROM stream WHERE name = $2), \
         (SELECT min(number) FROM audit WHERE chain = $1), (SELECT max(number) FROM audit WHERE chain = $1), \
         (SELECT max(number) FROM audit_checkpoint WHERE chain = $1)";
@@ -214,7 +214,7 @@ pub(super) async fn ends(core: &Core, chain: &str) -> Result<Ends, JournalError>
 }
 
 /// Entries after `after` and up to `last`, in order, and the checkpoints of their numbers.
-pub(super) async fn page(
+async fn page(
     core: &Core,
     chain: &str,
     after: u64,

@@ -258,7 +258,7 @@ macro_rules! make {
 const MAKE: Sql = Sql::new(make!(sqlite), make!(postgres));
 
 /// Moves copies, by recipient and letter, tells of those that moved, letter by letter, and answers them.
-pub(super) async fn mark(tx: &mut Tx, wanted: &[(String, u64)], mark: Mark) -> Result<Vec<(String, u64)>, sqlx::Error> {
+async fn mark(tx: &mut Tx, wanted: &[(String, u64)], mark: Mark) -> Result<Vec<(String, u64)>, sqlx::Error> {
     let (find, update, state) = match mark {
         Mark::Delivered => (TO_DELIVER, DELIVERED, EntryState::Delivered),
         Mark::Read => (TO_READ, READ, EntryState::Read),

@@ -268,7 +268,7 @@ fn task_row<'a>(stored: &'a Stored, body: &'a str) -> [Arg<'a>; 20] {
 pub const GRAPH_TASKS_MAX: usize = 1_024;
 
 /// Looks up what is there of the graph. What new tasks name can't change before the transaction ends.
-pub(super) async fn look_up_graph(db: &mut Db, new: &[NewTask]) -> Result<Result<TaskGraph, TaskError>, sqlx::Error> {
+async fn look_up_graph(db: &mut Db, new: &[NewTask]) -> Result<Result<TaskGraph, TaskError>, sqlx::Error> {
     let ours: HashSet<_> = new.iter().map(|task| &task.id).collect();
     let there = |id: &&TaskId| !ours.contains(*id);
     let needs: HashSet<_> = new.iter().flat_map(|task| &task.needs).filter(there).cloned().collect();

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 const CLINICAL_HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// What stands in the store for what is only held.
-pub(super) const NOT_KEPT: &str = "not kept";
+const NOT_KEPT: &str = "not kept";
 
 /// The bodies of clinical tasks.
 pub(crate) struct Held {
@@ -258,12 +258,12 @@ mod tests {
         let steps = [
             TaskStep::Start,
             TaskStep::Said("Ann is ill".into()),
-            TaskStep::Artifact(RawObject::new().with("for", "Ann")),
+            TaskStep::Artifact(RawObject::of("for", "Ann")),
             TaskStep::Asked(question),
             TaskStep::Answered { key: "q".into(), answer: raw("\"Ann\"") },
             TaskStep::AuthWanted("Ann's".into()),
             TaskStep::Start,
-            TaskStep::History(RawObject::new().with("name", "Ann")),
+            TaskStep::History(RawObject::of("name", "Ann")),
             TaskStep::Failed(Failure::internal("Ann").with_data(json!("Ann"))),
         ];
         let now = SystemTime::now();

@@ -164,7 +164,7 @@ fn encoded(body: &impl Serialize) -> Result<String, sqlx::Error> {
 }
 
 /// A row that this program didn't write. Serde's own words may quote the row, so they aren't part of it.
-pub(super) fn unreadable(what: &str) -> sqlx::Error {
+fn unreadable(what: &str) -> sqlx::Error {
     sqlx::Error::Decode(format!("{what} can't be read").into())
 }
 
@@ -204,13 +204,13 @@ mod tests {
         let new = NewTask {
             request: Some(request),
             needs: vec![TaskId::new("n").unwrap()],
-            extra: RawObject::new().with("shape", "tool_result"),
+            extra: RawObject::of("shape", "tool_result"),
             ..NewTask::new(Principal::agent("ann"), "clinic", "ask", UNIX_EPOCH)
         };
         let mut task = Task::submitted(new, 1, 0, UNIX_EPOCH);
         task.said = Some("half way".into());
         task.open = vec![OpenQuestion { key: "q".into(), question: Arc::new(Question::elicit("who?", json!({}))) }];
-        task.artifacts = vec![RawObject::new().with("name", "plan")];
+        task.artifacts = vec![RawObject::of("name", "plan")];
         for outcome in [
             None,
             Some(TaskOutcome::Reply(raw("null"))),
@@ -240,7 +240,7 @@ mod tests {
         let steps = [
             TaskStep::Start,
             TaskStep::Said("a".into()),
-            TaskStep::History(RawObject::new().with("a", 1)),
+            TaskStep::History(RawObject::of("a", 1)),
             TaskStep::Artifact(RawObject::new()),
             TaskStep::Asked(question),
             TaskStep::AuthWanted("which".into()),

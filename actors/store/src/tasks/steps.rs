@@ -106,9 +106,7 @@ impl Take {
 }
 
 fn lost() -> TaskStep {
-    TaskStep::Failed(Failure::new(
-        FailureKind::Unavailable,
-        "the node ended before this was done, and what was asked was held in its memory only",
+    TaskStep::Failed(Failure::unavailable("the node ended before this was done, and what was asked was held in its memory only",
     ))
 }
 

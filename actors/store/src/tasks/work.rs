@@ -53,8 +53,8 @@ impl Actor {
 }
 
 /// A task that was read, with what is still to be written of it.
-pub(super) struct Loaded {
-    pub(super) stored: Stored,
+struct Loaded {
+    stored: Stored,
     events: Vec<(TaskEvent, Option<BodyMark>)>,
     is_changed: bool,
 }

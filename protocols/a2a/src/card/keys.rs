@@ -51,7 +51,7 @@ impl SigningKey {
             key.set(name, value);
         }
         let key = key.with("alg", self.algorithm()).with("use", "sig").with("kid", self.id());
-        RawObject::new().with("keys", [key])
+        RawObject::of("keys", [key])
     }
 
     pub(super) fn algorithm(&self) -> &'static str {

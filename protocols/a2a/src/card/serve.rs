@@ -164,10 +164,10 @@ impl Cards {
                 Dialect::V10 => ErrorKind::UnsupportedOperation,
                 Dialect::V03 | Dialect::V03Rest | Dialect::V01 => ErrorKind::ExtendedAgentCardNotConfigured,
             };
-            return Err(A2aError::new(kind, "there is no extended card: the public one is all"));
+            return Err(kind.error("there is no extended card: the public one is all"));
         }
         if who.principal.kind == PrincipalKind::Anonymous {
-            return Err(A2aError::new(ErrorKind::Denied, "the extended card is for who shows a credential"));
+            return Err(ErrorKind::Denied.error("the extended card is for who shows a credential"));
         }
         self.signed(self.card(who).await?)
     }
@@ -339,10 +339,8 @@ fn of_skills(skills: &Skills) -> String {
 fn schemas(skills: &[Skill]) -> Option<AgentExtension> {
     let mut params = RawObject::new();
     for skill in skills {
-        let mut schemas = RawObject::new().with("input", &skill.spec.input_schema);
-        if let Some(output) = &skill.spec.output_schema {
-            schemas.set("output", output);
-        }
+        let mut schemas = RawObject::of("input", &skill.spec.input_schema);
+        schemas.set_some("output", &skill.spec.output_schema);
         params.set(&skill.spec.name, schemas);
     }
     (!params.is_empty()).then(|| AgentExtension {
@@ -363,8 +361,7 @@ pub(crate) fn catalog<'a>(base_url: &Url, agents: impl IntoIterator<Item = (&'a 
     let base = base_url.as_str().trim_end_matches('/');
     let host = base_url.host_str().unwrap_or("localhost");
     let entry = |(id, info, description): (&str, &Info, String)| {
-        let entry = RawObject::new()
-            .with("identifier", format!("urn:air:{host}:agents:{id}"))
+        let entry = RawObject::of("identifier", format!("urn:air:{host}:agents:{id}"))
             .with("name", id)
             .with("displayName", &info.name)
             .with("version", &info.version)
@@ -376,5 +373,5 @@ pub(crate) fn catalog<'a>(base_url: &Url, agents: impl IntoIterator<Item = (&'a 
         if description.is_empty() { entry } else { entry.with("description", description) }
     };
     let entries: Vec<_> = agents.into_iter().map(entry).collect();
-    CardBody::new(RawObject::new().with("specVersion", CATALOG_VERSION).with("entries", entries).to_raw().get())
+    CardBody::new(RawObject::of("specVersion", CATALOG_VERSION).with("entries", entries).to_raw().get())
 }

@@ -236,7 +236,7 @@ const FORM: &str = "callboard/form";
 /// # Errors
 /// [`KeyPairError`] where the system gives no random numbers, or the card is nested too deeply.
 pub fn sign(card: &mut AgentCard, key: &SigningKey, jku: Option<&Url>) -> Result<(), KeyPairError> {
-    let header = RawObject::new().with("alg", key.algorithm()).with("kid", key.id()).with("typ", "JOSE");
+    let header = RawObject::of("alg", key.algorithm()).with("kid", key.id()).with("typ", "JOSE");
     let header = match jku {
         Some(jku) => header.with("jku", jku.as_str()),
         None => header,

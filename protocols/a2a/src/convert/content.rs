@@ -169,12 +169,12 @@ fn block_of(part: &Part) -> Content {
         PartContent::Raw(raw) => bytes_block(rest, raw, filename, media_type),
         PartContent::Url(url) => {
             let name = if filename.is_empty() { url } else { filename };
-            let mut block = RawObject::new().with("type", "resource_link").with("uri", url).with("name", name);
+            let mut block = RawObject::of("type", "resource_link").with("uri", url).with("name", name);
             set_media_type(&mut block, media_type);
             (joined(block, rest), !filename.is_empty(), true)
         }
         PartContent::Data(data) => {
-            let mut block = RawObject::new().with("type", "text");
+            let mut block = RawObject::of("type", "text");
             block.set("text", data.get());
             let mut block = joined(block, rest);
             put_meta(&mut block, DATA, true);
@@ -243,7 +243,7 @@ fn text_or_resource(mut rest: RawObject, text: &str, filename: &str, media_type:
         rest.set("resource", resource);
         return (rest, filename.is_empty(), true);
     }
-    let mut block = RawObject::new().with("type", "text");
+    let mut block = RawObject::of("type", "text");
     block.set_text("text", text);
     (joined(block, rest), filename.is_empty(), media_type.is_empty())
 }
@@ -258,13 +258,13 @@ fn bytes_block(mut rest: RawObject, raw: &Bytes, filename: &str, media_type: &st
         return (rest, filename.is_empty(), true);
     }
     if let Some(kind) = kind.as_deref().or_else(|| media_kind(media_type)) {
-        let block = RawObject::new().with("type", kind).with("data", encoded).with("mimeType", media_type);
+        let block = RawObject::of("type", kind).with("data", encoded).with("mimeType", media_type);
         return (joined(block, rest), filename.is_empty(), true);
     }
     // MCP wants an address; a part has none.
-    let mut resource = RawObject::new().with("uri", format!("attachment:{}", escaped(filename)));
+    let mut resource = RawObject::of("uri", format!("attachment:{}", escaped(filename)));
     set_media_type(&mut resource, media_type);
-    let block = RawObject::new().with("type", "resource").with("resource", resource.with("blob", encoded));
+    let block = RawObject::of("type", "resource").with("resource", resource.with("blob", encoded));
     (joined(block, rest), filename.is_empty(), true)
 }
 

@@ -8,9 +8,7 @@ mod tests;
 
 pub(crate) use content::{content_of, parts_of, write_block};
 pub(crate) use question::{Fit, QUESTION, answered, is_address, question_parts};
-pub(crate) use reply::{
-    EVENT, Ended, ended, is_said_at_once, of_failure, of_store, of_tasks, said_by_agent, said_parts,
-};
+pub(crate) use reply::{EVENT, Ended, ended, is_said_at_once, said_parts};
 
 /// The member of a message's metadata that says how many agents its call has passed through. Others need not know it.
 pub(crate) const HOPS: &str = "callboard/hops";

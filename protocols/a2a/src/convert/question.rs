@@ -17,7 +17,7 @@ pub(crate) fn question_parts(key: &str, question: &Question) -> Vec<Part> {
     // `{kind, body}`
     let written = serde_json::to_string(question).ok();
     let body = written.and_then(|written| serde_json::from_str::<RawObject>(&written).ok()).unwrap_or_default();
-    let data = RawObject::new().with("question", body.with("key", key));
+    let data = RawObject::of("question", body.with("key", key));
     vec![Part::text(text(question)), Part::data(data.to_raw())]
 }
 
@@ -117,9 +117,7 @@ fn elicited(elicitation: &Elicitation, said: &Said) -> Result<ElicitAnswer, Vec<
     if form.properties.is_empty() {
         return match said.text.is_empty() {
             true => Ok(ElicitAnswer::agree()),
-            false => Ok(ElicitAnswer(
-                action(ElicitAction::Accept).with("content", RawObject::new().with("text", &said.text)),
-            )),
+            false => Ok(ElicitAnswer(action(ElicitAction::Accept).with("content", RawObject::of("text", &said.text)))),
         };
     }
     let Some((name, value)) = form.only().and_then(|(name, schema)| Some((name, typed(schema, &said.text)?))) else {
@@ -129,7 +127,7 @@ fn elicited(elicitation: &Elicitation, said: &Said) -> Result<ElicitAnswer, Vec<
 }
 
 fn action(action: ElicitAction) -> RawObject {
-    RawObject::new().with("action", action)
+    RawObject::of("action", action)
 }
 
 /// The flat form that an elicitation asks to be filled in.
@@ -216,10 +214,8 @@ fn rooted(said: &Said) -> Result<RootsAnswer, Vec<String>> {
 }
 
 fn with_message(mut answer: Answer, message: &Message) -> Answer {
-    let mut said = RawObject::new().with("key", &message.message_id).with("content", content_of(&message.parts));
-    if let Some(metadata) = &message.metadata {
-        said.set("metadata", metadata);
-    }
+    let mut said = RawObject::of("key", &message.message_id).with("content", content_of(&message.parts));
+    said.set_some("metadata", &message.metadata);
     let body = match &mut answer {
         Answer::Elicit(answer) => &mut answer.0,
         Answer::Sample(answer) => &mut answer.0,

@@ -9,7 +9,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::content::part_of;
-use crate::wire::{Artifact, Message, Part, Role, Wire as _, written_about};
+use crate::wire::{Artifact, Part, Wire as _, written_about};
 use crate::{A2aError, ErrorKind};
 
 /// Bytes of a part around its text, and of an artifact around its name and parts.
@@ -40,7 +40,7 @@ pub(crate) fn ended(reply: RawReply, skill: &str, is_result: bool, has_all: bool
         return Ended { artifact: Some(artifact), step: TaskStep::Completed(reply) };
     }
     let Ok(told) = ToolResult::parse(&reply) else {
-        let why = Failure::new(FailureKind::Internal, "the agent's answer can't be read");
+        let why = Failure::internal("the agent's answer can't be read");
         return Ended { artifact: None, step: TaskStep::Failed(why) };
     };
     if told.is_error() {
@@ -176,58 +176,45 @@ pub(crate) fn said_parts(result: &ToolResult) -> Vec<Part> {
 /// Member of the metadata of tasks and events: the number of the task's last event, which only grows.
 pub(crate) const EVENT: &str = "callboard/event";
 
-/// A message of the agent's about a task. Its id is the same whenever it is made again of the same event.
-pub(crate) fn said_by_agent(
-    task: &str,
-    context: &str,
-    event: u64,
-    parts: Vec<Part>,
-    metadata: Option<RawObject>,
-) -> Message {
-    Message {
-        message_id: format!("{task}-{event}"),
-        context_id: context.to_owned(),
-        task_id: task.to_owned(),
-        role: Role::Agent,
-        parts,
-        metadata,
-        ..Message::default()
+/// The reason why a message isn't taken. Once there is a task, a failure is its state instead.
+impl From<Failure> for A2aError {
+    fn from(failure: Failure) -> Self {
+        let kind = match failure.kind {
+            FailureKind::InvalidInput | FailureKind::NotFound => ErrorKind::InvalidParams,
+            FailureKind::Denied => ErrorKind::Denied,
+            FailureKind::Blocked | FailureKind::Rejected => ErrorKind::Blocked,
+            FailureKind::Overloaded | FailureKind::Unavailable | FailureKind::TimedOut => ErrorKind::Overloaded,
+            _ => return Self::internal(),
+        };
+        kind.error(failure.message)
     }
 }
 
-/// Why a message isn't taken. Once there is a task, a failure is its state instead.
-pub(crate) fn of_failure(failure: Failure) -> A2aError {
-    let kind = match failure.kind {
-        FailureKind::InvalidInput | FailureKind::NotFound => ErrorKind::InvalidParams,
-        FailureKind::Denied => ErrorKind::Denied,
-        FailureKind::Blocked | FailureKind::Rejected => ErrorKind::Blocked,
-        FailureKind::Overloaded | FailureKind::Unavailable | FailureKind::TimedOut => ErrorKind::Overloaded,
-        _ => return A2aError::internal(),
-    };
-    A2aError::new(kind, failure.message)
-}
-
-/// Why the store didn't do it.
-pub(crate) fn of_store(error: &JournalError) -> A2aError {
-    match error {
-        JournalError::Invalid(why) => A2aError::new(ErrorKind::InvalidParams, *why),
-        JournalError::Fenced { .. } | JournalError::Damaged(_) | JournalError::Store(_) => {
-            callboard_message::log::error!(%error, "the store of tasks failed");
-            A2aError::internal()
+/// A failure of the store of tasks.
+impl From<JournalError> for A2aError {
+    fn from(error: JournalError) -> Self {
+        match error {
+            JournalError::Invalid(why) => ErrorKind::InvalidParams.error(why),
+            JournalError::Fenced { .. } | JournalError::Damaged(_) | JournalError::Store(_) => {
+                callboard_message::log::error!(%error, "the store of tasks failed");
+                Self::internal()
+            }
+            other => ErrorKind::Overloaded.error(other.to_string()),
         }
-        other => A2aError::new(ErrorKind::Overloaded, other.to_string()),
     }
 }
 
-/// Why a task isn't begun, or doesn't take a step.
-pub(crate) fn of_tasks(error: &TaskError) -> A2aError {
-    let kind = match error {
-        TaskError::Journal(error) => return of_store(error),
-        TaskError::NotFound => ErrorKind::TaskNotFound,
-        TaskError::HasEnded(_) | TaskError::Illegal { .. } => ErrorKind::UnsupportedOperation,
-        TaskError::KeyReused | TaskError::TooLarge { .. } => ErrorKind::InvalidParams,
-        TaskError::TooMany { .. } | TaskError::TooManyEvents { .. } | TaskError::LostLease => ErrorKind::Overloaded,
-        _ => return A2aError::internal(),
-    };
-    A2aError::new(kind, error.to_string())
+/// The reason why a task isn't begun, or doesn't take a step.
+impl From<TaskError> for A2aError {
+    fn from(error: TaskError) -> Self {
+        let kind = match error {
+            TaskError::Journal(error) => return error.into(),
+            TaskError::NotFound => ErrorKind::TaskNotFound,
+            TaskError::HasEnded(_) | TaskError::Illegal { .. } => ErrorKind::UnsupportedOperation,
+            TaskError::KeyReused | TaskError::TooLarge { .. } => ErrorKind::InvalidParams,
+            TaskError::TooMany { .. } | TaskError::TooManyEvents { .. } | TaskError::LostLease => ErrorKind::Overloaded,
+            _ => return Self::internal(),
+        };
+        kind.error(error.to_string())
+    }
 }

@@ -1,20 +1,21 @@
 //! Requests: read by servers, written by clients.
 
-use callboard_message::RawObject;
+use callboard_message::json::raw_ref;
+use callboard_message::{RawMembers, RawObject};
 use serde_json::value::RawValue;
+use uuid::Uuid;
 
+use super::push::{read_push, read_push_id, write_push};
+use super::task::{settle_message, write_message};
 use crate::wire::*;
-use crate::{A2aError, Dialect, limits, v01, v03};
+use crate::{A2aError, Dialect, limits};
 
 /// The push configuration of clients that name none.
 const ONLY_CONFIG: &str = "default";
 
 /// What stands in for parameters that were left out.
 fn read<T: Wire>(params: Option<&RawValue>) -> Result<T, A2aError> {
-    match params {
-        Some(params) => Ok(T::from_raw(params)?),
-        None => Ok(T::from_raw(&RawObject::new().to_raw())?),
-    }
+    Ok(T::from_raw(params.unwrap_or(raw_ref("{}")))?)
 }
 
 impl Dialect {
@@ -25,8 +26,8 @@ impl Dialect {
     pub fn read_send(self, params: Option<&RawValue>) -> Result<SendMessageRequest, A2aError> {
         let request = match self {
             Self::V10 => read(params)?,
-            Self::V03 | Self::V03Rest => v03::read_send(self, params)?,
-            Self::V01 => v01::read_send(params)?,
+            Self::V03 | Self::V03Rest => read_send_03(self, params)?,
+            Self::V01 => read_send_01(params)?,
         };
         check_send(&request)?;
         Ok(request)
@@ -92,7 +93,7 @@ impl Dialect {
     ) -> Result<TaskPushNotificationConfig, A2aError> {
         let mut config: TaskPushNotificationConfig = match self {
             Self::V10 => read(params)?,
-            _ => v03::read_push(self, params)?,
+            _ => read_push(self, params)?,
         };
         match task {
             Some(task) if config.task_id.is_empty() => config.task_id = task.to_owned(),
@@ -115,7 +116,7 @@ impl Dialect {
     pub fn read_push_get(self, params: Option<&RawValue>) -> Result<GetTaskPushNotificationConfigRequest, A2aError> {
         let request: GetTaskPushNotificationConfigRequest = match self {
             Self::V10 => read(params)?,
-            _ => v03::read_push_id(params)?,
+            _ => read_push_id(params)?,
         };
         check_id("taskId", &request.task_id)?;
         check_id("id", &request.id)?;
@@ -131,7 +132,7 @@ impl Dialect {
         let request: ListTaskPushNotificationConfigsRequest = match self {
             Self::V10 => read(params)?,
             _ => {
-                let GetTaskPushNotificationConfigRequest { tenant, task_id, .. } = v03::read_push_id(params)?;
+                let GetTaskPushNotificationConfigRequest { tenant, task_id, .. } = read_push_id(params)?;
                 ListTaskPushNotificationConfigsRequest { tenant, task_id, ..Default::default() }
             }
         };
@@ -169,8 +170,8 @@ impl Dialect {
     pub fn write_send(self, request: &SendMessageRequest) -> Box<RawValue> {
         match self {
             Self::V10 => request.to_raw(),
-            Self::V03 | Self::V03Rest => v03::write_send(self, request),
-            Self::V01 => v01::write_send(request),
+            Self::V03 | Self::V03Rest => written(|out| write_send_03(self, request, out)),
+            Self::V01 => written(|out| write_send_01(request, out)),
         }
     }
 
@@ -268,4 +269,95 @@ fn check_id(field: &str, id: &str) -> Result<(), A2aError> {
 
 fn check_history(field: &str, length: Option<i32>) -> Result<(), A2aError> {
     if length.is_some_and(i32::is_negative) { Err(A2aError::invalid(field, "must not be negative")) } else { Ok(()) }
+}
+
+/// A request of 0.3's.
+fn read_send_03(dialect: Dialect, params: Option<&RawValue>) -> Result<SendMessageRequest, A2aError> {
+    let params = params.ok_or_else(|| A2aError::invalid("message", "is missing"))?;
+    let mut request = SendMessageRequest::from_raw(params)?;
+    check_kinds(&Members::of(params, &At::Root)?)?;
+    settle_message(dialect, &mut request.message);
+    if let Some(configuration) = &mut request.configuration {
+        // Left out is blocking.
+        let of_configuration = RawMembers::parse(params).ok().and_then(|all| all.read("configuration"));
+        configuration.return_immediately = of_configuration
+            .and_then(|raw| RawMembers::parse(raw).ok()?.read::<bool>("blocking"))
+            .is_some_and(|blocking| !blocking);
+    }
+    Ok(request)
+}
+
+/// `tasks/send` and `tasks/sendSubscribe` of 0.1: the task's id is the client's, the message has none.
+fn read_send_01(params: Option<&RawValue>) -> Result<SendMessageRequest, A2aError> {
+    let params = params.ok_or_else(|| A2aError::invalid("id", "is missing"))?;
+    let members = Members::of(params, &At::Root)?;
+    let mut message: Message = members.required("message", &[])?;
+    check_kinds(&members)?;
+    settle_message(Dialect::V01, &mut message);
+    message.task_id = members.required("id", &[])?;
+    message.context_id = members.default("sessionId", &[])?;
+    if message.message_id.is_empty() {
+        message.message_id = Uuid::new_v4().to_string();
+    }
+    let configuration = SendMessageConfiguration {
+        task_push_notification_config: members.optional("pushNotification", &[])?,
+        history_length: members.optional("historyLength", &[])?.or(Dialect::V01.history_length()),
+        ..Default::default()
+    };
+    let metadata = members.optional("metadata", &[])?;
+    Ok(SendMessageRequest { tenant: String::new(), message, configuration: Some(configuration), metadata })
+}
+
+/// A part says what it is. What is of a kind that is yet to come isn't taken for something else.
+fn check_kinds(request: &Members<'_>) -> Result<(), ReadError> {
+    let message_at = request.at("message");
+    let Some(message) = request.find("message", &["request"])? else { return Ok(()) };
+    let message = Members::of(message, &message_at)?;
+    let parts_at = message.at("parts");
+    let parts = message.find("parts", &["content"])?.map(|raw| entries(raw, &parts_at)).transpose()?;
+    parts.iter().flatten().enumerate().try_for_each(|(nth, part)| {
+        let at = At::Entry(&parts_at, nth);
+        let kind: String = Members::of(part, &at)?.default("kind", &["type"])?;
+        match &*kind {
+            "" | "text" | "file" | "data" => Ok(()),
+            _ => Err(at.error("is of a kind that nobody knows: not text, file or data")),
+        }
+    })
+}
+
+fn write_send_03(dialect: Dialect, request: &SendMessageRequest, out: &mut Writer<'_>) {
+    let mut object = out.object();
+    write_message(dialect, &request.message, &mut object.member("message"));
+    if let Some(configuration) = &request.configuration {
+        let mut object = object.member("configuration").into_object();
+        object.default("acceptedOutputModes", &configuration.accepted_output_modes);
+        if let Some(push) = &configuration.task_push_notification_config {
+            let name = if dialect == Dialect::V03Rest { "pushNotification" } else { "pushNotificationConfig" };
+            write_push(push, &mut object.member(name));
+        }
+        object.optional("historyLength", &configuration.history_length);
+        object.always("blocking", &!configuration.return_immediately);
+        object.end();
+    }
+    object.optional("metadata", &request.metadata);
+    object.end();
+}
+
+fn write_send_01(request: &SendMessageRequest, out: &mut Writer<'_>) {
+    let message = &request.message;
+    let mut object = out.object();
+    match message.task_id.is_empty() {
+        true => object.text("id", &Uuid::new_v4().to_string()),
+        false => object.text("id", &message.task_id),
+    }
+    object.words("sessionId", &message.context_id);
+    write_message(Dialect::V01, message, &mut object.member("message"));
+    if let Some(configuration) = &request.configuration {
+        if let Some(push) = &configuration.task_push_notification_config {
+            write_push(push, &mut object.member("pushNotification"));
+        }
+        object.optional("historyLength", &configuration.history_length);
+    }
+    object.optional("metadata", &request.metadata);
+    object.end();
 }

@@ -4,36 +4,36 @@ use callboard_message::RawObject;
 use callboard_rpc::RpcError;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::hybrid;
+use super::push::{write_push_list, write_task_push};
+use super::{card, task};
 use crate::error::ERROR_INFO;
 use crate::wire::*;
-use crate::{A2aError, Dialect, ErrorKind, v01, v03};
+use crate::{A2aError, Dialect, ErrorKind};
 
 impl Dialect {
-    /// What answers `SendMessage`.
+    /// The answer to `SendMessage`.
     pub fn write_send_response(self, response: &SendMessageResponse) -> Box<RawValue> {
-        match self {
-            Self::V10 => response.to_raw(),
-            Self::V03 | Self::V03Rest => v03::write_send_response(self, response),
-            Self::V01 => v01::write_send_response(response),
+        match (self, response) {
+            (Self::V10, _) => response.to_raw(),
+            (Self::V01, SendMessageResponse::Task(task)) => self.write_task(task),
+            (Self::V01, SendMessageResponse::Message(message)) => self.write_task(&task::task_of_message(message)),
+            (Self::V03 | Self::V03Rest, _) => self.events().write(&response.clone().into(), false),
         }
     }
 
     /// A task by itself.
     pub fn write_task(self, task: &Task) -> Box<RawValue> {
-        match self {
-            Self::V10 => task.to_raw(),
-            Self::V03 | Self::V03Rest => v03::write_task(self, task),
-            Self::V01 => v01::write_task(task),
-        }
+        self.write(task, |out| task::write_task(self, task, None, out))
     }
 
     /// A page of tasks.
     pub fn write_task_list(self, list: &ListTasksResponse) -> Box<RawValue> {
-        match self {
-            Self::V10 => list.to_raw(),
-            _ => v03::write_task_list(self, list),
-        }
+        self.write(list, |out| task::write_task_list(self, list, out))
+    }
+
+    /// 1.0's words for a value, or what `older` writes.
+    fn write(self, value: &impl Wire, older: impl FnOnce(&mut Writer<'_>)) -> Box<RawValue> {
+        if self == Self::V10 { value.to_raw() } else { written(older) }
     }
 
     /// Writes the events of one stream.
@@ -43,18 +43,12 @@ impl Dialect {
 
     /// A push configuration.
     pub fn write_push_config(self, config: &TaskPushNotificationConfig) -> Box<RawValue> {
-        match self {
-            Self::V10 => config.to_raw(),
-            _ => v03::write_push(self, config),
-        }
+        self.write(config, |out| write_task_push(self, config, out))
     }
 
     /// The push configurations of a task.
     pub fn write_push_configs(self, configs: &ListTaskPushNotificationConfigsResponse) -> Box<RawValue> {
-        match self {
-            Self::V10 => configs.to_raw(),
-            _ => v03::write_push_list(self, configs),
-        }
+        self.write(configs, |out| write_push_list(self, configs, out))
     }
 
     /// What answers `DeleteTaskPushNotificationConfig`.
@@ -69,14 +63,14 @@ impl Dialect {
     pub fn write_card(self, card: &AgentCard) -> Box<RawValue> {
         match self {
             Self::V10 => card.to_raw(),
-            Self::V03 | Self::V03Rest => v03::write_card(card).to_raw(),
-            Self::V01 => v01::write_card(card).to_raw(),
+            Self::V03 | Self::V03Rest => card::write_card_03(card).to_raw(),
+            Self::V01 => card::write_card_01(card).to_raw(),
         }
     }
 
     /// A card in the words of all versions at once: for who didn't say which it reads.
     pub fn write_hybrid_card(card: &AgentCard) -> Box<RawValue> {
-        hybrid::write(card)
+        card::write_hybrid(card)
     }
 
     /// An error over JSON-RPC.
@@ -93,18 +87,17 @@ impl Dialect {
     pub fn write_http_error(self, error: &A2aError) -> Box<RawValue> {
         if self != Self::V10 {
             let RpcError { code, message, data } = self.write_error(error);
-            let mut object = RawObject::new().with("code", code).with("message", message);
+            let mut object = RawObject::of("code", code).with("message", message);
             if let Some(data) = data {
                 object.set_raw("data", data);
             }
             return object.to_raw();
         }
-        let status = RawObject::new()
-            .with("code", error.kind.http())
+        let status = RawObject::of("code", error.kind.http())
             .with("status", error.kind.grpc())
             .with("message", &error.message)
             .with("details", error.all_details());
-        RawObject::new().with("error", status).to_raw()
+        RawObject::of("error", status).to_raw()
     }
 
     /// Codes that a version lacks are `UnsupportedOperation` in it.
@@ -125,11 +118,16 @@ impl Dialect {
     /// # Errors
     /// [`ErrorKind::InvalidAgentResponse`] names the field; so with all that read responses.
     pub fn read_send_response(self, result: &RawValue) -> Result<SendMessageResponse, A2aError> {
-        match self {
-            Self::V10 => answer(SendMessageResponse::from_raw(result)),
-            Self::V03 | Self::V03Rest => answer(v03::read_send_response(self, result)),
-            Self::V01 => answer(v01::read_task(result)).map(SendMessageResponse::Task),
+        if self == Self::V01 {
+            return self.read_task(result).map(SendMessageResponse::Task);
         }
+        let mut response = answer(SendMessageResponse::from_raw(result))?;
+        match &mut response {
+            _ if self == Self::V10 => {}
+            SendMessageResponse::Task(task) => task::settle_task(self, task),
+            SendMessageResponse::Message(message) => task::settle_message(self, message),
+        }
+        Ok(response)
     }
 
     /// A task by itself.
@@ -137,11 +135,11 @@ impl Dialect {
     /// # Errors
     /// As [`Dialect::read_send_response`].
     pub fn read_task(self, result: &RawValue) -> Result<Task, A2aError> {
-        match self {
-            Self::V10 => answer(Task::from_raw(result)),
-            Self::V03 | Self::V03Rest => answer(v03::read_task(self, result)),
-            Self::V01 => answer(v01::read_task(result)),
+        let mut task = answer(Task::from_raw(result))?;
+        if self != Self::V10 {
+            task::settle_task(self, &mut task);
         }
+        Ok(task)
     }
 
     /// A page of tasks.
@@ -149,10 +147,11 @@ impl Dialect {
     /// # Errors
     /// As [`Dialect::read_send_response`].
     pub fn read_task_list(self, result: &RawValue) -> Result<ListTasksResponse, A2aError> {
-        match self {
-            Self::V10 => answer(ListTasksResponse::from_raw(result)),
-            _ => answer(v03::read_task_list(self, result)),
+        let mut list = answer(ListTasksResponse::from_raw(result))?;
+        if self != Self::V10 {
+            list.tasks.iter_mut().for_each(|task| task::settle_task(self, task));
         }
+        Ok(list)
     }
 
     /// An event of a stream, or the body of a push.
@@ -160,11 +159,11 @@ impl Dialect {
     /// # Errors
     /// As [`Dialect::read_send_response`].
     pub fn read_event(self, event: &RawValue) -> Result<StreamResponse, A2aError> {
-        match self {
-            Self::V10 => answer(StreamResponse::from_raw(event)),
-            Self::V03 | Self::V03Rest => answer(v03::read_event(self, event)),
-            Self::V01 => answer(v01::read_event(event)),
+        let mut read = answer(StreamResponse::from_raw(event))?;
+        if self != Self::V10 {
+            task::settle_event(self, &mut read, event);
         }
+        Ok(read)
     }
 
     /// A card of any version, or of several: what older ones say becomes interfaces and schemes of 1.0, after those that
@@ -173,7 +172,7 @@ impl Dialect {
     /// # Errors
     /// As [`Dialect::read_send_response`].
     pub fn read_card(card: &RawValue) -> Result<AgentCard, A2aError> {
-        answer(v03::read_card(card))
+        answer(card::read_card(card))
     }
 
     /// An error of any version: of its reason, else of its code.
@@ -227,10 +226,7 @@ pub struct EventWriter {
 impl EventWriter {
     /// An event. `ends` says whether it is the stream's last.
     pub fn write(&mut self, event: &StreamResponse, ends: bool) -> Box<RawValue> {
-        match self.dialect {
-            Dialect::V10 => event.to_raw(),
-            Dialect::V03 | Dialect::V03Rest => v03::write_event(self.dialect, event, ends),
-            Dialect::V01 => v01::write_event(event, ends, &mut self.artifacts),
-        }
+        let Self { dialect, artifacts } = self;
+        dialect.write(event, |out| task::write_event(*dialect, event, ends, artifacts, out))
     }
 }

@@ -105,7 +105,7 @@ fn authorization(metadata: &MetadataMap) -> Result<Option<Vec<u8>>, Status> {
 
 /// What a client sent is no JSON: a number that isn't finite, a state that nobody knows.
 fn unread(_: NoWords) -> Status {
-    of_error(&A2aError::new(ErrorKind::InvalidParams, "the message has no meaning as JSON"))
+    of_error(&ErrorKind::InvalidParams.error("the message has no meaning as JSON"))
 }
 
 fn unwritten(_: NoWords) -> Status {

@@ -106,7 +106,7 @@ pub(super) fn reads_1(request: &HttpRequest) -> bool {
 
 fn agree(request: &HttpRequest, options: &A2aOptions) -> Result<(), A2aError> {
     if !Dialect::is_served(&version(request)) {
-        return Err(A2aError::new(ErrorKind::VersionNotSupported, "versions 1.0, 0.3 and 0.1 are spoken here"));
+        return Err(ErrorKind::VersionNotSupported.error("versions 1.0, 0.3 and 0.1 are spoken here"));
     }
     knows_required(options, || names(request.headers()))
 }
@@ -118,10 +118,8 @@ pub(super) fn knows_required<'a, N: Iterator<Item = &'a str>>(
 ) -> Result<(), A2aError> {
     let is_known = |uri: &str| names().any(|name| name.eq_ignore_ascii_case(uri));
     match options.extensions.iter().find(|extension| extension.required && !is_known(&extension.uri)) {
-        Some(extension) => Err(A2aError::new(
-            ErrorKind::ExtensionSupportRequired,
-            format!("the extension {} is required: name it in `A2A-Extensions`", extension.uri),
-        )),
+        Some(extension) => Err(ErrorKind::ExtensionSupportRequired
+            .error(format!("the extension {} is required: name it in `A2A-Extensions`", extension.uri))),
         None => Ok(()),
     }
 }

@@ -46,7 +46,7 @@ impl Direct {
     /// `VersionNotSupported`, `ExtensionSupportRequired`.
     pub(crate) fn agree(&self, version: &str, extensions: &[&str]) -> Result<(), A2aError> {
         if !version.is_empty() && Dialect::of_version(version) != Some(Dialect::V10) {
-            return Err(A2aError::new(ErrorKind::VersionNotSupported, "version 1.0 is spoken over this binding"));
+            return Err(ErrorKind::VersionNotSupported.error("version 1.0 is spoken over this binding"));
         }
         admit::knows_required(self.options(), || extensions.iter().copied())
     }
@@ -87,13 +87,13 @@ impl Direct {
         operation: Operation,
         params: &RawValue,
     ) -> Result<(Answer, Option<super::reply::Room>), A2aError> {
-        let over = |error: callboard_rpc::JsonError| A2aError::new(ErrorKind::InvalidRequest, error.to_string());
+        let over = |error: callboard_rpc::JsonError| ErrorKind::InvalidRequest.error(error.to_string());
         check(params.get().as_bytes(), &self.options().limits).map_err(over)?;
         let mut asked = Asked::read(Dialect::V10, operation, Some(params))?;
         let door = Door { server: self.all.server.clone(), others: Ok(self.named.clone()) };
         let server = door.of(asked.tenant())?;
         let who = operations::known(&server, who, &asked).await;
-        let full = |_| A2aError::new(ErrorKind::Overloaded, "there are too many open streams: end one first");
+        let full = |_| ErrorKind::Overloaded.error("there are too many open streams: end one first");
         let room = match asked {
             Asked::Stream(_) | Asked::Subscribe(_) => {
                 Some(server.streams.room(who.owner(), &server.options).map_err(full)?)

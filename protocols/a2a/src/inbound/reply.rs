@@ -84,7 +84,7 @@ impl Binding {
     /// A request that never became a call.
     pub(super) fn refuse(&self, refused: Refused) -> HttpResponse {
         let of_type = (refused.status == StatusCode::UNSUPPORTED_MEDIA_TYPE)
-            .then(|| A2aError::new(ErrorKind::ContentTypeNotSupported, refused.message));
+            .then(|| ErrorKind::ContentTypeNotSupported.error(refused.message));
         let body = match (self, of_type) {
             (Self::Rpc(_), Some(error)) => self.wrap_error(&error, Dialect::V10),
             (Self::Rpc(_), None) => {
@@ -92,14 +92,13 @@ impl Binding {
                 encode_response(None, Err(&error), Nulls::Omit)
             }
             (Self::Rest { .. }, of_type) => {
-                let mut error = RawObject::new()
-                    .with("code", refused.status.as_u16())
+                let mut error = RawObject::of("code", refused.status.as_u16())
                     .with("status", grpc_name(refused.status))
                     .with("message", refused.message);
                 if let Some(of_type) = of_type {
                     error.set("details", of_type.all_details());
                 }
-                RawObject::new().with("error", error).to_raw().get().as_bytes().to_vec()
+                RawObject::of("error", error).to_raw().get().as_bytes().to_vec()
             }
         };
         let mut response = reply::refuse(refused, self.content_type(), body);

@@ -291,10 +291,10 @@ impl Door {
 /// A body that is one JSON text within the limits.
 fn read<'a>(body: &'a [u8], options: &A2aOptions) -> Result<&'a RawValue, A2aError> {
     let text = check(body, &options.limits).map_err(|error| match error.is_well_formed() {
-        true => A2aError::new(ErrorKind::InvalidRequest, error.to_string()),
-        false => A2aError::new(ErrorKind::Parse, error.to_string()),
+        true => ErrorKind::InvalidRequest.error(error.to_string()),
+        false => ErrorKind::Parse.error(error.to_string()),
     })?;
-    serde_json::from_str(text).map_err(|_| A2aError::new(ErrorKind::Parse, "the body is not JSON"))
+    serde_json::from_str(text).map_err(|_| ErrorKind::Parse.error("the body is not JSON"))
 }
 
 /// Who names a version that isn't spoken knows versions, and so 1.0's error for it, whatever the method's name.
@@ -389,14 +389,14 @@ async fn post(door: &Door, request: &HttpRequest, payload: Payload, busy: Busy) 
             return reply::taken();
         }
         // In the newest dialect's words: what was meant is unknown.
-        return binding.error(&A2aError::new(ErrorKind::MethodNotFound, "no such method"), Dialect::V10);
+        return binding.error(&ErrorKind::MethodNotFound.error("no such method"), Dialect::V10);
     };
     let exchange = Exchange { door, request, head, binding, dialect, busy };
     exchange
         .perform(|| {
             let asked = Asked::read(dialect, operation, params)?;
             // An answer is wanted and nobody could pair it: silence would hide the mistake.
-            let missing = || A2aError::new(ErrorKind::InvalidRequest, "a request must have an `id`");
+            let missing = || ErrorKind::InvalidRequest.error("a request must have an `id`");
             is_request.then_some(asked).ok_or_else(missing)
         })
         .await

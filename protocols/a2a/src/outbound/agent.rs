@@ -139,9 +139,9 @@ fn caller_of(cx: &Cx) -> Option<&dyn Caller> {
 
 /// What a card says, as any agent says it of itself.
 fn about(card: &AgentCard) -> RawObject {
-    let info = RawObject::new().with("name", &card.name).with("version", &card.version);
-    let tools = RawObject::new().with("tools", RawObject::new().with("listChanged", true));
-    let about = About(RawObject::new().with("serverInfo", info).with("capabilities", tools));
+    let info = RawObject::of("name", &card.name).with("version", &card.version);
+    let tools = RawObject::of("tools", RawObject::of("listChanged", true));
+    let about = About(RawObject::of("serverInfo", info).with("capabilities", tools));
     match card.description.is_empty() {
         true => about.0,
         false => about.0.with("instructions", &card.description),

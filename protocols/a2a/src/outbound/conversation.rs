@@ -177,7 +177,7 @@ impl<'a> Talk<'a> {
             request = SendMessageRequest { message, ..SendMessageRequest::default() };
         }
         let why = format!("the agent asked more than {ROUNDS_MAX} times");
-        Err(Stopped::Failed(Failure::new(FailureKind::Rejected, why).with_data(self.place())))
+        Err(Stopped::Failed(Failure::rejected(why).with_data(self.place())))
     }
 
     /// Where the conversation can be taken up.
@@ -255,9 +255,7 @@ impl<'a> Talk<'a> {
                             told.set(name, value);
                         }
                     }
-                    if let Some(metadata) = &artifact.metadata {
-                        told.set("metadata", metadata);
-                    }
+                    told.set_some("metadata", &artifact.metadata);
                     if append || last {
                         told = told.with("append", append).with("last", last);
                     }
@@ -294,14 +292,14 @@ impl<'a> Talk<'a> {
 async fn ask(caller: Option<&dyn Caller>, question: Question) -> Result<Answer, Failure> {
     match caller {
         Some(caller) => caller.ask(question).await,
-        None => Err(Failure::new(FailureKind::NobodyToAsk, "nobody to ask")),
+        None => Err(Failure::nobody_to_ask("nobody to ask")),
     }
 }
 
 fn taken_back(action: ElicitAction) -> Failure {
     match action {
-        ElicitAction::Cancel => Failure::new(FailureKind::Cancelled, "the person closed the agent's question"),
-        _ => Failure::new(FailureKind::Rejected, "the person declined the agent's question"),
+        ElicitAction::Cancel => Failure::cancelled("the person closed the agent's question"),
+        _ => Failure::rejected("the person declined the agent's question"),
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) fn result(story: &Story) -> Result<ToolResult, Failure> {
         (Some(TaskState::Canceled), None) => return Err(failure(story)),
         _ => Some(failure(story)),
     };
-    let mut meta = RawObject::new().with(A2A, &place);
+    let mut meta = RawObject::of(A2A, &place);
     if let Some(failure) = failed {
         let reason = [Content::text(&failure.message)];
         place.set("reason", &failure.message);
@@ -74,10 +74,10 @@ pub(super) fn value(story: &Story, skill: Option<&Skill>) -> Result<Box<RawValue
 /// What an agent refused, for the model that called.
 pub(super) fn refused(error: AgentError) -> ToolResult {
     let failure = Failure::from(PeerError::Agent(error.clone()));
-    let told = RawObject::new().with("a2aErrorCode", error.code).with("reason", &failure.message);
-    let ours = RawObject::new().with("kind", failure.kind);
+    let told = RawObject::of("a2aErrorCode", error.code).with("reason", &failure.message);
+    let ours = RawObject::of("kind", failure.kind);
     let result = ToolResult::error(&failure.message).structured(told).0;
-    ToolResult(result.with("_meta", RawObject::new().with(FAILURE, ours)))
+    ToolResult(result.with("_meta", RawObject::of(FAILURE, ours)))
 }
 
 /// Why there is no result.

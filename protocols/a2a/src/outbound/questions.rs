@@ -1,6 +1,6 @@
 //! What a paused task wants, as a question of the call; and the answer, as a message.
 
-use callboard_message::{Answer, ElicitAction, Elicitation, Failure, FailureKind, Question, RawObject};
+use callboard_message::{Answer, ElicitAction, Elicitation, Failure, Question, RawObject};
 use serde_json::json;
 use serde_json::value::RawValue;
 use uuid::Uuid;
@@ -91,7 +91,7 @@ impl Asked {
                 },
                 refused => return Ok(Reply::TakeBack(refused)),
             },
-            _ => return Err(Failure::new(FailureKind::Internal, "a question in words has no such answer")),
+            _ => return Err(Failure::internal("a question in words has no such answer")),
         };
         let key = match &self.manner {
             Manner::Call(key) => key.as_ref(),
@@ -103,7 +103,7 @@ impl Asked {
             task_id: story.task.clone(),
             role: Role::User,
             parts: vec![part],
-            metadata: key.map(|key| RawObject::new().with(QUESTION, key)),
+            metadata: key.map(|key| RawObject::of(QUESTION, key)),
             ..Message::default()
         }))
     }

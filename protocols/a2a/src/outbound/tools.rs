@@ -95,7 +95,7 @@ impl Book {
         {
             mark_destructive(first);
         }
-        Self { skills, page: RawObject::new().with("tools", tools) }
+        Self { skills, page: RawObject::of("tools", tools) }
     }
 
     pub(super) fn page(&self) -> Box<RawValue> {
@@ -121,7 +121,7 @@ impl Book {
         };
         let asked = meta.object(A2A).unwrap_or_default();
         let either = |name: &str| place.text(name).or_else(|| asked.text(name)).unwrap_or_default();
-        let said = skill.id.as_ref().map(|id| RawObject::new().with(SKILL, id));
+        let said = skill.id.as_ref().map(|id| RawObject::of(SKILL, id));
         Ok(Opening {
             message: Message {
                 message_id: Uuid::new_v4().to_string(),
@@ -148,7 +148,7 @@ fn plain_parts(given: &RawObject) -> Result<Vec<Part>, Failure> {
     for file in given.read::<Vec<Box<RawValue>>>("files").unwrap_or_default() {
         let wrong = || Failure::invalid("a file has `uri` or, in base64, `bytes`; it may have `name` and `mimeType`");
         let file = RawObject::parse(&file).map_err(|_| wrong())?;
-        let nested = RawObject::new().with("file", file).to_raw();
+        let nested = RawObject::of("file", file).to_raw();
         parts.push(Part::from_raw(&nested).map_err(|_| wrong())?);
     }
     match parts.is_empty() {
@@ -184,7 +184,7 @@ fn unique(id: &str, before: &[Skill]) -> String {
 }
 
 fn described(tool: &str, skill: &AgentSkill, schemas: &RawObject) -> RawObject {
-    let mut described = RawObject::new().with("name", tool);
+    let mut described = RawObject::of("name", tool);
     if !skill.name.is_empty() {
         described.set("title", &skill.name);
     }

@@ -6,7 +6,7 @@ use callboard_a2a::Dialect;
 use callboard_a2a::card::{Jwks, SIGNATURE_HEADER_BYTES_MAX, SigningKey, VerifyError, sign, verify, verify_with};
 use callboard_a2a::inbound::A2aServer;
 use callboard_a2a::wire::{AgentCard, AgentCardSignature, Wire};
-use callboard_message::{Failure, FailureKind};
+use callboard_message::Failure;
 use callboard_rpc::Egress;
 use callboard_runtime::{AgentRef, Crossing, Policy};
 use futures::future::BoxFuture;
@@ -392,7 +392,7 @@ struct OnlyAlice(String);
 impl Policy for OnlyAlice {
     fn judge<'a>(&'a self, crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>> {
         let is_let_in = crossing.agent != self.0 || crossing.principal.id == "alice";
-        let denied = || Failure::new(FailureKind::Denied, "not yours");
+        let denied = || Failure::denied("not yours");
         Box::pin(std::future::ready(if is_let_in { Ok(()) } else { Err(denied()) }))
     }
 }

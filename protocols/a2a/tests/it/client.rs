@@ -286,7 +286,7 @@ impl Caller for Keeps {
     }
 
     fn ask(&self, _: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
-        Box::pin(async { Err(Failure::new(FailureKind::NobodyToAsk, "nobody")) })
+        Box::pin(async { Err(Failure::nobody_to_ask("nobody")) })
     }
 }
 

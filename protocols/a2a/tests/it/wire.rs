@@ -96,13 +96,13 @@ fn events() {
 fn errors() {
     let errors = [
         A2aError::task_not_found("t-1"),
-        A2aError::new(ErrorKind::ContentTypeNotSupported, "text only"),
-        A2aError::new(ErrorKind::VersionNotSupported, "another version"),
+        ErrorKind::ContentTypeNotSupported.error("text only"),
+        ErrorKind::VersionNotSupported.error("another version"),
         A2aError::invalid("message.parts[0]", "has two contents"),
         A2aError::invalid("", "must be an object"),
         A2aError::internal(),
-        A2aError::new(ErrorKind::Overloaded, "too many tasks"),
-        A2aError::new(ErrorKind::Denied, "not yours to ask"),
+        ErrorKind::Overloaded.error("too many tasks"),
+        ErrorKind::Denied.error("not yours to ask"),
     ];
     for dialect in ALL {
         let row = |error: &A2aError| {
@@ -119,7 +119,7 @@ fn errors() {
 #[test]
 fn errors_are_read_again() {
     for kind in ErrorKind::ALL {
-        let error = A2aError::new(kind, "so").about("t-1");
+        let error = kind.error("so").about("t-1");
         let is_plain =
             kind.code() <= -32_600 && !matches!(kind, ErrorKind::Overloaded | ErrorKind::Denied | ErrorKind::Blocked);
         let task = (!is_plain).then(|| "t-1".to_owned());

@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
 use callboard_message::json::raw;
-use callboard_message::{Abilities, Failure, FailureKind, RawObject, TaskState};
+use callboard_message::{Abilities, Failure, RawObject, TaskState};
 use callboard_runtime::live::{BeginWork, CannotResume, Ending, LiveTask, Ran, Run, TaskHost};
 use callboard_runtime::{Audit, Begun, CallMeta, Lease, NewTask, Task, TaskId, TaskStep};
 use futures::future::BoxFuture;
@@ -16,7 +16,7 @@ use super::pick::{Picked, pick};
 use super::skills::{Callee, Route};
 use super::view::{self, CONTEXT, MESSAGE, written_context};
 use super::{Core, Who};
-use crate::convert::{Ended, ended, of_failure, of_tasks};
+use crate::convert::{Ended, ended};
 use crate::inbound::options::A2aOptions;
 use crate::limits::ID_BYTES_MAX;
 use crate::wire::{Message, Part, SendMessageRequest, TaskPushNotificationConfig, Wire as _, written_about};
@@ -80,14 +80,14 @@ impl Core {
         let id = id.unwrap_or_else(TaskId::fresh);
         let callee = self.callee();
         let call = who.call();
-        let skills = callee.skills(call.clone()).await.map_err(of_failure)?;
+        let skills = callee.skills(call.clone()).await?;
         let picked = pick(&skills, &request)?;
         let told = match callee.route(&picked.skill) {
             Route::Converse => self.with_referenced(who, &request.message, &picked.arguments).await?,
             Route::Message | Route::Tool => None,
         };
         let arguments = told.as_deref().unwrap_or(&picked.arguments);
-        let call = callee.judged(&picked.skill, arguments, call).await.map_err(of_failure)?;
+        let call = callee.judged(&picked.skill, arguments, call).await?;
         // Without what is told of other tasks: that is another thing later, and the message still the same.
         let mut kept = Some(self.request_of(&request, &picked));
         let push = request.configuration.as_ref().and_then(|given| given.task_push_notification_config.as_ref());
@@ -121,7 +121,7 @@ impl Core {
                 scope_tasks_max: Some(options.tasks_max),
                 owner_tasks_max: Some(options.owner_tasks_max),
             };
-            match self.live.keep(new).await.map_err(|error| of_tasks(&error))? {
+            match self.live.keep(new).await? {
                 Begun::Again(task) if known.is_over(&task) => known = known.next(),
                 begun => break begun,
             }
@@ -139,7 +139,7 @@ impl Core {
                     Waits::ForItsBeginning => (task.clone(), Some(self.live.run(run_of(task, lease, false, work)))),
                     Waits::ForItsEnd => {
                         let ran = self.live.run_at_once(run_of(task, lease, false, work)).await;
-                        match ran.map_err(|error| of_tasks(&error))? {
+                        match ran? {
                             Ran::Goes(task, live) => (task, Some(live)),
                             Ran::Ended(task) => (task, None),
                         }
@@ -195,7 +195,7 @@ impl Core {
     ) -> Result<(), A2aError> {
         match self.push.get() {
             Some(keep) => keep(who.clone(), task.clone(), config).await,
-            None => Err(A2aError::new(ErrorKind::PushNotificationNotSupported, "there are no push notifications")),
+            None => Err(ErrorKind::PushNotificationNotSupported.error("there are no push notifications")),
         }
     }
 
@@ -257,7 +257,7 @@ fn context_of(message: &Message) -> Result<String, A2aError> {
     match &*message.context_id {
         "" => Ok(Uuid::new_v4().to_string()),
         id if id.len() > ID_BYTES_MAX || id.chars().any(char::is_control) => {
-            Err(A2aError::new(ErrorKind::InvalidParams, "`contextId` is too long, or has control characters"))
+            Err(ErrorKind::InvalidParams.error("`contextId` is too long, or has control characters"))
         }
         id => Ok(id.to_owned()),
     }
@@ -299,7 +299,7 @@ impl Known {
         asks: Asks<'_>,
     ) -> Result<Self, A2aError> {
         if let Some(key) = message.metadata.as_ref().and_then(|metadata| metadata.get(KEY)) {
-            let invalid = |why: String| A2aError::new(ErrorKind::InvalidParams, format!("`metadata[\"{KEY}\"]` {why}"));
+            let invalid = |why: String| ErrorKind::InvalidParams.error(format!("`metadata[\"{KEY}\"]` {why}"));
             let key: String = serde_json::from_str(key.get()).map_err(|_| invalid("must be a string".to_owned()))?;
             return match key.starts_with(OURS) {
                 true => Err(invalid(format!("can't begin with `{OURS}`"))),
@@ -366,7 +366,7 @@ impl TaskHost for Core {
     fn resume(self: Arc<Self>, task: Arc<Task>, lease: Lease) -> BoxFuture<'static, Result<(), CannotResume>> {
         Box::pin(async move {
             let Some(given) = arguments(&task) else {
-                let why = Failure::new(FailureKind::Unavailable, "what it was asked wasn't kept");
+                let why = Failure::unavailable("what it was asked wasn't kept");
                 return Err(CannotResume::Fails(why));
             };
             let (callee, call) = (self.callee(), CallMeta::new(Arc::new(task.principal.clone())));
@@ -374,9 +374,7 @@ impl TaskHost for Core {
                 Some(said) => {
                     let who = Who::new(call.principal.clone(), Dialect::V10);
                     let told = self.with_referenced(&who, &said, &given).await;
-                    let unread = |_| {
-                        CannotResume::Fails(Failure::new(FailureKind::Unavailable, "what it refers to can't be read"))
-                    };
+                    let unread = |_| CannotResume::Fails(Failure::unavailable("what it refers to can't be read"));
                     told.map_err(unread)?.unwrap_or(given)
                 }
                 None => given,

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use super::begin::Sent;
 use super::view::{self, NEEDED, context};
 use super::{Core, Who};
-use crate::convert::{Fit, QUESTION, answered, of_store, of_tasks};
+use crate::convert::{Fit, QUESTION, answered};
 use crate::wire::{Message, Wire as _};
 use crate::{A2aError, ErrorKind};
 
@@ -24,7 +24,7 @@ impl Core {
     pub(super) async fn follow_up(self: &Arc<Self>, mut found: Found, mut message: Message) -> Result<Sent, A2aError> {
         let context = context(&found.task);
         if !message.context_id.is_empty() && message.context_id != context {
-            return Err(A2aError::new(ErrorKind::InvalidParams, "the task belongs to another `contextId`"));
+            return Err(ErrorKind::InvalidParams.error("the task belongs to another `contextId`"));
         }
         let is_again = self.has(&found.task, &message).await?;
         if !is_again {
@@ -64,20 +64,20 @@ impl Core {
             }
             (None, None) => {
                 let why = steps.pop().and_then(|step| if let TaskStep::Said(why) = step { Some(why) } else { None });
-                return Err(A2aError::new(ErrorKind::InvalidParams, why.unwrap_or_default()));
+                return Err(ErrorKind::InvalidParams.error(why.unwrap_or_default()));
             }
         };
         match told {
             Ok(task) => Ok(Sent { task, live, is_new: false, begun_before: false, is_again: false }),
             Err(TaskError::Illegal { .. }) => Err(asks_nothing(&task)),
             Err(TaskError::HasEnded(_)) => Err(ended(&task)),
-            Err(error) => Err(of_tasks(&error)),
+            Err(error) => Err(error.into()),
         }
     }
 
     /// Whether a task has taken a message before.
     async fn has(&self, task: &Task, message: &Message) -> Result<bool, A2aError> {
-        let said = view::read_history(&*self.store.tasks, task, None).await.map_err(|error| of_store(&error))?;
+        let said = self.history(task, None).await?;
         Ok(said.into_iter().flatten().any(|said| view::is_same(&said, message)))
     }
 
@@ -93,11 +93,11 @@ impl Core {
 }
 
 fn ended(task: &Task) -> A2aError {
-    A2aError::new(ErrorKind::UnsupportedOperation, "the task has ended").about(task.id.as_str())
+    ErrorKind::UnsupportedOperation.error("the task has ended").about(task.id.as_str())
 }
 
 fn asks_nothing(task: &Task) -> A2aError {
-    A2aError::new(ErrorKind::UnsupportedOperation, "the task asks nothing now").about(task.id.as_str())
+    ErrorKind::UnsupportedOperation.error("the task asks nothing now").about(task.id.as_str())
 }
 
 /// How long a message waits for a task that goes on after a restart to ask again what it answers.
@@ -117,7 +117,7 @@ impl Core {
     }
 
     pub(super) async fn look_for(&self, id: &TaskId, owner: &TaskOwner) -> Result<Option<Found>, A2aError> {
-        self.live.find(id, owner).await.map_err(|error| of_store(&error))
+        Ok(self.live.find(id, owner).await?)
     }
 }
 
@@ -128,7 +128,7 @@ impl Core {
 pub(super) async fn settled(found: &mut Found, until: Instant) -> Result<(), A2aError> {
     while !found.task.state.is_terminal() && !view::is_interrupted(&found.task) {
         match timeout_at(until, found.changed()).await {
-            Ok(changed) => changed.map_err(|error| of_task(&error, &found.task))?,
+            Ok(changed) => changed.map_err(|error| of_task(error, &found.task))?,
             Err(_) => return Ok(()),
         }
     }
@@ -152,18 +152,18 @@ async fn asks_again(found: &mut Found) -> Result<(), A2aError> {
 /// `TaskNotCancelable` where it has ended; the store's.
 pub(super) async fn cancel_found(found: &mut Found) -> Result<(), A2aError> {
     let had_ended = found.task.state.is_terminal();
-    found.cancel().await.map_err(|error| of_task(&error, &found.task))?;
+    found.cancel().await.map_err(|error| of_task(error, &found.task))?;
     let (task, ended_otherwise) = (&found.task, [TaskState::Completed, TaskState::Failed, TaskState::Rejected]);
     if had_ended || ended_otherwise.contains(&task.state) {
-        let error = A2aError::new(ErrorKind::TaskNotCancelable, "the task has ended");
+        let error = ErrorKind::TaskNotCancelable.error("the task has ended");
         return Err(error.about(task.id.as_str()));
     }
     Ok(())
 }
 
-fn of_task(error: &TaskError, task: &Arc<Task>) -> A2aError {
+fn of_task(error: TaskError, task: &Task) -> A2aError {
     match error {
         TaskError::NotFound => A2aError::task_not_found(task.id.as_str()),
-        error => of_tasks(error),
+        error => error.into(),
     }
 }

@@ -27,7 +27,6 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::options::A2aOptions;
-use crate::convert::{of_failure, of_store};
 use crate::wire::{
     self, ListTasksRequest, ListTasksResponse, Message, SendMessageRequest, SendMessageResponse, StreamResponse,
     TaskPushNotificationConfig,
@@ -138,8 +137,8 @@ impl Calls {
     /// `Denied`, `Blocked`: the policy's; `Overloaded` where the agent can't be asked now.
     pub(crate) async fn skills(&self, call: CallMeta) -> Result<Arc<Skills>, A2aError> {
         let callee = self.0.callee();
-        let call = callee.seen(call).await.map_err(of_failure)?;
-        callee.skills(call).await.map_err(of_failure)
+        let call = callee.seen(call).await?;
+        Ok(callee.skills(call).await?)
     }
 
     /// Whether `call`'s principal may know what the agent can do.
@@ -209,7 +208,7 @@ impl Calls {
         let task = self.0.find(who, id).await?.task;
         let missed = last_event.filter(|last| *last < task.last_event);
         if task.state.is_terminal() && missed.is_none() {
-            return Err(A2aError::new(ErrorKind::UnsupportedOperation, "the task has ended").about(id));
+            return Err(ErrorKind::UnsupportedOperation.error("the task has ended").about(id));
         }
         let task = match missed {
             Some(last) => Arc::new(self.0.as_of(&task, last).await?),
@@ -290,7 +289,7 @@ impl Core {
         }
         if who.dialect == Dialect::V01 {
             // Its clients name their tasks.
-            let named = TaskId::new(&*id).map_err(|error| of_store(&error))?;
+            let named = TaskId::new(&*id)?;
             return match self.look_for(&named, &who.owner()).await? {
                 Some(found) => self.go_on(who, found, request).await,
                 None => match self.begin(who, request, Some(named), waits).await {
@@ -315,8 +314,7 @@ impl Core {
     }
 
     async fn seen(&self, task: &Task, messages_max: Option<u32>, with_artifacts: bool) -> Result<wire::Task, A2aError> {
-        let said =
-            view::read_history(&*self.store.tasks, task, messages_max).await.map_err(|error| of_store(&error))?;
+        let said = self.history(task, messages_max).await?;
         Ok(view::task(task, said, with_artifacts))
     }
 

@@ -10,7 +10,6 @@ use callboard_runtime::{Task, TaskFilter, TaskId};
 
 use super::begin::{is_of_party, left};
 use super::{Core, Who, view};
-use crate::convert::of_store;
 use crate::limits::{PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX};
 use crate::wire::{ListTasksRequest, ListTasksResponse};
 use crate::{A2aError, ErrorKind};
@@ -33,7 +32,7 @@ impl Core {
         let page_size = request.page_size.unwrap_or(PAGE_SIZE_DEFAULT);
         if !(1..=PAGE_SIZE_MAX).contains(&page_size) {
             let why = format!("`pageSize` must be 1 to {PAGE_SIZE_MAX}");
-            return Err(A2aError::new(ErrorKind::InvalidParams, why));
+            return Err(ErrorKind::InvalidParams.error(why));
         }
         let messages_max = messages_max(request.history_length)?;
         let after = match &*request.page_token {
@@ -53,10 +52,9 @@ impl Core {
         let mut tasks = Vec::with_capacity(page.len());
         for head in page {
             // Forgotten in between is gone.
-            let found = self.store.tasks.get(&head.id).await.map_err(|error| of_store(&error))?;
+            let found = self.store.tasks.get(&head.id).await?;
             let Some(task) = found else { continue };
-            let said =
-                view::read_history(&*self.store.tasks, &task, messages_max).await.map_err(|error| of_store(&error))?;
+            let said = self.history(&task, messages_max).await?;
             tasks.push(view::task(&task, said, request.include_artifacts.unwrap_or_default()));
         }
         Ok(ListTasksResponse {
@@ -89,7 +87,7 @@ impl Core {
         let (mut heads, mut after) = (Vec::new(), 0);
         loop {
             let listed = self.store.tasks.list(filter.clone(), after, TASKS_READ_MAX).await;
-            let (tasks, has_more) = listed.map_err(|error| of_store(&error))?;
+            let (tasks, has_more) = listed?;
             let Some(last) = tasks.last() else { return Ok(heads) };
             after = last.number;
             let left = tasks.iter().filter(|task| leaves(task));
@@ -114,7 +112,7 @@ fn kept_as(state: TaskState) -> Vec<TaskState> {
 /// # Errors
 /// `InvalidParams` for less than none.
 pub(super) fn messages_max(wanted: Option<i32>) -> Result<Option<u32>, A2aError> {
-    let invalid = |_| A2aError::new(ErrorKind::InvalidParams, "`historyLength` must not be negative");
+    let invalid = |_| ErrorKind::InvalidParams.error("`historyLength` must not be negative");
     wanted.map(u32::try_from).transpose().map_err(invalid)
 }
 
@@ -134,5 +132,5 @@ fn read_token(token: &str) -> Option<Place> {
 }
 
 fn invalid_token() -> A2aError {
-    A2aError::new(ErrorKind::InvalidParams, "`pageToken` is of no page of this list")
+    ErrorKind::InvalidParams.error("`pageToken` is of no page of this list")
 }

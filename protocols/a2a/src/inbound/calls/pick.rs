@@ -66,7 +66,7 @@ pub(super) fn pick(skills: &Skills, request: &SendMessageRequest) -> Result<Pick
 
 fn which(skills: &Skills, why: &str) -> A2aError {
     let names: Vec<&str> = skills.all.iter().take(SKILLS_NAMED_MAX).map(|skill| &*skill.spec.name).collect();
-    A2aError::new(ErrorKind::InvalidParams, format!("{why}: {}", names.join(", ")))
+    ErrorKind::InvalidParams.error(format!("{why}: {}", names.join(", ")))
 }
 
 /// Room for what is said besides what the parts hold, in bytes.
@@ -99,7 +99,7 @@ fn fitted(skill: &Skill, arguments: RawObject) -> Result<Picked, A2aError> {
     let missing: Vec<_> = Form::of(skill).required.into_iter().filter(|name| !arguments.has(name)).collect();
     if !missing.is_empty() {
         let why = format!("`{}` needs: {}", skill.spec.name, missing.join(", "));
-        return Err(A2aError::new(ErrorKind::InvalidParams, why));
+        return Err(ErrorKind::InvalidParams.error(why));
     }
     Ok(Picked { skill: skill.spec.name.clone(), arguments: arguments.to_raw() })
 }
@@ -169,7 +169,7 @@ fn takes(skill: &Skill, form: &Form<'_>, part: &Part) -> Result<(), A2aError> {
         return Ok(());
     }
     let why = format!("`{}` takes {} only", skill.spec.name, skill.input_modes.join(", "));
-    Err(A2aError::new(ErrorKind::ContentTypeNotSupported, why))
+    Err(ErrorKind::ContentTypeNotSupported.error(why))
 }
 
 /// The arguments of a skill, as far as its schema says.
@@ -224,7 +224,7 @@ impl<'a> Form<'a> {
             false => self.required.clone(),
         };
         let why = format!("`{}` takes {wanted}, with: {}", self.skill, names.join(", "));
-        A2aError::new(ErrorKind::InvalidParams, why)
+        ErrorKind::InvalidParams.error(why)
     }
 }
 

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use callboard_message::surface::{CallTool, Converse, ListTools, RESERVED_PREFIX};
 use callboard_message::{
-    Abilities, Answer, Change, Failure, FailureKind, Message, MessageSpec, Named, Progress, Question, RawObject,
-    RawReply,
+    Abilities, Answer, Change, Failure, Message, MessageSpec, Named, Progress, Question, RawObject, RawReply,
 };
 use callboard_runtime::{Agent, AgentRef, CallMeta, Caller, Changed, Cx, Handlers, OnRestart, SyncHandler, inward};
 use futures::future::{BoxFuture, ready};
@@ -33,7 +32,7 @@ impl Caller for AnswersLater {
     fn progress(&self, _: Progress) {}
 
     fn ask(&self, _: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
-        Box::pin(ready(Err(Failure::new(FailureKind::NobodyToAsk, "a list is no conversation"))))
+        Box::pin(ready(Err(Failure::nobody_to_ask("a list is no conversation"))))
     }
 
     fn abilities(&self) -> Abilities {

@@ -10,7 +10,6 @@ use tokio::time::{Instant, timeout_at};
 use super::begin::Sent;
 use super::{Core, Events, Numbered, view};
 use crate::A2aError;
-use crate::convert::of_store;
 use crate::wire::{StreamResponse, TaskArtifactUpdateEvent, TaskStatusUpdateEvent};
 
 /// How long the first event of a call waits for an answer that needs no task.
@@ -65,8 +64,7 @@ impl Core {
         messages_max: Option<u32>,
         until: Until,
     ) -> Result<Events, A2aError> {
-        let said =
-            view::read_history(&*self.store.tasks, &task, messages_max).await.map_err(|error| of_store(&error))?;
+        let said = self.history(&task, messages_max).await?;
         let event = StreamResponse::Task(view::task(&task, said, true));
         let (number, ends) = (task.last_event, until.is_over(&task));
         let first = stream::iter([Ok(Numbered { number, event, ends })]);
@@ -90,7 +88,7 @@ impl Core {
                             return Some((Ok(told), (events, goes_on)));
                         }
                     }
-                    Err(error) => return Some((Err(of_store(&error)), (events, None))),
+                    Err(error) => return Some((Err(error.into()), (events, None))),
                 }
             }
         });
@@ -114,7 +112,7 @@ impl Core {
         while then.last_event < number {
             let after = then.last_event;
             let events = self.store.tasks.events(&now.id, after, EVENTS_READ_MAX).await;
-            for event in events.map_err(|error| of_store(&error))? {
+            for event in events? {
                 if event.number <= number {
                     take(&mut then, &event);
                 }

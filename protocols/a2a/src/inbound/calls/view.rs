@@ -6,15 +6,12 @@ use std::sync::Arc;
 use callboard_message::json::{Walk, raw};
 use callboard_message::surface::SAID;
 use callboard_message::{Content, RawObject, TaskState};
-use callboard_runtime::{JournalError, Task, TaskOutcome, TaskStep, Tasks};
+use callboard_runtime::{OpenQuestion, Task, TaskOutcome, TaskStep};
 use serde_json::value::RawValue;
 
 use super::{Core, Who};
 use crate::A2aError;
-use crate::convert::{
-    EVENT, QUESTION, is_address, is_said_at_once, of_store, parts_of, question_parts, said_by_agent, said_parts,
-    write_block,
-};
+use crate::convert::{EVENT, QUESTION, is_address, is_said_at_once, parts_of, question_parts, said_parts, write_block};
 use crate::wire::{self, Artifact, Message, Part, Role, TaskStatus, Wire as _, Writer, written_about};
 
 /// Member of [`Task::extra`]: the conversation.
@@ -52,7 +49,7 @@ pub(super) fn is_interrupted(task: &Task) -> bool {
 
 /// Metadata that says how far a task has come.
 pub(super) fn event(number: u64) -> Option<RawObject> {
-    Some(RawObject::new().with(EVENT, number))
+    Some(RawObject::of(EVENT, number))
 }
 
 /// The task, with `history` as far as that was asked for.
@@ -104,7 +101,7 @@ pub(super) fn write(task: &Task, messages_max: Option<u32>, out: &mut String) ->
 /// Where it stands, and what it says about that.
 pub(super) fn status(task: &Task) -> TaskStatus {
     let (parts, metadata) = said(task);
-    let message = |parts| said_by_agent(task.id.as_str(), &context(task), task.last_event, parts, metadata.clone());
+    let message = |parts| said_by_agent(task, task.last_event, parts, metadata);
     TaskStatus {
         state: state(task),
         message: (!parts.is_empty()).then(|| message(parts)),
@@ -118,7 +115,7 @@ fn said(task: &Task) -> (Vec<Part>, Option<RawObject>) {
         let lacks = text.filter(|said| said.starts_with(NEEDED)).map(Part::text);
         // The question first: what it is about stands in its first line.
         let parts = question_parts(&open.key, &open.question).into_iter().chain(lacks).collect();
-        return (parts, Some(RawObject::new().with(QUESTION, &open.key)));
+        return (parts, Some(RawObject::of(QUESTION, &open.key)));
     }
     let parts = match &task.outcome {
         Some(TaskOutcome::NotKept) => vec![Part::text(NOT_KEPT)],
@@ -133,7 +130,7 @@ fn said(task: &Task) -> (Vec<Part>, Option<RawObject>) {
 pub(super) fn message(task: &Task) -> Option<Message> {
     let Some(TaskOutcome::Reply(reply)) = &task.outcome else { return None };
     let parts = said_parts(&is_said_at_once(reply)?);
-    let message = said_by_agent(task.id.as_str(), &context(task), task.last_event, parts, None);
+    let message = said_by_agent(task, task.last_event, parts, None);
     Some(Message { task_id: String::new(), ..message })
 }
 
@@ -213,47 +210,58 @@ fn only_message(task: &Task) -> Option<Option<&RawValue>> {
     is_only_first(task).then(|| task.request.as_deref().and_then(said))
 }
 
-/// What was said, oldest first: the owner's messages and the agent's questions, but for those that still wait. At most the last
-/// `messages_max`; `None` where none are wanted.
-pub(super) async fn read_history(
-    store: &dyn Tasks,
-    task: &Task,
-    messages_max: Option<u32>,
-) -> Result<Option<Vec<Message>>, JournalError> {
-    if messages_max == Some(0) {
-        return Ok(None);
-    }
-    let mut said: Vec<Message> = first_message(task).into_iter().collect();
-    if !is_only_first(task) {
-        later(store, task, &mut said).await?;
-    }
-    if let Some(messages_max) = messages_max.and_then(|max| usize::try_from(max).ok()) {
-        said.drain(..said.len().saturating_sub(messages_max));
-    }
-    Ok(Some(said))
-}
-
-async fn later(store: &dyn Tasks, task: &Task, said: &mut Vec<Message>) -> Result<(), JournalError> {
-    let mut after = 0;
-    while after < task.last_event {
-        let events = store.events(&task.id, after, EVENTS_READ_MAX).await?;
-        let Some(last) = events.last() else { break };
-        after = last.number;
-        for event in events.into_iter().filter(|event| event.number <= task.last_event) {
-            match event.step {
-                TaskStep::History(message) => said.extend(Message::from_raw(&message.to_raw()).ok()),
-                TaskStep::Asked(open) if task.open.iter().all(|waits| waits.key != open.key) => {
-                    let parts = question_parts(&open.key, &open.question);
-                    let metadata = RawObject::new().with(QUESTION, &open.key);
-                    let id = task.id.as_str();
-                    said.push(said_by_agent(id, &context(task), event.number, parts, Some(metadata)));
+impl Core {
+    /// Messages of a task, oldest first: the owner's and the agent's questions, but for those that still wait. At most the
+    /// last `messages_max`; `None` where none are wanted.
+    pub(super) async fn history(
+        &self,
+        task: &Task,
+        messages_max: Option<u32>,
+    ) -> Result<Option<Vec<Message>>, A2aError> {
+        if messages_max == Some(0) {
+            return Ok(None);
+        }
+        let mut said: Vec<Message> = first_message(task).into_iter().collect();
+        let mut after = if is_only_first(task) { task.last_event } else { 0 };
+        while after < task.last_event {
+            let events = self.store.tasks.events(&task.id, after, EVENTS_READ_MAX).await?;
+            let Some(last) = events.last() else { break };
+            after = last.number;
+            for event in events.into_iter().filter(|event| event.number <= task.last_event) {
+                match event.step {
+                    TaskStep::History(message) => said.extend(Message::from_raw(&message.to_raw()).ok()),
+                    TaskStep::Asked(open) if task.open.iter().all(|waits| waits.key != open.key) => {
+                        said.push(question_message(task, event.number, &open));
+                    }
+                    TaskStep::Answered { answer, .. } => said.extend(answered(task, &answer, &said)),
+                    _ => {}
                 }
-                TaskStep::Answered { answer, .. } => said.extend(answered(task, &answer, said)),
-                _ => {}
             }
         }
+        if let Some(messages_max) = messages_max.and_then(|max| usize::try_from(max).ok()) {
+            said.drain(..said.len().saturating_sub(messages_max));
+        }
+        Ok(Some(said))
     }
-    Ok(())
+}
+
+/// A question as the message that asked it, in event `number`.
+fn question_message(task: &Task, number: u64, open: &OpenQuestion) -> Message {
+    let metadata = RawObject::of(QUESTION, &open.key);
+    said_by_agent(task, number, question_parts(&open.key, &open.question), Some(metadata))
+}
+
+/// A message of the agent's about a task. Its id is the same whenever it is made again of the same event.
+fn said_by_agent(task: &Task, event: u64, parts: Vec<Part>, metadata: Option<RawObject>) -> Message {
+    Message {
+        message_id: format!("{}-{event}", task.id),
+        context_id: context(task),
+        task_id: task.id.as_str().to_owned(),
+        role: Role::Agent,
+        parts,
+        metadata,
+        ..Message::default()
+    }
 }
 
 /// The message that an answer came by, where it was taken by another than its worker: then it stands there only.
@@ -314,9 +322,9 @@ impl Core {
         for id in &said.reference_task_ids {
             let Ok(found) = self.find(who, id).await else { continue };
             let task = &found.task;
-            let said = read_history(&*self.store.tasks, task, Some(MESSAGES_EACH_MAX)).await;
-            let said = said.map_err(|error| of_store(&error))?.unwrap_or_default();
-            let said = said.into_iter().map(|said| Turn { is_users: said.role == Role::User, parts: said.parts });
+            let said = self.history(task, Some(MESSAGES_EACH_MAX)).await?;
+            let said =
+                said.into_iter().flatten().map(|said| Turn { is_users: said.role == Role::User, parts: said.parts });
             let last = status(task).message.into_iter().map(|said| said.parts);
             let made = artifacts(task).into_iter().map(|made| made.parts);
             let answered = last.chain(made).map(|parts| Turn { is_users: false, parts });

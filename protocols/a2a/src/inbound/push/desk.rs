@@ -101,7 +101,7 @@ impl PushDesk {
         Arc::new(move |who, task, config| {
             let desk = desk.clone();
             Box::pin(async move {
-                let stopping = || A2aError::new(ErrorKind::Overloaded, "the server is stopping");
+                let stopping = || ErrorKind::Overloaded.error("the server is stopping");
                 Desk::create(&desk.upgrade().ok_or_else(stopping)?, &who, &task, config).await.map(drop)
             })
         })
@@ -130,7 +130,7 @@ impl PushDesk {
             "" => all.into_iter().max_by_key(|(note, _)| note.at),
             _ => all.iter().position(|(_, kept)| kept.config.id == id).map(|at| all.swap_remove(at)),
         };
-        let missing = || A2aError::new(ErrorKind::TaskNotFound, "the task has no such push notification configuration");
+        let missing = || ErrorKind::TaskNotFound.error("the task has no such push notification configuration");
         found.map(|(_, kept)| kept.config).ok_or_else(missing)
     }
 
@@ -149,7 +149,7 @@ impl PushDesk {
                 .decode(token)
                 .ok()
                 .and_then(|after| String::from_utf8(after).ok())
-                .ok_or_else(|| A2aError::new(ErrorKind::InvalidParams, "pageToken is none of this list's"))?,
+                .ok_or_else(|| ErrorKind::InvalidParams.error("pageToken is none of this list's"))?,
         };
         let page_max = usize::try_from(request.page_size).ok().filter(|size| *size > 0).unwrap_or(PUSH_CONFIGS_MAX);
         let all = self.desk.of_task(&task.id).await?.into_iter().map(|(_, kept)| kept.config);
@@ -188,16 +188,16 @@ impl Desk {
     ) -> Result<TaskPushNotificationConfig, A2aError> {
         let config = config::checked(config, task)?;
         let sender = self.sender.as_ref();
-        let none = || A2aError::new(ErrorKind::PushNotificationNotSupported, "this server can't post now");
+        let none = || ErrorKind::PushNotificationNotSupported.error("this server can't post now");
         sender.ok_or_else(none)?.check(&config.url).await?;
         let key = config::key(&task.id, &config.id);
         let others = self.of_task(&task.id).await?;
         if others.len() >= PUSH_CONFIGS_MAX && others.iter().all(|(note, _)| note.key != key) {
             let full = format!("a task has at most {PUSH_CONFIGS_MAX} push notification configurations");
-            return Err(A2aError::new(ErrorKind::InvalidParams, full));
+            return Err(ErrorKind::InvalidParams.error(full));
         }
         if !self.has_room(&key) {
-            return Err(A2aError::new(ErrorKind::Overloaded, "too many push notification configurations are in use"));
+            return Err(ErrorKind::Overloaded.error("too many push notification configurations are in use"));
         }
         // A new task's first event is that it began: its receiver is to know that too.
         let delivered = if task.last_event <= 1 { 0 } else { task.last_event };
@@ -205,7 +205,7 @@ impl Desk {
         let put = self.notes.put(&self.space, &key, kept.to_body(), None).await;
         let version = put.map_err(|error| match error {
             NoteError::Journal(error) => unkept(error),
-            _ => A2aError::new(ErrorKind::Overloaded, "it was changed meanwhile: try again"),
+            _ => ErrorKind::Overloaded.error("it was changed meanwhile: try again"),
         })?;
         let created = kept.config.clone();
         // Asked again: it may have ended since, and then there is nothing to tell.
@@ -323,11 +323,11 @@ async fn look(desk: Weak<Desk>, stopped: CancellationToken) {
 fn unkept(error: JournalError) -> A2aError {
     match error {
         JournalError::Invalid(_) | JournalError::TooLarge { .. } => {
-            A2aError::new(ErrorKind::InvalidParams, "the push notification configuration can't be kept")
+            ErrorKind::InvalidParams.error("the push notification configuration can't be kept")
         }
         error => {
             callboard_message::log::warn!(%error, "a push notification configuration wasn't kept or found");
-            A2aError::new(ErrorKind::Overloaded, "the store can't do it now")
+            ErrorKind::Overloaded.error("the store can't do it now")
         }
     }
 }
@@ -393,7 +393,7 @@ impl Work<'_> {
         if self.kept.dialect == Dialect::V10 {
             return Ok(event.event.to_json());
         }
-        let gone = || A2aError::new(ErrorKind::TaskNotFound, "the task is gone");
+        let gone = || ErrorKind::TaskNotFound.error("the task is gone");
         let now = self.desk.tasks.get(&task.id).await.map_err(unkept)?.ok_or_else(gone)?;
         let seen = self.desk.calls.seen(&now).await?;
         Ok(self.kept.dialect.write_task(&seen).get().to_owned())

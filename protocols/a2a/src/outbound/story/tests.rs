@@ -3,7 +3,7 @@ use crate::outbound::options::HISTORY_MESSAGES_MAX;
 use crate::wire::{Role, TaskArtifactUpdateEvent, TaskStatusUpdateEvent};
 
 fn numbered(number: u64) -> Option<RawObject> {
-    (number > 0).then(|| RawObject::new().with(EVENT, number))
+    (number > 0).then(|| RawObject::of(EVENT, number))
 }
 
 fn status(number: u64, state: TaskState, text: &str) -> StreamResponse {

@@ -11,7 +11,7 @@ fn raw(value: Value) -> Box<RawValue> {
 
 fn said(card: &AgentCard, tool: &str, arguments: Value) -> Result<Message, Failure> {
     let book = Book::of(card);
-    let meta = RawObject::new().with("a2a", json!({ "contextId": "c" }));
+    let meta = RawObject::of("a2a", json!({ "contextId": "c" }));
     book.opening(book.get(tool).unwrap(), &raw(arguments), &meta).map(|opening| opening.message)
 }
 
@@ -113,7 +113,7 @@ fn plain_arguments_are_parts() {
 /// schema, one without, one that takes text only.
 #[test]
 fn typed_arguments_are_values() {
-    let params = RawObject::new().with("add", json!({ "input": { "type": "object" }, "output": { "type": "string" } }));
+    let params = RawObject::of("add", json!({ "input": { "type": "object" }, "output": { "type": "string" } }));
     let schemas = AgentExtension { uri: SCHEMAS_EXTENSION.into(), params: Some(params), ..AgentExtension::default() };
     let capabilities = AgentCapabilities { extensions: vec![schemas], ..AgentCapabilities::default() };
     let text_only = AgentSkill { input_modes: vec!["text/plain".into()], ..skill("say") };

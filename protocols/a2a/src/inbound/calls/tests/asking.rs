@@ -81,7 +81,7 @@ fn messages_that_nobody_reads() {
         elsewhere.message.context_id = "another".into();
         assert_eq!(refused(&calls, &ann, elsewhere).await.kind, ErrorKind::InvalidParams);
         let mut unasked = says_to(&asks, "m2", "x");
-        unasked.message.metadata = Some(RawObject::new().with(QUESTION, "q9"));
+        unasked.message.metadata = Some(RawObject::of(QUESTION, "q9"));
         assert_eq!(refused(&calls, &ann, unasked).await.kind, ErrorKind::UnsupportedOperation);
         let done = sent(&calls, &ann, says("hello")).await;
         assert_eq!(refused(&calls, &ann, says_to(&done, "m2", "x")).await.kind, ErrorKind::UnsupportedOperation);

@@ -60,7 +60,7 @@ fn quick(system: &System) -> Calls {
 
 fn keyed(key: &str, text: &str) -> SendMessageRequest {
     let mut request = request(message("m1", vec![Part::text(text)]));
-    request.message.metadata = Some(RawObject::new().with("callboard/key", key));
+    request.message.metadata = Some(RawObject::of("callboard/key", key));
     request
 }
 

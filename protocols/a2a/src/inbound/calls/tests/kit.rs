@@ -6,8 +6,7 @@ use std::time::Duration;
 use callboard_macros::Message;
 use callboard_message::surface::{Converse, SAID};
 use callboard_message::{
-    Artifact, Content, Elicitation, Failure, FailureKind, Principal, Progress, RawObject, SAID_AT_ONCE, SHOWN,
-    TaskState, ToolResult,
+    Artifact, Content, Elicitation, Failure, Principal, Progress, RawObject, SAID_AT_ONCE, SHOWN, TaskState, ToolResult,
 };
 use callboard_runtime::{Agent, AgentRef, ConcurrentHandler, Cx, Handlers, MemoryTasks, Store, SyncHandler, System};
 use futures::StreamExt;
@@ -115,9 +114,9 @@ impl ConcurrentHandler<Converse> for Talker {
                 "wait" => {
                     cx.progress(Progress { done: 1.0, total: None, message: Some("waiting".into()) });
                     cx.cancelled().await;
-                    Err(Failure::new(FailureKind::Cancelled, "cancelled"))
+                    Err(Failure::cancelled("cancelled"))
                 }
-                "reject" => Err(Failure::new(FailureKind::Rejected, "I won't")),
+                "reject" => Err(Failure::rejected("I won't")),
                 "recall" => Ok(ToolResult::text(recalled(&said))),
                 "fail" => Ok(ToolResult::error("no luck")),
                 _ => Ok(ToolResult::text(format!("heard: {text}"))),
@@ -156,7 +155,7 @@ async fn ask(cx: &Cx, name: &str) -> Result<ToolResult, Failure> {
 }
 
 fn marked(result: ToolResult, mark: &str) -> ToolResult {
-    ToolResult(result.0.with("_meta", RawObject::new().with(mark, true)))
+    ToolResult(result.0.with("_meta", RawObject::of(mark, true)))
 }
 
 /// Runs `test` in a system of its own, time paused.

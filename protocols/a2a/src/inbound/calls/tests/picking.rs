@@ -54,7 +54,7 @@ fn data(value: Value) -> Part {
 /// What is picked, in short; of an error its kind.
 fn picked(skills: &Skills, parts: Vec<Part>, named: Option<&str>) -> Result<(String, Value), ErrorKind> {
     let mut request = request(message("m1", parts));
-    request.metadata = named.map(|named| RawObject::new().with("skill", named));
+    request.metadata = named.map(|named| RawObject::of("skill", named));
     let picked = pick(skills, &request).map_err(|error| error.kind)?;
     Ok((picked.skill, serde_json::from_str(picked.arguments.get()).unwrap()))
 }
@@ -152,7 +152,7 @@ impl Agent for Shy {
 impl SyncHandler<ListTools> for Shy {
     fn handle(&mut self, _: ListTools, cx: &mut Cx) -> Result<RawObject, Failure> {
         let tools = cx.abilities().can_answer(&Question::elicit("?", json!({}))).then(|| json!({ "name": "ask" }));
-        Ok(RawObject::new().with("tools", tools.into_iter().collect::<Vec<_>>()))
+        Ok(RawObject::of("tools", tools.into_iter().collect::<Vec<_>>()))
     }
 }
 

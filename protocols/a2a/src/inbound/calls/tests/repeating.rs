@@ -51,7 +51,7 @@ fn a_message_that_comes_again_begins_nothing() {
             changed(|request| request.message.context_id = "c".into()),
             changed(|request| request.message.parts.push(Part::text("more"))),
             changed(|request| request.configuration = Some(configured())),
-            changed(|request| request.message.metadata = Some(RawObject::new().with("skill", "other"))),
+            changed(|request| request.message.metadata = Some(RawObject::of("skill", "other"))),
         ];
         let mut ids = vec![first.id.clone()];
         for other in others {

@@ -100,7 +100,7 @@ fn keys_make_a_message_idempotent() {
         let (calls, ann) = (talker(system), somebody("ann"));
         let keyed_by = |key: &str| {
             let mut request = says("hello");
-            request.message.metadata = Some(callboard_message::RawObject::new().with("callboard/key", key));
+            request.message.metadata = Some(callboard_message::RawObject::of("callboard/key", key));
             request
         };
         let keyed = || keyed_by("k1");

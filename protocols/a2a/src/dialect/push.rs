@@ -1,3 +1,5 @@
+//! Push configurations in the words of versions before 1.0.
+
 use serde_json::value::RawValue;
 
 use crate::wire::*;
@@ -15,7 +17,7 @@ fn ids_of(name: &str) -> Option<(&str, &str)> {
 }
 
 /// A configuration with its task. Over HTTP+JSON it stands in `config`, or is the body, and its name is its path.
-pub(crate) fn read_push(dialect: Dialect, raw: Option<&RawValue>) -> Result<TaskPushNotificationConfig, A2aError> {
+pub(super) fn read_push(dialect: Dialect, raw: Option<&RawValue>) -> Result<TaskPushNotificationConfig, A2aError> {
     let raw = raw.ok_or_else(|| A2aError::invalid("pushNotificationConfig", "is missing"))?;
     let root = At::Root;
     let outer = Members::of(raw, &root)?;
@@ -37,7 +39,7 @@ pub(crate) fn read_push(dialect: Dialect, raw: Option<&RawValue>) -> Result<Task
 }
 
 /// Which configuration of which task is meant.
-pub(crate) fn read_push_id(raw: Option<&RawValue>) -> Result<GetTaskPushNotificationConfigRequest, A2aError> {
+pub(super) fn read_push_id(raw: Option<&RawValue>) -> Result<GetTaskPushNotificationConfigRequest, A2aError> {
     let missing = || A2aError::invalid("id", "is missing");
     let root = At::Root;
     let members = Members::of(raw.ok_or_else(missing)?, &root)?;
@@ -56,7 +58,7 @@ pub(crate) fn read_push_id(raw: Option<&RawValue>) -> Result<GetTaskPushNotifica
 }
 
 /// The configuration without its task.
-pub(crate) fn write_push_in(config: &TaskPushNotificationConfig, out: &mut Writer<'_>) {
+pub(super) fn write_push(config: &TaskPushNotificationConfig, out: &mut Writer<'_>) {
     let mut object = out.object();
     object.default("id", &config.id);
     object.text("url", &config.url);
@@ -70,7 +72,8 @@ pub(crate) fn write_push_in(config: &TaskPushNotificationConfig, out: &mut Write
     object.end();
 }
 
-fn write_push_to(dialect: Dialect, config: &TaskPushNotificationConfig, out: &mut Writer<'_>) {
+/// The configuration with its task.
+pub(super) fn write_task_push(dialect: Dialect, config: &TaskPushNotificationConfig, out: &mut Writer<'_>) {
     let mut object = out.object();
     match dialect {
         Dialect::V03Rest => {
@@ -79,22 +82,16 @@ fn write_push_to(dialect: Dialect, config: &TaskPushNotificationConfig, out: &mu
         Dialect::V01 => object.text("id", &config.task_id),
         Dialect::V10 | Dialect::V03 => object.text("taskId", &config.task_id),
     }
-    write_push_in(config, &mut object.member("pushNotificationConfig"));
+    write_push(config, &mut object.member("pushNotificationConfig"));
     object.end();
 }
 
-pub(crate) fn write_push(dialect: Dialect, config: &TaskPushNotificationConfig) -> Box<RawValue> {
-    written(|out| write_push_to(dialect, config, out))
-}
-
-pub(crate) fn write_push_list(dialect: Dialect, list: &ListTaskPushNotificationConfigsResponse) -> Box<RawValue> {
-    let configs = |out: &mut Writer<'_>| out.list(&list.configs, |config, out| write_push_to(dialect, config, out));
+pub(super) fn write_push_list(dialect: Dialect, list: &ListTaskPushNotificationConfigsResponse, out: &mut Writer<'_>) {
+    let write = |config, out: &mut Writer<'_>| write_task_push(dialect, config, out);
     if dialect != Dialect::V03Rest {
-        return written(configs);
+        return out.list(&list.configs, write);
     }
-    written(|out| {
-        let mut object = out.object();
-        configs(&mut object.member("configs"));
-        object.end();
-    })
+    let mut object = out.object();
+    object.list("configs", &list.configs, write);
+    object.end();
 }

@@ -1,6 +1,11 @@
+//! Cards in the words of versions before 1.0, and of all versions at once.
+
+use std::collections::BTreeMap;
+
 use callboard_message::{RawMembers, RawObject};
 use serde_json::value::RawValue;
 
+use crate::Dialect;
 use crate::wire::*;
 
 const JSON_RPC: &str = "JSONRPC";
@@ -13,39 +18,31 @@ fn interfaces<'a>(card: &'a AgentCard, version: &'a str) -> impl Iterator<Item =
 }
 
 /// Where a client of that version goes first.
-pub(crate) fn main_interface<'a>(card: &'a AgentCard, version: &'a str) -> Option<&'a AgentInterface> {
+fn main_interface<'a>(card: &'a AgentCard, version: &'a str) -> Option<&'a AgentInterface> {
     let of_version = interfaces(card, version);
     of_version.clone().find(|interface| interface.protocol_binding == JSON_RPC).or_else(|| of_version.clone().next())
 }
 
-fn raw(value: &impl Wire) -> Box<RawValue> {
-    value.to_raw()
-}
-
 /// Members that 0.3 and 0.1 share with 1.0.
-pub(crate) fn common(card: &AgentCard, object: &mut RawObject) {
+fn common(card: &AgentCard, object: &mut RawObject) {
     object.set("name", &card.name);
     object.set("description", &card.description);
     object.set("version", &card.version);
     if let Some(provider) = &card.provider {
-        object.set_raw("provider", raw(provider));
+        object.set_raw("provider", provider.to_raw());
     }
-    if let Some(url) = &card.documentation_url {
-        object.set("documentationUrl", url);
-    }
+    object.set_some("documentationUrl", &card.documentation_url);
     object.set("defaultInputModes", &card.default_input_modes);
     object.set("defaultOutputModes", &card.default_output_modes);
 }
 
 /// The card in 0.3's words.
-pub(crate) fn write_card(card: &AgentCard) -> RawObject {
+pub(super) fn write_card_03(card: &AgentCard) -> RawObject {
     let mut object = RawObject::new();
     common(card, &mut object);
-    if let Some(url) = &card.icon_url {
-        object.set("iconUrl", url);
-    }
+    object.set_some("iconUrl", &card.icon_url);
     let capabilities = AgentCapabilities { extended_agent_card: None, ..card.capabilities.clone() };
-    object.set_raw("capabilities", raw(&capabilities));
+    object.set_raw("capabilities", capabilities.to_raw());
     let skill = |skill: &AgentSkill| {
         let bare = AgentSkill { security_requirements: Vec::new(), ..skill.clone() };
         let mut object = RawObject::parse(&bare.to_raw()).unwrap_or_default();
@@ -73,7 +70,7 @@ fn own(card: &AgentCard, object: &mut RawObject) {
         object.set("preferredTransport", &main.protocol_binding);
     }
     let additional = interfaces(card, "0.3")
-        .map(|interface| RawObject::new().with("url", &interface.url).with("transport", &interface.protocol_binding));
+        .map(|interface| RawObject::of("url", &interface.url).with("transport", &interface.protocol_binding));
     object.set("additionalInterfaces", additional.collect::<Vec<_>>());
     if !card.security_requirements.is_empty() {
         object.set("security", security(&card.security_requirements));
@@ -92,20 +89,20 @@ fn security(requirements: &[SecurityRequirement]) -> Vec<RawObject> {
 /// As OpenAPI has it: told by `type`.
 fn write_scheme(scheme: &SecurityScheme) -> RawObject {
     let (kind, own) = match scheme {
-        SecurityScheme::ApiKey(scheme) => ("apiKey", raw(scheme)),
-        SecurityScheme::HttpAuth(scheme) => ("http", raw(scheme)),
-        SecurityScheme::OAuth2(scheme) => ("oauth2", raw(scheme)),
-        SecurityScheme::OpenIdConnect(scheme) => ("openIdConnect", raw(scheme)),
-        SecurityScheme::MutualTls(scheme) => ("mutualTLS", raw(scheme)),
+        SecurityScheme::ApiKey(scheme) => ("apiKey", scheme.to_raw()),
+        SecurityScheme::HttpAuth(scheme) => ("http", scheme.to_raw()),
+        SecurityScheme::OAuth2(scheme) => ("oauth2", scheme.to_raw()),
+        SecurityScheme::OpenIdConnect(scheme) => ("openIdConnect", scheme.to_raw()),
+        SecurityScheme::MutualTls(scheme) => ("mutualTLS", scheme.to_raw()),
     };
     let own = RawObject::parse(&own).unwrap_or_default();
-    own.iter().fold(RawObject::new().with("type", kind), |mut object, (name, value)| {
+    own.iter().fold(RawObject::of("type", kind), |mut object, (name, value)| {
         object.set_raw(if name == "location" { "in" } else { name }, value.to_owned());
         object
     })
 }
 
-pub(crate) fn read_card(card: &RawValue) -> Result<AgentCard, ReadError> {
+pub(super) fn read_card(card: &RawValue) -> Result<AgentCard, ReadError> {
     let root = At::Root;
     let members = Members::of(card, &root)?;
     let mut read = AgentCard::from_raw(card)?;
@@ -143,7 +140,7 @@ pub(crate) fn read_card(card: &RawValue) -> Result<AgentCard, ReadError> {
             read.supported_interfaces.push(interface);
         }
     }
-    crate::v01::read_authentication(&members, &mut read)?;
+    read_authentication(&members, &mut read)?;
     Ok(read)
 }
 
@@ -161,4 +158,87 @@ fn versions(members: &Members<'_>) -> Result<Vec<&'static str>, ReadError> {
         _ if of_03.iter().any(|name| members.has(name)) => vec!["0.3"],
         _ => vec!["0.3", "0.1"],
     })
+}
+
+/// The card in 0.1's words.
+pub(super) fn write_card_01(card: &AgentCard) -> RawObject {
+    let mut object = RawObject::new();
+    common(card, &mut object);
+    let main = main_interface(card, "0.1").or_else(|| main_interface(card, "0.3"));
+    if let Some(main) = main.or_else(|| card.supported_interfaces.first()) {
+        object.set("url", &main.url);
+    }
+    let is_on = |capability: Option<bool>| capability == Some(true);
+    let capabilities = RawObject::of("streaming", is_on(card.capabilities.streaming))
+        .with("pushNotifications", is_on(card.capabilities.push_notifications))
+        .with("stateTransitionHistory", false);
+    object.set("capabilities", capabilities);
+    if let Some(authentication) = authentication(card) {
+        object.set("authentication", authentication);
+    }
+    let skill = |skill: &AgentSkill| AgentSkill { security_requirements: Vec::new(), ..skill.clone() }.to_raw();
+    object.set("skills", card.skills.iter().map(skill).collect::<Vec<_>>());
+    object
+}
+
+/// Schemes of the `Authorization` header are all that 0.1 has words for; `None` where there are none.
+fn authentication(card: &AgentCard) -> Option<RawObject> {
+    let name = |scheme: &SecurityScheme| match scheme {
+        SecurityScheme::HttpAuth(scheme) => Some(scheme.scheme.clone()),
+        SecurityScheme::OAuth2(_) | SecurityScheme::OpenIdConnect(_) => Some("Bearer".to_owned()),
+        SecurityScheme::ApiKey(_) | SecurityScheme::MutualTls(_) => None,
+    };
+    let mut schemes: Vec<String> = card.security_schemes.values().filter_map(name).collect();
+    schemes.dedup();
+    (!schemes.is_empty()).then(|| RawObject::of("schemes", schemes))
+}
+
+/// Schemes of 0.1, where the card names no others.
+fn read_authentication(members: &Members<'_>, card: &mut AgentCard) -> Result<(), ReadError> {
+    let Some(raw) = members.find("authentication", &[])?.filter(|_| card.security_schemes.is_empty()) else {
+        return Ok(());
+    };
+    let schemes: Vec<String> = RawMembers::parse(raw).ok().and_then(|all| all.read("schemes")).unwrap_or_default();
+    for scheme in schemes {
+        let name = scheme.to_ascii_lowercase();
+        let schemes = BTreeMap::from([(name.clone(), StringList::default())]);
+        card.security_requirements.push(SecurityRequirement { schemes });
+        let scheme = HTTPAuthSecurityScheme { scheme, ..Default::default() };
+        card.security_schemes.insert(name, SecurityScheme::HttpAuth(scheme));
+    }
+    Ok(())
+}
+
+/// Objects whose members are objects with members of each version.
+const DEEP: &str = "securitySchemes";
+
+/// The card of 1.0 with the members that 0.3 and 0.1 have besides. Where they name a member alike, it is 1.0's.
+pub(super) fn write_hybrid(card: &AgentCard) -> Box<RawValue> {
+    let mut all = RawObject::parse(&card.to_raw()).unwrap_or_default();
+    for older in [Dialect::V03, Dialect::V01] {
+        let older = RawObject::parse(&older.write_card(card)).unwrap_or_default();
+        for (name, value) in older.iter() {
+            match all.object(name) {
+                None if !all.has(name) => all.set_raw(name, value.to_owned()),
+                Some(own) if name == DEEP => all.set(name, each(own, value)),
+                _ => {}
+            }
+        }
+    }
+    all.to_raw()
+}
+
+/// Each member with the members that the one of its name has in `older`.
+fn each(mut own: RawObject, older: &RawValue) -> RawObject {
+    let Ok(older) = RawObject::parse(older) else { return own };
+    for (name, value) in older.iter() {
+        let (Some(mut both), Ok(value)) = (own.object(name), RawObject::parse(value)) else { continue };
+        for (member, value) in value.iter().filter(|(member, _)| *member != "description") {
+            if !both.has(member) {
+                both.set_raw(member, value.to_owned());
+            }
+        }
+        own.set(name, both);
+    }
+    own
 }

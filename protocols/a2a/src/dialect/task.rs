@@ -1,0 +1,370 @@
+//! Tasks, messages and events in the words of versions before 1.0: 0.3 over JSON-RPC (`specification/json/a2a.json` at
+//! 0.3.0) and over HTTP+JSON (the ProtoJSON of its `specification/grpc/a2a.proto`), and 0.1 (`specification/json/a2a.json`
+//! at 0.1.0).
+
+use callboard_message::{RawObject, TaskState};
+use serde_json::value::RawValue;
+
+use crate::Dialect;
+use crate::wire::*;
+
+/// In a part's metadata: its data was no object, and stands under `value`.
+const WRAPPED: &str = "callboard/wrapped";
+/// In a part's metadata: what has no other place in old versions.
+const MEDIA_TYPE: &str = "callboard/mediaType";
+const FILENAME: &str = "callboard/filename";
+
+fn write_part(dialect: Dialect, part: &Part, out: &mut Writer<'_>) {
+    let mut metadata = part.metadata.clone();
+    let mut beside = |name: &str, value: Box<RawValue>| {
+        metadata.get_or_insert_default().set_raw(name, value);
+    };
+    let is_file = matches!(part.content, PartContent::Raw(_) | PartContent::Url(_));
+    for (name, text) in [(MEDIA_TYPE, &part.media_type), (FILENAME, &part.filename)] {
+        if !is_file && !text.is_empty() {
+            beside(name, text.to_raw());
+        }
+    }
+    let mut object = out.object();
+    // The member that tells parts apart.
+    let mut is_a = |kind| match dialect {
+        Dialect::V10 | Dialect::V03Rest => {}
+        Dialect::V03 => object.text("kind", kind),
+        Dialect::V01 => object.text("type", kind),
+    };
+    match &part.content {
+        PartContent::Text(text) => {
+            is_a("text");
+            object.text("text", text);
+        }
+        PartContent::Raw(_) | PartContent::Url(_) => {
+            is_a("file");
+            write_file(dialect, part, &mut object.member("file"));
+        }
+        PartContent::Data(value) => {
+            is_a("data");
+            let is_object = value.get().starts_with('{');
+            if !is_object {
+                beside(WRAPPED, true.to_raw());
+            }
+            let wrap = |name, value: &RawValue| RawObject::of(name, value).to_raw();
+            let value = if is_object { value.clone() } else { wrap("value", value) };
+            let value = if dialect == Dialect::V03Rest { wrap("data", &value) } else { value };
+            object.always("data", &value);
+        }
+    }
+    object.optional("metadata", &metadata);
+    object.end();
+}
+
+fn write_file(dialect: Dialect, part: &Part, out: &mut Writer<'_>) {
+    let is_rest = dialect == Dialect::V03Rest;
+    let mut file = out.object();
+    match &part.content {
+        PartContent::Raw(bytes) => file.always(if is_rest { "fileWithBytes" } else { "bytes" }, bytes),
+        PartContent::Url(url) => file.text(if is_rest { "fileWithUri" } else { "uri" }, url),
+        PartContent::Text(_) | PartContent::Data(_) => {}
+    }
+    file.words("mimeType", &part.media_type);
+    // Not in the schema of 0.3.0, but in its SDKs'.
+    file.words("name", &part.filename);
+    file.end();
+}
+
+pub(super) fn write_message(dialect: Dialect, message: &Message, out: &mut Writer<'_>) {
+    let is_v01 = dialect == Dialect::V01;
+    let mut object = begin(dialect, "message", out);
+    if !is_v01 {
+        object.text("messageId", &message.message_id);
+        object.words("contextId", &message.context_id);
+        object.words("taskId", &message.task_id);
+    }
+    match (dialect, message.role) {
+        (Dialect::V10 | Dialect::V03Rest, role) => object.always("role", &role),
+        (_, Role::User) => object.text("role", "user"),
+        (_, Role::Agent | Role::Unspecified) => object.text("role", "agent"),
+    }
+    let parts = if dialect == Dialect::V03Rest { "content" } else { "parts" };
+    object.list(parts, &message.parts, |part, out| write_part(dialect, part, out));
+    object.optional("metadata", &message.metadata);
+    if !is_v01 {
+        object.default("extensions", &message.extensions);
+    }
+    // Not in the schema of 0.3.
+    if dialect == Dialect::V03 {
+        object.default("referenceTaskIds", &message.reference_task_ids);
+    }
+    object.end();
+}
+
+/// An object that says its kind, where the version has them.
+fn begin<'a>(dialect: Dialect, kind: &str, out: &'a mut Writer<'_>) -> ObjectWriter<'a> {
+    let mut object = out.object();
+    if dialect == Dialect::V03 {
+        object.text("kind", kind);
+    }
+    object
+}
+
+fn write_status(dialect: Dialect, status: &TaskStatus, out: &mut Writer<'_>) {
+    let mut object = out.object();
+    let state = match (dialect, status.state) {
+        // Two states are younger than 0.1: what waits for a credential waits for input, and what was refused has failed, saying why.
+        (Dialect::V01, TaskState::AuthRequired) => TaskState::InputRequired,
+        (Dialect::V01, TaskState::Rejected) => TaskState::Failed,
+        (_, state) => state,
+    };
+    match (dialect, state) {
+        (Dialect::V03Rest, TaskState::Canceled) => object.text("state", "TASK_STATE_CANCELLED"),
+        (Dialect::V03Rest, state) => object.always("state", &state),
+        (_, state) => object.text("state", &state.as_str().replace('_', "-")),
+    }
+    let rejected = (state != status.state && state == TaskState::Failed).then(|| rejection(status.message.as_ref()));
+    if let Some(message) = rejected.as_ref().or(status.message.as_ref()) {
+        write_message(dialect, message, &mut object.member("message"));
+    }
+    object.optional("timestamp", &status.timestamp);
+    object.end();
+}
+
+fn rejection(message: Option<&Message>) -> Message {
+    let reason = message.into_iter().flat_map(|message| &message.parts).find_map(Part::as_text);
+    let text = reason.map_or_else(|| "Task rejected".to_owned(), |reason| format!("Task rejected: {reason}"));
+    Message { role: Role::Agent, parts: vec![Part::text(text)], ..Default::default() }
+}
+
+/// `index` and `pieces` (whether it goes on with one, and whether it is whole) stand in 0.1's artifacts only.
+fn write_artifact(
+    dialect: Dialect,
+    artifact: &Artifact,
+    index: usize,
+    pieces: Option<[bool; 2]>,
+    out: &mut Writer<'_>,
+) {
+    let is_v01 = dialect == Dialect::V01;
+    let mut object = out.object();
+    if !is_v01 {
+        object.text("artifactId", &artifact.artifact_id);
+    }
+    object.words("name", &artifact.name);
+    object.words("description", &artifact.description);
+    object.list("parts", &artifact.parts, |part, out| write_part(dialect, part, out));
+    if is_v01 {
+        object.member("index").json(&index.to_string());
+        if let Some([append, last_chunk]) = pieces {
+            object.always("append", &append);
+            object.always("lastChunk", &last_chunk);
+        }
+    }
+    object.optional("metadata", &artifact.metadata);
+    if !is_v01 {
+        object.default("extensions", &artifact.extensions);
+    }
+    object.end();
+}
+
+/// `ends` is given for a task of 0.1 that stands in a stream, where it also is a status event.
+pub(super) fn write_task(dialect: Dialect, task: &Task, ends: Option<bool>, out: &mut Writer<'_>) {
+    let mut object = begin(dialect, "task", out);
+    object.text("id", &task.id);
+    match dialect {
+        Dialect::V01 => object.words("sessionId", &task.context_id),
+        _ => object.text("contextId", &task.context_id),
+    }
+    write_status(dialect, &task.status, &mut object.member("status"));
+    object.optional("final", &ends);
+    if let Some(artifacts) = &task.artifacts {
+        object.list("artifacts", artifacts.iter().enumerate(), |(index, artifact), out| {
+            write_artifact(dialect, artifact, index, None, out);
+        });
+    }
+    if let Some(history) = &task.history {
+        object.list("history", history, |message, out| write_message(dialect, message, out));
+    }
+    object.optional("metadata", &task.metadata);
+    object.end();
+}
+
+pub(super) fn write_task_list(dialect: Dialect, list: &ListTasksResponse, out: &mut Writer<'_>) {
+    let mut object = out.object();
+    object.list("tasks", &list.tasks, |task, out| write_task(dialect, task, None, out));
+    object.always("nextPageToken", &list.next_page_token);
+    object.always("pageSize", &list.page_size);
+    object.always("totalSize", &list.total_size);
+    object.end();
+}
+
+/// 0.1 has no answer without a task: a message is a completed one, whose result it is.
+pub(super) fn task_of_message(message: &Message) -> Task {
+    let id = if message.task_id.is_empty() { &message.message_id } else { &message.task_id };
+    let artifact = Artifact { artifact_id: "0".to_owned(), parts: message.parts.clone(), ..Default::default() };
+    let status = TaskStatus::new(TaskState::Completed);
+    Task {
+        artifacts: Some(vec![artifact]),
+        metadata: message.metadata.clone(),
+        ..Task::new(id, &message.context_id, status)
+    }
+}
+
+/// The object itself, or, over HTTP+JSON, wrapped under its name. `seen`: ids of the stream's artifacts so far, which 0.1
+/// counts in the order of first sight.
+pub(super) fn write_event(
+    dialect: Dialect,
+    event: &StreamResponse,
+    ends: bool,
+    seen: &mut Vec<String>,
+    out: &mut Writer<'_>,
+) {
+    if dialect != Dialect::V03Rest {
+        return write_bare_event(dialect, event, ends, seen, out);
+    }
+    let name = match event {
+        StreamResponse::Task(_) => "task",
+        StreamResponse::Message(_) => "message",
+        StreamResponse::StatusUpdate(_) => "statusUpdate",
+        StreamResponse::ArtifactUpdate(_) => "artifactUpdate",
+    };
+    let mut object = out.object();
+    write_bare_event(dialect, event, ends, seen, &mut object.member(name));
+    object.end();
+}
+
+fn write_bare_event(
+    dialect: Dialect,
+    event: &StreamResponse,
+    ends: bool,
+    seen: &mut Vec<String>,
+    out: &mut Writer<'_>,
+) {
+    let is_v01 = dialect == Dialect::V01;
+    let mut index_of = |id: &String| {
+        if !is_v01 {
+            return 0;
+        }
+        seen.iter().position(|other| other == id).unwrap_or_else(|| {
+            seen.push(id.clone());
+            seen.len() - 1
+        })
+    };
+    let about = |task_id: &str, context_id: &str, object: &mut ObjectWriter<'_>| match is_v01 {
+        true => object.text("id", task_id),
+        false => {
+            object.text("taskId", task_id);
+            object.text("contextId", context_id);
+        }
+    };
+    match event {
+        StreamResponse::Task(task) => {
+            task.artifacts.iter().flatten().for_each(|artifact| _ = index_of(&artifact.artifact_id));
+            write_task(dialect, task, is_v01.then_some(ends), out);
+        }
+        StreamResponse::Message(message) if is_v01 => {
+            write_task(dialect, &task_of_message(message), Some(true), out);
+        }
+        StreamResponse::Message(message) => write_message(dialect, message, out),
+        StreamResponse::StatusUpdate(update) => {
+            let mut object = begin(dialect, "status-update", out);
+            about(&update.task_id, &update.context_id, &mut object);
+            write_status(dialect, &update.status, &mut object.member("status"));
+            object.always("final", &ends);
+            object.optional("metadata", &update.metadata);
+            object.end();
+        }
+        StreamResponse::ArtifactUpdate(update) => {
+            let TaskArtifactUpdateEvent { artifact, append, last_chunk, .. } = update;
+            let mut object = begin(dialect, "artifact-update", out);
+            about(&update.task_id, &update.context_id, &mut object);
+            let (index, pieces) = (index_of(&artifact.artifact_id), Some([*append, *last_chunk]));
+            write_artifact(dialect, artifact, index, pieces, &mut object.member("artifact"));
+            if !is_v01 {
+                object.default("append", append);
+                object.default("lastChunk", last_chunk);
+            }
+            object.optional("metadata", &update.metadata);
+            object.end();
+        }
+    }
+}
+
+/// Takes back what [`write_part`] did to parts that are none of 1.0's.
+fn settle_parts(dialect: Dialect, parts: &mut [Part]) {
+    for part in parts {
+        if let (Dialect::V03Rest, PartContent::Data(value)) = (dialect, &mut part.content)
+            && let Some(inner) = only_member(value, "data")
+        {
+            *value = inner;
+        }
+        let Some(metadata) = &mut part.metadata else { continue };
+        if let PartContent::Data(value) = &mut part.content
+            && metadata.remove(WRAPPED).is_some()
+            && let Some(inner) = only_member(value, "value")
+        {
+            *value = inner;
+        }
+        for (name, at) in [(MEDIA_TYPE, &mut part.media_type), (FILENAME, &mut part.filename)] {
+            if let Some(text) = metadata.text(name) {
+                metadata.remove(name);
+                *at = text;
+            }
+        }
+        if metadata.is_empty() {
+            part.metadata = None;
+        }
+    }
+}
+
+fn only_member(value: &RawValue, name: &str) -> Option<Box<RawValue>> {
+    let mut object = RawObject::parse(value).ok().filter(|object| object.len() == 1)?;
+    object.remove(name)
+}
+
+pub(super) fn settle_message(dialect: Dialect, message: &mut Message) {
+    settle_parts(dialect, &mut message.parts);
+}
+
+fn settle_status(dialect: Dialect, status: &mut TaskStatus) {
+    status.message.iter_mut().for_each(|message| settle_message(dialect, message));
+}
+
+/// Makes a task that was read in an older version's words one of 1.0's. Artifacts and messages of 0.1, which have no ids of
+/// their own, get some.
+pub(super) fn settle_task(dialect: Dialect, task: &mut Task) {
+    settle_status(dialect, &mut task.status);
+    task.artifacts.iter_mut().flatten().for_each(|artifact| settle_parts(dialect, &mut artifact.parts));
+    task.history.iter_mut().flatten().for_each(|message| settle_message(dialect, message));
+    if dialect != Dialect::V01 {
+        return;
+    }
+    for (index, artifact) in task.artifacts.iter_mut().flatten().enumerate() {
+        if artifact.artifact_id.is_empty() {
+            artifact.artifact_id = index.to_string();
+        }
+    }
+    let (id, history) = (&task.id, task.history.iter_mut().flatten());
+    for (n, message) in history.chain(task.status.message.iter_mut()).enumerate() {
+        if message.message_id.is_empty() {
+            message.message_id = format!("{id}-{n}");
+        }
+    }
+}
+
+/// The same of an event; `raw` is what it was read from.
+pub(super) fn settle_event(dialect: Dialect, event: &mut StreamResponse, raw: &RawValue) {
+    match event {
+        StreamResponse::Task(task) => settle_task(dialect, task),
+        StreamResponse::Message(message) => settle_message(dialect, message),
+        StreamResponse::StatusUpdate(update) => settle_status(dialect, &mut update.status),
+        StreamResponse::ArtifactUpdate(update) => {
+            settle_parts(dialect, &mut update.artifact.parts);
+            if dialect == Dialect::V01 {
+                if update.artifact.artifact_id.is_empty() {
+                    update.artifact.artifact_id = "0".to_owned();
+                }
+                // There the artifact says which piece it is.
+                let inner = RawObject::parse(raw).ok().and_then(|all| all.object("artifact")).unwrap_or_default();
+                update.append |= inner.read("append").unwrap_or(false);
+                update.last_chunk |= inner.read("lastChunk").unwrap_or(false);
+            }
+        }
+    }
+}
