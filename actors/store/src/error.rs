@@ -241,6 +241,14 @@ pub(crate) fn journal_error(error: &sqlx::Error) -> JournalError {
     }
 }
 
+/// The same error; where something is damaged, with the place of the store.
+pub(crate) fn located(error: JournalError, place: &str) -> JournalError {
+    match error {
+        JournalError::Damaged(why) => JournalError::Damaged(format!("{place}: {why}")),
+        other => other,
+    }
+}
+
 /// The database's message without Postgres' detail, which quotes values (`Key (owner)=(…) already exists`).
 pub(crate) fn words(error: &sqlx::Error) -> String {
     match error.as_database_error() {

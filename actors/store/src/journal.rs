@@ -213,10 +213,7 @@ static SET: ManyRows =
 
 /// Takes so many numbers of each counter; answers each one's last number before them. They are locked to the commit, so
 /// numbers appear in order; sorted, so that two nodes never wait for each other's.
-async fn take_numbers(
-    db: &mut Db,
-    counters: &BTreeMap<String, i64>,
-) -> Result<HashMap<String, i64>, sqlx::Error> {
+async fn take_numbers(db: &mut Db, counters: &BTreeMap<String, i64>) -> Result<HashMap<String, i64>, sqlx::Error> {
     // Nobody else writes to a SQLite file between the two statements.
     if db.is_sqlite() { take_alone(db, counters).await } else { take_locked(db, counters).await }
 }

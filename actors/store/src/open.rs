@@ -84,13 +84,13 @@ impl SqlStore {
         let (place, mut db, readers): (Box<dyn Place>, _, _) = match &options.at {
             Where::Sqlite(path) => {
                 let (place, db) = sqlite::open(path, options).await?;
-                let readers = Readers::sqlite(sqlite::connect_options(path), options.readers);
+                let readers = Readers::sqlite(sqlite::connect_options(path), options.readers, options.place());
                 (Box::new(place), db, readers)
             }
             Where::Postgres { url, password } => {
                 let connect = postgres::connect_options(url, password.as_ref())?;
                 let (place, db) = postgres::open(options, connect.clone()).await?;
-                (Box::new(place), db, Readers::postgres(connect, options.readers))
+                (Box::new(place), db, Readers::postgres(connect, options.readers, options.place()))
             }
         };
         let run: Arc<str> = Uuid::new_v4().to_string().into();
@@ -117,13 +117,13 @@ impl SqlStore {
     async fn visited(options: &StoreOptions) -> Result<Visitor, StoreError> {
         let (place, readers): (Box<dyn Place>, _) = match &options.at {
             Where::Sqlite(path) => {
-                let readers = Readers::sqlite(sqlite::connect_options(path), 1);
+                let readers = Readers::sqlite(sqlite::connect_options(path), 1, options.place());
                 (Box::new(sqlite::visit(path, options).await?), readers)
             }
             Where::Postgres { url, password } => {
                 let connect = postgres::connect_options(url, password.as_ref())?;
                 let place = postgres::visit(options, connect.clone()).await?;
-                (Box::new(place), Readers::postgres(connect, 1))
+                (Box::new(place), Readers::postgres(connect, 1, options.place()))
             }
         };
         let run: Arc<str> = Uuid::new_v4().to_string().into();

@@ -7,13 +7,16 @@ use callboard_runtime::JournalError;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
 
-use crate::error::journal_error;
+use crate::error::{journal_error, located};
 use crate::sql::{Arg, Db, Row, Sql};
 
 /// An open store's database: it gives connections, and begins transactions.
 #[async_trait]
 pub(crate) trait Place: Send + Sync {
     fn writer(&self) -> &str;
+
+    /// The file, or the database without user and password.
+    fn name(&self) -> String;
 
     fn size_max(&self) -> u64;
 
@@ -72,37 +75,54 @@ const READER_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Most rows of one read.
 pub const PAGE_MAX: usize = 1000;
 
-#[derive(Clone)]
-pub(crate) enum Readers {
+/// Connections that only read. No read waits for a write.
+pub(crate) struct Readers {
+    pool: Pool,
+    /// The file, or the database without user and password.
+    place: String,
+}
+
+enum Pool {
     Sqlite(SqlitePool),
     Postgres(PgPool),
 }
 
 impl Readers {
-    pub(crate) fn sqlite(options: SqliteConnectOptions, readers: u32) -> Self {
+    pub(crate) fn sqlite(options: SqliteConnectOptions, readers: u32, place: String) -> Self {
         let pool = SqlitePoolOptions::new().max_connections(readers).acquire_timeout(READER_WAIT_MAX);
         // A file doesn't go away as a server does.
         let pool = pool.test_before_acquire(false);
-        Self::Sqlite(pool.connect_lazy_with(options.read_only(true).create_if_missing(false)))
+        let pool = Pool::Sqlite(pool.connect_lazy_with(options.read_only(true).create_if_missing(false)));
+        Self { pool, place }
     }
 
-    pub(crate) fn postgres(options: PgConnectOptions, readers: u32) -> Self {
+    pub(crate) fn postgres(options: PgConnectOptions, readers: u32, place: String) -> Self {
         let pool = PgPoolOptions::new().max_connections(readers).acquire_timeout(READER_WAIT_MAX);
-        Self::Postgres(pool.connect_lazy_with(options.options([("default_transaction_read_only", "on")])))
+        let options = options.options([("default_transaction_read_only", "on")]);
+        Self { pool: Pool::Postgres(pool.connect_lazy_with(options)), place }
+    }
+
+    /// Whether other nodes share the store.
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(self.pool, Pool::Postgres(_))
+    }
+
+    fn error(&self, error: sqlx::Error) -> JournalError {
+        located(journal_error(&error), &self.place)
     }
 
     /// A connection for a few short statements. Never hold it while you wait for the writer.
     async fn get(&self) -> Result<Db, JournalError> {
-        match self {
-            Self::Sqlite(pool) => pool.acquire().await.map(Db::SqliteReader),
-            Self::Postgres(pool) => pool.acquire().await.map(Db::PostgresReader),
-        }
-        .map_err(|e| journal_error(&e))
+        let acquired = match &self.pool {
+            Pool::Sqlite(pool) => pool.acquire().await.map(Db::SqliteReader),
+            Pool::Postgres(pool) => pool.acquire().await.map(Db::PostgresReader),
+        };
+        acquired.map_err(|error| self.error(error))
     }
 
     /// One statement's rows.
     pub(crate) async fn rows(&self, sql: impl Into<Sql>, args: &[Arg<'_>]) -> Result<Vec<Row>, JournalError> {
-        self.get().await?.rows(sql, args).await.map_err(|e| journal_error(&e))
+        self.get().await?.rows(sql, args).await.map_err(|error| self.error(error))
     }
 
     /// One statement's rows, each as `read` reads it.
@@ -113,14 +133,14 @@ impl Readers {
         read: impl FnMut(&Row) -> Result<T, sqlx::Error>,
     ) -> Result<Vec<T>, JournalError> {
         let rows = self.rows(sql, args).await?;
-        rows.iter().map(read).collect::<Result<_, _>>().map_err(|e| journal_error(&e))
+        rows.iter().map(read).collect::<Result<_, _>>().map_err(|error| self.error(error))
     }
 
     /// Waits for reads that are under way.
     pub(crate) async fn close(&self) {
-        match self {
-            Self::Sqlite(pool) => pool.close().await,
-            Self::Postgres(pool) => pool.close().await,
+        match &self.pool {
+            Pool::Sqlite(pool) => pool.close().await,
+            Pool::Postgres(pool) => pool.close().await,
         }
     }
 }

@@ -37,6 +37,8 @@ const SIZE_KNOWN_FOR: Duration = Duration::from_secs(10);
 /// An open database.
 pub(crate) struct PostgresPlace {
     writer: String,
+    /// The database without user and password.
+    at: String,
     size_max: u64,
     options: PgConnectOptions,
     /// 0: a visitor, beside the process of that name.
@@ -90,8 +92,8 @@ pub(crate) async fn visit(options: &StoreOptions, connect_to: PgConnectOptions) 
 
 impl PostgresPlace {
     fn new(options: &StoreOptions, connect: PgConnectOptions) -> Self {
-        let (writer, size_max) = (options.writer.clone(), options.size_max);
-        Self { writer, size_max, options: connect, epoch: AtomicI64::new(0), size: Mutex::default() }
+        let (writer, at, size_max) = (options.writer.clone(), options.place(), options.size_max);
+        Self { writer, at, size_max, options: connect, epoch: AtomicI64::new(0), size: Mutex::default() }
     }
 
     fn is_visitor(&self) -> bool {
@@ -121,6 +123,10 @@ impl PostgresPlace {
 impl Place for PostgresPlace {
     fn writer(&self) -> &str {
         &self.writer
+    }
+
+    fn name(&self) -> String {
+        self.at.clone()
     }
 
     fn size_max(&self) -> u64 {

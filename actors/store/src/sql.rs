@@ -7,10 +7,11 @@ use callboard_message::mail::{EntryState, LetterKind};
 use callboard_message::{DataClass, TaskState};
 use callboard_runtime::{OnRestart, TaskId};
 use serde::Deserialize;
+use sqlx::error::BoxDynError;
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
-use sqlx::{Connection, Executor, Postgres, Row as _, Sqlite};
+use sqlx::{Connection, Decode, Executor, Postgres, Row as _, Sqlite, Type};
 
 /// A connection: the writer's own, or one of the readers'.
 pub(crate) enum Db {
@@ -131,23 +132,25 @@ impl Db {
 
     pub(crate) async fn rows(&mut self, sql: impl Into<Sql>, args: &[Arg<'_>]) -> Result<Vec<Row>, sqlx::Error> {
         let sql = sql.into();
-        Ok(match self.conn() {
+        let rows: Vec<Columns> = match self.conn() {
             Conn::Sqlite(db) => {
-                bound!(Sqlite, sql.sqlite, args).fetch_all(db).await?.into_iter().map(Row::Sqlite).collect()
+                bound!(Sqlite, sql.sqlite, args).fetch_all(db).await?.into_iter().map(Columns::Sqlite).collect()
             }
             Conn::Postgres(db) => {
-                bound!(Postgres, sql.postgres, args).fetch_all(db).await?.into_iter().map(Row::Postgres).collect()
+                bound!(Postgres, sql.postgres, args).fetch_all(db).await?.into_iter().map(Columns::Postgres).collect()
             }
-        })
+        };
+        Ok(rows.into_iter().map(|columns| Row { columns, statement: sql.sqlite }).collect())
     }
 
     /// The first row, if there is one.
     pub(crate) async fn row(&mut self, sql: impl Into<Sql>, args: &[Arg<'_>]) -> Result<Option<Row>, sqlx::Error> {
         let sql = sql.into();
-        Ok(match self.conn() {
-            Conn::Sqlite(db) => bound!(Sqlite, sql.sqlite, args).fetch_optional(db).await?.map(Row::Sqlite),
-            Conn::Postgres(db) => bound!(Postgres, sql.postgres, args).fetch_optional(db).await?.map(Row::Postgres),
-        })
+        let row = match self.conn() {
+            Conn::Sqlite(db) => bound!(Sqlite, sql.sqlite, args).fetch_optional(db).await?.map(Columns::Sqlite),
+            Conn::Postgres(db) => bound!(Postgres, sql.postgres, args).fetch_optional(db).await?.map(Columns::Postgres),
+        };
+        Ok(row.map(|columns| Row { columns, statement: sql.sqlite }))
     }
 
     /// The first row's first column, an integer; 0 where there is no row.
@@ -192,7 +195,13 @@ impl Db {
 }
 
 /// A row. Columns are counted from 0.
-pub(crate) enum Row {
+pub(crate) struct Row {
+    columns: Columns,
+    /// The text that asked for it: it names the table where the row can't be read.
+    statement: &'static str,
+}
+
+enum Columns {
     Sqlite(SqliteRow),
     Postgres(PgRow),
 }
@@ -204,17 +213,45 @@ impl Row {
 
     /// A column that holds JSON as text.
     pub(crate) fn json<'r, T: Deserialize<'r>>(&'r self, column: usize) -> Result<T, sqlx::Error> {
-        parsed(self.get(column)?, column)
+        // Why it can't be read isn't told: that would quote what is in there.
+        let parsed = serde_json::from_str(self.get(column)?);
+        parsed.map_err(|_| self.unreadable(column, "it isn't the JSON that belongs there"))
+    }
+
+    /// The error about a column: with its name, and the table and key of its row. It never holds a value of another column.
+    fn unreadable(&self, column: usize, why: impl Into<BoxDynError>) -> sqlx::Error {
+        let names: Vec<&str> = match &self.columns {
+            Columns::Sqlite(row) => row.columns().iter().map(sqlx::Column::name).collect(),
+            Columns::Postgres(row) => row.columns().iter().map(sqlx::Column::name).collect(),
+        };
+        let tables = self.statement.split("FROM ").skip(1).filter_map(|rest| rest.split([' ', ')']).next());
+        let table = tables.into_iter().find(|table| table.starts_with(|c: char| c.is_ascii_lowercase()));
+        let key = names.iter().position(|name| matches!(*name, "id" | "number" | "key")).and_then(|at| self.key(at));
+        let (name, table) = (names.get(column).copied().unwrap_or_default(), table.unwrap_or("a row"));
+        let index = format!("`{name}` of {table} {}", key.unwrap_or_default());
+        sqlx::Error::ColumnDecode { index: index.trim_end().to_owned(), source: why.into() }
+    }
+
+    fn key(&self, column: usize) -> Option<String> {
+        let number: Result<i64, _> = self.columns.get(column);
+        number.map(|number| number.to_string()).or_else(|_| self.columns.get(column)).ok()
     }
 }
 
-/// What a column's JSON says. Why it can't be read isn't told: that would quote what is in there.
-pub(crate) fn parsed<'a, T: Deserialize<'a>>(json: &'a str, column: usize) -> Result<T, sqlx::Error> {
-    serde_json::from_str(json).map_err(|_| not_read(column, "it isn't the JSON that belongs there"))
+impl Columns {
+    fn get<'r, T>(&'r self, column: usize) -> Result<T, sqlx::Error>
+    where
+        T: Decode<'r, Sqlite> + Type<Sqlite> + Decode<'r, Postgres> + Type<Postgres>,
+    {
+        match self {
+            Self::Sqlite(row) => row.try_get(column),
+            Self::Postgres(row) => row.try_get(column),
+        }
+    }
 }
 
 /// What a column is read as.
-trait Column<'r>: Sized {
+pub(crate) trait Column<'r>: Sized {
     fn read(row: &'r Row, column: usize) -> Result<Self, sqlx::Error>;
 }
 
@@ -222,10 +259,10 @@ macro_rules! columns {
     ($($plain:ty)*; $($type:ty: |$row:ident, $column:ident| $read:expr;)*) => {
         $(impl<'r> Column<'r> for $plain {
             fn read(row: &'r Row, column: usize) -> Result<Self, sqlx::Error> {
-                match row {
-                    Row::Sqlite(row) => row.try_get(column),
-                    Row::Postgres(row) => row.try_get(column),
-                }
+                row.columns.get(column).map_err(|error| match error {
+                    sqlx::Error::ColumnDecode { source, .. } => row.unreadable(column, source),
+                    error => error,
+                })
             }
         })*
         $(impl<'r> Column<'r> for $type {
@@ -239,12 +276,12 @@ macro_rules! columns {
 columns! {
     i64 Option<i64> &'r str Option<&'r str> String Option<String> Vec<u8> Option<&'r [u8]>;
     // A count or a number from 1: never negative in a store that is whole.
-    u64: |row, column| u64::try_from(row.get::<i64>(column)?).map_err(|_| not_read(column, "it is negative"));
+    u64: |row, column| u64::try_from(row.get::<i64>(column)?).map_err(|_| row.unreadable(column, "it is negative"));
     u32: |row, column| Ok(u32::try_from(row.get::<u64>(column)?).unwrap_or(u32::MAX));
     bool: |row, column| Ok(row.get::<i64>(column)? != 0);
     SystemTime: |row, column| row.get(column).map(time);
     Option<SystemTime>: |row, column| Ok(row.get::<Option<i64>>(column)?.map(time));
-    TaskId: |row, column| TaskId::new(row.get::<&str>(column)?).map_err(|_| not_read(column, "it is no task's id"));
+    TaskId: |row, column| TaskId::new(row.get::<&str>(column)?).map_err(|_| row.unreadable(column, "it is no task's id"));
     Option<TaskId>: |row, column| row.get::<Option<&str>>(column)?.map(|_| row.get(column)).transpose();
     TaskState: |row, column| word(row, column, TaskState::parse);
     DataClass: |row, column| word(row, column, DataClass::parse);
@@ -254,11 +291,7 @@ columns! {
 }
 
 fn word<T>(row: &Row, column: usize, parse: impl Fn(&str) -> Option<T>) -> Result<T, sqlx::Error> {
-    parse(row.get(column)?).ok_or_else(|| not_read(column, "there is no such word"))
-}
-
-fn not_read(column: usize, why: &'static str) -> sqlx::Error {
-    sqlx::Error::ColumnDecode { index: column.to_string(), source: why.into() }
+    parse(row.get(column)?).ok_or_else(|| row.unreadable(column, "there is no such word"))
 }
 
 /// Rows that one statement writes or asks for: as few statements as possible, and few texts, so that all stay prepared.

@@ -156,6 +156,10 @@ impl Place for SqlitePlace {
         &self.writer
     }
 
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
     fn size_max(&self) -> u64 {
         self.size_max
     }

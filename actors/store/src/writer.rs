@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use crate::audit::Chain;
-use crate::error::{Trouble, journal_error, trouble, words};
+use crate::error::{Trouble, journal_error, located, trouble, words};
 use crate::journal::{self, Append};
 use crate::place::Place;
 use crate::sql::{Db, ms};
@@ -326,7 +326,7 @@ impl Batches {
     }
 
     async fn reopen(&self) -> Result<Tx, Failed> {
-        match self.place.reopen().await {
+        match self.place.reopen().await.map_err(|error| located(error, &self.place.name())) {
             Ok(db) => Ok(Tx::new(db, Arc::clone(&self.worker))),
             Err(error @ (JournalError::Fenced { .. } | JournalError::Damaged(_))) => Err(Failed::Stop(error)),
             Err(error) => Err(Failed::Reopen(error)),
@@ -362,19 +362,20 @@ impl Batches {
     /// ROLLBACK says nothing; a server that is away needs none.
     async fn failed(&self, tx: &mut Tx, error: sqlx::Error, bytes: u64, at_commit: bool) -> Failed {
         let trouble = trouble(&error);
+        let told = || located(journal_error(&error), &self.place.name());
         if trouble != Trouble::Away {
             let _ = tx.db.run("ROLLBACK").await;
         }
         match trouble {
-            Trouble::Own => Failed::Own(journal_error(&error)),
+            Trouble::Own => Failed::Own(told()),
             Trouble::Full => match self.place.is_at_limit(&mut tx.db, bytes).await {
                 Ok(true) => Failed::All(JournalError::SizeLimit { bytes_max: self.place.size_max() }),
                 Ok(false) => Failed::All(JournalError::NoSpace),
                 Err(_) => Failed::Reopen(JournalError::NoSpace),
             },
-            Trouble::Again => Failed::Again(journal_error(&error)),
-            Trouble::Damaged => Failed::Stop(journal_error(&error)),
-            Trouble::Busy | Trouble::ReadOnly => Failed::All(journal_error(&error)),
+            Trouble::Again => Failed::Again(told()),
+            Trouble::Damaged => Failed::Stop(told()),
+            Trouble::Busy | Trouble::ReadOnly => Failed::All(told()),
             Trouble::NoSpace | Trouble::Io | Trouble::Away if at_commit => {
                 Failed::Reopen(JournalError::Unknown(words(&error)))
             }

@@ -17,7 +17,7 @@ use callboard_runtime::{
 };
 
 use crate::open::{Core, SqlStore};
-use crate::place::{PAGE_MAX, Readers};
+use crate::place::PAGE_MAX;
 use crate::sql::{Row, Sql, args};
 use post::{MarkAll, Post, Spread, Tried};
 use sql::{Held, LOGS, LOGS_OF_ONE, OPEN, copy, letter_columns};
@@ -204,6 +204,6 @@ impl Mail for SqlMail {
     }
 
     fn is_shared(&self) -> bool {
-        matches!(self.core.readers, Readers::Postgres(_))
+        self.core.readers.is_shared()
     }
 }

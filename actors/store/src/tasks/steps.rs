@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_message::{DataClass, Failure, FailureKind};
+use callboard_message::{DataClass, Failure};
 use callboard_runtime::{Claim, Lease, Released, Task, TaskError, TaskId, TaskStep};
 
 use super::row::{OVER, Stored, columns, stored, until};
@@ -106,7 +106,8 @@ impl Take {
 }
 
 fn lost() -> TaskStep {
-    TaskStep::Failed(Failure::unavailable("the node ended before this was done, and what was asked was held in its memory only",
+    TaskStep::Failed(Failure::unavailable(
+        "the node ended before this was done, and what was asked was held in its memory only",
     ))
 }
 
