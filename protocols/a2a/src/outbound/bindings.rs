@@ -1,4 +1,4 @@
-//! What an agent says on a stream.
+//! The bindings, JSON-RPC and HTTP+JSON: requests, their results, and the events of streams.
 
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -33,19 +33,13 @@ enum Source {
 
 impl Events {
     /// Opens a stream.
-    pub(super) async fn open<A: Ask<Reply = StreamResponse>>(
+    pub(super) async fn open(
         connection: &Connection,
-        ask: &A,
+        ask: &Ask<'_, StreamResponse>,
         beside: Beside<'_>,
         limits: &Limits,
     ) -> Result<Self, PeerError> {
-        let (response, id) = match connection.to.binding {
-            Binding::JsonRpc => {
-                let (response, id) = send_rpc(connection, ask, beside).await?;
-                (response, Some(id))
-            }
-            Binding::HttpJson => (send_rest(connection, ask, beside).await?, None),
-        };
+        let (response, id) = send(connection, ask, beside).await?;
         let dialect = connection.to.dialect();
         let source = match response.status().is_success() && response.is_event_stream() {
             true => Source::Stream(Box::new(EventStream::new(response, limits.body_bytes_max, Place::default()))),
@@ -58,10 +52,7 @@ impl Events {
         if response.status().is_success() && !is_json(&response) {
             return Err(PeerError::Protocol(format!("the agent answered with {}", kind_of(&response))));
         }
-        match id {
-            Some(id) => rpc_result(response, id, limits).await,
-            None => rest_result(response, limits).await,
-        }
+        result(response, id, limits).await
     }
 
     /// The next event; `None` where the stream has ended or broken.
@@ -95,27 +86,49 @@ pub(super) fn unreadable(error: A2aError) -> PeerError {
 
 static NEXT: AtomicI64 = AtomicI64::new(1);
 
-/// Sends a request.
-pub(super) async fn send_rpc<A: Ask>(
+/// Sends a request; over JSON-RPC it has an id.
+pub(super) async fn send<T>(
     connection: &Connection,
-    ask: &A,
+    ask: &Ask<'_, T>,
     beside: Beside<'_>,
-) -> Result<(Response, Id), PeerError> {
-    let dialect = connection.to.dialect();
-    let method = dialect.method(A::OPERATION).ok_or(PeerError::NotInVersion)?;
-    let id = Id::integer(NEXT.fetch_add(1, Relaxed));
-    let sent = Sent {
-        method: Method::POST,
-        tail: "",
-        body: encode_request(&id, method, &ask.write(dialect)).into(),
-        streams: A::OPERATION.is_stream(),
-        beside,
+) -> Result<(Response, Option<Id>), PeerError> {
+    let to = &connection.to;
+    let streams = ask.operation.is_stream();
+    if to.binding == Binding::JsonRpc {
+        let method = to.dialect().method(ask.operation).ok_or(PeerError::NotInVersion)?;
+        let id = Id::integer(NEXT.fetch_add(1, Relaxed));
+        let body = encode_request(&id, method, &ask.params(to)).into();
+        let sent = Sent { method: Method::POST, tail: "", body, streams, beside };
+        return Ok((connection.send(&sent).await?, Some(id)));
+    }
+    let place = match (to.version, &*ask.path) {
+        (Version::V03 | Version::V01, "/extendedAgentCard") => "/card",
+        (_, place) => place,
     };
-    Ok((connection.send(&sent).await?, id))
+    let tail = match to.version {
+        Version::V10 if to.tenant.is_empty() => place.to_owned(),
+        Version::V10 => format!("/{}{place}", segment(&to.tenant)),
+        // Some cards say it in the URL.
+        _ if to.url.path().trim_end_matches('/').ends_with("/v1") => place.to_owned(),
+        _ => format!("/v1{place}"),
+    };
+    let body = match ask.method == Method::POST {
+        true => ask.body(to).get().to_owned().into(),
+        false => bytes::Bytes::new(),
+    };
+    let sent = Sent { method: ask.method.clone(), tail: &tail, body, streams, beside };
+    Ok((connection.send(&sent).await?, None))
 }
 
-/// The result in a response's body.
-pub(super) async fn rpc_result(response: Response, id: &Id, limits: &Limits) -> Result<Box<RawValue>, PeerError> {
+/// The result in the body of a response to a request of JSON-RPC's with an id, else to one of HTTP+JSON.
+pub(super) async fn result(response: Response, id: Option<&Id>, limits: &Limits) -> Result<Box<RawValue>, PeerError> {
+    match id {
+        Some(id) => rpc_result(response, id, limits).await,
+        None => rest_result(response, limits).await,
+    }
+}
+
+async fn rpc_result(response: Response, id: &Id, limits: &Limits) -> Result<Box<RawValue>, PeerError> {
     let status = response.status();
     // Who may not is told so by HTTP, whatever else is said.
     if matches!(status.as_u16(), 401 | 403) {
@@ -168,47 +181,7 @@ fn rpc_event(data: &[u8], id: &Id, limits: &Limits) -> Result<Box<RawValue>, Pee
     }
 }
 
-/// Sends a request.
-pub(super) async fn send_rest<A: Ask>(
-    connection: &Connection,
-    ask: &A,
-    beside: Beside<'_>,
-) -> Result<Response, PeerError> {
-    let (method, place) = ask.place();
-    let to = &connection.to;
-    let tail = match to.version {
-        Version::V10 if to.tenant.is_empty() => place,
-        Version::V10 => format!("/{}{place}", segment(&to.tenant)),
-        // Some cards say it in the URL.
-        _ if to.url.path().trim_end_matches('/').ends_with("/v1") => of_old(&place).to_owned(),
-        _ => format!("/v1{}", of_old(&place)),
-    };
-    let body = match method == Method::POST {
-        true => body_of(ask, connection).get().to_owned().into(),
-        false => bytes::Bytes::new(),
-    };
-    let sent = Sent { method, tail: &tail, body, streams: A::OPERATION.is_stream(), beside };
-    connection.send(&sent).await
-}
-
-fn of_old(place: &str) -> &str {
-    if place == "/extendedAgentCard" { "/card" } else { place }
-}
-
-/// The request but for what the path says.
-fn body_of(ask: &impl Ask, connection: &Connection) -> Box<RawValue> {
-    let raw = ask.write(connection.to.dialect());
-    match RawObject::parse(&raw) {
-        Ok(mut body) if body.has("tenant") => {
-            body.remove("tenant");
-            body.to_raw()
-        }
-        _ => raw,
-    }
-}
-
-/// The result in a response's body.
-pub(super) async fn rest_result(response: Response, limits: &Limits) -> Result<Box<RawValue>, PeerError> {
+async fn rest_result(response: Response, limits: &Limits) -> Result<Box<RawValue>, PeerError> {
     let status = response.status();
     if status.as_u16() == 401 {
         return Err(PeerError::Status(401));

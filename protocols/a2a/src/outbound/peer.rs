@@ -4,7 +4,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use callboard_message::TraceContext;
+use reqwest::Method;
 use reqwest::header::HeaderValue;
+use serde_json::value::RawValue;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
@@ -15,11 +17,12 @@ use super::choose::{Candidate, candidates, is_at_or_below};
 use super::connection::{Badge, Beside, Connection, Door, within};
 use super::error::PeerError;
 use super::lock;
-use super::operations::{Ask, Streamed, is_essential};
+use super::operations::{Ask, query, segment};
 use super::options::{
-    ASIDE_TIMEOUT, Binding, CANCEL_TIMEOUT, CARD_AGE, PASSED_OVER, RemoteError, RemoteOptions, Version, is_plain,
+    ASIDE_TIMEOUT, CANCEL_TIMEOUT, CARD_AGE, PASSED_OVER, RemoteError, RemoteOptions, Version, is_plain,
 };
 use super::resolve::{FoundCard, Kept, believe, find};
+use crate::dialect::{Dialect, Operation};
 use crate::wire::{
     AgentCard, CancelTaskRequest, GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequest, ListTasksResponse,
     SendMessageRequest, SendMessageResponse, StreamResponse, SubscribeToTaskRequest, Task, TaskPushNotificationConfig,
@@ -122,25 +125,36 @@ impl Peer {
     /// # Errors
     /// See [`PeerError`].
     pub async fn extended_card(&self) -> Result<AgentCard, PeerError> {
-        let known = self.known().await?;
-        let asked = self.ask_of(&known.interfaces, GetExtendedAgentCardRequest::default());
-        within(ASIDE_TIMEOUT, async { believe(asked.await?, &self.inner.options).await }).await
+        self.extended_card_of(&self.known().await?.interfaces).await
+    }
+
+    async fn extended_card_of(&self, interfaces: &[Connection]) -> Result<AgentCard, PeerError> {
+        let write = |dialect: Dialect| dialect.write_request(&GetExtendedAgentCardRequest::default());
+        let read = |_, raw: &RawValue| Dialect::read_card(raw);
+        let ask = Ask::new(Operation::GetExtendedAgentCard, (Method::GET, "/extendedAgentCard"), &write, read);
+        within(ASIDE_TIMEOUT, async { believe(self.ask_of(interfaces, &ask).await?, &self.inner.options).await }).await
     }
 
     /// Sends a message.
     ///
     /// # Errors
     /// See [`PeerError`].
-    pub async fn send(&self, request: SendMessageRequest) -> Result<SendMessageResponse, PeerError> {
-        self.ask(request).await
+    pub async fn send(&self, mut request: SendMessageRequest) -> Result<SendMessageResponse, PeerError> {
+        request.tenant.clear();
+        let write = |dialect: Dialect| dialect.write_send(&request);
+        let place = (Method::POST, "/message:send");
+        self.ask(Ask::new(Operation::SendMessage, place, &write, Dialect::read_send_response)).await
     }
 
     /// Sends a message, and hears what happens.
     ///
     /// # Errors
     /// See [`PeerError`].
-    pub async fn stream(&self, request: SendMessageRequest) -> Result<Events, PeerError> {
-        self.open(Streamed(request), None).await
+    pub async fn stream(&self, mut request: SendMessageRequest) -> Result<Events, PeerError> {
+        request.tenant.clear();
+        let write = |dialect: Dialect| dialect.write_send(&request);
+        let place = (Method::POST, "/message:stream");
+        self.open(Ask::new(Operation::SendStreamingMessage, place, &write, Dialect::read_event), None).await
     }
 
     /// Hears what happens to a task. `last_event_id`: where an earlier stream of it broke off.
@@ -149,23 +163,31 @@ impl Peer {
     /// See [`PeerError`].
     pub async fn subscribe(&self, id: &str, last_event_id: Option<&str>) -> Result<Events, PeerError> {
         let request = SubscribeToTaskRequest { id: id.to_owned(), ..SubscribeToTaskRequest::default() };
-        self.open(request, last_event_id).await
+        let write = |dialect: Dialect| dialect.write_request(&request);
+        let place = (Method::GET, format!("/tasks/{}:subscribe", segment(id)));
+        self.open(Ask::new(Operation::SubscribeToTask, place, &write, Dialect::read_event), last_event_id).await
     }
 
     /// A task as it is.
     ///
     /// # Errors
     /// See [`PeerError`].
-    pub async fn get(&self, request: GetTaskRequest) -> Result<Task, PeerError> {
-        within(ASIDE_TIMEOUT, self.ask(request)).await
+    pub async fn get(&self, mut request: GetTaskRequest) -> Result<Task, PeerError> {
+        request.tenant.clear();
+        let write = |dialect: Dialect| dialect.write_request(&request);
+        let place = (Method::GET, format!("/tasks/{}{}", segment(&request.id), query(&request, &["id"])));
+        within(ASIDE_TIMEOUT, self.ask(Ask::new(Operation::GetTask, place, &write, Dialect::read_task))).await
     }
 
     /// A page of the tasks that are ours.
     ///
     /// # Errors
     /// See [`PeerError`].
-    pub async fn list(&self, request: ListTasksRequest) -> Result<ListTasksResponse, PeerError> {
-        within(ASIDE_TIMEOUT, self.ask(request)).await
+    pub async fn list(&self, mut request: ListTasksRequest) -> Result<ListTasksResponse, PeerError> {
+        request.tenant.clear();
+        let write = |dialect: Dialect| dialect.write_request(&request);
+        let place = (Method::GET, format!("/tasks{}", query(&request, &[])));
+        within(ASIDE_TIMEOUT, self.ask(Ask::new(Operation::ListTasks, place, &write, Dialect::read_task_list))).await
     }
 
     /// Ends a task.
@@ -174,12 +196,17 @@ impl Peer {
     /// See [`PeerError`].
     pub async fn cancel(&self, id: &str) -> Result<Task, PeerError> {
         let request = CancelTaskRequest { id: id.to_owned(), ..CancelTaskRequest::default() };
-        within(ASIDE_TIMEOUT, self.ask(request)).await
+        let write = |dialect: Dialect| dialect.write_request(&request);
+        let place = (Method::POST, format!("/tasks/{}:cancel", segment(id)));
+        within(ASIDE_TIMEOUT, self.ask(Ask::new(Operation::CancelTask, place, &write, Dialect::read_task))).await
     }
 
-    /// Has what happens to a task pushed.
+    /// Has what happens to a task pushed. The agent repeats the configuration: nothing to learn.
     pub(super) async fn push(&self, config: TaskPushNotificationConfig) -> Result<(), PeerError> {
-        within(ASIDE_TIMEOUT, self.ask(config)).await
+        let write = |dialect: Dialect| dialect.write_push_config(&config);
+        let place = (Method::POST, format!("/tasks/{}/pushNotificationConfigs", segment(&config.task_id)));
+        let ask = Ask::new(Operation::CreateTaskPushNotificationConfig, place, &write, |_, _| Ok(()));
+        within(ASIDE_TIMEOUT, self.ask(ask)).await
     }
 
     /// Ends when all that was left to be said has been: to tasks of calls that were given up.
@@ -243,8 +270,7 @@ impl Peer {
         let is_offered = card.capabilities.extended_agent_card == Some(true) && badge.shows();
         let mut extended = None;
         if is_offered {
-            let asked = self.ask_of(&interfaces, GetExtendedAgentCardRequest::default());
-            match within(ASIDE_TIMEOUT, async { believe(asked.await?, options).await }).await {
+            match self.extended_card_of(&interfaces).await {
                 Ok(card) => extended = Some(Arc::new(card)),
                 Err(error) => callboard_message::log::debug!(%error, "the extended card can't be had"),
             }
@@ -261,14 +287,15 @@ impl Peer {
         if working.is_empty() { interfaces.iter().collect() } else { working }
     }
 
-    fn pass_over(&self, connection: &Connection, error: &PeerError) {
+    /// Passes an interface over from now on, unless it may work again at once; returns its error.
+    fn pass_over(&self, connection: &Connection, error: PeerError) -> PeerError {
         callboard_message::log::debug!(%error, version = ?connection.to.version, binding = ?connection.to.binding, "an interface is passed over");
-        if matches!(error, PeerError::Unreachable | PeerError::NotInVersion) {
-            return;
+        if !matches!(error, PeerError::Unreachable | PeerError::NotInVersion) {
+            let mut passed_over = lock(&self.inner.passed_over);
+            passed_over.retain(|(to, _)| *to != connection.to);
+            passed_over.push((connection.to.clone(), Instant::now()));
         }
-        let mut passed_over = lock(&self.inner.passed_over);
-        passed_over.retain(|(to, _)| *to != connection.to);
-        passed_over.push((connection.to.clone(), Instant::now()));
+        error
     }
 
     /// Whether its tasks are ours to name: it speaks 0.1 and nothing newer that we speak.
@@ -279,54 +306,35 @@ impl Peer {
         })
     }
 
-    async fn ask<A: Ask>(&self, ask: A) -> Result<A::Reply, PeerError> {
-        let known = self.known().await?;
-        self.ask_of(&known.interfaces, ask).await
+    async fn ask<T>(&self, ask: Ask<'_, T>) -> Result<T, PeerError> {
+        self.ask_of(&self.known().await?.interfaces, &ask).await
     }
 
-    async fn ask_of<A: Ask>(&self, interfaces: &[Connection], mut ask: A) -> Result<A::Reply, PeerError> {
+    async fn ask_of<T>(&self, interfaces: &[Connection], ask: &Ask<'_, T>) -> Result<T, PeerError> {
+        // Every agent answers messages.
+        let is_essential = ask.operation == Operation::SendMessage;
         let mut why = PeerError::NothingInCommon;
         for connection in self.in_turn(interfaces) {
-            ask.fit(&connection.to);
-            match self.exchange(connection, &ask).await {
-                Err(error) if error.is_of_interface(is_essential(A::OPERATION)) => {
-                    self.pass_over(connection, &error);
-                    why = error;
-                }
+            match self.exchange(connection, ask).await {
+                Err(error) if error.is_of_interface(is_essential) => why = self.pass_over(connection, error),
                 other => return other,
             }
         }
         Err(why)
     }
 
-    async fn exchange<A: Ask>(&self, connection: &Connection, ask: &A) -> Result<A::Reply, PeerError> {
-        let limits = &self.inner.options.limits;
-        let raw = match connection.to.binding {
-            Binding::JsonRpc => {
-                let (response, id) = bindings::send_rpc(connection, ask, self.beside(None)).await?;
-                bindings::rpc_result(response, &id, limits).await?
-            }
-            Binding::HttpJson => {
-                bindings::rest_result(bindings::send_rest(connection, ask, self.beside(None)).await?, limits).await?
-            }
-        };
-        A::read(connection.to.dialect(), &raw).map_err(unreadable)
+    async fn exchange<T>(&self, connection: &Connection, ask: &Ask<'_, T>) -> Result<T, PeerError> {
+        let (response, id) = bindings::send(connection, ask, self.beside(None)).await?;
+        let raw = bindings::result(response, id.as_ref(), &self.inner.options.limits).await?;
+        (ask.read)(connection.to.dialect(), &raw).map_err(unreadable)
     }
 
-    async fn open<A: Ask<Reply = StreamResponse>>(
-        &self,
-        mut ask: A,
-        last_event_id: Option<&str>,
-    ) -> Result<Events, PeerError> {
+    async fn open(&self, ask: Ask<'_, StreamResponse>, last_event_id: Option<&str>) -> Result<Events, PeerError> {
         let known = self.known().await?;
         let mut why = PeerError::NothingInCommon;
         for connection in self.in_turn(&known.interfaces) {
-            ask.fit(&connection.to);
             match Events::open(connection, &ask, self.beside(last_event_id), &self.inner.options.limits).await {
-                Err(error) if error.is_of_interface(false) => {
-                    self.pass_over(connection, &error);
-                    why = error;
-                }
+                Err(error) if error.is_of_interface(false) => why = self.pass_over(connection, error),
                 other => return other,
             }
         }
