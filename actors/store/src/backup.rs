@@ -1,4 +1,4 @@
-//! A copy of the store as of one moment, in a file that is a store itself, while others go on writing.
+//! Copies of a store, of either database, as of one moment, in a file that is a store itself, while others go on writing.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

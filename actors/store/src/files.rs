@@ -1,4 +1,4 @@
-//! Files of a store: for their owner only, and on the disk with their folder's entry.
+//! Files of a store (for their owner only, on the disk with their folder's entry), and the lock of the process that writes.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};

@@ -1,4 +1,4 @@
-//! Streams of records.
+//! Streams of records, those of a whole transaction written together, and counters without gaps.
 
 use std::collections::{BTreeMap, HashMap};
 

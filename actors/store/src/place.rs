@@ -1,4 +1,4 @@
-//! What the writer needs to know of either database.
+//! Both databases as the writer and the readers see them.
 
 use std::time::Duration;
 

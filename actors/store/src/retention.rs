@@ -9,7 +9,8 @@ use tokio::task::AbortHandle;
 use crate::audit;
 use crate::mail::clean;
 use crate::open::Core;
-use crate::sql::{Db, Sql, args, duration_ms, ms};
+use crate::sql::{Db, args, duration_ms, ms};
+use crate::tasks::of_ids;
 use crate::tx::{Tx, Write};
 
 /// Most rows that one transaction removes.
@@ -148,23 +149,15 @@ async fn remove_tasks(db: &mut Db, before: i64, now: i64) -> Result<u64, sqlx::E
         return Ok(0);
     }
     let ids = serde_json::Value::from(ids).to_string();
+    let mut removed = 0;
     for sql in [
-        Sql::new(
-            "DELETE FROM task_event WHERE task IN (SELECT value FROM json_each($1))",
-            "DELETE FROM task_event WHERE task = ANY(ARRAY(SELECT json_array_elements_text($1::json)))",
-        ),
-        Sql::new(
-            "DELETE FROM task_need WHERE task IN (SELECT value FROM json_each($1))",
-            "DELETE FROM task_need WHERE task = ANY(ARRAY(SELECT json_array_elements_text($1::json)))",
-        ),
+        of_ids!("DELETE FROM task_event WHERE task"),
+        of_ids!("DELETE FROM task_need WHERE task"),
+        of_ids!("DELETE FROM task WHERE id"),
     ] {
-        db.execute(sql, &args![ids.as_str()]).await?;
+        removed = db.execute(sql, &args![ids.as_str()]).await?;
     }
-    let tasks = Sql::new(
-        "DELETE FROM task WHERE id IN (SELECT value FROM json_each($1))",
-        "DELETE FROM task WHERE id = ANY(ARRAY(SELECT json_array_elements_text($1::json)))",
-    );
-    db.execute(tasks, &args![ids.as_str()]).await
+    Ok(removed)
 }
 
 async fn remove_records(db: &mut Db, before: i64) -> Result<u64, sqlx::Error> {

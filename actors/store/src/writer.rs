@@ -1,4 +1,4 @@
-//! The one task that writes: what came during the last fsync is the next transaction.
+//! The one task that writes: its queue, its transactions (what came during the last fsync is the next one), its measures.
 
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;

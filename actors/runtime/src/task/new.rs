@@ -1,5 +1,6 @@
 //! A task as it begins.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::time::SystemTime;
 
@@ -7,8 +8,9 @@ use callboard_message::{DataClass, MessageSpec, Principal, RawObject};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::error::TaskError;
 use super::id::{TASK_KEY_BYTES_MAX, TaskId, TaskOwner};
-use super::record::size;
+use super::record::{Task, size};
 use crate::journal::{JournalError, storable};
 
 /// What becomes of a task whose process ended in the midst of it.
@@ -111,7 +113,7 @@ impl NewTask {
         }
     }
 
-    /// What a key stands for: the same key with another is [`super::TaskError::KeyReused`]. To be kept as a mark only.
+    /// What a key stands for: the same key with another is [`TaskError::KeyReused`]. To be kept as a mark only.
     pub fn asked(&self) -> Vec<u8> {
         let request = self.request.as_ref().map_or("", |request| request.get());
         [self.agent.as_bytes(), &[0], self.message.as_bytes(), &[0], request.as_bytes()].concat()
@@ -122,22 +124,45 @@ impl NewTask {
         self.request.as_ref().map_or(0, |request| request.get().len()) + size(&self.extra)
     }
 
-    /// Refuses what not every store can hold.
+    /// Refuses what not every store can hold, and what is too large for any.
     ///
     /// # Errors
-    /// [`JournalError::Invalid`].
-    pub fn check(&self) -> Result<(), JournalError> {
+    /// [`JournalError::Invalid`], [`TaskError::TooLarge`].
+    pub fn check(&self) -> Result<(), TaskError> {
+        let ids = [&self.id].into_iter().chain(&self.needs).chain(&self.parent);
+        ids.map(TaskId::as_str).try_for_each(storable)?;
         let names = [&*self.scope, self.owner.as_str(), &self.agent, &self.message, &self.principal.id];
         names.into_iter().try_for_each(storable)?;
         let key = self.key.as_deref().unwrap_or("key");
         storable(key)?;
         if key.is_empty() || key.len() > TASK_KEY_BYTES_MAX {
-            return Err(JournalError::Invalid("a task's key is empty or too long"));
+            return Err(JournalError::Invalid("a task's key is empty or too long").into());
         }
         if self.needs.len() > super::TASK_NEEDS_MAX {
-            return Err(JournalError::Invalid("a task needs too many others"));
+            return Err(JournalError::Invalid("a task needs too many others").into());
+        }
+        Task::check_bytes(self.bytes())
+    }
+
+    /// Refuses tasks of which two have the same id, or the same key of a scope and owner.
+    ///
+    /// # Errors
+    /// [`TaskError::KeyReused`].
+    pub fn check_distinct(new: &[Self]) -> Result<(), TaskError> {
+        let (mut ids, mut keys) = (HashSet::new(), HashSet::new());
+        for task in new {
+            let key = task.key.as_ref().map(|key| (&task.scope, &task.owner, key));
+            if !ids.insert(&task.id) || !key.is_none_or(|key| keys.insert(key)) {
+                return Err(TaskError::KeyReused);
+            }
         }
         Ok(())
+    }
+
+    /// Leaves each task that it needs once.
+    pub fn drop_repeated_needs(&mut self) {
+        let mut once = HashSet::new();
+        self.needs.retain(|need| once.insert(need.clone()));
     }
 }
 

@@ -8,7 +8,7 @@ use callboard_message::{DataClass, Failure, Principal, Question, RawObject, Task
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::{By, Lease, NewTask, OnRestart, TaskError, TaskId, TaskOwner, TaskStep};
+use super::{By, Lease, NewTask, OnRestart, TASK_BYTES_MAX_DEFAULT, TaskError, TaskId, TaskOwner, TaskStep};
 
 /// What is known of a task.
 #[derive(Clone)]
@@ -114,6 +114,17 @@ impl Task {
         let said = self.said.as_ref().map_or(0, String::len);
         let outcome = self.outcome.as_ref().map_or(0, TaskOutcome::bytes);
         request + size(&self.extra) + open + artifacts + said + outcome
+    }
+
+    /// Refuses bodies that are larger than [`TASK_BYTES_MAX_DEFAULT`] together.
+    ///
+    /// # Errors
+    /// [`TaskError::TooLarge`].
+    pub fn check_bytes(bytes: usize) -> Result<(), TaskError> {
+        match bytes > TASK_BYTES_MAX_DEFAULT {
+            true => Err(TaskError::TooLarge { bytes, bytes_max: TASK_BYTES_MAX_DEFAULT }),
+            false => Ok(()),
+        }
     }
 
     /// Whether `lease` is the right to its steps.

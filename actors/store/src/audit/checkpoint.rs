@@ -1,4 +1,4 @@
-//! A signed word about a chain: up to this number it has this hash.
+//! Signed checkpoints of a chain (up to this number it has this hash), their key, and the anchor outside the database.
 
 use std::collections::HashMap;
 use std::fs::{self, OpenOptions};

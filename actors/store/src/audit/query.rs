@@ -1,4 +1,4 @@
-//! Reading the audit: is it whole, what does it say. Also beside a node that writes to it.
+//! Reading, verifying and exporting the audit, also beside a node that writes to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead};

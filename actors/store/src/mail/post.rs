@@ -1,4 +1,4 @@
-//! Taking a letter in.
+//! Writes of mail: letters, their copies to many, and how far recipients have come.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

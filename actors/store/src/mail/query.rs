@@ -1,4 +1,4 @@
-//! Letters that a filter leaves: first whose they are, by an index, then the rest.
+//! Letters that a filter leaves (first whose they are, by an index, then the rest), and the stream of events.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Statements over lists: SQLite and Postgres read JSON each in their way.
+//! Statements of mail (SQLite and Postgres read JSON each in their way), and letters and copies from their rows.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

@@ -1,12 +1,11 @@
-//! Tasks begin.
+//! Beginning tasks: keys, limits, and the graph of those that wait for each other.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use callboard_message::{DataClass, TaskState};
 use callboard_runtime::{
-    Audit, JournalError, Lease, NewTask, TASK_BYTES_MAX_DEFAULT, TASK_DEPTH_MAX, TASK_LEASE, Task, TaskError,
-    TaskGraph, TaskId, TaskStep, storable,
+    Audit, JournalError, Lease, NewTask, TASK_DEPTH_MAX, TASK_LEASE, Task, TaskError, TaskGraph, TaskId, TaskStep,
 };
 
 use super::of_ids;
@@ -14,19 +13,6 @@ use super::row::{Stored, columns, list, stored, whole_ms};
 use super::work::{Means, Work};
 use crate::sql::{Arg, Db, ManyRows, Sql, args};
 use crate::tx::{Tx, Write};
-
-/// What is refused before anybody waits for it.
-pub(super) fn check(new: &NewTask) -> Result<(), TaskError> {
-    new.check()?;
-    for id in [&new.id].into_iter().chain(&new.needs).chain(&new.parent) {
-        storable(id.as_str())?;
-    }
-    let bytes = new.bytes();
-    if bytes > TASK_BYTES_MAX_DEFAULT {
-        return Err(TaskError::TooLarge { bytes, bytes_max: TASK_BYTES_MAX_DEFAULT });
-    }
-    Ok(())
-}
 
 /// Keeps tasks of which all or none are kept.
 pub(super) struct Begin {
@@ -60,7 +46,9 @@ impl Write for Begin {
                 Ok(Some(there)) => ids.push(there),
                 Ok(None) => {
                     ids.push(new.id.clone());
-                    fresh.push((mark, without_twins(new)));
+                    let mut new = new.clone();
+                    new.drop_repeated_needs();
+                    fresh.push((mark, new));
                 }
                 Err(refused) => return Ok(Err(refused)),
             }
@@ -120,13 +108,11 @@ static INSERT_NEEDS: ManyRows = ManyRows::new("INSERT INTO task_need (task, need
 impl Begin {
     /// Whether all of them can be kept, and what there is around them.
     async fn check(&self, tx: &mut Tx, fresh: &[NewTask]) -> Result<Result<TaskGraph, TaskError>, sqlx::Error> {
-        let (mut ids, mut keys) = (HashSet::new(), HashSet::new());
+        if let Err(refused) = NewTask::check_distinct(fresh) {
+            return Ok(Err(refused));
+        }
         let (mut of_scope, mut of_owner) = (HashMap::new(), HashMap::new());
         for new in fresh {
-            let key = new.key.as_ref().map(|key| (&new.scope, &new.owner, key));
-            if !ids.insert(&new.id) || !key.is_none_or(|key| keys.insert(key)) {
-                return Ok(Err(TaskError::KeyReused));
-            }
             let scope = of_scope.entry(&new.scope).or_insert(0);
             *scope += 1;
             if let Some(tasks_max) = new.scope_tasks_max
@@ -220,21 +206,14 @@ async fn there(tx: &mut Tx, new: &NewTask, mark: &str) -> Result<Result<Option<T
     Ok(if same { Ok(Some(there.task.id)) } else { Err(TaskError::KeyReused) })
 }
 
-fn without_twins(new: &NewTask) -> NewTask {
-    let mut new = new.clone();
-    let mut once = HashSet::new();
-    new.needs.retain(|need| once.insert(need.clone()));
-    new
-}
-
-const OF_SCOPE: Sql = Sql::same("SELECT count(*) FROM (SELECT 1 AS one FROM task WHERE scope = $1 LIMIT $2) AS there");
-const OF_OWNER: Sql =
-    Sql::same("SELECT count(*) FROM (SELECT 1 AS one FROM task WHERE scope = $1 AND owner = $2 LIMIT $3) AS there");
+const OF_SCOPE: &str = "SELECT count(*) FROM (SELECT 1 AS one FROM task WHERE scope = $1 LIMIT $2) AS there";
+const OF_OWNER: &str =
+    "SELECT count(*) FROM (SELECT 1 AS one FROM task WHERE scope = $1 AND owner = $2 LIMIT $3) AS there";
 
 /// How many there are, as far as that matters.
-async fn count(tx: &mut Tx, sql: Sql, args: &[Arg<'_>], tasks_max: usize) -> Result<usize, sqlx::Error> {
+async fn count(tx: &mut Tx, sql: &'static str, args: &[Arg<'_>], tasks_max: usize) -> Result<usize, sqlx::Error> {
     let mut args = args.to_vec();
-    args.push(i64::try_from(tasks_max).unwrap_or(i64::MAX).into());
+    args.push(tasks_max.into());
     Ok(usize::try_from(tx.db().number(sql, &args).await?).unwrap_or_default())
 }
 

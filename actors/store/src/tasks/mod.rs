@@ -44,7 +44,7 @@ macro_rules! of_ids {
         }
     };
 }
-use of_ids;
+pub(crate) use of_ids;
 
 impl Visitor {
     /// Its tasks: a visitor may look at them, and cancel. `marks` hashes what the store may not keep itself.
@@ -117,7 +117,7 @@ impl SqlTasks {
         if new.len() > TASKS_AT_ONCE_MAX {
             return Err(JournalError::Invalid("too many tasks at once").into());
         }
-        new.iter().try_for_each(begin::check)?;
+        new.iter().try_for_each(NewTask::check)?;
         let means = self.means();
         let ids: Vec<_> = new.iter().map(|new| new.id.clone()).collect();
         let begun = self.core.writer.submit(Begin { new, starts, means: means.clone() }).await;

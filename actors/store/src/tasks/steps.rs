@@ -1,4 +1,4 @@
-//! Writes to tasks that are there.
+//! Writes to tasks that are there: claims, steps, cancellations, releases.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,8 +51,7 @@ impl Write for Take {
         while leases.len() < tasks_max && looks < CLAIM_LOOKS_MAX {
             let limit = tasks_max - leases.len();
             let now_ms = work.tx.now_ms();
-            let limit_arg = i64::try_from(limit).unwrap_or(i64::MAX);
-            let args = args![&self.claim.scope, now_ms, after, limit_arg];
+            let args = args![&self.claim.scope, now_ms, after, limit];
             let rows = work.tx.db().rows(READY, &args).await?;
             looks += rows.len();
             for row in &rows {

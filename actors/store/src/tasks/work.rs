@@ -6,8 +6,8 @@ use std::time::SystemTime;
 
 use callboard_message::{DataClass, TaskState};
 use callboard_runtime::{
-    Audit, AuditEntry, BodyMark, By, Lease, LeaseView, TASK_BYTES_MAX_DEFAULT, Task, TaskError, TaskEvent, TaskId,
-    TaskOutcome, TaskOwner, TaskStep,
+    Audit, AuditEntry, BodyMark, By, Lease, LeaseView, Task, TaskError, TaskEvent, TaskId, TaskOutcome, TaskOwner,
+    TaskStep,
 };
 
 use super::held::{Held, redacted};
@@ -140,7 +140,7 @@ impl<'t> Work<'t> {
             return self.take_own(id, steps);
         }
         let bytes = steps.iter().map(TaskStep::bytes).sum();
-        check_bytes(bytes)?;
+        Task::check_bytes(bytes)?;
         self.means.held.make_room(bytes)?;
         let mut next = self.task(id)?.clone();
         let (now, write) = (self.now(), self.means.write);
@@ -169,7 +169,7 @@ impl<'t> Work<'t> {
         let largest = steps.iter().map(TaskStep::bytes).max().unwrap_or_default();
         let mut next = self.task(id)?.clone();
         let events = next.take(steps, self.now())?;
-        check_bytes(largest.max(next.bytes()))?;
+        Task::check_bytes(largest.max(next.bytes()))?;
         self.took(id, next, events.into_iter().map(|event| (event, None)).collect());
         Ok(())
     }
@@ -255,13 +255,6 @@ impl<'t> Work<'t> {
         }
         Ok(Arc::new(task))
     }
-}
-
-fn check_bytes(bytes: usize) -> Result<(), TaskError> {
-    if bytes > TASK_BYTES_MAX_DEFAULT {
-        return Err(TaskError::TooLarge { bytes, bytes_max: TASK_BYTES_MAX_DEFAULT });
-    }
-    Ok(())
 }
 
 async fn update(tx: &mut Tx, stored: &Stored, has_stepped: bool) -> Result<(), sqlx::Error> {

@@ -1,4 +1,4 @@
-//! Cards as documents: made when they are asked for, the same bytes as long as they say the same.
+//! Cards, and the catalogue of them, as documents: made when they are asked for, the same bytes as long as they say the same.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A card's signatures are verified.
+//! Signatures of cards: made and verified (specification 1.0, section 8.4).
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

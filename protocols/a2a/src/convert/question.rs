@@ -1,4 +1,4 @@
-//! A question of a call as what a task says: words for people, and the question itself for programs.
+//! Questions of a call as what a task says (words for people, the question itself for programs), and messages as their answers.
 
 use callboard_message::surface::SAID;
 use callboard_message::{

@@ -1,4 +1,4 @@
-//! What a call came to: an artifact and the end of its task.
+//! Results of calls as an artifact and the end of a task; failures as errors of A2A.
 
 use callboard_message::json::Walk;
 use callboard_message::{

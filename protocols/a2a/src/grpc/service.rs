@@ -1,4 +1,4 @@
-//! The service: each call as the operation of its name.
+//! The gRPC service: each call as the operation of its name, messages as ProtoJSON and back, errors as statuses.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Answers over HTTP.
+//! Answers over HTTP, whole and as event streams.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Where a path of the HTTP+JSON binding leads, of 1.0 and (below `/v1`) of 0.3.
+//! Paths and queries of the HTTP+JSON binding, of 1.0 and (below `/v1`) of 0.3.
 
 use actix_web::http::Method;
 use callboard_message::RawObject;

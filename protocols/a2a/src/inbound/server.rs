@@ -1,4 +1,4 @@
-//! A server, and the addresses that it has.
+//! The server, its addresses, and the JSON-RPC binding of all versions: the method says which.
 
 use std::net::{IpAddr, TcpListener};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Requests to a remote agent's server.
+//! Requests to a remote agent's server, and the credentials that they show.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;

@@ -3,7 +3,7 @@
 //! [`RemoteA2a`] is the agent, [`Peer`] what it speaks through, in A2A's own words. Below them, from the outside in: `errand`
 //! (what a message wants) and `tools` (skills as tools); `conversation` (one call as a task, with all that is told and asked
 //! until it ends; `follow`, `unfinished`), `story` (what has been heard so far), `questions`, `outcome`; `resolve` and `choose` (card and
-//! interface), `asks` (operations in the words of each version), `jsonrpc`, `rest`, `stream`, `connection`.
+//! interface), `operations` (one operation as it is asked), `bindings`, `connection`.
 //!
 //! # Where requests go
 //!

@@ -1,4 +1,4 @@
-//! What a remote agent has said in the course of one call, and where its task stands.
+//! What a remote agent has said in the course of one call, where its task stands, and what it said while working.
 
 use std::collections::HashSet;
 use std::time::SystemTime;

@@ -1,7 +1,7 @@
 //! The canonical types: A2A 1.0 (`specification/a2a.proto` at 1.0.1), read leniently and written strictly.
 //!
 //! Nothing here derives serde's traits: what a peer may leave out, spell otherwise or send besides is decided field by
-//! field, by the kinds of [`read`]'s macro. Sizes, depth and doubled keys are [`callboard_rpc::check`]'s, before.
+//! field, by the kinds of [`macros`]'s fields. Sizes, depth and doubled keys are [`callboard_rpc::check`]'s, before.
 
 mod card;
 mod codec;

@@ -1,4 +1,4 @@
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -8,8 +8,8 @@ use super::kept::{Kept, one_more};
 use super::slot::Slot;
 use crate::journal::JournalError;
 use crate::task::{
-    Begun, Lease, LeaseView, NewTask, TASK_BYTES_MAX_DEFAULT, TASK_DEPTH_MAX, TASK_LEASE, TASKS_AT_ONCE_MAX, Task,
-    TaskError, TaskGraph, TaskId, TaskStep,
+    Begun, Lease, LeaseView, NewTask, TASK_DEPTH_MAX, TASK_LEASE, TASKS_AT_ONCE_MAX, Task, TaskError, TaskGraph,
+    TaskId, TaskStep,
 };
 
 impl Kept {
@@ -96,7 +96,6 @@ impl Kept {
     /// Whether a task can be kept that has to do with no other.
     fn check_alone(&mut self, new: &NewTask, now: SystemTime) -> Result<(), TaskError> {
         self.room(1, now)?;
-        fits_alone(new)?;
         let [of_scope, of_owner] = self.of_its_own(new);
         fits(new.scope_tasks_max, of_scope, &mut 0)?;
         fits(new.owner_tasks_max, of_owner, &mut 0)
@@ -105,14 +104,9 @@ impl Kept {
     /// Whether all of them can be kept.
     fn check(&mut self, new: &[NewTask], now: SystemTime) -> Result<(), TaskError> {
         self.room(new.len(), now)?;
-        let (mut ids, mut keys) = (HashSet::new(), HashSet::new());
+        NewTask::check_distinct(new)?;
         let (mut of_scope, mut of_owner) = (HashMap::new(), HashMap::new());
         for task in new {
-            let key = task.key.as_ref().map(|key| (&task.scope, &task.owner, key));
-            if !ids.insert(&task.id) || !key.is_none_or(|key| keys.insert(key)) {
-                return Err(TaskError::KeyReused);
-            }
-            fits_alone(task)?;
             let [there, there_of_owner] = self.of_its_own(task);
             fits(task.scope_tasks_max, there, of_scope.entry(&task.scope).or_insert(0))?;
             fits(task.owner_tasks_max, there_of_owner, of_owner.entry((&task.scope, &task.owner)).or_insert(0))?;
@@ -158,8 +152,7 @@ impl Kept {
     fn insert(&mut self, new: Vec<NewTask>, now: SystemTime) {
         let ids: Vec<_> = new.iter().map(|task| task.id.clone()).collect();
         for mut new in new {
-            let mut once = HashSet::new();
-            new.needs.retain(|need| once.insert(need.clone()));
+            new.drop_repeated_needs();
             let number = self.counted(&new);
             let task = Arc::new(Task::submitted(new, number, 0, now));
             let needs = task.needs.clone();
@@ -190,16 +183,6 @@ fn fits(tasks_max: Option<usize>, there: usize, new: &mut usize) -> Result<(), T
     *new += 1;
     match tasks_max {
         Some(tasks_max) if there + *new > tasks_max => Err(TaskError::TooMany { tasks_max }),
-        _ => Ok(()),
-    }
-}
-
-/// Whether it isn't too large.
-fn fits_alone(new: &NewTask) -> Result<(), TaskError> {
-    match new.bytes() {
-        bytes if bytes > TASK_BYTES_MAX_DEFAULT => {
-            Err(TaskError::TooLarge { bytes, bytes_max: TASK_BYTES_MAX_DEFAULT })
-        }
         _ => Ok(()),
     }
 }

@@ -118,9 +118,7 @@ impl Kept {
         let slot = self.slot_mut(id).ok_or(TaskError::NotFound)?;
         slot.task.allows(by, &steps)?;
         let largest = steps.iter().map(TaskStep::bytes).max().unwrap_or_default();
-        if largest > TASK_BYTES_MAX_DEFAULT {
-            return Err(TaskError::TooLarge { bytes: largest, bytes_max: TASK_BYTES_MAX_DEFAULT });
-        }
+        Task::check_bytes(largest)?;
         let task = slot.take_within(TASK_BYTES_MAX_DEFAULT, steps, now)?;
         if task.state.is_terminal() {
             self.settle(&task, now);

@@ -1,4 +1,4 @@
-//! A message that begins a task.
+//! Messages that begin a task, or come again; tasks that an earlier process or another node left.
 
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,4 @@
-//! A message to a task that there is: it answers what the task asks.
+//! Messages to a task that there is (they answer what it asks), and waiting for one.
 
 use std::sync::Arc;
 use std::time::Duration;

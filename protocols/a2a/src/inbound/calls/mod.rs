@@ -1,7 +1,7 @@
 //! Messages become calls, calls are seen as tasks.
 //!
 //! A message begins a task in the store before its agent is asked ([`begin`]); the runtime's [`LiveTasks`] take the steps of those
-//! that run here. Whoever looks at it sees what the store has ([`view`], [`history`]), waits for it ([`wait`]) or
+//! that run here. Whoever looks at it sees what the store has ([`view`]), waits for it or
 //! goes along with its events ([`stream`]); who sends to it answers what it asks ([`follow_up`]).
 
 mod begin;

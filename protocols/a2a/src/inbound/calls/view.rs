@@ -1,4 +1,4 @@
-//! A task as its owner sees it, in the canonical model.
+//! Tasks as their owner sees them, in the canonical model: state, artifacts, history, and what messages refer to.
 
 use std::collections::HashMap;
 use std::sync::Arc;

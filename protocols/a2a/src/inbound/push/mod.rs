@@ -1,6 +1,6 @@
 //! Push notifications: what happens to a task, posted to where its client wants it.
 //!
-//! A configuration is a note ([`config`]). As long as its task lives, a worker ([`work`]) of the desk's ([`desk`]) follows
+//! A configuration is a note ([`config`]). As long as its task lives, a worker of the desk's ([`desk`]) follows
 //! the task's events and has each one posted ([`sender`]), one after the other; how far it came is kept, so that another
 //! process goes on from there.
 
