@@ -73,15 +73,14 @@ impl Asked {
     pub(super) fn of_path(route: &Route, query: &str, body: Option<&RawValue>) -> Result<Self, A2aError> {
         let Route { dialect, operation, tenant, task, config } = route;
         // What a path and a query say stands under the same names in both versions.
-        let said = |more: &[(&str, &str)]| {
-            let mut said = rest::query_object(query)?;
-            for (name, value) in more {
-                said.set(name, value);
+        let ids: &[(&str, &String)] = match operation {
+            Operation::GetTask | Operation::CancelTask | Operation::SubscribeToTask => &[("id", task)],
+            Operation::GetTaskPushNotificationConfig | Operation::DeleteTaskPushNotificationConfig => {
+                &[("taskId", task), ("id", config)]
             }
-            Ok::<_, A2aError>(said.to_raw())
+            Operation::ListTaskPushNotificationConfigs => &[("taskId", task)],
+            _ => &[],
         };
-        let of_task = || said(&[("id", task)]);
-        let of_config = || said(&[("taskId", task), ("id", config)]);
         let mut asked = match operation {
             Operation::CreateTaskPushNotificationConfig => {
                 let mut config = dialect.read_push_create(body, Some(task))?;
@@ -89,21 +88,17 @@ impl Asked {
                 Self::CreateConfig(config)
             }
             Operation::SendMessage | Operation::SendStreamingMessage => Self::read(*dialect, *operation, body)?,
-            Operation::CancelTask => {
-                // Its body may be left out, and has no id.
-                let said = body.map(RawObject::parse).transpose();
-                let said = said.map_err(|_| A2aError::invalid("", "must be an object"))?.unwrap_or_default();
-                Self::read(*dialect, *operation, Some(&said.with("id", task).to_raw()))?
-            }
-            Operation::GetTask | Operation::SubscribeToTask => Self::read(*dialect, *operation, Some(&of_task()?))?,
-            Operation::GetTaskPushNotificationConfig | Operation::DeleteTaskPushNotificationConfig => {
-                Self::read(*dialect, *operation, Some(&of_config()?))?
-            }
-            Operation::ListTaskPushNotificationConfigs => {
-                Self::read(*dialect, *operation, Some(&said(&[("taskId", task)])?))?
-            }
-            Operation::ListTasks | Operation::GetExtendedAgentCard => {
-                Self::read(*dialect, *operation, Some(&said(&[])?))?
+            _ => {
+                let mut said = match (operation, body) {
+                    // Its body may be left out, and has no id.
+                    (Operation::CancelTask, None) => RawObject::new(),
+                    (Operation::CancelTask, Some(body)) => {
+                        RawObject::parse(body).map_err(|_| A2aError::invalid("", "must be an object"))?
+                    }
+                    _ => rest::query_object(query)?,
+                };
+                ids.iter().for_each(|(name, id)| said.set(name, id));
+                Self::read(*dialect, *operation, Some(&said.to_raw()))?
             }
         };
         let named = asked.tenant_mut();

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use callboard_message::RawObject;
 use callboard_rpc::http1::{Clients, Response, Target};
-use callboard_rpc::{Egress, check};
+use callboard_rpc::{Egress, Limits, check};
 use reqwest::Method;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use secrecy::zeroize::Zeroizing;
@@ -296,21 +296,7 @@ impl Badge {
         let Auth::ClientCredentials { token_url, client_id, secret: password, scopes } = &self.auth else {
             return Err(PeerError::Auth("no token can be asked for"));
         };
-        // One that the operator named may be anywhere; one that the card names, where cards may lead.
-        let named = card.and_then(|(card, place)| Some((token_url_of(card)?, place)));
-        let (url, is_ours) = match (token_url, named) {
-            (Some(url), _) => (url.clone(), true),
-            (None, Some((url, place))) => {
-                let url: Url = url.parse().map_err(|_| PeerError::Auth("the card's token URL is none"))?;
-                let is_ours = is_same_place(&url, place);
-                (url, is_ours)
-            }
-            (None, None) => return Err(PeerError::Auth("the card doesn't say where tokens are given out")),
-        };
-        let is_local = url.host_str().is_some_and(|host| matches!(host, "localhost" | "127.0.0.1" | "[::1]"));
-        if url.scheme() != "https" && !is_local {
-            return Err(PeerError::Auth("tokens are asked for over https only"));
-        }
+        let (url, is_ours) = token_endpoint(token_url.as_ref(), card)?;
         let mut form = "grant_type=client_credentials".to_owned();
         if !scopes.is_empty() {
             form = url::form_urlencoded::Serializer::new(form).append_pair("scope", &scopes.join(" ")).finish();
@@ -319,21 +305,45 @@ impl Badge {
         let who = basic(&encoded(client_id), &SecretString::from(encoded(password.expose_secret())));
         let mut headers = HeaderMap::new();
         headers.insert(AUTHORIZATION, who.map_err(|_| PeerError::Auth("the client's id or secret is no header"))?);
-        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        headers.insert(ACCEPT, JSON);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
         let answered = door.send(&url, is_ours, Method::POST, headers, form.into()).await?;
         if !answered.status().is_success() {
             return Err(PeerError::Auth("the token endpoint refused"));
         }
         let body = Zeroizing::new(answered.body(TOKEN_BYTES_MAX).await?);
-        let malformed = || PeerError::Auth("the token endpoint's answer holds no bearer token");
-        let text = check(&body, &callboard_rpc::Limits::default()).map_err(|_| malformed())?;
-        let answer: RawObject = serde_json::from_str(text).map_err(|_| malformed())?;
-        let is_bearer = answer.text("token_type").is_none_or(|kind| kind.eq_ignore_ascii_case("bearer"));
-        let token = Zeroizing::new(answer.text("access_token").filter(|_| is_bearer).ok_or_else(malformed)?);
-        let age = answer.read("expires_in").map_or(TOKEN_AGE_DEFAULT, Duration::from_secs);
-        Ok((secret("Bearer ", &token).map_err(|_| malformed())?, age))
+        read_token(&body).ok_or(PeerError::Auth("the token endpoint's answer holds no bearer token"))
     }
+}
+
+/// The URL where tokens are given out, and whether the operator named its place: such a one may be anywhere, one that the card
+/// names where cards may lead.
+fn token_endpoint(named: Option<&Url>, card: Option<Shown<'_>>) -> Result<(Url, bool), PeerError> {
+    let of_card = card.and_then(|(card, place)| Some((token_url_of(card)?, place)));
+    let (url, is_ours) = match (named, of_card) {
+        (Some(url), _) => (url.clone(), true),
+        (None, Some((url, place))) => {
+            let url: Url = url.parse().map_err(|_| PeerError::Auth("the card's token URL is none"))?;
+            let is_ours = is_same_place(&url, place);
+            (url, is_ours)
+        }
+        (None, None) => return Err(PeerError::Auth("the card doesn't say where tokens are given out")),
+    };
+    let is_local = url.host_str().is_some_and(|host| matches!(host, "localhost" | "127.0.0.1" | "[::1]"));
+    if url.scheme() != "https" && !is_local {
+        return Err(PeerError::Auth("tokens are asked for over https only"));
+    }
+    Ok((url, is_ours))
+}
+
+/// The bearer token of a token endpoint's answer, as a header, and its age.
+fn read_token(body: &[u8]) -> Option<(HeaderValue, Duration)> {
+    let text = check(body, &Limits::default()).ok()?;
+    let answer: RawObject = serde_json::from_str(text).ok()?;
+    let is_bearer = answer.text("token_type").is_none_or(|kind| kind.eq_ignore_ascii_case("bearer"));
+    let token = Zeroizing::new(answer.text("access_token").filter(|_| is_bearer)?);
+    let age = answer.read("expires_in").map_or(TOKEN_AGE_DEFAULT, Duration::from_secs);
+    Some((secret("Bearer ", &token).ok()?, age))
 }
 
 fn secret(scheme: &str, value: &str) -> Result<HeaderValue, RemoteError> {

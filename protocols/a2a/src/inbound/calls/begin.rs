@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use callboard_message::json::raw;
 use callboard_message::{Abilities, Failure, RawObject, TaskState};
 use callboard_runtime::live::{BeginWork, CannotResume, Ending, LiveTask, Ran, Run, TaskHost};
-use callboard_runtime::{Audit, Begun, CallMeta, Lease, NewTask, Task, TaskId, TaskStep};
+use callboard_runtime::{Audit, Begun, CallMeta, Lease, NewTask, OnRestart, Task, TaskId, TaskStep};
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
@@ -59,12 +59,20 @@ pub(super) struct Sent {
     pub(super) task: Arc<Task>,
     /// While it runs here.
     pub(super) live: Option<LiveTask>,
+    pub(super) how: Taken,
+}
+
+/// How a task took a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Taken {
     /// The message began it.
-    pub(super) is_new: bool,
+    Begun,
     /// The message had begun it before: it is the same, or has the same key.
-    pub(super) begun_before: bool,
-    /// There is nothing to wait for: the task had the message before.
-    pub(super) is_again: bool,
+    BegunBefore,
+    /// The message is an answer, or a part of one.
+    Answered,
+    /// The task had the message before: there is nothing to wait for.
+    Again,
 }
 
 impl Core {
@@ -93,60 +101,70 @@ impl Core {
         let push = request.configuration.as_ref().and_then(|given| given.task_push_notification_config.as_ref());
         let asks = Asks { skill: &picked.skill, request: kept.as_deref().unwrap_or(RawValue::NULL), push };
         let mut known = Known::of(who, &request.message, &self.options, &*self.store.audit, asks)?;
+        let on_restart = callee.on_restart(&skills, &picked.skill);
         let begun = loop {
-            let options = &self.options.tasks;
-            let expires = SystemTime::now() + options.ttl;
-            let mut extra = RawObject::new();
-            extra.set_text(CONTEXT, &context);
-            extra.set_text(DIALECT, who.dialect.version());
-            if who.is_anonymous() && self.options.one_anonymous {
-                extra.set(OF_PARTY, true);
-            }
-            let new = NewTask {
-                id: id.clone(),
-                scope: self.live.scope.clone(),
-                owner: who.owner(),
-                principal: who.principal.as_ref().clone(),
-                agent: self.options.info.name.clone(),
-                message: picked.skill.clone(),
-                key: known.key(),
-                request: Some(kept.take().unwrap_or_else(|| self.request_of(&request, &picked))),
-                class: options.class,
-                on_restart: callee.on_restart(&skills, &picked.skill),
-                parent: None,
-                needs: Vec::new(),
-                deadline: Some(expires),
-                expires,
-                extra,
-                scope_tasks_max: Some(options.tasks_max),
-                owner_tasks_max: Some(options.owner_tasks_max),
-            };
+            let asked = kept.take().unwrap_or_else(|| self.request_of(&request, &picked));
+            let mut new = self.new_task(who, &context, id.clone(), picked.skill.clone(), asked);
+            (new.key, new.on_restart) = (known.key(), on_restart);
             match self.live.keep(new).await? {
                 Begun::Again(task) if known.is_over(&task) => known = known.next(),
                 begun => break begun,
             }
         };
-        match begun {
+        let (task, lease) = match begun {
             Begun::Again(task) => {
                 let live = self.live.get(&task.id);
-                Ok(Sent { task, live, is_new: false, begun_before: true, is_again: false })
+                return Ok(Sent { task, live, how: Taken::BegunBefore });
             }
-            Begun::New(task, lease) => {
-                let push = request.configuration.and_then(|given| given.task_push_notification_config);
-                self.push(who, &task, &lease, push).await?;
-                let work = self.work(callee, &task, told.unwrap_or(picked.arguments), call);
-                let (task, live) = match waits {
-                    Waits::ForItsBeginning => (task.clone(), Some(self.live.run(run_of(task, lease, false, work)))),
-                    Waits::ForItsEnd => {
-                        let ran = self.live.run_at_once(run_of(task, lease, false, work)).await;
-                        match ran? {
-                            Ran::Goes(task, live) => (task, Some(live)),
-                            Ran::Ended(task) => (task, None),
-                        }
-                    }
-                };
-                Ok(Sent { live, task, is_new: true, begun_before: false, is_again: false })
+            Begun::New(task, lease) => (task, lease),
+        };
+        if let Some(config) = request.configuration.and_then(|given| given.task_push_notification_config) {
+            // Where that can't be kept, there is no task.
+            if let Err(error) = self.keep_push(who, &task, config).await {
+                self.live.forget(&lease.task).await;
+                return Err(error);
             }
+        }
+        let work = self.work(callee, &task, told.unwrap_or(picked.arguments), call);
+        let run = run_of(task.clone(), lease, false, work);
+        let (task, live) = match waits {
+            Waits::ForItsBeginning => (task, Some(self.live.run(run))),
+            Waits::ForItsEnd => match self.live.run_at_once(run).await? {
+                Ran::Goes(task, live) => (task, Some(live)),
+                Ran::Ended(task) => (task, None),
+            },
+        };
+        Ok(Sent { task, live, how: Taken::Begun })
+    }
+
+    /// A task of `who`'s in a conversation, without a key, that asks a skill what `request` says.
+    fn new_task(&self, who: &Who, context: &str, id: TaskId, skill: String, request: Box<RawValue>) -> NewTask {
+        let options = &self.options.tasks;
+        let expires = SystemTime::now() + options.ttl;
+        let mut extra = RawObject::new();
+        extra.set_text(CONTEXT, context);
+        extra.set_text(DIALECT, who.dialect.version());
+        if who.is_anonymous() && self.options.one_anonymous {
+            extra.set(OF_PARTY, true);
+        }
+        NewTask {
+            id,
+            scope: self.live.scope.clone(),
+            owner: who.owner(),
+            principal: who.principal.as_ref().clone(),
+            agent: self.options.info.name.clone(),
+            message: skill,
+            key: None,
+            request: Some(request),
+            class: options.class,
+            on_restart: OnRestart::Fail,
+            parent: None,
+            needs: Vec::new(),
+            deadline: Some(expires),
+            expires,
+            extra,
+            scope_tasks_max: Some(options.tasks_max),
+            owner_tasks_max: Some(options.owner_tasks_max),
         }
     }
 
@@ -169,22 +187,6 @@ impl Core {
     /// Whether tasks are kept in a store that outlives this server, or may.
     fn lasts(&self) -> bool {
         self.options.tasks.store.is_some()
-    }
-
-    /// Keeps a push configuration that came with a message that begins a task. Where that can't be, there is no task.
-    async fn push(
-        &self,
-        who: &Who,
-        task: &Arc<Task>,
-        lease: &Lease,
-        config: Option<TaskPushNotificationConfig>,
-    ) -> Result<(), A2aError> {
-        let Some(config) = config else { return Ok(()) };
-        let kept = self.keep_push(who, task, config).await;
-        if kept.is_err() {
-            self.live.forget(&lease.task).await;
-        }
-        kept
     }
 
     pub(super) async fn keep_push(

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_message::TaskState;
+use callboard_message::{RawObject, TaskState};
 use callboard_runtime::live::Found;
 use callboard_runtime::{By, OpenQuestion, Task, TaskError, TaskId, TaskOwner, TaskStep};
 use tokio::time::{Instant, timeout_at};
 
-use super::begin::Sent;
+use super::begin::{Sent, Taken};
 use super::view::{self, NEEDED, context};
 use super::{Core, Who};
 use crate::convert::{Fit, QUESTION, answered};
@@ -26,49 +26,37 @@ impl Core {
         if !message.context_id.is_empty() && message.context_id != context {
             return Err(ErrorKind::InvalidParams.error("the task belongs to another `contextId`"));
         }
-        let is_again = self.has(&found.task, &message).await?;
-        if !is_again {
-            asks_again(&mut found).await?;
+        if self.has(&found.task, &message).await? {
+            let Found { task, live, .. } = found;
+            return Ok(Sent { task, live, how: Taken::Again });
         }
+        asks_again(&mut found).await?;
         let Found { task, live, .. } = found;
-        if is_again {
-            return Ok(Sent { task, live, is_new: false, begun_before: false, is_again: true });
-        }
         if task.state.is_terminal() {
             return Err(ended(&task));
         }
         message.context_id = context;
         task.id.as_str().clone_into(&mut message.task_id);
         let open = self.open(&task, &message)?;
-        let fit = answered(&open.question, &message);
-        let kept = callboard_message::RawObject::parse(&message.to_raw()).unwrap_or_default();
-        let mut steps = vec![TaskStep::History(kept)];
-        let answer = match fit {
-            Fit::Answer(answer) => {
-                if task.said.as_deref().is_some_and(|said| said.starts_with(NEEDED)) {
-                    steps.push(TaskStep::Said(String::new()));
-                }
-                Some((open.key.clone(), answer))
+        let told = match (&live, answered(&open.question, &message)) {
+            (Some(live), Fit::Answer(answer)) => {
+                let is_needed = task.said.as_deref().is_some_and(|said| said.starts_with(NEEDED));
+                let said = is_needed.then(|| TaskStep::Said(String::new()));
+                let steps = [history_step(&message)].into_iter().chain(said).collect();
+                live.tell(steps, Some((open.key.clone(), answer))).await
             }
-            Fit::Lacks(lacks) => {
-                steps.push(TaskStep::Said(format!("{NEEDED}{}", lacks.join(", "))));
-                None
-            }
-        };
-        let told = match (&live, answer) {
-            (Some(live), answer) => live.tell(steps, answer).await,
             // Others than its worker may answer, and nothing else. The answer tells of its message.
-            (None, Some((key, answer))) => {
-                let step = TaskStep::Answered { key, answer: answer.to_raw() };
+            (None, Fit::Answer(answer)) => {
+                let step = TaskStep::Answered { key: open.key.clone(), answer: answer.to_raw() };
                 self.store.tasks.step(&task.id, By::Owner(&task.owner), vec![step]).await
             }
-            (None, None) => {
-                let why = steps.pop().and_then(|step| if let TaskStep::Said(why) = step { Some(why) } else { None });
-                return Err(ErrorKind::InvalidParams.error(why.unwrap_or_default()));
+            (Some(live), Fit::Lacks(lacks)) => {
+                live.tell(vec![history_step(&message), TaskStep::Said(needed(&lacks))], None).await
             }
+            (None, Fit::Lacks(lacks)) => return Err(ErrorKind::InvalidParams.error(needed(&lacks))),
         };
         match told {
-            Ok(task) => Ok(Sent { task, live, is_new: false, begun_before: false, is_again: false }),
+            Ok(task) => Ok(Sent { task, live, how: Taken::Answered }),
             Err(TaskError::Illegal { .. }) => Err(asks_nothing(&task)),
             Err(TaskError::HasEnded(_)) => Err(ended(&task)),
             Err(error) => Err(error.into()),
@@ -90,6 +78,15 @@ impl Core {
         }
         .ok_or_else(|| asks_nothing(task))
     }
+}
+
+/// The message as a part of its task's history.
+fn history_step(message: &Message) -> TaskStep {
+    TaskStep::History(RawObject::parse(&message.to_raw()).unwrap_or_default())
+}
+
+fn needed(lacks: &[String]) -> String {
+    format!("{NEEDED}{}", lacks.join(", "))
 }
 
 fn ended(task: &Task) -> A2aError {

@@ -32,7 +32,7 @@ use crate::wire::{
     TaskPushNotificationConfig,
 };
 use crate::{A2aError, Dialect, ErrorKind};
-use begin::{Sent, Waits};
+use begin::{Sent, Taken, Waits};
 use skills::Callee;
 use stream::Until;
 
@@ -174,13 +174,13 @@ impl Calls {
         let is_blocking = !given.is_some_and(|given| given.return_immediately);
         let messages_max = page::messages_max(given.and_then(|given| given.history_length))?;
         let waits = if is_blocking { Waits::ForItsEnd } else { Waits::ForItsBeginning };
-        let Sent { mut task, live, is_new, is_again, .. } = self.0.take(who, request, waits).await?;
-        if is_blocking && !is_again && !task.state.is_terminal() {
+        let Sent { mut task, live, how } = self.0.take(who, request, waits).await?;
+        if is_blocking && how != Taken::Again && !task.state.is_terminal() {
             let mut found = self.0.live.found(task, live);
             follow_up::settled(&mut found, Instant::now() + self.0.options.call_deadline).await?;
             task = found.task;
         }
-        if is_new
+        if how == Taken::Begun
             && is_blocking
             && let Some(message) = self.0.said_at_once(&task).await
         {

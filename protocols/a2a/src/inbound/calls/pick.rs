@@ -119,34 +119,41 @@ fn arguments_of(skill: &Skill, message: &Message) -> Result<RawObject, A2aError>
     }
     let text = texts.join("\n");
     let mut arguments = match &*data {
-        [] => serde_json::from_str::<RawObject>(text.trim()).ok().filter(|object| form.knows(object)),
-        [one] => Some(RawObject::parse(one).map_err(|_| form.refusal("a data part that is an object"))?),
+        [] => match serde_json::from_str::<RawObject>(text.trim()).ok().filter(|object| form.knows(object)) {
+            Some(arguments) => arguments,
+            None => text_arguments(&form, RawObject::new(), &text, files.is_empty())?,
+        },
+        [one] => {
+            let given = RawObject::parse(one).map_err(|_| form.refusal("a data part that is an object"))?;
+            text_arguments(&form, given, &text, false)?
+        }
         _ => return Err(form.refusal("one data part")),
     };
-    if arguments.is_none() || !data.is_empty() {
-        let given = arguments.get_or_insert_default();
-        match form.text_property().filter(|_| !text.is_empty()) {
-            Some(property) if !given.has(property) => given.set(property, &text),
-            None if data.is_empty() && files.is_empty() && !text.is_empty() && !form.properties.is_empty() => {
-                return Err(form.refusal("a data part"));
-            }
-            _ => {}
-        }
+    let places: Vec<_> = form.file_properties().filter(|name| !arguments.has(name)).collect();
+    if files.len() > places.len() {
+        return Err(form.refusal("fewer files"));
     }
-    let mut arguments = arguments.unwrap_or_default();
-    let mut places = form.file_properties().filter(|name| !arguments.has(name)).collect::<Vec<_>>().into_iter();
-    let mut placed = Vec::new();
-    for file in files {
-        match (places.next(), &file.content) {
-            (Some(name), PartContent::Raw(bytes)) => placed.push((name, STANDARD.encode(bytes))),
-            (Some(name), PartContent::Url(url)) => placed.push((name, url.clone())),
-            _ => return Err(form.refusal("fewer files")),
+    for (name, file) in places.into_iter().zip(files) {
+        match &file.content {
+            PartContent::Raw(bytes) => arguments.set(name, STANDARD.encode(bytes)),
+            PartContent::Url(url) => arguments.set(name, url),
+            PartContent::Text(_) | PartContent::Data(_) => {}
         }
-    }
-    for (name, value) in placed {
-        arguments.set(name, value);
     }
     Ok(arguments)
+}
+
+/// Arguments with a text in the property that takes it, unless that is given. `is_all`: there is nothing but the text.
+fn text_arguments(form: &Form<'_>, mut given: RawObject, text: &str, is_all: bool) -> Result<RawObject, A2aError> {
+    if text.is_empty() {
+        return Ok(given);
+    }
+    match form.text_property() {
+        Some(property) if !given.has(property) => given.set(property, text),
+        None if is_all && !form.properties.is_empty() => return Err(form.refusal("a data part")),
+        _ => {}
+    }
+    Ok(given)
 }
 
 /// Whether a skill takes a part of that media type at all.

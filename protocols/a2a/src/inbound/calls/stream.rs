@@ -7,7 +7,7 @@ use callboard_runtime::{Task, TaskEvent, TaskStep, follow};
 use futures::stream::{self, StreamExt};
 use tokio::time::{Instant, timeout_at};
 
-use super::begin::Sent;
+use super::begin::{Sent, Taken};
 use super::{Core, Events, Numbered, view};
 use crate::A2aError;
 use crate::wire::{StreamResponse, TaskArtifactUpdateEvent, TaskStatusUpdateEvent};
@@ -35,7 +35,7 @@ impl Until {
 impl Core {
     /// What a message brings about.
     pub(super) async fn told(self: &Arc<Self>, sent: Sent, messages_max: Option<u32>) -> Result<Events, A2aError> {
-        if sent.is_new
+        if sent.how == Taken::Begun
             && let Some(live) = sent.live.clone()
         {
             let (mut seen, first) = (live.seen, sent.task.last_event);
@@ -49,7 +49,7 @@ impl Core {
                 return Ok(stream::iter([Ok(Numbered { number: task.last_event, event, ends: true })]).boxed());
             }
         }
-        let task = match sent.begun_before {
+        let task = match sent.how == Taken::BegunBefore {
             // As it would have been told then.
             true => Arc::new(self.as_of(&sent.task, 1).await?),
             false => sent.task,
