@@ -228,15 +228,15 @@ pub(crate) fn sqlite_code(error: &sqlx::Error) -> Option<i64> {
 }
 
 /// A database's error as a reader or a single write gets it. Its text holds no bound values.
-pub(crate) fn journal_error(error: &sqlx::Error) -> JournalError {
-    match trouble(error) {
+pub(crate) fn journal_error(error: sqlx::Error) -> JournalError {
+    match trouble(&error) {
         Trouble::NoSpace | Trouble::Full => JournalError::NoSpace,
-        Trouble::Away | Trouble::Busy | Trouble::Again | Trouble::Io => JournalError::Unavailable(words(error)),
+        Trouble::Away | Trouble::Busy | Trouble::Again | Trouble::Io => JournalError::Unavailable(words(&error)),
         Trouble::ReadOnly => JournalError::Unavailable("the store is read-only".to_owned()),
-        Trouble::Damaged => JournalError::Damaged(words(error)),
+        Trouble::Damaged => JournalError::Damaged(words(&error)),
         Trouble::Own => match error {
-            sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => JournalError::Damaged(words(error)),
-            _ => JournalError::Store(words(error)),
+            sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => JournalError::Damaged(words(&error)),
+            _ => JournalError::Store(words(&error)),
         },
     }
 }

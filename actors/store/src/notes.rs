@@ -73,27 +73,27 @@ impl Write for Put {
         const EITHER: &str = "INSERT INTO note (space, key, version, at_ms, body) VALUES ($1, $2, 1, $3, $4) \
                               ON CONFLICT (space, key) DO UPDATE SET version = note.version + 1, \
                               at_ms = excluded.at_ms, body = excluded.body RETURNING version";
-        let now = tx.now_ms();
+        let now = tx.now_ms;
         let changed = |there: i64| Ok(Err(NoteError::Changed { version: there.unsigned_abs() }));
-        let there = tx.db().number(VERSION, &args![&self.space, &self.key]).await?;
+        let there = tx.db.number(VERSION, &args![&self.space, &self.key]).await?;
         if self.expected.is_some_and(|expected| expected != there.unsigned_abs()) {
             return changed(there);
         }
         let full = JournalError::Full { records_max: NOTES_MAX_DEFAULT };
-        if there == 0 && tx.db().number(COUNT, &args![&self.space]).await? >= NOTES_MAX_DEFAULT as i64 {
+        if there == 0 && tx.db.number(COUNT, &args![&self.space]).await? >= NOTES_MAX_DEFAULT as i64 {
             return Ok(Err(full.into()));
         }
         let args = args![&self.space, &self.key, now, &self.body, there];
         let version = match (self.expected, there) {
-            (None, _) => tx.db().number(EITHER, &args[..4]).await?,
-            (Some(_), 0) => tx.db().number(NEW, &args[..4]).await?,
-            (Some(_), _) => tx.db().number(NEXT, &args).await?,
+            (None, _) => tx.db.number(EITHER, &args[..4]).await?,
+            (Some(_), 0) => tx.db.number(NEW, &args[..4]).await?,
+            (Some(_), _) => tx.db.number(NEXT, &args).await?,
         };
         if version > 0 {
             return Ok(Ok(version.unsigned_abs()));
         }
         // Another node was faster.
-        changed(tx.db().number(VERSION, &args![&self.space, &self.key]).await?)
+        changed(tx.db.number(VERSION, &args![&self.space, &self.key]).await?)
     }
 }
 
@@ -112,9 +112,9 @@ impl Write for Remove {
         match &self.key {
             Some(key) => {
                 let sql = "DELETE FROM note WHERE space = $1 AND key = $2";
-                tx.db().execute(sql, &args![&self.space, key]).await
+                tx.db.execute(sql, &args![&self.space, key]).await
             }
-            None => tx.db().execute("DELETE FROM note WHERE space = $1", &args![&self.space]).await,
+            None => tx.db.execute("DELETE FROM note WHERE space = $1", &args![&self.space]).await,
         }
     }
 }

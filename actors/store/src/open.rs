@@ -99,7 +99,7 @@ impl SqlStore {
         place.is_epoch(epoch);
         let worker: Arc<str> = format!("{}#{}", options.writer, epoch).into();
         let chain = audit.chain(options, &run);
-        let batches = Batches::new(place, Some(chain), Some(db), Arc::clone(&worker), now_ms);
+        let batches = Batches::new(place, Some(chain), Some(db), worker.clone(), now_ms);
         let core = Core::start(options, readers, run, worker, batches);
         let audit = Arc::new(audit.begin(&core).await?);
         let cleaning = options.clean_every.map(|every| retention::keep_cleaning(&core, every));
@@ -128,7 +128,7 @@ impl SqlStore {
         };
         let run: Arc<str> = Uuid::new_v4().to_string().into();
         let worker: Arc<str> = "visitor".into();
-        let batches = Batches::new(place, None, None, Arc::clone(&worker), 0);
+        let batches = Batches::new(place, None, None, worker.clone(), 0);
         Ok(Visitor { core: Core::start(options, readers, run, worker, batches) })
     }
 
@@ -147,12 +147,12 @@ impl SqlStore {
         let audit = self.audit();
         Store {
             journal: self.journal(),
-            tasks: self.tasks(Arc::clone(&audit)),
+            tasks: self.tasks(audit.clone()),
             live: LiveScopes::default(),
-            mail: self.mail(Arc::clone(&audit)),
+            mail: self.mail(audit.clone()),
             notes: self.notes(),
             audit,
-            run: Arc::clone(&self.core.run),
+            run: self.core.run.clone(),
         }
     }
 

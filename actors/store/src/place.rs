@@ -108,7 +108,7 @@ impl Readers {
     }
 
     fn error(&self, error: sqlx::Error) -> JournalError {
-        located(journal_error(&error), &self.place)
+        located(journal_error(error), &self.place)
     }
 
     /// A connection for a few short statements. Never hold it while you wait for the writer.

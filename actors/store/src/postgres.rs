@@ -152,21 +152,21 @@ impl Place for PostgresPlace {
     }
 
     async fn reopen(&self) -> Result<Db, JournalError> {
-        let mut db = connect(&self.options).await.map_err(|e| journal_error(&e))?;
+        let mut db = connect(&self.options).await.map_err(journal_error)?;
         durable(&mut db).await.map_err(|error| match error {
-            StoreError::Database { source, .. } => journal_error(&source),
+            StoreError::Database { source, .. } => journal_error(source),
             error => JournalError::Unavailable(error.to_string()),
         })?;
         if self.is_visitor() {
             return Ok(db);
         }
         let fenced = || JournalError::Fenced { writer: self.writer.clone() };
-        if !self.lock(&mut db).await.map_err(|e| journal_error(&e))? {
+        if !self.lock(&mut db).await.map_err(journal_error)? {
             return Err(fenced());
         }
         let name = args![self.writer.as_str()];
         let epoch = db.number("SELECT epoch FROM writer WHERE name = $1", &name);
-        let is_ours = epoch.await.map_err(|e| journal_error(&e))? == self.epoch.load(Ordering::Relaxed);
+        let is_ours = epoch.await.map_err(journal_error)? == self.epoch.load(Ordering::Relaxed);
         if is_ours { Ok(db) } else { Err(fenced()) }
     }
 

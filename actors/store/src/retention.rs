@@ -117,15 +117,15 @@ impl Write for What {
     const MAKES_ROOM: bool = true;
 
     async fn run(&mut self, tx: &mut Tx) -> Result<u64, sqlx::Error> {
-        let now = tx.now_ms();
+        let now = tx.now_ms;
         let before = move |keep: Duration| now.saturating_sub(duration_ms(keep));
         let may_be = move |keep: Option<Duration>| keep.map_or(i64::MIN, before);
         match *self {
-            Self::Tasks { keep } => remove_tasks(tx.db(), may_be(keep), now).await,
-            Self::LetterBodies { keep } => clean::bodies(tx.db(), may_be(keep), now).await,
-            Self::Letters { keep } => clean::letters(tx.db(), before(keep)).await,
+            Self::Tasks { keep } => remove_tasks(&mut tx.db, may_be(keep), now).await,
+            Self::LetterBodies { keep } => clean::bodies(&mut tx.db, may_be(keep), now).await,
+            Self::Letters { keep } => clean::letters(&mut tx.db, before(keep)).await,
             Self::Audit { before } => remove_audit(tx, before).await,
-            Self::Records { keep } => remove_records(tx.db(), before(keep)).await,
+            Self::Records { keep } => remove_records(&mut tx.db, before(keep)).await,
         }
     }
 }
@@ -171,7 +171,7 @@ async fn remove_records(db: &mut Db, before: i64) -> Result<u64, sqlx::Error> {
 /// A chain begins at its first entry or after a checkpoint: it is cut at a checkpoint that is old enough, which stays, and
 /// never at the last entry. The cut is signed with it: a removal that isn't is somebody else's.
 async fn remove_audit(tx: &mut Tx, before: i64) -> Result<u64, sqlx::Error> {
-    let db = tx.db();
+    let db = &mut tx.db;
     let row = db
         .row(
             "SELECT c.chain, min(c.number), (SELECT min(number) FROM audit WHERE chain = c.chain) FROM audit_checkpoint AS c \
@@ -229,8 +229,8 @@ impl Write for Told {
         let entry = AuditEntry::new("store.cleaned");
         let entry = counts.into_iter().fold(entry, |entry, (name, n)| entry.with(name, n));
         tx.audit(entry);
-        if tx.db().is_sqlite() {
-            tx.db().run_text(format!("PRAGMA incremental_vacuum({VACUUM_PAGES})")).await?;
+        if tx.db.is_sqlite() {
+            tx.db.run_text(format!("PRAGMA incremental_vacuum({VACUUM_PAGES})")).await?;
         }
         Ok(())
     }

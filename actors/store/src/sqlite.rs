@@ -177,10 +177,10 @@ impl Place for SqlitePlace {
 
     async fn reopen(&self) -> Result<Db, JournalError> {
         let connection = self.options.clone().create_if_missing(false).connect().await;
-        let mut db = Db::Sqlite(Box::new(connection.map_err(|e| journal_error(&e))?));
+        let mut db = Db::Sqlite(Box::new(connection.map_err(journal_error)?));
         match self.configure(&mut db).await {
             Ok(()) => Ok(db),
-            Err(StoreError::Database { source, .. }) => Err(journal_error(&source)),
+            Err(StoreError::Database { source, .. }) => Err(journal_error(source)),
             Err(error) => Err(JournalError::Unavailable(error.to_string())),
         }
     }

@@ -57,32 +57,20 @@ pub(crate) trait Write: Sized + Send + 'static {
 
 /// A transaction that is open, as a [`Write`] sees it.
 pub(crate) struct Tx {
-    pub(super) db: Db,
+    pub(crate) db: Db,
     pub(super) audit: Vec<AuditEntry>,
     /// The chain's last number before this transaction.
     pub(super) audit_head: u64,
     pub(super) audit_sign: bool,
-    pub(super) now_ms: i64,
-    worker: Arc<str>,
+    /// The transaction's time: never before that of the one before, also when the clock was set back.
+    pub(crate) now_ms: i64,
+    /// This process's name in leases, `NAME#EPOCH`.
+    pub(crate) worker: Arc<str>,
 }
 
 impl Tx {
     pub(super) fn new(db: Db, worker: Arc<str>) -> Self {
         Self { db, audit: Vec::new(), audit_head: 0, audit_sign: false, now_ms: 0, worker }
-    }
-
-    pub(crate) fn db(&mut self) -> &mut Db {
-        &mut self.db
-    }
-
-    /// The transaction's time: never before that of the one before, also when the clock was set back.
-    pub(crate) fn now_ms(&self) -> i64 {
-        self.now_ms
-    }
-
-    /// This process's name in leases, `NAME#EPOCH`.
-    pub(crate) fn worker(&self) -> Arc<str> {
-        Arc::clone(&self.worker)
     }
 
     /// Writes an entry into this writer's audit chain, in this transaction. Its number there.

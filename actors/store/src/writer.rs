@@ -65,7 +65,7 @@ impl Writer {
             writes: Arc::new(Semaphore::new(writes_max)),
             bytes: Arc::new(Semaphore::new(limits.bytes_max.clamp(1, u32::MAX as usize))),
             limits: QueueLimits { writes_max, bytes_max: limits.bytes_max.clamp(1, u32::MAX as usize) },
-            measures: Arc::clone(&batches.measures),
+            measures: batches.measures.clone(),
             tasks_changed: batches.tasks_changed.subscribe(),
         };
         tokio::spawn(async move {
@@ -111,8 +111,8 @@ impl Writer {
         // A write that is larger than the whole queue goes through alone.
         let wanted = u32::try_from(bytes.clamp(1, self.limits.bytes_max)).unwrap_or(u32::MAX);
         let places = async {
-            let write = Arc::clone(&self.writes).acquire_owned().await.map_err(closed)?;
-            let bytes = Arc::clone(&self.bytes).acquire_many_owned(wanted).await.map_err(closed)?;
+            let write = self.writes.clone().acquire_owned().await.map_err(closed)?;
+            let bytes = self.bytes.clone().acquire_many_owned(wanted).await.map_err(closed)?;
             Ok(Places { _write: Some(write), _bytes: Some(bytes) })
         };
         let overloaded = JournalError::Overloaded { writes_max: self.limits.writes_max };
@@ -186,7 +186,7 @@ impl Batches {
         Self {
             place,
             chain,
-            tx: db.map(|db| Tx::new(db, Arc::clone(&worker))),
+            tx: db.map(|db| Tx::new(db, worker.clone())),
             worker,
             last_ms: now_ms,
             stopped: None,
@@ -327,7 +327,7 @@ impl Batches {
 
     async fn reopen(&self) -> Result<Tx, Failed> {
         match self.place.reopen().await.map_err(|error| located(error, &self.place.name())) {
-            Ok(db) => Ok(Tx::new(db, Arc::clone(&self.worker))),
+            Ok(db) => Ok(Tx::new(db, self.worker.clone())),
             Err(error @ (JournalError::Fenced { .. } | JournalError::Damaged(_))) => Err(Failed::Stop(error)),
             Err(error) => Err(Failed::Reopen(error)),
         }
@@ -353,7 +353,7 @@ impl Batches {
         };
         if makes_room && !matches!(done, Err(Failed::Reopen(_) | Failed::Stop(_))) {
             // A limit that can't be put back is put back when the file is opened again.
-            self.place.close_reserve(&mut tx.db).await.map_err(|error| Failed::Reopen(journal_error(&error)))?;
+            self.place.close_reserve(&mut tx.db).await.map_err(|error| Failed::Reopen(journal_error(error)))?;
         }
         done
     }
@@ -361,8 +361,8 @@ impl Batches {
     /// Ends the transaction and says what the error means. SQLite ends it by itself after some errors, so its answer to
     /// ROLLBACK says nothing; a server that is away needs none.
     async fn failed(&self, tx: &mut Tx, error: sqlx::Error, bytes: u64, at_commit: bool) -> Failed {
-        let trouble = trouble(&error);
-        let told = || located(journal_error(&error), &self.place.name());
+        let (trouble, said) = (trouble(&error), words(&error));
+        let told = || located(journal_error(error), &self.place.name());
         if trouble != Trouble::Away {
             let _ = tx.db.run("ROLLBACK").await;
         }
@@ -376,11 +376,9 @@ impl Batches {
             Trouble::Again => Failed::Again(told()),
             Trouble::Damaged => Failed::Stop(told()),
             Trouble::Busy | Trouble::ReadOnly => Failed::All(told()),
-            Trouble::NoSpace | Trouble::Io | Trouble::Away if at_commit => {
-                Failed::Reopen(JournalError::Unknown(words(&error)))
-            }
+            Trouble::NoSpace | Trouble::Io | Trouble::Away if at_commit => Failed::Reopen(JournalError::Unknown(said)),
             Trouble::NoSpace => Failed::Reopen(JournalError::NoSpace),
-            Trouble::Io | Trouble::Away => Failed::Reopen(JournalError::Unavailable(words(&error))),
+            Trouble::Io | Trouble::Away => Failed::Reopen(JournalError::Unavailable(said)),
         }
     }
 }

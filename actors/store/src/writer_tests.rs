@@ -22,7 +22,7 @@ impl Write for Count {
         let number = tx.numbers("test", 1).await?;
         assert!(!self.panics, "as asked");
         if self.spoils {
-            tx.db().execute("INSERT INTO stream (name, last) VALUES (NULL, 1)", &[]).await?;
+            tx.db.execute("INSERT INTO stream (name, last) VALUES (NULL, 1)", &[]).await?;
         }
         Ok(number)
     }
@@ -44,7 +44,7 @@ impl Write for Together {
 
     async fn run_all(all: Vec<&mut Self>, tx: &mut Tx) -> Result<Vec<Self::Output>, sqlx::Error> {
         if all.iter().any(|one| one.spoils) {
-            tx.db().execute("INSERT INTO stream (name, last) VALUES (NULL, 1)", &[]).await?;
+            tx.db.execute("INSERT INTO stream (name, last) VALUES (NULL, 1)", &[]).await?;
         }
         Ok((0..all.len()).map(|at| (all.len(), at)).collect())
     }

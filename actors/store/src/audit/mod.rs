@@ -86,7 +86,7 @@ impl Prepared {
 
     /// The chain, for the writer.
     pub(crate) fn chain(&self, options: &StoreOptions, run: &Arc<str>) -> Chain {
-        let (key, owes) = (Arc::clone(&self.key), Arc::clone(&self.owes));
+        let (key, owes) = (self.key.clone(), self.owes.clone());
         Chain::new(&options.writer, Arc::clone(run), key, self.files.anchor.clone(), owes)
     }
 

@@ -25,7 +25,7 @@ use sql::{Held, LOGS, LOGS_OF_ONE, OPEN, copy, letter_columns};
 impl SqlStore {
     /// Its mail; `marks` says what stands for the letters' bodies: its own audit, as a rule.
     pub fn mail(&self, marks: Arc<dyn Audit>) -> Arc<dyn Mail> {
-        Arc::new(SqlMail { core: Arc::clone(&self.core), marks, held: Held::default() })
+        Arc::new(SqlMail { core: self.core.clone(), marks, held: Held::default() })
     }
 }
 

@@ -60,14 +60,14 @@ impl Post {
 async fn post(posts: &[&mut Post], tx: &mut Tx) -> Result<Vec<Arc<Letter>>, sqlx::Error> {
     // What another node has taken in and not yet committed is waited for.
     lock_mail(tx).await?;
-    let mut there = there(posts, tx.db()).await?;
+    let mut there = there(posts, &mut tx.db).await?;
     let mut keys: BTreeSet<Key<'_>> = there.keys().copied().collect();
     let new = posts.iter().filter(|post| post.key().is_none_or(|key| keys.insert(key))).count() as u64;
     if new == 0 {
         return Ok(posts.iter().filter_map(|post| there.get(&post.key()?).cloned()).collect());
     }
     let mut numbers = tx.numbers(COUNTER, new).await?..;
-    let now_ms = tx.now_ms();
+    let now_ms = tx.now_ms;
     let (mut letters, mut kept) = (Vec::with_capacity(posts.len()), Vec::with_capacity(posts.len()));
     for post in posts {
         if let Some(first) = post.key().and_then(|key| there.get(&key)) {
@@ -75,8 +75,8 @@ async fn post(posts: &[&mut Post], tx: &mut Tx) -> Result<Vec<Arc<Letter>>, sqlx
             continue;
         }
         let letter = Arc::new(post.letter(numbers.next().unwrap_or(u64::MAX), now_ms));
-        there.extend(post.key().map(|key| (key, Arc::clone(&letter))));
-        kept.push((&**post, Arc::clone(&letter)));
+        there.extend(post.key().map(|key| (key, letter.clone())));
+        kept.push((&**post, letter.clone()));
         letters.push(letter);
     }
     insert(tx, &kept, now_ms).await?;
@@ -138,8 +138,8 @@ async fn insert(tx: &mut Tx, kept: &[(&Post, Arc<Letter>)], now_ms: i64) -> Resu
                 .flat_map(|recipient| -> [Arg<'_>; 6] { args![recipient, nth, urgent, accepted, now_ms, expires_ms] }),
         );
     }
-    INSERT.execute(tx.db(), &letters).await?;
-    INSERT_COPIES.execute(tx.db(), &copies).await
+    INSERT.execute(&mut tx.db, &letters).await?;
+    INSERT_COPIES.execute(&mut tx.db, &copies).await
 }
 
 impl Write for Post {
@@ -193,7 +193,7 @@ impl Write for Spread {
 
     async fn run(&mut self, tx: &mut Tx) -> Result<Self::Output, sqlx::Error> {
         lock_mail(tx).await?;
-        let at = tx.db().row("SELECT spread, count FROM letter WHERE number = $1", &args![self.letter]).await?;
+        let at = tx.db.row("SELECT spread, count FROM letter WHERE number = $1", &args![self.letter]).await?;
         let Some(at) = at else { return Ok(Err(JournalError::Invalid("there is no such letter"))) };
         let (from, count) = (at.get(0)?, at.get(1)?);
         let to = self.to.min(count);
@@ -201,8 +201,8 @@ impl Write for Spread {
             return Ok(Err(JournalError::Invalid("too many copies at once")));
         }
         if to > from {
-            tx.db().execute(SPREAD, &args![self.letter, from, to]).await?;
-            tx.db().execute("UPDATE letter SET spread = $2 WHERE number = $1", &args![self.letter, to]).await?;
+            tx.db.execute(SPREAD, &args![self.letter, from, to]).await?;
+            tx.db.execute("UPDATE letter SET spread = $2 WHERE number = $1", &args![self.letter, to]).await?;
         }
         if !self.delivered.is_empty() {
             mark(tx, &self.delivered, Mark::Delivered).await?;
@@ -266,14 +266,14 @@ async fn mark(tx: &mut Tx, wanted: &[(String, u64)], mark: Mark) -> Result<Vec<(
     let list = written(wanted);
     let mut found = movable(tx, find, &list).await?;
     // Most copies are there.
-    if found.len() < wanted.len() && tx.db().execute(MAKE, &args![&list]).await? > 0 {
+    if found.len() < wanted.len() && tx.db.execute(MAKE, &args![&list]).await? > 0 {
         found = movable(tx, find, &list).await?;
     }
     if found.is_empty() {
         return Ok(Vec::new());
     }
-    let now_ms = tx.now_ms();
-    tx.db().execute(update, &args![&list, now_ms]).await?;
+    let now_ms = tx.now_ms;
+    tx.db.execute(update, &args![&list, now_ms]).await?;
     let mut events: BTreeMap<u64, Kept> = BTreeMap::new();
     for (recipient, letter, id, sender) in &found {
         let event = events.entry(*letter).or_insert_with(|| {
@@ -294,7 +294,7 @@ type Movable = (String, u64, String, String);
 
 /// Copies that would move: by name, each once.
 async fn movable(tx: &mut Tx, find: Sql, list: &str) -> Result<Vec<Movable>, sqlx::Error> {
-    let row = tx.db().row(find, &args![list]).await?;
+    let row = tx.db.row(find, &args![list]).await?;
     let mut found: Vec<Movable> = row.map(|row| row.json(0)).transpose()?.unwrap_or_default();
     found.sort_unstable();
     found.dedup();
@@ -372,10 +372,10 @@ impl Write for Tried {
         // It locks copies as those do who write events, and before them.
         lock_mail(tx).await?;
         let args = args![&self.recipient, self.letter];
-        let mut attempts = tx.db().number(COUNT, &args).await?;
+        let mut attempts = tx.db.number(COUNT, &args).await?;
         let list = written(&[(&self.recipient, self.letter)]);
-        if attempts == 0 && tx.db().execute(MAKE, &args![&list]).await? > 0 {
-            attempts = tx.db().number(COUNT, &args).await?;
+        if attempts == 0 && tx.db.execute(MAKE, &args![&list]).await? > 0 {
+            attempts = tx.db.number(COUNT, &args).await?;
         }
         Ok(u32::try_from(attempts).unwrap_or(u32::MAX))
     }

@@ -195,20 +195,20 @@ impl Kept {
 /// Appends events in this transaction; answers the last one's number.
 pub(super) async fn append_events(tx: &mut Tx, events: &[Kept]) -> Result<u64, sqlx::Error> {
     let first = tx.numbers(&counter(MAIL_EVENTS_STREAM), events.len() as u64).await?;
-    let now_ms = tx.now_ms();
+    let now_ms = tx.now_ms;
     let bodies: Vec<String> = events.iter().map(written).collect();
     let values: Vec<Arg<'_>> = (super::number(first)..)
         .zip(&bodies)
         .flat_map(|(number, body)| args![MAIL_EVENTS_STREAM, number, now_ms, body])
         .collect();
-    INSERT.execute(tx.db(), &values).await?;
+    INSERT.execute(&mut tx.db, &values).await?;
     Ok(first + events.len() as u64 - 1)
 }
 
 /// Has other nodes' mail wait for this transaction: whoever writes mail does so before it looks, so that two never wait for
 /// each other's rows.
 pub(super) async fn lock_mail(tx: &mut Tx) -> Result<(), sqlx::Error> {
-    if !tx.db().is_sqlite() {
+    if !tx.db.is_sqlite() {
         tx.numbers(&counter(MAIL_EVENTS_STREAM), 0).await?;
     }
     Ok(())

@@ -36,7 +36,7 @@ impl Write for Begin {
 
     async fn run(&mut self, tx: &mut Tx) -> Result<Self::Output, sqlx::Error> {
         let (mut ids, mut fresh) = (Vec::new(), Vec::new());
-        if !tx.db().is_sqlite() {
+        if !tx.db.is_sqlite() {
             // What another node has begun and not yet committed is waited for.
             tx.numbers("task", 0).await?;
         }
@@ -74,7 +74,7 @@ impl Write for Begin {
         if let Some(first) = fresh.first().filter(|_| self.starts)
             && work.load(&first.id).await?
         {
-            let worker = work.tx.worker();
+            let worker = work.tx.worker.clone();
             lease = Some(work.lease(&first.id, &worker, TASK_LEASE));
             if work.take_own(&first.id, vec![TaskStep::Start]).is_err() {
                 // It waits for others, or was cancelled with one of them.
@@ -133,7 +133,7 @@ impl Begin {
         if let Err(refused) = self.means.held.make_room(bytes) {
             return Ok(Err(refused));
         }
-        match look_up_graph(tx.db(), fresh).await? {
+        match look_up_graph(&mut tx.db, fresh).await? {
             Ok(known) => Ok(known.check(fresh).map(|()| known)),
             Err(refused) => Ok(Err(refused)),
         }
@@ -150,8 +150,8 @@ impl Begin {
             return Ok(());
         }
         let first = tx.numbers("task", fresh.len() as u64).await?;
-        let now = crate::sql::time(tx.now_ms());
-        let worker = tx.worker();
+        let now = crate::sql::time(tx.now_ms);
+        let worker = tx.worker.clone();
         let mut parts: HashMap<&TaskId, u32> = HashMap::new();
         for parent in fresh.iter().filter_map(|new| new.parent.as_ref()) {
             *parts.entry(parent).or_default() += 1;
@@ -173,13 +173,13 @@ impl Begin {
             rows.push((stored.body()?, stored));
         }
         let values: Vec<Arg<'_>> = rows.iter().flat_map(|(body, stored)| task_row(stored, body)).collect();
-        INSERT.execute(tx.db(), &values).await?;
+        INSERT.execute(&mut tx.db, &values).await?;
         let needs = fresh.iter().flat_map(|new| new.needs.iter().map(|need| [new.id.as_str(), need.as_str()]));
         let values: Vec<Arg<'_>> = needs.flatten().map(Arg::from).collect();
-        INSERT_NEEDS.execute(tx.db(), &values).await?;
+        INSERT_NEEDS.execute(&mut tx.db, &values).await?;
         for (parent, new) in parts.into_iter().filter(|(parent, _)| known.states.contains_key(*parent)) {
             let sql = "UPDATE task SET children_open = children_open + $2 WHERE id = $1";
-            tx.db().execute(sql, &args![parent.as_str(), new]).await?;
+            tx.db.execute(sql, &args![parent.as_str(), new]).await?;
         }
         Ok(())
     }
@@ -195,10 +195,10 @@ fn asked(marks: &dyn Audit, new: &NewTask) -> String {
 async fn there(tx: &mut Tx, new: &NewTask, mark: &str) -> Result<Result<Option<TaskId>, TaskError>, sqlx::Error> {
     let mut row = None;
     if let Some(key) = &new.key {
-        row = tx.db().row(BY_KEY, &args![&new.scope, new.owner.as_str(), key]).await?;
+        row = tx.db.row(BY_KEY, &args![&new.scope, new.owner.as_str(), key]).await?;
     }
     if row.is_none() {
-        row = tx.db().row(BY_ID, &args![new.id.as_str()]).await?;
+        row = tx.db.row(BY_ID, &args![new.id.as_str()]).await?;
     }
     let Some(row) = row else { return Ok(Ok(None)) };
     let there = stored(&row)?;
@@ -214,7 +214,7 @@ const OF_OWNER: &str =
 async fn count(tx: &mut Tx, sql: &'static str, args: &[Arg<'_>], tasks_max: usize) -> Result<usize, sqlx::Error> {
     let mut args = args.to_vec();
     args.push(tasks_max.into());
-    Ok(usize::try_from(tx.db().number(sql, &args).await?).unwrap_or_default())
+    Ok(usize::try_from(tx.db.number(sql, &args).await?).unwrap_or_default())
 }
 
 fn task_row<'a>(stored: &'a Stored, body: &'a str) -> [Arg<'a>; 20] {

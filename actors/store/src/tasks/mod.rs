@@ -49,7 +49,7 @@ pub(crate) use of_ids;
 impl Visitor {
     /// Its tasks: a visitor may look at them, and cancel. `marks` hashes what the store may not keep itself.
     pub fn tasks(&self, marks: Arc<dyn Audit>) -> Arc<dyn Tasks> {
-        Arc::new(SqlTasks { core: Arc::clone(&self.core), marks })
+        Arc::new(SqlTasks { core: self.core.clone(), marks })
     }
 }
 
@@ -98,9 +98,9 @@ struct SqlTasks {
 
 impl SqlTasks {
     fn means(&self) -> Means {
-        let held = Arc::clone(&self.core.held);
+        let held = self.core.held.clone();
         let write = held.write();
-        Means { held, marks: Arc::clone(&self.marks), write }
+        Means { held, marks: self.marks.clone(), write }
     }
 
     /// A task as its reader gets it.
@@ -243,7 +243,7 @@ impl Tasks for SqlTasks {
     async fn forget(&self, id: &TaskId) -> Result<(), JournalError> {
         storable(id.as_str())?;
         let means = self.means();
-        let held = Arc::clone(&means.held);
+        let held = means.held.clone();
         self.core.writer.submit(Forget { id: id.clone(), means }).await?;
         held.forget(id);
         Ok(())

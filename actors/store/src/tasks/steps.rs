@@ -50,9 +50,9 @@ impl Write for Take {
         let (mut after, mut looks) = (0_i64, 0);
         while leases.len() < tasks_max && looks < CLAIM_LOOKS_MAX {
             let limit = tasks_max - leases.len();
-            let now_ms = work.tx.now_ms();
+            let now_ms = work.tx.now_ms;
             let args = args![&self.claim.scope, now_ms, after, limit];
-            let rows = work.tx.db().rows(READY, &args).await?;
+            let rows = work.tx.db.rows(READY, &args).await?;
             looks += rows.len();
             for row in &rows {
                 after = row.get(1)?;
@@ -96,11 +96,11 @@ impl Take {
     async fn is_gone(&self, work: &mut Work<'_>, stored: &Stored) -> Result<bool, sqlx::Error> {
         let Some(held_by) = &stored.held_by else { return Ok(true) };
         let Some((name, epoch)) = held_by.rsplit_once('#') else { return Ok(true) };
-        if **held_by == *work.tx.worker() {
+        if **held_by == *work.tx.worker {
             return Ok(true);
         }
         let sql = "SELECT epoch FROM writer WHERE name = $1 AND closed = 0";
-        Ok(work.tx.db().number(sql, &args![name]).await?.to_string() != epoch)
+        Ok(work.tx.db.number(sql, &args![name]).await?.to_string() != epoch)
     }
 }
 
@@ -194,7 +194,7 @@ async fn family(work: &mut Work<'_>, first: &TaskId) -> Result<Vec<TaskId>, sqlx
     let mut family = vec![first.clone()];
     let mut at = 0;
     while let Some(parent) = family.get(at).cloned() {
-        for row in work.tx.db().rows(sql, &args![parent.as_str()]).await? {
+        for row in work.tx.db.rows(sql, &args![parent.as_str()]).await? {
             family.push(row.get(0)?);
         }
         at += 1;
@@ -259,7 +259,7 @@ impl Write for Forget {
             "DELETE FROM task_need WHERE needs = $1",
             "DELETE FROM task WHERE id = $1",
         ] {
-            work.tx.db().execute(sql, &id).await?;
+            work.tx.db.execute(sql, &id).await?;
         }
         Ok(())
     }
@@ -278,7 +278,7 @@ impl Write for Renew {
     async fn run(&mut self, tx: &mut Tx) -> Result<u64, sqlx::Error> {
         // One that was let go of stays over.
         let sql = "UPDATE task SET lease_until_ms = $2 WHERE lease_by = $1 AND lease_until_ms > 0";
-        let until = ms(until(tx.now_ms(), self.lease));
-        tx.db().execute(sql, &args![&self.by, until]).await
+        let until = ms(until(tx.now_ms, self.lease));
+        tx.db.execute(sql, &args![&self.by, until]).await
     }
 }

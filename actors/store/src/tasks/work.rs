@@ -80,7 +80,7 @@ impl<'t> Work<'t> {
     }
 
     pub(super) fn now(&self) -> SystemTime {
-        time(self.tx.now_ms())
+        time(self.tx.now_ms)
     }
 
     pub(super) fn held(&self) -> &Held {
@@ -92,7 +92,7 @@ impl<'t> Work<'t> {
         if self.tasks.contains_key(id) {
             return Ok(true);
         }
-        let row = self.tx.db().row(LOAD, &args![id.as_str()]).await?;
+        let row = self.tx.db.row(LOAD, &args![id.as_str()]).await?;
         match row {
             Some(row) => self.add(stored(&row)?),
             None => return Ok(false),
@@ -123,7 +123,7 @@ impl<'t> Work<'t> {
     }
 
     pub(super) fn lease(&mut self, id: &TaskId, by: &str, lease: std::time::Duration) -> Lease {
-        let until = until(self.tx.now_ms(), lease);
+        let until = until(self.tx.now_ms, lease);
         let mut epoch = 0;
         self.change(id, |stored| {
             stored.epoch += 1;
@@ -220,7 +220,7 @@ impl<'t> Work<'t> {
 
     async fn waiting_for(&mut self, needed: &TaskId) -> Result<Vec<TaskId>, sqlx::Error> {
         let sql = "SELECT n.task FROM task_need n JOIN task t ON t.id = n.task WHERE n.needs = $1 ORDER BY t.number";
-        let rows = self.tx.db().rows(sql, &args![needed.as_str()]).await?;
+        let rows = self.tx.db.rows(sql, &args![needed.as_str()]).await?;
         rows.iter().map(|row| row.get(0)).collect()
     }
 
@@ -244,7 +244,7 @@ impl<'t> Work<'t> {
             loaded.is_changed = false;
         }
         let values: Vec<Arg<'_>> = events.iter().flat_map(|(task, event, body)| event_row(task, event, body)).collect();
-        INSERT_EVENTS.execute(self.tx.db(), &values).await
+        INSERT_EVENTS.execute(&mut self.tx.db, &values).await
     }
 
     /// A task as its reader gets it.
@@ -280,7 +280,7 @@ async fn update(tx: &mut Tx, stored: &Stored, has_stepped: bool) -> Result<(), s
         body.as_str()
     ];
     let (sql, args) = if has_stepped { (ALL, &args[..]) } else { (NO_STEP, &args[..9]) };
-    tx.db().execute(sql, args).await.map(drop)
+    tx.db.execute(sql, args).await.map(drop)
 }
 
 fn event_row<'a>(task: &'a str, event: &'a TaskEvent, body: &'a str) -> [Arg<'a>; 6] {
