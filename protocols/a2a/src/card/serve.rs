@@ -119,37 +119,30 @@ impl Cards {
     /// # Errors
     /// `Overloaded` where the agent can't tell what it can do now.
     pub(crate) async fn public(&self, reads_1_0: bool) -> Result<CardBody, A2aError> {
-        let made = |cards: &Self| cards.made.lock().clone();
-        let nth = usize::from(reads_1_0);
-        let [hybrid_before, before] = made(self);
+        let [hybrid_before, before] = self.made.lock().clone();
         let before = if reads_1_0 { before } else { hybrid_before };
         let who = Who::new(Arc::new(Principal::anonymous()), Dialect::V10);
-        let card = match self.card(&who).await {
-            Ok(card) => card,
+        let card = match (self.card(&who).await, &before) {
+            (Ok(card), _) => card,
             // It said what it can do before: that is better than nothing.
-            Err(_) if before.is_some() => {
-                return before.map(|made| made.body).ok_or_else(A2aError::internal);
-            }
-            Err(error) => return Err(error),
+            (Err(_), Some(before)) => return Ok(before.body.clone()),
+            (Err(error), None) => return Err(error),
         };
         let unsigned = card.to_json();
         if let Some(before) = before.filter(|before| before.unsigned == unsigned) {
             return Ok(before.body);
         }
         let card = self.signed(card)?;
-        let body = if reads_1_0 {
-            CardBody::new(&card.to_json())
-        } else {
-            CardBody::new(Dialect::write_hybrid_card(&card).get())
-        };
+        let text = if reads_1_0 { card.to_raw() } else { Dialect::write_hybrid_card(&card) };
+        let body = CardBody::new(text.get());
         let mut made = self.made.lock();
-        if let Some(place) = made.get_mut(nth) {
-            // Made twice at once, it is the first one.
-            if let Some(other) = place.as_ref().filter(|other| other.unsigned == unsigned) {
-                return Ok(other.body.clone());
-            }
-            *place = Some(Made { unsigned, body: body.clone() });
+        let [hybrid, plain] = &mut *made;
+        let place = if reads_1_0 { plain } else { hybrid };
+        // Made twice at once, it is the first one.
+        if let Some(other) = place.as_ref().filter(|other| other.unsigned == unsigned) {
+            return Ok(other.body.clone());
         }
+        *place = Some(Made { unsigned, body: body.clone() });
         Ok(body)
     }
 

@@ -81,7 +81,8 @@ pub async fn verify_with(
     for signature in card.signatures.iter().take(SIGNATURES_MAX) {
         let named = header_of(signature).ok().and_then(|header| header.text("jku"));
         let place = named.and_then(|url| Url::parse(&url).ok());
-        let Some(place) = place.filter(|url| url.host_str().is_some_and(|host| is_of(host, hosts))) else { continue };
+        let is_trusted = |host: &str| hosts.iter().any(|trusted| trusted.eq_ignore_ascii_case(host));
+        let Some(place) = place.filter(|url| url.host_str().is_some_and(is_trusted)) else { continue };
         match by_place.iter_mut().find(|(known, _)| *known == place) {
             Some((_, signatures)) => signatures.push(signature.clone()),
             None => by_place.push((place, vec![signature.clone()])),
@@ -95,10 +96,6 @@ pub async fn verify_with(
         }
     }
     Err(nearest)
-}
-
-fn is_of(host: &str, hosts: &[String]) -> bool {
-    hosts.iter().any(|trusted| trusted.eq_ignore_ascii_case(host))
 }
 
 /// Why a key set wasn't had.

@@ -47,7 +47,10 @@ pub(crate) fn part_of(block: &Content) -> Part {
         "resource_link" => link_block(&mut rest),
         _ => None,
     };
-    let Some(Made { content, filename, media_type }) = made else { return unknown_block(block) };
+    let Some(Made { content, filename, media_type }) = made else {
+        // A block of a kind without a part, or that lacks what its kind has.
+        return Part { media_type: BLOCK_TYPE.to_owned(), ..Part::data(block.0.to_raw()) };
+    };
     let mut part = Part { content, metadata: None, filename, media_type };
     if let Some(stated) = stated {
         part.filename = stated.text("filename").unwrap_or(part.filename);
@@ -140,11 +143,6 @@ fn media_type_of(block: &RawObject) -> Option<String> {
         false => Some(String::new()),
         true => block.text("mimeType").filter(|media_type| !media_type.is_empty()),
     }
-}
-
-/// A block of a kind without a part, or that lacks what its kind has.
-fn unknown_block(block: &Content) -> Part {
-    Part { media_type: BLOCK_TYPE.to_owned(), ..Part::data(block.0.to_raw()) }
 }
 
 /// A part as a block.

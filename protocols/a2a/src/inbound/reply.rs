@@ -123,29 +123,9 @@ fn grpc_name(status: StatusCode) -> &'static str {
     }
 }
 
-/// A JSON-RPC message.
-pub(super) fn rpc(status: StatusCode, message: Vec<u8>) -> HttpResponse {
-    json(status, JSON, message)
-}
-
-/// What wants no answer.
-pub(super) fn taken() -> HttpResponse {
-    HttpResponse::Accepted().finish()
-}
-
 /// A path that has other methods.
 pub(super) fn only(allow: &'static str) -> HttpResponse {
     HttpResponse::MethodNotAllowed().insert_header((ALLOW, allow)).finish()
-}
-
-/// An address of an agent that isn't served.
-pub(super) fn no_agent() -> HttpResponse {
-    HttpResponse::NotFound().content_type("text/plain; charset=utf-8").body("no agent of this name is served here")
-}
-
-/// A path that leads nowhere.
-pub(super) fn nowhere() -> HttpResponse {
-    HttpResponse::NotFound().finish()
 }
 
 /// The streams of a server that are open.

@@ -8,6 +8,7 @@ use actix_web::http::{Method, StatusCode};
 use actix_web::web::{self, Data, Payload, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
 use callboard_rpc::serve::idle::{self, Busy};
+use callboard_rpc::serve::reply::json;
 use callboard_rpc::serve::{self as door, ListenOptions, Named, ServeError, Serving, Standing, guard};
 use callboard_rpc::{
     DecodeError, Id, Incoming, Notification, Nulls, Refusal, Request, RpcError, check, code, decode, encode_response,
@@ -195,13 +196,18 @@ async fn at_root(request: HttpRequest, payload: Payload, front: Data<Front>) -> 
 
 async fn at_name(request: HttpRequest, payload: Payload, front: Data<Front>) -> HttpResponse {
     let name = request.match_info().get("name").unwrap_or_default();
-    let Some(server) = front.named.get(name) else { return reply::no_agent() };
+    let Some(server) = front.named.get(name) else { return no_agent() };
     let door = Door { server: server.server, others: Err(name.to_owned()) };
     // After `/agents/NAME`.
     let path = request.uri().path();
     let tail = path.splitn(4, '/').nth(3).map_or(path.len(), |rest| path.len() - rest.len() - 1);
     let tail = path.get(tail..).unwrap_or_default();
     door.open(&request, payload, tail.strip_prefix(PATH).unwrap_or(tail)).await
+}
+
+/// An address of an agent that isn't served.
+fn no_agent() -> HttpResponse {
+    HttpResponse::NotFound().content_type("text/plain; charset=utf-8").body("no agent of this name is served here")
 }
 
 impl Door {
@@ -217,7 +223,7 @@ impl Door {
             (tail, method) => match rest::route(method, tail) {
                 Routed::To(route) => self.rest(route, request, payload, busy).await,
                 Routed::Allow(methods) => reply::only(methods),
-                Routed::Nowhere => reply::nowhere(),
+                Routed::Nowhere => HttpResponse::NotFound().finish(),
             },
         }
     }
@@ -245,7 +251,7 @@ impl Door {
         };
         match made {
             Ok(Some(document)) => document.answer(request),
-            Ok(None) => reply::nowhere(),
+            Ok(None) => HttpResponse::NotFound().finish(),
             Err(error) => binding.error(&error, Dialect::V10),
         }
     }
@@ -379,14 +385,17 @@ async fn post(door: &Door, request: &HttpRequest, payload: Payload, busy: Busy) 
     let (id, method, params) = match decode(&body, &options.limits) {
         Ok(Incoming::Request(Request { id, method, params })) => (Some(id), method, params),
         Ok(Incoming::Notification(Notification { method, params })) => (None, method, params),
-        Ok(Incoming::Response(_)) => return not_a_request("a response that nobody waits for"),
+        Ok(Incoming::Response(_)) => {
+            let error = RpcError::new(code::INVALID_REQUEST, "a response that nobody waits for");
+            return refusal(StatusCode::OK, None, &error);
+        }
         Err(refusal) => return malformed(&refusal),
     };
     let (binding, is_request) = (Binding::Rpc(id.clone()), id.is_some());
     let Some((dialect, operation)) = Dialect::of_method(&method) else {
         if !is_request {
             // A notification of whatever sort: it wants no answer (JSON-RPC 2.0, section 4.1).
-            return reply::taken();
+            return HttpResponse::Accepted().finish();
         }
         // In the newest dialect's words: what was meant is unknown.
         return binding.error(&ErrorKind::MethodNotFound.error("no such method"), Dialect::V10);
@@ -402,11 +411,6 @@ async fn post(door: &Door, request: &HttpRequest, payload: Payload, busy: Busy) 
         .await
 }
 
-/// A message of JSON-RPC that asks nothing.
-fn not_a_request(why: &str) -> HttpResponse {
-    refusal(StatusCode::OK, None, &RpcError::new(code::INVALID_REQUEST, why))
-}
-
 fn malformed(refused: &Refusal) -> HttpResponse {
     // Whoever sends several messages at once waits for several answers, which an error in their place isn't: HTTP says so too.
     let status = if refused.error == DecodeError::Batch { StatusCode::BAD_REQUEST } else { StatusCode::OK };
@@ -414,5 +418,5 @@ fn malformed(refused: &Refusal) -> HttpResponse {
 }
 
 fn refusal(status: StatusCode, id: Option<&Id>, error: &RpcError) -> HttpResponse {
-    reply::rpc(status, encode_response(id, Err(error), Nulls::Omit))
+    json(status, guard::JSON, encode_response(id, Err(error), Nulls::Omit))
 }

@@ -18,6 +18,7 @@ use super::peer::Peer;
 use super::push::Expected;
 use super::questions::{Asked, Reply};
 use super::story::{News, Story, text_of};
+use crate::ErrorKind;
 use crate::convert::content_of;
 use crate::wire::{
     GetTaskRequest, Message, SendMessageConfiguration, SendMessageRequest, SendMessageResponse, StreamResponse,
@@ -356,7 +357,9 @@ impl Talk<'_> {
                     stream = Some(events);
                 }
                 // It may have ended meanwhile; or it can't be followed.
-                Err(error) if error.is_unsupported() || error.is_of_unknown_task() => return self.watch().await,
+                Err(error) if error.is_unsupported() || error.kind() == Some(ErrorKind::TaskNotFound) => {
+                    return self.watch().await;
+                }
                 Err(error) if error.is_lost() => {}
                 Err(error) => return Err(error),
             }

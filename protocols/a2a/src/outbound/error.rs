@@ -117,7 +117,8 @@ impl PeerError {
         }
     }
 
-    fn kind(&self) -> Option<ErrorKind> {
+    /// The error's kind, where the agent answered with one.
+    pub(super) fn kind(&self) -> Option<ErrorKind> {
         match self {
             Self::Agent(error) => Some(error.kind),
             _ => None,
@@ -148,11 +149,6 @@ impl PeerError {
     pub(super) fn is_unsupported(&self) -> bool {
         let is_told = matches!(self.kind(), Some(ErrorKind::UnsupportedOperation | ErrorKind::MethodNotFound));
         is_told || matches!(self, Self::NotInVersion | Self::Status(404 | 405 | 501))
-    }
-
-    /// Whether the agent knows no such task (any more).
-    pub(super) fn is_of_unknown_task(&self) -> bool {
-        self.kind() == Some(ErrorKind::TaskNotFound)
     }
 
     /// Whether the answer may have been lost on its way, so that the task tells more.

@@ -320,15 +320,11 @@ impl Core {
 
     /// What a call said at once and nothing else: then there need be no task.
     async fn said_at_once(&self, task: &Task) -> Option<Message> {
-        let message = view::message(task).filter(|_| is_untold(task))?;
+        // Nothing happened to it but its beginning and its end.
+        let message = view::message(task).filter(|_| task.last_event == 2)?;
         self.live.forget(&task.id).await;
         Some(message)
     }
-}
-
-/// Nothing happened to it but its beginning and its end.
-fn is_untold(task: &Task) -> bool {
-    task.last_event == 2
 }
 
 /// Who sends a request, and how.

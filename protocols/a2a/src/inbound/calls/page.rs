@@ -37,7 +37,10 @@ impl Core {
         let messages_max = messages_max(request.history_length)?;
         let after = match &*request.page_token {
             "" => None,
-            token => Some(read_token(token).ok_or_else(invalid_token)?),
+            token => {
+                let invalid = || ErrorKind::InvalidParams.error("`pageToken` is of no page of this list");
+                Some(read_token(token).ok_or_else(invalid)?)
+            }
         };
         let mut heads = self.heads(who, &request).await?;
         heads.sort_unstable_by_key(|head| Reverse(head.place));
@@ -129,8 +132,4 @@ fn read_token(token: &str) -> Option<Place> {
     let place = String::from_utf8(URL_SAFE_NO_PAD.decode(token).ok()?).ok()?;
     let (updated, number) = place.split_once(':')?;
     Some((updated.parse().ok()?, number.parse().ok()?))
-}
-
-fn invalid_token() -> A2aError {
-    ErrorKind::InvalidParams.error("`pageToken` is of no page of this list")
 }

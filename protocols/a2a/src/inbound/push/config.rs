@@ -60,11 +60,7 @@ pub(super) fn space(scope: &str) -> String {
     format!("a2a-push/{scope}")
 }
 
-/// What the keys of a task's configurations begin with.
-pub(super) fn keys_of(task: &TaskId) -> String {
-    format!("{task}{BETWEEN}")
-}
-
+/// The key of a task's configuration; with none, what the keys of all of them begin with.
 pub(super) fn key(task: &TaskId, config: &str) -> String {
     format!("{task}{BETWEEN}{config}")
 }

@@ -218,7 +218,7 @@ impl Desk {
 
     /// The configurations of a task, by their ids.
     async fn of_task(&self, task: &TaskId) -> Result<Vec<(Note, Kept)>, A2aError> {
-        let begins = config::keys_of(task);
+        let begins = config::key(task, "");
         let notes = self.notes.list(&self.space, Some(&begins), PUSH_CONFIGS_MAX + 1).await.map_err(unkept)?;
         let own = notes.into_iter().take_while(|note| note.key.starts_with(&begins));
         Ok(own.filter_map(|note| Kept::of(&note).map(|kept| (note, kept))).collect())
