@@ -15,6 +15,7 @@ pub const DIRECTORY_SPACE: &str = "directory";
 /// Which files were imported, by their hash.
 const IMPORTED_SPACE: &str = "directory/imported";
 /// Largest file, in bytes.
+/// At the limit: `NotADirectory`.
 pub const DIRECTORY_FILE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// What is read and written.
 const VERSION: u64 = 1;

@@ -31,6 +31,7 @@ impl Journal for Core {
 }
 
 /// Bytes of one record's stream, key and body.
+/// At the limit: `TooLarge`.
 pub const RECORD_BYTES_MAX_DEFAULT: usize = 1024 * 1024;
 
 // The cross join makes SQLite look each pair up, instead of every row.

@@ -12,14 +12,18 @@ use crate::error::StoreError;
 use crate::writer::QueueLimits;
 
 /// Size of a store, by default, in bytes.
+/// At the limit: `SizeLimit`; deletions pass. Changed by `[store] size_max_mib`, `StoreOptions::size_max`.
 const STORE_SIZE_MAX_DEFAULT: u64 = 1024 * 1024 * 1024;
 /// Connections that read at the same time on SQLite, by default.
+/// At the limit: they wait 5 s, then `Unavailable`. Changed by `StoreOptions::readers`.
 const READERS_DEFAULT: u32 = 4;
 /// Connections that read at the same time on Postgres, by default.
+/// At the limit: they wait 5 s, then `Unavailable`. Changed by `StoreOptions::readers`.
 const POSTGRES_READERS_DEFAULT: u32 = 8;
 /// Interval at which audit entries without a checkpoint are signed, by default.
 const SIGN_INTERVAL_DEFAULT: Duration = Duration::from_secs(60);
 /// Longest name of a writer, in bytes.
+/// At the limit: it is refused.
 pub const WRITER_NAME_BYTES_MAX: usize = 128;
 
 /// Where a store is.

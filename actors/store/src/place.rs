@@ -73,6 +73,7 @@ const AROUND_LIMIT_BYTES: u64 = 64 * 1024;
 /// How long a read waits for a connection.
 const READER_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Most rows of one read.
+/// At the limit: the rest is the next page's.
 pub const PAGE_MAX: usize = 1000;
 
 /// Connections that only read. No read waits for a write.

@@ -14,6 +14,7 @@ use crate::tasks::of_ids;
 use crate::tx::{Tx, Write};
 
 /// Most rows that one transaction removes.
+/// At the limit: the rest is the next one's.
 pub const CLEAN_ROWS_MAX: usize = 500;
 /// Free pages that one cleaning gives back to the disk at most.
 const VACUUM_PAGES: u32 = 1024;

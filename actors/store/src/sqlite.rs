@@ -37,6 +37,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long to wait before asking again for a lock that SQLite doesn't wait for.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 /// Pages past the limit that a write may use that makes room.
+/// At the limit: `SizeLimit`; deletions pass.
 const SIZE_RESERVE_PAGES: u64 = 256;
 /// Pages of log after which a commit moves them into the file.
 const CHECKPOINT_PAGES: u32 = 1000;

@@ -19,14 +19,19 @@ use crate::sql::{Db, ms};
 use crate::tx::{Job, Places, Queued, Tx, Waiting, Work, Write};
 
 /// Writes that wait, by default; further callers wait for a place.
+/// At the limit: `Overloaded`: nothing is queued. Changed by `StoreOptions::queue`.
 const WRITES_QUEUED_MAX_DEFAULT: usize = 4096;
 /// Bytes of writes that wait, by default.
+/// At the limit: `Overloaded`: nothing is queued. Changed by `StoreOptions::queue`.
 const WRITES_QUEUED_BYTES_MAX_DEFAULT: usize = 64 * 1024 * 1024;
 /// How long a caller waits for a place in the queue before it is told `Overloaded`.
+/// At the limit: `Unavailable`.
 pub const WRITE_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Most writes in one transaction.
+/// At the limit: the rest is the next one's.
 pub const BATCH_WRITES_MAX: usize = 256;
 /// Most bytes in one transaction, unless a single write has more.
+/// At the limit: the rest is the next one's.
 pub const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The way to the task that writes. Dropping the last one ends the task when the queue is worked off.

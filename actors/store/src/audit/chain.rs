@@ -14,6 +14,7 @@ use super::line::{Spot, fitted, line};
 use crate::sql::{Db, ManyRows, args};
 
 /// Entries after which a checkpoint is signed.
+/// At the limit: it is signed. Changed by `StoreOptions::sign_every`.
 pub const CHECKPOINT_ENTRIES: u64 = 256;
 /// The anchor gets a line at most so often, unless a checkpoint was asked for: it is synced apart from the store.
 const ANCHOR_EVERY: Duration = Duration::from_secs(1);

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::sql::ms;
 
 /// Bytes of one entry's line. Past it the entry is kept without `more` and says `"cut":true`.
+/// At the limit: kept without `more`, with `cut`.
 const AUDIT_LINE_BYTES_MAX: usize = 16 * 1024;
 /// Bytes of a name in an entry that had to be cut.
 const NAME_CUT_BYTES: usize = 1024;

@@ -244,6 +244,7 @@ fn task_row<'a>(stored: &'a Stored, body: &'a str) -> [Arg<'a>; 20] {
 }
 
 /// Most tasks that are looked at to find a circle.
+/// At the limit: an error: nothing is kept.
 pub const GRAPH_TASKS_MAX: usize = 1_024;
 
 /// Looks up what is there of the graph. What new tasks name can't change before the transaction ends.

@@ -9,6 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::value::RawValue;
 
 /// Bytes of clinical tasks' bodies that are held; the oldest that have ended give way.
+/// At the limit: `TooLarge` or `Overloaded`.
 const CLINICAL_HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// What stands in the store for what is only held.

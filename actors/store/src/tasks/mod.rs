@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use crate::open::{Core, Visitor};
 use crate::place::PAGE_MAX;
 use crate::sql::{Arg, Row, args, ms};
+use crate::tx::Write;
 use begin::Begin;
 use row::{columns, event, stored};
 use steps::{Forget, Release, Renew, Step, Take, WantCancel};
@@ -30,6 +31,7 @@ pub(crate) use held::Held;
 pub use steps::CLAIM_TASKS_MAX;
 
 /// Bytes of bodies that one read answers at most, unless the first row alone has more.
+/// At the limit: the rest is the next page's.
 pub const PAGE_BYTES_MAX: i64 = 16 * 1024 * 1024;
 
 /// A statement with a list of ids in it, which is `$1`; what follows the list may differ.
@@ -112,7 +114,7 @@ impl SqlTasks {
         Ok(Arc::new(task))
     }
 
-    /// Keeps tasks; what is held of them is let go of where they weren't kept.
+    /// Keeps tasks of which all or none are kept.
     async fn begin_some(&self, new: Vec<NewTask>, starts: bool) -> Result<begin::Begun, TaskError> {
         if new.len() > TASKS_AT_ONCE_MAX {
             return Err(JournalError::Invalid("too many tasks at once").into());
@@ -120,11 +122,16 @@ impl SqlTasks {
         new.iter().try_for_each(NewTask::check)?;
         let means = self.means();
         let ids: Vec<_> = new.iter().map(|new| new.id.clone()).collect();
-        let begun = self.core.writer.submit(Begin { new, starts, means: means.clone() }).await;
-        if begun.as_ref().is_err_and(|error| !matches!(error, JournalError::Unknown(_))) {
+        self.submit(&ids, &means, Begin { new, starts, means: means.clone() }).await?
+    }
+
+    /// Submits a write of tasks; what is held of them is let go of where it wasn't kept.
+    async fn submit<W: Write>(&self, ids: &[TaskId], means: &Means, write: W) -> Result<W::Output, JournalError> {
+        let done = self.core.writer.submit(write).await;
+        if done.as_ref().is_err_and(|error| !matches!(error, JournalError::Unknown(_))) {
             ids.iter().for_each(|id| means.held.undo(id, means.write));
         }
-        begun?
+        done
     }
 }
 
@@ -147,11 +154,7 @@ impl Tasks for SqlTasks {
         storable(id.as_str())?;
         let means = self.means();
         let step = Step { id: id.clone(), by: by.into(), steps, means: means.clone() };
-        let taken = self.core.writer.submit(step).await;
-        if taken.as_ref().is_err_and(|error| !matches!(error, JournalError::Unknown(_))) {
-            means.held.undo(id, means.write);
-        }
-        taken?
+        self.submit(std::slice::from_ref(id), &means, step).await?
     }
 
     async fn get(&self, id: &TaskId) -> Result<Option<Arc<Task>>, JournalError> {

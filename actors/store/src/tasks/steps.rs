@@ -12,6 +12,7 @@ use crate::sql::{Sql, args, ms};
 use crate::tx::{Tx, Write};
 
 /// Most tasks that one claim takes.
+/// At the limit: the rest is the next one's.
 pub const CLAIM_TASKS_MAX: usize = 64;
 /// Most tasks that one claim looks at: some end by it, and some are others' to take.
 const CLAIM_LOOKS_MAX: usize = 1024;

@@ -8,7 +8,7 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use serde_json::value::RawValue;
 
-use crate::kit::stores;
+use crate::kit::{seed, stores};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 /// Things that are done.
@@ -168,9 +168,7 @@ impl Act {
 /// the same time; after each, all that is seen of them is compared. Fails with the seed in `CALLBOARD_SEED`.
 #[tokio::test]
 async fn memory_and_store_are_alike() {
-    let seed = std::env::var("CALLBOARD_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| rand::rng().random());
-    println!("CALLBOARD_SEED={seed}");
+    let seed = seed();
     stores(async |opened| {
         let memory: Arc<dyn Tasks> = Arc::new(MemoryTasks::default());
         let store = opened.sql.store().tasks;

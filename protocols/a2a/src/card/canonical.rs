@@ -6,6 +6,7 @@ use callboard_message::RawMembers;
 use serde_json::value::RawValue;
 
 /// Deepest nesting of a text that is brought into a canonical form.
+/// At the limit: no signature.
 const CANONICAL_DEPTH_MAX: usize = 64;
 
 /// Which form.

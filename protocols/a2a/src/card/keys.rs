@@ -13,8 +13,10 @@ use secrecy::SecretString;
 use sha2::{Digest, Sha256};
 
 /// Most keys of a set.
+/// At the limit: `JwksError`.
 pub const JWKS_KEYS_MAX: usize = 64;
 /// Largest key set, in bytes.
+/// At the limit: `JwksError`.
 pub const JWKS_BYTES_MAX: usize = 256 * 1024;
 
 /// The algorithms of cards. Never `none`, and none with a shared secret.

@@ -209,8 +209,10 @@ pub const TAG_DESTRUCTIVE: &str = "destructive";
 const MODES: [&str; 2] = ["text/plain", "application/json"];
 
 /// Skills that a description of an agent tells of at most.
+/// At the limit: the others are told as "And n more." Changed by `Info::description`.
 const SKILLS_TOLD_MAX: usize = 8;
 /// Characters of what it tells of each at most.
+/// At the limit: cut. Changed by `Info::description`.
 const SENTENCE_CHARS_MAX: usize = 160;
 
 /// The card of an agent with these skills, not signed. `description`: what it is for; empty: what its skills say.

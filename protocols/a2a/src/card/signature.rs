@@ -14,8 +14,10 @@ use super::keys::{JWKS_BYTES_MAX, Jwks, JwksError, SigningKey};
 use crate::wire::{AgentCard, AgentCardSignature, Wire};
 
 /// Most signatures of a card that are looked at.
+/// At the limit: the others aren't.
 pub const SIGNATURES_MAX: usize = 8;
 /// Largest header of a signature, in bytes.
+/// At the limit: `Unsupported`.
 pub const SIGNATURE_HEADER_BYTES_MAX: usize = 4 * 1024;
 /// How long the key set that a card names may take to arrive.
 const JWKS_TIMEOUT: Duration = Duration::from_secs(10);

@@ -28,8 +28,10 @@ use crate::inbound::{A2aServer, ListenOptions, NamedAgents, ServeError, may_list
 use service::Service;
 
 /// Most calls of one connection that are under way at once.
+/// At the limit: the next one waits.
 pub const GRPC_STREAMS_MAX: u32 = 128;
 /// Largest headers of a call, in bytes.
+/// At the limit: refused.
 pub const GRPC_HEADERS_BYTES_MAX: u32 = 16 * 1024;
 /// How often a silent connection is asked whether it lives, and how long it may take to say so.
 const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));

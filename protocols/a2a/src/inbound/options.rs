@@ -15,23 +15,34 @@ use crate::card::SigningKey;
 use crate::wire::{AgentExtension, AgentProvider};
 
 /// How long a call may take, questions included, by default.
+/// At the limit: it gets the task as it is; the call goes on. Changed by `A2aOptions::call_deadline`.
 pub const CALL_DEADLINE_DEFAULT: Duration = Duration::from_secs(300);
 /// How long a body may take to arrive, by default.
+/// At the limit: HTTP status 408. Changed by `A2aOptions::body_timeout`.
 pub const BODY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 /// How long a task is kept from its beginning, by default.
+/// At the limit: it is forgotten. Changed by `TaskOptions::ttl`.
 pub const TASK_TTL_DEFAULT: Duration = Duration::from_secs(24 * 3_600);
 /// Most tasks of one agent that are kept, ended ones included, by default.
+/// At the limit: the owner's oldest that have ended are forgotten; where there are none, error -32603, HTTP status 503
+/// with `Retry-After`. Changed by `TaskOptions`.
 pub const TASKS_MAX_DEFAULT: usize = 10_000;
 /// Most of them that belong to one owner, by default.
+/// At the limit: the owner's oldest that have ended are forgotten; where there are none, error -32603, HTTP status 503
+/// with `Retry-After`. Changed by `TaskOptions`.
 pub const OWNER_TASKS_MAX_DEFAULT: usize = 1_000;
 /// For how long a message that comes again is answered by the task that it began, by default.
+/// At the limit: it begins a task. Changed by `TaskOptions::repeat_within`.
 pub const REPEAT_WITHIN_DEFAULT: Duration = Duration::from_secs(600);
 /// Most event streams of one agent that are open at once, by default: fewer than a listener's connections, so that who
 /// comes next is told.
+/// At the limit: HTTP status 503. Changed by `A2aOptions::streams_max`.
 pub const STREAMS_MAX_DEFAULT: usize = 896;
 /// Most event streams of one principal that are open at once, by default.
+/// At the limit: HTTP status 429. Changed by `A2aOptions::principal_streams_max`.
 pub const PRINCIPAL_STREAMS_MAX_DEFAULT: usize = 64;
 /// How often an idle event stream shows that it is alive, by default.
+/// At the limit: a comment. Changed by `A2aOptions::keep_alive`.
 pub const KEEP_ALIVE_COMMENT_DEFAULT: Duration = Duration::from_secs(15);
 
 /// How an agent is served over A2A.

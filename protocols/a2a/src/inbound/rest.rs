@@ -109,6 +109,7 @@ fn decoded(segment: &str) -> Option<String> {
 }
 
 /// Most parameters of a query.
+/// At the limit: error -32602.
 const PARAMETERS_MAX: usize = 32;
 
 /// The parameters of a query as the members of an object, each a word: numbers and truths are read from words too. Each

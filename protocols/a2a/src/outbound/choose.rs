@@ -7,6 +7,7 @@ use crate::dialect::Dialect;
 use crate::wire::{AgentCard, AgentInterface};
 
 /// Most interfaces of a card that are looked at.
+/// At the limit: the others aren't.
 pub(super) const INTERFACES_MAX: usize = 32;
 
 /// An interface that is spoken here.

@@ -177,6 +177,7 @@ pub(super) async fn within<T>(
 }
 
 /// Largest answer of a token endpoint, in bytes.
+/// At the limit: `Overloaded`.
 const TOKEN_BYTES_MAX: usize = 64 * 1024;
 /// How long before its end a token is replaced.
 const TOKEN_MARGIN: Duration = Duration::from_secs(30);

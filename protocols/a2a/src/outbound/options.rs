@@ -14,32 +14,45 @@ use crate::card::Jwks;
 use crate::wire::AgentInterface;
 
 /// How long a connection may take, by default.
+/// At the limit: `Unavailable`. Changed by `RemoteOptions`.
 const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 /// How long a call may take that has no deadline of its own, questions included, by default.
+/// At the limit: `TimedOut`, the agent is told. Changed by `RemoteOptions`.
 pub const CALL_TIMEOUT_DEFAULT: Duration = Duration::from_secs(300);
 /// How long a card, a token or the end of a task may take.
+/// At the limit: `TimedOut`.
 pub const ASIDE_TIMEOUT: Duration = Duration::from_secs(15);
 /// The pause between two looks at a task without a stream, by default: the first, and the longest after doubling.
 const POLL_DEFAULT: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
 /// Most calls that one client has in flight; others wait in its mailbox.
+/// At the limit: others wait in its mailbox.
 pub const CALLS_IN_FLIGHT_MAX: u32 = 64;
 /// Most rounds of questions of one call.
+/// At the limit: `Rejected`, the agent is told.
 pub const ROUNDS_MAX: u32 = 16;
 /// Most messages of a task's history that are asked for.
+/// At the limit: the older ones aren't read.
 pub const HISTORY_MESSAGES_MAX: i32 = 256;
 /// Most events of one call's streams.
+/// At the limit: `Overloaded`, the agent is told.
 pub const EVENTS_MAX: u32 = 10_000;
 /// Most times in a row that a stream is taken up again without anything new on it; then the task is looked at instead.
+/// At the limit: the task is looked at instead.
 pub const RESUMES_MAX: u32 = 5;
 /// The pause before that: the first, and the longest after doubling; half of it random.
+/// At the limit: the task is looked at instead.
 pub const RESUME_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// How long a card is used without another look at it: at least, and at most, whatever its server says.
+/// At the limit: the bound is taken.
 pub const CARD_AGE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(3_600));
 /// Largest card, in bytes.
+/// At the limit: `Overloaded`.
 pub const CARD_BYTES_MAX: usize = 1024 * 1024;
 /// How long an interface that didn't work is passed over.
+/// At the limit: it is tried again.
 pub const PASSED_OVER: Duration = Duration::from_secs(3_600);
 /// How long telling a remote agent of a cancelled call may take.
+/// At the limit: it isn't told.
 pub const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How messages are carried.

@@ -14,6 +14,7 @@ use url::Url;
 use super::lock;
 
 /// Most calls that wait for a push at once; more look at their tasks only.
+/// At the limit: more only look.
 const PUSHES_EXPECTED_MAX: usize = 4_096;
 
 /// Where remote agents may push. A push says nothing but that it is time to look at a task; its clones are one.

@@ -23,6 +23,7 @@ use crate::card::{SignedBy, verify_with};
 use crate::wire::{AgentCapabilities, AgentCard, Wire};
 
 /// Most places where a card is looked for.
+/// At the limit: it isn't found.
 const PLACES_MAX: usize = 8;
 /// The first of them are the addressed agent's own; the others are above it.
 const OWN_PLACES: usize = 2;

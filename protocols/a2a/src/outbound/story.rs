@@ -11,6 +11,7 @@ use crate::convert::EVENT;
 use crate::wire::{Artifact, Message, Part, PartContent, Role, SendMessageResponse, StreamResponse, Task, TaskStatus};
 
 /// Most that a call's artifacts, and what the agent says while it is working, hold together, in bytes.
+/// At the limit: `Overloaded`, the agent is told.
 pub const ARTIFACT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// What a remote agent has said so far.
@@ -287,6 +288,7 @@ fn number(metadata: &Option<RawObject>) -> Option<u64> {
 mod tests;
 
 /// Maximum number of interim messages of one call. One more is [`PeerError::TooLarge`]: an answer is never cut silently.
+/// At the limit: `Overloaded`, the agent is told.
 const INTERIM_MESSAGES_MAX: usize = EVENTS_MAX as usize;
 
 /// Messages of an agent that is working, in order, each once: their ids, roles and parts.

@@ -12,6 +12,7 @@ use crate::card::{SCHEMAS_EXTENSION, TAG_DESTRUCTIVE};
 use crate::wire::{AgentCard, AgentSkill, Message, Part, Role, Wire};
 
 /// Most skills of a card that become tools.
+/// At the limit: the others don't.
 const SKILLS_MAX: usize = 1_024;
 /// Longest name of a tool, in bytes.
 const NAME_BYTES_MAX: usize = 128;

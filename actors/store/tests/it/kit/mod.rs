@@ -138,6 +138,14 @@ async fn open(options: StoreOptions, folder: TempDir, database: Option<Database>
     Opened { sql, options, folder, database }
 }
 
+/// The seed of a random test: `CALLBOARD_SEED`, else another each time. It is printed, and so shown where the test fails.
+pub fn seed() -> u64 {
+    let given = std::env::var("CALLBOARD_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = given.unwrap_or_else(|| rand::random());
+    println!("CALLBOARD_SEED={seed}");
+    seed
+}
+
 /// Runs a body on each kind of store, with an empty one of its own, and closes it.
 pub async fn stores(body: impl AsyncFn(Opened) -> Opened) {
     stores_with(|options| options, body).await;

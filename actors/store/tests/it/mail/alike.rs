@@ -10,7 +10,7 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
 use super::letter;
-use crate::kit::stores;
+use crate::kit::{seed, stores};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 /// Things that are done.
@@ -164,9 +164,7 @@ async fn seen(mail: &Arc<dyn Mail>, random: &mut StdRng, letters: u64) -> Vec<St
 /// the same time; after each, all that is seen of it is compared. Fails with the seed in `CALLBOARD_SEED`.
 #[tokio::test]
 async fn memory_and_store_are_alike() {
-    let seed = std::env::var("CALLBOARD_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| rand::rng().random());
-    println!("CALLBOARD_SEED={seed}");
+    let seed = seed();
     stores(async |opened| {
         let memory: Arc<dyn Mail> = Arc::new(MemoryMail::new(Arc::new(MemoryAudit::default())));
         let store = opened.sql.store().mail;

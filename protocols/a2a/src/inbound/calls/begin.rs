@@ -274,6 +274,7 @@ const OURS: &str = "callboard/again:";
 const MARK_DIGITS: usize = 32;
 /// How often one message may begin a task anew, each time when the one before counts no more; after that it isn't known again
 /// until those are forgotten.
+/// At the limit: after that it isn't known again. Changed by `TaskOptions::repeat_within`.
 const TURNS_MAX: u32 = 64;
 
 /// What the same message is known by.

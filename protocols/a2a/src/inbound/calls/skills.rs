@@ -15,10 +15,13 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 /// How long a list of tools is believed of an agent that doesn't tell of changes.
+/// At the limit: it is read again.
 const LIST_KEPT_FOR: Duration = Duration::from_secs(60);
 /// How long an agent may take for its list of tools.
+/// At the limit: HTTP status 503.
 const LIST_WAIT: Duration = Duration::from_secs(30);
 /// Most tools that are read of one list.
+/// At the limit: the rest isn't offered.
 const LIST_SKILLS_MAX: usize = 4_096;
 /// What a skill takes that doesn't say otherwise.
 const MODES_DEFAULT: [&str; 2] = ["text/plain", "application/json"];

@@ -13,6 +13,7 @@ use crate::A2aError;
 use crate::wire::{StreamResponse, TaskArtifactUpdateEvent, TaskStatusUpdateEvent};
 
 /// How long the first event of a call waits for an answer that needs no task.
+/// At the limit: it begins with the task.
 const MESSAGE_REPLY_WAIT: Duration = Duration::from_millis(100);
 /// Events that are read at once.
 const EVENTS_READ_MAX: usize = 100;

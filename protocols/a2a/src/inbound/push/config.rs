@@ -9,12 +9,16 @@ use crate::wire::{TaskPushNotificationConfig, Wire};
 use crate::{A2aError, Dialect};
 
 /// Most push configurations of a task.
+/// At the limit: `InvalidParams`.
 pub const PUSH_CONFIGS_MAX: usize = 16;
 /// Longest id of a push configuration, in bytes.
+/// At the limit: `InvalidParams`.
 pub const PUSH_ID_BYTES_MAX: usize = 64;
 /// Longest URL of a receiver, in bytes.
+/// At the limit: `InvalidParams`.
 pub const PUSH_URL_BYTES_MAX: usize = 2 * 1024;
 /// Longest token, and longest credentials, in bytes.
+/// At the limit: `InvalidParams`.
 pub const PUSH_SECRET_BYTES_MAX: usize = 4 * 1024;
 
 /// Between a task's id and a configuration's: neither has control characters.

@@ -25,8 +25,10 @@ use crate::wire::{
 use crate::{A2aError, Dialect, ErrorKind};
 
 /// Most configurations that are worked on at once.
+/// At the limit: `Overloaded`.
 pub const PUSH_WORKERS_MAX: usize = 1_024;
 /// After so many events in a row that a receiver didn't take, it is sent no more.
+/// At the limit: nothing more is posted.
 pub const PUSH_DROPPED_IN_A_ROW_MAX: u32 = 20;
 /// How often it looks for configurations that nobody works on, and for those whose tasks are gone.
 const LOOK_EVERY: Duration = Duration::from_secs(60);

@@ -15,12 +15,16 @@ use crate::wire::TaskPushNotificationConfig;
 use crate::{A2aError, Dialect};
 
 /// How long a receiver may take to answer one post.
+/// At the limit: posted again.
 pub const PUSH_TIMEOUT: Duration = Duration::from_secs(15);
 /// How often an event is posted again.
+/// At the limit: given up, on record. Changed by `PushOptions::retry_after`.
 pub const PUSH_RETRIES_MAX: u32 = 5;
 /// How long to wait before the first time, by default. Each further wait is twice as long.
+/// At the limit: given up, on record. Changed by `PushOptions::retry_after`.
 pub const PUSH_RETRY_AFTER_DEFAULT: Duration = Duration::from_secs(1);
 /// Longest wait that a receiver can ask for (`Retry-After`).
+/// At the limit: that long.
 pub const PUSH_RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
 /// The receiver's own token, so that it knows its configuration again.
