@@ -199,7 +199,7 @@ pub(crate) fn own_program(command: &str, arguments: &[&str]) -> io::Result<Comma
 
 /// The process. When this is dropped it ends by its lifeline, in order: killed, it would leave its data behind.
 pub(crate) struct Child {
-    pub(crate) agent: String,
+    agent: String,
     pub(crate) url: String,
     pub(crate) process_id: u32,
     process: tokio::process::Child,

@@ -4,18 +4,6 @@
 //! [`AgentRef`]; every exchange may pause and ask back. This crate is the facade for those who embed it in a service of
 //! their own; the binary `callboard` is built on it too. See `examples/embed.rs`.
 
-pub use callboard_macros::Message;
-pub use callboard_message as message;
-pub use callboard_message::{Failure, FailureKind, Message, MessageSpec, Principal};
-pub use callboard_runtime::*;
-
-pub use callboard_a2a as a2a;
-pub use callboard_agents as agents;
-pub use callboard_mail as mail;
-pub use callboard_mcp as mcp;
-pub use callboard_rpc as rpc;
-pub use callboard_store as store;
-
 pub mod cli;
 pub mod clinics;
 pub mod config;
@@ -24,5 +12,12 @@ mod node;
 mod repl;
 mod telemetry;
 
+pub use ::{
+    callboard_a2a as a2a, callboard_agents as agents, callboard_mail as mail, callboard_mcp as mcp,
+    callboard_message as message, callboard_rpc as rpc, callboard_store as store,
+};
+pub use callboard_macros::Message;
+pub use callboard_message::{Failure, FailureKind, Message, MessageSpec, Principal};
+pub use callboard_runtime::*;
 pub use clinics::{Clinics, ClinicsError};
 pub use node::{Listening, Node, NodeError, Orchestrated, RELOAD_DRAIN_MAX, RELOAD_GRACE, Reloaded};

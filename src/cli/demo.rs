@@ -5,7 +5,7 @@ mod hmcp;
 
 use callboard_agents::orchestrator::Status;
 
-use super::ask::with_clinics;
+use super::send::with_clinics;
 use super::{CommandError, EXIT_ANSWERED, Outcome, show};
 use crate::clinics::Clinics;
 

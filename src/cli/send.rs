@@ -1,19 +1,24 @@
-//! `callboard send`: one message, one answer.
+//! `callboard send` and `callboard ask`: one message, one answer.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Duration;
 
+use callboard_agents::orchestrator::{Answer, AskClinics, Status};
 use callboard_message::surface::Converse;
 use callboard_message::{CallId, Content, Failure, FailureKind, Message, Principal, ToolResult};
 use callboard_runtime::{AgentRef, CallMeta, Caller};
 use tokio::time::{Instant, timeout};
 
-use super::a2a;
-use super::mcp::commands::show_result;
+use super::mcp::show_result;
 use super::mcp::terminal::Terminal;
 use super::repl::{Embedded, is_file};
-use super::{EXIT_ANSWERED, EXIT_BLOCKED, EXIT_FAILED, EXIT_INPUT_REQUIRED, Outcome, interrupted, show};
+use super::{
+    AskArguments, CommandError, EXIT_ANSWERED, EXIT_BLOCKED, EXIT_FAILED, EXIT_INPUT_REQUIRED, Outcome, a2a,
+    interrupted, show, unless_interrupted,
+};
+use crate::clinics::{Clinics, ClinicsError};
+use crate::config::Topology;
 use crate::node::NodeError;
 
 /// How long an answer may take, questions included.
@@ -57,7 +62,7 @@ async fn here(embedded: &Embedded, arguments: &SendArguments) -> Result<Result<T
     };
     let limit = Duration::from_secs(arguments.timeout);
     let reply = tokio::select! {
-        reply = timeout(limit, ask(&orchestrated.agent, arguments, limit)) => {
+        reply = timeout(limit, ask_agent(&orchestrated.agent, arguments, limit)) => {
             reply.unwrap_or_else(|_| Err(Failure::new(FailureKind::TimedOut, format!("not done in {limit:?}"))))
         }
         () = interrupted() => Err(Failure::new(FailureKind::Cancelled, "interrupted")),
@@ -66,7 +71,7 @@ async fn here(embedded: &Embedded, arguments: &SendArguments) -> Result<Result<T
     Ok(reply)
 }
 
-async fn ask(agent: &AgentRef, arguments: &SendArguments, limit: Duration) -> Result<ToolResult, Failure> {
+async fn ask_agent(agent: &AgentRef, arguments: &SendArguments, limit: Duration) -> Result<ToolResult, Failure> {
     let asks = arguments.ask || !arguments.json && std::io::stdin().is_terminal();
     let person: Arc<dyn Caller> = Arc::new(Terminal::new(asks, true, Vec::new()));
     let call = CallMeta::new(Arc::new(Principal::local_operator())).with_caller(person).until(Instant::now() + limit);
@@ -93,4 +98,52 @@ fn shown(reply: Result<ToolResult, Failure>, json: bool) -> Outcome {
         FailureKind::NobodyToAsk => EXIT_INPUT_REQUIRED,
         _ => EXIT_FAILED,
     })
+}
+
+/// Asks, prints, and says how it ended.
+pub(super) async fn run_ask(arguments: &AskArguments) -> Outcome {
+    let AskArguments { query, purpose, .. } = arguments;
+    // What can't be asked starts no clinic.
+    AskClinics { query: query.clone(), purpose: purpose.clone() }.check().map_err(ClinicsError::from)?;
+    let starting = async {
+        match &arguments.topology {
+            Some(file) => Clinics::connect(Topology::read(file)?),
+            None => Clinics::start_examples().await,
+        }
+    };
+    let told = |line: &str| {
+        if !arguments.json {
+            show::progress(line);
+        }
+    };
+    let asking = async |clinics: &Clinics| Ok(clinics.ask(query, purpose.as_deref(), told).await?);
+    let answer = with_clinics(starting, asking).await?;
+    match arguments.json {
+        true => show::json(&answer),
+        false => show::answer(&answer),
+    }?;
+    Ok(exit_code(&answer))
+}
+
+fn exit_code(answer: &Answer) -> u8 {
+    match answer.status() {
+        Status::Answered => EXIT_ANSWERED,
+        Status::Blocked => EXIT_BLOCKED,
+        Status::Failed => EXIT_FAILED,
+    }
+}
+
+/// Runs `work` with clinics, which have ended when this returns.
+pub(super) async fn with_clinics<T>(
+    starting: impl Future<Output = Result<Clinics, ClinicsError>>,
+    work: impl AsyncFnOnce(&Clinics) -> Result<T, CommandError>,
+) -> Result<T, CommandError> {
+    let clinics = unless_interrupted(async { Ok(starting.await?) }).await?;
+    let outcome = unless_interrupted(work(&clinics)).await;
+    // Whoever interrupts once more doesn't want to wait: then the clinics end by their lifelines.
+    tokio::select! {
+        () = clinics.shutdown() => {}
+        () = interrupted() => {}
+    }
+    outcome
 }

@@ -9,11 +9,11 @@ use callboard_message::DataClass;
 
 use super::a2a::RemoteDeclaration;
 use super::decode::decode;
-use super::file::{DESCRIPTION, Entry};
 use super::mail::{MailroomDeclaration, TmuxDeclaration, WebhookDeclaration};
 use super::orchestrator::OrchestratorDeclaration;
 use super::problem::{Problems, did_you_mean};
 use super::tree::{Tree, Value};
+use super::{DESCRIPTION, Entry};
 
 /// An agent to start (`[[agent]]`).
 #[derive(Debug, Clone)]

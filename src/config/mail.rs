@@ -14,10 +14,10 @@ use serde::Deserialize;
 use super::a2a::{Range, WebUrl};
 use super::agent::AgentDeclaration;
 use super::check::place;
-use super::file::{Entry, Sections};
 use super::listener::{Listener, Speaks, Trust};
 use super::problem::{Problems, did_you_mean};
 use super::tree::Tree;
+use super::{Entry, Sections};
 
 /// Ids that are somebody already: the Guardian, whoever sits at this machine, the node itself.
 const TAKEN: [&str; 3] = [GUARDIAN, OPERATOR, SYSTEM];
@@ -163,7 +163,7 @@ impl TmuxDeclaration {
     }
 
     /// The pane that it is: two with the same one are one.
-    pub(super) fn pane(&self) -> (Option<&str>, &PaneTarget) {
+    fn pane(&self) -> (Option<&str>, &PaneTarget) {
         (self.socket.as_deref(), self.target.target())
     }
 }

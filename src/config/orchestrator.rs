@@ -12,8 +12,8 @@ use serde::Deserialize;
 use super::a2a::Range;
 use super::agent::AgentDeclaration;
 use super::check::{item_place, place};
-use super::file::{Entry, Sections};
 use super::problem::{Problems, did_you_mean};
+use super::{Entry, Sections};
 
 /// The tools of an orchestrator that names none: all but `execute_command`.
 const TOOLS_DEFAULT: [&str; 6] = ["echo", "llm", "summarize", "list_agents", "remember_agent", "human_input"];

@@ -8,11 +8,10 @@ use callboard_store::{Retention, StoreError, StoreOptions, WRITER_NAME_BYTES_MAX
 use secrecy::SecretString;
 use serde::Deserialize;
 
-use super::check::place;
-use super::file::Entry;
+use super::Entry;
+use super::check::{is_set, place};
 use super::mail::SECONDS_A_DAY;
 use super::problem::Problems;
-use super::surroundings::is_set;
 
 /// The `url` of a store that lasts as long as the process.
 pub const IN_MEMORY: &str = "memory";

@@ -3,22 +3,23 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use callboard_a2a::outbound::RemoteA2a;
 use callboard_agents::bundle::{Bundle, BundleMember, BundleOptions, Filter, Prefix};
 use callboard_agents::clinic::{Clinic, ClinicConfig};
 use callboard_agents::hmcp::{EmrConfig, EmrWriteback, PatientData};
-use callboard_agents::mailroom::MailroomOptions;
+use callboard_agents::peer_registry::KnownAgents;
+use callboard_agents::mailroom::{Mailroom, MailroomOptions};
 use callboard_agents::model::{Member, Model, ModelConfig, Models};
 use callboard_mcp::bridge::Bridge;
 use callboard_runtime::{AgentId, AgentRef, Answering, System};
 use tokio_util::sync::CancellationToken;
 
-use super::answering::Current;
-use super::farewell::{Farewell, farewell};
-use super::mail;
 use super::orchestrator::{Building, Orchestrated};
+use super::policy::CurrentAnswerers;
 use super::remote::{self, Inboxes};
-use super::{NodeError, spawn};
+use super::{NodeError, mail, spawn};
 use crate::config::{
     AgentDeclaration, MailroomDeclaration, OrchestratorDeclaration, RemoteDeclaration, ServerDeclaration, Topology,
     UpstreamDeclaration,
@@ -53,7 +54,7 @@ impl Running {
     }
 
     /// What it had to end elsewhere.
-    pub(super) fn into_farewell(self) -> Option<Farewell> {
+    fn into_farewell(self) -> Option<Farewell> {
         self.farewell
     }
 
@@ -95,7 +96,7 @@ pub(super) struct Planned {
 
 impl Cast {
     /// `answering` is asked by whoever stands for servers elsewhere.
-    pub(super) fn new(system: System, state: &Path, answering: Current, ending: CancellationToken) -> Self {
+    pub(super) fn new(system: System, state: &Path, answering: CurrentAnswerers, ending: CancellationToken) -> Self {
         let (running, bundles) = (HashMap::new(), HashMap::new());
         let (state, answering) = (state.to_owned(), Arc::new(answering));
         Self { system, state, answering, inboxes: Inboxes::default(), ending, running, bundles }
@@ -390,4 +391,52 @@ impl Planned {
 
 fn open(id: &str, config: &ModelConfig) -> Result<Model, NodeError> {
     Model::open(config.clone()).map_err(|source| NodeError::Model { id: id.to_owned(), source })
+}
+
+/// How long servers elsewhere may take to end, children of this process above all.
+const GOODBYE: Duration = Duration::from_secs(5);
+
+/// What an agent has elsewhere, which ends after it.
+#[derive(Clone)]
+enum Farewell {
+    Bridge(Bridge),
+    A2a(RemoteA2a),
+    /// With the deliveries of its mail.
+    Mailroom(Mailroom),
+    /// Agents that are there for it alone, and those elsewhere that it opened.
+    Helpers(Vec<AgentRef>, KnownAgents),
+}
+
+/// Stops agents once they have done what they began, and waits for the end of what they had elsewhere.
+pub(super) async fn farewell(old: Vec<Running>) {
+    old.iter().for_each(|running| running.agent.stop());
+    let ended = old.into_iter().map(|running| async move {
+        running.agent.ended().await;
+        goodbye(running.into_farewell()).await;
+    });
+    futures::future::join_all(ended).await;
+}
+
+/// Waits for the end of what agents that have ended had elsewhere.
+pub(super) async fn goodbyes(ended: Vec<Running>) {
+    futures::future::join_all(ended.into_iter().map(|running| goodbye(running.into_farewell()))).await;
+}
+
+async fn goodbye(elsewhere: Option<Farewell>) {
+    let said = async {
+        match elsewhere {
+            None => {}
+            Some(Farewell::Bridge(bridge)) => bridge.said_goodbye().await,
+            Some(Farewell::A2a(remote)) => remote.said_goodbye().await,
+            Some(Farewell::Mailroom(mailroom)) => mailroom.end().await,
+            Some(Farewell::Helpers(helpers, known)) => {
+                helpers.iter().for_each(AgentRef::stop);
+                futures::future::join_all(helpers.iter().map(AgentRef::ended)).await;
+                known.close().await;
+            }
+        }
+    };
+    if tokio::time::timeout(GOODBYE, said).await.is_err() {
+        tracing::warn!("what an agent has elsewhere doesn't end in time");
+    }
 }

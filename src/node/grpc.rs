@@ -2,13 +2,12 @@
 
 use std::net::{SocketAddr, TcpListener};
 
+#[cfg(feature = "grpc")]
+use callboard_a2a::grpc::GrpcServing;
 use callboard_a2a::inbound::{A2aServer, NamedAgents};
 use callboard_rpc::serve::ListenOptions;
 
 use super::NodeError;
-
-#[cfg(feature = "grpc")]
-use callboard_a2a::grpc::GrpcServing;
 
 #[cfg(feature = "grpc")]
 fn serve(

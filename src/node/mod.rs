@@ -1,41 +1,44 @@
 //! A node: the agents and listeners of a topology, running in this process.
 
-mod answering;
 mod cast;
-mod error;
-mod farewell;
 mod front;
 mod grpc;
 mod listen;
 mod mail;
 mod orchestrator;
-mod peers;
 mod policy;
 mod reload;
 mod remote;
-mod served;
-mod store;
 
-use std::path::Path;
+use std::error::Error;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use callboard_runtime::{Agent, AgentRef, System};
-use callboard_store::SqlStore;
+use callboard_agents::answering::AnswerError;
+use callboard_agents::bundle::BundleError;
+use callboard_agents::clinic::ClinicError;
+use callboard_agents::hmcp::HmcpError;
+use callboard_agents::mailroom::MailroomError;
+use callboard_agents::model::ModelError;
+use callboard_mcp::inbound::ServeError;
+use callboard_mcp::outbound::ClientError;
+use callboard_rpc::KeyError;
+use callboard_runtime::{Agent, AgentRef, NameTaken, StoreIsSet, System};
+use callboard_store::{SqlStore, StoreError};
+use cast::Cast;
+use listen::Open;
+use orchestrator::Runner;
+use policy::{Classes, CurrentAnswerers, Policies};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::Topology;
-use answering::Current;
-use cast::Cast;
-pub use error::NodeError;
-use listen::Open;
 pub use orchestrator::Orchestrated;
-use orchestrator::Runner;
-use policy::{Classes, Policies};
 pub(crate) use reload::Watch;
 pub use reload::{RELOAD_DRAIN_MAX, RELOAD_GRACE, Reloaded};
-use store::Undeclared;
-pub(crate) use store::in_full;
+
+use crate::config::{ConfigError, StoreDeclaration, Topology, UpstreamError};
 
 /// Spawns an agent that begins anew from a clone after a failure.
 pub(crate) fn spawn<A: Agent + Clone + Sync>(system: &System, label: &str, agent: A) -> AgentRef {
@@ -50,7 +53,7 @@ pub struct Node {
     system: System,
     cast: Cast,
     policy: Policies,
-    answering: Current,
+    answering: CurrentAnswerers,
     listeners: Vec<Open>,
     free_ports: bool,
     /// Works off what orchestrators plan.
@@ -118,15 +121,15 @@ impl Node {
     async fn begin(topology: &Topology, state: &Path, undeclared: Undeclared) -> Result<Self, NodeError> {
         let system = System::here();
         // Before anything that writes to it.
-        let store = store::open(&system, topology, state, undeclared).await?;
+        let store = open(&system, topology, state, undeclared).await?;
         // What is kept in memory is nobody's record.
         let classes = store.as_ref().map(|_| policy::audit(&system, topology));
         let mut policy = Policies::of(&system);
         policy.install(&topology.policy);
-        let answering = match Current::of(&system, topology) {
+        let answering = match CurrentAnswerers::of(&system, topology) {
             Ok(answering) => answering,
             Err(error) => {
-                store::close(&system, store).await;
+                close(&system, store).await;
                 return Err(error.into());
             }
         };
@@ -196,8 +199,219 @@ impl Node {
         if tokio::time::timeout(SHUTDOWN_DEFAULT, self.retiring.wait()).await.is_err() {
             tracing::warn!("what was replaced doesn't end in time");
         }
-        farewell::goodbyes(self.cast.drain()).await;
-        store::close(&self.system, self.store.take()).await;
+        cast::goodbyes(self.cast.drain()).await;
+        close(&self.system, self.store.take()).await;
         tracing::info!(?report, "node has ended");
     }
+}
+
+/// Why a node doesn't start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NodeError {
+    /// Correct the topology file.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// See what the clinic says of its database or seed.
+    #[error("failed to start {id}: {source}")]
+    Clinic {
+        /// Whose.
+        id: String,
+        /// Why.
+        source: ClinicError,
+    },
+    /// Correct the `[[upstream]]`.
+    #[error("upstream {id}: {source}")]
+    Upstream {
+        /// Whose.
+        id: String,
+        /// Why.
+        source: ClientError,
+    },
+    /// Correct the `[[agent]]`, or what it names.
+    #[error("agent {id}: {why}")]
+    Remote {
+        /// Whose.
+        id: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Correct the `[[agent]]`, or what it names.
+    #[error("orchestrator {id}: {why}")]
+    Orchestrator {
+        /// Whose.
+        id: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Correct the `[[agent]]`, or see what the store says.
+    #[error("mailroom {id}: {source}")]
+    Mailroom {
+        /// Whose.
+        id: String,
+        /// Why.
+        source: MailroomError,
+    },
+    /// Declare one: `[[agent]]` of the kind `orchestrator`.
+    #[error("there is no orchestrator to talk to{}", .id.as_ref().map(|id| format!(" of the id {id}")).unwrap_or_default())]
+    NoOrchestrator {
+        /// Which one was wanted.
+        id: Option<String>,
+    },
+    /// Correct the model, or set its key.
+    #[error("model {id}: {source}")]
+    Model {
+        /// Whose.
+        id: String,
+        /// Why.
+        source: ModelError,
+    },
+    /// See what the agent says of its file or patients.
+    #[error("failed to start {id}: {source}")]
+    Hmcp {
+        /// Whose.
+        id: String,
+        /// Why.
+        source: HmcpError,
+    },
+    /// Correct `[routing]`.
+    #[error("routing: {0}")]
+    Routing(#[from] AnswerError),
+    /// Bind another address, or ask who has that one.
+    #[error("failed to listen on {bind}: {source}")]
+    Bind {
+        /// Where.
+        bind: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Correct the listener.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// Make a key (`callboard keys add`), or mend the key file.
+    #[error(transparent)]
+    Keys(#[from] KeyError),
+    /// See what the store says: correct `[store]`, or make room, or ask who has it.
+    #[error("store: {}", in_full(.0))]
+    Store(#[from] StoreError),
+    /// Start another system: this one has kept something already.
+    #[error(transparent)]
+    StoreIsSet(#[from] StoreIsSet),
+    /// Restart the node: a store can't be changed under what runs.
+    #[error("[store] has changed: restart the node for it")]
+    StoreChanged,
+    /// Rename an agent, or serve fewer as one.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
+    /// Rename an agent.
+    #[error(transparent)]
+    Name(#[from] NameTaken),
+    /// Name the file of a node that listens; a host's file is for `callboard ask --topology`.
+    #[error("{path} declares no listener: there is nothing to serve")]
+    NothingToServe {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Name one that comes with callboard.
+    #[error("no example {name}; there are {known}")]
+    NoSuchExample {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// Point `TMPDIR` at a folder that can be written to.
+    #[error("failed to make a folder for the example's data: {0}")]
+    Scratch(#[source] io::Error),
+    /// Reload with SIGHUP, or see why the system can't tell of changes.
+    #[error("failed to watch the topology file: {0}")]
+    Watch(#[source] notify::Error),
+    /// See what the system says.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl From<UpstreamError> for NodeError {
+    fn from(error: UpstreamError) -> Self {
+        Self::Config(error.into())
+    }
+}
+
+impl NodeError {
+    /// Whether the user's command line or file is at fault.
+    pub fn is_usage(&self) -> bool {
+        match self {
+            Self::Serve(ServeError::OpenBeyondLoopback { .. }) => true,
+            Self::Config(_) | Self::Keys(_) | Self::Bundle(_) | Self::Upstream { .. } => true,
+            Self::Model { .. }
+            | Self::Remote { .. }
+            | Self::Orchestrator { .. }
+            | Self::NoOrchestrator { .. }
+            | Self::Routing(_) => true,
+            Self::Mailroom { source, .. } => !matches!(source, MailroomError::Store(_)),
+            Self::Store(error) => matches!(error, StoreError::Url(_)),
+            Self::StoreChanged => true,
+            Self::Name(_) | Self::NothingToServe { .. } | Self::NoSuchExample { .. } => true,
+            Self::Clinic { .. } | Self::Hmcp { .. } | Self::Bind { .. } | Self::Serve(_) => false,
+            Self::StoreIsSet(_) | Self::Scratch(_) | Self::Watch(_) | Self::Io(_) => false,
+        }
+    }
+}
+
+/// How long what the audit has waiting may take to be kept at the end.
+const AUDIT_FLUSH_MAX: Duration = Duration::from_secs(5);
+
+/// What a node without `[store]` keeps in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Undeclared {
+    /// A file in the state directory.
+    File,
+    /// Memory.
+    Memory,
+}
+
+/// Opens what is declared and makes it the system's. `None`: the store is in memory.
+pub(super) async fn open(
+    system: &System,
+    topology: &Topology,
+    state: &Path,
+    undeclared: Undeclared,
+) -> Result<Option<SqlStore>, NodeError> {
+    let declared = match (&topology.store, undeclared) {
+        (Some(declared), _) => declared,
+        (None, Undeclared::File) => &StoreDeclaration::default(),
+        (None, Undeclared::Memory) => return Ok(None),
+    };
+    let Some(options) = declared.options(&topology.name, state)? else { return Ok(None) };
+    let opened = SqlStore::open(&options).await?;
+    if let Err(error) = system.keep_in(opened.store()) {
+        opened.close().await;
+        return Err(error.into());
+    }
+    tracing::info!(place = options.place(), run = opened.run(), "the store is open");
+    Ok(Some(opened))
+}
+
+/// Keeps what the audit has waiting, then lets others have the store.
+pub(super) async fn close(system: &System, opened: Option<SqlStore>) {
+    let Some(opened) = opened else { return };
+    if tokio::time::timeout(AUDIT_FLUSH_MAX, system.audit().flush()).await.is_err() {
+        tracing::error!("the store didn't keep the last entries of the audit");
+    }
+    opened.close().await;
+}
+
+/// An error with what is behind it: a database's own words are in its source.
+pub(crate) fn in_full(error: &StoreError) -> String {
+    let mut said = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let words = error.to_string();
+        if !said.contains(&words) {
+            said.push_str(": ");
+            said.push_str(&words);
+        }
+        source = error.source();
+    }
+    said
 }

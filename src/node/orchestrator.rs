@@ -22,7 +22,7 @@ use callboard_runtime::{AgentRef, RunnerHandle, RunnerOptions, System, TaskRunne
 use callboard_store::import_directory_once;
 use tokio_util::sync::CancellationToken;
 
-use super::peers::Peers;
+use super::remote::Peers;
 use super::{Node, NodeError};
 use crate::config::{
     AgentDeclaration, CommandDeclaration, EXECUTE_COMMAND, OrchestratorDeclaration, Structured, Topology,
@@ -65,10 +65,10 @@ fn share(declared: Option<f64>, default: f32) -> f32 {
 
 /// What an orchestrator is built of.
 pub(super) struct Building<'a> {
-    pub(super) system: &'a System,
-    pub(super) declared: &'a OrchestratorDeclaration,
+    system: &'a System,
+    declared: &'a OrchestratorDeclaration,
     /// Fires when the node ends.
-    pub(super) ending: &'a CancellationToken,
+    ending: &'a CancellationToken,
     helpers: Vec<AgentRef>,
 }
 

@@ -1,11 +1,15 @@
-//! What judges and records messages between agents: the declared limits, the guard, the audit.
+//! What judges, records and answers messages between agents, as the topology of the moment wants it: the declared limits,
+//! the guard, the audit, and who answers what servers elsewhere ask.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use callboard_agents::answering::{AnswerError, Answerers};
 use callboard_agents::guardrail::{Guard, GuardPolicy, Guardrail};
 use callboard_message::{DataClass, Failure};
-use callboard_runtime::{AgentRef, AuditPolicy, Crossing, Part, Policy, RateLimit, System};
+use callboard_runtime::{
+    AgentRef, Answering, AuditPolicy, CallMeta, Caller, Crossing, Part, Policy, RateLimit, System,
+};
 use futures::future::BoxFuture;
 use parking_lot::RwLock;
 
@@ -63,24 +67,24 @@ impl Slot {
         *self.links.write() = Arc::new(links);
         if has_any && !self.is_pushed {
             self.is_pushed = true;
-            system.policy().push(Current { links: self.links.clone(), judges_parts: self.judges_parts });
+            system.policy().push(CurrentPolicies { links: self.links.clone(), judges_parts: self.judges_parts });
         }
     }
 }
 
 /// The policies of the moment, as one.
-struct Current {
+struct CurrentPolicies {
     links: Links,
     judges_parts: bool,
 }
 
-impl Current {
+impl CurrentPolicies {
     fn now(&self) -> Arc<Vec<Box<dyn Policy>>> {
         self.links.read().clone()
     }
 }
 
-impl Policy for Current {
+impl Policy for CurrentPolicies {
     fn judge<'a>(&'a self, crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>> {
         let links = self.now();
         Box::pin(async move {
@@ -140,4 +144,46 @@ pub(super) fn audit(system: &System, topology: &Topology) -> Classes {
         Audited::Decisions => policy.decisions_only(),
     });
     classes
+}
+
+/// The answerers of the moment. Clones are the same.
+#[derive(Clone)]
+pub(super) struct CurrentAnswerers {
+    system: System,
+    answerers: Arc<RwLock<Arc<Answerers>>>,
+}
+
+/// Others, until they take their place; `None` where nothing changes, so that what was counted goes on.
+pub(super) struct PlannedAnswerers(Option<Arc<Answerers>>);
+
+impl CurrentAnswerers {
+    pub(super) fn of(system: &System, topology: &Topology) -> Result<Self, AnswerError> {
+        let answerers = Arc::new(Answerers::new(system.clone(), topology.answer_options())?);
+        Ok(Self { system: system.clone(), answerers: Arc::new(RwLock::new(answerers)) })
+    }
+
+    pub(super) fn plan(&self, topology: &Topology) -> Result<PlannedAnswerers, AnswerError> {
+        let options = topology.answer_options();
+        if *self.now().options() == options {
+            return Ok(PlannedAnswerers(None));
+        }
+        Ok(PlannedAnswerers(Some(Arc::new(Answerers::new(self.system.clone(), options)?))))
+    }
+
+    /// Calls that have begun go on with those before.
+    pub(super) fn apply(&self, planned: PlannedAnswerers) {
+        if let Some(answerers) = planned.0 {
+            *self.answerers.write() = answerers;
+        }
+    }
+
+    fn now(&self) -> Arc<Answerers> {
+        self.answerers.read().clone()
+    }
+}
+
+impl Answering for CurrentAnswerers {
+    fn caller(&self, source: &str, call: &CallMeta) -> Option<Arc<dyn Caller>> {
+        self.now().caller(source, call)
+    }
 }

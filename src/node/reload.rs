@@ -10,8 +10,7 @@ use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
-use super::cast::Running;
-use super::farewell::farewell;
+use super::cast::{Running, farewell};
 use super::front::Left;
 use super::listen::{Open, Sockets, declared};
 use super::{Node, NodeError};

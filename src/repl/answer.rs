@@ -5,8 +5,7 @@ use callboard_message::{Artifact, Failure, FailureKind, Question, RawObject, SHO
 use callboard_runtime::{CANCELLED_WHY, Task, TaskOutcome};
 use serde_json::value::RawValue;
 
-use super::json;
-use super::print::Screen;
+use super::print::{self, Screen};
 use crate::cli::told;
 
 /// Stands before what the agent says.
@@ -222,7 +221,7 @@ pub(super) fn result_of(reply: &RawValue) -> ToolResult {
 pub(super) fn text_of_result(result: &ToolResult) -> String {
     let blocks = result.content();
     match result.0.get("structuredContent") {
-        Some(value) if blocks.is_empty() => json::laid_out(value),
+        Some(value) if blocks.is_empty() => print::laid_out(value),
         _ if blocks.is_empty() => "(no answer)".to_owned(),
         _ => blocks.iter().map(told).collect::<Vec<_>>().join("\n"),
     }

@@ -24,7 +24,7 @@ const KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Most tasks of one REPL that are kept; then the oldest that have ended make room.
 const TASKS_MAX: usize = 10_000;
 /// Tasks that a list shows at most.
-pub(super) const LISTED_MAX: usize = 200;
+const LISTED_MAX: usize = 200;
 /// Shortest beginning of an id that names a task.
 const PREFIX_CHARS_MIN: usize = 4;
 /// Tasks that are read at once.
@@ -286,7 +286,7 @@ pub(super) fn session_of(task: &Task) -> String {
 pub(super) fn text_of_request(task: &Task) -> String {
     let Some(said) = said_of(task) else { return "(not kept)".to_owned() };
     match Converse(said.clone()).texts() {
-        text if text.is_empty() => super::json::laid_out(&said.to_raw()),
+        text if text.is_empty() => super::print::laid_out(&said.to_raw()),
         text => text,
     }
 }

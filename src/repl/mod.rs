@@ -4,33 +4,28 @@
 //! `ask` show what comes of those, `remote` is the agent that one is connected to, `views` are lists and details, `steps` those of plans. `input` is
 //! where lines come from, a terminal or a pipe; everything that is printed goes through one `Screen` (`print`).
 
-mod acts;
 mod answer;
 mod command;
-mod complete;
 mod desk;
 mod input;
-mod json;
 mod print;
 mod remote;
 mod shell;
-mod steps;
 mod views;
-mod words;
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use callboard_message::{CallId, DataClass};
+use desk::Desk;
+use input::{Completion, Input};
+use print::{Log, Screen};
+use shell::Shell;
 
-use self::complete::Completion;
-use self::desk::Desk;
-use self::input::Input;
-pub(crate) use self::input::Signals;
-use self::print::{Log, Screen};
-pub(crate) use self::shell::Ended;
-use self::shell::Shell;
+pub(crate) use input::Signals;
+pub(crate) use shell::Ended;
+
 use crate::config::Topology;
 use crate::node::{Node, NodeError};
 

@@ -5,15 +5,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use callboard_agents::memory::Outgoing;
 use callboard_agents::peer_registry::{Health, Known};
-use callboard_message::TaskState;
 use callboard_message::time::rfc3339;
-use callboard_runtime::Task;
+use callboard_message::{RawObject, TaskState};
+use callboard_runtime::{Task, TaskOutcome};
 
 use super::answer::{self, asked, outcome};
 use super::command::COMMANDS;
 use super::desk::{session_of, text_of_request};
 use super::shell::capital;
-use super::steps;
 
 /// How much of a request a list shows, in characters.
 const SHOWN_CHARS_MAX: usize = 200;
@@ -101,7 +100,7 @@ pub(super) fn task(task: &Task, parts: &[Arc<Task>]) -> String {
     }
     if !parts.is_empty() {
         lines.push("Steps:".to_owned());
-        lines.extend(parts.iter().flat_map(|part| steps::lines(part)));
+        lines.extend(parts.iter().flat_map(|part| step_lines(part)));
     }
     lines.push(format!("\n📤 Request:\n{}", text_of_request(task)));
     lines.extend(outcome(task).map(|outcome| format!("\n📥 Response:\n{outcome}")));
@@ -111,7 +110,7 @@ pub(super) fn task(task: &Task, parts: &[Arc<Task>]) -> String {
 /// What a task has made, and what the steps of its plan have come to so far.
 pub(super) fn artifacts(task: &Task, parts: &[Arc<Task>]) -> String {
     let mut all = answer::artifacts(task);
-    all.extend(parts.iter().filter_map(|part| steps::made(part)));
+    all.extend(parts.iter().filter_map(|part| made(part)));
     if all.is_empty() {
         let yet = if task.state.is_terminal() { "" } else { " yet" };
         return format!("📦 Task {} has made no artifacts{yet}", task.id);
@@ -175,6 +174,59 @@ pub(super) fn one_line(text: &str) -> String {
         Some((at, _)) => format!("{}…", &line[..at]),
         None => line,
     }
+}
+
+/// A step of a plan: where it stands, what it is for, and what it says or asks.
+fn step_lines(part: &Task) -> Vec<String> {
+    let Part { id, goal, by } = Part::read(part);
+    let by = if by.is_empty() { String::new() } else { format!(", by {by}") };
+    let mut lines = vec![format!("  {id} ({}{by}) {}", camel(part.state), one_line(&goal)).trim_end().to_owned()];
+    let asks = part.open.iter().map(|open| asked(&open.question));
+    let told = match outcome(part) {
+        Some(outcome) => Some(result(part).map_or(outcome, |(_, text)| text)),
+        None => part.said.clone().filter(|said| !said.is_empty() && part.open.is_empty()),
+    };
+    lines.extend(told.map(|told| format!("    {}", one_line(&told))));
+    lines.extend(asks.map(|asks| format!("    Asks: {}", one_line(&asks))));
+    lines
+}
+
+/// What a step's task says of it.
+#[derive(Default)]
+struct Part {
+    id: String,
+    goal: String,
+    /// A tool's name or an agent's id.
+    by: String,
+}
+
+impl Part {
+    fn read(part: &Task) -> Self {
+        let request = part.request.as_ref().and_then(|request| RawObject::parse(request).ok()).unwrap_or_default();
+        let Some(step) = request.object("step") else { return Self { id: part.id.to_string(), ..Self::default() } };
+        let action = request.object("action").unwrap_or_default();
+        let planned = [("local", "tool_name"), ("remote", "agent_id")];
+        let planned = planned.iter().find_map(|(who, name)| action.object(who)?.text(name));
+        let by = result(part).map(|(by, _)| by).or(planned).unwrap_or_default();
+        Self {
+            id: step.text("id").unwrap_or_else(|| part.id.to_string()),
+            goal: step.text("input_message").unwrap_or_default(),
+            by,
+        }
+    }
+}
+
+/// What a step has come to, as an entry of a list of artifacts: its id, by whom, its text.
+fn made(part: &Task) -> Option<(String, String, String)> {
+    let (by, text) = result(part)?;
+    Some((format!("step {}", Part::read(part).id), format!("by {by}"), text))
+}
+
+/// Who did a step, and what it came to.
+fn result(part: &Task) -> Option<(String, String)> {
+    let Some(TaskOutcome::Reply(reply)) = &part.outcome else { return None };
+    let done = RawObject::parse(reply).ok()?;
+    Some((done.text("by")?, done.text("text")?))
 }
 
 #[cfg(test)]
@@ -289,5 +341,53 @@ The current weather in Paris is sunny with a temperature of 22°C (72°F).";
     fn help_is_whole() {
         let help = help();
         assert!(COMMANDS.iter().all(|entry| help.contains(entry.usage)), "{help}");
+    }
+}
+
+#[cfg(test)]
+mod steps_tests {
+    use std::sync::Arc;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use callboard_message::{Principal, Question};
+    use callboard_runtime::{NewTask, OpenQuestion, TaskId, TaskStep};
+    use serde_json::json;
+
+    use super::super::views::{artifacts, task};
+    use super::*;
+
+    /// Goal: steps are told of while they run. Method: one that is done, one that works, one that asks, one that waits, in both
+    /// views.
+    #[test]
+    fn steps_are_shown() {
+        let step = |id: &str, action: serde_json::Value, steps: Vec<TaskStep>| {
+            let body = json!({ "step": { "id": id, "input_message": format!("Do\n{id}.") }, "action": action });
+            let new = NewTask {
+                id: TaskId::new(format!("run-1.{id}")).unwrap(),
+                request: Some(RawObject::new().with("step", &body["step"]).with("action", &body["action"]).to_raw()),
+                ..NewTask::new(Principal::local_operator(), "a", "step", UNIX_EPOCH + Duration::from_secs(60))
+            };
+            let mut task = Task::submitted(new, 1, 0, UNIX_EPOCH);
+            task.take(steps, UNIX_EPOCH).unwrap();
+            Arc::new(task)
+        };
+        let (tool, agent) =
+            (json!({ "local": { "tool_name": "echo", "params": {} } }), json!({ "remote": { "agent_id": "b" } }));
+        let done = RawObject::new().with("by", "llm").with("text", "It is\ndone.").with("attempts", 2).to_raw();
+        let question = Arc::new(Question::elicit("Which city?", json!({})));
+        let parts = [
+            step("one", tool.clone(), vec![TaskStep::Start, TaskStep::Completed(done)]),
+            step("two", agent.clone(), vec![TaskStep::Start, TaskStep::Said("half".into())]),
+            step("three", tool, vec![TaskStep::Start, TaskStep::Asked(OpenQuestion { key: "k".into(), question })]),
+            step("four", agent, vec![]),
+        ];
+        let new = NewTask::new(Principal::local_operator(), "a", "b", UNIX_EPOCH + Duration::from_secs(60));
+        let running = Task::submitted(new, 1, 0, UNIX_EPOCH);
+        let expected = "Steps:\n  one (Completed, by llm) Do one.\n    It is done.\n  two (Working, by b) Do two.\n    half\n  \
+                        three (InputRequired, by echo) Do three.\n    Asks: Which city?\n  four (Submitted, by b) Do four.\n";
+        let shown = task(&running, &parts);
+        assert!(shown.contains(expected), "{shown}");
+        let made = artifacts(&running, &parts);
+        assert_eq!(made, format!("📦 Artifacts of task {} (1):\n\n1. step one (by llm)\nIt is\ndone.", running.id));
     }
 }

@@ -1,4 +1,4 @@
-//! `callboard a2a` `send`, `stream`, `card`, `task`, `list` and `cancel`.
+//! `callboard a2a` `send`, `stream`, `card`, `task`, `list` and `cancel`, and the lines in which they print messages and tasks.
 
 use std::io::{self, IsTerminal, Write, stdin, stdout};
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use callboard_a2a::card::{Jwks, verify};
 use callboard_a2a::outbound::{HISTORY_MESSAGES_MAX, Peer, PeerError, Stopped};
 use callboard_a2a::wire::{
-    AgentCard, Artifact, GetTaskRequest, ListTasksRequest, Message, Part, Role, SendMessageConfiguration,
+    AgentCard, Artifact, GetTaskRequest, ListTasksRequest, Message, Part, PartContent, Role, SendMessageConfiguration,
     SendMessageRequest, SendMessageResponse, StreamResponse, Task, TaskStatus, Wire,
 };
 use callboard_message::time::rfc3339;
@@ -15,11 +15,10 @@ use callboard_message::{CallId, RawObject, TaskState};
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 
-use super::words::{answers_by_history, exit_code, go_on, media_type, print, text_of, text_of_task, texts};
-use super::{CancelArguments, CardArguments, CommandError, ListArguments, Outcome, SendArguments, TaskArguments, show};
-use crate::cli::mcp::commands::first_line;
+use super::{CancelArguments, CardArguments, ListArguments, SendArguments, TaskArguments};
+use crate::cli::mcp::first_line;
 use crate::cli::mcp::terminal::Terminal;
-use crate::cli::{EXIT_ANSWERED, EXIT_FAILED, printable};
+use crate::cli::{CommandError, EXIT_ANSWERED, EXIT_FAILED, EXIT_INPUT_REQUIRED, Outcome, printable, show};
 
 pub(in crate::cli) async fn send(arguments: &SendArguments) -> Outcome {
     let message = message(arguments)?;
@@ -116,7 +115,7 @@ fn file(path: &Path) -> Result<Part, CommandError> {
 }
 
 /// What has been printed of a stream.
-pub(super) struct Shown {
+struct Shown {
     json: bool,
     /// The artifact whose line is open.
     open: Mutex<Option<String>>,
@@ -128,7 +127,7 @@ impl Shown {
     }
 
     /// Prints an event as it comes. Where nobody reads any more, nothing is: the command ends by itself.
-    pub(super) fn event(&self, event: &StreamResponse) {
+    fn event(&self, event: &StreamResponse) {
         if self.json {
             let _ = show::raw(event.to_json());
             return;
@@ -202,7 +201,7 @@ impl Shown {
 /// Most tasks of one page (specification 1.0, section 3.1.4).
 const PAGE_MAX: i32 = 100;
 
-pub(super) async fn show(arguments: &TaskArguments) -> Outcome {
+pub(super) async fn show_task(arguments: &TaskArguments) -> Outcome {
     let TaskArguments { agent, id, history, follow } = arguments;
     if *follow {
         let (shown, person) = (Shown::new(agent.json), Terminal::new(false, false, Vec::new()));
@@ -342,4 +341,153 @@ fn print_card(card: &AgentCard) -> io::Result<()> {
         show::line(format_args!("skill {}: {}", first_line(&skill.id), first_line(told)))?;
     }
     Ok(())
+}
+
+/// Prints what people read of an answer: what the task made; else what it says; else what was said last.
+fn print(response: &SendMessageResponse, url: &str) -> io::Result<()> {
+    let text = match response {
+        SendMessageResponse::Message(message) => text_of(message),
+        SendMessageResponse::Task(task) => text_of_task(task),
+    };
+    if !text.is_empty() {
+        show::line(&text)?;
+    }
+    if let SendMessageResponse::Task(task) = response {
+        match task.status.state {
+            TaskState::Completed => {}
+            TaskState::Submitted | TaskState::Working => {
+                show::aside(format_args!("the task goes on: callboard a2a task {url} {}", task.id));
+            }
+            TaskState::InputRequired | TaskState::AuthRequired => {}
+            state => {
+                let told = format!("{state}: {}", said(task));
+                show::complain(told.trim_end_matches([':', ' ']));
+            }
+        }
+    }
+    go_on(response, url);
+    Ok(())
+}
+
+/// Says what the agent asks, if it does, and how to go on.
+fn go_on(response: &SendMessageResponse, url: &str) {
+    let SendMessageResponse::Task(task) = response else { return };
+    let what = match task.status.state {
+        TaskState::InputRequired => "input required",
+        TaskState::AuthRequired => "authorization required",
+        _ => return,
+    };
+    show::aside(format_args!("[{what}] {}", said(task)));
+    show::aside(format_args!("continue with: callboard a2a send {url} --task {} TEXT", task.id));
+}
+
+/// What a command ends with.
+fn exit_code(response: &SendMessageResponse) -> u8 {
+    let SendMessageResponse::Task(task) = response else { return EXIT_ANSWERED };
+    match task.status.state {
+        TaskState::Submitted | TaskState::Working | TaskState::Completed => EXIT_ANSWERED,
+        TaskState::InputRequired | TaskState::AuthRequired => EXIT_INPUT_REQUIRED,
+        TaskState::Failed | TaskState::Canceled | TaskState::Rejected => EXIT_FAILED,
+    }
+}
+
+fn text_of_task(task: &Task) -> String {
+    let made: Vec<String> = task.artifacts.iter().flatten().map(|artifact| texts(&artifact.parts)).collect();
+    if !made.is_empty() {
+        return made.join("\n");
+    }
+    // What else it says is said aside.
+    if task.status.state != TaskState::Completed {
+        return String::new();
+    }
+    match said(task) {
+        text if !text.is_empty() => text,
+        _ => answer_in_history(task),
+    }
+}
+
+/// What the agent said since the user spoke last: the answer of agents that give no other.
+fn answer_in_history(task: &Task) -> String {
+    let history = task.history.as_deref().unwrap_or_default();
+    let begin = history.iter().rposition(|said| said.role == Role::User).map_or(0, |at| at + 1);
+    let texts: Vec<String> = history.iter().skip(begin).map(text_of).filter(|text| !text.is_empty()).collect();
+    texts.join("\n")
+}
+
+/// Whether all that a task has to say is in its history.
+fn answers_by_history(task: &Task) -> bool {
+    task.status.state == TaskState::Completed && task.artifacts.is_none() && said(task).is_empty()
+}
+
+/// What it says about where it stands.
+fn said(task: &Task) -> String {
+    task.status.message.as_ref().map(text_of).unwrap_or_default()
+}
+
+/// A message in lines. A question's own form is for programs.
+fn text_of(message: &Message) -> String {
+    let words: Vec<Part> = message.parts.iter().filter(|part| part.as_text().is_some()).cloned().collect();
+    texts(if words.is_empty() { &message.parts } else { &words })
+}
+
+/// Parts in lines: text as it is, data as JSON, the others by what they are.
+fn texts(parts: &[Part]) -> String {
+    let told = |part: &Part| match &part.content {
+        PartContent::Text(text) => text.clone(),
+        PartContent::Data(data) => data.get().to_owned(),
+        PartContent::Url(url) => match part.filename.is_empty() {
+            true => format!("[{url}]"),
+            false => format!("[{}: {url}]", part.filename),
+        },
+        PartContent::Raw(bytes) => {
+            let kind = if part.media_type.is_empty() { "file" } else { &part.media_type };
+            let named = if part.filename.is_empty() { String::new() } else { format!("{}: ", part.filename) };
+            format!("[{named}{kind}, {} bytes]", bytes.len())
+        }
+    };
+    parts.iter().map(told).collect::<Vec<_>>().join("\n")
+}
+
+/// A state by its name, however its words are joined.
+pub(super) fn state(name: &str) -> Result<TaskState, String> {
+    let plain = name.to_ascii_lowercase().replace('-', "_");
+    let plain = plain.trim_start_matches("task_state_").replace("cancelled", "canceled");
+    TaskState::parse(&plain).ok_or_else(|| {
+        let all: Vec<&str> = TaskState::ALL.iter().map(|state| state.as_str()).collect();
+        format!("one of {}", all.join(", "))
+    })
+}
+
+/// What a file holds, by its name.
+fn media_type(path: &Path) -> &'static str {
+    match path.extension().and_then(|extension| extension.to_str()).unwrap_or_default() {
+        "txt" | "log" => "text/plain",
+        "md" => "text/markdown",
+        "csv" => "text/csv",
+        "html" | "htm" => "text/html",
+        "json" => "application/json",
+        "pdf" => "application/pdf",
+        "png" => "image/png",
+        "jpg" | "jpeg" => "image/jpeg",
+        "gif" => "image/gif",
+        "webp" => "image/webp",
+        "wav" => "audio/wav",
+        "mp3" => "audio/mpeg",
+        _ => "application/octet-stream",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a state is known by the names that people and specifications write. Method: rows.
+    #[test]
+    fn states_have_names() {
+        for name in ["input_required", "input-required", "TASK_STATE_INPUT_REQUIRED"] {
+            assert_eq!(state(name), Ok(TaskState::InputRequired), "{name}");
+        }
+        assert_eq!(state("cancelled"), Ok(TaskState::Canceled));
+        assert!(state("done").is_err());
+    }
 }

@@ -1,7 +1,6 @@
 //! `callboard a2a`: an A2A client for people.
 
 mod commands;
-mod words;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,9 +12,10 @@ use clap::Subcommand;
 use tokio::time::timeout;
 use url::{Host, Url};
 
-use super::arguments::{CredentialArguments, one_of};
-use super::{CommandError, Outcome, show, unless_interrupted};
 pub(super) use commands::send;
+
+use super::arguments::{CredentialArguments, one_of};
+use super::{CommandError, Outcome, unless_interrupted};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum A2aCommand {
@@ -96,7 +96,7 @@ pub(super) struct ListArguments {
     #[arg(long, value_name = "ID")]
     context: Option<String>,
     /// In this state only, for example `working` or `input_required`.
-    #[arg(long, value_name = "STATE", value_parser = words::state)]
+    #[arg(long, value_name = "STATE", value_parser = commands::state)]
     state: Option<TaskState>,
     /// At most so many.
     #[arg(long, value_name = "N", default_value_t = 50)]
@@ -138,7 +138,7 @@ pub(super) async fn run(command: &A2aCommand) -> Outcome {
         A2aCommand::Card(arguments) => commands::card(arguments).await,
         A2aCommand::Send(arguments) => send(arguments).await,
         A2aCommand::Stream(arguments) => commands::stream(arguments).await,
-        A2aCommand::Task(arguments) => commands::show(arguments).await,
+        A2aCommand::Task(arguments) => commands::show_task(arguments).await,
         A2aCommand::List(arguments) => commands::list(arguments).await,
         A2aCommand::Cancel(arguments) => commands::cancel(arguments).await,
     }

@@ -13,7 +13,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{ChildStdin, ChildStdout};
 use url::Url;
 
-use super::super::{CommandError, show, unless_interrupted};
+use crate::cli::{CommandError, show, unless_interrupted};
 use crate::clinics::{Child, ClinicsError, own_program};
 use crate::examples;
 use crate::node::spawn;

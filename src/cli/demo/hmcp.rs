@@ -6,7 +6,7 @@ use callboard_message::{Failure, FailureKind, Principal, RawObject, Sample};
 use callboard_runtime::{AgentRef, System};
 use url::Url;
 
-use super::super::{CommandError, show, unless_interrupted};
+use crate::cli::{CommandError, show, unless_interrupted};
 use crate::clinics::{Child, ClinicsError};
 use crate::node::spawn;
 

@@ -15,7 +15,8 @@ use futures::{StreamExt, stream};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Class, CommandError};
+use super::Class;
+use crate::cli::CommandError;
 use crate::config::Topology;
 use crate::node::{Node, NodeError};
 
@@ -75,7 +76,7 @@ enum Role {
 }
 
 impl Case {
-    pub(super) fn history(&self) -> Vec<Turn> {
+    fn history(&self) -> Vec<Turn> {
         let turn = |said: &Said| match said.role {
             Role::User => Turn::user(&said.text),
             Role::Agent => Turn::assistant(&said.text),

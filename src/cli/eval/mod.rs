@@ -1,16 +1,22 @@
-//! `callboard eval`: how well decisions are made.
+//! `callboard eval`: how well decisions are made, as shares with their intervals.
 
 mod cases;
-mod score;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-pub(super) use self::cases::CaseError;
-use self::cases::{By, Cases};
-use self::score::{Class, Part};
+use callboard_agents::decide::World;
+use callboard_agents::decide::intake::RoutingDecision;
+use cases::{By, Case, Cases, Routed};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+pub(super) use cases::CaseError;
+
 use super::{CommandError, EXIT_ANSWERED, EXIT_FAILED, Outcome, show, unless_interrupted};
 
 #[derive(Debug, clap::Subcommand)]
@@ -85,8 +91,309 @@ async fn routing(arguments: &RoutingArguments) -> Outcome {
     let (_, last) = measured.last().ok_or_else(|| CommandError::usage("there are no requests of that set"))?;
     let is_enough = arguments.min.is_none_or(|min| last.accuracy() >= min);
     match arguments.json {
-        true => show::json(&score::json(&arguments.by, &measured, arguments.failures))?,
-        false => show::line(score::text(&arguments.by, &measured, arguments.failures))?,
+        true => show::json(&report_json(&arguments.by, &measured, arguments.failures))?,
+        false => show::line(report_text(&arguments.by, &measured, arguments.failures))?,
     }
     Ok(if is_enough { EXIT_ANSWERED } else { EXIT_FAILED })
+}
+
+/// Where a request can go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Class {
+    Local,
+    Remote,
+    Reject,
+    Clarify,
+    Decompose,
+}
+
+impl Class {
+    const ALL: [Self; 5] = [Self::Local, Self::Remote, Self::Reject, Self::Clarify, Self::Decompose];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Remote => "remote",
+            Self::Reject => "reject",
+            Self::Clarify => "clarify",
+            Self::Decompose => "decompose",
+        }
+    }
+
+    fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|class| class.as_str() == name)
+    }
+
+    /// The class of a decision, and the tool or agent.
+    pub(super) fn of(decision: &RoutingDecision) -> (Self, Option<&str>) {
+        match decision {
+            RoutingDecision::Local { tool_name, .. } => (Self::Local, Some(tool_name)),
+            RoutingDecision::Remote { agent_id } => (Self::Remote, Some(agent_id)),
+            RoutingDecision::Reject { .. } => (Self::Reject, None),
+            RoutingDecision::NeedsClarification { .. } => (Self::Clarify, None),
+            RoutingDecision::Decompose { .. } => (Self::Decompose, None),
+        }
+    }
+
+    /// The class that an entry of `also` stands for.
+    fn implied(entry: &str, world: &World) -> Option<Self> {
+        match Self::parse(entry) {
+            Some(class) => Some(class),
+            None if world.tool(entry).is_some() => Some(Self::Local),
+            None if world.agent(entry).is_some() => Some(Self::Remote),
+            None => None,
+        }
+    }
+}
+
+/// So many of so many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Share {
+    right: usize,
+    pub(super) all: usize,
+}
+
+impl Share {
+    fn add(&mut self, is_right: bool) {
+        self.all += 1;
+        self.right += usize::from(is_right);
+    }
+
+    /// 0 to 1; of none, 0.
+    fn accuracy(self) -> f64 {
+        if self.all == 0 { 0.0 } else { self.right as f64 / self.all as f64 }
+    }
+
+    /// Its 95 % interval after Wilson (1927): it holds for few and for extreme shares too.
+    fn interval(self) -> [f64; 2] {
+        const Z: f64 = 1.959_963_984_540_054;
+        if self.all == 0 {
+            return [0.0, 1.0];
+        }
+        let (n, p) = (self.all as f64, self.accuracy());
+        let middle = p + Z * Z / (2.0 * n);
+        let half = Z * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt();
+        let scale = 1.0 + Z * Z / n;
+        [((middle - half) / scale).max(0.0), ((middle + half) / scale).min(1.0)]
+    }
+}
+
+/// One request that went elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Miss {
+    id: String,
+    pub(super) text: String,
+    expected: String,
+    got: String,
+}
+
+/// Into how many parts the requests are dealt to see how much the accuracy varies.
+const FOLDS: usize = 5;
+
+/// What came of a set of requests.
+#[derive(Debug)]
+struct Part {
+    pub(super) all: Share,
+    /// The class alone, whoever does it.
+    class_only: Share,
+    /// Row: expected, column: got, in the order of [`Class::ALL`].
+    confusion: [[usize; 5]; 5],
+    by_lang: BTreeMap<String, Share>,
+    tricky: Share,
+    /// The requests dealt into five, in turn.
+    folds: [Share; FOLDS],
+    misses: Vec<Miss>,
+    decisions: usize,
+    fallbacks: usize,
+    micro_usd: u64,
+    took: Duration,
+}
+
+impl Part {
+    pub(super) fn of(cases: Vec<Case>, routed: Vec<Routed>, world: &World, took: Duration) -> Self {
+        let mut part = Self {
+            all: Share::default(),
+            class_only: Share::default(),
+            confusion: [[0; 5]; 5],
+            by_lang: BTreeMap::new(),
+            tricky: Share::default(),
+            folds: [Share::default(); FOLDS],
+            misses: Vec::new(),
+            decisions: 0,
+            fallbacks: 0,
+            micro_usd: 0,
+            took,
+        };
+        for (at, (case, routed)) in cases.into_iter().zip(routed).enumerate() {
+            part.add(at, case, &routed, world);
+        }
+        part
+    }
+
+    fn add(&mut self, at: usize, case: Case, routed: &Routed, world: &World) {
+        let (class, target) = Class::of(&routed.decision);
+        let is_right = is_right(&case, class, target);
+        self.all.add(is_right);
+        self.class_only
+            .add(class == case.expect || case.also.iter().any(|also| Class::implied(also, world) == Some(class)));
+        self.confusion[case.expect as usize][class as usize] += 1;
+        self.by_lang.entry(case.lang).or_default().add(is_right);
+        if case.tricky {
+            self.tricky.add(is_right);
+        }
+        self.folds[at % FOLDS].add(is_right);
+        self.decisions += routed.decisions;
+        self.fallbacks += routed.fallbacks;
+        self.micro_usd += routed.micro_usd;
+        if !is_right {
+            let named = |class: Class, target: Option<&str>| match target {
+                Some(target) => format!("{} {target}", class.as_str()),
+                None => class.as_str().to_owned(),
+            };
+            let (expected, got) = (named(case.expect, case.target.as_deref()), named(class, target));
+            self.misses.push(Miss { id: case.id, text: case.text, expected, got });
+        }
+    }
+
+    fn accuracy(&self) -> f64 {
+        self.all.accuracy()
+    }
+}
+
+/// The class is the expected one, and for local and remote the target too; or it is one of `also`.
+fn is_right(case: &Case, class: Class, target: Option<&str>) -> bool {
+    let expected = class == case.expect && (case.target.is_none() || case.target.as_deref() == target);
+    expected || case.also.iter().any(|also| target == Some(also.as_str()) || Class::parse(also) == Some(class))
+}
+
+/// One object: `by`, and each set by its name.
+fn report_json(by: &str, parts: &[(&str, Part)], failures: bool) -> Value {
+    let mut all = Map::new();
+    all.insert("by".to_owned(), by.into());
+    for (name, part) in parts {
+        all.insert((*name).to_owned(), part_json(name, part, failures));
+    }
+    Value::Object(all)
+}
+
+fn part_json(name: &str, part: &Part, failures: bool) -> Value {
+    let by_lang: Map<String, Value> =
+        part.by_lang.iter().map(|(lang, share)| (lang.clone(), share_json(*share))).collect();
+    let mut value = json!({
+        "n": part.all.all,
+        "correct": part.all.right,
+        "accuracy": rounded(part.accuracy()),
+        "interval": part.all.interval().map(rounded),
+        "classes": Class::ALL.map(Class::as_str),
+        "confusion": part.confusion,
+        "by_lang": by_lang,
+        "tricky": share_json(part.tricky),
+        "class_accuracy": rounded(part.class_only.accuracy()),
+        "folds": part.folds.map(|fold| rounded(fold.accuracy())),
+        "decisions": part.decisions,
+        "fallbacks": part.fallbacks,
+        "decisions_per_s": per_second(part).round(),
+        "micro_usd": part.micro_usd,
+    });
+    if failures && let Value::Object(value) = &mut value {
+        let miss = |miss: &Miss| {
+            let mut line = json!({"id": miss.id, "expected": miss.expected, "got": miss.got});
+            if may_show_texts(name)
+                && let Value::Object(line) = &mut line
+            {
+                line.insert("text".to_owned(), miss.text.as_str().into());
+            }
+            line
+        };
+        value.insert("failures".to_owned(), part.misses.iter().map(miss).collect());
+    }
+    value
+}
+
+fn share_json(share: Share) -> Value {
+    json!({"n": share.all, "correct": share.right, "accuracy": rounded(share.accuracy()), "interval": share.interval().map(rounded)})
+}
+
+/// What is to be measured with stays unseen: who reads it writes rules for it.
+fn may_show_texts(name: &str) -> bool {
+    name != "heldout"
+}
+
+/// To four places: more would say what nobody knows.
+fn rounded(share: f64) -> f64 {
+    (share * 10_000.0).round() / 10_000.0
+}
+
+fn per_second(part: &Part) -> f64 {
+    part.decisions as f64 / part.took.as_secs_f64().max(1e-9)
+}
+
+/// The same for people.
+fn report_text(by: &str, parts: &[(&str, Part)], failures: bool) -> String {
+    let mut text = format!("Routing, decided by {by}");
+    for (name, part) in parts {
+        text.push_str(&part_text(name, part, failures));
+    }
+    text
+}
+
+fn part_text(name: &str, part: &Part, failures: bool) -> String {
+    let mut text = String::new();
+    // Writing to a String doesn't fail.
+    let _ = writeln!(text, "\n\n{name}: {}", share_text(part.all));
+    let (low, high) = part
+        .folds
+        .iter()
+        .fold((1.0_f64, 0.0_f64), |(low, high), fold| (low.min(fold.accuracy()), high.max(fold.accuracy())));
+    let _ = writeln!(text, "  class alone   {}", share_text(part.class_only));
+    for (lang, share) in &part.by_lang {
+        let _ = writeln!(text, "  {lang:<13} {}", share_text(*share));
+    }
+    let _ = writeln!(text, "  tricky        {}", share_text(part.tricky));
+    let _ = writeln!(text, "  five parts    {} to {}", percent(low), percent(high));
+    let _ = writeln!(
+        text,
+        "  {} decisions, {:.0} a second, {} by fallback, {:.4} USD",
+        part.decisions,
+        per_second(part),
+        part.fallbacks,
+        part.micro_usd as f64 / 1e6
+    );
+    let _ = write!(text, "\n  {:<22}", "expected \\ got");
+    for class in Class::ALL {
+        let _ = write!(text, "{:>10}", class.as_str());
+    }
+    for (class, row) in Class::ALL.into_iter().zip(part.confusion) {
+        let _ = write!(text, "\n  {:<22}", class.as_str());
+        for count in row {
+            let _ = write!(text, "{count:>10}");
+        }
+    }
+    if failures {
+        for miss in &part.misses {
+            let Miss { id, expected, got, text: request } = miss;
+            let _ = write!(text, "\n  {id}: expected {expected}, got {got}");
+            if may_show_texts(name) {
+                let _ = write!(text, "\n      {request}");
+            }
+        }
+    }
+    text
+}
+
+fn share_text(share: Share) -> String {
+    let [low, high] = share.interval();
+    format!(
+        "{} ({} of {}; 95 %: {} to {})",
+        percent(share.accuracy()),
+        share.right,
+        share.all,
+        percent(low),
+        percent(high)
+    )
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
 }

@@ -2,7 +2,7 @@ use callboard_agents::decide::World;
 use serde_json::{Value, json};
 
 use super::cases::{Case, CaseError, Cases, cases};
-use super::score::{Class, Share, is_right};
+use super::{Class, Share, is_right};
 
 fn case(value: Value) -> Case {
     serde_json::from_value(value).unwrap()

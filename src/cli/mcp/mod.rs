@@ -1,9 +1,9 @@
-//! `callboard mcp`: the server of the command line, and its orderly end.
+//! `callboard mcp call` and `callboard mcp list`: the server of the command line, and its orderly end.
 
-pub(super) mod commands;
-mod form;
 pub(super) mod terminal;
 
+use std::fmt::Display;
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,17 +12,21 @@ use callboard_mcp::outbound::auth::StaticBearer;
 use callboard_mcp::outbound::{
     CALL_TIMEOUT_DEFAULT, ChildCommand, ClientOptions, Endpoint, Era, EraChoice, McpClient, PAGES_MAX_DEFAULT,
 };
-use callboard_message::{Message, Principal, RawObject};
+use callboard_message::surface::{CallTool, Describe, ListPrompts, ListResourceTemplates, ListResources, ListTools};
+use callboard_message::{Content, Message, Principal, Progress, RawObject, Root, ToolResult};
 use callboard_runtime::{AgentRef, CallMeta, Caller, System};
 use clap::Subcommand;
-use serde_json::value::RawValue;
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
+use terminal::Terminal;
 use tokio::time::{Instant, timeout, timeout_at};
+use url::Url;
+
+pub(crate) use terminal::{CANCEL, DECLINE, Form};
 
 use super::arguments::{CredentialArguments, one_of};
-use super::{CommandError, Outcome, show, unless_interrupted};
+use super::{CommandError, EXIT_ANSWERED, Outcome, show, unless_interrupted};
 use crate::node::spawn;
-pub(crate) use commands::{printable, told};
-pub(crate) use form::{CANCEL, DECLINE, Form};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum McpCommand {
@@ -88,8 +92,8 @@ struct ServerArguments {
 /// Runs a command.
 pub(super) async fn run(command: &McpCommand) -> Outcome {
     match command {
-        McpCommand::List(arguments) => commands::list(arguments).await,
-        McpCommand::Call(arguments) => commands::call(arguments).await,
+        McpCommand::List(arguments) => list(arguments).await,
+        McpCommand::Call(arguments) => call(arguments).await,
     }
 }
 
@@ -197,4 +201,296 @@ fn endpoint(arguments: &ServerArguments) -> Result<Endpoint, CommandError> {
     let mut command = ChildCommand::new(program, words);
     command.inherit.extend(arguments.variables.iter().cloned());
     Ok(Endpoint::Child(command))
+}
+
+async fn call(arguments: &CallArguments) -> Outcome {
+    let given = given(arguments)?;
+    let asks = arguments.ask || io::stdin().is_terminal();
+    let terminal = Terminal::new(asks, true, roots(&arguments.roots)?);
+    let server = connect(&arguments.server, Some(Arc::new(terminal)))?;
+    let result = unless_interrupted(use_tool(&server, arguments, given)).await;
+    server.end().await;
+    let result = ToolResult(result?);
+    show_result(&result, arguments.server.json)?;
+    if result.is_error() {
+        return Err(CommandError::failed("the tool says that it failed"));
+    }
+    Ok(EXIT_ANSWERED)
+}
+
+/// Folders that are lent to a server.
+fn roots(folders: &[PathBuf]) -> Result<Vec<Root>, CommandError> {
+    let root = |path: &PathBuf| {
+        let wrong = |why: &dyn Display| CommandError::usage(format_args!("{}: {why}", path.display()));
+        let whole = path.canonicalize().map_err(|error| wrong(&error))?;
+        let uri = Url::from_file_path(&whole).map_err(|()| wrong(&"it can't be in a URL"))?.to_string();
+        Ok(Root { uri, name: whole.file_name().map(|name| name.to_string_lossy().into_owned()) })
+    };
+    folders.iter().map(root).collect()
+}
+
+/// Arguments in JSON, and those that a schema has to be asked about.
+type Given<'a> = (RawObject, Vec<(&'a str, &'a str)>);
+
+async fn use_tool(
+    server: &Server,
+    arguments: &CallArguments,
+    (mut given, loose): Given<'_>,
+) -> Result<RawObject, CommandError> {
+    // Only the tool's schema says whether `5` is text. A server that doesn't list its tools may have it all the same.
+    if !loose.is_empty() {
+        let tools = server.list::<ListTools>("tools").await.unwrap_or_default();
+        let schema = schema_of(&tools, &arguments.tool);
+        for (name, text) in loose {
+            given.set_raw(name, value(text, &schema["properties"][name]));
+        }
+    }
+    server.ask::<CallTool>(CallTool::new(&arguments.tool, given).0).await
+}
+
+fn given(arguments: &CallArguments) -> Result<Given<'_>, CommandError> {
+    let whole = arguments.json_args.as_deref().map(serde_json::from_str).transpose();
+    let whole = whole.map_err(|e| CommandError::usage(format_args!("--json-args must be a JSON object: {e}")))?;
+    let loose = arguments.arguments.iter().map(|given| {
+        given.split_once('=').ok_or_else(|| CommandError::usage("an argument is written --arg NAME=VALUE"))
+    });
+    Ok((whole.unwrap_or_default(), loose.collect::<Result<_, _>>()?))
+}
+
+fn schema_of(tools: &[Box<RawValue>], name: &str) -> Value {
+    let mut tools = tools.iter().filter_map(|tool| RawObject::parse(tool).ok());
+    tools
+        .find(|tool| tool.text("name").as_deref() == Some(name))
+        .and_then(|t| t.read("inputSchema"))
+        .unwrap_or_default()
+}
+
+/// Text where the schema wants text and nothing else, else JSON where it is some, else text.
+fn value(text: &str, schema: &Value) -> Box<RawValue> {
+    let quoted = || to_raw_value(text).unwrap_or_default();
+    match schema["type"].as_str() {
+        Some("string") => quoted(),
+        _ => RawValue::from_string(text.to_owned()).unwrap_or_else(|_| quoted()),
+    }
+}
+
+pub(super) async fn list(arguments: &ListArguments) -> Outcome {
+    let server = connect(&arguments.server, None)?;
+    let found = unless_interrupted(look(&server)).await;
+    server.end().await;
+    let found = found?;
+    match arguments.server.json {
+        true => show::json(&found)?,
+        false => print(&found)?,
+    }
+    Ok(EXIT_ANSWERED)
+}
+
+/// Everything that the server says it has: `about`, and its lists.
+async fn look(server: &Server) -> Result<RawObject, CommandError> {
+    let about = server.ask::<Describe>(RawObject::new()).await?;
+    let has = |name: &str| about.object("capabilities").is_some_and(|can| can.has(name));
+    let (tools, resources, prompts) = (has("tools"), has("resources"), has("prompts"));
+    let mut found = RawObject::new().with("about", about);
+    if tools {
+        found.set("tools", server.list::<ListTools>("tools").await?);
+    }
+    if resources {
+        found.set("resources", server.list::<ListResources>("resources").await?);
+        // Older servers have resources but know nothing of templates.
+        let templates = server.list::<ListResourceTemplates>("resourceTemplates").await;
+        found.set("resourceTemplates", templates.unwrap_or_default());
+    }
+    if prompts {
+        found.set("prompts", server.list::<ListPrompts>("prompts").await?);
+    }
+    Ok(found)
+}
+
+fn print(found: &RawObject) -> io::Result<()> {
+    let about = found.object("about").unwrap_or_default();
+    let info = about.object("serverInfo").unwrap_or_default();
+    let text = |name: &str| info.text(name).map(|text| first_line(&text).to_owned()).unwrap_or_default();
+    let revision = about.text("protocolVersion").unwrap_or_default();
+    show::heading(format_args!("{} {}  (MCP {revision})", text("name"), text("version")))?;
+    if let Some(instructions) = about.text("instructions") {
+        for line in instructions.lines() {
+            show::line(format_args!("  {line}"))?;
+        }
+    }
+    section(found, "tools", "Tools", "name", |tool| fields_of_schema(&tool.read("inputSchema").unwrap_or_default()))?;
+    section(found, "resources", "Resources", "uri", |_| Vec::new())?;
+    section(found, "resourceTemplates", "Families of resources", "uriTemplate", |_| Vec::new())?;
+    section(found, "prompts", "Prompts", "name", fields_of_prompt)
+}
+
+fn section(
+    found: &RawObject,
+    list: &str,
+    title: &str,
+    key: &str,
+    fields: impl Fn(&RawObject) -> Vec<String>,
+) -> io::Result<()> {
+    let items: Vec<Box<RawValue>> = found.read(list).unwrap_or_default();
+    if items.is_empty() {
+        return Ok(());
+    }
+    show::heading(format_args!("\n{title}"))?;
+    for item in items.iter().filter_map(|item| RawObject::parse(item).ok()) {
+        let described = item.text("description").or_else(|| item.text("title")).or_else(|| item.text("name"));
+        let described =
+            described.map(|text| first_line(&text).to_owned()).filter(|text| Some(text) != item.text(key).as_ref());
+        let name = item.text(key).unwrap_or_default();
+        show::line(format_args!("  {name}{}", described.map(|text| format!("  –  {text}")).unwrap_or_default()))?;
+        for field in fields(&item) {
+            show::line(format_args!("      {field}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn fields_of_schema(schema: &Value) -> Vec<String> {
+    let is_required = |name: &str| schema["required"].as_array().is_some_and(|names| names.iter().any(|n| n == name));
+    let fields = schema["properties"].as_object().into_iter().flatten();
+    let mut lines: Vec<(bool, String)> = fields
+        .map(|(name, field)| {
+            let optional = if is_required(name) { "" } else { ", optional" };
+            let told = field["description"].as_str().map(|d| format!("  {}", first_line(d))).unwrap_or_default();
+            (!is_required(name), format!("{} ({}{optional}){told}", name, kind(field)))
+        })
+        .collect();
+    // What must be given stands first.
+    lines.sort_by_key(|(is_optional, _)| *is_optional);
+    lines.into_iter().map(|(_, line)| line).collect()
+}
+
+/// What a field takes, in a word or by its choices.
+fn kind(field: &Value) -> String {
+    if let Some(choices) = field["enum"].as_array() {
+        return choices
+            .iter()
+            .map(|c| c.as_str().map_or_else(|| c.to_string(), str::to_owned))
+            .collect::<Vec<_>>()
+            .join("|");
+    }
+    match &field["type"] {
+        Value::String(kind) => kind.clone(),
+        Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("|"),
+        _ => "any".into(),
+    }
+}
+
+fn fields_of_prompt(prompt: &RawObject) -> Vec<String> {
+    let arguments: Vec<RawObject> = prompt.read("arguments").unwrap_or_default();
+    let line = |argument: &RawObject| {
+        let optional = if argument.read("required") == Some(true) { "" } else { " (optional)" };
+        let told = argument.text("description").map(|d| format!("  {}", first_line(&d))).unwrap_or_default();
+        format!("{}{optional}{told}", argument.text("name").unwrap_or_default())
+    };
+    arguments.iter().map(line).collect()
+}
+
+/// What a server sent, without what would move a terminal's cursor, change its colours, or turn the direction of what follows.
+pub(crate) fn printable(text: &str) -> String {
+    let turns = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().filter(|c| matches!(c, '\n' | '\t') || !(c.is_control() || turns(*c))).collect()
+}
+
+/// How far something is: the amount where there is one, and what is said of it.
+fn told_progress(progress: &Progress) -> String {
+    let said = progress.message.as_deref();
+    match (progress.done, progress.total, said) {
+        (0.0, None, Some(said)) => said.to_owned(),
+        (done, None, None) => done.to_string(),
+        (done, None, Some(said)) => format!("{done}  {said}"),
+        (done, Some(total), None) => format!("{done} of {total}"),
+        (done, Some(total), Some(said)) => format!("{done} of {total}  {said}"),
+    }
+}
+
+/// The first line of a text, for lists.
+pub(in crate::cli) fn first_line(text: &str) -> &str {
+    text.trim().lines().next().unwrap_or_default()
+}
+
+/// What people read of a block: its text, or what else it is.
+pub(crate) fn told(block: &Content) -> String {
+    if let Some(text) = block.as_text() {
+        return text;
+    }
+    let member = |name: &str| block.0.text(name).unwrap_or_default();
+    match member("type").as_str() {
+        kind @ ("image" | "audio") => {
+            let bytes = member("data").trim_end_matches('=').len() * 3 / 4;
+            format!("[{kind}, {}, {bytes} bytes]", member("mimeType"))
+        }
+        "resource" => {
+            let resource = block.0.object("resource").unwrap_or_default();
+            let uri = resource.text("uri").unwrap_or_default();
+            match resource.text("text") {
+                Some(text) => format!("[{uri}]\n{text}"),
+                None => format!("[{uri}, {}]", resource.text("mimeType").unwrap_or_default()),
+            }
+        }
+        "resource_link" => format!("[{}: {}]", member("name"), member("uri")),
+        other => format!("[{other}]"),
+    }
+}
+
+/// Prints a result: whole for a program; for people its blocks, or its value where it has none.
+pub(in crate::cli) fn show_result(result: &ToolResult, json: bool) -> io::Result<()> {
+    if json {
+        return show::json(&result.0);
+    }
+    let blocks = result.content();
+    match result.structured_content() {
+        Some(value) if blocks.is_empty() => show::line(format_args!("{value:#}")),
+        _ => blocks.iter().try_for_each(|block| show::line(told(block))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// Goal: an argument is what the tool wants. Method: the same words against schemas.
+    #[test]
+    fn arguments_fit_the_schema() {
+        for (text, schema, json) in [
+            ("5", json!({ "type": "string" }), "\"5\""),
+            ("5", json!({ "type": "integer" }), "5"),
+            ("[1,2]", json!({ "type": "array" }), "[1,2]"),
+            ("plain words", json!({}), "\"plain words\""),
+            ("true", json!({}), "true"),
+        ] {
+            assert_eq!(value(text, &schema).get(), json);
+        }
+    }
+}
+
+#[cfg(test)]
+mod words_tests {
+    use super::*;
+
+    /// Goal: a server can't play with the terminal. Method: an escape sequence, a bell, a carriage return, overrides of direction.
+    #[test]
+    fn escapes_are_taken_out() {
+        assert_eq!(printable("a\u{1b}[31mb\u{7}\rc\n\td\u{9b}"), "a[31mbc\n\td");
+        assert_eq!(printable("pay \u{202e}001\u{2069} \u{5d0}"), "pay 001 \u{5d0}");
+    }
+
+    /// Goal: progress is told as far as it is known. Method: with and without amount, total and words.
+    #[test]
+    fn progress_is_told() {
+        for (done, total, message, expect) in [
+            (0.0, None, Some("DP2"), "DP2"),
+            (0.0, None, None, "0"),
+            (2.0, None, Some("files"), "2  files"),
+            (2.5, Some(4.0), None, "2.5 of 4"),
+            (0.0, Some(4.0), Some("files"), "0 of 4  files"),
+        ] {
+            assert_eq!(told_progress(&Progress { done, total, message: message.map(str::to_owned) }), expect);
+        }
+    }
 }

@@ -49,7 +49,7 @@ pub(super) struct WatchArguments {
 
 /// Where the mailroom is, and who asks.
 #[derive(Debug, clap::Args)]
-pub(super) struct MailArguments {
+struct MailArguments {
     /// Where the mail listener is, for example http://127.0.0.1:8090.
     #[arg(long, env = "CALLBOARD_MAIL", value_name = "URL", required_unless_present = "topology")]
     url: Option<String>,
@@ -64,7 +64,7 @@ pub(super) struct MailArguments {
     key_env: String,
     /// Print JSON and nothing else, one object a line.
     #[arg(long)]
-    pub(super) json: bool,
+    json: bool,
 }
 
 impl MailArguments {
@@ -72,7 +72,7 @@ impl MailArguments {
     ///
     /// # Errors
     /// The command line doesn't say who asks whom.
-    pub(super) fn client(&self) -> Result<Client, CommandError> {
+    fn client(&self) -> Result<Client, CommandError> {
         let key = std::env::var(&self.key_env).ok().filter(|key| !key.is_empty()).map(SecretString::from);
         let id = match (&self.agent, &key) {
             (Some(id), _) => id,
@@ -129,8 +129,8 @@ pub(super) async fn run(command: &MsgCommand) -> Outcome {
     match command {
         MsgCommand::Send(arguments) => send(arguments).await,
         MsgCommand::Broadcast(arguments) => broadcast(arguments).await,
-        MsgCommand::Inbox(arguments) => read::list(arguments).await,
-        MsgCommand::Show(arguments) => read::show(arguments).await,
+        MsgCommand::Inbox(arguments) => read::list_inbox(arguments).await,
+        MsgCommand::Show(arguments) => read::show_message(arguments).await,
         MsgCommand::History(arguments) => read::history(arguments).await,
         MsgCommand::Watch(arguments) => watch(arguments).await,
     }

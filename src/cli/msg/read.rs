@@ -1,18 +1,20 @@
-//! `callboard msg inbox`, `callboard msg show` and `callboard msg history`; messages and agents in rows.
+//! `callboard msg inbox`, `msg show`, `msg history` and `callboard agents`: messages and agents in rows.
 
 use std::time::SystemTime;
 
 use callboard_agents::decide::limits::cut_chars;
 use callboard_agents::mailroom::neutral;
 use callboard_message::mail::{
-    AgentLogRow, AgentLogs, AgentView, Direction, EntryState, MailEvent, MailView, MessageHistory, Numbered, Priority,
+    AgentLogRow, AgentLogs, AgentView, Direction, EntryState, MailEvent, MailId, MailView, MemberState, MessageHistory,
+    Numbered, Priority,
 };
 use callboard_message::time::rfc3339;
+use clap::{Args, Subcommand};
 
-use super::super::arguments::{one_of, span};
-use super::show::{self, Rows};
-use super::{EXIT_ANSWERED, MailArguments, Outcome, mail_id};
-use crate::cli::printable;
+use super::{MailArguments, mail_id};
+use crate::cli::arguments::{one_of, span};
+use crate::cli::show::{self, Rows};
+use crate::cli::{EXIT_ANSWERED, Outcome, printable};
 
 /// Messages that are listed without `--limit`.
 const LIMIT_DEFAULT: usize = 50;
@@ -51,7 +53,7 @@ pub(in crate::cli) struct ShowArguments {
     mail: MailArguments,
 }
 
-pub(super) async fn list(arguments: &InboxArguments) -> Outcome {
+pub(super) async fn list_inbox(arguments: &InboxArguments) -> Outcome {
     let InboxArguments { from, topic, unread, read, limit, mail } = arguments;
     let filter = MessageHistory {
         from: from.clone(),
@@ -87,7 +89,7 @@ async fn pages(mut filter: MessageHistory, limit: usize, unread: bool, read: boo
     Ok(EXIT_ANSWERED)
 }
 
-pub(super) async fn show(arguments: &ShowArguments) -> Outcome {
+pub(super) async fn show_message(arguments: &ShowArguments) -> Outcome {
     let client = arguments.mail.client()?;
     let message = client.message(&mail_id(&arguments.id)?, arguments.receipts).await?;
     if arguments.mail.json {
@@ -213,11 +215,11 @@ async fn log(arguments: &HistoryArguments) -> Outcome {
 }
 
 /// The columns of a list of messages.
-pub(super) const COLUMNS: &str = "ID\tFROM\tSTATE\tSENT\tTEXT";
+const COLUMNS: &str = "ID\tFROM\tSTATE\tSENT\tTEXT";
 /// The columns of the log.
-pub(super) const LOG_COLUMNS: &str = "NUMBER\tSENDER\tRECIPIENT\tTYPE\tTIME\tTEXT";
+const LOG_COLUMNS: &str = "NUMBER\tSENDER\tRECIPIENT\tTYPE\tTIME\tTEXT";
 /// The columns of a list of agents.
-pub(in crate::cli) const AGENT_COLUMNS: &str = "ID\tDISPLAY\tSTATE\tWAY\tUNREAD\tROLE\tPHASE\tSEEN";
+const AGENT_COLUMNS: &str = "ID\tDISPLAY\tSTATE\tWAY\tUNREAD\tROLE\tPHASE\tSEEN";
 /// Characters of a text in a list.
 const SHOWN_CHARS: usize = 100;
 
@@ -233,7 +235,7 @@ fn joined<const N: usize>(cells: [&str; N]) -> String {
 }
 
 /// A row of the list. An urgent message's state says so.
-pub(super) fn message_row(message: &MailView) -> String {
+fn message_row(message: &MailView) -> String {
     // Whose it is stands beside it: without the prefix, and nothing in it that looks like one.
     let text = message.message.as_deref().unwrap_or(&message.text);
     let state = match message.priority {
@@ -244,7 +246,7 @@ pub(super) fn message_row(message: &MailView) -> String {
 }
 
 /// What is known of a message, a line each; not what it says.
-pub(super) fn lines(message: &MailView) -> Vec<String> {
+fn lines(message: &MailView) -> Vec<String> {
     let mut lines = Vec::new();
     let mut add = |name: &str, value: &str| lines.push(format!("{name}: {}", brief(value)));
     add("id", &message.message_id);
@@ -271,7 +273,7 @@ pub(super) fn lines(message: &MailView) -> Vec<String> {
 }
 
 /// A row of the log.
-pub(super) fn log_row(row: &AgentLogRow) -> String {
+fn log_row(row: &AgentLogRow) -> String {
     let details = &row.details;
     let (number, kind) = (row.number.to_string(), details.message_type.as_str());
     let text = &details.message_content;
@@ -279,7 +281,7 @@ pub(super) fn log_row(row: &AgentLogRow) -> String {
 }
 
 /// A row of the list of agents; `-` where there is nothing.
-pub(in crate::cli) fn agent(agent: &AgentView) -> String {
+fn agent_row(agent: &AgentView) -> String {
     let unread = agent.unread.map(|count| count.to_string());
     let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
     let (unread, role, phase) = (or_none(&unread), or_none(&agent.role), or_none(&agent.phase));
@@ -310,6 +312,70 @@ pub(super) fn event(event: &Numbered) -> String {
         _ => String::new(),
     };
     format!("{}\t{}\t{told}", event.sequence, event.event.kind())
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(in crate::cli) struct AgentsArguments {
+    #[command(subcommand)]
+    action: Option<AgentsAction>,
+    #[command(flatten)]
+    list: ListArguments,
+}
+
+#[derive(Debug, Args)]
+struct ListArguments {
+    /// In this state only: active, away or terminated.
+    #[arg(long, value_parser = one_of(MemberState::ALL.iter().map(|it| (it.as_str(), *it))))]
+    state: Option<MemberState>,
+    #[command(flatten)]
+    mail: MailArguments,
+}
+
+#[derive(Debug, Subcommand)]
+enum AgentsAction {
+    /// Say that an agent is terminated: it neither sends nor gets mail. Your key needs the scope mail.admin.
+    End(OneArguments),
+    /// Say that an agent is back.
+    Back(OneArguments),
+}
+
+#[derive(Debug, Args)]
+struct OneArguments {
+    /// The agent.
+    #[arg(value_parser = id)]
+    id: MailId,
+    #[command(flatten)]
+    mail: MailArguments,
+}
+
+fn id(text: &str) -> Result<MailId, String> {
+    MailId::parse(text).map_err(|error| error.to_string())
+}
+
+/// Does it, and says how it ended.
+pub(in crate::cli) async fn run_agents(arguments: &AgentsArguments) -> Outcome {
+    match &arguments.action {
+        None => list_agents(&arguments.list).await,
+        Some(AgentsAction::End(one)) => end_agent(one, false).await,
+        Some(AgentsAction::Back(one)) => end_agent(one, true).await,
+    }
+}
+
+async fn list_agents(arguments: &ListArguments) -> Outcome {
+    let status = arguments.mail.client()?.agents(arguments.state).await?;
+    let rows = Rows::begin(arguments.mail.json, AGENT_COLUMNS)?;
+    for agent in &status.agents {
+        rows.row(agent, || agent_row(agent))?;
+    }
+    Ok(EXIT_ANSWERED)
+}
+
+async fn end_agent(OneArguments { id, mail }: &OneArguments, back: bool) -> Outcome {
+    let done = mail.client()?.end_agent(id, back).await?;
+    let now = if back { "is back" } else { "is terminated" };
+    Rows::plain(mail.json).row(&done, || format!("{id} {now}"))?;
+    Ok(EXIT_ANSWERED)
 }
 
 #[cfg(test)]

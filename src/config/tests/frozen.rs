@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::super::{Problem, parse};
+use crate::config::{Problem, parse};
 
 /// No key or name is like it, so none is suggested in place of the list.
 const UNKNOWN: &str = "~~~~~~~~";
