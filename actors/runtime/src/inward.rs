@@ -5,8 +5,8 @@ use std::sync::Arc;
 use callboard_message::{Failure, FailureKind, Named, RawReply};
 use serde_json::value::RawValue;
 
-use crate::agent_ref::AgentRef;
 use crate::call::CallMeta;
+use crate::handle::AgentRef;
 use crate::policy::{Crossing, Direction};
 
 /// Whether the message may come in for `agent`, which the policy knows by `name`.

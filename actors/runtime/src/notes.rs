@@ -1,15 +1,14 @@
 //! Small JSON by space and key: who is in the directory, what agents remember.
 
-mod memory;
-
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::time::SystemTime;
 
 use async_trait::async_trait;
 use callboard_message::RawObject;
 
 use crate::journal::JournalError;
-
-pub use memory::MemoryNotes;
+use crate::sync::Mutex;
 
 /// Largest body of a note, in bytes, by default.
 pub const NOTE_BYTES_MAX_DEFAULT: usize = 64 * 1024;
@@ -82,5 +81,58 @@ pub fn check_note(space: &str, key: &str, body: &RawObject) -> Result<(), Journa
     match bytes > NOTE_BYTES_MAX_DEFAULT {
         true => Err(JournalError::TooLarge { bytes, bytes_max: NOTE_BYTES_MAX_DEFAULT }),
         false => Ok(()),
+    }
+}
+
+/// Notes that last as long as the process.
+#[derive(Default)]
+pub struct MemoryNotes {
+    spaces: Mutex<HashMap<String, BTreeMap<String, Note>>>,
+}
+
+impl MemoryNotes {
+    fn keep(&self, space: &str, key: &str, body: RawObject, expected: Option<u64>) -> Result<u64, NoteError> {
+        check_note(space, key, &body)?;
+        let mut spaces = self.spaces.lock();
+        let notes = spaces.entry(space.to_owned()).or_default();
+        let version = notes.get(key).map_or(0, |note| note.version);
+        if expected.is_some_and(|expected| expected != version) {
+            return Err(NoteError::Changed { version });
+        }
+        if version == 0 && notes.len() >= NOTES_MAX_DEFAULT {
+            return Err(JournalError::Full { records_max: NOTES_MAX_DEFAULT }.into());
+        }
+        let note = Note { key: key.to_owned(), version: version + 1, at: SystemTime::now(), body };
+        notes.insert(key.to_owned(), note);
+        Ok(version + 1)
+    }
+}
+
+#[async_trait]
+impl Notes for MemoryNotes {
+    async fn get(&self, space: &str, key: &str) -> Result<Option<Note>, JournalError> {
+        Ok(self.spaces.lock().get(space).and_then(|notes| notes.get(key).cloned()))
+    }
+
+    async fn put(&self, space: &str, key: &str, body: RawObject, expected: Option<u64>) -> Result<u64, NoteError> {
+        self.keep(space, key, body, expected)
+    }
+
+    async fn remove(&self, space: &str, key: &str) -> Result<bool, JournalError> {
+        Ok(self.spaces.lock().get_mut(space).is_some_and(|notes| notes.remove(key).is_some()))
+    }
+
+    async fn list(&self, space: &str, after: Option<&str>, notes_max: usize) -> Result<Vec<Note>, JournalError> {
+        let spaces = self.spaces.lock();
+        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let found = spaces.get(space).map(|notes| {
+            let range = notes.range::<str, _>((after, Bound::Unbounded));
+            range.map(|(_, note)| note.clone()).take(notes_max).collect()
+        });
+        Ok(found.unwrap_or_default())
+    }
+
+    async fn clear(&self, space: &str) -> Result<u64, JournalError> {
+        Ok(self.spaces.lock().remove(space).map_or(0, |notes| notes.len() as u64))
     }
 }

@@ -7,10 +7,10 @@ use callboard_message::{CallId, Failure, FailureKind, Message, Named, RawReply};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
-use crate::cx::Cx;
-use crate::policy::{Crossing, Direction};
-
 pub use flaw::is_disguised;
+
+use crate::agent::cx::Cx;
+use crate::policy::{Crossing, Direction};
 
 /// Sends `message` to `server` with `work`, until `deadline` and as long as the call `cx` is wanted; the policy judges both
 /// the message and the reply.

@@ -1,7 +1,5 @@
 //! Tasks: work that outlives the request that asked for it, and the process that did it.
 
-mod error;
-mod follow;
 mod graph;
 mod id;
 pub mod live;
@@ -11,17 +9,16 @@ mod record;
 mod runner;
 mod step;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use callboard_message::TaskState;
+use callboard_message::{Failure, FailureKind, TaskState};
+use futures::stream::{BoxStream, StreamExt, try_unfold};
 use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
 
-use crate::journal::JournalError;
-
-pub use error::TaskError;
-pub use follow::follow;
 pub use graph::TaskGraph;
 pub use id::{TaskId, TaskOwner};
 pub use memory::MemoryTasks;
@@ -29,6 +26,8 @@ pub use new::{NewTask, OnRestart};
 pub use record::{LeaseView, OpenQuestion, Task, TaskEvent, TaskOutcome};
 pub use runner::{RunnerHandle, RunnerOptions, TaskRunner};
 pub use step::{CANCELLED_WHY, TaskStep};
+
+use crate::journal::JournalError;
 
 /// Most tasks that [`Tasks::begin_all`] takes at once.
 pub const TASKS_AT_ONCE_MAX: usize = 64;
@@ -207,4 +206,153 @@ pub trait Tasks: Send + Sync + 'static {
 
     /// This process's name in leases: `NAME#EPOCH`.
     fn worker(&self) -> &str;
+}
+
+/// Why a task didn't do it. Nothing was kept.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TaskError {
+    /// There is no such task, or it is another's: the two aren't told apart.
+    #[error("there is no such task")]
+    NotFound,
+    /// It has ended, and stays as it ended.
+    #[error("the task has ended: {0}")]
+    HasEnded(TaskState),
+    /// Its state doesn't allow the step: look at it again.
+    #[error("a task that is {from} can't take the step `{step}`")]
+    Illegal {
+        /// Where it stands.
+        from: TaskState,
+        /// What was wanted: [`super::TaskStep::name`].
+        step: &'static str,
+    },
+    /// Another worker has it: stop working on it.
+    #[error("another worker has the task")]
+    LostLease,
+    /// The key was used for another request: use a new one.
+    #[error("the key was used for another request")]
+    KeyReused,
+    /// Its children have to end first.
+    #[error("{0} children of the task still run")]
+    ChildrenRunning(u32),
+    /// It needs, or is a child of, a task that isn't there.
+    #[error("it needs a task that isn't there: {0}")]
+    UnknownNeed(TaskId),
+    /// The tasks need one another in a circle.
+    #[error("the tasks need one another in a circle")]
+    Cycle,
+    /// Wait until tasks have ended and their time is over.
+    #[error("too many tasks are kept (at most {tasks_max}): try again later")]
+    TooMany {
+        /// The limit that was met.
+        tasks_max: usize,
+    },
+    /// Send less.
+    #[error("{bytes} bytes are too many for a task (at most {bytes_max})")]
+    TooLarge {
+        /// What it would have been.
+        bytes: usize,
+        /// The limit that was met.
+        bytes_max: usize,
+    },
+    /// The task has been through too much: end it.
+    #[error("the task has too many events (at most {events_max})")]
+    TooManyEvents {
+        /// The limit that was met.
+        events_max: u64,
+    },
+    /// The store didn't do it.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+impl From<TaskError> for Failure {
+    fn from(error: TaskError) -> Self {
+        let kind = match error {
+            TaskError::Journal(error) => return error.into(),
+            TaskError::NotFound => FailureKind::NotFound,
+            TaskError::TooMany { .. } | TaskError::TooManyEvents { .. } => FailureKind::Overloaded,
+            TaskError::LostLease => FailureKind::Cancelled,
+            TaskError::HasEnded(_)
+            | TaskError::Illegal { .. }
+            | TaskError::KeyReused
+            | TaskError::ChildrenRunning(_)
+            | TaskError::UnknownNeed(_)
+            | TaskError::Cycle
+            | TaskError::TooLarge { .. } => FailureKind::InvalidInput,
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
+/// How often [`follow`] looks where nothing in this process says that there is something new: another node may write.
+pub(crate) const FOLLOW_LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How long it waits between looks while others' tasks change, and its own doesn't: many follow, and each change wakes all.
+const PAUSE_AFTER_VAIN_LOOK: Duration = Duration::from_millis(20);
+/// Events that it reads at once.
+const EVENTS_READ_MAX: usize = 100;
+
+struct Follower {
+    tasks: Arc<dyn Tasks>,
+    id: TaskId,
+    after: u64,
+    read: VecDeque<TaskEvent>,
+    changes: watch::Receiver<u64>,
+    /// It was woken, and there was nothing new.
+    in_vain: bool,
+}
+
+/// The events of a task whose number is over `after`: none is missed, and none comes twice. It ends after the task's end, and
+/// where there is no such task (any more).
+pub fn follow(tasks: Arc<dyn Tasks>, id: TaskId, after: u64) -> BoxStream<'static, Result<TaskEvent, JournalError>> {
+    let changes = tasks.changes();
+    let follower = Follower { tasks, id, after, read: VecDeque::new(), changes, in_vain: false };
+    try_unfold(follower, |mut follower| async move { Ok(follower.next().await?.map(|event| (event, follower))) })
+        .boxed()
+}
+
+impl Follower {
+    async fn next(&mut self) -> Result<Option<TaskEvent>, JournalError> {
+        loop {
+            if let Some(event) = self.read.pop_front() {
+                self.after = event.number;
+                self.in_vain = false;
+                return Ok(Some(event));
+            }
+            // Marked as seen before the look: what comes after it wakes.
+            self.changes.mark_unchanged();
+            self.look().await?;
+            if !self.read.is_empty() {
+                continue;
+            }
+            match self.tasks.get(&self.id).await? {
+                None => return Ok(None),
+                Some(task) if task.state.is_terminal() => {
+                    // Its last events may have been kept between the two looks.
+                    self.look().await?;
+                    if self.read.is_empty() {
+                        return Ok(None);
+                    }
+                }
+                Some(_) => {
+                    self.wait().await;
+                    self.in_vain = true;
+                }
+            }
+        }
+    }
+
+    async fn look(&mut self) -> Result<(), JournalError> {
+        self.read = self.tasks.events(&self.id, self.after, EVENTS_READ_MAX).await?.into();
+        Ok(())
+    }
+
+    async fn wait(&mut self) {
+        match timeout(FOLLOW_LOOK_EVERY, self.changes.changed()).await {
+            Ok(Ok(())) if self.in_vain => sleep(PAUSE_AFTER_VAIN_LOOK).await,
+            // Nobody tells any more.
+            Ok(Err(_)) => sleep(FOLLOW_LOOK_EVERY).await,
+            Ok(Ok(())) | Err(_) => {}
+        }
+    }
 }

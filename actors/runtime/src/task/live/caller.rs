@@ -9,7 +9,7 @@ use callboard_message::{Abilities, Answer, Artifact, Failure, Log, Progress, Que
 use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
-use super::handle::Event;
+use super::worker::Event;
 use crate::call::{Caller, nobody};
 use crate::sync::{Mutex, MutexGuard};
 use crate::task::TASK_BYTES_MAX_DEFAULT;

@@ -1,38 +1,33 @@
 //! Tasks that run here, for whoever serves them by a protocol: one task, one call, one place that takes its steps.
 
 mod caller;
-mod found;
-mod handle;
 mod keep;
-mod scopes;
 #[cfg(test)]
 mod tests;
 mod worker;
 
 use std::any::Any;
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
 use callboard_message::{Abilities, Artifact, RawObject, TaskState};
-use futures::future::{BoxFuture, FutureExt, ready};
+use caller::TaskCaller;
+use futures::future::{BoxFuture, FutureExt, join_all, ready};
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
+use worker::{Done, Event, Worker};
 
-use self::caller::TaskCaller;
-use self::handle::Event;
-use self::worker::{Done, Worker};
+pub use keep::{CannotResume, Found, TaskHost};
+pub use worker::{Delivering, LiveTask};
+
 use super::{Begun, By, Lease, NewTask, Released, Task, TaskError, TaskFilter, TaskId, TaskOwner, TaskStep, Tasks};
 use crate::call::Caller;
 use crate::journal::JournalError;
 use crate::sync::{Mutex, MutexGuard};
-
-pub use found::Found;
-pub use handle::{Delivering, LiveTask};
-pub use keep::{CannotResume, TaskHost};
-pub use scopes::LiveScopes;
 
 /// Most questions of one task that wait for an answer.
 pub(crate) const TASK_QUESTIONS_MAX: usize = 64;
@@ -390,5 +385,58 @@ async fn begin_surely(store: &dyn Tasks, new: &NewTask) -> Result<Begun, TaskErr
             },
             other => other,
         };
+    }
+}
+
+/// The tasks of one store that run in this process, by their scope. Clones are the same.
+#[derive(Clone, Default)]
+pub struct LiveScopes(Arc<Mutex<HashMap<String, Weak<LiveTasks>>>>);
+
+impl LiveScopes {
+    /// Those of a scope: the same ones for all who serve it, at once or in turn, as long as one of them does or a task runs.
+    /// After they were stopped, others.
+    pub fn of(&self, tasks: &Arc<dyn Tasks>, scope: String, options: LiveOptions) -> Arc<LiveTasks> {
+        let mut all = self.0.lock();
+        all.retain(|_, live| live.strong_count() > 0);
+        // In a store of another worker's name they are another's.
+        let known = all.get(&scope).and_then(Weak::upgrade);
+        if let Some(live) = known.filter(|live| !live.is_stopped() && Arc::ptr_eq(&live.tasks, tasks)) {
+            return live;
+        }
+        let live = LiveTasks::new(tasks.clone(), scope.clone(), options);
+        all.insert(scope, Arc::downgrade(&live));
+        live
+    }
+
+    /// Ends the work on all; a store that lasts hands them to whoever comes next. Ends when they are let go of.
+    pub async fn stop(&self) {
+        let all: Vec<_> = {
+            let mut all = self.0.lock();
+            all.drain().filter_map(|(_, live)| live.upgrade()).collect()
+        };
+        all.iter().for_each(|live| live.stop());
+        join_all(all.iter().map(|live| live.stopped())).await;
+    }
+}
+
+impl LiveTasks {
+    /// What all who serve them have in common besides. It is of one type, whoever asks.
+    pub fn beside<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
+        let beside = self.beside.get_or_init(|| Arc::new(T::default())).clone();
+        beside.downcast().unwrap_or_default()
+    }
+
+    /// Has work done where it outlives whoever wants it, as far as tasks do: the threads of a server end with it.
+    pub fn spawn_here(&self, work: impl Future<Output = ()> + Send + 'static) {
+        match self.keeper.get() {
+            Some(keeper) => drop(keeper.spawn(work)),
+            None => drop(tokio::spawn(work)),
+        }
+    }
+}
+
+impl fmt::Debug for LiveScopes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LiveScopes").finish_non_exhaustive()
     }
 }
