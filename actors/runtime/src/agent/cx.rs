@@ -22,7 +22,7 @@ use crate::system::directory::Changed;
 /// What a handler knows of its surroundings: itself, its system, and the call that it serves.
 #[derive(Clone)]
 pub struct Cx {
-    pub(crate) me: AgentRef,
+    me: AgentRef,
     pub(crate) call: Option<Arc<CallMeta>>,
     /// Fires when the caller no longer wants the reply, in async handlers.
     pub(crate) cancel: Option<CancellationToken>,
@@ -250,7 +250,7 @@ pub struct Timer {
 }
 
 impl Timer {
-    pub(crate) fn after<M: Message>(to: AgentRef, delay: Duration, message: M) -> Self {
+    fn after<M: Message>(to: AgentRef, delay: Duration, message: M) -> Self {
         Self::run(to.clone(), async move {
             tokio::time::sleep(delay).await;
             // An agent without room or gone gets no tick.
@@ -258,11 +258,7 @@ impl Timer {
         })
     }
 
-    pub(crate) fn every<M: Message>(
-        to: AgentRef,
-        period: Duration,
-        mut make: impl FnMut() -> M + Send + 'static,
-    ) -> Self {
+    fn every<M: Message>(to: AgentRef, period: Duration, mut make: impl FnMut() -> M + Send + 'static) -> Self {
         Self::run(to.clone(), async move {
             let mut ticks = tokio::time::interval(period.max(TIMER_PERIOD_MIN));
             ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

@@ -319,7 +319,7 @@ fn begin<A: ConcurrentHandler<M>, M: Message>(
 }
 
 /// What is left of an envelope whose reply somebody waits for.
-pub(crate) type Wanted<M> = (M, Option<Replier<<M as Message>::Reply>>, Option<Arc<CallMeta>>);
+type Wanted<M> = (M, Option<Replier<<M as Message>::Reply>>, Option<Arc<CallMeta>>);
 
 /// The parts of an envelope whose reply somebody still waits for.
 fn wanted<M: Message>(envelope: Envelope<M>) -> Option<Wanted<M>> {

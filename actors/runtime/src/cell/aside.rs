@@ -84,7 +84,7 @@ impl<A: Agent> Cell<A> {
     }
 
     /// A handler of `lane` is elsewhere no more.
-    pub(crate) fn came_back(self: &Arc<Self>, lane: u16) {
+    pub(super) fn came_back(self: &Arc<Self>, lane: u16) {
         let Some(asides) = self.asides.get() else { return };
         if let Some(count) = asides.by_lane.get(usize::from(lane)) {
             count.fetch_sub(1, SeqCst);

@@ -63,12 +63,12 @@ pub(crate) enum Pushed {
 }
 
 /// Moves a message into the queue, in the lane given.
-pub(crate) type Push<'a> = &'a mut dyn FnMut(&mut Queue, u16);
+type Push<'a> = &'a mut dyn FnMut(&mut Queue, u16);
 
 /// What all agents of one type share.
 pub(crate) struct Kind<A: Agent> {
     pub(crate) handlers: Handlers<A>,
-    pub(crate) types: Vec<TypeId>,
+    types: Vec<TypeId>,
     pub(crate) profile: Arc<Profile>,
 }
 
@@ -83,7 +83,7 @@ impl<A: Agent> Kind<A> {
         self.types.iter().position(|t| *t == message).map(|at| at as u16)
     }
 
-    pub(crate) fn find(&self, message: TypeId) -> Option<(u16, &dyn Op<A>)> {
+    fn find(&self, message: TypeId) -> Option<(u16, &dyn Op<A>)> {
         let lane = self.lane(message)?;
         Some((lane, &*self.handlers.ops[usize::from(lane)]))
     }
@@ -95,7 +95,7 @@ pub(crate) type Factory<A> = Arc<dyn Fn() -> A + Send + Sync>;
 #[derive(Default)]
 pub(crate) struct Stats {
     /// Written only by whoever has the ticket.
-    pub(crate) handled: AtomicU64,
+    handled: AtomicU64,
     pub(crate) restarts: AtomicU32,
     pub(crate) in_flight: AtomicU32,
     pub(crate) state: AtomicU8,
@@ -282,7 +282,7 @@ impl<A: Agent> Cell<A> {
     }
 }
 
-pub(crate) fn short_type_name<A>() -> &'static str {
+fn short_type_name<A>() -> &'static str {
     let name = std::any::type_name::<A>();
     name.split('<').next().and_then(|n| n.rsplit("::").next()).unwrap_or(name)
 }

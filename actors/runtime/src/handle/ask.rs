@@ -323,7 +323,7 @@ fn named<M: Message, T: Target<M>>(to: &T, message: Option<&M>) -> Result<Option
 }
 
 /// The error, where the message came back.
-pub(crate) fn refused<M: Message, T: Target<M>>(to: &T, pushed: Pushed, message: Option<M>) -> Option<SendError<M>> {
+fn refused<M: Message, T: Target<M>>(to: &T, pushed: Pushed, message: Option<M>) -> Option<SendError<M>> {
     let message = message?;
     Some(match pushed {
         Pushed::Full(capacity) => SendError::Full { message, capacity },

@@ -392,7 +392,7 @@ pub enum SendError<M> {
 }
 
 impl<M> SendError<M> {
-    pub(crate) fn no_reply(why: NoReply) -> Self {
+    fn no_reply(why: NoReply) -> Self {
         match why {
             NoReply::Panicked => Self::Panicked,
             NoReply::Stopped => Self::Stopped,

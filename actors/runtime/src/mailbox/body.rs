@@ -59,7 +59,7 @@ pub(crate) struct Body<A: Agent> {
     pub(crate) flight: Option<BoxFuture<'static, (A, bool)>>,
     pub(crate) others: Option<Box<Others>>,
     pub(crate) stash: Option<Box<Queue>>,
-    pub(crate) history: Option<Box<History>>,
+    history: Option<Box<History>>,
     pub(crate) draining: bool,
     pub(crate) panicked: Option<&'static str>,
     pub(crate) waker: Option<Waker>,
@@ -178,7 +178,7 @@ impl<A: Agent> Cell<A> {
         }
     }
 
-    pub(crate) fn drop_flight(&self, body: &mut Body<A>) {
+    fn drop_flight(&self, body: &mut Body<A>) {
         if let Some(flight) = body.flight.take() {
             drop_caught(AssertUnwindSafe(|| drop(flight)));
             self.stats.in_flight.fetch_sub(1, Relaxed);

@@ -103,7 +103,7 @@ impl Host {
     }
 
     /// Ends when it gives out no more turns.
-    pub(crate) async fn ended(&self) {
+    async fn ended(&self) {
         self.ended.cancelled().await;
     }
 

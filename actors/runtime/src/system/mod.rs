@@ -35,17 +35,17 @@ const KILL_WAIT: Duration = Duration::from_secs(2);
 /// ceremony, and in a test it fails that test.
 #[derive(Clone)]
 pub struct System {
-    pub(crate) inner: Arc<Inner>,
+    inner: Arc<Inner>,
     /// Handles outside of the agents; `None` in those that agents hold.
     _guard: Option<Arc<Guard>>,
 }
 
-pub(crate) struct Inner {
-    pub(crate) hosts: Vec<Arc<Host>>,
-    pub(crate) next_host: AtomicUsize,
-    pub(crate) next_id: AtomicU64,
-    pub(crate) kinds: DashMap<TypeId, Arc<dyn Any + Send + Sync>>,
-    pub(crate) agents: DashMap<AgentId, AgentRef>,
+struct Inner {
+    hosts: Vec<Arc<Host>>,
+    next_host: AtomicUsize,
+    next_id: AtomicU64,
+    kinds: DashMap<TypeId, Arc<dyn Any + Send + Sync>>,
+    agents: DashMap<AgentId, AgentRef>,
     watches: DashMap<AgentId, Vec<Watcher>>,
     dead_letters: DeadLetters,
     directory: Directory,
@@ -53,7 +53,7 @@ pub(crate) struct Inner {
     policy: PolicyChain,
     /// Knows the store too.
     audit: AuditLog,
-    pub(crate) draining: AtomicBool,
+    draining: AtomicBool,
     down: AtomicBool,
     settled: Notify,
     threads: Mutex<Option<Threads>>,
@@ -224,7 +224,7 @@ impl System {
     }
 
     /// The same system for an agent to hold: it doesn't keep it up.
-    pub(crate) fn unguarded(&self) -> Self {
+    fn unguarded(&self) -> Self {
         Self { inner: self.inner.clone(), _guard: None }
     }
 

@@ -32,21 +32,21 @@ use crate::journal::JournalError;
 /// Most tasks that [`Tasks::begin_all`] takes at once.
 pub const TASKS_AT_ONCE_MAX: usize = 64;
 /// Most tasks that one needs.
-pub(crate) const TASK_NEEDS_MAX: usize = 64;
+const TASK_NEEDS_MAX: usize = 64;
 /// How deep parts of parts go.
 pub const TASK_DEPTH_MAX: usize = 8;
 /// Most events of a task, by default; its end always fits.
-pub(crate) const TASK_EVENTS_MAX_DEFAULT: u64 = 10_000;
+const TASK_EVENTS_MAX_DEFAULT: u64 = 10_000;
 /// After so many events what a task says ([`TaskStep::Said`]) is left out.
-pub(crate) const TASK_SAID_EVENTS_MAX: u64 = 9_000;
+const TASK_SAID_EVENTS_MAX: u64 = 9_000;
 /// Largest bodies of a task, together, in bytes, by default.
 pub const TASK_BYTES_MAX_DEFAULT: usize = 4 * 1024 * 1024;
 /// How long a worker has a task unless it renews its lease.
 pub const TASK_LEASE: Duration = Duration::from_secs(30);
 /// How often a worker renews its leases.
-pub(crate) const TASK_RENEW_EVERY: Duration = Duration::from_secs(10);
+const TASK_RENEW_EVERY: Duration = Duration::from_secs(10);
 /// How often a worker asks which of its tasks somebody wants ended.
-pub(crate) const TASK_CANCELS_EVERY: Duration = Duration::from_millis(500);
+const TASK_CANCELS_EVERY: Duration = Duration::from_millis(500);
 
 /// Who takes a step.
 #[derive(Debug, Clone, Copy)]
@@ -286,7 +286,7 @@ impl From<TaskError> for Failure {
 }
 
 /// How often [`follow`] looks where nothing in this process says that there is something new: another node may write.
-pub(crate) const FOLLOW_LOOK_EVERY: Duration = Duration::from_millis(500);
+const FOLLOW_LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How long it waits between looks while others' tasks change, and its own doesn't: many follow, and each change wakes all.
 const PAUSE_AFTER_VAIN_LOOK: Duration = Duration::from_millis(20);
 /// Events that it reads at once.

@@ -202,7 +202,7 @@ const KEEP_PAUSE: Duration = Duration::from_millis(500);
 
 /// Why a job is over before its agent has replied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Why {
+enum Why {
     /// The runner is stopped: the task is interrupted.
     Stopped,
     /// Another worker has the task.
@@ -218,7 +218,7 @@ struct Waiting {
 }
 
 /// One task that is worked on.
-pub(super) struct Job {
+struct Job {
     system: System,
     tasks: Arc<dyn Tasks>,
     task: Arc<Task>,

@@ -118,11 +118,11 @@ impl Line {
 pub(super) struct TaskCaller {
     line: Mutex<Line>,
     pub(super) telling: Telling,
-    pub(super) abilities: Arc<Abilities>,
+    abilities: Arc<Abilities>,
     /// Who is told of progress and log lines as they come.
-    pub(super) told: Option<Arc<dyn Caller>>,
+    told: Option<Arc<dyn Caller>>,
     /// Whether artifacts are kept as they come.
-    pub(super) keeps_artifacts: bool,
+    keeps_artifacts: bool,
 }
 
 impl TaskCaller {

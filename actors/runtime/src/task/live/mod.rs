@@ -30,7 +30,7 @@ use crate::journal::JournalError;
 use crate::sync::{Mutex, MutexGuard};
 
 /// Most questions of one task that wait for an answer.
-pub(crate) const TASK_QUESTIONS_MAX: usize = 64;
+const TASK_QUESTIONS_MAX: usize = 64;
 
 /// How often a beginning whose outcome is unknown is tried again.
 const BEGIN_TRIES_MAX: usize = 3;
@@ -362,7 +362,7 @@ impl Drop for Here {
 }
 
 /// For how long a task is kept, from now on.
-pub(super) fn left(task: &Task) -> Duration {
+fn left(task: &Task) -> Duration {
     task.expires.duration_since(SystemTime::now()).unwrap_or_default()
 }
 
