@@ -17,7 +17,7 @@ use super::{AgentRef, SendError, Target, Told, sealed};
 use crate::call::{CallEvent, CallMeta, channel_caller};
 use crate::cell::aside::Aside;
 use crate::cell::{OnTheSpot, Pushed};
-use crate::mailbox::lane::{Envelope, ReplySlot, reply_channel};
+use crate::mailbox::lane::{Envelope, NoReply, ReplySlot, reply_channel};
 use crate::mailbox::queue::WaiterId;
 
 enum State<M: Message> {
@@ -122,7 +122,7 @@ impl<'a, M: Message, T: Target<M>> Ask<'a, M, T> {
         self.limit_call().map_err(Err)?;
         match self.to.in_place(&mut self.message, self.call.as_ref()) {
             OnTheSpot::Nothing => {}
-            OnTheSpot::Answer(answer) => return Err(answer.map_err(SendError::no_reply)),
+            OnTheSpot::Answer(answer) => return Err(answer.map_err(|why| self.no_reply(why))),
             OnTheSpot::Begun(aside) => return Ok(State::Here(aside)),
         }
         let Some(message) = self.message.take() else { return Err(Err(SendError::Panicked)) };
@@ -237,7 +237,7 @@ impl<M: Message, T: Target<M>> Future for Ask<'_, M, T> {
                     if let Poll::Ready(answer) = Pin::new(&mut answered).poll(cx) {
                         return Poll::Ready(match answer {
                             Ok(Ok(reply)) => Ok(reply),
-                            Ok(Err(why)) => Err(SendError::no_reply(why)),
+                            Ok(Err(why)) => Err(this.no_reply(why)),
                             // A replier always ends with a word.
                             Err(_) => Err(SendError::Stopped),
                         });
@@ -248,7 +248,7 @@ impl<M: Message, T: Target<M>> Future for Ask<'_, M, T> {
                 }
                 State::Here(mut aside) => {
                     if let Poll::Ready(answer) = Pin::new(&mut aside).poll(cx) {
-                        return Poll::Ready(answer.map_err(SendError::no_reply));
+                        return Poll::Ready(answer.map_err(|why| this.no_reply(why)));
                     }
                     this.state = State::Here(aside);
                     // The handler's own watch wakes this task when the call is over: until then a second timer is of no use.
@@ -274,6 +274,19 @@ impl<M: Message, T: Target<M>> Future for Ask<'_, M, T> {
 }
 
 impl<M: Message, T: Target<M>> Ask<'_, M, T> {
+    /// Error for a missing reply. A handler that was cancelled is a timeout once the call's deadline has passed.
+    #[cold]
+    fn no_reply(&mut self, why: NoReply) -> SendError<M> {
+        let deadline = self.call.as_ref().and_then(|call| call.deadline);
+        match why {
+            NoReply::Cancelled if deadline.is_some_and(|deadline| Instant::now() >= deadline) => self.timed_out(),
+            NoReply::Cancelled => SendError::Cancelled,
+            NoReply::Panicked => SendError::Panicked,
+            NoReply::Stopped => SendError::Stopped,
+            NoReply::StashFull => SendError::StashFull,
+        }
+    }
+
     fn timed_out(&mut self) -> SendError<M> {
         self.leave_line();
         self.state = State::Done;

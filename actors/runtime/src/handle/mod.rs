@@ -18,17 +18,20 @@ use crate::agent::ops::{Exchange, Shortcut};
 use crate::agent::{Agent, AgentId, AgentSnapshot};
 use crate::call::CallMeta;
 use crate::cell::{AnyCell, Cell, Control, OnTheSpot, Pushed};
-use crate::mailbox::lane::{Envelope, NoReply, Queue};
+use crate::mailbox::lane::{Envelope, Queue};
 use crate::mailbox::queue::WaiterId;
 use crate::system::System;
 use crate::system::supervision::ExitReason;
 
 /// A handle to an agent. Cheap to clone, `Send`, and it never says where the agent is: in this process, behind a protocol,
 /// a model, a person.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("AgentRef({self})")]
 pub struct AgentRef(pub(crate) Arc<dyn AnyCell>);
 
 /// A handle to an agent for one message type: checked once, then the shortest way in.
+#[derive(derive_more::Debug)]
+#[debug("Recipient<{}>({})", M::NAME, self.id())]
 pub struct Recipient<M: Message>(Arc<dyn Accept<M>>);
 
 /// Where a message of type `M` can go.
@@ -265,18 +268,6 @@ impl fmt::Display for AgentRef {
     }
 }
 
-impl fmt::Debug for AgentRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "AgentRef({self})")
-    }
-}
-
-impl<M: Message> fmt::Debug for Recipient<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Recipient<{}>({})", M::NAME, self.id())
-    }
-}
-
 /// Where an envelope comes from when there is room for it.
 pub trait Source<M: Message> {
     #[doc(hidden)]
@@ -392,15 +383,6 @@ pub enum SendError<M> {
 }
 
 impl<M> SendError<M> {
-    fn no_reply(why: NoReply) -> Self {
-        match why {
-            NoReply::Panicked => Self::Panicked,
-            NoReply::Stopped => Self::Stopped,
-            NoReply::Cancelled => Self::Cancelled,
-            NoReply::StashFull => Self::StashFull,
-        }
-    }
-
     /// What a sender of any protocol can do about it.
     pub fn kind(&self) -> FailureKind {
         match self {

@@ -50,6 +50,43 @@ impl SyncHandler<Free> for Waiter {
     }
 }
 
+/// Waits in the task of whoever asked, where it may.
+#[derive(Default)]
+struct Beside;
+
+impl Agent for Beside {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.concurrent::<Wait>(1);
+    }
+}
+
+impl ConcurrentHandler<Wait> for Beside {
+    fn handle(&mut self, _: Wait, _: Cx) -> impl Future<Output = ()> + Send + 'static {
+        std::future::pending()
+    }
+}
+
+/// Goal: a deadline ends as a timeout, also where the handler's own watch of it comes first; a cancelled call ends as cancelled.
+/// Method: handlers without grace, run by the agent's host and in the asker's task.
+#[test]
+fn deadlines_are_timeouts() {
+    for profile in [Profile::default(), Profile::default().with_askers()] {
+        let profile = Profile { cancel_grace: Duration::ZERO, ..profile };
+        paused(async |system| {
+            let agent = system.prepare_with(Beside::default).profile(profile.clone()).spawn();
+            let late = agent.ask(Wait { tidy: SECOND }).within(SECOND).await;
+            assert!(matches!(late, Err(SendError::TimedOut(after)) if after >= SECOND), "{late:?}");
+            let call = agent.call(Wait { tidy: SECOND }).within(SECOND).start();
+            call.cancel();
+            assert!(matches!(call.reply().await, Err(SendError::Cancelled)));
+            let past = CallMeta::new(Arc::new(Principal::local_operator())).until(tokio::time::Instant::now());
+            let late = agent.ask(Wait { tidy: SECOND }).within_call(Some(Arc::new(past))).await;
+            assert!(matches!(late, Err(SendError::TimedOut(_))), "{late:?}");
+            system.shutdown(SECOND).await;
+        });
+    }
+}
+
 struct Case {
     tidy: Duration,
     cancel_safe: bool,
