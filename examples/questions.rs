@@ -4,7 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use callboard::message::{Answer, ElicitAnswer, Elicitation, Progress, Question};
-use callboard::{Agent, CallEvent, Cx, Failure, FailureKind, Handler, Handlers, Message, System};
+use callboard::{Agent, CallEvent, Cx, Failure, Handler, Handlers, Message, System};
 use serde_json::json;
 
 /// Books a table for tonight.
@@ -30,7 +30,7 @@ impl Handler<BookTable> for Restaurant {
         // The handler pauses here; the reply comes over whatever way the call came in.
         match cx.elicit(form).await?.content() {
             Some(content) => Ok(format!("booked at {}:00", content["hour"])),
-            None => Err(Failure::new(FailureKind::Rejected, "no hour, no table")),
+            None => Err(Failure::rejected("no hour, no table")),
         }
     }
 }

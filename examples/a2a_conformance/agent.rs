@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use callboard::message::surface::{Converse, SAID};
 use callboard::message::{
-    Artifact, Content, Elicitation, Failure, FailureKind, Progress, RawObject, ResourceContent, SAID_AT_ONCE, SHOWN,
-    ToolResult,
+    Artifact, Content, Elicitation, Failure, Progress, RawObject, ResourceContent, SAID_AT_ONCE, SHOWN, ToolResult,
 };
 use callboard::{Agent, ConcurrentHandler, Cx, Handlers};
 use serde_json::json;
@@ -115,7 +114,7 @@ const TYPE: &str = "text/plain";
 /// Plays a part to its end.
 fn play(part: Part, cx: &Cx) -> Result<ToolResult, Failure> {
     Ok(match part {
-        Part::Reject => return Err(Failure::new(FailureKind::Rejected, "rejected")),
+        Part::Reject => return Err(Failure::rejected("rejected")),
         Part::Answer(text) => noted(ToolResult::text(text), SAID_AT_ONCE),
         Part::Text(text) => ToolResult::text(text),
         Part::File => ToolResult::of([file()]),

@@ -38,9 +38,9 @@ async fn play(server: &AgentRef, scenario: &str, context: &Value) -> Outcome<()>
     let tools: Vec<RawObject> = call(server, ListTools::default()).await?.read("tools").unwrap_or_default();
     if scenario == "http-standard-headers" {
         call(server, ListResources::default()).await?;
-        call(server, ReadResource(RawObject::new().with("uri", "file:///path/to/file%20name.txt"))).await?;
+        call(server, ReadResource(RawObject::of("uri", "file:///path/to/file%20name.txt"))).await?;
         call(server, ListPrompts::default()).await?;
-        call(server, GetPrompt(RawObject::new().with("name", "test_prompt"))).await?;
+        call(server, GetPrompt(RawObject::of("name", "test_prompt"))).await?;
     }
     let schema = tools.first().and_then(|tool| tool.get("inputSchema"));
     let arguments = json!({ "a": 2, "b": 3, "region": "eu", "schema": schema });

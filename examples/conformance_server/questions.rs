@@ -1,7 +1,7 @@
 //! Tools that ask whoever called.
 
 use callboard::message::{ElicitAnswer, Elicitation, Failure, Log, LogLevel, Sample, ToolResult};
-use callboard::{ConcurrentHandler, Cx, FailureKind, Handlers, Message, SyncHandler};
+use callboard::{ConcurrentHandler, Cx, Handlers, Message, SyncHandler};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ pub async fn form(cx: &Cx, key: &str, message: &str, field: &str) -> Result<Stri
     let schema = json!({ "type": "object", "properties": { field: { "type": "string" } }, "required": [field] });
     let answer = cx.elicit(Elicitation::form(message, schema).key(key)).await?;
     let text = answer.content().and_then(|content| content[field].as_str().map(str::to_owned));
-    text.ok_or_else(|| Failure::new(FailureKind::Rejected, format!("{message} Nobody said.")))
+    text.ok_or_else(|| Failure::rejected(format!("{message} Nobody said.")))
 }
 
 /// What a person did, for a reader.
@@ -335,7 +335,7 @@ struct ProtocolErrorJob;
 
 impl SyncHandler<ProtocolErrorJob> for Fixture {
     fn handle(&mut self, _: ProtocolErrorJob, _: &mut Cx) -> Outcome {
-        Err(Failure::new(FailureKind::Denied, "the job may not run"))
+        Err(Failure::denied("the job may not run"))
     }
 }
 

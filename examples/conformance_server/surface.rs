@@ -5,7 +5,7 @@ use callboard::message::surface::{
     ReadResource, ReadResourceResult,
 };
 use callboard::message::{Content, Failure, RawObject, ResourceContent, Speaker};
-use callboard::{ConcurrentHandler, Cx, FailureKind, Handlers, SyncHandler};
+use callboard::{ConcurrentHandler, Cx, Handlers, SyncHandler};
 use serde_json::json;
 
 use crate::questions::form;
@@ -28,7 +28,7 @@ impl SyncHandler<ListResources> for Fixture {
         };
         let text = [resource("static-text", "text/plain"), resource("watched-resource", "text/plain")];
         let all: Vec<_> = text.into_iter().chain([resource("static-binary", "image/png")]).collect();
-        Ok(RawObject::new().with("resources", all))
+        Ok(RawObject::of("resources", all))
     }
 }
 
@@ -36,7 +36,7 @@ impl SyncHandler<ListResourceTemplates> for Fixture {
     fn handle(&mut self, _: ListResourceTemplates, _: &mut Cx) -> Result<RawObject, Failure> {
         let address = "test://template/{id}/data";
         let family = json!({ "uriTemplate": address, "name": "template", "description": "Data by id" });
-        Ok(RawObject::new().with("resourceTemplates", [family]))
+        Ok(RawObject::of("resourceTemplates", [family]))
     }
 }
 
@@ -94,7 +94,7 @@ async fn blocks(wanted: GetPrompt, cx: Cx) -> Result<Vec<Content>, Failure> {
             let context = form(&cx, "user_context", "What context should the prompt use?", "context").await?;
             vec![text(&format!("Use this context: {context}"))]
         }
-        other => return Err(Failure::new(FailureKind::NotFound, format!("there is no prompt {other}"))),
+        other => return Err(Failure::not_found(format!("there is no prompt {other}"))),
     })
 }
 

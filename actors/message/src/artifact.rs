@@ -22,7 +22,7 @@ impl Artifact {
     /// One of this call, whole. The same `id` again stands in its place, or goes on with it ([`Artifact::appended`]).
     pub fn new(id: impl Into<String>, content: impl IntoIterator<Item = Content>) -> Self {
         let content: Vec<Content> = content.into_iter().collect();
-        Self(RawObject::new().with("id", id.into()).with("content", content))
+        Self(RawObject::of("id", id.into()).with("content", content))
     }
 
     /// The same with a name for people.

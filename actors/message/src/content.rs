@@ -36,17 +36,17 @@ impl Content {
 
     /// A resource, with what it holds.
     pub fn resource(resource: ResourceContent) -> Self {
-        Self(RawObject::new().with("type", "resource").with("resource", resource))
+        Self(RawObject::of("type", "resource").with("resource", resource))
     }
 
     /// A resource that can be read at `uri`.
     pub fn resource_link(uri: &str, name: &str) -> Self {
-        Self(RawObject::new().with("type", "resource_link").with("uri", uri).with("name", name))
+        Self(RawObject::of("type", "resource_link").with("uri", uri).with("name", name))
     }
 
     fn data(kind: &str, bytes: &[u8], mime_type: &str) -> Self {
         let data = STANDARD.encode(bytes);
-        Self(RawObject::new().with("type", kind).with("data", data).with("mimeType", mime_type))
+        Self(RawObject::of("type", kind).with("data", data).with("mimeType", mime_type))
     }
 
     /// The text of a text block.
@@ -64,12 +64,12 @@ pub struct ResourceContent(pub RawObject);
 impl ResourceContent {
     /// Text.
     pub fn text(uri: &str, mime_type: &str, text: impl Into<String>) -> Self {
-        Self(RawObject::new().with("uri", uri).with("mimeType", mime_type).with("text", text.into()))
+        Self(RawObject::of("uri", uri).with("mimeType", mime_type).with("text", text.into()))
     }
 
     /// Anything else.
     pub fn blob(uri: &str, mime_type: &str, bytes: &[u8]) -> Self {
-        Self(RawObject::new().with("uri", uri).with("mimeType", mime_type).with("blob", STANDARD.encode(bytes)))
+        Self(RawObject::of("uri", uri).with("mimeType", mime_type).with("blob", STANDARD.encode(bytes)))
     }
 }
 

@@ -138,13 +138,13 @@ fn set_key(body: &mut RawObject, key: &str) {
 impl Sample {
     /// One turn of the user's, and the most the model may write, in tokens.
     pub fn prompt(text: impl Into<String>, tokens_max: u32) -> Self {
-        Self(RawObject::new().with("messages", json!([])).with("maxTokens", tokens_max)).turn(Speaker::User, text)
+        Self(RawObject::of("messages", json!([])).with("maxTokens", tokens_max)).turn(Speaker::User, text)
     }
 
     /// The same with a turn more.
     pub fn turn(mut self, speaker: Speaker, text: impl Into<String>) -> Self {
         let mut turns: Vec<RawObject> = self.0.read("messages").unwrap_or_default();
-        turns.push(RawObject::new().with("role", speaker).with("content", Content::text(text)));
+        turns.push(RawObject::of("role", speaker).with("content", Content::text(text)));
         self.0.set("messages", turns);
         self
     }
@@ -177,10 +177,8 @@ impl Sample {
 impl SampleAnswer {
     /// What `model` wrote, and why it ended (for example `endTurn`).
     pub fn text(model: impl Into<String>, text: impl Into<String>, stop_reason: Option<&str>) -> Self {
-        let mut body = RawObject::new()
-            .with("role", Speaker::Assistant)
-            .with("content", Content::text(text))
-            .with("model", model.into());
+        let mut body =
+            RawObject::of("role", Speaker::Assistant).with("content", Content::text(text)).with("model", model.into());
         if let Some(reason) = stop_reason {
             body.set("stopReason", reason);
         }
@@ -201,12 +199,12 @@ impl SampleAnswer {
 impl Elicitation {
     /// A form: what the person reads, and the JSON Schema of the answer.
     pub fn form(message: impl Into<String>, schema: Value) -> Self {
-        Self(RawObject::new().with("message", message.into()).with("requestedSchema", schema))
+        Self(RawObject::of("message", message.into()).with("requestedSchema", schema))
     }
 
     /// An address that the person visits; `id` tells when it is done.
     pub fn url(message: impl Into<String>, url: impl Into<String>, id: impl Into<String>) -> Self {
-        let body = RawObject::new().with("mode", "url").with("message", message.into());
+        let body = RawObject::of("mode", "url").with("message", message.into());
         Self(body.with("url", url.into()).with("elicitationId", id.into()))
     }
 
@@ -235,22 +233,22 @@ impl Elicitation {
 impl ElicitAnswer {
     /// Filled in and sent. Only a person, or a value that a person authorised beforehand, accepts.
     pub fn accept(content: Value) -> Self {
-        Self(RawObject::new().with("action", "accept").with("content", content))
+        Self(RawObject::of("action", "accept").with("content", content))
     }
 
     /// Visited the address, or agreed without a form.
     pub fn agree() -> Self {
-        Self(RawObject::new().with("action", "accept"))
+        Self(RawObject::of("action", "accept"))
     }
 
     /// Said no.
     pub fn decline() -> Self {
-        Self(RawObject::new().with("action", "decline"))
+        Self(RawObject::of("action", "decline"))
     }
 
     /// Closed it without a choice.
     pub fn cancel() -> Self {
-        Self(RawObject::new().with("action", "cancel"))
+        Self(RawObject::of("action", "cancel"))
     }
 
     /// What the person did.
@@ -290,7 +288,7 @@ pub struct Root {
 impl RootsAnswer {
     /// The folders lent.
     pub fn of(roots: Vec<Root>) -> Self {
-        Self(RawObject::new().with("roots", roots))
+        Self(RawObject::of("roots", roots))
     }
 
     /// The folders lent.

@@ -102,7 +102,7 @@ raw_bodies! {
 impl CallTool {
     /// A tool by name, with its arguments: a JSON object.
     pub fn new(name: &str, arguments: impl Serialize) -> Self {
-        Self(RawObject::new().with("name", name).with("arguments", arguments))
+        Self(RawObject::of("name", name).with("arguments", arguments))
     }
 }
 
@@ -143,7 +143,7 @@ impl ReadResource {
 impl ReadResourceResult {
     /// What it holds; several where `uri` is a family of its own, for example a folder.
     pub fn of(contents: impl IntoIterator<Item = ResourceContent>) -> Self {
-        Self(RawObject::new().with("contents", contents.into_iter().collect::<Vec<_>>()))
+        Self(RawObject::of("contents", contents.into_iter().collect::<Vec<_>>()))
     }
 }
 
@@ -162,8 +162,8 @@ impl GetPrompt {
 impl GetPromptResult {
     /// Turns of a conversation.
     pub fn of(messages: impl IntoIterator<Item = (Speaker, Content)>) -> Self {
-        let turn = |(role, content)| RawObject::new().with("role", role).with("content", content);
-        Self(RawObject::new().with("messages", messages.into_iter().map(turn).collect::<Vec<_>>()))
+        let turn = |(role, content)| RawObject::of("role", role).with("content", content);
+        Self(RawObject::of("messages", messages.into_iter().map(turn).collect::<Vec<_>>()))
     }
 }
 
@@ -189,17 +189,17 @@ impl CompleteResult {
         let total = values.len();
         values.truncate(COMPLETION_VALUES_MAX);
         let more = total > values.len();
-        let completion = RawObject::new().with("values", values).with("total", total).with("hasMore", more);
-        Self(RawObject::new().with("completion", completion))
+        let completion = RawObject::of("values", values).with("total", total).with("hasMore", more);
+        Self(RawObject::of("completion", completion))
     }
 }
 
 impl Abilities {
     /// Everything that a question can be: a caller in this process sees them all.
     pub fn all() -> Self {
-        let forms = RawObject::new().with("form", RawObject::new()).with("url", RawObject::new());
-        let tools = RawObject::new().with("tools", RawObject::new()).with("context", RawObject::new());
-        Self(RawObject::new().with("sampling", tools).with("elicitation", forms).with("roots", RawObject::new()))
+        let forms = RawObject::of("form", RawObject::new()).with("url", RawObject::new());
+        let tools = RawObject::of("tools", RawObject::new()).with("context", RawObject::new());
+        Self(RawObject::of("sampling", tools).with("elicitation", forms).with("roots", RawObject::new()))
     }
 
     /// A model.
@@ -250,7 +250,7 @@ pub struct Log(pub RawObject);
 impl Log {
     /// A line of the agent `logger`; `data` is any JSON, often a sentence.
     pub fn new(level: LogLevel, logger: &str, data: impl Serialize) -> Self {
-        Self(RawObject::new().with("level", level).with("logger", logger).with("data", data))
+        Self(RawObject::of("level", level).with("logger", logger).with("data", data))
     }
 
     /// How grave.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use callboard_message::{
-    Abilities, Answer, Artifact, Budget, CallId, Failure, FailureKind, HOPS_MAX_DEFAULT, Log, Principal, Progress,
-    Question, SessionId, TraceContext,
+    Abilities, Answer, Artifact, Budget, CallId, Failure, HOPS_MAX_DEFAULT, Log, Principal, Progress, Question,
+    SessionId, TraceContext,
 };
 use futures::future::{BoxFuture, ready};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -29,7 +29,7 @@ pub trait Caller: Send + Sync {
         }
     }
 
-    /// Asked in mid-call. Fails with [`FailureKind::NobodyToAsk`] where no one can answer.
+    /// Asked in mid-call. Fails with [`callboard_message::FailureKind::NobodyToAsk`] where no one can answer.
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
         match self.behind() {
             Some(behind) => behind.ask(question),
@@ -246,5 +246,5 @@ impl Caller for ChannelCaller {
 }
 
 pub(crate) fn nobody() -> Failure {
-    Failure::new(FailureKind::NobodyToAsk, "nobody to ask")
+    Failure::nobody_to_ask("nobody to ask")
 }

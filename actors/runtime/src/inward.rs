@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use callboard_message::{Failure, FailureKind, Named, RawReply};
+use callboard_message::{Failure, Named, RawReply};
 use serde_json::value::RawValue;
 
 use crate::call::CallMeta;
@@ -21,7 +21,7 @@ pub async fn admit(
     call: &CallMeta,
 ) -> Result<(), Failure> {
     if call.hops > call.hops_max {
-        return Err(Failure::new(FailureKind::Rejected, "the call passed through too many agents"));
+        return Err(Failure::rejected("the call passed through too many agents"));
     }
     let (direction, principal, call) = (Direction::Inbound, &*call.principal, call.id);
     let crossing = Crossing { direction, principal, call, agent: name, message, payload };

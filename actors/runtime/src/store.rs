@@ -1,4 +1,3 @@
-use std::fmt;
 use std::sync::Arc;
 
 use uuid::Uuid;
@@ -11,7 +10,8 @@ use crate::task::live::LiveScopes;
 use crate::task::{MemoryTasks, Tasks};
 
 /// Where a system keeps what must last.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Store {{ run: {run:?} }}")]
 pub struct Store {
     /// Streams of records.
     pub journal: Arc<dyn Journal>,
@@ -42,12 +42,6 @@ impl Store {
             audit,
             run: Uuid::new_v4().to_string().into(),
         }
-    }
-}
-
-impl fmt::Debug for Store {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Store").field("run", &self.run).finish_non_exhaustive()
     }
 }
 

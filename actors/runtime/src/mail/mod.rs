@@ -3,7 +3,6 @@
 mod memory;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -175,7 +174,8 @@ impl StoredEvent {
 }
 
 /// A letter that comes in.
-#[derive(Clone, PartialEq)]
+#[derive(Clone, PartialEq, derive_more::Debug)]
+#[debug("NewLetter({id}, {} of {sender} for {}, {} bytes)", kind.as_str(), recipients.len(), body.len())]
 pub struct NewLetter {
     /// Its id: a UUID version 7.
     pub id: String,
@@ -257,14 +257,6 @@ impl NewLetter {
 }
 
 // What is said, and what about, may be anybody's data.
-impl fmt::Debug for NewLetter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, sender, kind, recipients, body, .. } = self;
-        let (kind, n, bytes) = (kind.as_str(), recipients.len(), body.len());
-        write!(f, "NewLetter({id}, {kind} of {sender} for {n}, {bytes} bytes)")
-    }
-}
-
 /// A letter as it is kept.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Letter {
@@ -375,7 +367,8 @@ pub struct MailCopy {
 }
 
 /// Which letters. What is `None` leaves all.
-#[derive(Clone, PartialEq, Eq, Default)]
+#[derive(Clone, PartialEq, Eq, Default, derive_more::Debug)]
+#[debug("LetterFilter")]
 pub struct LetterFilter {
     /// Whose: letters to this agent or from it. `None`: anybody's.
     pub of: Option<String>,
@@ -436,8 +429,3 @@ impl LetterFilter {
 }
 
 // What is looked for may be anybody's data.
-impl fmt::Debug for LetterFilter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LetterFilter")
-    }
-}

@@ -3,7 +3,7 @@
 mod flaw;
 
 use callboard_message::surface::ListTools;
-use callboard_message::{CallId, Failure, FailureKind, Message, Named, RawReply};
+use callboard_message::{CallId, Failure, Message, Named, RawReply};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
@@ -38,7 +38,7 @@ pub async fn exchange<Work: Future<Output = RawReply>>(
 /// The policy's, and where the call has used up its hops.
 async fn admit(message: &Named, cx: &Cx, server: &str) -> Result<(), Failure> {
     if cx.call().is_some_and(|call| call.hops >= call.hops_max) {
-        return Err(Failure::new(FailureKind::Rejected, "the call passed through too many agents"));
+        return Err(Failure::rejected("the call passed through too many agents"));
     }
     cx.system().policy().judge(crossing(&message.name, &message.payload, cx, server)).await
 }
@@ -68,11 +68,11 @@ fn crossing<'a>(message: &'a str, payload: &'a RawValue, cx: &'a Cx, server: &'a
 /// # Errors
 /// Its own, `TimedOut` or `Cancelled`.
 async fn bounded(cx: &Cx, deadline: Instant, work: impl Future<Output = RawReply>) -> RawReply {
-    let timed_out = || Failure::new(FailureKind::TimedOut, "no response in time");
+    let timed_out = || Failure::timed_out("no response in time");
     tokio::select! {
         // The deadline cancels too.
         () = cx.cancelled() => Err(match Instant::now() < deadline {
-            true => Failure::new(FailureKind::Cancelled, "the call was cancelled"),
+            true => Failure::cancelled("the call was cancelled"),
             false => timed_out(),
         }),
         done = timeout_at(deadline, work) => done.unwrap_or_else(|_| Err(timed_out())),

@@ -1,9 +1,8 @@
 //! Puts on record what crosses a boundary.
 
-use std::fmt;
 use std::sync::Arc;
 
-use callboard_message::{DataClass, ElicitAction, ElicitAnswer, Failure, FailureKind, RawObject};
+use callboard_message::{DataClass, ElicitAction, ElicitAnswer, Failure, RawObject};
 use futures::future::BoxFuture;
 
 use super::{Crossing, Direction, Part, Policy};
@@ -16,17 +15,12 @@ pub type ClassOf = Arc<dyn Fn(&str) -> DataClass + Send + Sync>;
 ///
 /// A message waits for a place in the audit's queue, never for its commit. What another link refuses, and what a person
 /// agrees to, is on record before its sender hears of it.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("AuditPolicy {{ decisions_only: {decisions_only} }}")]
 pub struct AuditPolicy {
     log: AuditLog,
     class_of: ClassOf,
     decisions_only: bool,
-}
-
-impl fmt::Debug for AuditPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AuditPolicy").field("decisions_only", &self.decisions_only).finish_non_exhaustive()
-    }
 }
 
 impl AuditPolicy {
@@ -75,9 +69,9 @@ impl Policy for AuditPolicy {
             };
             if part == Part::Answer && is_consent(crossing) {
                 let kept = self.log.record(self.entry("consent", crossing).with_outcome("accept")).await;
-                return kept.map(drop).map_err(|error| {
-                    Failure::new(FailureKind::Unavailable, format!("the consent can't be put on record: {error}"))
-                });
+                return kept
+                    .map(drop)
+                    .map_err(|error| Failure::unavailable(format!("the consent can't be put on record: {error}")));
             }
             if !self.decisions_only {
                 self.log.placed(self.entry(event, crossing)).await;
@@ -112,6 +106,8 @@ mod tests {
     use callboard_message::{CallId, Principal};
     use serde_json::value::{RawValue, to_raw_value};
 
+    use callboard_message::FailureKind;
+
     use super::*;
     use crate::audit::MemoryAudit;
     use crate::policy::PolicyChain;
@@ -122,7 +118,7 @@ mod tests {
     impl Policy for Refuses {
         fn judge<'a>(&'a self, crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>> {
             let refused = crossing.message == self.0;
-            Box::pin(async move { if refused { Err(Failure::new(FailureKind::Denied, "no")) } else { Ok(()) } })
+            Box::pin(async move { if refused { Err(Failure::denied("no")) } else { Ok(()) } })
         }
 
         fn judges_parts(&self) -> bool {

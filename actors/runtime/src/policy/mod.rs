@@ -156,7 +156,7 @@ impl PolicyChain {
             Ok(reply) => reply.clone(),
             // A policy's own refusal; what a peer says never stands there.
             Err(refusal) if refusal.kind == FailureKind::Blocked && has_reason(refusal) => return reply,
-            Err(failure) => RawObject::new().with("message", &failure.message).with("data", &failure.data).to_raw(),
+            Err(failure) => RawObject::of("message", &failure.message).with("data", &failure.data).to_raw(),
         };
         let crossing = Crossing { payload: &told, ..crossing };
         let Err(refusal) = self.judge_part(Part::Reply, crossing).await else { return reply };

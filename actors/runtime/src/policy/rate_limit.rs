@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use callboard_message::surface::{CallTool, RESERVED_PREFIX};
-use callboard_message::{Failure, FailureKind, Message, Principal, PrincipalKind};
+use callboard_message::{Failure, Message, Principal, PrincipalKind};
 use futures::future::BoxFuture;
 use governor::clock::{Clock, DefaultClock};
 use governor::middleware::NoOpMiddleware;
@@ -75,7 +75,7 @@ impl Policy for ToolRateLimit {
 fn verdict(allowed: bool, why: &str) -> BoxFuture<'static, Result<(), Failure>> {
     Box::pin(std::future::ready(match allowed {
         true => Ok(()),
-        false => Err(Failure::new(FailureKind::Overloaded, why)),
+        false => Err(Failure::overloaded(why)),
     }))
 }
 
@@ -239,6 +239,8 @@ mod tests {
     use governor::clock::FakeRelativeClock;
     use serde_json::json;
     use serde_json::value::to_raw_value;
+
+    use callboard_message::FailureKind;
 
     use super::*;
 

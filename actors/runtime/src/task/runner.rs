@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use callboard_message::{Answer, Failure, FailureKind, Progress, Question, RawObject};
+use callboard_message::{Answer, Artifact, Failure, FailureKind, Log, Progress, Question, RawObject};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use serde_json::value::RawValue;
@@ -17,7 +17,7 @@ use super::{
     By, Claim, Claimed, FOLLOW_LOOK_EVERY, Lease, OpenQuestion, Released, TASK_CANCELS_EVERY, TASK_LEASE,
     TASK_RENEW_EVERY, Task, TaskError, TaskEvent, TaskId, TaskStep, Tasks, follow,
 };
-use crate::call::{CallEvent, CallMeta, PendingQuestion, channel_caller};
+use crate::call::{CallEvent, CallMeta, Caller, ChannelCaller, PendingQuestion, channel_caller};
 use crate::journal::JournalError;
 use crate::system::System;
 
@@ -279,7 +279,7 @@ impl Job {
             return Err(Failure::not_found(format!("there is no agent {agent}")));
         };
         let (caller, mut happening) = channel_caller();
-        let call = CallMeta::new(Arc::new(principal.clone())).with_caller(Arc::new(caller));
+        let call = CallMeta::new(Arc::new(principal.clone())).with_caller(Arc::new(Listener(caller)));
         let left = deadline.unwrap_or(*expires).min(*expires).duration_since(SystemTime::now()).unwrap_or_default();
         let call = match Instant::now().checked_add(left) {
             Some(deadline) => call.until(deadline),
@@ -296,7 +296,7 @@ impl Job {
                 reply = &mut work => {
                     return reply.unwrap_or_else(|_| {
                         let why = "the task's time is over; whether the agent acted is unknown";
-                        Err(Failure::new(FailureKind::TimedOut, why))
+                        Err(Failure::timed_out(why))
                     });
                 }
                 Some(event) = happening.recv() => asking.take(event).await?,
@@ -360,6 +360,22 @@ fn ending(failure: Failure) -> TaskStep {
     }
 }
 
+/// Caller of a task's call. Log lines and artifacts aren't kept, so they take no room from progress and questions; the reply
+/// holds what the artifacts do.
+struct Listener(ChannelCaller);
+
+impl Caller for Listener {
+    fn behind(&self) -> Option<&dyn Caller> {
+        Some(&self.0)
+    }
+
+    fn log(&self, _: Log) {}
+
+    fn artifact(&self, _: Artifact) {}
+
+    fn elicitation_done(&self, _: &str) {}
+}
+
 /// The questions of a call.
 struct Asking<'a> {
     job: &'a Job,
@@ -416,7 +432,7 @@ impl Asking<'_> {
 
     async fn settle(&mut self, event: Option<Result<TaskEvent, JournalError>>) -> Result<(), Failure> {
         let Some(event) = event else {
-            return Err(Failure::new(FailureKind::Cancelled, "the task has ended"));
+            return Err(Failure::cancelled("the task has ended"));
         };
         let event = event.map_err(Failure::from)?;
         self.last_event = event.number;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use callboard_message::{Failure, FailureKind};
+use callboard_message::Failure;
 use futures::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -103,7 +103,7 @@ impl LiveTasks {
     async fn resume(&self, host: &Arc<dyn TaskHost>, task: Arc<Task>, lease: Lease) {
         let id = task.id.clone();
         let resumed = if left(&task).is_zero() {
-            Err(CannotResume::IsForgotten(Failure::new(FailureKind::Unavailable, "its time is over")))
+            Err(CannotResume::IsForgotten(Failure::unavailable("its time is over")))
         } else {
             host.clone().resume(task, lease.clone()).await
         };

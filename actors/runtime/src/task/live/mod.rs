@@ -8,7 +8,6 @@ mod worker;
 
 use std::any::Any;
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
@@ -389,7 +388,8 @@ async fn begin_surely(store: &dyn Tasks, new: &NewTask) -> Result<Begun, TaskErr
 }
 
 /// The tasks of one store that run in this process, by their scope. Clones are the same.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, derive_more::Debug)]
+#[debug("LiveScopes")]
 pub struct LiveScopes(Arc<Mutex<HashMap<String, Weak<LiveTasks>>>>);
 
 impl LiveScopes {
@@ -432,11 +432,5 @@ impl LiveTasks {
             Some(keeper) => drop(keeper.spawn(work)),
             None => drop(tokio::spawn(work)),
         }
-    }
-}
-
-impl fmt::Debug for LiveScopes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LiveScopes").finish_non_exhaustive()
     }
 }

@@ -109,7 +109,7 @@ async fn what_asks_goes_on() {
         .boxed()
     };
     let (task, handle) = stands(ran(&live, work).await, TaskState::InputRequired).await;
-    let answer = task.open[0].question.answered(RawObject::new().with("action", "accept"));
+    let answer = task.open[0].question.answered(RawObject::of("action", "accept"));
     handle.tell(Vec::new(), Some((task.open[0].key.clone(), answer))).await.unwrap();
     let mut seen = handle.seen;
     seen.wait_for(|task| task.state == TaskState::Completed).await.unwrap();

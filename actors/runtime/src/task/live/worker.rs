@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_message::{Answer, Failure, FailureKind, Question, RawObject};
+use callboard_message::{Answer, Failure, Question, RawObject};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -159,7 +159,7 @@ impl Worker {
 
     async fn asked(&mut self, mut question: Question, answer: oneshot::Sender<Result<Answer, Failure>>) {
         if self.waiting.len() >= TASK_QUESTIONS_MAX {
-            let _ = answer.send(Err(Failure::new(FailureKind::Overloaded, "too many questions of this task wait")));
+            let _ = answer.send(Err(Failure::overloaded("too many questions of this task wait")));
             return;
         }
         let nth = self.keys.len() + 1;
