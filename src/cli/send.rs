@@ -63,9 +63,9 @@ async fn here(embedded: &Embedded, arguments: &SendArguments) -> Result<Result<T
     let limit = Duration::from_secs(arguments.timeout);
     let reply = tokio::select! {
         reply = timeout(limit, ask_agent(&orchestrated.agent, arguments, limit)) => {
-            reply.unwrap_or_else(|_| Err(Failure::new(FailureKind::TimedOut, format!("not done in {limit:?}"))))
+            reply.unwrap_or_else(|_| Err(Failure::timed_out(format!("not done in {limit:?}"))))
         }
-        () = interrupted() => Err(Failure::new(FailureKind::Cancelled, "interrupted")),
+        () = interrupted() => Err(Failure::cancelled("interrupted")),
     };
     node.shutdown().await;
     Ok(reply)

@@ -361,7 +361,7 @@ mod tests {
     #[test]
     fn ends() {
         let failed = |kind| task(vec![TaskStep::Failed(Failure::new(kind, "why"))]);
-        let rejected = task(vec![TaskStep::Rejected(Failure::new(FailureKind::Rejected, "I cannot."))]);
+        let rejected = task(vec![TaskStep::Rejected(Failure::rejected("I cannot."))]);
         assert_eq!(outcome(&rejected).unwrap(), "Task rejected: I cannot.");
         assert_eq!(outcome(&failed(FailureKind::Blocked)).unwrap(), "Task blocked: why");
         assert_eq!(outcome(&failed(FailureKind::Unavailable)).unwrap(), "Task failed: why");
@@ -369,7 +369,7 @@ mod tests {
         let why = TaskStep::Cancelled { why: "not confirmed".into() };
         assert_eq!(outcome(&task(vec![why])).unwrap(), "⏹ Task cancelled: not confirmed");
         assert_eq!(outcome(&task(vec![])), None);
-        let value = ToolResult(RawObject::new().with("structuredContent", json!({ "a": 1 })));
+        let value = ToolResult(RawObject::of("structuredContent", json!({ "a": 1 })));
         assert_eq!(outcome(&completed(&value)).unwrap(), "{\n  \"a\": 1\n}");
         assert_eq!(outcome(&completed(&ToolResult::of([]))).unwrap(), "(no answer)");
         let picture = ToolResult::of([Content::text("a"), Content::image(b"123", "image/png")]);

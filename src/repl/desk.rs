@@ -84,7 +84,7 @@ impl Desk {
             request: Some(said.to_raw()),
             class: self.class,
             on_restart: OnRestart::Resume,
-            extra: RawObject::new().with(SESSION, session),
+            extra: RawObject::of(SESSION, session),
             owner_tasks_max: Some(TASKS_MAX),
             ..NewTask::new(Principal::local_operator(), self.id.clone(), Converse::NAME, SystemTime::now() + KEPT_FOR)
         };
@@ -258,7 +258,7 @@ impl TaskHost for Desk {
     fn resume(self: Arc<Self>, task: Arc<Task>, lease: Lease) -> BoxFuture<'static, Result<(), CannotResume>> {
         Box::pin(async move {
             let Some(said) = task.request.clone() else {
-                let why = Failure::new(FailureKind::Unavailable, not_kept(task.class));
+                let why = Failure::unavailable(not_kept(task.class));
                 return Err(CannotResume::Fails(why));
             };
             self.screen.notice(&format!("🔔 Task {} goes on", task.id));
@@ -316,8 +316,8 @@ fn end(reply: Result<Box<RawValue>, Failure>) -> TaskStep {
 
 /// What a person at a prompt can answer.
 fn abilities() -> Arc<Abilities> {
-    let forms = RawObject::new().with("form", RawObject::new()).with("url", RawObject::new());
-    Arc::new(Abilities(RawObject::new().with("elicitation", forms)))
+    let forms = RawObject::of("form", RawObject::new()).with("url", RawObject::new());
+    Arc::new(Abilities(RawObject::of("elicitation", forms)))
 }
 
 /// Shows how far a task has come, while somebody waits for it.
@@ -335,6 +335,6 @@ impl Caller for Onlooker {
 
     fn ask(&self, _: callboard_message::Question) -> BoxFuture<'_, Result<callboard_message::Answer, Failure>> {
         // Questions are the task's.
-        Box::pin(async { Err(Failure::new(FailureKind::NobodyToAsk, "nobody to ask")) })
+        Box::pin(async { Err(Failure::nobody_to_ask("nobody to ask")) })
     }
 }

@@ -326,7 +326,7 @@ impl Asking<'_> {
             }
         }
         if form.len() == 0 {
-            self.line(PROMPT).await?;
+            return Ok(Form::agreed(&self.line(PROMPT).await?));
         }
         Ok(form.answer())
     }

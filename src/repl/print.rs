@@ -193,7 +193,7 @@ impl Log {
     /// The system's.
     fn keep(&self, what: &str, text: &str) -> io::Result<()> {
         let now = rfc3339(SystemTime::now());
-        let line = RawObject::new().with("at", now).with("class", DataClass::Personal.as_str()).with(what, text);
+        let line = RawObject::of("at", now).with("class", DataClass::Personal.as_str()).with(what, text);
         let mut file = self.0.lock();
         // In one go: another process may write to it too.
         file.write_all(format!("{}\n", line.to_raw().get()).as_bytes())

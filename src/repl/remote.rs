@@ -114,7 +114,6 @@ pub(super) fn sent(reply: &Result<ToolResult, Failure>) -> Result<Sent, String> 
 
 #[cfg(test)]
 mod tests {
-    use callboard_message::FailureKind;
     use serde_json::json;
 
     use super::*;
@@ -154,7 +153,7 @@ mod tests {
         let is = |task: Option<&str>, state| Ok(Sent { task: task.map(str::to_owned), state });
         assert_eq!(sent(&with(ToolResult::text("ok"), "completed")), is(Some("t-1"), TaskState::Completed));
         assert_eq!(sent(&with(ToolResult::error("no"), "rejected")), is(Some("t-1"), TaskState::Rejected));
-        let cancelled = Failure::new(FailureKind::Cancelled, "gone").with_data(place("canceled"));
+        let cancelled = Failure::cancelled("gone").with_data(place("canceled"));
         assert_eq!(sent(&Err(cancelled)), is(Some("t-1"), TaskState::Canceled));
         assert_eq!(sent(&Ok(ToolResult::text("hello"))), is(None, TaskState::Completed));
         let refused =

@@ -242,7 +242,7 @@ impl Shell<'_> {
                 }
                 Some(CallEvent::Question(asked)) => match ask(&asked.question, false, input, screen, signals).await {
                     Asked::Answered(answer) => asked.answer(answer),
-                    Asked::Later => asked.refuse(Failure::new(FailureKind::NobodyToAsk, "nobody answered")),
+                    Asked::Later => asked.refuse(Failure::nobody_to_ask("nobody answered")),
                     Asked::Interrupted => {
                         call.cancel();
                         return None;

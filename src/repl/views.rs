@@ -254,7 +254,7 @@ mod tests {
         let new = NewTask {
             id: callboard_runtime::TaskId::new("t-1").unwrap(),
             request: Some(body.to_raw()),
-            extra: RawObject::new().with("context", "s-1"),
+            extra: RawObject::of("context", "s-1"),
             ..NewTask::new(Principal::local_operator(), "a", Converse::NAME, UNIX_EPOCH + Duration::from_secs(60))
         };
         let mut task = Task::submitted(new, 1, 0, UNIX_EPOCH);
@@ -364,7 +364,7 @@ mod steps_tests {
             let body = json!({ "step": { "id": id, "input_message": format!("Do\n{id}.") }, "action": action });
             let new = NewTask {
                 id: TaskId::new(format!("run-1.{id}")).unwrap(),
-                request: Some(RawObject::new().with("step", &body["step"]).with("action", &body["action"]).to_raw()),
+                request: Some(RawObject::of("step", &body["step"]).with("action", &body["action"]).to_raw()),
                 ..NewTask::new(Principal::local_operator(), "a", "step", UNIX_EPOCH + Duration::from_secs(60))
             };
             let mut task = Task::submitted(new, 1, 0, UNIX_EPOCH);
@@ -373,7 +373,7 @@ mod steps_tests {
         };
         let (tool, agent) =
             (json!({ "local": { "tool_name": "echo", "params": {} } }), json!({ "remote": { "agent_id": "b" } }));
-        let done = RawObject::new().with("by", "llm").with("text", "It is\ndone.").with("attempts", 2).to_raw();
+        let done = RawObject::of("by", "llm").with("text", "It is\ndone.").with("attempts", 2).to_raw();
         let question = Arc::new(Question::elicit("Which city?", json!({})));
         let parts = [
             step("one", tool.clone(), vec![TaskStep::Start, TaskStep::Completed(done)]),

@@ -102,7 +102,7 @@ fn message(arguments: &SendArguments) -> Result<Message, CommandError> {
         task_id: given(&arguments.task),
         role: Role::User,
         parts,
-        metadata: arguments.skill.as_ref().map(|skill| RawObject::new().with("skill", skill)),
+        metadata: arguments.skill.as_ref().map(|skill| RawObject::of("skill", skill)),
         ..Message::default()
     })
 }

@@ -291,7 +291,7 @@ async fn look(server: &Server) -> Result<RawObject, CommandError> {
     let about = server.ask::<Describe>(RawObject::new()).await?;
     let has = |name: &str| about.object("capabilities").is_some_and(|can| can.has(name));
     let (tools, resources, prompts) = (has("tools"), has("resources"), has("prompts"));
-    let mut found = RawObject::new().with("about", about);
+    let mut found = RawObject::of("about", about);
     if tools {
         found.set("tools", server.list::<ListTools>("tools").await?);
     }

@@ -6,8 +6,8 @@ use std::io::{self, BufRead, Write};
 
 use callboard_message::surface::Abilities;
 use callboard_message::{
-    Answer, ElicitAnswer, Elicitation, Failure, FailureKind, Log, Progress, Question, RawObject, Root, RootsAnswer,
-    Sample, SampleAnswer, Speaker, assent,
+    Answer, ElicitAnswer, Elicitation, Failure, Log, Progress, Question, RawObject, Root, RootsAnswer, Sample,
+    SampleAnswer, Speaker, assent,
 };
 use callboard_runtime::Caller;
 use futures::future::BoxFuture;
@@ -51,7 +51,7 @@ impl Terminal {
             }
         }
         if form.len() == 0 {
-            typed("Press Enter to agree: ").await?;
+            return Ok(Form::agreed(&typed("Press Enter to agree: ").await?));
         }
         Ok(form.answer())
     }
@@ -75,7 +75,7 @@ impl Terminal {
                 }
                 Err(Refusal::Cancel) if !text.is_empty() => break,
                 Err(_) => {
-                    return Err(Failure::new(FailureKind::Rejected, "the person at the terminal declined"));
+                    return Err(Failure::rejected("the person at the terminal declined"));
                 }
             }
         }
@@ -100,7 +100,7 @@ impl Caller for Terminal {
         let mut can = RawObject::new();
         if self.asks {
             can.set("sampling", RawObject::new());
-            can.set("elicitation", RawObject::new().with("form", RawObject::new()).with("url", RawObject::new()));
+            can.set("elicitation", RawObject::of("form", RawObject::new()).with("url", RawObject::new()));
         }
         if !self.roots.is_empty() {
             can.set("roots", RawObject::new());
@@ -138,7 +138,7 @@ impl Caller for Terminal {
 }
 
 fn nobody() -> Failure {
-    Failure::new(FailureKind::NobodyToAsk, "nobody is at the terminal to be asked")
+    Failure::nobody_to_ask("nobody is at the terminal to be asked")
 }
 
 /// A person's word in place of an answer.
@@ -214,6 +214,14 @@ impl Form {
 
     pub(crate) fn answer(self) -> ElicitAnswer {
         ElicitAnswer::accept(self.content.into())
+    }
+
+    /// Answer of a line to a form without fields: declined by words that say no, else agreed to.
+    pub(crate) fn agreed(line: &str) -> ElicitAnswer {
+        match assent(line) {
+            Some(false) => ElicitAnswer::decline(),
+            _ => ElicitAnswer::accept(Map::new().into()),
+        }
     }
 }
 
@@ -386,6 +394,7 @@ fn shown(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use callboard_message::ElicitAction;
     use serde_json::json;
 
     fn filled(schema: Value, is_required: bool, line: &str) -> Result<Option<Value>, String> {
@@ -414,6 +423,15 @@ mod tests {
             assert_eq!(filled(schema.clone(), true, line), Ok(Some(value)), "{schema}");
         }
         assert_eq!(filled(json!({ "type": "string" }), false, ""), Ok(None));
+    }
+
+    /// Goal: a form without fields is declined by a no. Method: Enter, a yes and a no.
+    #[test]
+    fn empty_forms() {
+        for (line, action) in [("", ElicitAction::Accept), ("yes", ElicitAction::Accept), ("no", ElicitAction::Decline)]
+        {
+            assert_eq!(Form::agreed(line).action(), action, "{line}");
+        }
     }
 
     /// Goal: what doesn't fit is said, and asked again. Method: a line beyond each bound.
