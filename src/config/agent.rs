@@ -41,19 +41,47 @@ pub enum AgentDeclaration {
     Webhook(WebhookDeclaration),
 }
 
-const KINDS: [&str; 10] = [
-    "clinic",
-    "model",
-    "models",
-    "emr_writeback",
-    "patient_data",
-    "a2a",
-    "orchestrator",
-    "mailroom",
-    "tmux",
-    "webhook",
+/// A value of a key that decides on the others, and the reader of these.
+type Choice<T> = (&'static str, fn(&mut Tree, &mut Problems<'_>) -> Option<T>);
+
+/// Kinds of agents. A new one is an entry here, beside its declaration.
+const KINDS: [Choice<AgentDeclaration>; 10] = [
+    ("clinic", |tree, problems| decode(tree, "a clinic", problems).map(AgentDeclaration::Clinic)),
+    ("model", |tree, problems| {
+        let id = id(tree, problems)?;
+        let model = without_id(tree, |tree| choice(tree, "provider", &PROVIDERS, problems)?.1(tree, problems))?;
+        Some(AgentDeclaration::Model(id, Box::new(model)))
+    }),
+    ("models", |tree, problems| {
+        let id = id(tree, problems)?;
+        let models = without_id(tree, |tree| decode(tree, "a choice of models", problems))?;
+        Some(AgentDeclaration::Models(id, models))
+    }),
+    ("emr_writeback", |tree, problems| {
+        decode(tree, "an EMR write-back agent", problems).map(AgentDeclaration::EmrWriteback)
+    }),
+    ("patient_data", |tree, problems| {
+        decode(tree, "a patient-data agent", problems).map(AgentDeclaration::PatientData)
+    }),
+    ("a2a", |tree, problems| decode(tree, "an A2A agent", problems).map(AgentDeclaration::A2a)),
+    (ORCHESTRATOR, |tree, problems| decode(tree, "an orchestrator", problems).map(AgentDeclaration::Orchestrator)),
+    ("mailroom", |tree, problems| decode(tree, "a mailroom", problems).map(AgentDeclaration::Mailroom)),
+    ("tmux", |tree, problems| decode(tree, "a tmux pane", problems).map(AgentDeclaration::Tmux)),
+    ("webhook", |tree, problems| decode(tree, "a webhook", problems).map(AgentDeclaration::Webhook)),
 ];
-const PROVIDERS: [&str; 7] = ["openai", "azure_openai", "openai_compatible", "anthropic", "ollama", "scripted", "echo"];
+const ORCHESTRATOR: &str = "orchestrator";
+/// Kinds without a `description` for others: an orchestrator has one of its own, and a way is shown to nobody.
+const NOT_DESCRIBED: [&str; 3] = [ORCHESTRATOR, "tmux", "webhook"];
+const PROVIDERS: [Choice<ModelConfig>; 7] = [
+    ("openai", |tree, problems| decode(tree, MODEL, problems).map(ModelConfig::Openai)),
+    ("azure_openai", |tree, problems| decode(tree, MODEL, problems).map(ModelConfig::AzureOpenai)),
+    ("openai_compatible", |tree, problems| decode(tree, MODEL, problems).map(ModelConfig::OpenaiCompatible)),
+    ("anthropic", |tree, problems| decode(tree, MODEL, problems).map(ModelConfig::Anthropic)),
+    ("ollama", |tree, problems| decode(tree, MODEL, problems).map(ModelConfig::Ollama)),
+    ("scripted", |tree, problems| decode(tree, MODEL, problems).map(ModelConfig::Scripted)),
+    ("echo", |tree, problems| decode(tree, MODEL, problems).map(ModelConfig::Echo)),
+];
+const MODEL: &str = "a model";
 const WHAT: &str = "[[agent]]";
 
 impl AgentDeclaration {
@@ -119,35 +147,12 @@ pub(super) fn read(mut tree: Tree, problems: &mut Problems<'_>) -> Option<(Entry
         problems.error(Some(tree.span), format!("{WHAT} must be a table"));
         return None;
     }
-    let kind = choice(&mut tree, "kind", &KINDS, problems)?;
+    let (kind, decode) = *choice(&mut tree, "kind", &KINDS, problems)?;
     // An orchestrator begins with its own.
-    let fingerprint = if kind == "orchestrator" { whole } else { untold };
-    let description = match kind.as_str() {
-        // It has one of its own, and a way is shown to nobody.
-        "orchestrator" | "tmux" | "webhook" => None,
-        _ => description(&mut tree, problems),
-    };
-    let value = match kind.as_str() {
-        "clinic" => decode(&mut tree, "a clinic", problems).map(AgentDeclaration::Clinic),
-        "emr_writeback" => decode(&mut tree, "an EMR write-back agent", problems).map(AgentDeclaration::EmrWriteback),
-        "patient_data" => decode(&mut tree, "a patient-data agent", problems).map(AgentDeclaration::PatientData),
-        "a2a" => decode(&mut tree, "an A2A agent", problems).map(AgentDeclaration::A2a),
-        "orchestrator" => decode(&mut tree, "an orchestrator", problems).map(AgentDeclaration::Orchestrator),
-        "mailroom" => decode(&mut tree, "a mailroom", problems).map(AgentDeclaration::Mailroom),
-        "tmux" => decode(&mut tree, "a tmux pane", problems).map(AgentDeclaration::Tmux),
-        "webhook" => decode(&mut tree, "a webhook", problems).map(AgentDeclaration::Webhook),
-        "models" => {
-            let id = id(&mut tree, problems)?;
-            let models = without_id(&mut tree, |tree| decode::<ModelsConfig>(tree, "a choice of models", problems));
-            models.map(|models| AgentDeclaration::Models(id, models))
-        }
-        _ => {
-            let id = id(&mut tree, problems)?;
-            let model = without_id(&mut tree, |tree| model(tree, problems));
-            model.map(|model| AgentDeclaration::Model(id, Box::new(model)))
-        }
-    };
-    Some((Entry { value: value?, tree, fingerprint }, description))
+    let fingerprint = if kind == ORCHESTRATOR { whole } else { untold };
+    let description = if NOT_DESCRIBED.contains(&kind) { None } else { description(&mut tree, problems) };
+    let value = decode(&mut tree, problems)?;
+    Some((Entry { value, tree, fingerprint }, description))
 }
 
 /// What an agent of any kind is for, taken out: no kind knows it.
@@ -160,37 +165,29 @@ fn description(tree: &mut Tree, problems: &mut Problems<'_>) -> Option<String> {
     text
 }
 
-fn model(tree: &mut Tree, problems: &mut Problems<'_>) -> Option<ModelConfig> {
-    match choice(tree, "provider", &PROVIDERS, problems)?.as_str() {
-        "openai" => decode(tree, "a model", problems).map(ModelConfig::Openai),
-        "azure_openai" => decode(tree, "a model", problems).map(ModelConfig::AzureOpenai),
-        "openai_compatible" => decode(tree, "a model", problems).map(ModelConfig::OpenaiCompatible),
-        "anthropic" => decode(tree, "a model", problems).map(ModelConfig::Anthropic),
-        "ollama" => decode(tree, "a model", problems).map(ModelConfig::Ollama),
-        "scripted" => decode(tree, "a model", problems).map(ModelConfig::Scripted),
-        _ => decode(tree, "a model", problems).map(ModelConfig::Echo),
-    }
-}
-
-/// What a key that decides on the others says: one of `known`. It is taken out.
-fn choice(tree: &mut Tree, key: &str, known: &[&str], problems: &mut Problems<'_>) -> Option<String> {
-    let all = || format!("there are `{}`", known.join("`, `"));
+/// Entry of `all` that `key` names. The key is taken out.
+fn choice<'a, T>(
+    tree: &mut Tree,
+    key: &str,
+    all: &'a [Choice<T>],
+    problems: &mut Problems<'_>,
+) -> Option<&'a Choice<T>> {
+    let known: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+    let there_are = || Some(format!("there are `{}`", known.join("`, `")));
     let Some((_, value)) = tree.take(key) else {
-        problems.error_with(Some(tree.span.clone()), format!("{WHAT} lacks `{key}`"), Some(all()));
+        problems.error_with(Some(tree.span.clone()), format!("{WHAT} lacks `{key}`"), there_are());
         return None;
     };
-    match value.text() {
-        Some(text) if known.contains(&text) => Some(text.to_owned()),
-        Some(text) => {
-            let help = did_you_mean(text, known.iter().copied()).or_else(|| Some(all()));
-            problems.error_with(Some(value.span.clone()), format!("there is no {key} of agent `{text}`"), help);
-            None
-        }
-        None => {
-            problems.error(Some(value.span), format!("`{key}` must be a text"));
-            None
-        }
+    let Some(text) = value.text() else {
+        problems.error(Some(value.span), format!("`{key}` must be a text"));
+        return None;
+    };
+    let found = all.iter().find(|(name, _)| *name == text);
+    if found.is_none() {
+        let help = did_you_mean(text, known.iter().copied()).or_else(there_are);
+        problems.error_with(Some(value.span.clone()), format!("there is no {key} of agent `{text}`"), help);
     }
+    found
 }
 
 fn id(tree: &mut Tree, problems: &mut Problems<'_>) -> Option<String> {

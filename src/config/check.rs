@@ -17,15 +17,6 @@ use super::tree::Tree;
 use super::upstream::UpstreamDeclaration;
 use super::{Entry, Sections, mail, orchestrator, store};
 
-/// Where a member stands; `None` where what is there was reported already, so that nothing more is said of it.
-pub(super) fn place(tree: &Tree, names: &[&str]) -> Option<Range<usize>> {
-    match tree.at(names) {
-        Some(found) if found.is_repaired() => None,
-        Some(found) => Some(found.span.clone()),
-        None => Some(tree.span.clone()),
-    }
-}
-
 /// Reports what doesn't fit together, and gives the registry of clinics.
 pub(super) fn check(sections: &Sections, problems: &mut Problems<'_>) -> Option<Registry> {
     let has_models = !sections.unread.is_empty() || sections.agents.iter().any(|entry| entry.value.is_model());
@@ -76,7 +67,7 @@ impl<'a> Checking<'a, '_, '_> {
         let upstreams = sections.upstreams.iter().map(|entry| (&*entry.value.id, &entry.tree, true));
         let servers = sections.servers.iter().map(|entry| (&*entry.value.id, &entry.tree, false));
         for (id, tree, is_agent) in upstreams.chain(agents).chain(servers) {
-            let Some(span) = place(tree, &["id"]) else { continue };
+            let Some(span) = tree.place("id") else { continue };
             if id.is_empty() {
                 self.problems.error(Some(span), "an id can't be empty");
                 continue;
@@ -96,7 +87,7 @@ impl<'a> Checking<'a, '_, '_> {
     fn upstream(&mut self, entry: &Entry<UpstreamDeclaration>) {
         let (upstream, tree) = (&entry.value, &entry.tree);
         if let Err(error) = upstream.endpoint()
-            && let Some(span) = place(tree, &[error.key])
+            && let Some(span) = tree.place(error.key)
         {
             self.problems.error(Some(span), format!("upstream {}: {}", upstream.id, error.why));
         }
@@ -121,13 +112,13 @@ impl<'a> Checking<'a, '_, '_> {
         let all = calls.map(|(key, max)| (key, max.map(u64::from))).into_iter();
         for (key, number) in all.chain([("call_timeout_s", upstream.call_timeout_s)]) {
             if number == Some(0) {
-                self.problems.error(place(tree, &[key]), format!("`{key}` must be 1 at least"));
+                self.problems.error(tree.place(key), format!("`{key}` must be 1 at least"));
             }
         }
         let mut shown = HashMap::new();
         for (own, name) in &upstream.tools.rename {
             if let Some(other) = shown.insert(name, own) {
-                let span = place(tree, &["tools", "rename", own]);
+                let span = tree.place_at(&["tools", "rename", own]);
                 self.problems.error(span, format!("`{own}` and `{other}` would both be shown as `{name}`"));
             }
         }
@@ -135,12 +126,12 @@ impl<'a> Checking<'a, '_, '_> {
 
     fn members(&mut self) {
         for entry in &self.sections.servers {
-            if let (true, Some(span)) = (entry.value.members.is_empty(), place(&entry.tree, &["members"])) {
+            if let (true, Some(span)) = (entry.value.members.is_empty(), entry.tree.place("members")) {
                 self.problems.error(Some(span), format!("the server {} has no members", entry.value.id));
             }
             let mut seen = HashSet::new();
             for (at, member) in entry.value.members.iter().enumerate() {
-                let span = item_place(&entry.tree, "members", at);
+                let span = entry.tree.item_place("members", at);
                 if !seen.insert(member) {
                     self.problems.error(span, format!("{member} is a member twice"));
                 } else if self.servers.contains(&**member) {
@@ -163,7 +154,7 @@ impl<'a> Checking<'a, '_, '_> {
                 if self.unread.contains(&**member) {
                     continue;
                 }
-                let span = item_place(&entry.tree, "members", at);
+                let span = entry.tree.item_place("members", at);
                 self.problems.unknown(span, format!("there is no model {member}"), member, models.iter().copied());
             }
         }
@@ -173,7 +164,7 @@ impl<'a> Checking<'a, '_, '_> {
         for entry in &self.sections.agents {
             let AgentDeclaration::A2a(remote) = &entry.value else { continue };
             for (key, why) in remote.mistakes() {
-                self.problems.error(place(&entry.tree, &[key]), format!("agent {}: `{key}`: {why}", remote.id));
+                self.problems.error(entry.tree.place(key), format!("agent {}: `{key}`: {why}", remote.id));
             }
         }
     }
@@ -195,11 +186,11 @@ impl<'a> Checking<'a, '_, '_> {
             if is_for_people && !strategy.asks_people_only() {
                 let message = format!("{FOR_PEOPLE}: `{strategy}` can't be its strategy");
                 let help = Some("write `client_forwarded`".to_owned());
-                self.problems.error_with(place(tree, &path), message, help);
+                self.problems.error_with(tree.place_at(&path), message, help);
             } else if !is_for_people && strategy == Strategy::MagictunnelHandled && !self.has_models {
                 let message = format!("`{strategy}`: no model is declared, so nobody answers");
                 let help = Some("declare an [[agent]] of the kind `model`".to_owned());
-                self.problems.warning_with(place(tree, &path), message, help);
+                self.problems.warning_with(tree.place_at(&path), message, help);
             }
         }
         let names = tree.get("server_strategies");
@@ -225,7 +216,7 @@ impl<'a> Checking<'a, '_, '_> {
     fn order(&mut self, routing: &Routing, tree: &Tree, is_for_people: bool) {
         let mut seen = HashSet::new();
         for (at, answerer) in routing.order.iter().enumerate() {
-            let span = item_place(tree, "order", at);
+            let span = tree.item_place("order", at);
             if !seen.insert(answerer) {
                 self.problems.error(span, "this is in the order twice");
                 continue;
@@ -275,13 +266,13 @@ impl<'a> Checking<'a, '_, '_> {
             let (listener, tree) = (&entry.value, &entry.tree);
             let bind = listener.bind;
             for (key, why) in listener.mistakes() {
-                if let Some(span) = place(tree, &[key]) {
+                if let Some(span) = tree.place(key) {
                     self.problems.error(Some(span), format!("the listener on {bind}: {why}"));
                 }
             }
             for (key, wanted) in listener.wants() {
                 if bound.iter().any(|other| clash(*other, wanted)) {
-                    self.problems.error(place(tree, &[key]), format!("two listeners want {wanted}"));
+                    self.problems.error(tree.place(key), format!("two listeners want {wanted}"));
                 }
                 bound.push(wanted);
             }
@@ -293,7 +284,7 @@ impl<'a> Checking<'a, '_, '_> {
             let wrong = hosts.enumerate().map(|found| ("hosts", found));
             for (key, (at, why)) in wrong.chain(origins.enumerate().map(|found| ("origins", found))) {
                 if let Some(why) = why {
-                    self.problems.error(item_place(tree, key, at), format!("the listener on {bind}: {why}"));
+                    self.problems.error(tree.item_place(key, at), format!("the listener on {bind}: {why}"));
                 }
             }
         }
@@ -302,8 +293,8 @@ impl<'a> Checking<'a, '_, '_> {
     /// Whom a listener leads to.
     fn behind(&mut self, listener: &Listener, tree: &Tree) {
         let bind = listener.bind;
-        let one = listener.agent.iter().map(|id| (id, place(tree, &["agent"])));
-        let several = listener.agents.iter().enumerate().map(|(at, id)| (id, item_place(tree, "agents", at)));
+        let one = listener.agent.iter().map(|id| (id, tree.place("agent")));
+        let several = listener.agents.iter().enumerate().map(|(at, id)| (id, tree.item_place("agents", at)));
         let mut seen = HashSet::new();
         for (id, span) in one.chain(several) {
             if self.unread.contains(&**id) {
@@ -356,7 +347,7 @@ impl<'a> Checking<'a, '_, '_> {
         let upstreams = sections.upstreams.iter().map(|entry| (&*entry.value.id, &entry.tree));
         let servers = sections.servers.iter().map(|entry| (&*entry.value.id, &entry.tree));
         for (id, tree) in agents.chain(upstreams).chain(servers).filter(|(id, _)| !reached.contains(id)) {
-            if let Some(span) = place(tree, &["id"]) {
+            if let Some(span) = tree.place("id") {
                 self.problems.warning(Some(span), format!("no listener leads to {id}"));
             }
         }
@@ -365,12 +356,6 @@ impl<'a> Checking<'a, '_, '_> {
 
 fn unfit(bind: SocketAddr, id: &str) -> String {
     format!("the listener on {bind}: the id {id:?} can't stand in an address: use A-Z a-z 0-9 - _ .")
-}
-
-/// Where an item of a list stands.
-pub(super) fn item_place(tree: &Tree, key: &str, at: usize) -> Option<Range<usize>> {
-    let item = tree.get(key).and_then(|list| list.items().get(at));
-    item.map_or_else(|| place(tree, &[key]), |item| Some(item.span.clone()))
 }
 
 fn registry(sections: &Sections, problems: &mut Problems<'_>) -> Option<Registry> {
@@ -398,9 +383,9 @@ pub(super) fn check_machine(sections: &Sections, problems: &mut Problems<'_>) {
         if let Some(keys) = entry.value.keys.as_ref().filter(|keys| !keys.is_file()) {
             let help = format!("make one with `callboard keys --keys {} add NAME`", keys.display());
             let message = format!("there is no key file {}", keys.display());
-            problems.error_with(place(&entry.tree, &["keys"]), message, Some(help));
+            problems.error_with(entry.tree.place("keys"), message, Some(help));
         }
-        key_file(entry.value.signing_key.as_deref(), place(&entry.tree, &["signing_key"]), problems);
+        key_file(entry.value.signing_key.as_deref(), entry.tree.place("signing_key"), problems);
     }
     if let Some(entry) = &sections.store {
         store::look_around(entry, problems);
@@ -409,33 +394,33 @@ pub(super) fn check_machine(sections: &Sections, problems: &mut Problems<'_>) {
         match &entry.value {
             AgentDeclaration::Clinic(clinic) if !clinic.seed.is_file() => {
                 // A database that is there needs none.
-                if let Some(span) = place(&entry.tree, &["seed"]) {
+                if let Some(span) = entry.tree.place("seed") {
                     problems.warning(Some(span), format!("there is no file {}", clinic.seed.display()));
                 }
             }
             AgentDeclaration::Model(id, model) => {
                 if let Some(name) = model.key_variable().filter(|name| std::env::var_os(name).is_none()) {
-                    let span = place(&entry.tree, &["key_env"]);
+                    let span = entry.tree.place("key_env");
                     problems.error(span, format!("there is no {} with the key of {id}", variable(name)));
                 }
             }
             AgentDeclaration::A2a(remote) => {
                 for (path, name) in remote.variables() {
-                    is_set(name, place(&entry.tree, path), problems);
+                    is_set(name, entry.tree.place_at(path), problems);
                 }
-                key_file(remote.trusted_keys.as_deref(), place(&entry.tree, &["trusted_keys"]), problems);
+                key_file(remote.trusted_keys.as_deref(), entry.tree.place("trusted_keys"), problems);
             }
             AgentDeclaration::Webhook(webhook) => {
-                let place = place(&entry.tree, &["secret_env"]);
+                let place = entry.tree.place("secret_env");
                 webhook.secret_env.iter().for_each(|name| is_set(name, place.clone(), problems));
             }
             AgentDeclaration::Tmux(_) if in_path("tmux").is_none() => {
-                problems.warning(place(&entry.tree, &["target"]), "there is no program tmux in PATH");
+                problems.warning(entry.tree.place("target"), "there is no program tmux in PATH");
             }
             AgentDeclaration::Orchestrator(declared) => {
                 for (path, file) in declared.missing() {
                     let message = format!("there is no {}", file.display());
-                    problems.error(place(&entry.tree, path), message);
+                    problems.error(entry.tree.place_at(path), message);
                 }
             }
             _ => {}
@@ -445,9 +430,9 @@ pub(super) fn check_machine(sections: &Sections, problems: &mut Problems<'_>) {
 
 fn variables(entry: &Entry<UpstreamDeclaration>, problems: &mut Problems<'_>) {
     let (upstream, tree) = (&entry.value, &entry.tree);
-    upstream.bearer_env.iter().for_each(|name| is_set(name, place(tree, &["bearer_env"]), problems));
+    upstream.bearer_env.iter().for_each(|name| is_set(name, tree.place("bearer_env"), problems));
     for (header, name) in &upstream.header_env {
-        is_set(name, place(tree, &["header_env", header]), problems);
+        is_set(name, tree.place_at(&["header_env", header]), problems);
     }
     for (at, name) in upstream.environment.iter().enumerate().filter(|(_, name)| std::env::var_os(name).is_none()) {
         let span = tree.get("environment").and_then(|list| list.items().get(at)).map(|item| item.span.clone());
@@ -459,7 +444,7 @@ fn program(entry: &Entry<UpstreamDeclaration>, problems: &mut Problems<'_>) {
     let (upstream, tree) = (&entry.value, &entry.tree);
     if let Some(directory) = upstream.directory.as_ref().filter(|directory| !directory.is_dir()) {
         let message = format!("there is no folder {}", directory.display());
-        problems.error(place(tree, &["directory"]), message);
+        problems.error(tree.place("directory"), message);
         return;
     }
     let Some(program) = upstream.command.first().filter(|program| !program.is_empty()) else { return };

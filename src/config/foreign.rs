@@ -232,7 +232,7 @@ fn listener(said: &Server, server: &Tree, id: &str, problems: &mut Problems<'_>)
     if !address.is_loopback() {
         let message = format!("anybody who reaches {address} may use this agent: nobody needs a key");
         let help = "write 127.0.0.1, or declare a [[listener]] with `keys` in a file with a [node]".to_owned();
-        problems.warning_with(super::check::place(server, &["bind_address"]), message, Some(help));
+        problems.warning_with(server.place("bind_address"), message, Some(help));
         listener.open = true;
     }
     if address.is_unspecified() {
@@ -251,7 +251,7 @@ fn enabled(
         if enabled.iter().any(|tool| tool == EXECUTE_COMMAND) {
             let help = "declare an [[agent]] of the kind \"orchestrator\" with [agent.command] in a file with a [node]";
             let message = format!("`{EXECUTE_COMMAND}` stays off: this file can't say which programs it may run");
-            problems.warning_with(super::check::place(tools, &["enabled"]), message, Some(help.to_owned()));
+            problems.warning_with(tools.place("enabled"), message, Some(help.to_owned()));
             enabled.retain(|tool| tool != EXECUTE_COMMAND);
         }
         declared.tools = enabled;

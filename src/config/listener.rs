@@ -16,12 +16,10 @@ pub struct Listener {
     /// The protocol spoken.
     pub protocol: Protocol,
     /// Its dialect; MCP has two, A2A none, for each call says its own, and mail none.
-    #[serde(default)]
     pub dialect: Option<Dialect>,
     /// Where to listen; port 0 is a free one.
     pub bind: SocketAddr,
     /// The id of an agent, upstream or virtual server.
-    #[serde(default)]
     pub agent: Option<String>,
     /// The ids of several, but for [`Dialect::Bare`] and [`Protocol::Mail`]. Neither this nor `agent` is all agents and upstreams of the file.
     #[serde(default)]
@@ -30,7 +28,6 @@ pub struct Listener {
     #[serde(default)]
     pub trust: Trust,
     /// The key file: every request must have one of its keys. Relative to the topology file.
-    #[serde(default)]
     pub keys: Option<PathBuf>,
     /// Names (`Host`) under which this machine may be reached, beside its own.
     #[serde(default)]
@@ -42,48 +39,35 @@ pub struct Listener {
     #[serde(default)]
     pub compat: Vec<CompatTransport>,
     /// Most bytes of one message; [`callboard_rpc::BODY_BYTES_MAX_DEFAULT`] where it isn't said.
-    #[serde(default)]
     pub body_bytes_max: Option<NonZeroUsize>,
     /// How many seconds a call may take, questions included; the dialect's default where it isn't said.
-    #[serde(default)]
     pub call_deadline_s: Option<NonZeroU64>,
     /// Where others reach it, for A2A's cards; where it isn't said, the address that it listens on.
-    #[serde(default)]
     pub public_url: Option<WebUrl>,
     /// Where A2A is spoken over gRPC too; port 0 is a free one. Needs the feature `grpc`.
-    #[serde(default)]
     pub grpc_bind: Option<SocketAddr>,
     /// Where others reach that, for A2A's cards, as gRPC's clients want it (`host:port`); where it isn't said, the address
     /// that it listens on.
-    #[serde(default)]
     pub grpc_target: Option<String>,
     /// Networks that A2A's webhooks may be in, beside the public internet.
     #[serde(default)]
     pub push_allow: Vec<Range>,
     /// The key that A2A's cards are signed with. Relative to the topology file.
-    #[serde(default)]
     pub signing_key: Option<PathBuf>,
     /// Whether who has a key may read the card of what keys are needed for; by default, where there are `keys`.
-    #[serde(default)]
     pub extended_card: Option<bool>,
     /// Whether who has no key sees the list of A2A's tasks that were begun without one, there or at another listener where this holds;
     /// where it isn't said, see [`Listener::lists_anonymous`].
-    #[serde(default)]
     pub list_anonymous: Option<bool>,
     /// For how many seconds a message of A2A's that comes again is answered by the task that it began; 0: never.
-    #[serde(default)]
     pub repeat_s: Option<u64>,
     /// Who provides the agents, in A2A's cards.
-    #[serde(default)]
     pub provider: Option<ProviderDeclaration>,
     /// The agents' version, in A2A's cards.
-    #[serde(default)]
     pub version: Option<String>,
     /// Where they are described, in A2A's cards.
-    #[serde(default)]
     pub documentation_url: Option<WebUrl>,
     /// Their picture, in A2A's cards.
-    #[serde(default)]
     pub icon_url: Option<WebUrl>,
     /// Whether anybody who reaches it may use it, also from beyond this machine. Not a key of the file: it comes of another
     /// document's words.

@@ -13,7 +13,6 @@ use serde::Deserialize;
 
 use super::a2a::{Range, WebUrl};
 use super::agent::AgentDeclaration;
-use super::check::place;
 use super::listener::{Listener, Speaks, Trust};
 use super::problem::{Problems, did_you_mean};
 use super::tree::Tree;
@@ -247,12 +246,12 @@ impl<'a> Checking<'a, '_, '_> {
             _ => return,
         };
         for (key, why) in mistakes {
-            self.problems.error(place(tree, &[key]), format!("agent {id}: `{key}`: {why}"));
+            self.problems.error(tree.place(key), format!("agent {id}: `{key}`: {why}"));
         }
         if entry.value.is_way() && !led_to(self.sections).any(|member| member == id) {
             let help = Some(format!("write [[agent.member]] with `id = \"{id}\"` below a mailroom"));
             let message = format!("{id} has no mail: no mailroom has it as a member");
-            self.problems.warning_with(place(tree, &["id"]), message, help);
+            self.problems.warning_with(tree.place("id"), message, help);
         }
     }
 
@@ -262,9 +261,9 @@ impl<'a> Checking<'a, '_, '_> {
             let Some(place_of) = member_tree(tree, at) else { continue };
             for (key, why) in member.mistakes() {
                 let message = format!("the member {} of {}: `{key}`: {why}", member.id, declared.id);
-                self.problems.error(place(place_of, &[key]), message);
+                self.problems.error(place_of.place(key), message);
             }
-            let span = place(place_of, &["id"]);
+            let span = place_of.place("id");
             if !seen.insert(&*member.id) {
                 self.problems.error(span, format!("{} is a member of {} twice", member.id, declared.id));
                 continue;
@@ -334,13 +333,13 @@ impl<'a> Checking<'a, '_, '_> {
         {
             let message = format!("the listener on {bind}: {id} is no mailroom");
             let known = mailrooms(self.sections).map(|(declared, _)| &*declared.id);
-            self.problems.unknown(place(tree, &["agent"]), message, id, known);
+            self.problems.unknown(tree.place("agent"), message, id, known);
         }
         let is_in_front = listener.named().any(leads_to_one);
         if is_in_front && listener.keys.is_none() && listener.trust == Trust::Anonymous {
             let message = format!("the listener on {bind}: who has mail comes with a key, and nobody has one here");
             let help = Some("write `keys`, or `trust = \"loopback_operator\"` for yourself alone".to_owned());
-            self.problems.warning_with(place(tree, &["agent"]), message, help);
+            self.problems.warning_with(tree.place("agent"), message, help);
         }
     }
 }

@@ -11,7 +11,6 @@ use serde::Deserialize;
 
 use super::a2a::Range;
 use super::agent::AgentDeclaration;
-use super::check::{item_place, place};
 use super::problem::{Problems, did_you_mean};
 use super::{Entry, Sections};
 
@@ -212,7 +211,7 @@ pub(super) fn check(sections: &Sections, known: &HashSet<&str>, unread: &HashSet
         checking.deciders();
         if let Some(other) = names.insert(declared.name(), &declared.id) {
             let message = format!("{other} and {} have the same name: their tasks are kept under it", declared.id);
-            checking.problems.error(place(&entry.tree, &["name"]), message);
+            checking.problems.error(entry.tree.place("name"), message);
         }
     }
     cycles(sections, problems);
@@ -232,18 +231,18 @@ impl Checking<'_, '_, '_> {
         let shares = [("confidence_min", self.declared.confidence_min), ("max_risk", self.declared.max_risk)];
         for (key, share) in shares {
             if share.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
-                self.problems.error(place(&self.entry.tree, &[key]), format!("`{key}` is from 0 to 1"));
+                self.problems.error(self.entry.tree.place(key), format!("`{key}` is from 0 to 1"));
             }
         }
         if self.declared.cost_usd_max.is_some_and(|usd| !usd.is_finite() || usd < 0.0) {
-            self.problems.error(place(&self.entry.tree, &["cost_usd_max"]), "`cost_usd_max` is 0 or more");
+            self.problems.error(self.entry.tree.place("cost_usd_max"), "`cost_usd_max` is 0 or more");
         }
     }
 
     fn tools(&mut self) {
         let mut seen = HashSet::new();
         for (at, tool) in self.declared.tools.iter().enumerate() {
-            let span = item_place(&self.entry.tree, "tools", at);
+            let span = self.entry.tree.item_place("tools", at);
             if !TOOL_NAMES.contains(&&**tool) {
                 let help = did_you_mean(tool, TOOL_NAMES);
                 let help = help.or_else(|| Some(format!("there are `{}`", TOOL_NAMES.join("`, `"))));
@@ -262,7 +261,7 @@ impl Checking<'_, '_, '_> {
         let models = self.sections.agents.iter().filter(|entry| entry.value.answers_others());
         let models: Vec<_> = models.map(|entry| entry.value.id()).collect();
         if !models.contains(&model) {
-            let span = place(&self.entry.tree, &["model"]);
+            let span = self.entry.tree.place("model");
             self.problems.unknown(span, format!("there is no model {model}"), model, models);
         }
     }
@@ -270,7 +269,7 @@ impl Checking<'_, '_, '_> {
     fn agents(&mut self) {
         let mut seen = HashSet::new();
         for (at, id) in self.declared.agents.iter().enumerate() {
-            let span = item_place(&self.entry.tree, "agents", at);
+            let span = self.entry.tree.item_place("agents", at);
             if !seen.insert(id) {
                 self.problems.error(span, format!("{id} is there twice"));
             } else if let Some(server) = self.sections.servers.iter().find(|server| server.value.id == *id) {
@@ -296,7 +295,7 @@ impl Checking<'_, '_, '_> {
         let decide = self.entry.tree.get("decide");
         for (point, who) in &self.declared.decide {
             let key = decide.and_then(|tree| tree.key_span(point));
-            let span = place(&self.entry.tree, &["decide", point]);
+            let span = self.entry.tree.place_at(&["decide", point]);
             if !points.contains(&&**point) {
                 let help = did_you_mean(point, points.iter().copied());
                 let help = help.or_else(|| Some(format!("there are `{}`", points.join("`, `"))));
@@ -338,7 +337,7 @@ fn cycles(sections: &Sections, problems: &mut Problems<'_>) {
         while let Some(id) = left.pop() {
             if id == declared.id {
                 let message = format!("{id} delegates to itself, or has itself decide, by way of others or not");
-                problems.error(place(&entry.tree, &["id"]), message);
+                problems.error(entry.tree.place("id"), message);
                 break;
             }
             if let Some(next) = all.get(id).filter(|_| seen.insert(id)) {

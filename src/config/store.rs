@@ -9,7 +9,7 @@ use secrecy::SecretString;
 use serde::Deserialize;
 
 use super::Entry;
-use super::check::{is_set, place};
+use super::check::is_set;
 use super::mail::SECONDS_A_DAY;
 use super::problem::Problems;
 
@@ -145,7 +145,7 @@ pub(super) fn check(entry: &Entry<StoreDeclaration>, problems: &mut Problems<'_>
     let (store, tree) = (&entry.value, &entry.tree);
     let url = store.url.as_deref().filter(|url| *url != IN_MEMORY);
     if let Some(Err(error)) = url.map(|url| StoreOptions::parse(url, Path::new(""), None))
-        && let Some(span) = place(tree, &["url"])
+        && let Some(span) = tree.place("url")
     {
         let help = "write `sqlite:FILE`, `postgres://USER@HOST/DATABASE?sslmode=verify-full` or `memory`".to_owned();
         problems.error_with(Some(span), error.to_string(), Some(help));
@@ -161,7 +161,7 @@ pub(super) fn check(entry: &Entry<StoreDeclaration>, problems: &mut Problems<'_>
     }
     if let Some(writer) = &store.writer
         && (writer.is_empty() || writer.len() > WRITER_NAME_BYTES_MAX || writer.contains(['#', '\0', '\n']))
-        && let Some(span) = place(tree, &["writer"])
+        && let Some(span) = tree.place("writer")
     {
         let message = format!("`writer` must have 1 to {WRITER_NAME_BYTES_MAX} bytes, and no `#` or line break");
         problems.error(Some(span), message);
@@ -171,11 +171,11 @@ pub(super) fn check(entry: &Entry<StoreDeclaration>, problems: &mut Problems<'_>
 /// Reports what this machine hasn't got.
 pub(super) fn look_around(entry: &Entry<StoreDeclaration>, problems: &mut Problems<'_>) {
     let (store, tree) = (&entry.value, &entry.tree);
-    store.password_env.iter().for_each(|name| is_set(name, place(tree, &["password_env"]), problems));
+    store.password_env.iter().for_each(|name| is_set(name, tree.place("password_env"), problems));
     // A file without a name: nothing is left of it. A folder that isn't there yet is made in the one above.
     let there = store.folder().and_then(|folder| folder.ancestors().find(|folder| folder.exists()));
     if let Some(folder) = there.filter(|folder| tempfile::tempfile_in(folder).is_err()) {
-        problems.error(place(tree, &["url"]), format!("{} can't be written to", folder.display()));
+        problems.error(tree.place("url"), format!("{} can't be written to", folder.display()));
     }
 }
 

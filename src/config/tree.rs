@@ -97,6 +97,25 @@ impl Tree {
         names.iter().try_fold(self, |tree, name| tree.get(name))
     }
 
+    /// Span of a member, else of this table; `None` where what is there was reported already, so that nothing more is said of it.
+    pub(super) fn place(&self, name: &str) -> Option<Range<usize>> {
+        self.place_at(&[name])
+    }
+
+    /// The same, of the value at the end of a path of names.
+    pub(super) fn place_at(&self, names: &[&str]) -> Option<Range<usize>> {
+        match self.at(names) {
+            Some(found) if found.is_repaired() => None,
+            found => Some(found.unwrap_or(self).span.clone()),
+        }
+    }
+
+    /// Span of an item of a list.
+    pub(super) fn item_place(&self, key: &str, at: usize) -> Option<Range<usize>> {
+        let item = self.get(key).and_then(|list| list.items().get(at));
+        item.map_or_else(|| self.place(key), |item| Some(item.span.clone()))
+    }
+
     /// Where a member's name stands.
     pub(super) fn key_span(&self, name: &str) -> Option<Range<usize>> {
         self.members().iter().find(|(key, _)| key.name == name).map(|(key, _)| key.span.clone())

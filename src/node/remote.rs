@@ -11,7 +11,7 @@ use callboard_a2a::card::Jwks;
 use callboard_a2a::outbound::{Auth, CardTrust, Peer, PushInbox, RemoteA2a, RemoteOptions, skill_tools};
 use callboard_a2a::wire::{AgentCard, AgentInterface};
 use callboard_agents::peer_registry::{Connect, NamedBy, Seen, skill_of_tool};
-use callboard_message::{Failure, FailureKind};
+use callboard_message::Failure;
 use callboard_rpc::{Egress, Network};
 use callboard_runtime::{AgentRef, System};
 use futures::future::{BoxFuture, join_all};
@@ -149,7 +149,7 @@ impl Peers {
             (true, Some(keys)) => CardTrust::Signed { keys: keys.clone(), jku_hosts: Vec::new() },
             (true, None) => {
                 let why = "agents that others name have to be allowed, or signed by a trusted key";
-                return Err(Failure::new(FailureKind::Denied, why));
+                return Err(Failure::denied(why));
             }
         };
         let egress = if may_be_here { egress.with_loopback() } else { egress };
