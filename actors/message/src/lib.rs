@@ -2,11 +2,9 @@
 //!
 //! Serde only, no I/O: everything here can be a field of a message and can cross a wire.
 
-mod artifact;
 mod assent;
 mod call;
 mod content;
-mod data_class;
 mod failure;
 mod hex;
 pub mod json;
@@ -14,7 +12,6 @@ pub mod log;
 pub mod mail;
 #[doc(hidden)]
 pub mod message;
-mod plain;
 mod principal;
 mod question;
 mod raw;
@@ -24,16 +21,13 @@ pub mod time;
 mod trace;
 mod words;
 
-pub use artifact::{Artifact, SAID_AT_ONCE, SHOWN};
 pub use assent::assent;
 pub use call::{Budget, CallId, HOPS_MAX_DEFAULT, Progress, SessionId};
-pub use content::{Content, ResourceContent, ToolResult};
-pub use data_class::DataClass;
+pub use content::{Artifact, Content, FAILURE, ResourceContent, SAID_AT_ONCE, SHOWN, ToolResult};
 pub use failure::{Failure, FailureKind};
 pub use hex::hex;
 pub use message::{Message, MessageSpec, Named, RawReply, Wire, WireError};
-pub use plain::FAILURE;
-pub use principal::{Principal, PrincipalKind};
+pub use principal::{DataClass, Principal, PrincipalKind};
 pub use question::{
     Answer, ElicitAction, ElicitAnswer, Elicitation, QUESTION_KEY, Question, Root, RootsAnswer, RootsRequest, Sample,
     SampleAnswer, Speaker,

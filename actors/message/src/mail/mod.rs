@@ -4,9 +4,7 @@
 //! Who asks is its principal; `sender_agent_id` is a claim that must match. Times are RFC 3339 in UTC with milliseconds.
 
 mod agents;
-mod deliver;
 mod event;
-mod fetch;
 mod read;
 mod send;
 mod wire;
@@ -22,14 +20,12 @@ pub use agents::{
     AgentStatus, AgentView, Done, EndAgent, GetAgentStatus, GroupView, Groups, Join, Leave, ListGroups,
     MailPreferences, MemberState, MemberWay, Preferences, SaveMemory, Saved,
 };
-pub use deliver::{Deliver, Displayed, Reach};
 pub use event::{Events, MailEvent, MailHappened, Numbered, ReadEvents};
-pub use fetch::{FetchMail, Fetched};
 pub use read::{
-    AgentLogRow, AgentLogs, CheckInbox, Direction, History, Inbox, LogDetails, Logs, MailView, MarkRead,
-    MessageHistory, ReadMessage, Receipt,
+    AgentLogRow, AgentLogs, CheckInbox, Direction, FetchMail, Fetched, History, Inbox, LogDetails, Logs, MailView,
+    MarkRead, MessageHistory, ReadMessage, Receipt,
 };
-pub use send::{BroadcastMessage, ReplyMessage, SendMessage, Sent};
+pub use send::{BroadcastMessage, Deliver, Displayed, Reach, ReplyMessage, SendMessage, Sent};
 
 /// Bytes of a message's body.
 pub const MAIL_BODY_BYTES_MAX: usize = 64 * 1024;
