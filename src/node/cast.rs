@@ -1,6 +1,7 @@
 //! The agents of a node: those that it starts, and those that stand for servers elsewhere.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use callboard_agents::peer_registry::KnownAgents;
 use callboard_agents::mailroom::{Mailroom, MailroomOptions};
 use callboard_agents::model::{Member, Model, ModelConfig, Models};
 use callboard_mcp::bridge::Bridge;
-use callboard_runtime::{AgentId, AgentRef, Answering, System};
+use callboard_runtime::{Agent, AgentId, AgentRef, Answering, System};
 use tokio_util::sync::CancellationToken;
 
 use super::orchestrator::{Building, Orchestrated};
@@ -24,6 +25,9 @@ use crate::config::{
     AgentDeclaration, MailroomDeclaration, OrchestratorDeclaration, RemoteDeclaration, ServerDeclaration, Topology,
     UpstreamDeclaration,
 };
+
+/// The declaration of a model, in errors.
+const MODEL: &str = "model";
 
 /// One that runs.
 #[derive(Clone)]
@@ -237,8 +241,7 @@ impl Cast {
                 };
                 let members: Result<Vec<_>, NodeError> = config.members.iter().filter_map(member).collect();
                 let models = Models::new(members?, config.fallback);
-                let models = models.map_err(|source| NodeError::Model { id: id.clone(), source })?;
-                spawn(&self.system, id, models)
+                spawn(&self.system, id, models.map_err(NodeError::declared(MODEL, id))?)
             }
             // They have more to them than an agent.
             AgentDeclaration::A2a(_) | AgentDeclaration::Orchestrator(_) | AgentDeclaration::Mailroom(_) => {
@@ -248,29 +251,31 @@ impl Cast {
             AgentDeclaration::Webhook(declared) => mail::webhook(&self.system, declared)?,
             AgentDeclaration::EmrWriteback(emr) => {
                 let file = emr.file.as_ref().map(|file| self.state.join(file));
-                let agent = EmrWriteback::new(&EmrConfig { file, ..emr.clone() });
-                let agent = agent.map_err(|source| NodeError::Hmcp { id: emr.id.clone(), source })?;
-                spawn(&self.system, &emr.id, agent)
+                self.opened(&emr.id, EmrWriteback::new(&EmrConfig { file, ..emr.clone() }))?
             }
-            AgentDeclaration::PatientData(patients) => {
-                let agent = PatientData::new(patients);
-                let agent = agent.map_err(|source| NodeError::Hmcp { id: patients.id.clone(), source })?;
-                spawn(&self.system, &patients.id, agent)
-            }
+            AgentDeclaration::PatientData(patients) => self.opened(&patients.id, PatientData::new(patients))?,
             AgentDeclaration::Clinic(clinic) => {
                 let config = ClinicConfig { database: self.state.join(&clinic.database), ..clinic.clone() };
-                let opened = Clinic::open(config).await;
-                let opened = opened.map_err(|source| NodeError::Clinic { id: clinic.id.clone(), source })?;
-                spawn(&self.system, &clinic.id, opened)
+                self.opened(&clinic.id, Clinic::open(config).await)?
             }
         };
         Ok(Some(agent))
     }
 
+    /// Spawns an agent that was opened, if it could be.
+    fn opened<A: Agent + Clone + Sync, E: Display>(
+        &self,
+        id: &str,
+        opened: Result<A, E>,
+    ) -> Result<AgentRef, NodeError> {
+        let agent = opened.map_err(|why| NodeError::Start { id: id.to_owned(), why: why.to_string() })?;
+        Ok(spawn(&self.system, id, agent))
+    }
+
     fn upstream(&self, declared: &UpstreamDeclaration, print: u64) -> Result<Running, NodeError> {
-        let wrong = |source| NodeError::Upstream { id: declared.id.clone(), source };
         let options = declared.bridge_options(self.answering.clone())?;
-        let bridge = Bridge::new(declared.id.as_str(), declared.endpoint()?, options).map_err(wrong)?;
+        let bridge = Bridge::new(declared.id.as_str(), declared.endpoint()?, options);
+        let bridge = bridge.map_err(NodeError::declared("upstream", &declared.id))?;
         let farewell = Some(Farewell::Bridge(bridge.clone()));
         let agent = spawn(&self.system, &declared.id, bridge);
         Ok(Running { farewell, filter: declared.tools.clone(), ..Running::new(agent, print) })
@@ -390,7 +395,7 @@ impl Planned {
 }
 
 fn open(id: &str, config: &ModelConfig) -> Result<Model, NodeError> {
-    Model::open(config.clone()).map_err(|source| NodeError::Model { id: id.to_owned(), source })
+    Model::open(config.clone()).map_err(NodeError::declared(MODEL, id))
 }
 
 /// How long servers elsewhere may take to end, children of this process above all.

@@ -120,7 +120,7 @@ pub(super) fn tmux(system: &System, declared: &TmuxDeclaration) -> AgentRef {
 /// # Errors
 /// Its address is refused, or its secret isn't there.
 pub(super) fn webhook(system: &System, declared: &WebhookDeclaration) -> Result<AgentRef, NodeError> {
-    let wrong = |why: String| NodeError::Remote { id: declared.id.clone(), why };
+    let wrong = NodeError::declared("agent", &declared.id);
     let secret = declared.secret_env.as_ref().map(|name| {
         std::env::var(name).map(SecretString::from).map_err(|_| wrong(format!("there is no variable {name}")))
     });

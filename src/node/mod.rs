@@ -11,6 +11,7 @@ mod reload;
 mod remote;
 
 use std::error::Error;
+use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -18,12 +19,8 @@ use std::time::Duration;
 
 use callboard_agents::answering::AnswerError;
 use callboard_agents::bundle::BundleError;
-use callboard_agents::clinic::ClinicError;
-use callboard_agents::hmcp::HmcpError;
 use callboard_agents::mailroom::MailroomError;
-use callboard_agents::model::ModelError;
 use callboard_mcp::inbound::ServeError;
-use callboard_mcp::outbound::ClientError;
 use callboard_rpc::KeyError;
 use callboard_runtime::{Agent, AgentRef, NameTaken, StoreIsSet, System};
 use callboard_store::{SqlStore, StoreError};
@@ -212,34 +209,20 @@ pub enum NodeError {
     /// Correct the topology file.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// See what the clinic says of its database or seed.
-    #[error("failed to start {id}: {source}")]
-    Clinic {
-        /// Whose.
+    /// See what the agent says of its database, seed or file.
+    #[error("failed to start {id}: {why}")]
+    Start {
+        /// The agent's id.
         id: String,
-        /// Why.
-        source: ClinicError,
-    },
-    /// Correct the `[[upstream]]`.
-    #[error("upstream {id}: {source}")]
-    Upstream {
-        /// Whose.
-        id: String,
-        /// Why.
-        source: ClientError,
-    },
-    /// Correct the `[[agent]]`, or what it names.
-    #[error("agent {id}: {why}")]
-    Remote {
-        /// Whose.
-        id: String,
-        /// What is wrong with it.
+        /// What is wrong.
         why: String,
     },
-    /// Correct the `[[agent]]`, or what it names.
-    #[error("orchestrator {id}: {why}")]
-    Orchestrator {
-        /// Whose.
+    /// Correct the declaration, or what it names.
+    #[error("{what} {id}: {why}")]
+    Declared {
+        /// The kind of the declaration, for example `upstream`.
+        what: &'static str,
+        /// Its id.
         id: String,
         /// What is wrong with it.
         why: String,
@@ -257,22 +240,6 @@ pub enum NodeError {
     NoOrchestrator {
         /// Which one was wanted.
         id: Option<String>,
-    },
-    /// Correct the model, or set its key.
-    #[error("model {id}: {source}")]
-    Model {
-        /// Whose.
-        id: String,
-        /// Why.
-        source: ModelError,
-    },
-    /// See what the agent says of its file or patients.
-    #[error("failed to start {id}: {source}")]
-    Hmcp {
-        /// Whose.
-        id: String,
-        /// Why.
-        source: HmcpError,
     },
     /// Correct `[routing]`.
     #[error("routing: {0}")]
@@ -338,21 +305,22 @@ impl From<UpstreamError> for NodeError {
 }
 
 impl NodeError {
+    /// Error of the `what` of that id, for `map_err`.
+    fn declared<E: Display>(what: &'static str, id: &str) -> impl Fn(E) -> Self {
+        move |why| Self::Declared { what, id: id.to_owned(), why: why.to_string() }
+    }
+
     /// Whether the user's command line or file is at fault.
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Serve(ServeError::OpenBeyondLoopback { .. }) => true,
-            Self::Config(_) | Self::Keys(_) | Self::Bundle(_) | Self::Upstream { .. } => true,
-            Self::Model { .. }
-            | Self::Remote { .. }
-            | Self::Orchestrator { .. }
-            | Self::NoOrchestrator { .. }
-            | Self::Routing(_) => true,
+            Self::Config(_) | Self::Keys(_) | Self::Bundle(_) | Self::Declared { .. } => true,
+            Self::NoOrchestrator { .. } | Self::Routing(_) => true,
             Self::Mailroom { source, .. } => !matches!(source, MailroomError::Store(_)),
             Self::Store(error) => matches!(error, StoreError::Url(_)),
             Self::StoreChanged => true,
             Self::Name(_) | Self::NothingToServe { .. } | Self::NoSuchExample { .. } => true,
-            Self::Clinic { .. } | Self::Hmcp { .. } | Self::Bind { .. } | Self::Serve(_) => false,
+            Self::Start { .. } | Self::Bind { .. } | Self::Serve(_) => false,
             Self::StoreIsSet(_) | Self::Scratch(_) | Self::Watch(_) | Self::Io(_) => false,
         }
     }

@@ -218,7 +218,7 @@ impl<'a> Building<'a> {
     }
 
     fn wrong(&self, failure: Failure) -> NodeError {
-        NodeError::Orchestrator { id: self.declared.id.clone(), why: failure.message }
+        NodeError::declared("orchestrator", &self.declared.id)(failure.message)
     }
 }
 

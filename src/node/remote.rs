@@ -61,7 +61,7 @@ async fn pushed(request: HttpRequest, inboxes: Data<Inboxes>) -> HttpResponse {
 
 /// The agent that a declaration stands for. Reads the variables and the file that it names.
 pub(super) fn open(declared: &RemoteDeclaration, inboxes: &Inboxes) -> Result<RemoteA2a, NodeError> {
-    let wrong = |why: String| NodeError::Remote { id: declared.id.clone(), why };
+    let wrong = NodeError::declared("agent", &declared.id);
     let url = declared.url.url();
     let mut options = RemoteOptions { auth: auth(declared)?, ..RemoteOptions::default() };
     let networks = declared.networks.iter().map(|range| range.network());
@@ -101,8 +101,8 @@ fn endpoint(url: &Url, declared: InterfaceDeclaration) -> AgentInterface {
 
 fn auth(declared: &RemoteDeclaration) -> Result<Auth, NodeError> {
     let variable = |name: &str| {
-        let missing = || NodeError::Remote { id: declared.id.clone(), why: format!("there is no variable {name}") };
-        std::env::var(name).map(SecretString::from).map_err(|_| missing())
+        let missing = |_| NodeError::declared("agent", &declared.id)(format!("there is no variable {name}"));
+        std::env::var(name).map(SecretString::from).map_err(missing)
     };
     if let Some(name) = &declared.bearer_env {
         return Ok(Auth::Bearer(variable(name)?));
