@@ -1,17 +1,16 @@
 //! `callboard send` and `callboard ask`: one message, one answer.
 
-use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_agents::orchestrator::{Answer, AskClinics, Status};
 use callboard_message::surface::Converse;
-use callboard_message::{CallId, Content, Failure, FailureKind, Message, Principal, ToolResult};
-use callboard_runtime::{AgentRef, CallMeta, Caller};
+use callboard_message::{CallId, Content, Failure, FailureKind, Message, ToolResult};
+use callboard_runtime::AgentRef;
 use tokio::time::{Instant, timeout};
 
 use super::mcp::show_result;
-use super::mcp::terminal::Terminal;
+use super::mcp::terminal::{Terminal, ask_named, asks};
 use super::repl::{Embedded, is_file};
 use super::{
     AskArguments, CommandError, EXIT_ANSWERED, EXIT_BLOCKED, EXIT_FAILED, EXIT_INPUT_REQUIRED, Outcome, a2a,
@@ -72,12 +71,9 @@ async fn here(embedded: &Embedded, arguments: &SendArguments) -> Result<Result<T
 }
 
 async fn ask_agent(agent: &AgentRef, arguments: &SendArguments, limit: Duration) -> Result<ToolResult, Failure> {
-    let asks = arguments.ask || !arguments.json && std::io::stdin().is_terminal();
-    let person: Arc<dyn Caller> = Arc::new(Terminal::new(asks, true, Vec::new()));
-    let call = CallMeta::new(Arc::new(Principal::local_operator())).with_caller(person).until(Instant::now() + limit);
-    let _gone = call.cancel.clone().drop_guard();
+    let person = Terminal::new(asks(arguments.ask, arguments.json), true, Vec::new());
     let said = Converse::of([Content::text(&arguments.text)]).0.with("key", CallId::fresh().to_string());
-    let reply = agent.ask_named(Converse::NAME, said.to_raw(), Some(Arc::new(call))).await?;
+    let reply = ask_named(agent, Converse::NAME, &said, Some(Arc::new(person)), Instant::now() + limit).await?;
     serde_json::from_str(reply.get()).map(ToolResult).map_err(|_| Failure::internal("the agent answered no object"))
 }
 

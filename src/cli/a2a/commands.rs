@@ -1,6 +1,6 @@
 //! `callboard a2a` `send`, `stream`, `card`, `task`, `list` and `cancel`, and the lines in which they print messages and tasks.
 
-use std::io::{self, IsTerminal, Write, stdin, stdout};
+use std::io::{self, Write, stdout};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 
 use super::{CancelArguments, CardArguments, ListArguments, SendArguments, TaskArguments};
 use crate::cli::mcp::first_line;
-use crate::cli::mcp::terminal::Terminal;
+use crate::cli::mcp::terminal::{Terminal, asks};
 use crate::cli::{CommandError, EXIT_ANSWERED, EXIT_FAILED, EXIT_INPUT_REQUIRED, Outcome, printable, show};
 
 pub(in crate::cli) async fn send(arguments: &SendArguments) -> Outcome {
@@ -29,7 +29,7 @@ pub(in crate::cli) async fn send(arguments: &SendArguments) -> Outcome {
                 SendMessageRequest { message, configuration: Some(configuration), ..SendMessageRequest::default() };
             return Ok(peer.send(request).await?);
         }
-        let person = Terminal::new(asks(arguments), !arguments.agent.json, Vec::new());
+        let person = Terminal::new(asks(arguments.ask, arguments.agent.json), !arguments.agent.json, Vec::new());
         let response = talk(peer, message, &person, &|_| {}).await?;
         Ok::<_, CommandError>(with_history(peer, response).await)
     });
@@ -44,15 +44,11 @@ pub(in crate::cli) async fn send(arguments: &SendArguments) -> Outcome {
 pub(super) async fn stream(arguments: &SendArguments) -> Outcome {
     let message = message(arguments)?;
     let shown = Shown::new(arguments.agent.json);
-    let person = Terminal::new(asks(arguments), false, Vec::new());
+    let person = Terminal::new(asks(arguments.ask, arguments.agent.json), false, Vec::new());
     let talking = async |peer: &Peer| talk(peer, message, &person, &|event| shown.event(event)).await;
     let response = shown.end(arguments.agent.within(talking).await)?;
     go_on(&response, &arguments.agent.url);
     Ok(exit_code(&response))
-}
-
-fn asks(arguments: &SendArguments) -> bool {
-    arguments.ask || !arguments.agent.json && stdin().is_terminal()
 }
 
 async fn talk(

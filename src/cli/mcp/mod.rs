@@ -3,7 +3,7 @@
 pub(super) mod terminal;
 
 use std::fmt::Display;
-use std::io::{self, IsTerminal};
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use callboard_mcp::outbound::{
     CALL_TIMEOUT_DEFAULT, ChildCommand, ClientOptions, Endpoint, Era, EraChoice, McpClient, PAGES_MAX_DEFAULT,
 };
 use callboard_message::surface::{CallTool, Describe, ListPrompts, ListResourceTemplates, ListResources, ListTools};
-use callboard_message::{Content, Message, Principal, Progress, RawObject, Root, ToolResult};
-use callboard_runtime::{AgentRef, CallMeta, Caller, System};
+use callboard_message::{Content, Message, Progress, RawObject, Root, ToolResult};
+use callboard_runtime::{AgentRef, Caller, System};
 use clap::Subcommand;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
-use terminal::Terminal;
+use terminal::{Terminal, ask_named, asks};
 use tokio::time::{Instant, timeout, timeout_at};
 use url::Url;
 
@@ -122,13 +122,7 @@ impl Server {
 
     /// Asks by name, until the command's time is up, for an object.
     async fn ask<M: Message>(&self, params: RawObject) -> Result<RawObject, CommandError> {
-        let mut call = CallMeta::new(Arc::new(Principal::local_operator())).until(self.deadline);
-        if let Some(caller) = &self.caller {
-            call = call.with_caller(caller.clone());
-        }
-        // Dropped, it takes the call back.
-        let _cancel = call.cancel.clone().drop_guard();
-        let asked = self.agent.ask_named(M::NAME, params.to_raw(), Some(Arc::new(call)));
+        let asked = ask_named(&self.agent, M::NAME, &params, self.caller.clone(), self.deadline);
         let answer = timeout_at(self.deadline, asked).await;
         let answer = answer.map_err(|_| CommandError::failed(format_args!("not done in {:?}", self.within)))??;
         RawObject::parse(&answer).map_err(|_| CommandError::failed("the server answered no object"))
@@ -205,8 +199,7 @@ fn endpoint(arguments: &ServerArguments) -> Result<Endpoint, CommandError> {
 
 async fn call(arguments: &CallArguments) -> Outcome {
     let given = given(arguments)?;
-    let asks = arguments.ask || io::stdin().is_terminal();
-    let terminal = Terminal::new(asks, true, roots(&arguments.roots)?);
+    let terminal = Terminal::new(asks(arguments.ask, false), true, roots(&arguments.roots)?);
     let server = connect(&arguments.server, Some(Arc::new(terminal)))?;
     let result = unless_interrupted(use_tool(&server, arguments, given)).await;
     server.end().await;

@@ -2,21 +2,42 @@
 //! elicitation's subset of JSON Schema).
 
 use std::fmt::Display;
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, IsTerminal, Write, stdin};
+use std::sync::Arc;
 
 use callboard_message::surface::Abilities;
 use callboard_message::{
-    Answer, ElicitAnswer, Elicitation, Failure, Log, Progress, Question, RawObject, Root, RootsAnswer, Sample,
-    SampleAnswer, Speaker, assent,
+    Answer, ElicitAnswer, Elicitation, Failure, Log, Principal, Progress, Question, RawObject, Root, RootsAnswer,
+    Sample, SampleAnswer, Speaker, assent,
 };
-use callboard_runtime::Caller;
+use callboard_runtime::{AgentRef, CallMeta, Caller};
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio::sync::{Mutex, oneshot};
+use tokio::time::Instant;
 
 use super::{printable, told_progress};
 use crate::cli::show;
+
+/// Whether the person at the terminal is asked: where that is wanted, or both sides of the command are people's.
+pub(in crate::cli) fn asks(wanted: bool, json: bool) -> bool {
+    wanted || !json && stdin().is_terminal()
+}
+
+/// Asks an agent by name as the local operator, until `deadline`. Dropped, it takes the call back.
+pub(in crate::cli) async fn ask_named(
+    agent: &AgentRef,
+    name: &str,
+    body: &RawObject,
+    caller: Option<Arc<dyn Caller>>,
+    deadline: Instant,
+) -> Result<Box<RawValue>, Failure> {
+    let call = CallMeta::new(Arc::new(Principal::local_operator())).until(deadline);
+    let call = CallMeta { caller, ..call };
+    let _gone = call.cancel.clone().drop_guard();
+    agent.ask_named(name, body.to_raw(), Some(Arc::new(call))).await
+}
 
 /// The person, if there is one, and the folders that they lend.
 pub(in crate::cli) struct Terminal {
@@ -157,7 +178,7 @@ async fn typed(prompt: &str) -> Result<String, Refusal> {
         let _ = write!(out, "{prompt}").and_then(|()| out.flush());
         drop(out);
         let mut line = String::new();
-        let read = io::stdin().lock().read_line(&mut line);
+        let read = stdin().lock().read_line(&mut line);
         drop(sender.send(read.is_ok_and(|bytes| bytes > 0).then_some(line)));
     });
     let line = line.await.ok().flatten().ok_or(Refusal::Cancel)?;
