@@ -6,6 +6,7 @@ pub(crate) mod ops;
 use std::any::TypeId;
 use std::fmt;
 use std::future::Future;
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use callboard_message::{Message, MessageSpec, Named};
@@ -94,7 +95,7 @@ impl<A: Agent> Handlers<A> {
     where
         A: SyncHandler<M>,
     {
-        self.add(SyncOp::<M>::new())
+        self.add(SyncOp::<M>(PhantomData))
     }
 
     /// `M` is handled over awaits, one at a time, by [`Handler`].
@@ -102,7 +103,7 @@ impl<A: Agent> Handlers<A> {
     where
         A: Handler<M>,
     {
-        self.add(ExclusiveOp::<M>::new())
+        self.add(ExclusiveOp::<M>(PhantomData))
     }
 
     /// `M` is handled by [`ConcurrentHandler`], at most `in_flight_max` at once (at least 1); further ones wait in the mailbox,
@@ -111,7 +112,7 @@ impl<A: Agent> Handlers<A> {
     where
         A: ConcurrentHandler<M>,
     {
-        self.add(ConcurrentOp::<M>::new(in_flight_max))
+        self.add(ConcurrentOp::<M>(in_flight_max.max(1), PhantomData))
     }
 
     /// Whatever has no handler of its own arrives as [`Named`]: for agents that stand for something outside. At most

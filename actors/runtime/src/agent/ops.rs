@@ -45,14 +45,6 @@ pub(crate) struct Direct<A: Agent, M: Message> {
     pub(crate) ready: fn(&A, &M) -> bool,
 }
 
-impl<A: Agent, M: Message> Clone for Direct<A, M> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<A: Agent, M: Message> Copy for Direct<A, M> {}
-
 /// The direct way to begin a concurrent handler.
 pub(crate) struct Begin<A: Agent, M: Message> {
     pub(crate) begin: fn(&mut A, &Cx, &Profile, Wanted<M>) -> BoxFuture<'static, bool>,
@@ -60,28 +52,12 @@ pub(crate) struct Begin<A: Agent, M: Message> {
     pub(crate) in_flight_max: u32,
 }
 
-impl<A: Agent, M: Message> Clone for Begin<A, M> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<A: Agent, M: Message> Copy for Begin<A, M> {}
-
 /// What an asker can do without the host.
 pub(crate) enum Shortcut<A: Agent, M: Message> {
     None,
     All(Direct<A, M>),
     Beginning(Begin<A, M>),
 }
-
-impl<A: Agent, M: Message> Clone for Shortcut<A, M> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<A: Agent, M: Message> Copy for Shortcut<A, M> {}
 
 /// A message that may be answered on the spot.
 pub(crate) struct Exchange<M: Message> {
@@ -148,7 +124,7 @@ macro_rules! op {
             fn in_place(&self, cell: &Cell<A>, lane: u16, exchange: &mut dyn Any, call: Option<&Arc<CallMeta>>) {
                 if let Some(exchange) = exchange.downcast_mut::<Exchange<M>>() {
                     let shortcut: Shortcut<A, M> = ($shortcut)(self);
-                    exchange.spot = cell.shortcut(shortcut, lane, &mut exchange.message, call);
+                    exchange.spot = cell.shortcut(&shortcut, lane, &mut exchange.message, call);
                 }
             }
 
@@ -168,9 +144,10 @@ macro_rules! op {
     };
 }
 
-pub(crate) struct SyncOp<M>(PhantomData<fn(M)>);
-pub(crate) struct ExclusiveOp<M>(PhantomData<fn(M)>);
-pub(crate) struct ConcurrentOp<M>(u32, PhantomData<fn(M)>);
+pub(super) struct SyncOp<M>(pub(super) PhantomData<fn(M)>);
+pub(super) struct ExclusiveOp<M>(pub(super) PhantomData<fn(M)>);
+/// With the most handlers in flight, at least 1.
+pub(super) struct ConcurrentOp<M>(pub(super) u32, pub(super) PhantomData<fn(M)>);
 
 op!(
     SyncOp,
@@ -191,24 +168,6 @@ op!(
     |op: &Self| Some(op.0),
     run_concurrent
 );
-
-impl<M> SyncOp<M> {
-    pub(crate) fn new() -> Self {
-        Self(PhantomData)
-    }
-}
-
-impl<M> ExclusiveOp<M> {
-    pub(crate) fn new() -> Self {
-        Self(PhantomData)
-    }
-}
-
-impl<M> ConcurrentOp<M> {
-    pub(crate) fn new(in_flight_max: u32) -> Self {
-        Self(in_flight_max.max(1), PhantomData)
-    }
-}
 
 fn run_sync<A: SyncHandler<M>, M: Message>(lane: &mut dyn Lane, run: Run<'_, A>) -> Ran<A> {
     let (Some(queue), Some(agent)) = (typed::<M>(lane), run.agent) else { return Ran::Done };

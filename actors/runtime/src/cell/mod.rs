@@ -176,7 +176,7 @@ impl<A: Agent> Cell<A> {
     #[inline]
     pub(crate) fn shortcut<M: Message>(
         &self,
-        shortcut: Shortcut<A, M>,
+        shortcut: &Shortcut<A, M>,
         lane: u16,
         slot: &mut Option<M>,
         call: Option<&Arc<CallMeta>>,
@@ -191,7 +191,7 @@ impl<A: Agent> Cell<A> {
     /// Runs a synchronous handler on this thread, if the agent has nothing at all to do.
     fn in_place<M: Message>(
         &self,
-        direct: Direct<A, M>,
+        direct: &Direct<A, M>,
         slot: &mut Option<M>,
         call: Option<&Arc<CallMeta>>,
     ) -> OnTheSpot<M::Reply> {
@@ -227,7 +227,7 @@ impl<A: Agent> Cell<A> {
     /// Begins a concurrent handler on this thread, if the agent has nothing to do but wait for others of that kind.
     fn begin_in_place<M: Message>(
         &self,
-        begin: Begin<A, M>,
+        begin: &Begin<A, M>,
         lane: u16,
         slot: &mut Option<M>,
         call: Option<&Arc<CallMeta>>,

@@ -320,7 +320,7 @@ impl<A: Agent, M: Message> Accept<M> for Port<A, M> {
     }
 
     fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> OnTheSpot<M::Reply> {
-        self.cell.shortcut(self.shortcut, self.lane, slot, call)
+        self.cell.shortcut(&self.shortcut, self.lane, slot, call)
     }
 
     fn cell(&self) -> &dyn AnyCell {

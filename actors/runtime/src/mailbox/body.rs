@@ -12,8 +12,7 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 
 use super::lane::{NoReply, Queue};
-use super::queue::HasBatch;
-use super::turn::Step;
+use super::queue::{HasBatch, Rest};
 use crate::agent::cx::Cx;
 use crate::agent::{Agent, AgentId, AgentState};
 use crate::cell::Cell;
@@ -73,6 +72,13 @@ pub(crate) struct Others {
     pub(crate) futures: FuturesUnordered<BoxFuture<'static, (u16, bool)>>,
     /// How many of each kind.
     pub(crate) by_lane: Vec<u32>,
+}
+
+/// What a step of a turn leads to.
+pub(crate) enum Step {
+    On,
+    Rest(Rest),
+    Ended,
 }
 
 pub(crate) enum Phase {

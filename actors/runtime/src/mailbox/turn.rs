@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 
-use super::body::{Body, Phase, Runner};
+use super::body::{Body, Phase, Runner, Step};
 use super::host::Turn;
 use super::lane::NoReply;
 use super::queue::{Batch, LARGE_FROM, Rest, Work};
@@ -27,13 +27,6 @@ const CHUNK_MIN: u32 = 4;
 const CHUNK_MAX: u32 = 64;
 /// How long one turn lasts at most, but for a single handler's own length.
 const TURN_TIME_MAX: Duration = Duration::from_micros(200);
-
-/// What a step of a turn leads to.
-pub(crate) enum Step {
-    On,
-    Rest(Rest),
-    Ended,
-}
 
 impl<A: Agent> Turn for Runner<A> {
     fn turn(mut self: Box<Self>) {

@@ -9,10 +9,9 @@ use callboard_message::{Abilities, Answer, Artifact, Failure, Log, Progress, Que
 use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
-use super::worker::Event;
 use crate::call::{Caller, nobody};
 use crate::sync::{Mutex, MutexGuard};
-use crate::task::TASK_BYTES_MAX_DEFAULT;
+use crate::task::{TASK_BYTES_MAX_DEFAULT, Task, TaskError, TaskStep};
 
 /// Events that wait for a task to take them; then whoever has one waits.
 const EVENTS_WAITING_MAX: usize = 64;
@@ -20,6 +19,39 @@ const EVENTS_WAITING_MAX: usize = 64;
 const TOLD_WAITING_MAX: usize = 1_024;
 /// Reports that wait to be kept: how far a call came isn't worth more.
 const REPORTS_WAITING_MAX: usize = 64;
+
+pub(super) type Taken = oneshot::Sender<Result<Arc<Task>, TaskError>>;
+
+/// What happens to a running task from outside its call.
+pub(super) enum Event {
+    Asked {
+        question: Question,
+        answer: oneshot::Sender<Result<Answer, Failure>>,
+    },
+    /// Somebody outside tells it something, or answers a question.
+    Told {
+        steps: Vec<TaskStep>,
+        answer: Option<(String, Answer)>,
+        taken: Taken,
+    },
+    /// Who was to answer a question can't.
+    GivenUp {
+        key: String,
+        why: Failure,
+        taken: Taken,
+    },
+    Cancel {
+        taken: Taken,
+    },
+    /// Somebody elsewhere wants it ended.
+    CancelSoon,
+    /// Its call told something, or a question may have been given up.
+    Look,
+    /// Somebody else took a step.
+    CatchUp,
+    /// Another has the task.
+    Lost,
+}
 
 /// What a call tells without waiting.
 pub(super) enum Told {

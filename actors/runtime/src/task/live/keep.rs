@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::worker::Event;
+use super::caller::Event;
 use super::{LiveTask, LiveTasks, left};
 use crate::journal::JournalError;
 use crate::task::{

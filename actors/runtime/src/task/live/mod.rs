@@ -12,13 +12,13 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
 use callboard_message::{Abilities, Artifact, RawObject, TaskState};
-use caller::TaskCaller;
+use caller::{Event, TaskCaller};
 use futures::future::{BoxFuture, FutureExt, join_all, ready};
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
-use worker::{Done, Event, Worker};
+use worker::{Done, Worker};
 
 pub use keep::{CannotResume, Found, TaskHost};
 pub use worker::{Delivering, LiveTask};

@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::caller::{TaskCaller, Told};
+use super::caller::{Event, Taken, TaskCaller, Told};
 use super::{Artifacts, Ending, TASK_QUESTIONS_MAX, Work};
 use crate::task::{By, Lease, OpenQuestion, Task, TaskError, TaskEvent, TaskStep, Tasks};
 
@@ -286,39 +286,6 @@ impl Worker {
             Err(_) => {}
         }
     }
-}
-
-type Taken = oneshot::Sender<Result<Arc<Task>, TaskError>>;
-
-/// What happens to a running task from outside its call.
-pub(super) enum Event {
-    Asked {
-        question: Question,
-        answer: oneshot::Sender<Result<Answer, Failure>>,
-    },
-    /// Somebody outside tells it something, or answers a question.
-    Told {
-        steps: Vec<TaskStep>,
-        answer: Option<(String, Answer)>,
-        taken: Taken,
-    },
-    /// Who was to answer a question can't.
-    GivenUp {
-        key: String,
-        why: Failure,
-        taken: Taken,
-    },
-    Cancel {
-        taken: Taken,
-    },
-    /// Somebody elsewhere wants it ended.
-    CancelSoon,
-    /// Its call told something, or a question may have been given up.
-    Look,
-    /// Somebody else took a step.
-    CatchUp,
-    /// Another has the task.
-    Lost,
 }
 
 /// A handle to a task that runs here.
