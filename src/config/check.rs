@@ -12,7 +12,7 @@ use callboard_rpc::{AllowedHosts, AllowedOrigins};
 
 use super::agent::AgentDeclaration;
 use super::listener::{Listener, Speaks, clash, fits_into_a_path};
-use super::problem::Problems;
+use super::problem::{Problems, is_set, variable};
 use super::tree::Tree;
 use super::upstream::UpstreamDeclaration;
 use super::{Entry, Sections, mail, orchestrator, store};
@@ -464,38 +464,8 @@ fn in_path(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-/// An error unless the variable is there.
-pub(super) fn is_set(name: &str, span: Option<Range<usize>>, problems: &mut Problems<'_>) {
-    if std::env::var_os(name).is_none() {
-        problems.error(span, format!("there is no {}", variable(name)));
-    }
-}
-
 fn key_file(file: Option<&Path>, span: Option<Range<usize>>, problems: &mut Problems<'_>) {
     if let Some(file) = file.filter(|file| !file.is_file()) {
         problems.error(span, format!("there is no key file {}", file.display()));
-    }
-}
-
-/// A variable as a message may name it: what can't be a name may be the secret itself, put in the wrong place.
-fn variable(name: &str) -> String {
-    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    match !name.is_empty() && name.len() <= 64 && name.chars().all(is_name) {
-        true => format!("variable {name}"),
-        false => "variable of that name (write the name of one, not what it holds)".to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::variable;
-
-    /// Goal: a secret in a name's place isn't repeated. Method: a name, and what can't be one.
-    #[test]
-    fn secrets_are_not_repeated() {
-        assert_eq!(variable("OPENAI_API_KEY"), "variable OPENAI_API_KEY");
-        for secret in ["sk-proj-1234", "", "a b", &"A".repeat(65)] {
-            assert!(!variable(secret).contains("sk-") && !variable(secret).contains("AAAA"), "{secret}");
-        }
     }
 }

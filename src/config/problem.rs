@@ -243,3 +243,33 @@ pub(super) fn kind_of(found: &de::Unexpected<'_>) -> &'static str {
         _ => "this",
     }
 }
+
+/// An error unless the variable is there.
+pub(super) fn is_set(name: &str, span: Option<Range<usize>>, problems: &mut Problems<'_>) {
+    if std::env::var_os(name).is_none() {
+        problems.error(span, format!("there is no {}", variable(name)));
+    }
+}
+
+/// A variable as a message may name it: what can't be a name may be the secret itself, put in the wrong place.
+pub(super) fn variable(name: &str) -> String {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    match !name.is_empty() && name.len() <= 64 && name.chars().all(is_name) {
+        true => format!("variable {name}"),
+        false => "variable of that name (write the name of one, not what it holds)".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::variable;
+
+    /// Goal: a secret in a name's place isn't repeated. Method: a name, and what can't be one.
+    #[test]
+    fn secrets_are_not_repeated() {
+        assert_eq!(variable("OPENAI_API_KEY"), "variable OPENAI_API_KEY");
+        for secret in ["sk-proj-1234", "", "a b", &"A".repeat(65)] {
+            assert!(!variable(secret).contains("sk-") && !variable(secret).contains("AAAA"), "{secret}");
+        }
+    }
+}

@@ -9,9 +9,8 @@ use secrecy::SecretString;
 use serde::Deserialize;
 
 use super::Entry;
-use super::check::is_set;
 use super::mail::SECONDS_A_DAY;
-use super::problem::Problems;
+use super::problem::{Problems, is_set};
 
 /// The `url` of a store that lasts as long as the process.
 pub const IN_MEMORY: &str = "memory";

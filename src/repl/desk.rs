@@ -16,8 +16,7 @@ use parking_lot::Mutex;
 use serde_json::value::RawValue;
 
 use super::answer::{asked, result_of};
-use super::print::Screen;
-use super::views::one_line;
+use super::print::{Screen, one_line};
 
 /// How long what was said here is kept.
 const KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 60 * 60);

@@ -246,6 +246,24 @@ fn on_one_line(value: &RawValue) -> Option<String> {
     (all_plain && !members.is_empty()).then(|| format!("{{{}}}", members.join(", ")))
 }
 
+/// How much of a request a list shows, in characters.
+pub(super) const SHOWN_CHARS_MAX: usize = 200;
+
+/// A text as a line of a list.
+pub(super) fn one_line(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(SHOWN_CHARS_MAX) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None => line,
+    }
+}
+
+/// A sentence that begins as one.
+pub(super) fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -15,7 +15,7 @@ use super::answer::{Answering, text_of_result};
 use super::command::{Command, Params, Typed, Whom, read};
 use super::desk::Desk;
 use super::input::{Asked, Completion, Got, Input, Names, Said, Signals, ask};
-use super::print::{self, Screen};
+use super::print::{self, Screen, capital, one_line};
 use super::remote::{self, Remote, sent};
 use super::{Setup, views};
 use crate::node::{Listening, Node, Orchestrated};
@@ -278,12 +278,6 @@ async fn cancel(live: &LiveTask, screen: &Screen) {
     }
 }
 
-/// A sentence that begins as one.
-pub(super) fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
-}
-
 /// What is said where somebody had enough of it.
 const CANCELLED: &str = "⏹ Cancelled";
 /// What is said where `:connect` has to come first.
@@ -339,7 +333,7 @@ impl Shell<'_> {
                 self.remote = Some(remote);
             }
             Err((whom, why)) => {
-                self.screen.trouble(&format!("Failed to connect to {}: {why}", views::one_line(&whom)));
+                self.screen.trouble(&format!("Failed to connect to {}: {why}", one_line(&whom)));
             }
         }
     }
@@ -499,7 +493,7 @@ impl Shell<'_> {
         match self.orchestrated.memory.get(id).await {
             Ok(Some(sent)) => self.screen.line(&views::memory_task(&sent)),
             Ok(None) => {
-                let id = views::one_line(id);
+                let id = one_line(id);
                 self.screen.trouble(&format!("There is no task {id} in the memory (:memory lists them)"));
             }
             Err(failure) => self.screen.trouble(&capital(&failure.message)),

@@ -12,10 +12,7 @@ use callboard_runtime::{Task, TaskOutcome};
 use super::answer::{self, asked, outcome};
 use super::command::COMMANDS;
 use super::desk::{session_of, text_of_request};
-use super::shell::capital;
-
-/// How much of a request a list shows, in characters.
-const SHOWN_CHARS_MAX: usize = 200;
+use super::print::{capital, one_line};
 
 const MORE: &str = "
 Anything else is said to the agent. Some commands may be typed in plain words too: connect to
@@ -167,15 +164,6 @@ pub(super) fn camel(state: TaskState) -> String {
     state.as_str().split('_').map(capital).collect()
 }
 
-/// A text as a line of a list.
-pub(super) fn one_line(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(SHOWN_CHARS_MAX) {
-        Some((at, _)) => format!("{}…", &line[..at]),
-        None => line,
-    }
-}
-
 /// A step of a plan: where it stands, what it is for, and what it says or asks.
 fn step_lines(part: &Task) -> Vec<String> {
     let Part { id, goal, by } = Part::read(part);
@@ -236,6 +224,7 @@ mod tests {
     use callboard_runtime::{NewTask, OpenQuestion, TaskStep};
     use serde_json::json;
 
+    use super::super::print::SHOWN_CHARS_MAX;
     use super::*;
 
     fn sent(task: &str, request: &str, answer: Option<&str>) -> Outgoing {
