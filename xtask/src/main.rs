@@ -6,6 +6,7 @@ mod conformance;
 mod examples;
 mod fixture;
 mod instructions;
+mod limits;
 mod long;
 mod peers;
 mod postgres;
@@ -42,6 +43,7 @@ usage: cargo xtask TASK
   size [--json] [--at REV]
                        tokens of Rust outside of tests and comments, and bytes of data compiled in, a row a crate; of the
                        files here, or of any revision
+  limits               writes docs/limits.md from the doc comments of the limits
   fixture              stores and key files as this version writes them, for the tests of later versions: before each release
   deny                 licences, duplicates and sources of all dependencies";
 
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
             Err(_) => Err(format!("the number of cases must be a number, not {cases:?}")),
         },
         ["fixture"] => fixture::write(),
+        ["limits"] => limits::write(),
         ["size", options @ ..] => size::run(options),
         ["deny"] => tools::deny(),
         _ => {

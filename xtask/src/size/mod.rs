@@ -120,6 +120,15 @@ fn measure(folder: &Path, files: &[String]) -> Outcome<Sizes> {
     Ok(sizes)
 }
 
+/// Rust files of this work tree that aren't a test's by their place.
+///
+/// # Errors
+/// Git can't be run.
+pub fn product_files() -> Outcome<Vec<String>> {
+    let files = listed(&["ls-files", "-z"])?;
+    Ok(files.into_iter().filter(|path| path.ends_with(".rs") && !is_test(path)).collect())
+}
+
 fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }

@@ -8,9 +8,9 @@ use callboard_message::{DataClass, MessageSpec, Principal, RawObject};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::TaskError;
 use super::id::{TASK_KEY_BYTES_MAX, TaskId, TaskOwner};
 use super::record::{Task, size};
-use super::TaskError;
 use crate::journal::{JournalError, storable};
 
 /// What becomes of a task whose process ended in the midst of it.
