@@ -141,7 +141,7 @@ async fn open(options: StoreOptions, folder: TempDir, database: Option<Database>
 /// The seed of a random test: `CALLBOARD_SEED`, else another each time. It is printed, and so shown where the test fails.
 pub fn seed() -> u64 {
     let given = std::env::var("CALLBOARD_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = given.unwrap_or_else(|| rand::random());
+    let seed = given.unwrap_or_else(rand::random);
     println!("CALLBOARD_SEED={seed}");
     seed
 }
