@@ -30,8 +30,9 @@ use crate::config::{
 
 /// Steps of plans that one node works on at once.
 const STEPS_AT_ONCE_MAX: usize = 256;
-/// How long it is waited before an agent that is to be connected to is tried again, at first and at most.
+/// Pause before a second attempt to connect to a target; it doubles up to [`TARGET_PAUSE_MAX`]. Fixed.
 const TARGET_PAUSE: Duration = Duration::from_millis(250);
+/// Maximum pause between two attempts to connect to a target. Fixed.
 const TARGET_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// What `llm` says where there is no model.
 const NO_MODEL: &str = "no language model is configured: set ANTHROPIC_API_KEY, or in a file with a [node] declare one ([[agent]] of the kind \

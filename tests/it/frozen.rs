@@ -162,7 +162,7 @@ fn audit_kinds() {
                 continue;
             }
             let text = fs::read_to_string(&path).unwrap();
-            let text = text.split("#[cfg(test)]").next().unwrap();
+            let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
             if !text.contains("AuditEntry") {
                 continue;
             }
@@ -172,7 +172,12 @@ fn audit_kinds() {
                 ("let event = \"", "event"),
                 (".with(\"", "member"),
             ] {
-                let names = text.split(call).skip(1).filter_map(|rest| rest.split('"').next());
+                // Bodies of messages have members too; an entry's statement names it.
+                let statements = text
+                    .split(';')
+                    .filter(|text| ["entry", "Entry", "event", "told"].iter().any(|word| text.contains(word)));
+                let names =
+                    statements.flat_map(|text| text.split(call).skip(1)).filter_map(|rest| rest.split('"').next());
                 kinds.extend(names.map(|name| format!("{what} {name}")));
             }
         }

@@ -28,8 +28,9 @@ const SCHEMA: i64 = MIGRATIONS.len() as i64;
 
 /// How long a connection may take.
 const CONNECT_WAIT_MAX: Duration = Duration::from_secs(5);
-/// How long the lock of a process that has just ended is waited for: the server notices a little late.
+/// Maximum wait for the lock of a process that has just ended: the server notices its end late. Afterwards the store is in use by another. Fixed.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Pause between two attempts to take that lock. Fixed.
 const LOCK_PAUSE: Duration = Duration::from_millis(100);
 /// How old the known size of the database may be.
 const SIZE_KNOWN_FOR: Duration = Duration::from_secs(10);

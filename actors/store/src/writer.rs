@@ -45,10 +45,12 @@ pub(crate) struct Writer {
     tasks_changed: watch::Receiver<u64>,
 }
 
-/// How much may wait.
+/// Capacity of the queue of writes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct QueueLimits {
+    /// Maximum queued writes. One more waits for [`WRITE_WAIT_MAX`], then it is refused as overloaded.
     pub(crate) writes_max: usize,
+    /// Maximum bytes of queued writes together. One more waits for [`WRITE_WAIT_MAX`], then it is refused as overloaded.
     pub(crate) bytes_max: usize,
 }
 

@@ -22,8 +22,9 @@ use crate::node::spawn;
 const PORT_TWO: u16 = 4_201;
 const PORT_THREE: u16 = 4_202;
 const HOST: &str = "127.0.0.1";
-/// How long the second agent may take until it knows the third.
+/// Maximum time until the second agent knows the third. Afterwards the demonstration fails. Fixed.
 const ACQUAINTED: Duration = Duration::from_secs(15);
+/// Pause between two looks at the agents that it knows. Fixed.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How long agents of this process may take to end.
 const SHUTDOWN: Duration = Duration::from_secs(1);

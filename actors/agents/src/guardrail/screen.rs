@@ -215,6 +215,7 @@ struct Step {
     start: usize,
 }
 
+/// Maximum steps of a rule. Fixed.
 const STEPS_MAX: usize = 4;
 
 impl Engine {

@@ -19,8 +19,9 @@ use super::members::{Member, Members};
 use super::setup::{MailroomError, check_id};
 use super::{Mailroom, Shared};
 
-/// Tags of what is kept, and the longest.
+/// Maximum tags of a note. A note with more is refused as invalid. Fixed.
 const TAGS_MAX: usize = 16;
+/// Maximum characters of one of those tags. A longer one is refused as invalid. Fixed.
 const TAG_CHARS_MAX: usize = 64;
 
 impl Shared {

@@ -25,8 +25,9 @@ const FINAL_ANSWER: &str = "final_answer";
 /// How soon a task is looked at for which the bell rang, and at which intervals it is looked at while nothing comes of it:
 /// twice as long each time.
 const LOOK_SOON: Duration = Duration::from_millis(1);
-/// And in the end so often: another node may work on it, which rings no bell here.
+/// Interval at which the task itself is read again: another node may work on it, which wakes nobody here. Fixed.
 const LOOK_ROOT_EVERY: Duration = Duration::from_secs(1);
+/// Interval at which a step of the task is read again, for the same reason. Fixed.
 const LOOK_STEP_EVERY: Duration = Duration::from_secs(3);
 /// Events that are read at once.
 const EVENTS_READ_MAX: usize = 100;

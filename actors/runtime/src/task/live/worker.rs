@@ -15,9 +15,11 @@ use crate::task::{By, Lease, OpenQuestion, Task, TaskError, TaskEvent, TaskStep,
 
 /// Reports and artifacts that are kept at once.
 const TOLD_AT_ONCE_MAX: usize = 32;
-/// How long the store is tried again with the end of a task; then what another reads of it decides.
+/// Maximum time during which the end of a task is offered to a store that fails. Afterwards the recovery of the task decides. Fixed.
 const END_TRIED_FOR: Duration = Duration::from_secs(30);
+/// Pause before the second of these attempts; it doubles up to [`TRY_AGAIN_MAX`]. Fixed.
 const TRY_AGAIN_FIRST: Duration = Duration::from_millis(50);
+/// Maximum pause between two of these attempts. Fixed.
 const TRY_AGAIN_MAX: Duration = Duration::from_secs(2);
 /// Events that are read at once.
 const EVENTS_READ_MAX: usize = 100;

@@ -17,6 +17,7 @@ const CONFLICTS_MAX: usize = 3;
 const QUOTED_CHARS_MAX: usize = 200;
 /// Content words that two sentences share at least, and their share of all where one has no word that the other lacks.
 const SHARED_MIN: usize = 2;
+/// Minimum share for two answers to be compared. Fixed.
 const SHARE_MIN: f32 = 0.5;
 /// The same where each has a word of its own: they may speak of different things (the train, the hotel).
 const SHARE_MIN_APART: f32 = 0.6;
