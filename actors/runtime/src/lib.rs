@@ -11,11 +11,13 @@ mod cell;
 mod handle;
 pub mod inward;
 mod journal;
+mod judged;
 mod mail;
 mod mailbox;
 mod notes;
 pub mod outward;
 mod policy;
+mod runner;
 mod store;
 mod sync;
 mod system;
@@ -31,7 +33,7 @@ pub use agent::{
     Agent, AgentId, AgentSnapshot, AgentState, CANCEL_GRACE_DEFAULT, ConcurrentHandler, Handler, Handlers,
     MAILBOX_CAPACITY_DEFAULT, Profile, SyncHandler,
 };
-pub use audit::{AUDIT_QUEUED_MAX, Audit, AuditEntry, AuditLog, AuditValue, BodyMark, MemoryAudit};
+pub use audit::{AUDIT_QUEUED_MAX, Audit, AuditEntry, AuditValue, BodyMark, MemoryAudit};
 pub use call::{Answering, CallEvent, CallMeta, Caller, PeerSession, PendingQuestion};
 pub use handle::ask::{Ask, CALL_DEADLINE_DEFAULT, Call, RunningCall, Tell};
 pub use handle::pool::{Choice, Pool};
@@ -48,7 +50,8 @@ pub use notes::{
 pub use policy::audit_policy::{AuditPolicy, ClassOf};
 pub use policy::rate_limit::{Patterns, RateLimit, ToolRateLimit};
 pub use policy::{Crossing, Direction, Part, Policy, PolicyChain};
-pub use store::{Store, StoreIsSet};
+pub use runner::{RunnerHandle, RunnerOptions, TaskRunner};
+pub use store::{AuditLog, Store, StoreIsSet};
 pub use system::directory::{
     Changed, DEAD_LETTERS_KEPT_MAX, DeadLetter, DeadLetters, Directory, Events, GROUP_DEFAULT, NameTaken, Published,
 };
@@ -56,7 +59,6 @@ pub use system::supervision::{Backoff, ExitReason, Intensity, Strategy, Supervis
 pub use system::{ShutdownReport, Spawn, System};
 pub use task::{
     Begun, By, CANCELLED_WHY, Claim, Claimed, Lease, LeaseView, MemoryTasks, NewTask, OnRestart, OpenQuestion,
-    Released, RunnerHandle, RunnerOptions, TASK_BYTES_MAX_DEFAULT, TASK_DEPTH_MAX, TASK_LEASE, TASKS_AT_ONCE_MAX, Task,
-    TaskError, TaskEvent, TaskFilter, TaskGraph, TaskId, TaskOutcome, TaskOwner, TaskPage, TaskRunner, TaskStep, Tasks,
-    follow, live,
+    Released, TASK_BYTES_MAX_DEFAULT, TASK_DEPTH_MAX, TASK_LEASE, TASKS_AT_ONCE_MAX, Task, TaskError, TaskEvent,
+    TaskFilter, TaskGraph, TaskId, TaskOutcome, TaskOwner, TaskPage, TaskStep, Tasks, follow, live,
 };

@@ -6,7 +6,8 @@ use callboard_message::{DataClass, ElicitAction, ElicitAnswer, Failure, RawObjec
 use futures::future::BoxFuture;
 
 use super::{Crossing, Direction, Part, Policy};
-use crate::audit::{AuditEntry, AuditLog};
+use crate::audit::AuditEntry;
+use crate::store::AuditLog;
 
 /// What messages to an agent may hold.
 pub type ClassOf = Arc<dyn Fn(&str) -> DataClass + Send + Sync>;

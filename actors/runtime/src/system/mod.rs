@@ -16,14 +16,13 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use crate::agent::{Agent, AgentId, AgentSnapshot, Profile};
-use crate::audit::AuditLog;
 use crate::cell::{Cell, Control, Factory, Kind, Stats};
 use crate::handle::AgentRef;
 use crate::mailbox::body::{Body, Runner};
 use crate::mailbox::host::{Host, Threads};
 use crate::mailbox::queue::{Gate, Mailbox};
 use crate::policy::PolicyChain;
-use crate::store::{Store, StoreIsSet};
+use crate::store::{AuditLog, Store, StoreIsSet};
 use crate::sync::Mutex;
 
 /// How long agents that were killed may take to let go of their thread.

@@ -4,9 +4,7 @@ mod graph;
 mod id;
 pub mod live;
 mod memory;
-mod new;
 mod record;
-mod runner;
 mod step;
 
 use std::collections::VecDeque;
@@ -22,10 +20,8 @@ use tokio::time::{sleep, timeout};
 pub use graph::TaskGraph;
 pub use id::{TaskId, TaskOwner};
 pub use memory::MemoryTasks;
-pub use new::{NewTask, OnRestart};
-pub use record::{LeaseView, OpenQuestion, Task, TaskEvent, TaskOutcome};
-pub use runner::{RunnerHandle, RunnerOptions, TaskRunner};
-pub use step::{CANCELLED_WHY, TaskStep};
+pub use record::{LeaseView, NewTask, OnRestart, OpenQuestion, Task, TaskOutcome};
+pub use step::{CANCELLED_WHY, TaskEvent, TaskStep};
 
 use crate::journal::JournalError;
 
@@ -44,9 +40,9 @@ pub const TASK_BYTES_MAX_DEFAULT: usize = 4 * 1024 * 1024;
 /// How long a worker has a task unless it renews its lease.
 pub const TASK_LEASE: Duration = Duration::from_secs(30);
 /// How often a worker renews its leases.
-const TASK_RENEW_EVERY: Duration = Duration::from_secs(10);
+pub(crate) const TASK_RENEW_EVERY: Duration = Duration::from_secs(10);
 /// How often a worker asks which of its tasks somebody wants ended.
-const TASK_CANCELS_EVERY: Duration = Duration::from_millis(500);
+pub(crate) const TASK_CANCELS_EVERY: Duration = Duration::from_millis(500);
 
 /// Who takes a step.
 #[derive(Debug, Clone, Copy)]
@@ -286,7 +282,7 @@ impl From<TaskError> for Failure {
 }
 
 /// How often [`follow`] looks where nothing in this process says that there is something new: another node may write.
-const FOLLOW_LOOK_EVERY: Duration = Duration::from_millis(500);
+pub(crate) const FOLLOW_LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How long it waits between looks while others' tasks change, and its own doesn't: many follow, and each change wakes all.
 const PAUSE_AFTER_VAIN_LOOK: Duration = Duration::from_millis(20);
 /// Events that it reads at once.

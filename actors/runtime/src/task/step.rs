@@ -7,8 +7,8 @@ use callboard_message::{Failure, FailureKind, RawObject, TaskState};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::record::{OpenQuestion, Task, TaskEvent, TaskOutcome, size, size_of_failure};
-use super::{OnRestart, TASK_EVENTS_MAX_DEFAULT, TASK_SAID_EVENTS_MAX, TaskError};
+use super::record::{OpenQuestion, Task, TaskOutcome, size, size_of_failure};
+use super::{By, OnRestart, TASK_EVENTS_MAX_DEFAULT, TASK_SAID_EVENTS_MAX, TaskError};
 
 /// What can happen to a task. No step names a state: the state follows from it.
 #[derive(Clone, Serialize, Deserialize)]
@@ -53,6 +53,19 @@ pub enum TaskStep {
 
 /// Why a task ended that somebody wanted ended.
 pub const CANCELLED_WHY: &str = "cancelled by request";
+
+/// One event in the life of a task.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TaskEvent {
+    /// Its place among the task's events, from 1, without gaps.
+    pub number: u64,
+    /// When it was kept.
+    pub at: SystemTime,
+    /// Where the task stands after it.
+    pub state: TaskState,
+    /// What happened.
+    pub step: TaskStep,
+}
 
 impl TaskStep {
     /// Somebody wanted it ended.
@@ -324,6 +337,36 @@ impl Task {
                 "the node ended while this ran; whether the agent acted is unknown",
             ))],
         }
+    }
+}
+
+impl Task {
+    /// Whether `by` may take `steps`.
+    ///
+    /// # Errors
+    /// [`TaskError::NotFound`], [`TaskError::LostLease`], or [`TaskError::Illegal`] where others than the worker want more than
+    /// to answer and to cancel.
+    pub fn allows(&self, by: By<'_>, steps: &[TaskStep]) -> Result<(), TaskError> {
+        match by {
+            By::Owner(owner) if self.owner != *owner => return Err(TaskError::NotFound),
+            // An ended task is nobody's work: that it has ended says more than that the lease is gone.
+            By::Worker(lease) if self.is_held_by(lease) || self.state.is_terminal() => return Ok(()),
+            By::Worker(_) => return Err(TaskError::LostLease),
+            By::Owner(_) | By::Operator => {}
+        }
+        match steps.iter().find(|step| !step.is_for_others()) {
+            Some(step) => Err(TaskError::Illegal { from: self.state, step: step.name() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether `by` may want it ended.
+    ///
+    /// # Errors
+    /// As [`Self::allows`]; [`TaskError::HasEnded`].
+    pub fn allows_cancel(&self, by: By<'_>) -> Result<(), TaskError> {
+        self.allows(by, &[])?;
+        if self.state.is_terminal() { Err(TaskError::HasEnded(self.state)) } else { Ok(()) }
     }
 }
 

@@ -1,6 +1,12 @@
+//! The stores of a system, and the log that fills its audit.
+
+mod audit_log;
+
 use std::sync::Arc;
 
 use uuid::Uuid;
+
+pub use audit_log::AuditLog;
 
 use crate::audit::{Audit, MemoryAudit};
 use crate::journal::{Journal, MemoryJournal};

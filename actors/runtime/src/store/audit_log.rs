@@ -1,3 +1,5 @@
+//! Entries on their way to the audit of the store.
+
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,9 +10,9 @@ use callboard_message::DataClass;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, oneshot};
 
-use super::{AUDIT_QUEUED_MAX, Audit, AuditEntry, AuditValue, BodyMark};
+use super::{Store, StoreIsSet};
+use crate::audit::{AUDIT_QUEUED_MAX, Audit, AuditEntry, AuditValue, BodyMark};
 use crate::journal::JournalError;
-use crate::store::{Store, StoreIsSet};
 use crate::sync::Mutex;
 
 /// Entries that are kept with one call of [`Audit::append`].

@@ -1,7 +1,5 @@
 //! The audit: who did what, to whom, and how it ended. Never what was said.
 
-mod log;
-
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::SystemTime;
@@ -11,8 +9,6 @@ use callboard_message::{CallId, DataClass, Principal, PrincipalKind, hex};
 use hmac::{Hmac, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-
-pub use log::AuditLog;
 
 use crate::journal::JournalError;
 use crate::sync::Mutex;

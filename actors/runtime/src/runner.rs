@@ -13,15 +13,15 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{
-    By, Claim, Claimed, FOLLOW_LOOK_EVERY, Lease, OpenQuestion, Released, TASK_CANCELS_EVERY, TASK_LEASE,
-    TASK_RENEW_EVERY, Task, TaskError, TaskEvent, TaskId, TaskStep, Tasks, follow,
-};
 use crate::call::{CallEvent, CallMeta, Caller, ChannelCaller, PendingQuestion, channel_caller};
 use crate::journal::JournalError;
 use crate::system::System;
+use crate::task::{
+    By, Claim, Claimed, FOLLOW_LOOK_EVERY, Lease, OpenQuestion, Released, TASK_CANCELS_EVERY, TASK_LEASE,
+    TASK_RENEW_EVERY, Task, TaskError, TaskEvent, TaskId, TaskStep, Tasks, follow,
+};
 
-/// The scope that a runner takes tasks of, by default: [`super::NewTask::new`]'s.
+/// The scope that a runner takes tasks of, by default: [`NewTask::new`](crate::NewTask::new)'s.
 const RUNNER_SCOPE_DEFAULT: &str = "agent";
 /// Tasks that a runner works on at once, by default.
 const RUNNER_TASKS_MAX_DEFAULT: usize = 16;
@@ -63,7 +63,7 @@ pub struct RunnerHandle {
 
 impl RunnerHandle {
     /// Takes no more tasks and lets go of those under way: they are interrupted, and go on or fail as they say
-    /// ([`super::OnRestart`]) when somebody takes them again.
+    /// ([`crate::task::OnRestart`]) when somebody takes them again.
     pub async fn stop(mut self) {
         drop(self.stop);
         // An error is the end as well: the other side is gone.
@@ -226,13 +226,13 @@ struct Job {
 }
 
 impl Job {
-    pub(super) fn new(system: System, task: Arc<Task>, lease: Lease) -> Self {
+    fn new(system: System, task: Arc<Task>, lease: Lease) -> Self {
         let tasks = system.store().tasks.clone();
         Self { system, tasks, task, lease }
     }
 
     /// Until the task has ended, or is another's.
-    pub(super) async fn run(&self, over: oneshot::Receiver<Why>) {
+    async fn run(&self, over: oneshot::Receiver<Why>) {
         let why = tokio::select! {
             biased;
             why = over => why.unwrap_or(Why::Stopped),
