@@ -9,8 +9,8 @@ use sqlx::postgres::PgConnectOptions;
 
 use crate::error::StoreError;
 use crate::files::{private, sync_entry};
-use crate::open::Core;
 use crate::options::Where;
+use crate::parts::Visitor;
 use crate::sql::{Arg, Db, ManyRows, Row};
 use crate::{postgres, sqlite};
 
@@ -24,27 +24,32 @@ pub struct BackupReport {
     pub chains: Vec<(String, u64)>,
 }
 
-/// Copies the store of `core` to `file`.
-pub(crate) async fn backup(core: &Core, file: &Path) -> Result<BackupReport, StoreError> {
-    let claimed = Claimed::new(file)?;
-    let (at, part) = (&core.options.at, Where::Sqlite(claimed.part.clone()));
-    match at {
-        Where::Sqlite(path) => vacuum_into(path, &claimed.part).await.map_err(|e| e.at(at))?,
-        Where::Postgres { url, password } => {
-            let options = postgres::connect_options(url, password.as_ref())?;
-            let copied = copy_to_file(&options, &claimed.part).await;
-            copied.map_err(|e| match e.is_of_sqlite() {
-                true => e.at(&part),
-                false => e.at(at),
-            })?;
+impl Visitor {
+    /// Copies the store, as of one moment, to `file`, which is a SQLite store then; others go on meanwhile.
+    ///
+    /// # Errors
+    /// The file is there already or can't be made, or the store can't be read. Then there is no file.
+    pub async fn backup(&self, file: &Path) -> Result<BackupReport, StoreError> {
+        let claimed = Claimed::new(file)?;
+        let (at, part) = (&self.core.options.at, Where::Sqlite(claimed.part.clone()));
+        match at {
+            Where::Sqlite(path) => vacuum_into(path, &claimed.part).await.map_err(|e| at.located(e))?,
+            Where::Postgres { url, password } => {
+                let options = postgres::connect_options(url, password.as_ref())?;
+                let copied = copy_to_file(&options, &claimed.part).await;
+                copied.map_err(|e| match e.is_of_sqlite() {
+                    true => part.located(e),
+                    false => at.located(e),
+                })?;
+            }
         }
+        let chains = checked(&claimed.part).await.map_err(|e| part.located(e))?;
+        let file = file.to_owned();
+        let kept = tokio::task::spawn_blocking(move || claimed.publish());
+        let bytes = kept.await.map_err(io::Error::other).flatten();
+        let bytes = bytes.map_err(|source| StoreError::NotCreated { path: file, source })?;
+        Ok(BackupReport { bytes, chains })
     }
-    let chains = checked(&claimed.part).await.map_err(|e| e.at(&part))?;
-    let file = file.to_owned();
-    let kept = tokio::task::spawn_blocking(move || claimed.publish());
-    let bytes = kept.await.map_err(io::Error::other).flatten();
-    let bytes = bytes.map_err(|source| StoreError::NotCreated { path: file, source })?;
-    Ok(BackupReport { bytes, chains })
 }
 
 async fn vacuum_into(from: &Path, part: &Path) -> Result<(), StoreError> {

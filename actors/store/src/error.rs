@@ -5,8 +5,6 @@ use std::path::PathBuf;
 
 use callboard_runtime::JournalError;
 
-use crate::options::Where;
-
 /// Why a store wasn't opened, copied or cleaned. Each variant tells the operator what to do next.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -117,26 +115,9 @@ impl StoreError {
     pub(crate) fn is_of_sqlite(&self) -> bool {
         matches!(self, Self::Database { source, .. } if sqlite_code(source).is_some())
     }
-
-    /// Says where it happened. A damaged or read-only file of SQLite is told from all else.
-    pub(crate) fn at(self, at: &Where) -> Self {
-        match (self, at) {
-            (Self::Database { source, .. }, Where::Sqlite(path)) => {
-                let path = path.clone();
-                match sqlite_code(&source).map(|code| code & 0xff) {
-                    Some(SQLITE_CORRUPT) => Self::Damaged { path },
-                    Some(SQLITE_NOTADB) => Self::NotAStore { path },
-                    Some(SQLITE_READONLY | SQLITE_CANTOPEN | SQLITE_PERM) => Self::ReadOnly { path },
-                    _ => Self::Database { place: at.place(), source },
-                }
-            }
-            (Self::Database { source, .. }, Where::Postgres { .. }) => Self::Database { place: at.place(), source },
-            (error, _) => error,
-        }
-    }
 }
 
-/// [`StoreError::at`] says where.
+/// [`Where::located`](crate::options::Where::located) says where.
 impl From<sqlx::Error> for StoreError {
     fn from(source: sqlx::Error) -> Self {
         Self::Database { place: String::new(), source }
@@ -145,15 +126,15 @@ impl From<sqlx::Error> for StoreError {
 
 /// SQLite's result codes: the primary ones, and two extended ones of I/O.
 pub(crate) const SQLITE_BUSY: i64 = 5;
-const SQLITE_PERM: i64 = 3;
+pub(crate) const SQLITE_PERM: i64 = 3;
 const SQLITE_LOCKED: i64 = 6;
 const SQLITE_NOMEM: i64 = 7;
-const SQLITE_READONLY: i64 = 8;
+pub(crate) const SQLITE_READONLY: i64 = 8;
 const SQLITE_IOERR: i64 = 10;
-const SQLITE_CORRUPT: i64 = 11;
+pub(crate) const SQLITE_CORRUPT: i64 = 11;
 const SQLITE_FULL: i64 = 13;
-const SQLITE_CANTOPEN: i64 = 14;
-const SQLITE_NOTADB: i64 = 26;
+pub(crate) const SQLITE_CANTOPEN: i64 = 14;
+pub(crate) const SQLITE_NOTADB: i64 = 26;
 const SQLITE_IOERR_WRITE: i64 = 778;
 const SQLITE_IOERR_SHMSIZE: i64 = 4874;
 

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use callboard_message::RawObject;
 use callboard_runtime::{JournalError, NOTES_MAX_DEFAULT, Note, NoteError, Notes, check_note, storable};
 
-use crate::open::Core;
+use crate::parts::Core;
 use crate::place::PAGE_MAX;
 use crate::sql::{Row, args};
 use crate::tx::{Tx, Write};

@@ -1,57 +1,24 @@
-//! Opening a store, and what its parts share.
+//! Opening and closing a store.
 
 use std::ops::Deref;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use callboard_runtime::live::LiveScopes;
-use callboard_runtime::{Journal, JournalError, Notes, Store};
-use tokio::sync::{Mutex, oneshot};
+use callboard_runtime::{Audit, JournalError, Mail, Store};
 use tokio::task::AbortHandle;
 use uuid::Uuid;
 
 use crate::audit::{Prepared, SqlAudit};
-use crate::backup::{self, BackupReport};
 use crate::error::StoreError;
+use crate::mail::SqlMail;
 use crate::options::{StoreOptions, Where};
+use crate::parts::{Core, Visitor};
 use crate::place::{Place, Readers};
 use crate::retention::{self, Cleaned};
 use crate::sql::{Db, Sql, args, ms};
-use crate::tasks::Held;
-use crate::writer::{Batches, StoreMeasures, Writer};
+use crate::writer::{Batches, StoreMeasures};
 use crate::{postgres, sqlite};
-
-/// What the parts of an open store (tasks, mail, notes, audit) share.
-pub(crate) struct Core {
-    pub(crate) writer: Writer,
-    pub(crate) readers: Readers,
-    /// This process's name in leases, `NAME#EPOCH`.
-    pub(crate) worker: Arc<str>,
-    /// Of this opening, random.
-    run: Arc<str>,
-    pub(crate) options: StoreOptions,
-    /// What of clinical tasks is in memory only.
-    pub(crate) held: Arc<Held>,
-    ended: Mutex<Option<oneshot::Receiver<()>>>,
-}
-
-impl Core {
-    fn start(options: &StoreOptions, readers: Readers, run: Arc<str>, worker: Arc<str>, batches: Batches) -> Arc<Self> {
-        let (writer, ended) = Writer::start(batches, options.queue);
-        let (options, ended) = (options.clone(), Mutex::new(Some(ended)));
-        Arc::new(Self { writer, readers, worker, run, options, held: Arc::default(), ended })
-    }
-
-    async fn close(&self) {
-        self.writer.close().await;
-        if let Some(ended) = self.ended.lock().await.take() {
-            // The sender is dropped at the latest when the task is.
-            let _ = ended.await;
-        }
-        self.readers.close().await;
-    }
-}
 
 /// An open store. Clones are the same store; it is closed once, by [`Self::close`].
 #[derive(Clone)]
@@ -76,7 +43,7 @@ impl SqlStore {
     /// # Errors
     /// The place is another's, damaged, in use, newer than this program, or not to be reached; then nothing was changed.
     pub async fn open(options: &StoreOptions) -> Result<Self, StoreError> {
-        Self::opened(options).await.map_err(|error| error.at(&options.at))
+        Self::opened(options).await.map_err(|error| options.at.located(error))
     }
 
     async fn opened(options: &StoreOptions) -> Result<Self, StoreError> {
@@ -111,7 +78,7 @@ impl SqlStore {
     /// # Errors
     /// There is none, it is older or newer than this program, or not to be reached.
     pub async fn visit(options: &StoreOptions) -> Result<Visitor, StoreError> {
-        Self::visited(options).await.map_err(|error| error.at(&options.at))
+        Self::visited(options).await.map_err(|error| options.at.located(error))
     }
 
     async fn visited(options: &StoreOptions) -> Result<Visitor, StoreError> {
@@ -140,6 +107,16 @@ impl SqlStore {
         }
         self.audit.end().await;
         self.core.close().await;
+    }
+
+    /// Its audit.
+    pub fn audit(&self) -> Arc<dyn Audit> {
+        self.audit.clone()
+    }
+
+    /// Its mail; `marks` says what stands for the letters' bodies: its own audit, as a rule.
+    pub fn mail(&self, marks: Arc<dyn Audit>) -> Arc<dyn Mail> {
+        Arc::new(SqlMail::new(self.core.clone(), marks))
     }
 
     /// All its parts, for a system to keep in.
@@ -172,37 +149,6 @@ impl SqlStore {
     /// This opening's id: random.
     pub fn run(&self) -> &str {
         &self.core.run
-    }
-}
-
-/// A look into a store, beside the node that writes to it: what needs no writer's lock.
-#[derive(Clone)]
-pub struct Visitor {
-    pub(crate) core: Arc<Core>,
-}
-
-impl Visitor {
-    /// Its streams.
-    pub fn journal(&self) -> Arc<dyn Journal> {
-        self.core.clone()
-    }
-
-    /// Its notes.
-    pub fn notes(&self) -> Arc<dyn Notes> {
-        self.core.clone()
-    }
-
-    /// Copies the store, as of one moment, to `file`, which is a SQLite store then; others go on meanwhile.
-    ///
-    /// # Errors
-    /// The file is there already or can't be made, or the store can't be read. Then there is no file.
-    pub async fn backup(&self, file: &Path) -> Result<BackupReport, StoreError> {
-        backup::backup(&self.core, file).await
-    }
-
-    /// Lets go of it.
-    pub async fn close(&self) {
-        self.core.close().await;
     }
 }
 

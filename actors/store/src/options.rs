@@ -8,8 +8,9 @@ use std::time::Duration;
 use secrecy::SecretString;
 use url::Url;
 
-use crate::error::StoreError;
-use crate::writer::QueueLimits;
+use crate::error::{
+    SQLITE_CANTOPEN, SQLITE_CORRUPT, SQLITE_NOTADB, SQLITE_PERM, SQLITE_READONLY, StoreError, sqlite_code,
+};
 
 /// Size of a store, by default, in bytes.
 /// At the limit: `SizeLimit`; deletions pass. Changed by `[store] size_max_mib`, `StoreOptions::size_max`.
@@ -25,6 +26,13 @@ const SIGN_INTERVAL_DEFAULT: Duration = Duration::from_secs(60);
 /// Longest name of a writer, in bytes.
 /// At the limit: it is refused.
 pub const WRITER_NAME_BYTES_MAX: usize = 128;
+
+/// Writes that wait, by default; further callers wait for a place.
+/// At the limit: `Overloaded`: nothing is queued. Changed by `StoreOptions::queue`.
+const WRITES_QUEUED_MAX_DEFAULT: usize = 4096;
+/// Bytes of writes that wait, by default.
+/// At the limit: `Overloaded`: nothing is queued. Changed by `StoreOptions::queue`.
+const WRITES_QUEUED_BYTES_MAX_DEFAULT: usize = 64 * 1024 * 1024;
 
 /// Where a store is.
 #[derive(Clone)]
@@ -48,6 +56,40 @@ impl Where {
                 format!("postgres://{}{}", url.host_str().unwrap_or("(socket)"), url.path())
             }
         }
+    }
+
+    /// The error with the place where it happened. A damaged or read-only file of SQLite is told from all else.
+    pub(crate) fn located(&self, error: StoreError) -> StoreError {
+        match (error, self) {
+            (StoreError::Database { source, .. }, Self::Sqlite(path)) => {
+                let path = path.clone();
+                match sqlite_code(&source).map(|code| code & 0xff) {
+                    Some(SQLITE_CORRUPT) => StoreError::Damaged { path },
+                    Some(SQLITE_NOTADB) => StoreError::NotAStore { path },
+                    Some(SQLITE_READONLY | SQLITE_CANTOPEN | SQLITE_PERM) => StoreError::ReadOnly { path },
+                    _ => StoreError::Database { place: self.place(), source },
+                }
+            }
+            (StoreError::Database { source, .. }, Self::Postgres { .. }) => {
+                StoreError::Database { place: self.place(), source }
+            }
+            (error, _) => error,
+        }
+    }
+}
+
+/// Capacity of the queue of writes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct QueueLimits {
+    /// Maximum queued writes. One more waits for [`WRITE_WAIT_MAX`], then it is refused as overloaded.
+    pub(crate) writes_max: usize,
+    /// Maximum bytes of queued writes together. One more waits for [`WRITE_WAIT_MAX`], then it is refused as overloaded.
+    pub(crate) bytes_max: usize,
+}
+
+impl Default for QueueLimits {
+    fn default() -> Self {
+        Self { writes_max: WRITES_QUEUED_MAX_DEFAULT, bytes_max: WRITES_QUEUED_BYTES_MAX_DEFAULT }
     }
 }
 

@@ -7,15 +7,13 @@ use callboard_runtime::{AuditEntry, JournalError};
 use tokio::task::AbortHandle;
 
 use crate::audit;
+use crate::chain::line::CUT;
 use crate::mail::clean;
-use crate::open::Core;
+use crate::parts::Core;
 use crate::sql::{Db, args, duration_ms, ms};
 use crate::tasks::of_ids;
-use crate::tx::{Tx, Write};
+use crate::tx::{CLEAN_ROWS_MAX, Tx, Write};
 
-/// Most rows that one transaction removes.
-/// At the limit: the rest is the next one's.
-pub const CLEAN_ROWS_MAX: usize = 500;
 /// Free pages that one cleaning gives back to the disk at most.
 const VACUUM_PAGES: u32 = 1024;
 
@@ -196,7 +194,7 @@ async fn remove_audit(tx: &mut Tx, before: i64) -> Result<u64, sqlx::Error> {
     let told = db
         .rows(
             "SELECT line FROM audit WHERE chain = $1 AND number <= $2 AND event = $3 ORDER BY number",
-            &args![chain, to, audit::CUT],
+            &args![chain, to, CUT],
         )
         .await?;
     let mut cuts = audit::cuts_in(told.iter().map(|row| row.get(0)).collect::<Result<Vec<&str>, _>>()?);

@@ -7,8 +7,12 @@ use callboard_runtime::{AuditEntry, JournalError};
 use futures::future::BoxFuture;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use crate::journal::Append;
+use crate::append::Append;
 use crate::sql::{Db, args};
+
+/// Most rows that one transaction removes.
+/// At the limit: the rest is the next one's.
+pub const CLEAN_ROWS_MAX: usize = 500;
 
 /// Something to be written in a transaction, together with others.
 ///

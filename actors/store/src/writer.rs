@@ -11,19 +11,14 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-use crate::audit::Chain;
+use crate::append::{self, Append};
+use crate::chain::Chain;
 use crate::error::{Trouble, journal_error, located, trouble, words};
-use crate::journal::{self, Append};
+use crate::options::QueueLimits;
 use crate::place::Place;
 use crate::sql::{Db, ms};
 use crate::tx::{Job, Places, Queued, Tx, Waiting, Work, Write};
 
-/// Writes that wait, by default; further callers wait for a place.
-/// At the limit: `Overloaded`: nothing is queued. Changed by `StoreOptions::queue`.
-const WRITES_QUEUED_MAX_DEFAULT: usize = 4096;
-/// Bytes of writes that wait, by default.
-/// At the limit: `Overloaded`: nothing is queued. Changed by `StoreOptions::queue`.
-const WRITES_QUEUED_BYTES_MAX_DEFAULT: usize = 64 * 1024 * 1024;
 /// How long a caller waits for a place in the queue before it is told `Overloaded`.
 /// At the limit: `Unavailable`.
 pub const WRITE_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -43,21 +38,6 @@ pub(crate) struct Writer {
     limits: QueueLimits,
     measures: Arc<Measures>,
     tasks_changed: watch::Receiver<u64>,
-}
-
-/// Capacity of the queue of writes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct QueueLimits {
-    /// Maximum queued writes. One more waits for [`WRITE_WAIT_MAX`], then it is refused as overloaded.
-    pub(crate) writes_max: usize,
-    /// Maximum bytes of queued writes together. One more waits for [`WRITE_WAIT_MAX`], then it is refused as overloaded.
-    pub(crate) bytes_max: usize,
-}
-
-impl Default for QueueLimits {
-    fn default() -> Self {
-        Self { writes_max: WRITES_QUEUED_MAX_DEFAULT, bytes_max: WRITES_QUEUED_BYTES_MAX_DEFAULT }
-    }
 }
 
 impl Writer {
@@ -409,7 +389,7 @@ async fn write(
         Work::Append(append) => Some(append),
         _ => None,
     });
-    journal::write_records(&mut tx.db, tx.now_ms, appends.collect()).await?;
+    append::write_records(&mut tx.db, tx.now_ms, appends.collect()).await?;
     let jobs = batch.iter_mut().filter_map(|queued| match &mut queued.work {
         Work::Write(job) => Some(job.as_mut()),
         _ => None,

@@ -1,10 +1,6 @@
-//! The audit: a chain of hashes for each writer, signed now and then, in the transactions that it tells of.
+//! The audit of a store: its key, its cleaning, its queries.
 
-mod chain;
-mod checkpoint;
-mod line;
 mod query;
-mod verify;
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,19 +13,17 @@ use callboard_runtime::{Audit, AuditEntry, BodyMark, JournalError};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use crate::chain::checkpoint::{AuditFiles, AuditKey};
+use crate::chain::line::{self, CUT};
+use crate::chain::verify::Cuts;
+use crate::chain::{self, Chain};
 use crate::error::StoreError;
-use crate::open::Core;
 use crate::options::StoreOptions;
+use crate::parts::Core;
 use crate::sql::{Db, args};
 use crate::tx::{Tx, Write};
-use checkpoint::{AuditFiles, AuditKey};
-use verify::Cuts;
 
-pub use chain::CHECKPOINT_ENTRIES;
-pub(crate) use chain::Chain;
-pub(crate) use line::CUT;
 pub use query::{AUDIT_SHOWN_DEFAULT, AuditFilter, AuditLine, ExportError, VerifyOptions, verify_export};
-pub use verify::{AuditFault, ChainReport};
 
 /// What is on record of a chain whose entries up to `up_to` are removed: with it and signed, it is no gap.
 pub(crate) fn cut(chain: &str, up_to: u64) -> AuditEntry {

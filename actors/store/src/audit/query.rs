@@ -3,19 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use callboard_message::hex;
-use callboard_runtime::{Audit, JournalError};
+use callboard_runtime::JournalError;
 use serde::{Deserialize, Serialize};
 
-use super::chain::counter_of;
-use super::checkpoint::{Anchor, AuditFiles, Checkpoint, PublicKeys, from_hex};
-use super::line::Said;
-use super::verify::{AuditRow, ChainCheck, ChainReport, Cuts, Ends, settle};
+use crate::chain::checkpoint::{Anchor, AuditFiles, Checkpoint, PublicKeys, from_hex};
+use crate::chain::counter_of;
+use crate::chain::line::Said;
+use crate::chain::verify::{AuditRow, ChainCheck, ChainReport, Cuts, Ends, settle};
 use crate::error::StoreError;
-use crate::open::{Core, SqlStore, Visitor};
+use crate::parts::{Core, Visitor};
 use crate::place::PAGE_MAX;
 use crate::sql::{Row, args, ms};
 
@@ -66,13 +65,6 @@ pub struct AuditLine {
     pub at: SystemTime,
     /// The entry: JSON, members sorted.
     pub line: String,
-}
-
-impl SqlStore {
-    /// Its audit.
-    pub fn audit(&self) -> Arc<dyn Audit> {
-        self.audit.clone()
-    }
 }
 
 impl Visitor {

@@ -1,8 +1,8 @@
 //! Removing what is past its retention: first the body of a letter, later the letter with its copies.
 
 use super::sql::{numbers, written};
-use crate::retention::CLEAN_ROWS_MAX;
 use crate::sql::{Db, Sql, args};
+use crate::tx::CLEAN_ROWS_MAX;
 
 /// Whether a recipient of `l` has not read it, or not before `$1`.
 macro_rules! is_kept {

@@ -16,24 +16,23 @@ use callboard_runtime::{
     MailCopy, Mark, NewLetter, SPREAD_MAX, StoredEvent, storable,
 };
 
-use crate::open::{Core, SqlStore};
+use crate::parts::Core;
 use crate::place::PAGE_MAX;
 use crate::sql::{Row, Sql, args};
 use post::{MarkAll, Post, Spread, Tried};
 use sql::{Held, LOGS, LOGS_OF_ONE, OPEN, copy, letter_columns};
 
-impl SqlStore {
-    /// Its mail; `marks` says what stands for the letters' bodies: its own audit, as a rule.
-    pub fn mail(&self, marks: Arc<dyn Audit>) -> Arc<dyn Mail> {
-        Arc::new(SqlMail { core: self.core.clone(), marks, held: Held::default() })
-    }
-}
-
 /// The mail of an open store.
-struct SqlMail {
+pub(crate) struct SqlMail {
     core: Arc<Core>,
     marks: Arc<dyn Audit>,
     held: Held,
+}
+
+impl SqlMail {
+    pub(crate) fn new(core: Arc<Core>, marks: Arc<dyn Audit>) -> Self {
+        Self { core, marks, held: Held::default() }
+    }
 }
 
 /// How many rows a page may have, as the database takes it.

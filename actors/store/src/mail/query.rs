@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::SqlMail;
 use super::sql::{copy_columns, has, letter_columns, numbers, written};
-use crate::journal::counter;
+use crate::append::counter;
 use crate::place::Readers;
 use crate::sql::{Arg, ManyRows, Sql, args};
 use crate::tx::{Tx, Write};

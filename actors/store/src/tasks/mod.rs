@@ -1,7 +1,6 @@
 //! Tasks. The state machine is the runtime's ([`Task::step`]); a transaction reads under lock, and writes what it came to.
 
 mod begin;
-mod held;
 mod row;
 mod steps;
 mod work;
@@ -17,7 +16,7 @@ use callboard_runtime::{
 };
 use tokio::sync::watch;
 
-use crate::open::{Core, Visitor};
+use crate::parts::{Core, Visitor};
 use crate::place::PAGE_MAX;
 use crate::sql::{Arg, Row, args, ms};
 use crate::tx::Write;
@@ -27,7 +26,6 @@ use steps::{Forget, Release, Renew, Step, Take, WantCancel};
 use work::Means;
 
 pub use begin::GRAPH_TASKS_MAX;
-pub(crate) use held::Held;
 pub use steps::CLAIM_TASKS_MAX;
 
 /// Bytes of bodies that one read answers at most, unless the first row alone has more.

@@ -10,8 +10,8 @@ use callboard_runtime::{
     TaskStep,
 };
 
-use super::held::{Held, redacted};
 use super::row::{Stored, columns, event_body, stored, until};
+use crate::held::{Held, redacted};
 use crate::sql::{Arg, ManyRows, Sql, args, time};
 use crate::tx::Tx;
 

@@ -1,11 +1,16 @@
 //! The operations: read in the caller's dialect, done in the canonical model, written in the dialect again.
 
+use std::sync::Arc;
+
 use callboard_message::RawObject;
 use serde_json::value::RawValue;
 
-use super::calls::{Events, Who, dialect_of};
+use super::calls::{Calls, Events, Who, dialect_of};
+use super::cards::Cards;
+use super::options::A2aOptions;
+use super::push::PushDesk;
+use super::reply::Streams;
 use super::rest::{self, Route};
-use super::server::Server;
 use crate::convert::HOPS;
 use crate::wire::{
     CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetExtendedAgentCardRequest,
@@ -13,6 +18,15 @@ use crate::wire::{
     SendMessageRequest, SubscribeToTaskRequest, TaskPushNotificationConfig,
 };
 use crate::{A2aError, Dialect, Operation};
+
+/// What the workers share.
+pub(super) struct Server {
+    pub(super) options: Arc<A2aOptions>,
+    pub(super) calls: Calls,
+    pub(super) desk: PushDesk,
+    pub(super) cards: Cards,
+    pub(super) streams: Streams,
+}
 
 /// What is wanted.
 pub(super) enum Asked {

@@ -10,10 +10,12 @@ use callboard_runtime::{MemoryTasks, Store};
 use reqwest::dns::Resolve;
 use url::Url;
 
-use super::push::PUSH_RETRY_AFTER_DEFAULT;
 use crate::card::SigningKey;
 use crate::wire::{AgentExtension, AgentProvider};
 
+/// How long to wait before the first time, by default. Each further wait is twice as long.
+/// At the limit: given up, on record. Changed by `PushOptions::retry_after`.
+pub const PUSH_RETRY_AFTER_DEFAULT: Duration = Duration::from_secs(1);
 /// How long a call may take, questions included, by default.
 /// At the limit: it gets the task as it is; the call goes on. Changed by `A2aOptions::call_deadline`.
 pub const CALL_DEADLINE_DEFAULT: Duration = Duration::from_secs(300);

@@ -19,12 +19,12 @@ use url::Url;
 
 use super::admit::{self, Head};
 use super::calls::Calls;
-use super::operations::{self, Answer, Asked};
+use super::cards::{CardBody, Cards, catalog};
+use super::operations::{self, Answer, Asked, Server};
 use super::options::A2aOptions;
 use super::push::PushDesk;
 use super::reply::{self, Binding, Streams};
 use super::rest::{self, Route, Routed};
-use crate::card::{CardBody, Cards, catalog};
 use crate::{A2aError, Dialect, ErrorKind};
 
 /// Where agents are served: below it all of a listener's as one.
@@ -39,15 +39,6 @@ pub const NAMED_PATH: &str = "/agents/{name}/a2a";
 #[derive(Clone)]
 pub struct A2aServer {
     pub(super) server: Arc<Server>,
-}
-
-/// What the workers share.
-pub(super) struct Server {
-    pub(super) options: Arc<A2aOptions>,
-    pub(super) calls: Calls,
-    pub(super) desk: PushDesk,
-    pub(super) cards: Cards,
-    pub(super) streams: Streams,
 }
 
 impl A2aServer {

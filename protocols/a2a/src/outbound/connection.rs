@@ -21,7 +21,7 @@ use url::Url;
 use super::choose::{Candidate, is_same_place};
 use super::error::PeerError;
 use super::lock;
-use super::options::{RemoteError, RemoteOptions, Version};
+use super::options::{Auth, RemoteError, RemoteOptions, Version};
 use crate::wire::{AgentCard, OAuthFlows, SecurityScheme};
 
 const VERSION: HeaderName = HeaderName::from_static("a2a-version");
@@ -183,41 +183,6 @@ const TOKEN_BYTES_MAX: usize = 64 * 1024;
 const TOKEN_MARGIN: Duration = Duration::from_secs(30);
 /// How long a token is used whose server doesn't say.
 const TOKEN_AGE_DEFAULT: Duration = Duration::from_secs(300);
-
-/// What shows a remote agent who asks. No secret of it is ever printed.
-#[derive(Debug, Clone, Default)]
-pub enum Auth {
-    /// Nothing.
-    #[default]
-    None,
-    /// `Authorization: Bearer …`.
-    Bearer(SecretString),
-    /// A key in a header.
-    ApiKey {
-        /// The header's name, for example `X-API-Key`.
-        header: String,
-        /// The key.
-        key: SecretString,
-    },
-    /// `Authorization: Basic …`.
-    Basic {
-        /// Who.
-        user: String,
-        /// Their password.
-        password: SecretString,
-    },
-    /// A token of an OAuth 2.0 server, got as oneself (RFC 6749, section 4.4).
-    ClientCredentials {
-        /// Where tokens are given out; `None`: where the card says.
-        token_url: Option<Url>,
-        /// The client's name there.
-        client_id: String,
-        /// The client's secret there.
-        secret: SecretString,
-        /// What is asked for; empty: what the server gives by itself.
-        scopes: Vec<String>,
-    },
-}
 
 /// An agent's card, and a place that is trusted as it is.
 type Shown<'a> = (&'a AgentCard, &'a Url);

@@ -31,12 +31,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use agent::RemoteA2a;
 pub use bindings::Events;
-pub use connection::Auth;
 pub use conversation::Stopped;
 pub use error::{AgentError, PeerError};
 pub use options::{
-    Binding, CALL_TIMEOUT_DEFAULT, CALLS_IN_FLIGHT_MAX, CARD_BYTES_MAX, CardTrust, EVENTS_MAX, HISTORY_MESSAGES_MAX,
-    ROUNDS_MAX, RemoteError, RemoteOptions, Version,
+    Auth, Binding, CALL_TIMEOUT_DEFAULT, CALLS_IN_FLIGHT_MAX, CARD_BYTES_MAX, CardTrust, EVENTS_MAX,
+    HISTORY_MESSAGES_MAX, ROUNDS_MAX, RemoteError, RemoteOptions, Version,
 };
 pub use peer::Peer;
 pub use push::PushInbox;

@@ -8,7 +8,6 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
-use super::connection::Auth;
 use super::push::PushInbox;
 use crate::card::Jwks;
 use crate::wire::AgentInterface;
@@ -181,6 +180,41 @@ pub enum RemoteError {
     /// TLS has no safe version here: see the cause.
     #[error("can't build the HTTP client")]
     Tls(#[source] rustls::Error),
+}
+
+/// What shows a remote agent who asks. No secret of it is ever printed.
+#[derive(Debug, Clone, Default)]
+pub enum Auth {
+    /// Nothing.
+    #[default]
+    None,
+    /// `Authorization: Bearer …`.
+    Bearer(SecretString),
+    /// A key in a header.
+    ApiKey {
+        /// The header's name, for example `X-API-Key`.
+        header: String,
+        /// The key.
+        key: SecretString,
+    },
+    /// `Authorization: Basic …`.
+    Basic {
+        /// Who.
+        user: String,
+        /// Their password.
+        password: SecretString,
+    },
+    /// A token of an OAuth 2.0 server, got as oneself (RFC 6749, section 4.4).
+    ClientCredentials {
+        /// Where tokens are given out; `None`: where the card says.
+        token_url: Option<Url>,
+        /// The client's name there.
+        client_id: String,
+        /// The client's secret there.
+        secret: SecretString,
+        /// What is asked for; empty: what the server gives by itself.
+        scopes: Vec<String>,
+    },
 }
 
 /// Whether requests can go there, and it says nothing of who asks.

@@ -15,9 +15,9 @@ use tokio::time::Instant;
 use url::Url;
 
 use super::choose::{INTERFACES_MAX, interface_url, is_at_or_below};
-use super::connection::{Auth, Badge, Door, is_json, within};
+use super::connection::{Badge, Door, is_json, within};
 use super::error::PeerError;
-use super::options::{ASIDE_TIMEOUT, CARD_AGE, CARD_BYTES_MAX, CardTrust, RemoteOptions};
+use super::options::{ASIDE_TIMEOUT, Auth, CARD_AGE, CARD_BYTES_MAX, CardTrust, RemoteOptions};
 use crate::Dialect;
 use crate::card::{SignedBy, verify_with};
 use crate::wire::{AgentCapabilities, AgentCard, Wire};

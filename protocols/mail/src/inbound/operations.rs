@@ -7,50 +7,21 @@ use actix_web::{HttpRequest, HttpResponse};
 use callboard_message::RawObject;
 use callboard_message::mail::{
     AgentLogs, AgentStatus, BroadcastMessage, EndAgent, EntryState, FetchMail, GetAgentStatus, MailId, MailView,
-    MarkRead, MessageHistory, Priority, ReplyMessage, SendMessage, Sent,
+    MarkRead, MessageHistory, ReplyMessage, SendMessage, Sent,
 };
 use callboard_rpc::serve::guard;
 use callboard_rpc::serve::idle::Busy;
-use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::http::{self, Problem, Query, json};
-use super::routes::{self, Operation, Route};
+use super::routes::{self, Brief, Operation, ReplyBody, Route};
 use super::{Caller, MailServerOptions, Server, events};
 
 /// The header of a message's id, beside `Location`.
 static MESSAGE_ID: HeaderName = HeaderName::from_static("x-message-id");
 /// The header of a key by which the same message is sent once.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
-
-/// What the two ways to write answer, and nothing more unless it is wanted.
-#[derive(Serialize, JsonSchema)]
-#[schemars(rename = "SentBriefly")]
-pub(super) struct Brief<'a> {
-    success: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    recipient_count: Option<u64>,
-    message: &'a str,
-}
-
-/// The body of a reply.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "Reply")]
-pub(super) struct ReplyBody {
-    /// What is said. At most 64 KiB.
-    message: String,
-    /// Your own id; may be left out; any other is refused.
-    sender_agent_id: Option<String>,
-    /// Its other recipients get it too.
-    #[serde(default)]
-    to_all: bool,
-    /// `urgent` goes before all else.
-    priority: Option<Priority>,
-    /// The same key again is the same message: it isn't sent twice.
-    idempotency_key: Option<String>,
-}
 
 /// A body that says nothing.
 #[derive(Default, Deserialize)]

@@ -5,12 +5,40 @@ use std::sync::LazyLock;
 use Kind::{Integer, Place, Text, Truth};
 use callboard_message::Message;
 use callboard_message::mail::{
-    AgentLogs, AgentView, BroadcastMessage, EndAgent, GetAgentStatus, MailEvent, MailView, MessageHistory, SendMessage,
+    AgentLogs, AgentView, BroadcastMessage, EndAgent, GetAgentStatus, MailEvent, MailView, MessageHistory, Priority,
+    SendMessage,
 };
 use schemars::{JsonSchema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::operations::{Brief, ReplyBody};
+/// What the two ways to write answer, and nothing more unless it is wanted.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "SentBriefly")]
+pub(super) struct Brief<'a> {
+    pub(super) success: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) recipient_count: Option<u64>,
+    pub(super) message: &'a str,
+}
+
+/// The body of a reply.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Reply")]
+pub(super) struct ReplyBody {
+    /// What is said. At most 64 KiB.
+    pub(super) message: String,
+    /// Your own id; may be left out; any other is refused.
+    pub(super) sender_agent_id: Option<String>,
+    /// Its other recipients get it too.
+    #[serde(default)]
+    pub(super) to_all: bool,
+    /// `urgent` goes before all else.
+    pub(super) priority: Option<Priority>,
+    /// The same key again is the same message: it isn't sent twice.
+    pub(super) idempotency_key: Option<String>,
+}
 
 /// What a route does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,9 +20,6 @@ pub const PUSH_TIMEOUT: Duration = Duration::from_secs(15);
 /// How often an event is posted again.
 /// At the limit: given up, on record. Changed by `PushOptions::retry_after`.
 pub const PUSH_RETRIES_MAX: u32 = 5;
-/// How long to wait before the first time, by default. Each further wait is twice as long.
-/// At the limit: given up, on record. Changed by `PushOptions::retry_after`.
-pub const PUSH_RETRY_AFTER_DEFAULT: Duration = Duration::from_secs(1);
 /// Longest wait that a receiver can ask for (`Retry-After`).
 /// At the limit: that long.
 pub const PUSH_RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
@@ -146,6 +143,7 @@ fn pause(first: Duration, retries: u32, asked: Option<Duration>, jitter: f64) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::inbound::options::PUSH_RETRY_AFTER_DEFAULT;
 
     /// Goal: an answer means what it says. Method: a status of each kind, and no answer.
     #[test]

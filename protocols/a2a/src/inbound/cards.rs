@@ -15,9 +15,9 @@ use parking_lot::{Mutex, RwLock};
 use sha2::{Digest, Sha256};
 use url::Url;
 
-use super::signature::sign;
-use crate::inbound::calls::{Calls, Skill, Skills, Who};
-use crate::inbound::options::{A2aOptions, Info};
+use super::calls::{Calls, Skill, Skills, Who};
+use super::options::{A2aOptions, Info};
+use crate::card::{API_KEY_HEADER, SCHEMAS_EXTENSION, TAG_DESTRUCTIVE, sign};
 use crate::wire::{
     APIKeySecurityScheme, AgentCapabilities, AgentCard, AgentExtension, AgentInterface, AgentSkill,
     HTTPAuthSecurityScheme, SecurityRequirement, SecurityScheme, StringList, Wire,
@@ -195,15 +195,6 @@ fn jwks_url(base_url: &Url) -> Option<Url> {
     };
     Url::parse(&format!("{of_listener}{JWKS_PATH}")).ok()
 }
-
-/// The extension whose params are `{SKILL: {"input": JSON Schema, "output": JSON Schema}}`: what a skill takes as data, and
-/// what it gives. Nobody has to know it.
-pub const SCHEMAS_EXTENSION: &str = "urn:callboard:schemas";
-/// The header that a key may stand in, beside `Authorization`.
-pub const API_KEY_HEADER: &str = "X-API-Key";
-
-/// The tag of a skill that may destroy something.
-pub const TAG_DESTRUCTIVE: &str = "destructive";
 
 /// The media types of skills that say nothing else.
 const MODES: [&str; 2] = ["text/plain", "application/json"];

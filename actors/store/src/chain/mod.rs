@@ -1,6 +1,10 @@
 //! Writes a process's chain: each entry's hash holds those of all before it, and a signed checkpoint now and then vouches
 //! for the whole.
 
+pub(crate) mod checkpoint;
+pub(crate) mod line;
+pub(crate) mod verify;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use callboard_runtime::AuditEntry;
 
-use super::checkpoint::{self, AuditKey, Checkpoint, Hash, NO_HASH, chained};
-use super::line::{Spot, fitted, line};
 use crate::sql::{Db, ManyRows, args};
+use checkpoint::{AuditKey, Checkpoint, Hash, NO_HASH, chained};
+use line::{Spot, fitted, line};
 
 /// Entries after which a checkpoint is signed.
 /// At the limit: it is signed. Changed by `StoreOptions::sign_every`.
