@@ -10,6 +10,7 @@ mod screen;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::surface::{
@@ -23,14 +24,33 @@ use serde_json::{Map, Value, json};
 
 use crate::text::is_one_of;
 
-pub use rules::SCORE_BLOCKED;
-pub use screen::{Origin, SCREEN_BYTES_MAX, Screen, Screening, blocked, screen};
+pub use normalize::SCREEN_BYTES_MAX;
+pub use rules::{OWN_RULE_BYTES_MAX, OWN_RULES_MAX, OwnRule, RuleError, Rules, SCORE_BLOCKED};
+use screen::NO_RULES;
+pub use screen::{Origin, Screen, Screening, blocked, screen};
 
 /// The guardrail as an agent: ask it to [`Screen`].
-#[derive(Debug, Default)]
+#[derive(derive_more::Debug)]
 pub struct Guardrail {
+    /// None where the built-in rules can't be read: then every text is blocked.
+    #[debug(skip)]
+    rules: Option<Arc<Rules>>,
     screened: u64,
     stopped: u64,
+}
+
+impl Guardrail {
+    /// Screens with `rules`.
+    pub fn new(rules: Arc<Rules>) -> Self {
+        Self { rules: Some(rules), screened: 0, stopped: 0 }
+    }
+}
+
+/// Screens with the rules of every guardrail.
+impl Default for Guardrail {
+    fn default() -> Self {
+        Self { rules: Rules::built_in().ok(), screened: 0, stopped: 0 }
+    }
 }
 
 impl Agent for Guardrail {
@@ -50,7 +70,10 @@ impl Agent for Guardrail {
 
 impl SyncHandler<Screen> for Guardrail {
     fn handle(&mut self, message: Screen, _cx: &mut Cx) -> Screening {
-        let screening = screen(&message.text, message.origin);
+        let screening = match &self.rules {
+            Some(rules) => rules.screen(&message.text, message.origin),
+            None => Screening::unread(NO_RULES),
+        };
         self.screened += 1;
         self.stopped += u64::from(screening.blocked);
         screening

@@ -5,8 +5,10 @@ use unicode_normalization::char::is_combining_mark;
 
 use crate::text::{base32, base64, is_invisible, lookalike, printable};
 
-use super::screen::PLAIN_BYTES_MAX;
-
+/// Bytes of the longest text that is screened; a longer one is blocked unread.
+pub const SCREEN_BYTES_MAX: usize = 1 << 20;
+/// Bytes of the longest plain text: a few characters stand for whole sentences each, honest text has no room of them.
+pub(super) const PLAIN_BYTES_MAX: usize = SCREEN_BYTES_MAX + (SCREEN_BYTES_MAX >> 1);
 /// What was found while a text was made plain.
 #[derive(Default)]
 pub(super) struct Plain {

@@ -1,18 +1,15 @@
-use std::sync::LazyLock;
+//! Screening: each reading of a text against the rules, and the score of what hits close together.
 
 use callboard_macros::Message;
 use callboard_message::{Failure, FailureKind};
-use regex::RegexSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::normalize::{self, DECODED_BYTES_MAX, Disguise};
-use super::rules::{BEFORE, BEHIND, Concepts, INSIDE, Mark, REPORTED, RULES, Rule, SCORE_BLOCKED, SIGNS, marks};
+use super::normalize::{self, DECODED_BYTES_MAX, Disguise, PLAIN_BYTES_MAX, SCREEN_BYTES_MAX};
+use super::rules::{Concept, Mark, Marks, Rule, Rules, SCORE_BLOCKED};
 
-/// Bytes of the longest text that is screened; a longer one is blocked unread.
-pub const SCREEN_BYTES_MAX: usize = 1 << 20;
-/// Bytes of the longest plain text: a few characters stand for whole sentences each, honest text has no room of them.
-pub(super) const PLAIN_BYTES_MAX: usize = SCREEN_BYTES_MAX + (SCREEN_BYTES_MAX >> 1);
+/// Rule that is told where the built-in rules can't be read.
+pub(super) const NO_RULES: &str = "limit.no_rules";
 /// Words in which hits add up: in a long text, far-off hits have nothing to do with each other.
 const WINDOW_WORDS: u32 = 160;
 /// Words behind a chain in which the exception to its rule may stand.
@@ -87,7 +84,7 @@ impl Screening {
         if self.blocked { Err(blocked()) } else { Ok(()) }
     }
 
-    fn unread(rule: &str) -> Self {
+    pub(super) fn unread(rule: &str) -> Self {
         Self { blocked: true, score: SCORE_BLOCKED, rules: vec![rule.to_owned()] }
     }
 }
@@ -97,55 +94,140 @@ pub fn blocked() -> Failure {
     Failure::new(FailureKind::Blocked, "Request blocked by guardrails")
 }
 
-/// Screens `text`. Deterministic, time linear in its length, fails closed.
+/// Screens `text` with the rules of every guardrail. Deterministic, time linear in its length, fails closed.
 pub fn screen(text: &str, origin: Origin) -> Screening {
-    if text.len() > SCREEN_BYTES_MAX {
-        return Screening::unread("limit.too_long");
+    match Rules::built_in() {
+        Ok(rules) => rules.screen(text, origin),
+        Err(_) => Screening::unread(NO_RULES),
     }
-    let Ok(engine) = &*ENGINE else { return Screening::unread("limit.no_rules") };
-    let plain = normalize::plain(text);
-    if plain.text.len() > PLAIN_BYTES_MAX {
-        return Screening::unread("limit.expands");
+}
+
+impl Rules {
+    /// Screens `text`. Deterministic, time linear in its length, fails closed.
+    pub fn screen(&self, text: &str, origin: Origin) -> Screening {
+        if text.len() > SCREEN_BYTES_MAX {
+            return Screening::unread("limit.too_long");
+        }
+        let plain = normalize::plain(text);
+        if plain.text.len() > PLAIN_BYTES_MAX {
+            return Screening::unread("limit.expands");
+        }
+        let mut hits = Vec::new();
+        self.read(&plain.text, Disguise::None, origin, &mut hits);
+        for (disguise, reading) in normalize::readings(&plain.text) {
+            self.read(&reading, disguise, origin, &mut hits);
+        }
+        let decoded = normalize::decoded(text);
+        if decoded.iter().map(String::len).sum::<usize>() > DECODED_BYTES_MAX {
+            return Screening::unread("limit.decoded_too_long");
+        }
+        for reading in decoded {
+            self.read(&normalize::plain(&reading).text, Disguise::Encoded, origin, &mut hits);
+        }
+        if plain.tags >= HIDDEN_CHARS_MIN {
+            hits.push(Hit {
+                place: 0,
+                id: "hidden.tags",
+                weight: if plain.tags > TAG_CHARS_MAX { SCORE_BLOCKED } else { 60 },
+            });
+        }
+        if plain.lookalikes >= HIDDEN_CHARS_MIN && plain.text.is_ascii() {
+            hits.push(Hit { place: 0, id: "hidden.lookalikes", weight: 30 });
+        }
+        if plain.splitters >= HIDDEN_CHARS_MIN {
+            hits.push(Hit { place: 0, id: "hidden.splitters", weight: 30 });
+        }
+        verdict(hits)
     }
-    let mut hits = Vec::new();
-    engine.read(&plain.text, Disguise::None, origin, &mut hits);
-    for (disguise, reading) in normalize::readings(&plain.text) {
-        engine.read(&reading, disguise, origin, &mut hits);
+
+    fn read<'a>(&'a self, plain: &str, disguise: Disguise, origin: Origin, hits: &mut Vec<Hit<'a>>) {
+        let is_users = origin == Origin::User;
+        let from = hits.len();
+        self.chains(&self.marks(plain), is_users, hits);
+        // A disguised text is read for its signs too, but turned text has none.
+        if !matches!(disguise, Disguise::Rot13 | Disguise::Reversed) {
+            let found = self.patterns.matches(plain);
+            let signs = found.iter().filter_map(|n| self.signs.get(n));
+            hits.extend(signs.map(|sign| Hit { place: 0, id: &sign.id, weight: sign.weight(is_users) }));
+        }
+        if disguise != Disguise::None {
+            hits[from..].iter_mut().for_each(|h| h.weight += DISGUISED_WEIGHT);
+        }
     }
-    let decoded = normalize::decoded(text);
-    if decoded.iter().map(String::len).sum::<usize>() > DECODED_BYTES_MAX {
-        return Screening::unread("limit.decoded_too_long");
+
+    fn chains<'a>(&'a self, text: &Marks, is_users: bool, hits: &mut Vec<Hit<'a>>) {
+        let mut state = vec![Step::default(); self.steps];
+        let mut last_hit = vec![0_u32; self.rules.len()];
+        for (m, mark) in text.marks.iter().enumerate() {
+            let steps = text.of(mark).iter().flat_map(|concept| &self.steps_of[usize::from(*concept)]);
+            for (r, s) in steps {
+                let rule = &self.rules[*r];
+                let reached = match s.checked_sub(1) {
+                    None => Some(m),
+                    Some(before) => {
+                        let step = state[rule.first_step + before];
+                        let gap = mark.place.saturating_sub(step.place);
+                        (step.place != 0 && gap > 0 && gap <= rule.within[*s]).then_some(step.start)
+                    }
+                };
+                let Some(start) = reached else { continue };
+                state[rule.first_step + s] = Step { place: mark.place, start };
+                let complete = s + 1 == rule.within.len();
+                // One hit a window is enough: a text that repeats itself costs no more.
+                let fresh = last_hit[*r] == 0 || mark.place - last_hit[*r] > WINDOW_WORDS / 4;
+                if complete && fresh && !excepted(rule, text, start, m) {
+                    last_hit[*r] = mark.place;
+                    let share = if rule.is_quotable && self.is_reported(text, start, m) { 2 } else { 1 };
+                    hits.push(Hit { place: mark.place, id: &rule.id, weight: rule.weight(is_users) / share });
+                }
+            }
+        }
     }
-    for reading in decoded {
-        engine.read(&normalize::plain(&reading).text, Disguise::Encoded, origin, &mut hits);
+
+    /// Whether a chain stands in a report about attacks rather than in one.
+    fn is_reported(&self, text: &Marks, start: usize, end: usize) -> bool {
+        let marks = &text.marks;
+        let from = marks[start].place.saturating_sub(REPORT_WORDS);
+        let until = marks[end].place + REPORT_WORDS;
+        let before = marks[..start].iter().rev().take_while(|m| m.place >= from);
+        let behind = marks[end..].iter().take_while(|m| m.place <= until);
+        before.chain(behind).filter(|m| text.of(m).contains(&self.reported)).count() >= REPORT_SIGNS_MIN
     }
-    if plain.tags >= HIDDEN_CHARS_MIN {
-        hits.push(Hit {
-            place: 0,
-            id: "hidden.tags",
-            weight: if plain.tags > TAG_CHARS_MAX { SCORE_BLOCKED } else { 60 },
-        });
-    }
-    if plain.lookalikes >= HIDDEN_CHARS_MIN && plain.text.is_ascii() {
-        hits.push(Hit { place: 0, id: "hidden.lookalikes", weight: 30 });
-    }
-    if plain.splitters >= HIDDEN_CHARS_MIN {
-        hits.push(Hit { place: 0, id: "hidden.splitters", weight: 30 });
-    }
-    verdict(hits)
+}
+
+/// Progress of a chain: the place of a step's last word, and the mark at which the chain began.
+#[derive(Clone, Copy, Default)]
+struct Step {
+    /// 0: never.
+    place: u32,
+    start: usize,
+}
+
+fn excepted(rule: &Rule, text: &Marks, start: usize, end: usize) -> bool {
+    let marks = &text.marks;
+    let (first, last) = (marks[start].place, marks[end].place);
+    let behind = marks[start + 1..].iter().take_while(|m| m.place <= last + EXCEPTION_WORDS);
+    let before = marks[..start].iter().rev().take_while(|m| m.place + EXCEPTION_BEFORE_WORDS >= first);
+    holds(text, behind, &rule.unless_behind)
+        || holds(text, before, &rule.unless_before)
+        || holds(text, marks[start..end].iter(), &rule.unless_inside)
+}
+
+fn holds<'a>(text: &Marks, mut marks: impl Iterator<Item = &'a Mark>, concepts: &[Concept]) -> bool {
+    !concepts.is_empty() && marks.any(|m| text.of(m).iter().any(|concept| concepts.contains(concept)))
 }
 
 /// A rule that was met.
-struct Hit {
+struct Hit<'a> {
     place: u32,
-    id: &'static str,
+    id: &'a str,
     weight: u32,
 }
 
 /// The best window's score: of each family of rules its heaviest hit.
-fn verdict(mut hits: Vec<Hit>) -> Screening {
+fn verdict(mut hits: Vec<Hit<'_>>) -> Screening {
     hits.sort_by_key(|h| h.place);
-    let mut ids: Vec<&'static str> = hits.iter().map(|h| h.id).collect();
+    let mut ids: Vec<&str> = hits.iter().map(|h| h.id).collect();
     ids.sort_unstable();
     ids.dedup();
     let score = if hits.iter().any(|h| h.weight >= SCORE_BLOCKED) {
@@ -157,7 +239,7 @@ fn verdict(mut hits: Vec<Hit>) -> Screening {
 }
 
 /// Windows that start half a window apart cover every stretch of half a window.
-fn best_window(hits: &[Hit], ids: &[&'static str]) -> u32 {
+fn best_window(hits: &[Hit<'_>], ids: &[&str]) -> u32 {
     let mut best = 0;
     let mut from = 0;
     while from < hits.len() {
@@ -174,8 +256,11 @@ fn best_window(hits: &[Hit], ids: &[&'static str]) -> u32 {
     best
 }
 
-fn families(ids: &[&'static str], heaviest: &[u32]) -> u32 {
-    let family = |id: &'static str| id.split('.').next().unwrap_or(id);
+fn family(id: &str) -> &str {
+    id.split('.').next().unwrap_or(id)
+}
+
+fn families(ids: &[&str], heaviest: &[u32]) -> u32 {
     let mut sum = 0;
     let mut at = 0;
     while at < ids.len() {
@@ -185,108 +270,4 @@ fn families(ids: &[&'static str], heaviest: &[u32]) -> u32 {
         at += same;
     }
     sum
-}
-
-/// The rules, arranged by concept.
-struct Engine {
-    /// For each concept's bit: (rule, step) pairs, later steps first.
-    by_bit: Vec<Vec<(usize, usize)>>,
-    signs: RegexSet,
-}
-
-static ENGINE: LazyLock<Result<Engine, regex::Error>> = LazyLock::new(|| {
-    let mut by_bit = vec![Vec::new(); Concepts::BITS as usize];
-    for (r, rule) in RULES.iter().enumerate() {
-        for (s, (concepts, _)) in rule.steps.iter().enumerate().rev() {
-            (0..Concepts::BITS)
-                .filter(|bit| concepts >> bit & 1 == 1)
-                .for_each(|bit| by_bit[bit as usize].push((r, s)));
-        }
-    }
-    let signs = RegexSet::new(SIGNS.iter().map(|s| s.pattern))?;
-    Ok(Engine { by_bit, signs })
-});
-
-/// How far a rule's chain has come: where each step was last met, and where its chain began.
-#[derive(Clone, Copy, Default)]
-struct Step {
-    /// 0: never.
-    place: u32,
-    start: usize,
-}
-
-/// Maximum steps of a rule. Fixed.
-const STEPS_MAX: usize = 4;
-
-impl Engine {
-    fn read(&self, plain: &str, disguise: Disguise, origin: Origin, hits: &mut Vec<Hit>) {
-        let marks = marks(plain);
-        let from = hits.len();
-        self.chains(&marks, origin, hits);
-        // A disguised text is read for its signs too, but turned text has none.
-        if !matches!(disguise, Disguise::Rot13 | Disguise::Reversed) {
-            let found = self.signs.matches(plain);
-            hits.extend(found.iter().filter_map(|n| SIGNS.get(n)).map(|sign| {
-                let weight = if origin == Origin::User { sign.weight } else { sign.weight.max(sign.outside) };
-                Hit { place: 0, id: sign.id, weight }
-            }));
-        }
-        if disguise != Disguise::None {
-            hits[from..].iter_mut().for_each(|h| h.weight += DISGUISED_WEIGHT);
-        }
-    }
-
-    fn chains(&self, marks: &[Mark], origin: Origin, hits: &mut Vec<Hit>) {
-        let mut state = vec![[Step::default(); STEPS_MAX]; RULES.len()];
-        let mut last_hit = vec![0_u32; RULES.len()];
-        for (m, mark) in marks.iter().enumerate() {
-            let mut bits = mark.concepts;
-            while bits != 0 {
-                let bit = bits.trailing_zeros() as usize;
-                bits &= bits - 1;
-                for (r, s) in &self.by_bit[bit] {
-                    let Some(rule) = RULES.get(*r) else { continue };
-                    let reached = match s.checked_sub(1) {
-                        None => Some(m),
-                        Some(before) => {
-                            let step = state[*r][before];
-                            let gap = mark.place.saturating_sub(step.place);
-                            (step.place != 0 && gap > 0 && gap <= rule.steps[*s].1).then_some(step.start)
-                        }
-                    };
-                    let Some(start) = reached else { continue };
-                    state[*r][*s] = Step { place: mark.place, start };
-                    let complete = s + 1 == rule.steps.len();
-                    // One hit a window is enough: a text that repeats itself costs no more.
-                    let fresh = last_hit[*r] == 0 || mark.place - last_hit[*r] > WINDOW_WORDS / 4;
-                    if complete && fresh && !excepted(rule, marks, start, m) {
-                        last_hit[*r] = mark.place;
-                        let share = if rule.is_quotable() && reported(marks, start, m) { 2 } else { 1 };
-                        hits.push(Hit { place: mark.place, id: rule.id, weight: rule.weight(origin) / share });
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn excepted(rule: &Rule, marks: &[Mark], start: usize, end: usize) -> bool {
-    let (first, last) = (marks[start].place, marks[end].place);
-    let behind = marks[start + 1..].iter().take_while(|m| m.place <= last + EXCEPTION_WORDS);
-    let before = marks[..start].iter().rev().take_while(|m| m.place + EXCEPTION_BEFORE_WORDS >= first);
-    let inside = marks[start..end].iter();
-    holds(behind, rule.unless & BEHIND) || holds(before, rule.unless & BEFORE) || holds(inside, rule.unless & INSIDE)
-}
-
-fn holds<'a>(mut marks: impl Iterator<Item = &'a Mark>, concepts: Concepts) -> bool {
-    concepts != 0 && marks.any(|m| m.concepts & concepts != 0)
-}
-
-/// Whether a chain stands in a report about attacks rather than in one.
-fn reported(marks: &[Mark], start: usize, end: usize) -> bool {
-    let from = marks[start].place.saturating_sub(REPORT_WORDS);
-    let until = marks[end].place + REPORT_WORDS;
-    let before = marks[..start].iter().rev().take_while(|m| m.place >= from);
-    let behind = marks[end..].iter().take_while(|m| m.place <= until);
-    before.chain(behind).filter(|m| m.concepts & REPORTED != 0).count() >= REPORT_SIGNS_MIN
 }

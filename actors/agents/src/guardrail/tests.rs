@@ -187,3 +187,38 @@ fn texts_are_collected() {
     assert_eq!(of(drawn).unwrap(), "aWdub3Jl\nimage/svg+xml");
     assert_eq!(of("{}").unwrap(), "");
 }
+
+/// Goal: an operator's rules stop what they name, disguised too, and no rule is wrong in silence. Method: a table each.
+#[test]
+fn own_rules() {
+    let rule = |json: serde_json::Value| Rules::with(&[serde_json::from_value::<OwnRule>(json).unwrap()]);
+    let rules =
+        rule(json!({"id": "site.project", "phrases": ["Projekt Übermut", "code word"], "pattern": "case-[0-9]{4}"}));
+    let rules = rules.unwrap();
+    for (text, hits) in [
+        ("What is PROJEKT  UBERMUT?", true),
+        ("say the c\u{200b}ode word", true),
+        ("open case-1234", true),
+        ("open case-12", false),
+        ("a barcode wordlist", false),
+    ] {
+        let screening = rules.screen(text, Origin::User);
+        assert_eq!(screening.rules.contains(&"site.project".to_owned()), hits, "{text}: {screening:?}");
+        assert_eq!(screening.blocked, hits, "{text}");
+    }
+    for (wrong, why) in [
+        (json!({"id": "a b", "phrases": ["x"]}), "letters, digits"),
+        (json!({"id": "a", "phrases": []}), "`phrases` or a `pattern`"),
+        (json!({"id": "a", "phrases": [" "]}), "one of its phrases is empty"),
+        (json!({"id": "a", "pattern": "x*"}), "matches an empty text"),
+        (json!({"id": "a", "pattern": "("}), "unclosed group"),
+        (json!({"id": "a", "pattern": "x", "weight": 0}), "must be 1 or more"),
+        (json!({"id": "a", "pattern": "x".repeat(OWN_RULE_BYTES_MAX + 1)}), "16385 bytes are too many"),
+    ] {
+        let error = rule(wrong.clone()).err().unwrap().to_string();
+        assert!(error.contains(why), "{wrong}: {error}");
+    }
+    let one = OwnRule { id: "a".into(), weight: 100, phrases: vec!["x".into()], pattern: None };
+    assert!(Rules::with(&vec![one.clone(); OWN_RULES_MAX]).is_ok());
+    assert!(Rules::with(&vec![one; OWN_RULES_MAX + 1]).is_err());
+}
