@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use callboard::agents::decide::intake::{From, IntakeOptions, Request, route};
+use callboard::agents::decide::limits::RISK_MAX_DEFAULT;
 use callboard::agents::decide::rules::RulesDecider;
 use callboard::agents::decide::{
     Clarity, DecideClarity, DecideRoute, DecideSplit, DecideTool, Decided, Decider, Deciders, MakeSteps, Point, Route,
@@ -16,7 +17,7 @@ use callboard::agents::decide::{
 use callboard::agents::memory::Memory;
 use callboard::agents::peer_registry::{Connect, KnownAgents, KnownOptions, NamedBy, Seen};
 use callboard::agents::task::{
-    CALLS_AT_ONCE_MAX, CONFIDENCE_MIN_DEFAULT, RISK_MAX_DEFAULT, TASK_TTL_DEFAULT, TaskOptions, TaskOrchestrator,
+    CALLS_AT_ONCE_MAX, CONFIDENCE_MIN_DEFAULT, TASK_TTL_DEFAULT, TaskOptions, TaskOrchestrator,
 };
 use callboard::agents::tools::{ToolDeps, Toolbox};
 use callboard::message::surface::Converse;

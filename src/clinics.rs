@@ -5,12 +5,12 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_agents::guardrail::Guardrail;
-use callboard_agents::orchestrator::{Answer, AskClinics, Orchestrator, OrchestratorConfig};
-use callboard_agents::plan::{ClinicEntry, Registry, RegistryError};
-use callboard_agents::planner::Planner;
-use callboard_agents::router::{Router, RouterConfig};
-use callboard_agents::verifier::Verifier;
+use callboard_clinics::orchestrator::{Answer, AskClinics, Orchestrator, OrchestratorConfig};
+use callboard_clinics::plan::{ClinicEntry, Registry, RegistryError};
+use callboard_clinics::planner::Planner;
+use callboard_clinics::router::{Router, RouterConfig};
+use callboard_clinics::verifier::Verifier;
+use callboard_guardrail::Guardrail;
 use callboard_mcp::bare::{BareClientError, BareClientOptions, BareMcpClient};
 use callboard_message::{Failure, FailureKind, Principal};
 use callboard_runtime::{AgentRef, CallEvent, NameTaken, System};

@@ -12,9 +12,17 @@ mod node;
 mod repl;
 mod telemetry;
 
+/// Agents that come with callboard.
+pub mod agents {
+    pub use ::{callboard_guardrail as guardrail, callboard_mailroom as mailroom, callboard_models as model};
+    pub use callboard_clinics::{clinic, hmcp, orchestrator, plan, planner, router, verifier};
+    pub use callboard_gateway::{answering, bundle};
+    pub use callboard_orchestration::{decide, memory, peer_registry, task, tools};
+}
+
 pub use ::{
-    callboard_a2a as a2a, callboard_agents as agents, callboard_mail as mail, callboard_mcp as mcp,
-    callboard_message as message, callboard_rpc as rpc, callboard_store as store,
+    callboard_a2a as a2a, callboard_mail as mail, callboard_mcp as mcp, callboard_message as message,
+    callboard_rpc as rpc, callboard_store as store,
 };
 pub use callboard_macros::Message;
 pub use callboard_message::{Failure, FailureKind, Message, MessageSpec, Principal};

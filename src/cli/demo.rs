@@ -3,7 +3,7 @@
 mod agents;
 mod hmcp;
 
-use callboard_agents::orchestrator::Status;
+use callboard_clinics::orchestrator::Status;
 
 use super::send::with_clinics;
 use super::{CommandError, EXIT_ANSWERED, Outcome, show};

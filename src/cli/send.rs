@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_agents::orchestrator::{Answer, AskClinics, Status};
+use callboard_clinics::orchestrator::{Answer, AskClinics, Status};
 use callboard_message::surface::Converse;
 use callboard_message::{CallId, Content, Failure, FailureKind, Message, ToolResult};
 use callboard_runtime::AgentRef;

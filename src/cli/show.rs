@@ -3,8 +3,8 @@
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write, stderr, stdout};
 
-use callboard_agents::orchestrator::{Answer, Status};
-use callboard_agents::verifier::Verdict;
+use callboard_clinics::orchestrator::{Answer, Status};
+use callboard_clinics::verifier::Verdict;
 use serde::Serialize;
 
 use super::printable;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
-use callboard_agents::bundle::Filter;
+use callboard_gateway::bundle::Filter;
 use callboard_message::DataClass;
 use callboard_rpc::Network;
 use serde::Deserialize;

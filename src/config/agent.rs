@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use callboard_agents::clinic::ClinicConfig;
-use callboard_agents::hmcp::{EmrConfig, PatientDataConfig};
-use callboard_agents::model::{ModelConfig, ModelsConfig};
+use callboard_clinics::clinic::ClinicConfig;
+use callboard_clinics::hmcp::{EmrConfig, PatientDataConfig};
 use callboard_message::DataClass;
+use callboard_models::{ModelConfig, ModelsConfig};
 
 use super::a2a::RemoteDeclaration;
 use super::decode::decode;

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use callboard_agents::answering::{Answerer, Routing, Strategy};
-use callboard_agents::plan::Registry;
+use callboard_clinics::plan::Registry;
+use callboard_gateway::answering::{Answerer, Routing, Strategy};
 use callboard_rpc::{AllowedHosts, AllowedOrigins};
 
 use super::agent::AgentDeclaration;

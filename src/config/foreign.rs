@@ -4,8 +4,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use callboard_agents::model::{ModelConfig, Remote, ScriptedConfig};
 use callboard_message::DataClass;
+use callboard_models::{ModelConfig, Remote, ScriptedConfig};
 use secrecy::SecretString;
 use serde::Deserialize;
 

@@ -25,7 +25,7 @@ use std::io::Read;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use callboard_agents::plan::{ClinicEntry, Registry};
+use callboard_clinics::plan::{ClinicEntry, Registry};
 use callboard_message::DataClass;
 use decode::decode_as;
 use foreign::translate_external;

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
 
-use callboard_agents::decide::{Point, Who};
-use callboard_agents::tools::TOOL_NAMES;
 use callboard_message::DataClass;
+use callboard_orchestration::decide::{Point, Who};
+use callboard_orchestration::tools::TOOL_NAMES;
 use serde::Deserialize;
 
 use super::a2a::Range;

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_agents::answering::{AnswerOptions, Caps, Routing, ServerGrants};
-use callboard_agents::bundle::{Filter, Prefix, Separator};
+use callboard_gateway::answering::{AnswerOptions, Caps, Routing, ServerGrants};
+use callboard_gateway::bundle::{Filter, Prefix, Separator};
 use callboard_mcp::bridge::{BridgeOptions, CONNECTIONS_MAX_AT_ADDRESS_DEFAULT, Start, ToolOptions};
 use callboard_mcp::outbound::auth::{AuthError, StaticBearer};
 use callboard_mcp::outbound::{ChildCommand, ClientError, ClientOptions, Dialect, Endpoint, Era, EraChoice};

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_a2a::outbound::RemoteA2a;
-use callboard_agents::bundle::{Bundle, BundleMember, BundleOptions, Filter, Prefix};
-use callboard_agents::clinic::{Clinic, ClinicConfig};
-use callboard_agents::hmcp::{EmrConfig, EmrWriteback, PatientData};
-use callboard_agents::mailroom::{Mailroom, MailroomOptions};
-use callboard_agents::model::{Member, Model, ModelConfig, Models};
-use callboard_agents::peer_registry::KnownAgents;
+use callboard_clinics::clinic::{Clinic, ClinicConfig};
+use callboard_clinics::hmcp::{EmrConfig, EmrWriteback, PatientData};
+use callboard_gateway::bundle::{Bundle, BundleMember, BundleOptions, Filter, Prefix};
+use callboard_mailroom::{Mailroom, MailroomOptions};
 use callboard_mcp::bridge::Bridge;
+use callboard_models::{Member, Model, ModelConfig, Models};
+use callboard_orchestration::peer_registry::KnownAgents;
 use callboard_runtime::{Agent, AgentId, AgentRef, Answering, System};
 use tokio_util::sync::CancellationToken;
 

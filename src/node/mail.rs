@@ -3,10 +3,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use callboard_agents::mailroom::{Declare, Declared, Mailroom, MailroomOptions};
 use callboard_mail::inbound::MailServerOptions;
 use callboard_mail::outbound::tmux::{TmuxAgent, TmuxOptions};
 use callboard_mail::outbound::webhook::{WebhookAgent, WebhookOptions};
+use callboard_mailroom::{Declare, Declared, Mailroom, MailroomOptions};
 use callboard_message::mail::MemberWay;
 use callboard_rpc::KeyStore;
 use callboard_runtime::{AgentRef, System};

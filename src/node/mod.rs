@@ -17,9 +17,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use callboard_agents::answering::AnswerError;
-use callboard_agents::bundle::BundleError;
-use callboard_agents::mailroom::MailroomError;
+use callboard_gateway::answering::AnswerError;
+use callboard_gateway::bundle::BundleError;
+use callboard_mailroom::MailroomError;
 use callboard_mcp::inbound::ServeError;
 use callboard_rpc::KeyError;
 use callboard_runtime::{Agent, AgentRef, NameTaken, StoreIsSet, System};

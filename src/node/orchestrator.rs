@@ -6,18 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_a2a::card::Jwks;
-use callboard_agents::decide::intake::IntakeOptions;
-use callboard_agents::decide::model::{ModelDecider, ModelDeciderOptions};
-use callboard_agents::decide::rules::RulesDecider;
-use callboard_agents::decide::{Decider, Deciders, PersonDecider, Point, Who};
-use callboard_agents::guardrail::Guardrail;
-use callboard_agents::memory::Memory;
-use callboard_agents::peer_registry::{KnownAgents, KnownOptions};
-use callboard_agents::task::{
-    CONFIDENCE_MIN_DEFAULT, RISK_MAX_DEFAULT, TASK_TTL_DEFAULT, TaskOptions, TaskOrchestrator,
-};
-use callboard_agents::tools::{CommandOptions, ToolDeps, Toolbox};
+use callboard_guardrail::Guardrail;
 use callboard_message::Failure;
+use callboard_orchestration::decide::intake::IntakeOptions;
+use callboard_orchestration::decide::limits::RISK_MAX_DEFAULT;
+use callboard_orchestration::decide::model::{ModelDecider, ModelDeciderOptions};
+use callboard_orchestration::decide::rules::RulesDecider;
+use callboard_orchestration::decide::{Decider, Deciders, PersonDecider, Point, Who};
+use callboard_orchestration::memory::Memory;
+use callboard_orchestration::peer_registry::{KnownAgents, KnownOptions};
+use callboard_orchestration::task::{CONFIDENCE_MIN_DEFAULT, TASK_TTL_DEFAULT, TaskOptions, TaskOrchestrator};
+use callboard_orchestration::tools::{CommandOptions, ToolDeps, Toolbox};
 use callboard_runtime::{AgentRef, RunnerHandle, RunnerOptions, System, TaskRunner};
 use callboard_store::import_directory_once;
 use tokio_util::sync::CancellationToken;
@@ -301,7 +300,7 @@ impl Node {
 
 #[cfg(test)]
 mod tests {
-    use callboard_agents::decide::{Confirm, ConfirmWhy, DecideConfirm};
+    use callboard_orchestration::decide::{Confirm, ConfirmWhy, DecideConfirm};
     use serde_json::Value;
 
     use super::*;

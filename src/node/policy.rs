@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use callboard_agents::answering::{AnswerError, Answerers};
-use callboard_agents::guardrail::{Guard, GuardPolicy, Guardrail};
+use callboard_gateway::answering::{AnswerError, Answerers};
+use callboard_guardrail::{Guard, GuardPolicy, Guardrail};
 use callboard_message::{DataClass, Failure};
 use callboard_runtime::{
     AgentRef, Answering, AuditPolicy, CallMeta, Caller, Crossing, Part, Policy, RateLimit, System,

@@ -1,7 +1,7 @@
 //! What comes of something that was said, as it comes.
 
-use callboard_agents::model::STREAM_ARTIFACT;
 use callboard_message::{Artifact, Failure, FailureKind, Question, RawObject, SHOWN, TaskState, ToolResult};
+use callboard_models::STREAM_ARTIFACT;
 use callboard_runtime::{CANCELLED_WHY, Task, TaskOutcome};
 use serde_json::value::RawValue;
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use callboard_agents::decide::RunId;
 use callboard_message::surface::{Abilities, Converse};
 use callboard_message::{Content, DataClass, Failure, FailureKind, Message, Principal, Progress, RawObject};
+use callboard_orchestration::decide::RunId;
 use callboard_runtime::live::{BeginWork, CannotResume, Ending, LiveOptions, LiveTask, LiveTasks, Run, TaskHost};
 use callboard_runtime::{
     AgentRef, Begun, By, CallMeta, Caller, JournalError, Lease, NewTask, OnRestart, Task, TaskError, TaskFilter,

@@ -1,8 +1,8 @@
 //! The agent that the REPL is connected to.
 
 use callboard_a2a::outbound::{RemoteA2a, RemoteOptions};
-use callboard_agents::peer_registry::KnownAgents;
 use callboard_message::{CallId, FAILURE, Failure, RawObject, TaskState, ToolResult};
+use callboard_orchestration::peer_registry::KnownAgents;
 use callboard_rpc::Egress;
 use callboard_runtime::{AgentRef, System};
 use url::Url;

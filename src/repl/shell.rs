@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_agents::memory::{Outgoing, now_ms};
 use callboard_message::surface::{CallTool, Converse};
 use callboard_message::{CallId, Content, DataClass, Failure, FailureKind, Message, Principal, TaskState, ToolResult};
+use callboard_orchestration::memory::{Outgoing, now_ms};
 use callboard_runtime::live::LiveTask;
 use callboard_runtime::{AgentRef, CallEvent, RunningCall, SendError, Task, TaskError, TaskId};
 

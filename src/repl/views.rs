@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use callboard_agents::memory::Outgoing;
-use callboard_agents::peer_registry::{Health, Known};
 use callboard_message::time::rfc3339;
 use callboard_message::{RawObject, TaskState};
+use callboard_orchestration::memory::Outgoing;
+use callboard_orchestration::peer_registry::{Health, Known};
 use callboard_runtime::{Task, TaskOutcome};
 
 use super::answer::{self, asked, outcome};

@@ -6,6 +6,9 @@ mod kit;
 #[path = "../kit/played.rs"]
 #[expect(dead_code, reason = "the protocols' tests need more of it")]
 mod played;
+// Names of a type in JSON.
+#[path = "../kit/shape.rs"]
+mod shape;
 
 // Every MCP client before every A2A agent, every A2A client before every MCP server.
 mod a2a_matrix;
@@ -45,6 +48,8 @@ mod journal;
 mod keys;
 // What programs read of callboard keeps its names: members of `--json`, kinds of audit entries.
 mod frozen;
+// What others send and what is kept beside tasks has its names: of messages, members and variants.
+mod frozen_agents;
 // `callboard serve`: a gateway of servers elsewhere, for clients of both eras.
 mod gateway;
 // Clinics that answer what they must not: the answer is blocked or lacks their step.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_agents::answering::{AnswerOptions, Answerers};
+use callboard_gateway::answering::{AnswerOptions, Answerers};
 use callboard_mcp::bridge::{Bridge, BridgeOptions};
 use callboard_mcp::outbound::{ChildCommand, ClientOptions, Dialect, Endpoint, Era, EraChoice};
 use callboard_message::surface::CreateMessage;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use callboard_agents::answering::{AnswerOptions, Answerers};
+use callboard_gateway::answering::{AnswerOptions, Answerers};
 use callboard_mcp::bridge::{Bridge, BridgeOptions};
 use callboard_mcp::inbound::{ListenOptions, McpServerOptions, serve};
 use callboard_mcp::outbound::{ChildCommand, ClientOptions, Endpoint, Era, EraChoice};

@@ -17,6 +17,7 @@ mod question;
 mod raw;
 pub mod surface;
 mod task;
+pub mod text;
 pub mod time;
 mod trace;
 mod words;

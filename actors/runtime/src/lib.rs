@@ -60,5 +60,6 @@ pub use system::{ShutdownReport, Spawn, System};
 pub use task::{
     Begun, By, CANCELLED_WHY, Claim, Claimed, Lease, LeaseView, MemoryTasks, NewTask, OnRestart, OpenQuestion,
     Released, TASK_BYTES_MAX_DEFAULT, TASK_DEPTH_MAX, TASK_LEASE, TASKS_AT_ONCE_MAX, Task, TaskError, TaskEvent,
-    TaskFilter, TaskGraph, TaskId, TaskOutcome, TaskOwner, TaskPage, TaskStep, Tasks, follow, live,
+    TaskFilter, TaskGraph, TaskId, TaskOutcome, TaskOwner, TaskPage, TaskStep, Tasks, follow, in_dependency_order,
+    live,
 };

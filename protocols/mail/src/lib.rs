@@ -1,6 +1,6 @@
 //! Agent mail over HTTP and WebSocket, and its ways out: webhooks and tmux panes.
 //!
-//! The mailroom itself is an agent of `callboard_agents`; it, its carriers and this crate share the messages of
+//! The mailroom itself is an agent of `callboard_mailroom`; it, its carriers and this crate share the messages of
 //! [`callboard_message::mail`] and nothing else. So another agent that handles them can stand in its place.
 
 pub mod client;

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_agents::decide::intake::{self, From, IntakeOptions, Request};
-use callboard_agents::decide::rules::RulesDecider;
-use callboard_agents::decide::{AgentView, Decider, Deciders, RunId, SkillView, ToolView, Turn, World};
 use callboard_macros::Message;
 use callboard_message::{DataClass, Failure};
+use callboard_orchestration::decide::intake::{self, From, IntakeOptions, Request};
+use callboard_orchestration::decide::rules::RulesDecider;
+use callboard_orchestration::decide::{AgentView, Decider, Deciders, RunId, SkillView, ToolView, Turn, World};
 use callboard_runtime::{Agent, AgentRef, ConcurrentHandler, Cx, Handlers, System};
 use futures::{StreamExt, stream};
 use serde::Deserialize;

@@ -9,8 +9,8 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use callboard_agents::decide::World;
-use callboard_agents::decide::intake::RoutingDecision;
+use callboard_orchestration::decide::World;
+use callboard_orchestration::decide::intake::RoutingDecision;
 use cases::{By, Case, Cases, Routed};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

@@ -1,4 +1,4 @@
-use callboard_agents::decide::World;
+use callboard_orchestration::decide::World;
 use serde_json::{Value, json};
 
 use super::cases::{Case, CaseError, Cases, cases};

@@ -2,12 +2,12 @@
 
 use std::time::SystemTime;
 
-use callboard_agents::decide::limits::cut_chars;
-use callboard_agents::mailroom::neutral;
+use callboard_mailroom::neutral;
 use callboard_message::mail::{
     AgentLogRow, AgentLogs, AgentView, Direction, EntryState, MailEvent, MailId, MailView, MemberState, MessageHistory,
     Numbered, Priority,
 };
+use callboard_message::text::cut_chars;
 use callboard_message::time::rfc3339;
 use clap::{Args, Subcommand};
 

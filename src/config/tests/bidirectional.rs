@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use callboard_agents::decide::{Point, Who};
-use callboard_agents::model::ModelConfig;
+use callboard_models::ModelConfig;
+use callboard_orchestration::decide::{Point, Who};
 
 use super::told;
 use crate::config::{AgentDeclaration, Level, OrchestratorDeclaration, Speaks, Topology, parse};

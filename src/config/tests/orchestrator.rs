@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use callboard_agents::decide::{Point, Who};
 use callboard_message::DataClass;
+use callboard_orchestration::decide::{Point, Who};
 
 use super::{NODE, told};
 use crate::config::Topology;

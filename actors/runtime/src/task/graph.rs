@@ -93,6 +93,22 @@ impl TaskGraph {
     }
 }
 
+/// Steps in an order in which each stands after those that it needs; otherwise they stay in theirs.
+///
+/// # Errors
+/// The first that would have to wait for itself. What isn't among them is waited for by nobody.
+pub fn in_dependency_order<T>(mut left: Vec<T>, needs: impl Fn(&T, &T) -> bool) -> Result<Vec<T>, T> {
+    let mut sorted = Vec::with_capacity(left.len());
+    while !left.is_empty() {
+        let free = left.iter().position(|step| !left.iter().any(|other| needs(step, other)));
+        match free {
+            Some(at) => sorted.push(left.remove(at)),
+            None => return Err(left.swap_remove(0)),
+        }
+    }
+    Ok(sorted)
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::SystemTime;

@@ -17,7 +17,7 @@ use futures::stream::{BoxStream, StreamExt, try_unfold};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-pub use graph::TaskGraph;
+pub use graph::{TaskGraph, in_dependency_order};
 pub use id::{TaskId, TaskOwner};
 pub use memory::MemoryTasks;
 pub use record::{LeaseView, NewTask, OnRestart, OpenQuestion, Task, TaskOutcome};

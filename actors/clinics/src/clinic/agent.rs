@@ -1,0 +1,379 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use callboard_message::text::folded_words;
+use callboard_message::{Failure, Principal, PrincipalKind};
+use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Profile};
+use serde::{Deserialize, Serialize};
+
+use super::messages::{
+    CheckMedications, DataClass, Field, GetPatient, ListPatients, MATCHES_MAX, Matches, Medications,
+    PATIENTS_LISTED_MAX, PatientFile, PatientRow, PatientView, Patients, Query, Record, check_patient_id, check_query,
+};
+use super::store::{Store, expression};
+
+/// Most messages of one type that a clinic reads for at the same time; further ones wait in its mailbox.
+pub const READS_IN_FLIGHT_MAX: u32 = 16;
+
+/// A clinic as an agent: a private database behind [`ListPatients`](super::ListPatients),
+/// [`GetPatient`](super::GetPatient), [`CheckMedications`](super::CheckMedications) and [`Query`](super::Query).
+/// Cheap to clone; clones share the database.
+#[derive(derive_more::Debug, Clone)]
+#[debug("Clinic({})", silo.id)]
+pub struct Clinic {
+    silo: Arc<Silo>,
+}
+
+impl Clinic {
+    /// Opens the clinic's database; at first start creates it and fills it from the seed.
+    ///
+    /// # Errors
+    /// A start that fails leaves no patient behind and may be tried again. See [`ClinicError`] for what to do.
+    pub async fn open(config: ClinicConfig) -> Result<Self, ClinicError> {
+        Ok(Self { silo: Arc::new(Silo::open(config).await?) })
+    }
+}
+
+impl Agent for Clinic {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.concurrent::<ListPatients>(READS_IN_FLIGHT_MAX)
+            .concurrent::<GetPatient>(READS_IN_FLIGHT_MAX)
+            .concurrent::<CheckMedications>(READS_IN_FLIGHT_MAX)
+            .concurrent::<Query>(READS_IN_FLIGHT_MAX);
+    }
+
+    /// A read that is dropped leaves nothing half done.
+    fn profile() -> Profile {
+        Profile::default().cancel_safe()
+    }
+
+    fn observe(&self) -> serde_json::Value {
+        serde_json::json!({ "clinic": self.silo.id, "specialty": self.silo.specialty })
+    }
+}
+
+impl ConcurrentHandler<ListPatients> for Clinic {
+    fn handle(
+        &mut self,
+        _message: ListPatients,
+        _cx: Cx,
+    ) -> impl Future<Output = Result<Patients, Failure>> + Send + 'static {
+        let silo = self.silo.clone();
+        async move { silo.list_patients().await }
+    }
+}
+
+impl ConcurrentHandler<GetPatient> for Clinic {
+    fn handle(
+        &mut self,
+        message: GetPatient,
+        cx: Cx,
+    ) -> impl Future<Output = Result<PatientFile, Failure>> + Send + 'static {
+        let silo = self.silo.clone();
+        async move { silo.get_patient(message, cx.principal()).await }
+    }
+}
+
+impl ConcurrentHandler<CheckMedications> for Clinic {
+    fn handle(
+        &mut self,
+        message: CheckMedications,
+        cx: Cx,
+    ) -> impl Future<Output = Result<Medications, Failure>> + Send + 'static {
+        let silo = self.silo.clone();
+        async move { silo.check_medications(message, cx.principal()).await }
+    }
+}
+
+impl ConcurrentHandler<Query> for Clinic {
+    fn handle(&mut self, message: Query, _cx: Cx) -> impl Future<Output = Result<Matches, Failure>> + Send + 'static {
+        let silo = self.silo.clone();
+        async move { silo.query(message).await }
+    }
+}
+
+/// What the agent answers from: one clinic's database behind its field-level policy.
+pub(super) struct Silo {
+    pub id: String,
+    pub specialty: String,
+    access: Access,
+    store: Store,
+}
+
+impl Silo {
+    pub async fn open(config: ClinicConfig) -> Result<Self, ClinicError> {
+        let access = Access::new(&config)?;
+        let store = Store::open(&config).await?;
+        Ok(Self { id: config.id, specialty: config.specialty, access, store })
+    }
+
+    pub async fn list_patients(&self) -> Result<Patients, Failure> {
+        let found = self.store.patients(PATIENTS_LISTED_MAX + 1).await.map_err(|e| self.unread(e))?;
+        let (patients, truncated) = first(found, PATIENTS_LISTED_MAX);
+        Ok(Patients { patients, truncated })
+    }
+
+    pub async fn get_patient(&self, message: GetPatient, principal: &Principal) -> Result<PatientFile, Failure> {
+        check_patient_id(&message.patient_id)?;
+        let record = self.store.record(&message.patient_id).await.map_err(|e| self.unread(e))?;
+        let patient = self.access.view(record.ok_or_else(no_such_patient)?, principal);
+        Ok(PatientFile { patient })
+    }
+
+    pub async fn check_medications(
+        &self,
+        message: CheckMedications,
+        principal: &Principal,
+    ) -> Result<Medications, Failure> {
+        check_patient_id(&message.patient_id)?;
+        if !self.access.may_see(Field::Medications, principal) {
+            let why = "this clinic answers medications only to a trusted principal with an allowed purpose";
+            return Err(Failure::denied(why));
+        }
+        let found = self.store.medications(&message.patient_id).await.map_err(|e| self.unread(e))?;
+        let (patient_id, medications) = found.ok_or_else(no_such_patient)?;
+        Ok(Medications { patient_id, medications })
+    }
+
+    pub async fn query(&self, message: Query) -> Result<Matches, Failure> {
+        check_query(&message.query)?;
+        let searched = [(Field::Condition, "condition"), (Field::Medications, "medications"), (Field::Notes, "notes")];
+        let columns: Vec<&str> =
+            searched.into_iter().filter(|(field, _)| self.access.is_searchable(*field)).map(|(_, name)| name).collect();
+        let expression = expression(&message.query, self.store.synonyms(), &columns)?;
+        let found = self.store.search(&expression, MATCHES_MAX + 1).await.map_err(|e| self.unread(e))?;
+        let (matches, truncated) = first(found, MATCHES_MAX);
+        Ok(Matches { specialty: self.specialty.clone(), query: message.query, matches, truncated })
+    }
+
+    /// What the sender may know of a failed read: the cause is for the operator.
+    fn unread(&self, error: sqlx::Error) -> Failure {
+        if matches!(error, sqlx::Error::PoolTimedOut) {
+            return Failure::overloaded("the clinic has too many reads under way: try again later");
+        }
+        let code = error.as_database_error().and_then(|e| e.code()).map(|code| code.into_owned());
+        callboard_message::log::error!(by: &self.id, clinic = %self.id, sqlite_code = code.as_deref(), "the clinic's database can't be read");
+        Failure::unavailable("the clinic's database can't be read")
+    }
+}
+
+fn first(mut rows: Vec<PatientRow>, rows_max: usize) -> (Vec<PatientRow>, bool) {
+    let truncated = rows.len() > rows_max;
+    rows.truncate(rows_max);
+    (rows, truncated)
+}
+
+fn no_such_patient() -> Failure {
+    Failure::not_found("this clinic has no patient with that patient_id")
+}
+
+/// What the topology says about a clinic. Paths are as the process sees them: whoever reads the topology resolves them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClinicConfig {
+    /// The agent's id, for example `clinic_a`. It is written into the database and must stay the same.
+    pub id: String,
+    /// For example `cardiology`; answered with every query.
+    pub specialty: String,
+    /// The clinic's own SQLite file. Created, with its folder, at first start.
+    pub database: PathBuf,
+    /// Records (`.json` or `.toml`) that fill the database at first start; not read again.
+    pub seed: PathBuf,
+    /// The purposes for which a patient's identity may be answered. `["treatment"]` when left out.
+    #[serde(default = "purposes_default")]
+    pub purposes_allowed: Vec<String>,
+    /// The class of each field. A field that is left out has [`Field::class_default`].
+    #[serde(default)]
+    pub classes: BTreeMap<Field, DataClass>,
+}
+
+fn purposes_default() -> Vec<String> {
+    vec![PURPOSE_DEFAULT.to_owned()]
+}
+
+/// The scope that lets a principal other than the local operator ask for identities.
+pub const IDENTITY_SCOPE: &str = "patient.identity";
+/// The purpose for which identities are answered where the topology names none.
+pub const PURPOSE_DEFAULT: &str = "treatment";
+
+/// A word of a name this long, in characters, gives its bearer away in a note; shorter ones are "de", "van", initials.
+const NAME_WORD_CHARS_MIN: usize = 3;
+
+/// Field-level policy: who may see which field, and for what.
+#[derive(Debug)]
+struct Access {
+    identifying: BTreeSet<Field>,
+    purposes_allowed: Vec<String>,
+}
+
+impl Access {
+    fn new(config: &ClinicConfig) -> Result<Self, ClinicError> {
+        let class = |field: Field| config.classes.get(&field).copied().unwrap_or_else(|| field.class_default());
+        let identifying: BTreeSet<_> = Field::ALL.into_iter().filter(|f| class(*f) == DataClass::Identifying).collect();
+        for field in [Field::PatientId, Field::Condition] {
+            if identifying.contains(&field) {
+                return Err(ClinicError::FieldIsListed { field });
+            }
+        }
+        Ok(Self { identifying, purposes_allowed: config.purposes_allowed.clone() })
+    }
+
+    /// Whether the principal may see the field.
+    fn may_see(&self, field: Field, principal: &Principal) -> bool {
+        !self.identifying.contains(&field) || may_identify(principal, &self.purposes_allowed)
+    }
+
+    /// Whether a search may look at the field. The same for everyone, so that a search is never a way to an identity.
+    fn is_searchable(&self, field: Field) -> bool {
+        !self.identifying.contains(&field)
+    }
+
+    /// The record without what the principal may not see.
+    fn view(&self, record: Record, principal: &Principal) -> PatientView {
+        let mut redacted: Vec<Field> = Field::ALL.into_iter().filter(|f| !self.may_see(*f, principal)).collect();
+        if !redacted.is_empty() && !redacted.contains(&Field::Notes) && notes_identify(&record) {
+            redacted.push(Field::Notes);
+        }
+        let seen = |field: Field, value: String| (!redacted.contains(&field)).then_some(value);
+        PatientView {
+            name: seen(Field::Name, record.name),
+            birth_date: seen(Field::BirthDate, record.birth_date),
+            government_id_scheme: seen(Field::GovernmentIdScheme, record.government_id_scheme),
+            government_id: seen(Field::GovernmentId, record.government_id),
+            address: seen(Field::Address, record.address),
+            phone: seen(Field::Phone, record.phone),
+            notes: seen(Field::Notes, record.notes),
+            medications: (!redacted.contains(&Field::Medications)).then_some(record.medications),
+            patient_id: record.patient_id,
+            condition: record.condition,
+            redacted,
+        }
+    }
+}
+
+/// Whether the principal may be told who a patient is: it must be the local operator or hold [`IDENTITY_SCOPE`], and it
+/// must ask for one of the purposes that are allowed. Neither is enough alone.
+pub(crate) fn may_identify(principal: &Principal, purposes_allowed: &[String]) -> bool {
+    let trusted =
+        principal.kind == PrincipalKind::LocalOperator || principal.scopes.iter().any(|s| s == IDENTITY_SCOPE);
+    let purpose_fits = principal.purpose.as_ref().is_some_and(|p| purposes_allowed.contains(p));
+    trusted && purpose_fits
+}
+
+/// Whether the free text says who the patient is: a word of the name, or a number, date or address as in the file.
+/// Such notes are withheld with the identity and not searched.
+pub(super) fn notes_identify(record: &Record) -> bool {
+    let notes = folded_words(&record.notes);
+    let names_patient = folded_words(&record.name)
+        .iter()
+        .any(|part| part.chars().count() >= NAME_WORD_CHARS_MIN && notes.contains(part));
+    let joined = notes.concat();
+    let quotes_field = [Field::BirthDate, Field::GovernmentId, Field::Address, Field::Phone]
+        .into_iter()
+        .filter_map(|field| record.text(field))
+        .map(|text| folded_words(text).concat())
+        .any(|text| !text.is_empty() && joined.contains(&text));
+    names_patient || quotes_field
+}
+
+/// Why a clinic doesn't open. Each variant tells the operator what to do next; none holds patient text.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClinicError {
+    /// Every list shows ids and conditions: they can't be withheld.
+    #[error("failed to open the clinic: `{field}` is in every list of patients, so its class can't be `identifying`")]
+    FieldIsListed {
+        /// The field to give another class.
+        field: Field,
+    },
+    /// The database is new and there is nothing to fill it with: put the seed there and start again.
+    #[error("failed to read the seed {path}, which the first start needs: {source}")]
+    SeedUnreadable {
+        /// Where it should be.
+        path: PathBuf,
+        /// What the file system said.
+        source: io::Error,
+    },
+    /// The seed isn't `.json` or `.toml` of the documented shape: correct it there.
+    #[error("failed to understand the seed {path}: its shape is wrong at line {line}, column {column}")]
+    SeedMalformed {
+        /// The seed.
+        path: PathBuf,
+        /// From 1.
+        line: usize,
+        /// From 1; 0 where it isn't known.
+        column: usize,
+    },
+    /// A record of the seed breaks a rule: correct it.
+    #[error("failed to accept the seed {path}: {what} {index} (counted from 0) {rule}")]
+    SeedRefused {
+        /// The seed.
+        path: PathBuf,
+        /// `patient` or `synonym`.
+        what: &'static str,
+        /// Its place in the list.
+        index: usize,
+        /// The rule that it breaks.
+        rule: String,
+    },
+    /// The seed is over a limit: split it or shorten it.
+    #[error("failed to accept the seed {path}: more than {max} {unit}")]
+    SeedTooLarge {
+        /// The seed.
+        path: PathBuf,
+        /// The limit.
+        max: usize,
+        /// The limit's unit.
+        unit: &'static str,
+    },
+    /// The database's folder or file can't be made: check path and rights.
+    #[error("failed to create the database {path}: {source}")]
+    NotCreated {
+        /// The database.
+        path: PathBuf,
+        /// What the file system said.
+        source: io::Error,
+    },
+    /// The file isn't an intact SQLite database: restore it from a backup, or move it away to begin from the seed.
+    #[error("failed to open the database {path}: it is damaged; restore a backup, or move it away to begin anew")]
+    Damaged {
+        /// The database.
+        path: PathBuf,
+    },
+    /// The file is a database of some other program: name another file.
+    #[error("failed to open the database {path}: it isn't a clinic's")]
+    NotAClinic {
+        /// The database.
+        path: PathBuf,
+    },
+    /// The file belongs to another clinic, and silos don't mix: name another file.
+    #[error("failed to open the database {path}: it belongs to the clinic `{found}`, not to `{expected}`")]
+    OtherClinic {
+        /// The database.
+        path: PathBuf,
+        /// Whose it is.
+        found: String,
+        /// Who asked.
+        expected: String,
+    },
+    /// A newer version of this program wrote the file: start that one.
+    #[error("failed to open the database {path}: its schema is version {found}, this program knows up to {known}")]
+    NewerSchema {
+        /// The database.
+        path: PathBuf,
+        /// The file's version.
+        found: i64,
+        /// The newest that is known.
+        known: i64,
+    },
+    /// SQLite said no: its message tells whether to wait, make room or change rights.
+    #[error("failed to use the database {path}: {source}")]
+    Database {
+        /// The database.
+        path: PathBuf,
+        /// What SQLite said.
+        source: sqlx::Error,
+    },
+}

@@ -1,0 +1,241 @@
+//! Results as plain text, the same for the same results: no model writes here.
+
+use callboard_message::text::is_invisible;
+use serde_json::{Map, Value};
+
+use crate::plan::{Registry, Step};
+use crate::router::StepOutcome;
+
+/// Fields that come first in a row or record, in this order; the others follow by name.
+const FIRST_FIELDS: [&str; 8] =
+    ["patient_id", "name", "condition", "dose", "frequency", "route", "medications", "notes"];
+/// Fields of an answer that only repeat what was asked: the heading has them.
+const ECHOES: [&str; 3] = ["query", "specialty", "patient_id"];
+/// Spaces of one level of indentation.
+const INDENT: usize = 3;
+/// Most columns of a table; rows with more are told field by field. A clinic could make a cell a row and a key
+/// otherwise.
+const COLUMNS_MAX: usize = 16;
+/// Widest column, in characters: longer texts stand over. A clinic could have one long text pad every row otherwise.
+const COLUMN_CHARS_MAX: usize = 60;
+
+/// One block a step: who was asked what, then the rows or the error.
+pub(super) fn text(steps: &[Step], outcomes: &[StepOutcome], registry: &Registry) -> String {
+    let blocks = steps.iter().zip(outcomes).map(|(step, outcome)| block(step, outcome, registry));
+    blocks.collect::<Vec<_>>().join("\n\n")
+}
+
+/// A text on one line, without anything that moves a terminal's cursor or hides.
+pub(super) fn line(text: &str) -> String {
+    text.chars().filter(|c| !is_invisible(*c)).map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+fn block(step: &Step, outcome: &StepOutcome, registry: &Registry) -> String {
+    let specialty = registry.clinic(&step.clinic).map_or("", |c| c.specialty.as_str());
+    let mut heading = format!("{}. {} ({specialty}): {}", step.step_id, step.clinic, step.action);
+    for parameter in step.parameters.values().filter_map(Value::as_str) {
+        heading.push_str(&format!(" \"{}\"", line(parameter)));
+    }
+    let mut lines = vec![heading];
+    match (&outcome.result, &outcome.error) {
+        (Some(Value::Object(fields)), _) => {
+            // By name: how a JSON object orders its keys depends on what else is built into the program.
+            let told = order(fields.keys()).into_iter().filter_map(|key| Some((key, fields.get(key)?)));
+            for (key, value) in told.filter(|(key, v)| !(ECHOES.contains(key) && v.is_string())) {
+                // `{"patient": {…}}`: the one record is the answer.
+                match value {
+                    Value::Object(record) if fields.len() == 1 => record_lines(record, 1, &mut lines),
+                    value => field(key, value, 1, &mut lines),
+                }
+            }
+        }
+        (Some(value), _) => field("answer", value, 1, &mut lines),
+        (None, Some(error)) => lines.push(format!("   not answered: {} ({})", line(&error.message), error.code)),
+        (None, None) => lines.push("   not answered".into()),
+    }
+    lines.join("\n")
+}
+
+fn field(key: &str, value: &Value, level: usize, lines: &mut Vec<String>) {
+    let (pad, key) = (" ".repeat(INDENT * level), line(key));
+    match value {
+        Value::Array(items) if items.is_empty() => lines.push(format!("{pad}{key}: none")),
+        Value::Array(items) if items.iter().all(Value::is_object) => {
+            lines.push(format!("{pad}{key}: {}", items.len()));
+            table(&items.iter().filter_map(Value::as_object).collect::<Vec<_>>(), level + 1, lines);
+        }
+        Value::Object(record) => {
+            lines.push(format!("{pad}{key}:"));
+            record_lines(record, level + 1, lines);
+        }
+        value => lines.push(format!("{pad}{key}: {}", cell(value))),
+    }
+}
+
+fn record_lines(record: &Map<String, Value>, level: usize, lines: &mut Vec<String>) {
+    for key in order(record.keys()) {
+        if let Some(value) = record.get(key) {
+            field(key, value, level, lines);
+        }
+    }
+}
+
+/// Rows in columns; a dose and its unit are one column, as they are read.
+fn table(rows: &[&Map<String, Value>], level: usize, lines: &mut Vec<String>) {
+    let mut columns: Vec<&str> = Vec::new();
+    let pad = " ".repeat(INDENT * level);
+    for key in rows.iter().flat_map(|row| row.keys()) {
+        if columns.contains(&key.as_str()) {
+            continue;
+        }
+        if columns.len() == COLUMNS_MAX {
+            lines.extend(rows.iter().map(|row| format!("{pad}{}", fields(row))));
+            return;
+        }
+        columns.push(key);
+    }
+    let joins_unit = columns.contains(&"dose") && columns.contains(&"unit");
+    columns.retain(|c| !(joins_unit && *c == "unit"));
+    let columns = order(columns.into_iter());
+    let text = |row: &Map<String, Value>, column: &str| {
+        let value = row.get(column).map(cell).unwrap_or_default();
+        match row.get("unit") {
+            Some(unit) if joins_unit && column == "dose" => format!("{value} {}", cell(unit)),
+            _ => value,
+        }
+    };
+    let cells: Vec<Vec<String>> = rows.iter().map(|row| columns.iter().map(|c| text(row, c)).collect()).collect();
+    let width = |at: usize| cells.iter().map(|row| row[at].chars().count()).max().unwrap_or(0).min(COLUMN_CHARS_MAX);
+    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
+    for row in &cells {
+        let padded = row.iter().zip(&widths).map(|(text, width)| format!("{text:<width$}"));
+        let row = padded.collect::<Vec<_>>().join("  ");
+        lines.push(format!("{pad}{}", row.trim_end()));
+    }
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => "-".into(),
+        Value::Bool(yes) => (if *yes { "yes" } else { "no" }).into(),
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => line(text),
+        Value::Array(items) => items.iter().map(cell).collect::<Vec<_>>().join(", "),
+        Value::Object(record) => fields(record),
+    }
+}
+
+fn fields(record: &Map<String, Value>) -> String {
+    let parts = record.iter().map(|(key, value)| format!("{}: {}", line(key), cell(value)));
+    parts.collect::<Vec<_>>().join("; ")
+}
+
+fn order<'a, K: AsRef<str> + ?Sized + 'a>(keys: impl Iterator<Item = &'a K>) -> Vec<&'a str> {
+    let mut keys: Vec<&str> = keys.map(AsRef::as_ref).collect();
+    let place = |key: &str| FIRST_FIELDS.iter().position(|f| *f == key).unwrap_or(FIRST_FIELDS.len());
+    keys.sort_by(|a, b| place(a).cmp(&place(b)).then_with(|| a.cmp(b)));
+    keys
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::plan::Plan;
+    use crate::plan::samples::two_clinics;
+
+    fn rendered(action: &str, parameters: Value, end: Value) -> String {
+        let step = json!({ "step_id": 1, "clinic": "clinic_a", "action": action, "parameters": parameters });
+        let mut outcome = json!({ "step_id": 1, "clinic": "clinic_a", "action": action, "ms": 1 });
+        for (key, value) in end.as_object().into_iter().flatten() {
+            outcome[key] = value.clone();
+        }
+        let outcome: StepOutcome = serde_json::from_value(outcome).unwrap_or_else(|e| panic!("{e}"));
+        text(&Plan::parse(&json!([step]).to_string()).steps, &[outcome], &two_clinics())
+    }
+
+    fn check(action: &str, parameters: Value, result: Value, expect: &[&str]) {
+        assert_eq!(rendered(action, parameters, json!({ "result": result })), expect.join("\n"));
+    }
+
+    /// Goal: the four tools' answers read well: ids first, dose with its unit, echoes left out. Method: rows.
+    #[test]
+    fn the_four_tools() {
+        let row = |id: &str, condition: &str| json!({ "condition": condition, "patient_id": id });
+        let rows = [row("CARD-001", "Hypertension"), row("CARD-1002", "Angina")];
+        let expect = [
+            "1. clinic_a (cardiology): list_patients",
+            "   patients: 2",
+            "      CARD-001   Hypertension",
+            "      CARD-1002  Angina",
+        ];
+        check("list_patients", json!({}), json!({ "patients": rows }), &expect);
+
+        let empty = json!({ "specialty": "cardiology", "query": "gout", "matches": [] });
+        let expect = ["1. clinic_a (cardiology): query \"gout\"", "   matches: none"];
+        check("query", json!({ "query": "gout" }), empty, &expect);
+
+        let medicine =
+            json!({ "name": "Amiodarone", "dose": 200, "unit": "mg", "frequency": "once daily", "route": "oral" });
+        let medications = json!({ "patient_id": "CARD-002", "medications": [medicine] });
+        let expect = [
+            "1. clinic_a (cardiology): check_medications \"CARD-002\"",
+            "   medications: 1",
+            "      Amiodarone  200 mg  once daily  oral",
+        ];
+        check("check_medications", json!({ "patient_id": "CARD-002" }), medications, &expect);
+
+        let patient =
+            json!({ "redacted": ["name", "phone"], "condition": "Angina", "patient_id": "CARD-003", "age": 61 });
+        let expect = [
+            "1. clinic_a (cardiology): get_patient \"CARD-003\"",
+            "   patient_id: CARD-003",
+            "   condition: Angina",
+            "   age: 61",
+            "   redacted: name, phone",
+        ];
+        check("get_patient", json!({ "patient_id": "CARD-003" }), json!({ "patient": patient }), &expect);
+    }
+
+    /// Goal: a clinic's odd rows cost no more than they hold. Method: columns and a width at their limits and one
+    /// above; a text wider than any column, which stands over.
+    #[test]
+    fn tables_are_bounded() {
+        let heading = "1. clinic_a (cardiology): list_patients\n   rows: ";
+        let row = |keys: usize| Value::Object((10..10 + keys).map(|n| (format!("k{n}"), json!(n))).collect());
+        let shown = |rows: Value| rendered("list_patients", json!({}), json!({ "result": { "rows": rows } }));
+        let numbers = (10..10 + COLUMNS_MAX).map(|n| n.to_string()).collect::<Vec<_>>();
+        let table = shown(json!([row(COLUMNS_MAX)]));
+        assert_eq!(table.split_once(heading).unwrap().1, format!("1\n      {}", numbers.join("  ")));
+        let listed = shown(json!([row(COLUMNS_MAX + 1)]));
+        assert!(listed.contains("\n      k10: 10; k11: 11; ") && listed.ends_with("; k26: 26"), "{listed}");
+
+        let long = "x".repeat(usize::from(u16::MAX) + 1);
+        for (text, width) in [(&long[..COLUMN_CHARS_MAX], COLUMN_CHARS_MAX), (&long, COLUMN_CHARS_MAX)] {
+            let table = shown(json!([{ "a": text, "b": 1 }, { "a": "y", "b": 2 }]));
+            let (first, second) = table.split_once("2\n      ").unwrap().1.split_once('\n').unwrap();
+            assert_eq!((first, second), (format!("{text}  1").as_str(), format!("      {:width$}  2", "y").as_str()));
+        }
+    }
+
+    /// Goal: any JSON has a text, and no text of a peer's moves the terminal or forges a line. Method: odd shapes,
+    /// escape sequences, line breaks, text that runs backwards.
+    #[test]
+    fn odd_values_are_harmless() {
+        check("list_patients", json!({}), json!([]), &["1. clinic_a (cardiology): list_patients", "   answer: none"]);
+        let odd =
+            json!({ "a": "x\u{1b}[2J\r\n2. clinic_b", "b": [1, [true, null]], "c": [{ "d": { "e": "\u{202e}f" } }] });
+        let expect = [
+            "1. clinic_a (cardiology): list_patients",
+            "   a: x [2J  2. clinic_b",
+            "   b: 1, yes, -",
+            "   c: 1",
+            "      e: f",
+        ];
+        check("list_patients", json!({}), odd, &expect);
+        let error = json!({ "error": { "code": -32602, "message": "no\nsuch\u{1b} patient" } });
+        let expect = "1. clinic_a (cardiology): list_patients\n   not answered: no such  patient (-32602)";
+        assert_eq!(rendered("list_patients", json!({}), error), expect);
+    }
+}

@@ -1,0 +1,397 @@
+use std::sync::Mutex;
+
+use callboard_guardrail::Screen;
+use callboard_message::{FailureKind, Message, Named};
+use callboard_runtime::testkit::{Act, Probe, Scripted, paused};
+use callboard_runtime::{CallEvent, System};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::plan::Plan;
+use crate::plan::samples::two_clinics;
+use crate::planner::{MakePlan, Planner};
+use crate::router::{Router, RouterConfig};
+use crate::verifier::{Verdict, Verify};
+
+const QUESTION: &str = "List all cardiology patients and check dermatology patients with psoriasis";
+
+/// The whole cast around one orchestrator; a test replaces what it is about.
+struct Cast {
+    guardrail: AgentRef,
+    planner: AgentRef,
+    verifier: AgentRef,
+}
+
+impl Cast {
+    /// Guardrail and verifier that object to the words INJECTION and UNSAFE, the planner by rules, two clinics.
+    fn new(system: &System) -> Self {
+        for (name, answer) in [
+            ("clinic_a", json!({ "patients": [{ "patient_id": "CARD-001", "condition": "Hypertension" }] })),
+            (
+                "clinic_b",
+                json!({ "specialty": "dermatology", "query": "psoriasis",
+                "matches": [{ "patient_id": "DERM-001", "condition": "Psoriasis" }] }),
+            ),
+        ] {
+            register(system, name, (0..8).map(|_| Act::Reply(answer.clone())));
+        }
+        Self {
+            guardrail: guardrail(system),
+            planner: system.spawn(Planner::new(Arc::new(two_clinics()))),
+            verifier: Probe::<Verify>::spawn(system, |v| verdict(!v.text.contains("UNSAFE"))).0,
+        }
+    }
+
+    fn spawn(self, system: &System) -> AgentRef {
+        let registry = Arc::new(two_clinics());
+        let router = system.spawn(Router::new(RouterConfig::new(registry.clone(), self.guardrail.clone())));
+        let config = OrchestratorConfig::new(registry, self.guardrail, self.planner, router, self.verifier);
+        system.spawn(Orchestrator::new(config))
+    }
+}
+
+fn guardrail(system: &System) -> AgentRef {
+    Probe::<Screen>::spawn(system, |screen| {
+        let blocked = screen.text.contains("INJECTION");
+        read(json!({ "blocked": blocked, "score": 0, "rules": [] }))
+    })
+    .0
+}
+
+fn verdict(safe: bool) -> Verdict {
+    match safe {
+        true => read(json!({ "safe": true, "note": "OK" })),
+        false => {
+            read(json!({ "safe": false, "note": "Response contains fabricated dosage for Amiodarone.", "rule": "R1" }))
+        }
+    }
+}
+
+fn read<T: serde::de::DeserializeOwned>(json: Value) -> T {
+    serde_json::from_value(json).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn register(system: &System, name: &str, script: impl IntoIterator<Item = Act>) {
+    let agent = system.spawn(Scripted::new(script));
+    system.directory().register(name, &agent).unwrap_or_else(|e| panic!("{e}"));
+}
+
+/// Takes a clinic away, as if its process had ended.
+async fn remove(system: &System, name: &str) {
+    let clinic = system.directory().get(name).unwrap_or_else(|| panic!("{name}"));
+    clinic.kill();
+    clinic.ended().await;
+}
+
+fn scripted(system: &System, act: Act) -> AgentRef {
+    system.spawn(Scripted::new([act]))
+}
+
+async fn ended(system: &System) -> AgentRef {
+    let agent = system.spawn(Scripted::new([]));
+    agent.kill();
+    agent.ended().await;
+    agent
+}
+
+async fn ask(orchestrator: &AgentRef, query: &str) -> Answer {
+    let message = AskClinics { query: query.into(), purpose: None };
+    let answer = orchestrator.ask(message).await.unwrap_or_else(|e| panic!("{e}"));
+    answer.unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// The answer as the user gets it: JSON, less the times.
+fn json_of(answer: &Answer) -> Value {
+    let mut json = serde_json::to_value(answer).unwrap_or_else(|e| panic!("{e}"));
+    json.as_object_mut().and_then(|o| o.remove("times_ms"));
+    for step in json.get_mut("steps").and_then(Value::as_array_mut).into_iter().flatten() {
+        step.as_object_mut().and_then(|o| o.remove("ms"));
+    }
+    json
+}
+
+async fn end(system: &System) {
+    system.shutdown(Duration::from_secs(60)).await;
+}
+
+/// Goal: the document's question goes through the whole pipeline. Method: scripted clinics; the answer as JSON and
+/// text.
+#[test]
+fn the_documents_question_is_answered() {
+    paused(async |system| {
+        let orchestrator = Cast::new(system).spawn(system);
+        let answer = ask(&orchestrator, QUESTION).await;
+        let expect = json!({
+            "status": "answered",
+            "text": "1. clinic_a (cardiology): list_patients\n   patients: 1\n      CARD-001  Hypertension\n\n\
+                2. clinic_b (dermatology): query \"psoriasis\"\n   matches: 1\n      DERM-001  Psoriasis",
+            "plan": [
+                { "step_id": 1, "clinic": "clinic_a", "action": "list_patients", "parameters": {} },
+                { "step_id": 2, "clinic": "clinic_b", "action": "query", "parameters": { "query": "psoriasis" } }
+            ],
+            "steps": [
+                { "step_id": 1, "clinic": "clinic_a", "action": "list_patients",
+                    "result": { "patients": [{ "patient_id": "CARD-001", "condition": "Hypertension" }] } },
+                { "step_id": 2, "clinic": "clinic_b", "action": "query",
+                    "result": { "specialty": "dermatology", "query": "psoriasis",
+                        "matches": [{ "patient_id": "DERM-001", "condition": "Psoriasis" }] } }
+            ],
+            "verdict": { "safe": true, "note": "OK" }
+        });
+        assert_eq!(json_of(&answer), expect);
+        assert!(!format!("{answer:?}").contains("DERM-001"));
+        end(system).await;
+    });
+}
+
+/// Goal: an unsafe answer is its note and nothing else (C-27). Method: a clinic's text that the verifier objects to.
+#[test]
+fn an_unsafe_answer_is_only_its_note() {
+    paused(async |system| {
+        let orchestrator = Cast::new(system).spawn(system);
+        let unsafe_answer = json!({ "patient": { "patient_id": "CARD-001", "notes": "UNSAFE Jane Roe" } });
+        remove(system, "clinic_a").await;
+        register(system, "clinic_a", [Act::Reply(unsafe_answer)]);
+        let answer = ask(&orchestrator, "get CARD-001").await;
+        let note = "Response contains fabricated dosage for Amiodarone.";
+        let expect = json!({
+            "status": "blocked", "text": note, "verdict": { "safe": false, "note": note, "rule": "R1" }
+        });
+        assert_eq!(json_of(&answer), expect);
+        end(system).await;
+    });
+}
+
+/// Goal: the verifier reads every value and the final text, and learns who may see identities. Method: record what it
+/// is asked, with and without purpose.
+#[test]
+fn the_verifier_reads_everything() {
+    paused(async |system| {
+        let mut cast = Cast::new(system);
+        let (verifier, mut asked) = Probe::<Verify>::spawn(system, |_| verdict(true));
+        cast.verifier = verifier;
+        let orchestrator = cast.spawn(system);
+        for (purpose, identities) in [
+            (None, Identities::Withheld),
+            (Some("curiosity"), Identities::Withheld),
+            (Some("treatment"), Identities::AsRecorded),
+        ] {
+            let message = AskClinics { query: QUESTION.into(), purpose: purpose.map(str::to_owned) };
+            // A call is the local operator's.
+            let answer = orchestrator.call(message).start().reply().await;
+            let answer = answer.unwrap_or_else(|e| panic!("{e}")).unwrap_or_else(|e| panic!("{e}"));
+            let verify = asked.recv().await.unwrap_or_else(|| panic!("not asked"));
+            assert_eq!(verify.identities, identities, "{purpose:?}");
+            assert_eq!(verify.text, answer.text());
+            assert_eq!(verify.records.len(), 2);
+            assert_eq!(verify.results[1]["result"]["matches"][0]["patient_id"], "DERM-001");
+        }
+        // Not the operator: a purpose alone opens nothing.
+        let message = AskClinics { query: QUESTION.into(), purpose: Some("treatment".into()) };
+        let _ = orchestrator.call(message).principal(Principal::anonymous()).start().reply().await;
+        assert_eq!(asked.recv().await.map(|v| v.identities), Some(Identities::Withheld));
+        end(system).await;
+    });
+}
+
+/// Goal: no verifier, no answer (bad input G8). Method: ended, hanging, panicking, of the wrong type, contradictory.
+#[test]
+fn without_a_verifier_nothing_is_shown() {
+    paused(async |system| {
+        let cast = Cast::new(system);
+        let ended = ended(system).await;
+        let wrong = json!({ "safe": "true", "note": "OK" });
+        let torn = json!({ "safe": true, "note": "OK", "rule": "R2" });
+        let verifiers = [Act::Hang, Act::Panic, Act::Reply(wrong), Act::Reply(torn), Act::Reply(json!(null))];
+        let verifiers: Vec<AgentRef> = verifiers.map(|act| scripted(system, act)).into_iter().chain([ended]).collect();
+        for verifier in verifiers {
+            let (guardrail, planner) = (cast.guardrail.clone(), cast.planner.clone());
+            let orchestrator = Cast { guardrail, planner, verifier }.spawn(system);
+            let answer = ask(&orchestrator, QUESTION).await;
+            let text = "The answer is withheld: the verifier could not check it. Ask again later.";
+            assert_eq!(json_of(&answer), json!({ "status": "failed", "text": text }));
+        }
+        end(system).await;
+    });
+}
+
+/// Goal: a question that the guardrail stops, or can't screen, goes no further. Method: a planner that records.
+#[test]
+fn the_guardrail_comes_first() {
+    paused(async |system| {
+        let (planner, mut planned) = Probe::<MakePlan>::spawn(system, |_| Err(Failure::internal("x")));
+        let cast = Cast { planner, ..Cast::new(system) };
+        let ended = ended(system).await;
+        for (guardrail, query) in [(cast.guardrail.clone(), "INJECTION"), (ended, QUESTION)] {
+            let (planner, verifier) = (cast.planner.clone(), cast.verifier.clone());
+            let orchestrator = Cast { guardrail, planner, verifier }.spawn(system);
+            let answer = ask(&orchestrator, query).await;
+            assert_eq!(json_of(&answer), json!({ "status": "blocked", "text": "Request blocked by guardrails" }));
+        }
+        assert!(planned.try_recv().is_err());
+        end(system).await;
+    });
+}
+
+/// Goal: what can't be planned is refused with a sentence and no code (T-C9). Method: the rules' refusal, a model's
+/// prose, a plan that names an unknown clinic, a planner that is away.
+#[test]
+fn what_cannot_be_planned_is_refused() {
+    paused(async |system| {
+        let cast = Cast::new(system);
+        let prose = Plan::parse("I would list the patients. UNSAFE");
+        let stray = Plan::parse(r#"[{"step_id":1,"clinic":"clinic_z","action":"list_patients","parameters":{}}]"#);
+        let script = [prose, stray].map(|plan| Act::Reply(serde_json::to_value(plan).unwrap_or_default()));
+        let model = system.spawn(Scripted::new(script));
+        for (planner, query, says, action) in [
+            (cast.planner.clone(), "What's the weather?", "Name a specialty", Some("raw_response")),
+            (model.clone(), QUESTION, "The plan could not be read", Some("raw_response")),
+            (model.clone(), QUESTION, "clinic_z, which is not a registered clinic", Some("raw_response")),
+            (model, QUESTION, "the planner is away", None),
+        ] {
+            let (guardrail, verifier) = (cast.guardrail.clone(), cast.verifier.clone());
+            let orchestrator = Cast { guardrail, planner, verifier }.spawn(system);
+            let answer = ask(&orchestrator, query).await;
+            assert_eq!(answer.status(), Status::Failed);
+            assert!(answer.text().contains(says) && !answer.text().contains("-326"), "{}", answer.text());
+            assert_eq!(answer.plan().first().map(|s| s.action.as_str()), action);
+            // The unusable text itself is not shown.
+            assert!(!json_of(&answer).to_string().contains("UNSAFE"));
+        }
+        end(system).await;
+    });
+}
+
+/// Goal: one clinic down, the rest is answered; all down is a failure. Method: clinics that fail.
+#[test]
+fn a_clinic_that_is_down_says_so() {
+    paused(async |system| {
+        let cast = Cast::new(system);
+        let orchestrator = cast.spawn(system);
+        for (name, status) in [("clinic_b", Status::Answered), ("clinic_a", Status::Failed)] {
+            remove(system, name).await;
+            let answer = ask(&orchestrator, QUESTION).await;
+            assert_eq!(answer.status(), status);
+            assert!(answer.text().contains("   not answered: clinic_b can't be reached (-32000)"), "{}", answer.text());
+            assert_eq!(answer.verdict(), Some(&verdict(true)));
+        }
+        end(system).await;
+    });
+}
+
+/// Goal: a router that answers for other steps than were asked isn't believed. Method: outcomes of another step.
+#[test]
+fn outcomes_of_other_steps_are_not_shown() {
+    paused(async |system| {
+        let cast = Cast::new(system);
+        let outcome =
+            |clinic: &str| json!({ "step_id": 1, "clinic": clinic, "action": "list_patients", "result": {}, "ms": 1 });
+        for steps in [json!([outcome("clinic_b")]), json!([]), json!([outcome("clinic_a"), outcome("clinic_a")])] {
+            let router = scripted(system, Act::Reply(json!({ "steps": steps })));
+            let (guardrail, planner, verifier) = (cast.guardrail.clone(), cast.planner.clone(), cast.verifier.clone());
+            let config = OrchestratorConfig::new(Arc::new(two_clinics()), guardrail, planner, router, verifier);
+            let orchestrator = system.spawn(Orchestrator::new(config));
+            let answer = ask(&orchestrator, "list cardiology patients").await;
+            assert_eq!((answer.status(), answer.steps().len()), (Status::Failed, 0));
+            assert!(answer.text().contains("the router is away"));
+        }
+        end(system).await;
+    });
+}
+
+/// A clinic that remembers on whose behalf it was asked.
+struct Nosy(Arc<Mutex<Vec<Principal>>>);
+
+impl Agent for Nosy {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.anything(1);
+    }
+}
+
+impl ConcurrentHandler<Named> for Nosy {
+    fn handle(&mut self, _: Named, cx: Cx) -> impl Future<Output = <Named as Message>::Reply> + Send + 'static {
+        self.0.lock().unwrap_or_else(|e| panic!("{e}")).push(cx.principal().clone());
+        async {
+            to_raw_value(&json!({})).map_err(|e| Failure::internal(e.to_string())) as Result<Box<RawValue>, Failure>
+        }
+    }
+}
+
+/// Goal: clinics learn the principal and the stated purpose; the body can't change who asks. Method: a clinic that
+/// remembers.
+#[test]
+fn the_purpose_travels_to_the_clinics() {
+    paused(async |system| {
+        let orchestrator = Cast::new(system).spawn(system);
+        remove(system, "clinic_a").await;
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let nosy = system.spawn(Nosy(seen.clone()));
+        system.directory().register("clinic_a", &nosy).unwrap_or_else(|e| panic!("{e}"));
+        let message = AskClinics { query: "list cardiology patients".into(), purpose: Some("treatment".into()) };
+        let _ = orchestrator.call(message).start().reply().await;
+        let expect = Principal::local_operator().for_purpose("treatment");
+        assert_eq!(*seen.lock().unwrap_or_else(|e| panic!("{e}")), [expect]);
+        end(system).await;
+    });
+}
+
+/// Goal: progress tells plan, steps and verdict in order, counted upwards, and no words that the user didn't write.
+/// Method: follow two calls, one planned by a model that makes up words.
+#[test]
+fn progress_tells_the_stages() {
+    paused(async |system| {
+        let mut cast = Cast::new(system);
+        let follow = async |orchestrator: &AgentRef| {
+            let mut call = orchestrator.call(AskClinics { query: QUESTION.into(), purpose: None }).start();
+            let mut told = Vec::new();
+            while let Some(event) = call.next().await {
+                if let CallEvent::Progress(p) = event {
+                    told.push(format!("{} {}", p.done, p.message.unwrap_or_default()));
+                }
+            }
+            told
+        };
+        let (guardrail, verifier) = (cast.guardrail.clone(), cast.verifier.clone());
+        let planner = std::mem::replace(&mut cast.planner, cast.verifier.clone());
+        let orchestrator = Cast { guardrail, planner, verifier }.spawn(system);
+        let expect = [
+            "1 plan step 1: clinic_a list_patients",
+            "2 plan step 2: clinic_b query \"psoriasis\"",
+            "3 step 1 clinic_a list_patients started",
+            "4 step 2 clinic_b query started",
+            "5 step 1 clinic_a list_patients done in 0 ms",
+            "6 step 2 clinic_b query done in 0 ms",
+            "7 verdict: safe",
+        ];
+        assert_eq!(follow(&orchestrator).await, expect);
+
+        let made_up = r#"[{"step_id":1,"clinic":"clinic_b","action":"query","parameters":{"query":"Jane Roe"}}]"#;
+        let plan = serde_json::to_value(Plan::parse(made_up)).unwrap_or_default();
+        cast.planner = scripted(system, Act::Reply(plan));
+        let told = follow(&cast.spawn(system)).await;
+        assert_eq!(told[0], "1 plan step 1: clinic_b query …");
+        assert!(!told.join("\n").contains("Jane"));
+        end(system).await;
+    });
+}
+
+/// Goal: limits of a question. Method: at the limit and one above.
+#[test]
+fn limits() {
+    paused(async |system| {
+        let orchestrator = Cast::new(system).spawn(system);
+        let ask = async |query: String, purpose: Option<String>| {
+            let reply = orchestrator.ask(AskClinics { query, purpose }).await;
+            reply.unwrap_or_else(|e| panic!("{e}")).map(|_| ()).map_err(|f| f.kind)
+        };
+        assert_eq!(ask("é".repeat(QUERY_CHARS_MAX), None).await, Ok(()));
+        assert_eq!(ask("é".repeat(QUERY_CHARS_MAX + 1), None).await, Err(FailureKind::InvalidInput));
+        assert_eq!(ask(" \t\n".into(), None).await, Err(FailureKind::InvalidInput));
+        assert_eq!(ask(QUESTION.into(), Some("p".repeat(PURPOSE_CHARS_MAX))).await, Ok(()));
+        for bad in ["p".repeat(PURPOSE_CHARS_MAX + 1), String::new(), "a b".into(), "a\nb".into()] {
+            assert_eq!(ask(QUESTION.into(), Some(bad)).await, Err(FailureKind::InvalidInput));
+        }
+        end(system).await;
+    });
+}

@@ -1,0 +1,356 @@
+use callboard_message::{Failure, FailureKind};
+use callboard_runtime::in_dependency_order;
+use serde_json::{Value, json};
+
+use super::{Catalogue, Plan, Registry, STEPS_MAX, Step};
+
+/// A plan that may be dispatched: every step names one registered clinic and one tool of the catalogue with fitting
+/// parameters, and its dependencies form no circle. Only [`Plan::check`] makes one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CheckedPlan {
+    steps: Vec<Step>,
+}
+
+impl CheckedPlan {
+    /// The steps as they were planned.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// The steps, to be dispatched.
+    pub fn into_steps(self) -> Vec<Step> {
+        self.steps
+    }
+}
+
+/// Why a plan is not dispatched. Each variant tells the planner what to change.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// Plan at least one step.
+    #[error("the plan has no step")]
+    Empty,
+    /// Ask for less at once.
+    #[error("the plan has {steps} steps, more than {STEPS_MAX}")]
+    TooManySteps {
+        /// How many it has.
+        steps: usize,
+    },
+    /// Number the steps differently.
+    #[error("two steps have the number {step_id}")]
+    SameStepId {
+        /// The number that both have.
+        step_id: u32,
+    },
+    /// Name a registered clinic.
+    #[error("step {step_id} names {clinic}, which is not a registered clinic")]
+    UnknownClinic {
+        /// Where.
+        step_id: u32,
+        /// What it names.
+        clinic: String,
+    },
+    /// Name a tool of the catalogue.
+    #[error("step {step_id} names {action}, which is not a tool of the clinics")]
+    UnknownTool {
+        /// Where.
+        step_id: u32,
+        /// What it names.
+        action: String,
+    },
+    /// Leave the parameter out.
+    #[error("step {step_id} gives {action} the parameter {parameter}, which it does not have")]
+    UnknownParameter {
+        /// Where.
+        step_id: u32,
+        /// The tool.
+        action: String,
+        /// What it doesn't have.
+        parameter: String,
+    },
+    /// Give the parameter as text of 1 to `chars_max` characters.
+    #[error("step {step_id} needs {parameter} as text of 1 to {chars_max} characters, without control characters")]
+    BadParameter {
+        /// Where.
+        step_id: u32,
+        /// Which.
+        parameter: &'static str,
+        /// The longest that fits.
+        chars_max: usize,
+    },
+    /// Make two steps of it: a step never names two clinics.
+    #[error("step {step_id} is for {clinic} and also names {other}")]
+    TwoClinics {
+        /// Where.
+        step_id: u32,
+        /// Whom the step is for.
+        clinic: String,
+        /// Whom its parameters name.
+        other: String,
+    },
+    /// Depend on steps of this plan only.
+    #[error("step {step_id} depends on step {on}, which is not in the plan")]
+    UnknownDependency {
+        /// Where.
+        step_id: u32,
+        /// What is missing.
+        on: u32,
+    },
+    /// Break the circle.
+    #[error("step {step_id} waits for itself")]
+    Circle {
+        /// A step that could never begin.
+        step_id: u32,
+    },
+}
+
+impl PlanError {
+    /// The JSON-RPC code that the clinics' document gives this mistake: -32601 for an unknown clinic, else -32602.
+    pub fn code(&self) -> i32 {
+        match self {
+            Self::UnknownClinic { .. } => -32601,
+            _ => -32602,
+        }
+    }
+}
+
+impl From<PlanError> for Failure {
+    fn from(error: PlanError) -> Self {
+        let kind = match error {
+            PlanError::UnknownClinic { .. } | PlanError::UnknownTool { .. } => FailureKind::NotFound,
+            _ => FailureKind::InvalidInput,
+        };
+        Self::new(kind, error.to_string()).with_data(json!({ "code": error.code() }))
+    }
+}
+
+impl Plan {
+    /// Whether every step may be dispatched. Nothing is sent before this has passed.
+    ///
+    /// The `raw_response` plan doesn't pass: [`Plan::refusal`] tells it apart.
+    pub fn check(self, registry: &Registry, catalogue: &Catalogue) -> Result<CheckedPlan, PlanError> {
+        let steps = self.steps;
+        if steps.is_empty() {
+            return Err(PlanError::Empty);
+        }
+        if steps.len() > STEPS_MAX {
+            return Err(PlanError::TooManySteps { steps: steps.len() });
+        }
+        for (at, step) in steps.iter().enumerate() {
+            if steps[..at].iter().any(|s| s.step_id == step.step_id) {
+                return Err(PlanError::SameStepId { step_id: step.step_id });
+            }
+            check_step(step, registry, catalogue)?;
+        }
+        check_dependencies(&steps)?;
+        Ok(CheckedPlan { steps })
+    }
+}
+
+fn check_step(step: &Step, registry: &Registry, catalogue: &Catalogue) -> Result<(), PlanError> {
+    let step_id = step.step_id;
+    let clinic = registry
+        .clinic(&step.clinic)
+        .ok_or_else(|| PlanError::UnknownClinic { step_id, clinic: printable(&step.clinic) })?;
+    let tool = catalogue
+        .tool(&step.action)
+        .ok_or_else(|| PlanError::UnknownTool { step_id, action: printable(&step.action) })?;
+    if let Some(key) = step.parameters.keys().find(|k| tool.parameters.iter().all(|p| p.name != k.as_str())) {
+        let parameter = printable(key);
+        return Err(PlanError::UnknownParameter { step_id, action: tool.name.into(), parameter });
+    }
+    for parameter in &tool.parameters {
+        let text = step.parameters.get(parameter.name).and_then(Value::as_str).unwrap_or_default();
+        let fits =
+            !text.trim().is_empty() && text.chars().count() <= parameter.chars_max && !text.contains(char::is_control);
+        if !fits {
+            let (parameter, chars_max) = (parameter.name, parameter.chars_max);
+            return Err(PlanError::BadParameter { step_id, parameter, chars_max });
+        }
+        if let Some(other) = registry.other_clinic_in(&clinic.id, text) {
+            return Err(PlanError::TwoClinics { step_id, clinic: clinic.id.clone(), other: other.id.clone() });
+        }
+    }
+    Ok(())
+}
+
+fn check_dependencies(steps: &[Step]) -> Result<(), PlanError> {
+    for step in steps {
+        if let Some(on) = step.depends_on.iter().find(|on| steps.iter().all(|s| s.step_id != **on)) {
+            return Err(PlanError::UnknownDependency { step_id: step.step_id, on: *on });
+        }
+    }
+    let sorted = in_dependency_order(steps.iter().collect(), |step, done| step.depends_on.contains(&done.step_id));
+    sorted.map(drop).map_err(|step| PlanError::Circle { step_id: step.step_id })
+}
+
+/// A name as it may stand in an error: a plan can come from a model, so anything but a short plain name is not
+/// repeated.
+fn printable(name: &str) -> String {
+    let plain = (1..=64).contains(&name.len())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'));
+    if plain { name.to_owned() } else { "something that is not a name".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::plan::samples::two_clinics;
+    use crate::plan::{PATIENT_ID_CHARS_MAX, QUERY_TEXT_CHARS_MAX};
+
+    fn check(text: &str) -> Result<CheckedPlan, PlanError> {
+        let plan = Plan::read(text).unwrap_or_else(|e| panic!("{e}: {text}"));
+        plan.check(&two_clinics(), &Catalogue::default())
+    }
+
+    fn refused(text: &str) -> (i32, String) {
+        check(text).map_or_else(|e| (e.code(), e.to_string()), |_| panic!("accepted {text}"))
+    }
+
+    /// Goal: the document's plan passes unchanged. Method: C-19 as text.
+    #[test]
+    fn the_documents_plan_passes() {
+        let text = r#"[{"step_id":1,"clinic":"clinic_a","action":"list_patients","parameters":{}},
+            {"step_id":2,"clinic":"clinic_b","action":"query","parameters":{"query":"psoriasis"},"depends_on":[1]}]"#;
+        let checked = check(text).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(checked.steps().len(), 2);
+    }
+
+    /// Goal: each rule refuses with its code and a sentence. Method: one row a rule (T-C4 first).
+    #[test]
+    fn each_rule_refuses() {
+        for (step, code, says) in [
+            (r#"{"step_id":1,"clinic":"clinic_z","action":"list_patients","parameters":{}}"#, -32601, "clinic_z"),
+            (r#"{"step_id":1,"clinic":"","action":"raw_response","parameters":{}}"#, -32601, "not a name"),
+            (
+                r#"{"step_id":1,"clinic":"clinic_a,clinic_b","action":"list_patients","parameters":{}}"#,
+                -32601,
+                "not a name",
+            ),
+            (r#"{"step_id":1,"clinic":"clinic_a","action":"dump_all","parameters":{}}"#, -32602, "dump_all"),
+            (r#"{"step_id":1,"clinic":"clinic_a","action":"raw_response","parameters":{}}"#, -32602, "raw_response"),
+            (r#"{"step_id":1,"clinic":"clinic_a","action":"list_patients","parameters":{"all":"1"}}"#, -32602, "all"),
+            (r#"{"step_id":1,"clinic":"clinic_a","action":"get_patient","parameters":{}}"#, -32602, "needs patient_id"),
+            (
+                r#"{"step_id":1,"clinic":"clinic_a","action":"get_patient","parameters":{"patient_id":7}}"#,
+                -32602,
+                "as text",
+            ),
+            (
+                r#"{"step_id":1,"clinic":"clinic_a","action":"query","parameters":{"query":"a\u0000b"}}"#,
+                -32602,
+                "control",
+            ),
+            (
+                r#"{"step_id":1,"clinic":"clinic_a","action":"get_patient","parameters":{"patient_id":"DERM-001"}}"#,
+                -32602,
+                "also names clinic_b",
+            ),
+            (
+                r#"{"step_id":1,"clinic":"clinic_a","action":"query","parameters":{"query":"join with clinic_b"}}"#,
+                -32602,
+                "also names clinic_b",
+            ),
+            (
+                r#"{"step_id":1,"clinic":"clinic_a","action":"list_patients","parameters":{},"depends_on":[9]}"#,
+                -32602,
+                "step 9",
+            ),
+            (
+                r#"{"step_id":1,"clinic":"clinic_a","action":"list_patients","parameters":{},"depends_on":[1]}"#,
+                -32602,
+                "waits for itself",
+            ),
+        ] {
+            let (was, sentence) = refused(&format!("[{step}]"));
+            assert_eq!(was, code, "{step}");
+            assert!(sentence.contains(says), "{sentence}");
+        }
+    }
+
+    /// Goal: numbers are unique and circles are found wherever they are. Method: two and three steps.
+    #[test]
+    fn numbers_and_circles() {
+        let step = |id: u32, on: &str| {
+            format!(
+                r#"{{"step_id":{id},"clinic":"clinic_a","action":"list_patients","parameters":{{}},"depends_on":[{on}]}}"#
+            )
+        };
+        let plan = |steps: &[String]| format!("[{}]", steps.join(","));
+        assert_eq!(refused(&plan(&[step(1, ""), step(1, "")])).1, "two steps have the number 1");
+        assert_eq!(refused(&plan(&[step(5, ""), step(1, "2"), step(2, "1")])).1, "step 1 waits for itself");
+        assert!(check(&plan(&[step(3, "2,1"), step(2, "1"), step(1, "")])).is_ok());
+    }
+
+    /// Goal: parameter limits. Method: at the limit, in characters, and one above.
+    #[test]
+    fn parameter_limits() {
+        let get = |id: String| {
+            format!(
+                r#"[{{"step_id":1,"clinic":"clinic_a","action":"get_patient","parameters":{{"patient_id":"{id}"}}}}]"#
+            )
+        };
+        let query = |q: String| {
+            format!(r#"[{{"step_id":1,"clinic":"clinic_a","action":"query","parameters":{{"query":"{q}"}}}}]"#)
+        };
+        assert!(check(&get("é".repeat(PATIENT_ID_CHARS_MAX))).is_ok());
+        assert!(check(&get("é".repeat(PATIENT_ID_CHARS_MAX + 1))).is_err());
+        assert!(check(&query("é".repeat(QUERY_TEXT_CHARS_MAX))).is_ok());
+        assert!(check(&query("é".repeat(QUERY_TEXT_CHARS_MAX + 1))).is_err());
+    }
+
+    /// Goal: the codes of the document travel as data. Method: convert.
+    #[test]
+    fn failures_carry_the_code() {
+        let failure = Failure::from(PlanError::UnknownClinic { step_id: 1, clinic: "clinic_z".into() });
+        assert_eq!(failure.data, Some(json!({ "code": -32601 })));
+    }
+
+    fn any_plan() -> impl Strategy<Value = String> {
+        let clinic = prop_oneof![4 => "clinic_[ab]", 1 => "clinic_z", 1 => "\\PC{0,12}"];
+        let action = prop_oneof![4 => "list_patients|get_patient|query", 1 => "dump_all", 1 => "\\PC{0,12}"];
+        let parameters = prop_oneof![
+            Just("{}".to_owned()),
+            "(CARD|DERM)-[0-9]{1,3}".prop_map(|id| json!({ "patient_id": id }).to_string()),
+            "\\PC{0,30}".prop_map(|q| json!({ "query": q }).to_string()),
+        ];
+        let step = (0u32..9, clinic, action, parameters, prop::collection::vec(0u32..9, 0..2)).prop_map(
+            |(id, clinic, action, parameters, on)| {
+                format!(
+                    r#"{{"step_id":{id},"clinic":{},"action":{},"parameters":{parameters},"depends_on":{on:?}}}"#,
+                    json!(clinic),
+                    json!(action)
+                )
+            },
+        );
+        prop::collection::vec(step, 0..4).prop_map(|steps| format!("[{}]", steps.join(",")))
+    }
+
+    proptest! {
+        /// Goal: no text makes reading panic; what isn't a plan is the refusal. Method: any text.
+        #[test]
+        fn any_text_is_a_plan_or_the_refusal(text in "\\PC{0,200}") {
+            let plan = Plan::parse(&text);
+            prop_assert!(plan.refusal().is_some());
+        }
+
+        /// Goal: an accepted plan names registered clinics and tools, and only its own clinic's patients.
+        /// Method: plans from a grammar that is right about half the time.
+        #[test]
+        fn accepted_plans_stay_in_bounds(text in any_plan()) {
+            let (registry, catalogue) = (two_clinics(), Catalogue::default());
+            if let Ok(checked) = Plan::parse(&text).check(&registry, &catalogue) {
+                for step in checked.steps() {
+                    prop_assert!(registry.clinic(&step.clinic).is_some());
+                    prop_assert!(catalogue.tool(&step.action).is_some());
+                    let other = if step.clinic == "clinic_a" { "DERM" } else { "CARD" };
+                    let names_other = step.parameters.get("patient_id").is_some_and(|id| id.to_string().contains(other));
+                    prop_assert!(!names_other);
+                    prop_assert!(!step.depends_on.contains(&step.step_id));
+                }
+            }
+        }
+    }
+}

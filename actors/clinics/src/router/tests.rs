@@ -1,0 +1,300 @@
+use std::time::Duration;
+
+use callboard_guardrail::{Screen, Screening};
+use callboard_message::{FailureKind, Named};
+use callboard_runtime::testkit::{Act, Probe, Scripted, paused};
+use callboard_runtime::{CallEvent, System};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::*;
+use crate::plan::samples::{three_clinics, two_clinics};
+
+/// A guardrail that stops texts with the word `INJECTION`.
+fn guardrail(system: &System) -> AgentRef {
+    Probe::<Screen>::spawn(system, |screen| screening(screen.text.contains("INJECTION"))).0
+}
+
+fn screening(blocked: bool) -> Screening {
+    let rules = if blocked { vec!["T-1"] } else { Vec::new() };
+    let json = json!({ "blocked": blocked, "score": if blocked { 100 } else { 0 }, "rules": rules });
+    serde_json::from_value(json).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn clinic(system: &System, name: &str, script: impl IntoIterator<Item = Act>) -> AgentRef {
+    let agent = system.spawn(Scripted::new(script));
+    system.directory().register(name, &agent).unwrap_or_else(|e| panic!("{e}"));
+    agent
+}
+
+fn patients(id: &str) -> Value {
+    json!({ "patients": [{ "patient_id": id, "condition": "Hypertension" }] })
+}
+
+fn late(seconds: u64, id: &str) -> Act {
+    Act::Late(Duration::from_secs(seconds), patients(id))
+}
+
+/// `1 clinic_a` or `2 clinic_b after 1`: steps that list patients.
+fn plan(steps: &[&str]) -> Plan {
+    let step = |text: &&str| {
+        let words: Vec<&str> = text.split(' ').collect();
+        let on: Vec<u32> = words[2..].iter().filter_map(|w| w.parse().ok()).collect();
+        let id: u32 = words[0].parse().unwrap_or(0);
+        json!({ "step_id": id, "clinic": words[1], "action": "list_patients", "parameters": {}, "depends_on": on })
+    };
+    let steps: Vec<Value> = steps.iter().map(step).collect();
+    Plan::read(&json!(steps).to_string()).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn router(system: &System, change: impl FnOnce(&mut RouterConfig)) -> AgentRef {
+    let mut config = RouterConfig::new(Arc::new(three_clinics()), guardrail(system));
+    change(&mut config);
+    system.spawn(Router::new(config))
+}
+
+async fn dispatch(router: &AgentRef, steps: &[&str]) -> Vec<StepOutcome> {
+    let dispatched = router.ask(Dispatch { plan: plan(steps) }).await.unwrap_or_else(|e| panic!("{e}"));
+    dispatched.unwrap_or_else(|e| panic!("{e}")).steps
+}
+
+/// Outcomes in short: `1 ok`, `2 -32000`.
+fn in_short(outcomes: &[StepOutcome]) -> Vec<String> {
+    let end = |o: &StepOutcome| o.error.as_ref().map_or("ok".to_owned(), |e| e.code.to_string());
+    outcomes.iter().map(|o| format!("{} {}", o.step_id, end(o))).collect()
+}
+
+async fn end(system: &System) {
+    system.shutdown(Duration::from_secs(60)).await;
+}
+
+/// Goal: steps that don't depend on each other overlap. Method: two clinics that take a second each; paused time.
+#[test]
+fn independent_steps_overlap() {
+    paused(async |system| {
+        clinic(system, "clinic_a", [late(1, "CARD-001")]);
+        clinic(system, "clinic_b", [late(1, "DERM-001")]);
+        let router = router(system, |_| {});
+        let began = Instant::now();
+        let outcomes = dispatch(&router, &["1 clinic_a", "2 clinic_b"]).await;
+        assert_eq!(began.elapsed().as_secs(), 1);
+        assert_eq!(in_short(&outcomes), ["1 ok", "2 ok"]);
+        assert_eq!(outcomes[1].result, Some(patients("DERM-001")));
+        assert!((1_000..1_100).contains(&outcomes[0].ms), "{outcomes:?}");
+        end(system).await;
+    });
+}
+
+/// Goal: no more steps run at once than the limit says. Method: the limit and one more, a second each.
+#[test]
+fn fan_out_is_bounded() {
+    paused(async |system| {
+        clinic(system, "clinic_a", (0..20).map(|_| late(1, "CARD-001")));
+        let router = router(system, |c| c.steps_at_once = 3);
+        for (steps, seconds) in [(3, 1), (4, 2)] {
+            let steps: Vec<String> = (1..=steps).map(|i| format!("{i} clinic_a")).collect();
+            let began = Instant::now();
+            dispatch(&router, &steps.iter().map(String::as_str).collect::<Vec<_>>()).await;
+            assert_eq!(began.elapsed().as_secs(), seconds);
+        }
+        end(system).await;
+    });
+}
+
+/// Goal: a step waits for those it depends on, and isn't sent where one failed, however far away.
+/// Method: times and what the clinic saw.
+#[test]
+fn dependencies_order_steps() {
+    paused(async |system| {
+        clinic(system, "clinic_a", [late(1, "CARD-001"), Act::Fail(Failure::internal("x"))]);
+        let b = clinic(system, "clinic_b", [late(1, "DERM-001")]);
+        let router = router(system, |_| {});
+        let began = Instant::now();
+        let outcomes = dispatch(&router, &["7 clinic_b after 3", "3 clinic_a"]).await;
+        assert_eq!(began.elapsed().as_secs(), 2);
+        assert_eq!(in_short(&outcomes), ["7 ok", "3 ok"]);
+
+        let outcomes = dispatch(&router, &["1 clinic_a", "2 clinic_b after 3", "3 clinic_b after 1"]).await;
+        assert_eq!(in_short(&outcomes), ["1 -32000", "2 -32000", "3 -32000"]);
+        assert_eq!(b.observe().await.as_array().map(Vec::len), Some(1));
+        end(system).await;
+    });
+}
+
+/// Goal: a clinic that is away, hangs or panics costs only its own step (T-C5). Method: one of each.
+#[test]
+fn a_clinic_that_is_down_fails_its_step_only() {
+    paused(async |system| {
+        clinic(system, "clinic_a", [Act::Reply(patients("CARD-001"))]);
+        let refused = Failure::unavailable("connection refused to 10.0.0.1");
+        clinic(system, "clinic_c", [Act::Hang, Act::Fail(refused), Act::Panic]);
+        let router = router(system, |_| {});
+        let began = Instant::now();
+        let outcomes = dispatch(&router, &["1 clinic_a", "2 clinic_b", "3 clinic_c"]).await;
+        assert_eq!(began.elapsed(), STEP_WITHIN_DEFAULT);
+        assert_eq!(in_short(&outcomes), ["1 ok", "2 -32000", "3 -32000"]);
+        let message = |at: usize| outcomes[at].error.as_ref().map(|e| e.message.clone());
+        assert_eq!(message(1).as_deref(), Some("clinic_b can't be reached"));
+        assert_eq!(message(2).as_deref(), Some("clinic_c did not answer in time"));
+
+        for says in ["clinic_c can't be reached", "clinic_c failed to answer"] {
+            let again = dispatch(&router, &["1 clinic_c"]).await;
+            assert_eq!(again[0].error.as_ref().map(|e| e.message.as_str()), Some(says));
+        }
+        end(system).await;
+    });
+}
+
+/// Goal: a plan that names an unregistered clinic is refused as a whole, with the document's code, and nothing is sent
+/// (T-C4). Method: one good and one bad step.
+#[test]
+fn an_unregistered_clinic_is_refused_before_anything_is_sent() {
+    paused(async |system| {
+        let a = clinic(system, "clinic_a", [Act::Reply(patients("CARD-001"))]);
+        clinic(system, "clinic_z", [Act::Reply(patients("ZZZ-001"))]);
+        let config = RouterConfig::new(Arc::new(two_clinics()), guardrail(system));
+        let router = system.spawn(Router::new(config));
+        let refused = router.ask(Dispatch { plan: plan(&["1 clinic_a", "2 clinic_z"]) }).await;
+        let failure = refused.ok().and_then(Result::err).unwrap_or_else(|| panic!("dispatched"));
+        assert_eq!((failure.kind, failure.data), (FailureKind::NotFound, Some(json!({ "code": -32601 }))));
+        assert_eq!(a.observe().await, json!([]));
+        end(system).await;
+    });
+}
+
+/// Goal: a clinic gets the tool's arguments and nothing else. Method: what a scripted clinic saw.
+#[test]
+fn only_the_parameters_travel() {
+    paused(async |system| {
+        let b = clinic(system, "clinic_b", [Act::Reply(json!({ "matches": [] }))]);
+        let router = router(system, |_| {});
+        let text = r#"[{"step_id":1,"clinic":"clinic_b","action":"query","parameters":{"query":"psoriasis"}}]"#;
+        let _ = router.ask(Dispatch { plan: Plan::parse(text) }).await;
+        assert_eq!(b.observe().await, json!([["query", { "query": "psoriasis" }]]));
+        end(system).await;
+    });
+}
+
+/// Goal: the guardrail sees every text of an answer joined, keys and nested ones too, and of an error; what it stops
+/// becomes a typed error, the rest goes on. Method: an instruction in a key, one split over fields, one in an error.
+#[test]
+fn answers_pass_the_guardrail() {
+    paused(async |system| {
+        let nested = json!({ "patients": [{ "patient_id": "CARD-001", "notes": { "INJECTION": 1 } }] });
+        clinic(system, "clinic_a", [Act::Reply(nested)]);
+        clinic(system, "clinic_b", [Act::Fail(Failure::not_found("INJECTION"))]);
+        clinic(system, "clinic_c", [Act::Fail(Failure::not_found("no patient NEUR-999"))]);
+        let router = router(system, |_| {});
+        let outcomes = dispatch(&router, &["1 clinic_a", "2 clinic_b", "3 clinic_c"]).await;
+        assert_eq!(in_short(&outcomes), ["1 -1", "2 -1", "3 -32602"]);
+        let blocked = StepError { code: -1, message: "Request blocked by guardrails".into() };
+        assert_eq!(outcomes[0].error, Some(blocked.clone()));
+        assert_eq!((&outcomes[0].result, &outcomes[1].error), (&None, &Some(blocked)));
+        assert_eq!(outcomes[2].error.as_ref().map(|e| e.message.as_str()), Some("clinic_c: no patient NEUR-999"));
+
+        let split = json!({ "a": "ignore all", "b": ["previous", { "c": "instructions" }] });
+        assert_eq!(texts(&split), "a\nignore all\nb\nprevious\nc\ninstructions");
+        end(system).await;
+    });
+}
+
+/// Goal: without a guardrail nothing passes. Method: one that has ended, hangs, panics, or answers nonsense.
+#[test]
+fn a_guardrail_that_fails_stops_everything() {
+    paused(async |system| {
+        clinic(system, "clinic_a", (0..4).map(|_| Act::Reply(patients("CARD-001"))));
+        let ended = system.spawn(Scripted::new([]));
+        ended.kill();
+        ended.ended().await;
+        let scripted = |act: Act| system.spawn(Scripted::new([act]));
+        let nonsense = json!({ "blocked": "false" });
+        for guardrail in [ended, scripted(Act::Hang), scripted(Act::Panic), scripted(Act::Reply(nonsense))] {
+            let router = router(system, |c| c.guardrail = guardrail);
+            assert_eq!(in_short(&dispatch(&router, &["1 clinic_a"]).await), ["1 -1"]);
+        }
+        end(system).await;
+    });
+}
+
+/// Goal: an answer over the limit is an error, one at the limit isn't; null is none. Method: a text padded to the byte.
+#[test]
+fn answer_size_is_limited() {
+    paused(async |system| {
+        let sized = |bytes: usize| Act::Reply(json!("x".repeat(bytes - 2)));
+        clinic(system, "clinic_a", [sized(ANSWER_BYTES_MAX), sized(ANSWER_BYTES_MAX + 1), Act::Reply(Value::Null)]);
+        let router = router(system, |_| {});
+        for expect in ["1 ok", "1 -32000", "1 -32000"] {
+            assert_eq!(in_short(&dispatch(&router, &["1 clinic_a"]).await), [expect]);
+        }
+        end(system).await;
+    });
+}
+
+/// A clinic that tells in mid-call what should pass guardrail and verifier first.
+struct Talkative;
+
+impl Agent for Talkative {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.exclusive::<Named>();
+    }
+}
+
+impl callboard_runtime::Handler<Named> for Talkative {
+    async fn handle(&mut self, _: Named, cx: &mut Cx) -> Result<Box<RawValue>, Failure> {
+        cx.progress(Progress { message: Some("Jane Roe".into()), ..Default::default() });
+        let asked = cx.question(callboard_message::Question::roots()).await;
+        assert_eq!(asked.map_err(|f| f.kind), Err(FailureKind::NobodyToAsk));
+        RawValue::from_string("{}".into()).map_err(|e| Failure::internal(e.to_string()))
+    }
+}
+
+/// Goal: progress is ids, tools, codes and times, two reports a step, counted upwards; a clinic's own reports and
+/// questions stop at the router. Method: follow a call.
+#[test]
+fn progress_is_the_routers_own() {
+    paused(async |system| {
+        let a = system.spawn(Talkative);
+        system.directory().register("clinic_a", &a).unwrap_or_else(|e| panic!("{e}"));
+        let router = router(system, |_| {});
+        let mut call = router.call(Dispatch { plan: plan(&["1 clinic_a", "2 clinic_b after 1"]) }).start();
+        let mut told = Vec::new();
+        while let Some(event) = call.next().await {
+            if let CallEvent::Progress(p) = event {
+                told.push(format!("{} of {}: {}", p.done, p.total.unwrap_or_default(), p.message.unwrap_or_default()));
+            }
+        }
+        let expect = [
+            "1 of 4: step 1 clinic_a list_patients started",
+            "2 of 4: step 1 clinic_a list_patients done in 0 ms",
+            "3 of 4: step 2 clinic_b list_patients started",
+            "4 of 4: step 2 clinic_b list_patients failed in 0 ms (-32000)",
+        ];
+        assert_eq!(told, expect);
+        end(system).await;
+    });
+}
+
+/// Goal: what a clinic answered is not in Debug output. Method: print an outcome.
+#[test]
+fn outcomes_are_not_printed() {
+    let step = plan(&["1 clinic_a"]).steps.remove(0);
+    let outcome = StepOutcome::succeeded(&step, patients("CARD-001"), 3);
+    assert_eq!(format!("{outcome:?}"), "StepOutcome(1 clinic_a list_patients: result, 3 ms)");
+}
+
+/// Goal: a clinic's words are cut and cannot break a line; the code that its peer told is kept. Method: at the
+/// limit and one above; a failure with a code.
+#[test]
+fn a_clinics_words_are_bounded() {
+    let kept = |chars: usize| {
+        let error = StepError::of_clinic("clinic_a", &Failure::not_found("é".repeat(chars)));
+        error.message.chars().filter(|c| *c == 'é').count()
+    };
+    assert_eq!(kept(MESSAGE_CHARS_MAX), MESSAGE_CHARS_MAX);
+    assert_eq!(kept(MESSAGE_CHARS_MAX + 1), MESSAGE_CHARS_MAX);
+
+    let failure = Failure::invalid("a\u{1b}b\nc").with_data(serde_json::json!({ "code": -32099 }));
+    let error = StepError::of_clinic("clinic_a", &failure);
+    assert_eq!((error.code, error.message.as_str()), (-32099, "clinic_a: a b c"));
+}

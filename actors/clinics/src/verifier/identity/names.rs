@@ -1,0 +1,271 @@
+//! Full names of people, from lists of given and family names and the words around them.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::LazyLock;
+
+use crate::verifier::fold;
+use crate::verifier::medicine::is_medicine;
+use callboard_message::text::is_one_of;
+
+use super::super::Identity;
+use super::Hit;
+
+/// Words of the longest name.
+const NAME_WORDS_MAX: usize = 6;
+
+/// How sure a word's place on a list makes us.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Listing {
+    /// A name and nothing else.
+    Plain,
+    /// A name that is also an everyday word: "Grace", "Long".
+    Everyday,
+}
+
+type List = HashMap<&'static str, Listing>;
+
+static GIVEN: LazyLock<List> = LazyLock::new(|| read(include_str!("../../../data/names_given.txt")));
+static FAMILY: LazyLock<List> = LazyLock::new(|| read(include_str!("../../../data/names_family.txt")));
+
+static EVERYDAY: LazyLock<HashSet<&str>> = LazyLock::new(|| {
+    let data = include_str!("../../../data/words_everyday.txt");
+    data.lines().filter(|l| !l.starts_with('#')).flat_map(str::split_whitespace).collect()
+});
+
+fn read(data: &'static str) -> List {
+    let words = data.lines().filter(|l| !l.starts_with('#')).flat_map(str::split_whitespace);
+    words.map(|w| w.strip_prefix('~').map_or((w, Listing::Plain), |w| (w, Listing::Everyday))).collect()
+}
+
+/// A word of the text with what stands around it.
+struct Word<'a> {
+    text: &'a str,
+    folded: String,
+    /// Follows the word before with nothing but space (and an initial's dot) between.
+    joined: bool,
+    /// Follows a comma and a space.
+    after_comma: bool,
+    /// First of a sentence or a line.
+    opens: bool,
+}
+
+impl Word<'_> {
+    fn is_capital(&self) -> bool {
+        let contracted = ["'m", "'ve", "'ll", "'d", "'re", "'t"].iter().any(|c| self.text.ends_with(c));
+        self.text.chars().next().is_some_and(char::is_uppercase) && !contracted
+    }
+
+    fn is_initial(&self) -> bool {
+        self.text.chars().count() == 1 && self.is_capital()
+    }
+
+    fn is_particle(&self) -> bool {
+        is_one_of(self.text, "da de do dos das e van von der del di bin al la le du ter den")
+    }
+
+    fn given(&self) -> Option<Listing> {
+        listing(&GIVEN, &self.folded)
+    }
+
+    fn family(&self) -> Option<Listing> {
+        listing(&FAMILY, &self.folded)
+    }
+}
+
+/// A listed name; of a double one ("Silva-Costa", "O'Neil") any part.
+fn listing(list: &List, folded: &str) -> Option<Listing> {
+    let whole: String = folded.chars().filter(|c| c.is_alphabetic()).collect();
+    list.get(whole.as_str())
+        .or_else(|| folded.split(['-', '\'']).find_map(|p| list.get(p).filter(|_| p.len() > 2)))
+        .copied()
+}
+
+/// Full names in `text` (disguises removed, case kept).
+pub(super) fn find(text: &str) -> Vec<Hit> {
+    let words = split(text);
+    let mut hits = Vec::new();
+    let mut at = 0;
+    while at < words.len() {
+        let (taken, is_name) = name_at(&words, at);
+        if is_name {
+            let full: Vec<&str> = words[at..at + taken].iter().map(|w| w.text).collect();
+            hits.push(Hit { kind: Identity::Name, text: full.join(" ") });
+        }
+        at += taken.max(1);
+    }
+    hits
+}
+
+fn split(text: &str) -> Vec<Word<'_>> {
+    let mut words: Vec<Word<'_>> = Vec::new();
+    let is_letter = |c: char| c.is_alphanumeric() || c == '\'' || c == '-';
+    let mut end = 0;
+    for piece in text.split(|c: char| !is_letter(c)).filter(|p| !p.is_empty()) {
+        let start = piece.as_ptr() as usize - text.as_ptr() as usize;
+        let gap = &text[end..start];
+        end = start + piece.len();
+        let possessive = ["'s", "'S"].iter().find_map(|s| piece.strip_suffix(s));
+        let word = possessive.unwrap_or(piece).trim_matches(['\'', '-']);
+        if word.is_empty() {
+            continue;
+        }
+        let dotted = gap.trim() == "." && words.last().is_some_and(|w| w.text.len() <= 2);
+        words.push(Word {
+            text: word,
+            folded: fold(word),
+            joined: !words.is_empty() && (gap.trim().is_empty() && gap.matches('\n').count() < 2 || dotted),
+            after_comma: gap.trim() == ",",
+            opens: words.is_empty() || gap.contains(['.', '!', '?', '\n', '"', ':']) && !dotted,
+        });
+    }
+    words
+}
+
+/// How many words from `at` hang together, and whether they are a name.
+fn name_at(words: &[Word<'_>], at: usize) -> (usize, bool) {
+    let run = run_at(words, at);
+    let labelled = is_labelled(words, at);
+    if let Some(taken) = family_first(words, at) {
+        return (taken, true);
+    }
+    if is_thing(words, at, run) {
+        return (run, false);
+    }
+    let run = &words[at..at + run];
+    let content: Vec<&Word<'_>> = run.iter().filter(|w| !w.is_particle()).collect();
+    let (Some(first), Some(last)) = (content.first(), content.last()) else { return (0, false) };
+    if content.len() == 1 {
+        return (1, is_known_alone(words, at));
+    }
+    if last.is_initial() || run.iter().any(|w| is_medicine(&w.folded)) {
+        return (0, false);
+    }
+    let initials = content.iter().any(|w| w.is_initial());
+    let foreign = |w: &Word<'_>| !is_everyday(w) && w.folded.len() > 2;
+    let evidence = match (first.given(), last.family()) {
+        (Some(Listing::Plain), Some(_)) => true,
+        (Some(Listing::Everyday), Some(Listing::Plain)) => true,
+        // A listed name beside a word that is on no list: foreign names are many.
+        (Some(Listing::Plain), None) => foreign(last) || labelled || initials,
+        (Some(Listing::Everyday), _) => labelled,
+        (None, Some(_)) if first.is_initial() => last.family() == Some(Listing::Plain) && last.folded.len() > 3,
+        (None, Some(Listing::Plain)) => {
+            foreign(first) && (!first.opens || labelled || initials || content[1].given().is_some())
+        }
+        (None, _) => (labelled || initials && !first.opens) && foreign(first) && foreign(last),
+    };
+    (if evidence { run.len() } else { 0 }, evidence)
+}
+
+/// One name by itself: a given name that is nothing else, or a name behind a title other than a doctor's.
+fn is_known_alone(words: &[Word<'_>], at: usize) -> bool {
+    let word = &words[at];
+    let title = at.checked_sub(1).map_or("", |i| words[i].folded.as_str());
+    let ordinary = EVERYDAY.contains(word.folded.as_str());
+    let titled = is_one_of(title, "mr mrs ms miss sra dona") && !(ordinary && word.family().is_none());
+    let doctor = is_one_of(title, "dr dra doctor prof professor");
+    let given = word.text.len() > 3 && GIVEN.get(word.folded.as_str()) == Some(&Listing::Plain) && !ordinary;
+    (titled || given && !doctor) && !is_medicine(&word.folded)
+}
+
+/// Length of the run of capitalised words, initials and particles from `at`.
+fn run_at(words: &[Word<'_>], at: usize) -> usize {
+    if !words[at].is_capital() {
+        return 0;
+    }
+    let mut end = at + 1;
+    while end < words.len() && end - at < NAME_WORDS_MAX && words[end].joined {
+        let capital = words[end].is_capital() && !words[end].text.chars().any(|c| c.is_ascii_digit());
+        let leads_on = words[end].is_particle() && words.get(end + 1).is_some_and(|w| w.joined && w.is_capital());
+        if !(capital || leads_on) {
+            break;
+        }
+        end += 1;
+    }
+    end - at
+}
+
+/// "Barker, Margaret": the words of it, if that is what starts at `at`.
+fn family_first(words: &[Word<'_>], at: usize) -> Option<usize> {
+    let (family, given) = (&words[at], words.get(at + 1)?);
+    let listed = family.family().is_some() && given.given().is_some();
+    let sure = family.family() == Some(Listing::Plain) || given.given() == Some(Listing::Plain);
+    let capital = family.is_capital() && given.is_capital() && !given.is_initial();
+    let lonely = words.get(at + 2).is_none_or(|w| !w.after_comma);
+    (given.after_comma && listed && sure && capital && lonely && (family.opens || is_labelled(words, at))).then_some(2)
+}
+
+/// Whether a title or a phrase that introduces a person stands before.
+fn is_labelled(words: &[Word<'_>], at: usize) -> bool {
+    let back = |n: usize| at.checked_sub(n).map_or("", |i| words[i].folded.as_str());
+    let joined = words[at].joined;
+    let title = is_one_of(
+        back(1),
+        "mr mrs ms miss dr dra prof professor sr sra dona name nome named called senhor senhora sir contact i'm",
+    );
+    let role = is_one_of(back(1), "doctor nurse patient paciente enfermeira enfermeiro");
+    let phrase = matches!(
+        (back(2), back(1)),
+        ("name" | "nome" | "contact" | "patient", "is" | "e") | ("i", "am" | "m") | ("this" | "my", "is" | "name")
+    );
+    title || role && joined || phrase
+}
+
+fn is_everyday(word: &Word<'_>) -> bool {
+    word.given() == Some(Listing::Everyday)
+        || word.family() == Some(Listing::Everyday)
+        || EVERYDAY.contains(word.folded.as_str())
+}
+
+/// Diseases, signs, scores, hospitals and streets that carry people's names.
+fn is_thing(words: &[Word<'_>], at: usize, len: usize) -> bool {
+    let inside = words[at..at + len].iter().any(|w| is_one_of(&w.folded, THINGS));
+    let after = words[at + len..].iter().take(2).any(|w| is_one_of(&w.folded, THINGS));
+    let before = at.checked_sub(1).is_some_and(|i| is_one_of(&words[i].folded, PLACES))
+        || at.checked_sub(2).is_some_and(|i| is_one_of(&words[i].folded, PLACES) && words[i + 1].is_particle());
+    inside || after || before
+}
+
+const THINGS: &str = "disease syndrome sign test score scale criteria classification palsy lymphoma sarcoma tumor \
+    tumour phenomenon reflex maneuver manoeuvre procedure hospital clinic center centre institute university \
+    foundation murmur disorder dementia ulcer fracture contracture thyroiditis anemia anaemia index equation formula \
+    catheter stain agar body bodies cell cells node nodes operation law method technique ataxia chorea arteritis \
+    encephalopathy esophagus oesophagus hernia triad school college street avenue road county city district day \
+    study trial group award prize pressure rate blood care health medical medicine department ward unit laboratory \
+    company inc ltd manor memorial lodge home house residence llc corporation pharma pharmaceuticals doenca sindrome \
+    sinal teste escala instituto clinica universidade fundacao tooth stage type grade airport park river island bay \
+    church museum";
+
+const PLACES: &str = "hospital clinica clinic instituto institute fundacao foundation universidade university escola \
+    rua avenida santa saint st sao doenca sindrome sinal escala centro center laboratorio maternidade";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: people are found, eponyms, drugs and hospitals aren't. Method: a table.
+    #[test]
+    fn names() {
+        for (text, expect) in [
+            ("Maria Silva reports chest pain", true),
+            ("the patient Kimberly Santiago was seen", true),
+            ("Name: Barker, Margaret", true),
+            ("MARIA SILVA", true),
+            ("Maria Alice H. Jesus", true),
+            ("João\nSilva", true),
+            ("J. Nakamura signed", true),
+            ("Parkinson's Disease since 1995", false),
+            ("Charcot-Marie-Tooth disease", false),
+            ("Guillain-Barre Syndrome", false),
+            ("Austin Flint murmur", false),
+            ("Referred by Dr Morgan; no new symptoms", false),
+            ("seen at Albert Einstein Hospital", false),
+            ("Hospital Santa Maria Silva", false),
+            ("Heart Rate and Blood Pressure", false),
+            ("List of Cardiology Patients", false),
+            ("Amiodarone Hydrochloride", false),
+        ] {
+            assert_eq!(!find(text).is_empty(), expect, "{text}");
+        }
+    }
+}

@@ -1,0 +1,473 @@
+//! Phrases of a prescription: doses, schedules, routes, in English and Portuguese.
+
+use std::sync::LazyLock;
+
+use callboard_message::text::{Meanings, is_one_of, meanings};
+
+use super::Dose;
+use super::token::{Kind, Token, period_per_day, read_words, unit};
+
+/// What a dose is counted against, other than time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Per {
+    /// Per kilogram of body weight.
+    Weight,
+    /// Per square metre of body surface.
+    Surface,
+    /// Per millilitre: the strength of a liquid.
+    Millilitre,
+    /// Per litre or decilitre: a laboratory value, not a dose.
+    LabVolume,
+}
+
+/// Where a medicine goes in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Route {
+    Oral,
+    Intravenous,
+    Intramuscular,
+    Subcutaneous,
+    Topical,
+    Inhaled,
+    Sublingual,
+    Rectal,
+    Nasal,
+    Eye,
+    Transdermal,
+    Vaginal,
+}
+
+fn word(tokens: &[Token], at: usize) -> Option<&str> {
+    tokens.get(at)?.word()
+}
+
+fn sign(tokens: &[Token], at: usize, sign: char) -> bool {
+    tokens.get(at).is_some_and(|t| t.is_sign(sign))
+}
+
+/// A number in digits or words, with a fraction or a multiplier, and the tokens it takes.
+fn number(tokens: &[Token]) -> Option<(f64, usize)> {
+    let (value, taken) = match tokens.first()? {
+        Token::Number(v) => (*v, 1),
+        Token::Word(_) => {
+            let words: Vec<&str> = tokens.iter().map_while(Token::word).take(8).collect();
+            read_words(&words)?
+        }
+        Token::Sign(_) => return None,
+    };
+    if let (Some(Token::Number(over)), true, Some(Token::Number(under))) =
+        (tokens.get(taken), sign(tokens, taken + 1, '/'), tokens.get(taken + 2))
+        && over < under
+    {
+        return Some((value + over / under, taken + 3));
+    }
+    match word(tokens, taken) {
+        Some("thousand" | "mil") => Some((value * 1e3, taken + 1)),
+        Some("million" | "milhao" | "milhoes") => Some((value * 1e6, taken + 1)),
+        _ => Some((value, taken)),
+    }
+}
+
+/// A route at the start of `tokens` and the tokens it takes.
+pub(super) fn route(tokens: &[Token]) -> Option<(Route, usize)> {
+    let first = word(tokens, 0)?;
+    match (first, word(tokens, 1)) {
+        ("by", Some("mouth")) | ("via", Some("oral")) => Some((Route::Oral, 2)),
+        _ => Some((*ROUTES.get(first)?, 1)),
+    }
+}
+
+static ROUTES: Meanings<Route> = LazyLock::new(|| {
+    use Route::*;
+    meanings(&[
+        ("oral orally po vo oralmente", Oral),
+        ("iv ev intravenous intravenously intravenosa intravenoso endovenosa endovenoso", Intravenous),
+        ("im intramuscular intramuscularly", Intramuscular),
+        ("sc sq subcutaneous subcutaneously subcutanea subcutaneo", Subcutaneous),
+        ("topical topically topica topico cutaneous", Topical),
+        ("inhaled inalatoria inalado inhalational", Inhaled),
+        ("sublingual sublingually sl", Sublingual),
+        ("rectal rectally retal", Rectal),
+        ("nasal intranasal intranasally", Nasal),
+        ("ophthalmic ocular oftalmica oftalmico", Eye),
+        ("transdermal transdermica", Transdermal),
+        ("vaginal vaginally", Vaginal),
+    ])
+});
+
+/// Whether a sentence says that something isn't so, or that nothing was found.
+pub(super) fn denies(tokens: &[Token]) -> bool {
+    tokens.iter().any(|t| match t {
+        Token::Number(n) => *n == 0.0,
+        Token::Word(w) => is_one_of(
+            w,
+            "no not never without denies denied none nobody nothing neither nao nenhum \
+            nenhuma sem nega nunca ninguem nada t absent unknown",
+        ),
+        Token::Sign(_) => false,
+    })
+}
+
+/// What a medicine for the skin or the eye comes as.
+pub(super) fn is_preparation(token: &Token) -> bool {
+    const WORDS: &str = "cream ointment gel lotion shampoo solution creme pomada locao colirio";
+    token.word().is_some_and(|w| is_one_of(w, WORDS))
+}
+
+/// Words between a dose and the medicine that follows it.
+pub(super) fn is_link_or_form(token: &Token) -> bool {
+    token
+        .word()
+        .is_some_and(|w| is_one_of(w, "of de do da the oral iv") || unit(w).is_some_and(|(kind, _)| kind.is_count()))
+}
+
+/// Words between a medicine and the dose that follows it.
+pub(super) fn is_filler(token: &Token) -> bool {
+    match token {
+        Token::Word(w) => is_one_of(
+            w,
+            "at a an the of is was dose dosage doses to in with on de do da na em uma um foi dosagem oral orally iv \
+            po total about approximately up as for s and",
+        ),
+        Token::Sign(s) => matches!(s, ':' | '(' | ',' | '-' | '=' | '"' | '\'' | '*' | '|'),
+        Token::Number(_) => false,
+    }
+}
+
+/// Words that stand before an amount without being a medicine.
+pub(super) fn is_ordinary(word: &str) -> bool {
+    const WORDS: &str = "about added additional administered adjusted amount another approximately around aumentada \
+        aumentado average below bolus comprimidos continue continued continues cream current currently daily dosagem \
+        doses dosed either every exactly extra first followed full given gives gram increase increased infusion \
+        initial initially injection least level loading maintenance maximum medication medicine medicamento minimum \
+        mesma needs ointment patient paciente pediatric plus prescribed prescribe prescription quantity receive \
+        received receives receiving recebe recebeu reduced remains same second single solution start started \
+        starting strength strong syrup tablet tablets takes taking taper tapered target than their then third \
+        titrated tomar tomou total treatment twice under using usual weight weighing weighed which within capsules \
+        drops dosage toma usava usando";
+    is_one_of(word, WORDS)
+}
+
+/// The kind of a unit, its size in the base unit, and the tokens it takes.
+fn unit_at(tokens: &[Token], at: usize) -> Option<(Kind, f64, usize)> {
+    if sign(tokens, at, '%') {
+        return Some((Kind::Percent, 1.0, 1));
+    }
+    match (word(tokens, at)?, word(tokens, at + 1)) {
+        ("micro", Some("g" | "gram" | "grams" | "grama" | "gramas")) => Some((Kind::Mass, 1e-3, 2)),
+        ("international", Some("units" | "unit")) | ("unidades", Some("internacionais")) => {
+            Some((Kind::Activity, 1.0, 2))
+        }
+        ("per" | "por", Some("cent" | "cento")) => Some((Kind::Percent, 1.0, 2)),
+        (w, next) => {
+            let (kind, size) = unit(w)?;
+            let twice = kind == Kind::Activity && matches!(next, Some("units" | "unit"));
+            Some((kind, size, 1 + usize::from(twice)))
+        }
+    }
+}
+
+/// A dose at the start of `tokens`, a schedule that its unit carries (mg/day), and the tokens both take.
+pub(in crate::verifier::medicine) fn dose(tokens: &[Token]) -> Option<(Dose, Option<Schedule>, usize)> {
+    let (first, mut at) = number(tokens)?;
+    let mut amounts = vec![first];
+    if let Some(halved) = half_of_a_piece(tokens, first, at) {
+        return Some(halved);
+    }
+    let first_unit = unit_at(tokens, at);
+    let gap = first_unit.map_or(at, |(_, _, n)| at + n);
+    let mut scales = first_unit.map(|(kind, size, _)| (kind, size));
+    if let Some((joint, skip)) = joint(tokens, gap)
+        && let Some((second, taken)) = number(&tokens[gap + skip..])
+        && let Some((kind, size, n)) = unit_at(tokens, gap + skip + taken)
+        && first_unit.is_none_or(|(k, _, _)| k == kind)
+    {
+        let first_size = first_unit.map_or(size, |(_, s, _)| s);
+        amounts = match joint {
+            Joint::Times => vec![first * second * size],
+            Joint::Fraction if kind.is_count() && first < second => vec![first / second],
+            Joint::Fraction | Joint::Range => vec![first * first_size, second * size],
+        };
+        scales = Some((kind, 1.0));
+        at = gap + skip + taken + n;
+    } else {
+        at = gap;
+    }
+    let (kind, size) = scales?;
+    for amount in &mut amounts {
+        *amount *= size;
+    }
+    let mut dose = Dose { kind, amounts, per: None, strength: false };
+    let schedule = denominators(tokens, &mut at, &mut dose);
+    dose.strength = !kind.is_count() && word(tokens, at).and_then(unit).is_some_and(|(k, _)| k.is_count());
+    Some((dose, schedule, at))
+}
+
+/// "half a tablet", "half of a 200 mg tablet".
+fn half_of_a_piece(tokens: &[Token], value: f64, at: usize) -> Option<(Dose, Option<Schedule>, usize)> {
+    let skip =
+        tokens[at..].iter().take_while(|t| matches!(t.word(), Some("a" | "an" | "of" | "de" | "um" | "uma"))).count();
+    if skip == 0 || value >= 1.0 {
+        return None;
+    }
+    let dose = |kind| Dose { kind, amounts: vec![value], per: None, strength: false };
+    let from = at + skip;
+    if let Some((kind, _)) = word(tokens, from).and_then(unit).filter(|(k, _)| k.is_count()) {
+        return Some((dose(kind), None, from + 1));
+    }
+    let ahead = tokens.get(from..)?.iter().take(4).filter_map(Token::word).filter_map(unit);
+    let (kind, _) = ahead.into_iter().find(|(k, _)| k.is_count())?;
+    Some((dose(kind), None, from))
+}
+
+enum Joint {
+    Range,
+    Fraction,
+    Times,
+}
+
+/// What joins two numbers of one dose, and the tokens it takes.
+fn joint(tokens: &[Token], at: usize) -> Option<(Joint, usize)> {
+    match tokens.get(at)? {
+        Token::Sign('/') => Some((Joint::Fraction, 1)),
+        Token::Sign('-' | '±' | '~') => Some((Joint::Range, 1)),
+        Token::Sign('+') if sign(tokens, at + 1, '/') => Some((Joint::Range, 3)),
+        Token::Word(w) => match w.as_str() {
+            "to" | "or" | "ou" | "a" | "ate" => Some((Joint::Range, 1)),
+            "x" => Some((Joint::Times, 1)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Reads "/kg/day", "per m2", "a day" behind a unit.
+fn denominators(tokens: &[Token], at: &mut usize, dose: &mut Dose) -> Option<Schedule> {
+    let mut schedule = None;
+    loop {
+        let article = match tokens.get(*at) {
+            Some(Token::Sign('/')) => false,
+            Some(Token::Word(w)) => match w.as_str() {
+                "per" | "por" => false,
+                "a" | "ao" | "each" | "an" => true,
+                _ => return schedule,
+            },
+            _ => return schedule,
+        };
+        let counted = match tokens.get(*at + 1) {
+            Some(Token::Number(n)) if *n > 0.0 => Some(*n),
+            _ => None,
+        };
+        let name_at = *at + 1 + usize::from(counted.is_some());
+        let Some(name) = word(tokens, name_at) else { return schedule };
+        let squared = matches!(tokens.get(name_at + 1), Some(Token::Number(n)) if *n == 2.0);
+        let mut taken = 1;
+        match name {
+            _ if period_per_day(name).is_some() => {
+                let per_day = period_per_day(name).unwrap_or(1.0) / counted.unwrap_or(1.0);
+                schedule = Some(Schedule::total(per_day));
+            }
+            _ if article => return schedule,
+            "kg" | "kilo" | "quilo" | "kilogram" => dose.per = Some(Per::Weight),
+            "m" if squared => {
+                dose.per = Some(Per::Surface);
+                taken = 2;
+            }
+            "ml" | "millilitre" | "milliliter" => {
+                dose.per = Some(Per::Millilitre);
+                let volume = counted.unwrap_or(1.0);
+                dose.amounts.iter_mut().for_each(|a| *a /= volume);
+            }
+            "l" | "dl" | "litre" | "liter" | "mm" | "mmol" => dose.per = Some(Per::LabVolume),
+            "dose" | "doses" | "day1" => {}
+            _ if unit(name).is_some_and(|(k, _)| k.is_count()) => {}
+            _ => return schedule,
+        }
+        *at = name_at + taken;
+    }
+}
+
+/// How often.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(in crate::verifier::medicine) struct Schedule {
+    /// Times a day; below 1 for every other day, weekly and so on.
+    pub per_day: f64,
+    /// The dose is what a whole period takes ("1 g a day"), however it is divided.
+    pub total: bool,
+    part_of_day: bool,
+}
+
+impl Schedule {
+    fn times(per_day: f64) -> Self {
+        Self { per_day, total: false, part_of_day: false }
+    }
+
+    fn total(per_day: f64) -> Self {
+        Self { per_day, total: true, part_of_day: false }
+    }
+
+    fn part_of_day() -> Self {
+        Self { per_day: 1.0, total: false, part_of_day: true }
+    }
+
+    /// Two schedules of one dose: mornings and evenings add up, anything else says the same twice.
+    pub fn and(self, other: Self) -> Self {
+        match (self.part_of_day, other.part_of_day) {
+            (true, true) => Self { per_day: self.per_day + other.per_day, ..self },
+            (true, false) => other,
+            _ => self,
+        }
+    }
+}
+
+/// A schedule at the start of `tokens` and the tokens it takes.
+pub(in crate::verifier::medicine) fn schedule(tokens: &[Token]) -> Option<(Schedule, usize)> {
+    if let Some(found) = word(tokens, 0).and_then(|word| ONE_WORD.get(word)) {
+        return Some((*found, 1));
+    }
+    let times = |n: f64, from: usize| {
+        let skip = usize::from(
+            sign(tokens, from, '/')
+                || sign(tokens, from, '-')
+                || word(tokens, from).is_some_and(|w| is_one_of(w, "a per ao por each every na pela in")),
+        );
+        let period = word(tokens, from + skip)?;
+        let per_day = period_per_day(period).or_else(|| Some(ONE_WORD.get(period)?.per_day))?;
+        Some((Schedule::times(n * per_day), from + skip + 1))
+    };
+    match (tokens.first()?, word(tokens, 1)) {
+        (Token::Word(w), next) => match (w.as_str(), next) {
+            ("once", _) => return times(1.0, 1),
+            ("twice", _) => return times(2.0, 1),
+            ("thrice", _) => return times(3.0, 1),
+            ("every" | "each" | "cada" | "q" | "todo" | "todos" | "todas", _) => return every(tokens),
+            ("a", Some("cada")) => return every(&tokens[1..]).map(|(s, n)| (s, n + 1)),
+            ("alternate", Some("days")) | ("dias", Some("alternados")) => return Some((Schedule::times(0.5), 2)),
+            ("at", Some("night" | "bedtime" | "noon"))
+            | ("before", Some("bed"))
+            | ("ao", Some("deitar" | "dormir"))
+            | ("pela" | "de" | "a", Some("manha" | "noite" | "tarde")) => return Some((Schedule::part_of_day(), 2)),
+            ("in", Some("the")) if matches!(word(tokens, 2), Some("morning" | "evening" | "afternoon")) => {
+                return Some((Schedule::part_of_day(), 3));
+            }
+            ("de", _) => return every(tokens),
+            ("per" | "a" | "por" | "ao", Some(period)) => {
+                return period_per_day(period).map(|p| (Schedule::total(p), 2));
+            }
+            _ => {}
+        },
+        (Token::Number(n), _) if sign(tokens, 1, '/') && tokens.get(2) == Some(&Token::Number(*n)) => {
+            return period_per_day(word(tokens, 3)?).map(|p| (Schedule::times(p / n), 4));
+        }
+        _ => {}
+    }
+    let (n, at) = number(tokens)?;
+    match word(tokens, at)? {
+        "times" | "time" | "vezes" | "vez" | "x" | "doses" | "tomadas" => times(n, at + 1),
+        _ => None,
+    }
+}
+
+/// "every 8 hours", "every other day", "de 8 em 8 horas", "q 8 h".
+fn every(tokens: &[Token]) -> Option<(Schedule, usize)> {
+    let portuguese_pair = word(tokens, 0) == Some("de");
+    let mut at = 1;
+    match word(tokens, at) {
+        Some("other" | "second") => return period_per_day(word(tokens, 2)?).map(|p| (Schedule::times(p / 2.0), 3)),
+        Some("os" | "as") => at += 1,
+        _ => {}
+    }
+    let (n, taken) = number(&tokens[at..]).unwrap_or((1.0, 0));
+    at += taken;
+    if portuguese_pair {
+        if taken == 0 || word(tokens, at) != Some("em") {
+            return None;
+        }
+        at += 1;
+        at += number(&tokens[at..])?.1;
+    }
+    let period = word(tokens, at)?;
+    (n > 0.0).then_some(())?;
+    period_per_day(period).map(|p| (Schedule::times(p / n), at + 1))
+}
+
+static ONE_WORD: Meanings<Schedule> = LazyLock::new(|| {
+    meanings(&[
+        ("daily diario diaria diarios diarias diariamente", Schedule::total(1.0)),
+        ("qd od qday qam qpm", Schedule::times(1.0)),
+        ("nightly qhs hs nocte mane", Schedule::part_of_day()),
+        ("bid bd", Schedule::times(2.0)),
+        ("tid tds", Schedule::times(3.0)),
+        ("qid qds", Schedule::times(4.0)),
+        ("qod", Schedule::times(0.5)),
+        ("weekly semanal semanais semanalmente qw", Schedule::times(1.0 / 7.0)),
+        ("monthly mensal mensalmente", Schedule::times(1.0 / 30.0)),
+        ("hourly", Schedule::times(24.0)),
+    ])
+});
+
+#[cfg(test)]
+mod tests {
+    use crate::verifier::fold;
+
+    use super::super::token::sentences;
+    use super::*;
+
+    fn tokens(text: &str) -> Vec<Token> {
+        sentences(&fold(text)).concat()
+    }
+
+    /// Goal: one amount, whatever its spelling. Method: a table of doses in base units.
+    #[test]
+    fn doses() {
+        for (text, kind, amounts) in [
+            ("200 mg", Kind::Mass, vec![200.0]),
+            ("0.2 g", Kind::Mass, vec![200.0]),
+            ("1,500 mg", Kind::Mass, vec![1500.0]),
+            ("50 µg", Kind::Mass, vec![0.05]),
+            ("50 micro g", Kind::Mass, vec![0.05]),
+            ("200-400 mg", Kind::Mass, vec![200.0, 400.0]),
+            ("200 mg to 400 mg", Kind::Mass, vec![200.0, 400.0]),
+            ("875/125 mg", Kind::Mass, vec![875.0, 125.0]),
+            ("half a tablet", Kind::Tablet, vec![0.5]),
+            ("½ tablet", Kind::Tablet, vec![0.5]),
+            ("2½ tablets", Kind::Tablet, vec![2.5]),
+            ("meio comprimido", Kind::Tablet, vec![0.5]),
+            ("half of a 200 mg tablet", Kind::Tablet, vec![0.5]),
+            ("two hundred milligrams", Kind::Mass, vec![200.0]),
+            ("5000 UI", Kind::Activity, vec![5000.0]),
+            ("1.2 million units", Kind::Activity, vec![1.2e6]),
+            ("2 x 500 mg", Kind::Mass, vec![1000.0]),
+            ("250 mg/5 mL", Kind::Mass, vec![50.0]),
+            ("10 ± 2 mg", Kind::Mass, vec![10.0, 2.0]),
+        ] {
+            let found = dose(&tokens(text)).map(|(d, _, _)| (d.kind, d.amounts));
+            assert_eq!(found, Some((kind, amounts)), "{text}");
+        }
+    }
+
+    /// Goal: schedules compare as times a day. Method: a table in both languages.
+    #[test]
+    fn schedules() {
+        for (text, per_day) in [
+            ("once daily", 1.0),
+            ("twice a day", 2.0),
+            ("b.i.d.", 2.0),
+            ("three times a day", 3.0),
+            ("3x/day", 3.0),
+            ("every 8 hours", 3.0),
+            ("q8h", 3.0),
+            ("8/8h", 3.0),
+            ("de 8 em 8 horas", 3.0),
+            ("a cada 12 horas", 2.0),
+            ("uma vez ao dia", 1.0),
+            ("duas vezes por dia", 2.0),
+            ("every other day", 0.5),
+            ("once weekly", 1.0 / 7.0),
+            ("at bedtime", 1.0),
+        ] {
+            let found = schedule(&sentences(&fold(text)).concat()).map(|(s, _)| s.per_day);
+            assert!(found.is_some_and(|f| (f - per_day).abs() < 1e-9), "{text}: {found:?}");
+        }
+    }
+}

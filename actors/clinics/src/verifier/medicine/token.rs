@@ -1,0 +1,363 @@
+//! Words, numbers and signs of a folded text, in sentences.
+
+use std::sync::LazyLock;
+
+use callboard_message::text::{Meanings, is_one_of, meanings, words};
+use regex::Regex;
+
+/// One piece of a sentence.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Token {
+    /// Letters only.
+    Word(String),
+    /// Digits, with what they are worth.
+    Number(f64),
+    /// Anything else that isn't space.
+    Sign(char),
+}
+
+impl Token {
+    pub fn word(&self) -> Option<&str> {
+        match self {
+            Self::Word(w) => Some(w),
+            _ => None,
+        }
+    }
+
+    pub fn is_sign(&self, sign: char) -> bool {
+        matches!(self, Self::Sign(s) if *s == sign)
+    }
+}
+
+/// The sentences of a folded text. A line break, a semicolon and a full stop before space end one.
+pub(super) fn sentences(folded: &str) -> Vec<Vec<Token>> {
+    let joined = join_dotted(folded);
+    let decimal_comma = reads_portuguese(&joined);
+    let mut sentences = vec![Vec::new()];
+    let chars: Vec<char> = joined.chars().collect();
+    let mut i = 0;
+    while i < chars.len() {
+        let c = chars[i];
+        let next_is_digit = chars.get(i + 1).is_some_and(char::is_ascii_digit);
+        let start = i;
+        i += 1;
+        match c {
+            c if c.is_ascii_digit() || (c == '.' && next_is_digit && !starts_after_word(&chars, start)) => {
+                while i < chars.len() && continues_number(&chars, i) {
+                    i += 1;
+                }
+                let digits: String = chars[start..i].iter().collect();
+                push(&mut sentences, read(&digits, decimal_comma).map(Token::Number));
+            }
+            c if c.is_alphabetic() => {
+                while i < chars.len() && chars[i].is_alphabetic() {
+                    i += 1;
+                }
+                push(&mut sentences, Some(Token::Word(chars[start..i].iter().collect())));
+            }
+            '\n' | ';' => sentences.push(Vec::new()),
+            '.' | '!' | '?' if chars.get(i).is_none_or(|n| n.is_whitespace()) => sentences.push(Vec::new()),
+            c if c.is_whitespace() => {}
+            c => push(&mut sentences, Some(Token::Sign(c))),
+        }
+    }
+    sentences.retain(|s| !s.is_empty());
+    sentences
+}
+
+fn push(sentences: &mut [Vec<Token>], token: Option<Token>) {
+    if let (Some(sentence), Some(token)) = (sentences.last_mut(), token) {
+        sentence.push(token);
+    }
+}
+
+fn starts_after_word(chars: &[char], at: usize) -> bool {
+    at > 0 && chars[at - 1].is_alphanumeric()
+}
+
+fn continues_number(chars: &[char], at: usize) -> bool {
+    let c = chars[at];
+    c.is_ascii_digit() || (matches!(c, '.' | ',') && chars.get(at + 1).is_some_and(char::is_ascii_digit))
+}
+
+/// `b.i.d.` is one word, not three sentences.
+fn join_dotted(folded: &str) -> String {
+    static DOTTED: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r"(?-u:\b)([a-z])\.\s?([a-z])\.(?:\s?([a-z])\.)?").ok());
+    match &*DOTTED {
+        Some(dotted) => dotted.replace_all(folded, "$1$2$3 ").into_owned(),
+        None => folded.to_owned(),
+    }
+}
+
+/// Whether a folded text is Portuguese (or Spanish) rather than English: it has more of its small words.
+fn reads_portuguese(folded: &str) -> bool {
+    const PORTUGUESE: &str = "de do da ao dia vez vezes por com comprimido comprimidos paciente cada \
+        uma um para horas noite manha em toma tomar via oral";
+    const ENGLISH: &str = "the of and daily patient is with for twice every once \
+        day takes was tablet tablets per hours at by mouth";
+    let of = |list| words(folded).filter(|word| is_one_of(word, list)).count();
+    of(PORTUGUESE) > of(ENGLISH)
+}
+
+/// Reads digits with separators. `decimal_comma` says how a lone separator before three digits is meant
+/// (`1,500`): a Portuguese text writes 1.5 so, an English one 1500; `1.500` is the other way round.
+fn read(digits: &str, decimal_comma: bool) -> Option<f64> {
+    let (commas, dots) = (digits.matches(',').count(), digits.matches('.').count());
+    let decimal = match (commas, dots) {
+        (0, 0) => None,
+        (c, d) if c > 0 && d > 0 => {
+            if digits.rfind(',') > digits.rfind('.') {
+                Some(',')
+            } else {
+                Some('.')
+            }
+        }
+        (c, _) => {
+            let separator = if c > 0 { ',' } else { '.' };
+            if c + dots > 1 { None } else { lone_separator(digits, separator, decimal_comma).then_some(separator) }
+        }
+    };
+    let plain: String = digits
+        .chars()
+        .filter_map(|c| match c {
+            c if c.is_ascii_digit() => Some(c),
+            c if Some(c) == decimal => Some('.'),
+            _ => None,
+        })
+        .collect();
+    plain.parse().ok()
+}
+
+/// Whether the only separator in `digits` is a decimal one.
+fn lone_separator(digits: &str, separator: char, decimal_comma: bool) -> bool {
+    let Some((whole, part)) = digits.split_once(separator) else { return false };
+    let thousands_shape = part.len() == 3 && (1..=3).contains(&whole.len()) && !whole.starts_with('0');
+    !thousands_shape || (separator == ',') == decimal_comma
+}
+
+/// Reads spelled-out numbers at the start of `words`: the value and how many words it took.
+pub(super) fn read_words(words: &[&str]) -> Option<(f64, usize)> {
+    let (mut total, mut current, mut used, mut any) = (0.0, 0.0, 0, false);
+    while let Some(word) = words.get(used) {
+        match SPELLED.get(word).copied() {
+            Some(Spelled::Value(v)) => current += v,
+            Some(Spelled::Hundred) => current = if current == 0.0 { 100.0 } else { current * 100.0 },
+            Some(Spelled::Scale(s)) => {
+                total += if current == 0.0 { s } else { current * s };
+                current = 0.0;
+            }
+            None if any && matches!(*word, "and" | "e" | "y" | "-") => {
+                let follows = words.get(used + 1).copied();
+                let article = usize::from(matches!(follows, Some("a" | "an")));
+                if words.get(used + 1 + article).is_some_and(|w| SPELLED.contains_key(w)) {
+                    used += 1 + article;
+                    continue;
+                }
+                break;
+            }
+            None => break,
+        }
+        any = true;
+        used += 1;
+    }
+    any.then_some((total + current, used))
+}
+
+#[derive(Clone, Copy)]
+enum Spelled {
+    Value(f64),
+    Hundred,
+    Scale(f64),
+}
+
+static SPELLED: Meanings<Spelled> = LazyLock::new(|| {
+    use Spelled::*;
+    meanings(&[
+        ("half meio meia", Value(0.5)),
+        ("quarter", Value(0.25)),
+        ("one um uma", Value(1.0)),
+        ("two dois duas", Value(2.0)),
+        ("three tres", Value(3.0)),
+        ("four quatro", Value(4.0)),
+        ("five cinco", Value(5.0)),
+        ("six seis", Value(6.0)),
+        ("seven sete", Value(7.0)),
+        ("eight oito", Value(8.0)),
+        ("nine nove", Value(9.0)),
+        ("ten dez", Value(10.0)),
+        ("eleven onze", Value(11.0)),
+        ("twelve doze", Value(12.0)),
+        ("thirteen treze", Value(13.0)),
+        ("fourteen quatorze catorze", Value(14.0)),
+        ("fifteen quinze", Value(15.0)),
+        ("sixteen dezesseis", Value(16.0)),
+        ("seventeen dezessete", Value(17.0)),
+        ("eighteen dezoito", Value(18.0)),
+        ("nineteen dezenove", Value(19.0)),
+        ("twenty vinte", Value(20.0)),
+        ("thirty trinta", Value(30.0)),
+        ("forty quarenta", Value(40.0)),
+        ("fifty cinquenta", Value(50.0)),
+        ("sixty sessenta", Value(60.0)),
+        ("seventy setenta", Value(70.0)),
+        ("eighty oitenta", Value(80.0)),
+        ("ninety noventa", Value(90.0)),
+        ("cem cento", Value(100.0)),
+        ("duzentos duzentas", Value(200.0)),
+        ("trezentos trezentas", Value(300.0)),
+        ("quatrocentos quatrocentas", Value(400.0)),
+        ("quinhentos quinhentas", Value(500.0)),
+        ("seiscentos seiscentas", Value(600.0)),
+        ("setecentos setecentas", Value(700.0)),
+        ("oitocentos oitocentas", Value(800.0)),
+        ("novecentos novecentas", Value(900.0)),
+        ("hundred", Hundred),
+        ("thousand mil", Scale(1e3)),
+        ("million milhao milhoes", Scale(1e6)),
+    ])
+});
+
+/// What a unit measures. Amounts compare only within one kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// In milligrams.
+    Mass,
+    /// In millilitres.
+    Volume,
+    /// International units.
+    Activity,
+    /// Milliequivalents.
+    Equivalent,
+    /// Millimoles.
+    Mole,
+    /// Per cent.
+    Percent,
+    /// Tablets, capsules and other single doses to swallow.
+    Tablet,
+    /// Drops.
+    Drop,
+    /// Puffs of an inhaler or spray.
+    Puff,
+    /// Patches.
+    Patch,
+    /// Vials and ampoules.
+    Vial,
+    /// Sachets, suppositories and other counted forms.
+    Piece,
+}
+
+impl Kind {
+    /// Counted in pieces: its size in milligrams may stand beside it.
+    pub fn is_count(self) -> bool {
+        matches!(self, Self::Tablet | Self::Drop | Self::Puff | Self::Patch | Self::Vial | Self::Piece)
+    }
+}
+
+static UNITS: Meanings<(Kind, f64)> = LazyLock::new(|| {
+    use Kind::*;
+    meanings(&[
+        ("g gm gms gr gram grams gramme grammes grama gramas", (Mass, 1e3)),
+        ("mg mgs milligram milligrams milligramme milligrammes miligrama miligramas", (Mass, 1.0)),
+        ("mcg mcgs ug microgram micrograms microgramme micrograma microgramas", (Mass, 1e-3)),
+        ("ng nanogram nanograms nanograma nanogramas", (Mass, 1e-6)),
+        ("ml millilitre millilitres milliliter milliliters mililitro mililitros cc", (Volume, 1.0)),
+        ("iu ui u unit units unidade unidades", (Activity, 1.0)),
+        ("miu mu mui", (Activity, 1e6)),
+        ("meq", (Equivalent, 1.0)),
+        ("mmol millimole millimoles", (Mole, 1.0)),
+        ("% percent", (Percent, 1.0)),
+        (
+            "tablet tablets tab tabs comprimido comprimidos comp cp cps pill pills capsule capsules cap caps capsula \
+             capsulas dragea drageas",
+            (Tablet, 1.0),
+        ),
+        ("drop drops gota gotas", (Drop, 1.0)),
+        ("puff puffs inhalation inhalations spray sprays jato jatos", (Puff, 1.0)),
+        ("patch patches adesivo adesivos", (Patch, 1.0)),
+        ("vial vials ampoule ampoules ampule ampules ampola ampolas", (Vial, 1.0)),
+        (
+            "sachet sachets suppository suppositories supositorio lozenge lozenges envelope envelopes sache saches",
+            (Piece, 1.0),
+        ),
+    ])
+});
+
+/// The kind of a unit word and how many of the kind's base unit it is.
+pub(super) fn unit(word: &str) -> Option<(Kind, f64)> {
+    UNITS.get(word).copied()
+}
+
+static PERIODS: Meanings<f64> = LazyLock::new(|| {
+    meanings(&[
+        ("day days d dia dias daily 24h", 1.0),
+        ("week weeks wk semana semanas", 1.0 / 7.0),
+        ("month months mes meses", 1.0 / 30.0),
+        ("year years ano anos", 1.0 / 365.0),
+        ("hour hours h hr hrs hora horas", 24.0),
+        ("min minute minutes minuto minutos", 1440.0),
+        ("night nights noite noites morning mornings manha manhas evening evenings bedtime", 1.0),
+    ])
+});
+
+/// Times a day that one of something in a period of this name makes.
+pub(super) fn period_per_day(word: &str) -> Option<f64> {
+    PERIODS.get(word).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: sentences end where people end them, not inside numbers or `b.i.d.`. Method: count them.
+    #[test]
+    fn sentence_ends() {
+        for (text, expect) in [("amiodarone 200 mg b.i.d. then stop. next", 2), ("0.5 mg; 1.5 mg\n.25 mg", 3), ("", 0)]
+        {
+            assert_eq!(sentences(text).len(), expect, "{text}");
+        }
+    }
+
+    /// Goal: units glued to numbers come apart. Method: tokens of "200mg".
+    #[test]
+    fn glued_units() {
+        let tokens = sentences("200mg");
+        assert_eq!(tokens, [vec![Token::Number(200.0), Token::Word("mg".into())]]);
+    }
+
+    /// Goal: a separator is read as the text's language means it. Method: a table.
+    #[test]
+    fn separators() {
+        for (digits, decimal_comma, expect) in [
+            ("1,500", false, 1500.0),
+            ("1,500", true, 1.5),
+            ("1.500", false, 1.5),
+            ("1.500", true, 1500.0),
+            ("0.125", true, 0.125),
+            ("0,125", false, 0.125),
+            ("2,5", false, 2.5),
+            ("1.234,5", false, 1234.5),
+            ("1,234.5", true, 1234.5),
+            ("1.200.000", false, 1_200_000.0),
+        ] {
+            assert_eq!(read(digits, decimal_comma), Some(expect), "{digits} {decimal_comma}");
+        }
+    }
+
+    /// Goal: spelled-out numbers count. Method: a table in both languages.
+    #[test]
+    fn spelled_out() {
+        for (text, expect) in [
+            ("two hundred and fifty mg", Some((250.0, 4))),
+            ("one and a half tablets", Some((1.5, 4))),
+            ("duzentos e cinquenta mg", Some((250.0, 3))),
+            ("dois comprimidos e meio", Some((2.0, 1))),
+            ("one point two million units", Some((1.0, 1))),
+            ("two million units", Some((2e6, 2))),
+            ("mg", None),
+        ] {
+            let words: Vec<&str> = text.split(' ').collect();
+            assert_eq!(read_words(&words), expect, "{text}");
+        }
+    }
+}

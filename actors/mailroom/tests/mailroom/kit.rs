@@ -1,0 +1,126 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard_mailroom::{Declared, Mailbox, Mailroom, MailroomOptions};
+use callboard_message::mail::{BroadcastMessage, Deliver, MailEvent, ReadEvents};
+use callboard_message::{Failure, FailureKind, Message, Principal, PrincipalKind};
+use callboard_runtime::testkit::Probe;
+use callboard_runtime::{AgentRef, CallMeta, System};
+use tokio::sync::mpsc;
+
+/// Longest wait for anything, on a busy machine.
+pub const SOON: Duration = Duration::from_secs(20);
+
+/// A mailroom that runs.
+pub struct Room {
+    pub mailroom: Mailroom,
+    pub agent: AgentRef,
+}
+
+impl Room {
+    pub async fn open(system: &System, options: MailroomOptions) -> Self {
+        let mailroom = Mailroom::open(system, options).await.unwrap();
+        let agent = system.spawn(mailroom.clone());
+        Self { mailroom, agent }
+    }
+
+    /// With these members, in no group.
+    pub async fn of(system: &System, ids: &[&str]) -> Self {
+        let members = ids.iter().map(|id| Declared::new(*id)).collect();
+        Self::open(system, MailroomOptions { members, ..MailroomOptions::default() }).await
+    }
+
+    pub fn mailbox(&self, id: &str) -> Mailbox {
+        self.mailroom.mailbox(&self.agent, id).unwrap()
+    }
+
+    pub fn guardian(&self) -> Mailbox {
+        self.mailroom.guardian(&self.agent)
+    }
+
+    /// Asks as somebody with a key.
+    pub async fn ask<T, M>(&self, principal: &Principal, message: M) -> Result<T, Failure>
+    where
+        T: Send + 'static,
+        M: Message<Reply = Result<T, Failure>>,
+    {
+        let call = CallMeta::new(Arc::new(principal.clone()));
+        self.agent.ask(message).within_call(Some(Arc::new(call))).await.map_err(Failure::from)?
+    }
+
+    /// Why it was refused.
+    pub async fn refused<T, M>(&self, principal: &Principal, message: M) -> FailureKind
+    where
+        T: Send + 'static,
+        M: Message<Reply = Result<T, Failure>>,
+    {
+        self.ask(principal, message).await.err().expect("it was allowed").kind
+    }
+
+    /// All that has happened, as whoever may know everything is told.
+    pub async fn events(&self) -> Vec<MailEvent> {
+        let (mut all, mut after) = (Vec::new(), 0);
+        loop {
+            let asked = ReadEvents { after, ..ReadEvents::default() };
+            let found = self.ask(&Principal::local_operator(), asked).await.unwrap();
+            after = found.last;
+            all.extend(found.events.into_iter().map(|numbered| numbered.event));
+            if found.last == found.newest {
+                return all;
+            }
+        }
+    }
+
+    /// Waits until so many recipients have what was sent.
+    pub async fn delivered(&self, count: usize) {
+        let all = async {
+            loop {
+                let delivered = self.events().await.into_iter().map(|event| match event {
+                    MailEvent::MessageDelivered { recipient_agent_ids, .. } => recipient_agent_ids.len(),
+                    _ => 0,
+                });
+                if delivered.sum::<usize>() >= count {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(SOON, all).await.expect("not all was delivered");
+    }
+}
+
+/// Whoever has a key of that name, with these scopes.
+pub fn key(name: &str, scopes: &[&str]) -> Principal {
+    let scopes = scopes.iter().map(|&scope| scope.to_owned()).collect();
+    Principal { kind: PrincipalKind::ApiKey, scopes, ..Principal::agent(name) }
+}
+
+/// A message to all.
+pub fn all(message: &str) -> BroadcastMessage {
+    BroadcastMessage { message: message.into(), ..BroadcastMessage::default() }
+}
+
+/// An agent in the directory that gets mail; `reply` says how each delivery ends.
+pub fn way(
+    system: &System,
+    name: &str,
+    reply: impl FnMut(&Deliver) -> Result<(), Failure> + Send + 'static,
+) -> mpsc::Receiver<Deliver> {
+    let (agent, seen) = Probe::spawn(system, reply);
+    system.directory().register(name, &agent).unwrap();
+    seen
+}
+
+/// The next delivery.
+pub async fn next(seen: &mut mpsc::Receiver<Deliver>) -> Deliver {
+    tokio::time::timeout(SOON, seen.recv()).await.expect("nothing was delivered").unwrap()
+}
+
+pub fn away() -> Failure {
+    Failure::unavailable("away")
+}
+
+/// Ends the system's agents.
+pub async fn end(system: &System) {
+    system.shutdown(Duration::from_secs(5)).await;
+}

@@ -1,0 +1,316 @@
+use callboard_mailroom::{Declare, Declared, Mailroom, MailroomError, MailroomOptions};
+use callboard_message::mail::{
+    AgentLogs, BroadcastMessage, CheckInbox, EndAgent, GetAgentStatus, Join, Leave, ListGroups, MailEvent,
+    MailPreferences, MemberState, MessageHistory, NEEDED_SCOPE, Priority, ReadEvents, SendMessage,
+};
+use callboard_message::{DataClass, FailureKind, Principal};
+use callboard_runtime::testkit::paused;
+
+use crate::kit::{Room, all, end, key};
+
+fn to(id: &str, message: &str) -> SendMessage {
+    SendMessage { message: message.into(), recipient_agent_id: Some(id.into()), ..SendMessage::default() }
+}
+
+/// Goal: whoever asks first with a key is a member, told of once, and stays one after a restart with what it was in. Method:
+/// two keys, a second mailroom on the same store.
+#[test]
+fn whoever_asks_joins() {
+    paused(async |system| {
+        let room = Room::of(system, &[]).await;
+        let (ann, bob) = (key("ann", &["mail.role:reviewer"]), key("bob", &[]));
+        room.ask(&ann, Join {}).await.unwrap();
+        room.ask(&ann, ListGroups {}).await.unwrap();
+        assert!(room.ask(&bob, to("ann", "hi")).await.unwrap().success);
+        let joined: Vec<String> = room
+            .events()
+            .await
+            .into_iter()
+            .filter_map(|event| match event {
+                MailEvent::AgentJoined { agent_id, .. } => Some(agent_id),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(joined, ["ann", "bob"]);
+        room.agent.kill();
+        room.agent.ended().await;
+        let room = Room::of(system, &[]).await;
+        let reviewers = BroadcastMessage { group: Some("role:reviewer".into()), ..all("review this") };
+        assert_eq!(room.ask(&bob, reviewers).await.unwrap().recipient_count, Some(1));
+        let inbox = room.ask(&ann, CheckInbox::default()).await.unwrap();
+        let texts: Vec<&str> = inbox.messages.iter().map(|message| message.text.as_str()).collect();
+        assert_eq!(texts, ["[AGENT bob TO AGENT ann]: hi", "[AGENT bob TO GROUP role:reviewer]: review this"]);
+        end(system).await;
+    });
+}
+
+/// Goal: nobody is taken for somebody whom something else vouches for, or for the Guardian. Method: keys named like an agent of
+/// the process, the Guardian, the operator; a mailbox named like a key.
+#[test]
+fn one_credential_an_id() {
+    paused(async |system| {
+        let room = Room::of(system, &["declared"]).await;
+        let worker = room.mailbox("worker");
+        assert_eq!(room.refused(&key("worker", &[]), Join {}).await, FailureKind::Denied);
+        worker.ask(Join {}).await.unwrap();
+        assert_eq!(room.refused(&key("worker", &[]), Join {}).await, FailureKind::Denied);
+        for name in ["guardian", "operator", "system"] {
+            assert_eq!(room.refused(&key(name, &[]), Join {}).await, FailureKind::Denied);
+            let refused = room.mailroom.mailbox(&room.agent, name).unwrap_err();
+            assert_eq!(refused, MailroomError::Reserved(name.into()));
+        }
+        room.ask(&key("declared", &[]), Join {}).await.unwrap();
+        let refused = room.mailroom.mailbox(&room.agent, "declared").unwrap_err();
+        assert_eq!(refused, MailroomError::Taken("declared".into()));
+        assert_eq!(room.refused(&Principal::agent("declared"), Join {}).await, FailureKind::Denied);
+        end(system).await;
+    });
+}
+
+/// Goal: agents see and reach those with whom they share a group, and can't tell who isn't there from whom they don't see.
+/// Method: two apart in a group, one among everyone, one apart alone.
+#[test]
+fn groups_bound_sight() {
+    paused(async |system| {
+        let room = Room::of(system, &[]).await;
+        let red = ["mail.group:red", "mail.apart"];
+        let (a, b, c, d) = (key("a", &red), key("b", &red), key("c", &[]), key("d", &["mail.apart"]));
+        for who in [&a, &b, &c, &d] {
+            room.ask(who, Join {}).await.unwrap();
+        }
+        let seen = async |who: &Principal| {
+            let status = room.ask(who, GetAgentStatus::default()).await.unwrap();
+            status.agents.into_iter().map(|agent| agent.agent_id).collect::<Vec<_>>()
+        };
+        assert_eq!(seen(&a).await, ["a", "b"]);
+        assert_eq!(seen(&c).await, ["c"]);
+        assert_eq!(seen(&d).await, ["d"]);
+        assert_eq!(seen(&Principal::local_operator()).await, ["a", "b", "c", "d"]);
+        let (unseen, unknown) = (room.ask(&c, to("a", "x")).await.unwrap(), room.ask(&c, to("z", "x")).await.unwrap());
+        assert_eq!(unseen.message.replace("agent a", "agent z"), unknown.message);
+        assert_eq!(room.ask(&a, all("x")).await.unwrap().recipient_count, Some(1));
+        assert_eq!(room.ask(&c, all("x")).await.unwrap().recipient_count, Some(0));
+        let groups = room.ask(&a, ListGroups {}).await.unwrap().groups;
+        assert_eq!(
+            groups.iter().map(|group| (group.name.as_str(), group.count)).collect::<Vec<_>>(),
+            [("group:red", 2)]
+        );
+        assert!(room.ask(&c, ListGroups {}).await.unwrap().groups.is_empty());
+        assert_eq!(
+            room.refused(&a, BroadcastMessage { group: Some("team:red".into()), ..all("x") }).await,
+            FailureKind::InvalidInput
+        );
+        end(system).await;
+    });
+}
+
+/// Goal: whoever writes to a group that isn't there, for it, is told; where it is there and nobody hears, it is a success with
+/// nobody told. Method: groups of nobody, of those that aren't seen, of oneself and of one that is terminated.
+#[test]
+fn groups_of_nobody() {
+    paused(async |system| {
+        let room = Room::of(system, &[]).await;
+        let (a, hidden) = (key("a", &["mail.role:lead"]), key("b", &["mail.group:red", "mail.apart"]));
+        let (gone, admin) = (key("c", &["mail.phase:1"]), Principal::local_operator());
+        for who in [&a, &hidden, &gone] {
+            room.ask(who, Join {}).await.unwrap();
+        }
+        room.ask(&admin, EndAgent { agent_id: "c".into(), back: false }).await.unwrap();
+        for (group, is_there) in [("role:nobody", false), ("red", false), ("role:lead", true), ("phase:1", true)] {
+            let to_group = BroadcastMessage { group: Some(group.into()), ..all("x") };
+            let sent = room.ask(&a, to_group).await.unwrap();
+            assert_eq!((sent.success, sent.message_id), (is_there, None), "{group}");
+            let told = match is_there {
+                true => "Message broadcast to 0 agent(s)".to_owned(),
+                false => {
+                    let name = if group == "red" { "group:red" } else { group };
+                    format!("Failed to broadcast message - group {name} is not there: list_groups shows those that are")
+                }
+            };
+            assert_eq!((sent.message, sent.recipient_count), (told, is_there.then_some(0)));
+        }
+        end(system).await;
+    });
+}
+
+/// Goal: nobody learns how many there are that it doesn't see. Method: one message to one that is apart and one that isn't, as
+/// its sender, each recipient and whoever watches are shown it, with its events.
+#[test]
+fn counts_of_the_unseen() {
+    paused(async |system| {
+        let room = Room::of(system, &[]).await;
+        let (sender, seen) = (key("a", &["mail.group:red"]), key("b", &[]));
+        let (apart, watcher) = (key("c", &["mail.group:red", "mail.apart"]), key("d", &["mail.watch"]));
+        for who in [&sender, &seen, &apart, &watcher] {
+            room.ask(who, Join {}).await.unwrap();
+        }
+        assert_eq!(room.ask(&sender, all("x")).await.unwrap().recipient_count, Some(3));
+        for (who, count) in [(&sender, 3), (&seen, 2), (&apart, 1), (&watcher, 3)] {
+            let history = room.ask(who, MessageHistory::default()).await.unwrap();
+            assert_eq!(history.messages[0].to_count, count, "{}", who.id);
+            let told = room.ask(who, ReadEvents::default()).await.unwrap().events.into_iter();
+            let counts: Vec<u64> = told
+                .filter_map(|told| match told.event {
+                    MailEvent::AgentBroadcast { recipient_count, .. }
+                    | MailEvent::MessageAccepted { recipient_count, .. } => Some(recipient_count),
+                    _ => None,
+                })
+                .collect();
+            assert_eq!(counts, [count, count], "{}", who.id);
+        }
+        end(system).await;
+    });
+}
+
+/// Goal: whoever only watches or administers is no member, sees what its key lets it, and becomes one once it sends. Method: each
+/// of such requests, the count of a broadcast, who is listed and who joined; then it sends.
+#[test]
+fn observers_are_no_members() {
+    paused(async |system| {
+        let room = Room::of(system, &["a", "b"]).await;
+        let observer = key("boss", &["mail.admin", "mail.watch"]);
+        let here = async |who: &Principal| -> Vec<String> {
+            let status = room.ask(who, GetAgentStatus::default()).await.unwrap();
+            status.agents.into_iter().map(|agent| agent.agent_id).collect()
+        };
+        room.ask(&observer, ReadEvents::default()).await.unwrap();
+        room.ask(&observer, AgentLogs::default()).await.unwrap();
+        room.ask(&observer, ListGroups {}).await.unwrap();
+        for back in [false, true] {
+            room.ask(&observer, EndAgent { agent_id: "b".into(), back }).await.unwrap();
+        }
+        assert_eq!(here(&observer).await, ["a", "b"]);
+        assert_eq!(room.mailbox("a").broadcast("x").await.unwrap().recipient_count, Some(1));
+        assert!(!room.mailbox("a").send("boss", "x").await.unwrap().success);
+        let joined = async || {
+            let is_its =
+                |event: &MailEvent| matches!(event, MailEvent::AgentJoined { agent_id, .. } if agent_id == "boss");
+            room.events().await.iter().filter(|event| is_its(event)).count()
+        };
+        assert_eq!(joined().await, 0);
+        assert_eq!(room.ask(&observer, all("x")).await.unwrap().recipient_count, Some(2));
+        assert_eq!((joined().await, here(&observer).await.len()), (1, 3));
+        assert_eq!(room.mailbox("a").broadcast("x").await.unwrap().recipient_count, Some(2));
+        end(system).await;
+    });
+}
+
+/// Goal: what somebody doesn't want to hear doesn't reach it; what it must, does; and that lasts. Method: muted senders and
+/// topics, only some topics, against broadcasts, direct, urgent and the Guardian's; then another mailroom.
+#[test]
+fn muted() {
+    paused(async |system| {
+        let room = Room::of(system, &["loud", "quiet"]).await;
+        let quiet = room.mailbox("quiet");
+        quiet.ask(MailPreferences { mute_senders: Some(vec!["loud".into()]), ..Default::default() }).await.unwrap();
+        let loud = room.mailbox("loud");
+        assert_eq!(loud.broadcast("x").await.unwrap().recipient_count, Some(0));
+        assert!(loud.send("quiet", "x").await.unwrap().success);
+        let urgent = BroadcastMessage { priority: Some(Priority::Urgent), ..all("fire") };
+        assert_eq!(loud.ask(urgent).await.unwrap().recipient_count, Some(1));
+        assert_eq!(room.guardian().broadcast("x").await.unwrap().recipient_count, Some(2));
+        let only = MailPreferences {
+            mute_senders: Some(Vec::new()),
+            topics: Some(vec!["api".into()]),
+            ..MailPreferences::default()
+        };
+        quiet.ask(only).await.unwrap();
+        let about = |topic: &str| BroadcastMessage { topic: Some(topic.into()), ..all("x") };
+        room.agent.kill();
+        room.agent.ended().await;
+        let room = Room::of(system, &["loud", "quiet"]).await;
+        let loud = room.mailbox("loud");
+        for (message, count) in [(about("api"), 1), (about("db"), 0), (all("x"), 0)] {
+            assert_eq!(loud.ask(message).await.unwrap().recipient_count, Some(count));
+        }
+        let wants = room.mailbox("quiet").ask(MailPreferences::default()).await.unwrap();
+        assert_eq!((wants.topics, wants.mute_senders), (vec!["api".to_owned()], Vec::new()));
+        let many = (0..=256).map(|n| n.to_string()).collect();
+        let too_many = MailPreferences { mute_topics: Some(many), ..MailPreferences::default() };
+        assert_eq!(room.mailbox("quiet").ask(too_many).await.unwrap_err().kind, FailureKind::InvalidInput);
+        end(system).await;
+    });
+}
+
+/// Goal: only whoever may end agents does; a terminated one can do nothing, and lists show it; it may be back. Method: an
+/// agent, one with the scope, the terminated one itself.
+#[test]
+fn terminated() {
+    paused(async |system| {
+        let room = Room::of(system, &[]).await;
+        let (ann, admin) = (key("ann", &[]), key("boss", &["mail.admin"]));
+        room.ask(&ann, Join {}).await.unwrap();
+        let ending = |back| EndAgent { agent_id: "ann".into(), back };
+        let refused = room.ask(&ann, ending(false)).await.unwrap_err();
+        assert_eq!((refused.kind, &refused.data.unwrap()[NEEDED_SCOPE]), (FailureKind::Denied, &"mail.admin".into()));
+        room.ask(&admin, ending(false)).await.unwrap();
+        room.ask(&admin, ending(false)).await.unwrap();
+        assert_eq!(room.refused(&ann, CheckInbox::default()).await, FailureKind::Denied);
+        let state = async || {
+            let asked = GetAgentStatus { agent_id: Some("ann".into()) };
+            room.ask(&admin, asked).await.unwrap().agents[0].state
+        };
+        assert_eq!(state().await, MemberState::Terminated);
+        assert!(!room.ask(&admin, to("ann", "x")).await.unwrap().success);
+        room.ask(&admin, ending(true)).await.unwrap();
+        room.ask(&ann, CheckInbox::default()).await.unwrap();
+        assert_eq!(state().await, MemberState::Active);
+        tokio::time::sleep(std::time::Duration::from_secs(61)).await;
+        assert_eq!(state().await, MemberState::Away);
+        let left = room.events().await.iter().filter(|event| event.kind() == "agent_left").count();
+        assert_eq!(left, 1);
+        assert_eq!(
+            room.refused(&admin, EndAgent { agent_id: "guardian".into(), back: false }).await,
+            FailureKind::NotFound
+        );
+        end(system).await;
+    });
+}
+
+/// Goal: whoever goes is away at once, and told of; it is back with its next word. Method: both, and the events.
+#[test]
+fn coming_and_going() {
+    paused(async |system| {
+        let room = Room::of(system, &[]).await;
+        let ann = key("ann", &[]);
+        assert_eq!(room.ask(&ann, Join {}).await.unwrap().state, MemberState::Active);
+        room.ask(&ann, Leave {}).await.unwrap();
+        let seen = room.ask(&Principal::local_operator(), GetAgentStatus::default()).await.unwrap();
+        assert_eq!(seen.agents[0].state, MemberState::Away);
+        room.ask(&ann, Join {}).await.unwrap();
+        let kinds: Vec<&str> = room.events().await.iter().map(|event| event.kind()).collect();
+        assert_eq!(kinds, ["agent_joined", "agent_left", "agent_joined"]);
+        end(system).await;
+    });
+}
+
+/// Goal: a mailroom that can't be isn't; one that is declared anew keeps its mail. Method: each refusal; another declaration.
+#[test]
+fn declarations() {
+    paused(async |system| {
+        let with = |members: Vec<Declared>| MailroomOptions { members, ..MailroomOptions::default() };
+        let group = Declared { groups: vec!["a b".into()], ..Declared::new("a") };
+        let many = Declared { groups: (0..33).map(|n| n.to_string()).collect(), ..Declared::new("a") };
+        for (options, expected) in [
+            (with(vec![Declared::new("a b")]), MailroomError::Id("a b".into())),
+            (with(vec![Declared::new("guardian")]), MailroomError::Reserved("guardian".into())),
+            (with(vec![Declared::new("a"), Declared::new("a")]), MailroomError::Twice("a".into())),
+            (with(vec![group]), MailroomError::Groups("a".into())),
+            (with(vec![many]), MailroomError::Groups("a".into())),
+            (MailroomOptions { class: DataClass::Clinical, ..MailroomOptions::default() }, MailroomError::Clinical),
+            (
+                MailroomOptions { expires: std::time::Duration::ZERO, ..MailroomOptions::default() },
+                MailroomError::Expires,
+            ),
+        ] {
+            assert_eq!(Mailroom::open(system, options).await.unwrap_err(), expected);
+        }
+        let room = Room::of(system, &["a", "b"]).await;
+        room.mailbox("a").send("b", "x").await.unwrap();
+        let apart = Declared { apart: true, ..Declared::new("b") };
+        room.agent.ask(Declare { options: with(vec![Declared::new("a"), apart]) }).await.unwrap().unwrap();
+        assert!(!room.mailbox("a").send("b", "y").await.unwrap().success);
+        assert_eq!(room.mailbox("b").check().await.unwrap().messages.len(), 1);
+        end(system).await;
+    });
+}

@@ -1,0 +1,177 @@
+//! Text of people and models: cut to a length, and folded to one spelling, so that words which look equal compare as equal.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::is_combining_mark;
+
+/// The first `chars_max` characters.
+pub fn cut_chars(text: &str, chars_max: usize) -> &str {
+    text.char_indices().nth(chars_max).map_or(text, |(at, _)| &text[..at])
+}
+
+/// The first `bytes_max` bytes, or fewer, so that no character is cut in two.
+pub fn cut_bytes(text: &str, bytes_max: usize) -> &str {
+    (0..=bytes_max.min(text.len())).rev().find_map(|at| text.get(..at)).unwrap_or_default()
+}
+
+/// The text in compatibility form (NFKC), with one kind of hyphen and apostrophe and without invisible characters.
+///
+/// Control characters become spaces, so that none hides a word boundary.
+pub fn plain(text: &str) -> String {
+    text.nfkc()
+        .filter(|c| !is_invisible(*c))
+        .map(|c| match c {
+            '\n' => '\n',
+            c if c.is_control() => ' ',
+            '\u{2010}'..='\u{2015}' | '\u{2212}' => '-',
+            '\u{2018}' | '\u{2019}' => '\'',
+            c => c,
+        })
+        .collect()
+}
+
+/// The text for comparing: compatibility form, lower case, no accents.
+pub fn fold(text: &str) -> String {
+    let bare = |c: &char| !is_combining_mark(*c);
+    // The lower case of some letters has an accent again: "İ" is "i" and a dot.
+    plain(text).nfkd().filter(bare).flat_map(char::to_lowercase).filter(bare).collect()
+}
+
+/// The words of an already folded text: runs of letters and digits.
+pub fn words(folded: &str) -> impl Iterator<Item = &str> {
+    folded.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty())
+}
+
+/// The words of a text, folded.
+pub fn folded_words(text: &str) -> Vec<String> {
+    words(&fold(text)).map(str::to_owned).collect()
+}
+
+/// Whether `word` is in `list`, whose words have spaces between them.
+pub fn is_one_of(word: &str, list: &str) -> bool {
+    list.split_ascii_whitespace().any(|w| w == word)
+}
+
+/// What words mean, by word.
+pub type Meanings<T> = LazyLock<HashMap<&'static str, T>>;
+
+/// Meanings from rows of words, with spaces between them, and what they all mean.
+pub fn meanings<T: Copy>(rows: &[(&'static str, T)]) -> HashMap<&'static str, T> {
+    rows.iter().flat_map(|(words, means)| words.split_ascii_whitespace().map(|word| (word, *means))).collect()
+}
+
+/// Characters that take no room on a screen: they hide words from readers, not from programs.
+pub fn is_invisible(c: char) -> bool {
+    matches!(
+        c,
+        '\u{00ad}'
+            | '\u{034f}'
+            | '\u{061c}'
+            | '\u{115f}'
+            | '\u{1160}'
+            | '\u{17b4}'
+            | '\u{17b5}'
+            | '\u{180b}'..='\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}'
+            | '\u{ffa0}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e0fff}'
+    )
+}
+
+/// The bytes that base64 letters of either alphabet stand for.
+pub fn base64(run: &[u8]) -> Option<Vec<u8>> {
+    bits(run, 6, |b| {
+        Some(match b {
+            b'A'..=b'Z' => b - b'A',
+            b'a'..=b'z' => b - b'a' + 26,
+            b'0'..=b'9' => b - b'0' + 52,
+            b'+' | b'-' => 62,
+            b'/' | b'_' => 63,
+            _ => return None,
+        })
+    })
+}
+
+/// The bytes that base32 letters stand for, in upper or lower case.
+pub fn base32(run: &[u8]) -> Option<Vec<u8>> {
+    bits(run, 5, |b| {
+        Some(match b.to_ascii_uppercase() {
+            b @ b'A'..=b'Z' => b - b'A',
+            b @ b'2'..=b'7' => b - b'2' + 26,
+            _ => return None,
+        })
+    })
+}
+
+/// The text that bytes are, if a person could read it.
+pub fn printable(bytes: Vec<u8>) -> Option<String> {
+    let text = String::from_utf8(bytes).ok()?;
+    text.chars().all(|c| !c.is_control() || c.is_whitespace()).then_some(text)
+}
+
+/// Joins `width` bits a letter; fill-up signs at the end and bits that make no whole byte are left out.
+fn bits(run: &[u8], width: u32, value: fn(u8) -> Option<u8>) -> Option<Vec<u8>> {
+    let end = run.iter().rposition(|b| *b != b'=')? + 1;
+    let (mut out, mut held, mut count) = (Vec::with_capacity(end), 0_u32, 0);
+    for byte in &run[..end] {
+        held = (held << width | u32::from(value(*byte)?)) & 0xffff;
+        count += width;
+        if count >= 8 {
+            count -= 8;
+            out.push((held >> count) as u8);
+        }
+    }
+    Some(out)
+}
+
+/// Latin letters, each with the letters of other scripts that are drawn like it (Unicode TR 39, the common ones).
+const DRAWN_ALIKE: &str = "aаαɑ AАΑᎪ bвβЬь BВΒᏴ cсϲ CСϹᏟ dԁɗ DԀᎠ eеεҽ EЕΕᎬ fғ FϜ gɡց GᏀ hһнհ HҺНΗᎻ iіιıɩᎥӏ \
+    IІΙӀ jјϳ JЈ kкκ KКΚᏦ lⅼł LᏞʟŁ mм MМΜᎷ nոп NΝ oоοօσø OОΟØ pрρ PРΡᏢ qԛ QԚ rг RʀᏒ \
+    sѕʂß SЅᏚ tтτ TТΤᎢ uυսц vνѵ VᏙ wԝѡω WᎳ xхχ XХΧ yуγү YУΥ zᴢ ZΖᏃ";
+
+static LATIN: LazyLock<HashMap<char, char>> = LazyLock::new(|| {
+    let others = |row: &'static str| row.chars().skip(1).zip(row.chars().take(1).cycle());
+    DRAWN_ALIKE.split_ascii_whitespace().flat_map(others).collect()
+});
+
+/// The Latin letter that a letter of another script is drawn like; case is kept.
+pub fn lookalike(c: char) -> Option<char> {
+    LATIN.get(&c).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the spellings of one word compare as equal. Method: accents, case, width, dashes, zero width.
+    #[test]
+    fn spellings_of_one_word_are_equal() {
+        for (text, expect) in [
+            ("Psoríase", "psoriase"),
+            ("PSORI\u{0301}ASE", "psoriase"),
+            ("ｐｓｏｒｉａｓｉｓ", "psoriasis"),
+            ("CARD\u{2011}001", "card-001"),
+            ("car\u{200B}dio", "cardio"),
+            ("car\u{3164}dio", "cardio"),
+            ("coração", "coracao"),
+            ("İSTANBUL", "istanbul"),
+        ] {
+            assert_eq!(fold(text), expect, "{text:?}");
+        }
+    }
+
+    /// Goal: texts are cut between characters. Method: limits before, in and after one of several bytes.
+    #[test]
+    fn cuts_are_between_characters() {
+        assert_eq!((cut_chars("aäb", 2), cut_chars("aäb", 3), cut_chars("aäb", 9)), ("aä", "aäb", "aäb"));
+        assert_eq!((cut_bytes("aäb", 2), cut_bytes("aäb", 3), cut_bytes("aäb", 9)), ("a", "aä", "aäb"));
+    }
+}

@@ -1,0 +1,105 @@
+//! The bounds that no other file here meets.
+
+use std::time::Duration;
+
+use callboard_message::FailureKind;
+use callboard_runtime::testkit;
+use serde_json::json;
+use tokio::time::Instant;
+use wiremock::ResponseTemplate;
+
+use super::kit::{asked, at, rich, said, sample, server, spawn, times_asked, whole};
+use crate::{MODEL_REQUEST_BYTES_MAX, MODEL_TOOL_USES_MAX, ModelConfig};
+
+/// Goal: an answer uses so many tools and no more. Method: at the limit, and one more.
+#[test]
+fn uses_of_tools_in_one_answer() {
+    testkit::real(async |system| {
+        let uses = |count: usize| {
+            let call = |at| json!({ "id": format!("c{at}"), "function": { "name": "a", "arguments": "{}" } });
+            let calls: Vec<_> = (0..count).map(call).collect();
+            whole(json!({ "choices": [{ "message": { "tool_calls": calls }, "finish_reason": "tool_calls" }] }))
+        };
+        let server = server([uses(MODEL_TOOL_USES_MAX), uses(MODEL_TOOL_USES_MAX + 1)]).await;
+        let agent = spawn(system, ModelConfig::Openai(at(&server)));
+        let answer = sample(&agent, &said("Hi")).await.unwrap();
+        assert_eq!(answer["content"].as_array().unwrap().len(), MODEL_TOOL_USES_MAX);
+        let failure = sample(&agent, &said("Hi")).await.unwrap_err();
+        assert_eq!(failure.message, "the model's answer is over its limit");
+        system.shutdown(Duration::from_secs(5)).await;
+    });
+}
+
+/// Goal: a conversation that is over the limit is refused before the provider is asked. Method: fill the body up to the
+/// limit, then a byte more.
+#[test]
+fn the_body_of_a_request() {
+    testkit::real(async |system| {
+        let answer = json!({ "choices": [{ "message": { "content": "a" }, "finish_reason": "stop" }] });
+        let server = server([whole(answer)]).await;
+        let agent = spawn(system, ModelConfig::Openai(at(&server)));
+        sample(&agent, &said("")).await.unwrap();
+        let rest = MODEL_REQUEST_BYTES_MAX - server.received_requests().await.unwrap()[0].body.len();
+        sample(&agent, &said(&"a".repeat(rest))).await.unwrap();
+        let failure = sample(&agent, &said(&"a".repeat(rest + 1))).await.unwrap_err();
+        assert_eq!(
+            (failure.kind, &*failure.message),
+            (FailureKind::Rejected, "this model doesn't take so long a conversation")
+        );
+        assert_eq!(times_asked(&server).await, 2);
+        system.shutdown(Duration::from_secs(5)).await;
+    });
+}
+
+/// Goal: a provider's error may be of any size: the status is enough. Method: one of a megabyte.
+#[test]
+fn a_huge_error() {
+    testkit::real(async |system| {
+        let huge = json!({ "error": { "code": "odd", "message": "a".repeat(1024 * 1024) } });
+        let server = server([ResponseTemplate::new(400).set_body_json(huge)]).await;
+        let agent = spawn(system, ModelConfig::Openai(at(&server)));
+        let failure = sample(&agent, &said("Hi")).await.unwrap_err();
+        assert_eq!(failure.message, "the model's provider refuses the request (400)");
+        system.shutdown(Duration::from_secs(5)).await;
+    });
+}
+
+/// Goal: so many calls are at a model at once, further ones wait. Method: three calls of a minute, two at once.
+#[test]
+fn calls_at_once() {
+    testkit::paused(async |system| {
+        let config = json!({ "provider": "scripted", "answers": [{ "text": "a", "delay_ms": 60_000 }],
+            "limits": { "calls_max": 2 } });
+        let agent = spawn(system, serde_json::from_value(config).unwrap());
+        let begun = Instant::now();
+        let request = said("Hi");
+        let both =
+            async { tokio::try_join!(sample(&agent, &request), sample(&agent, &request)).map(|_| begun.elapsed()) };
+        let (two, third) = tokio::join!(both, async { sample(&agent, &request).await.map(|_| begun.elapsed()) });
+        assert_eq!(two.unwrap(), Duration::from_secs(60));
+        assert_eq!(third.unwrap(), Duration::from_secs(120));
+        system.shutdown(Duration::from_secs(5)).await;
+    });
+}
+
+/// Goal: a picture that a tool gave reaches a model whose API has only text there. Method: it stands in a message after the
+/// result.
+#[test]
+fn a_picture_of_a_tool() {
+    testkit::real(async |system| {
+        let answer = json!({ "choices": [{ "message": { "content": "a" }, "finish_reason": "stop" }] });
+        let server = server([whole(answer)]).await;
+        let agent = spawn(system, ModelConfig::Openai(at(&server)));
+        let mut request = rich();
+        request["messages"][2]["content"]["content"] = json!([
+            { "type": "text", "text": "a cat" },
+            { "type": "image", "data": "aGk=", "mimeType": "image/png" },
+        ]);
+        sample(&agent, &request).await.unwrap();
+        let messages = asked(&server).await["messages"].clone();
+        assert_eq!(messages[3], json!({ "role": "tool", "tool_call_id": "t1", "content": "a cat" }));
+        let picture = json!({ "type": "image_url", "image_url": { "url": "data:image/png;base64,aGk=" } });
+        assert_eq!(messages[4], json!({ "role": "user", "content": [picture] }));
+        system.shutdown(Duration::from_secs(5)).await;
+    });
+}

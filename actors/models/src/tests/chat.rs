@@ -1,0 +1,136 @@
+//! OpenAI's chat completions.
+
+use callboard_runtime::testkit;
+use serde_json::json;
+
+use super::kit::{self, asked, at, events, gist, rich, said, sample, server, spawn, whole};
+use crate::{ModelConfig, Remote};
+
+const PIECES: [&str; 6] = [
+    r#"{"id":"c1","model":"m-1-2026","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}"#,
+    r#"{"id":"c1","model":"m-1-2026","choices":[{"index":0,"delta":{"content":"Hel"},"finish_reason":null}]}"#,
+    r#"{"id":"c1","model":"m-1-2026","choices":[{"index":0,"delta":{"content":"lo"},"finish_reason":null}]}"#,
+    r#"{"id":"c1","model":"m-1-2026","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#,
+    r#"{"id":"c1","model":"m-1-2026","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":2,"total_tokens":11}}"#,
+    "[DONE]",
+];
+
+/// Goal: a streamed answer is put together, with its model, reason and tokens. Method: recorded pieces.
+#[test]
+fn a_stream_is_an_answer() {
+    testkit::real(async |system| {
+        let server = server([events(&PIECES)]).await;
+        let agent = spawn(system, ModelConfig::Openai(at(&server)));
+        let answer = sample(&agent, &said("Hi")).await.unwrap();
+        assert_eq!(gist(&answer), ("Hello", "endTurn", "m-1-2026", (9, 2)));
+        assert_eq!(answer["role"], "assistant");
+        assert_eq!(answer["_meta"]["callboard/provider"], "openai");
+        let body = asked(&server).await;
+        assert_eq!(body["stream"], true);
+        assert_eq!(body["stream_options"]["include_usage"], true);
+        assert_eq!((&body["model"], &body["max_completion_tokens"]), (&json!("m-1"), &json!(100)));
+        system.shutdown(std::time::Duration::from_secs(5)).await;
+    });
+}
+
+/// Goal: the key goes into the header, the path is the API's. Method: what the server got.
+#[test]
+fn the_key_is_a_bearer_token() {
+    testkit::real(async |system| {
+        let server = server([events(&PIECES)]).await;
+        let agent = spawn(system, ModelConfig::Openai(at(&server)));
+        sample(&agent, &said("Hi")).await.unwrap();
+        let request = server.received_requests().await.unwrap().remove(0);
+        assert_eq!(request.url.path(), "/v1/chat/completions");
+        assert_eq!(request.headers["authorization"], format!("Bearer {}", kit::KEY));
+        system.shutdown(std::time::Duration::from_secs(5)).await;
+    });
+}
+
+/// Goal: pictures, tools, results and settings are said in the API's words. Method: everything at once, snapshot.
+#[test]
+fn a_rich_conversation() {
+    testkit::real(async |system| {
+        let answer =
+            json!({ "model": "m-1", "choices": [{ "message": { "content": "A cat." }, "finish_reason": "stop" }] });
+        let server = server([whole(answer)]).await;
+        let agent = spawn(system, ModelConfig::OpenaiCompatible(Remote { stream: false, ..at(&server) }));
+        sample(&agent, &rich()).await.unwrap();
+        insta::assert_json_snapshot!(asked(&server).await);
+        system.shutdown(std::time::Duration::from_secs(5)).await;
+    });
+}
+
+/// Goal: uses of tools come as blocks, streamed or whole, several at once. Method: recorded pieces, and the same whole.
+#[test]
+fn uses_of_tools() {
+    testkit::real(async |system| {
+        let pieces = events(&[
+            r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"call_a","type":"function","function":{"name":"look","arguments":""}}]}}]}"#,
+            r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"zoom\""}}]}}]}"#,
+            r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":":2}"}}]}}]}"#,
+            r#"{"choices":[{"delta":{"tool_calls":[{"index":1,"id":"call_b","type":"function","function":{"name":"rest","arguments":""}}]}}]}"#,
+            r#"{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}"#,
+            "[DONE]",
+        ]);
+        let call = |id, name, arguments| json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments } });
+        let calls = [call("call_a", "look", "{\"zoom\":2}"), call("call_b", "rest", "")];
+        let at_once = whole(json!({ "choices": [{
+            "message": { "content": null, "tool_calls": calls }, "finish_reason": "stop"
+        }] }));
+        let server = server([pieces, at_once]).await;
+        let agent = spawn(system, ModelConfig::Openai(at(&server)));
+        for _ in 0..2 {
+            let answer = sample(&agent, &rich()).await.unwrap();
+            assert_eq!(answer["stopReason"], "toolUse");
+            let expected = json!([
+                { "type": "tool_use", "id": "call_a", "name": "look", "input": { "zoom": 2 } },
+                { "type": "tool_use", "id": "call_b", "name": "rest", "input": {} },
+            ]);
+            assert_eq!(answer["content"], expected);
+        }
+        system.shutdown(std::time::Duration::from_secs(5)).await;
+    });
+}
+
+/// Goal: every reason has its word. Method: rows.
+#[test]
+fn reasons() {
+    testkit::real(async |system| {
+        let rows = [
+            ("stop", "endTurn"),
+            ("length", "maxTokens"),
+            ("content_filter", "contentFilter"),
+            ("something_new", "other"),
+        ];
+        let answer = |(reason, _): (&str, &str)| {
+            whole(json!({ "choices": [{ "message": { "content": "a" }, "finish_reason": reason }] }))
+        };
+        let server = server(rows.map(answer)).await;
+        let agent = spawn(system, ModelConfig::Openai(at(&server)));
+        for (said_by_it, ours) in rows {
+            assert_eq!(sample(&agent, &said("Hi")).await.unwrap()["stopReason"], ours, "{said_by_it}");
+        }
+        system.shutdown(std::time::Duration::from_secs(5)).await;
+    });
+}
+
+/// Goal: a tool's input that was cut off at the limit is left out, and the reason says why. Method: half an input.
+#[test]
+fn half_an_input_is_none() {
+    testkit::real(async |system| {
+        let half = |reason: &str| {
+            let calls = json!([{ "id": "a", "function": { "name": "look", "arguments": "{\"zo" } }]);
+            whole(
+                json!({ "choices": [{ "message": { "content": "", "tool_calls": calls }, "finish_reason": reason }] }),
+            )
+        };
+        let server = server([half("length"), half("tool_calls")]).await;
+        let agent = spawn(system, ModelConfig::Openai(at(&server)));
+        let answer = sample(&agent, &said("Hi")).await.unwrap();
+        assert_eq!((&answer["stopReason"], &answer["content"]["text"]), (&json!("maxTokens"), &json!("")));
+        let failure = sample(&agent, &said("Hi")).await.unwrap_err();
+        assert!(failure.message.contains("input is no object"), "{failure}");
+        system.shutdown(std::time::Duration::from_secs(5)).await;
+    });
+}

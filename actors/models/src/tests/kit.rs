@@ -1,0 +1,113 @@
+//! A server that answers as told, a model that asks it, and what it was asked.
+
+use callboard_message::surface::CreateMessage;
+use callboard_message::{Failure, SampleAnswer};
+use callboard_runtime::{AgentRef, System};
+use secrecy::SecretString;
+use serde_json::{Value, json};
+use wiremock::matchers::any;
+use wiremock::{Mock, MockServer, ResponseTemplate};
+
+use crate::{Model, ModelConfig, Remote, Retries};
+
+/// The key of every model here.
+pub const KEY: &str = "sk-test-7f3a";
+
+/// A server that gives these answers, one after the other; the last one again and again.
+pub async fn server(answers: impl IntoIterator<Item = ResponseTemplate>) -> MockServer {
+    let server = MockServer::start().await;
+    let mut answers = answers.into_iter().peekable();
+    while let Some(answer) = answers.next() {
+        let mock = Mock::given(any()).respond_with(answer);
+        match answers.peek() {
+            Some(_) => mock.up_to_n_times(1).mount(&server).await,
+            None => mock.mount(&server).await,
+        }
+    }
+    server
+}
+
+pub fn whole(body: Value) -> ResponseTemplate {
+    ResponseTemplate::new(200).set_body_json(body)
+}
+
+/// An event stream, an event for each piece of data.
+pub fn events(data: &[&str]) -> ResponseTemplate {
+    let text: String = data.iter().map(|data| format!("data: {data}\n\n")).collect();
+    ResponseTemplate::new(200).set_body_raw(text, "text/event-stream")
+}
+
+/// A model at this server, that tries again at once.
+pub fn at(server: &MockServer) -> Remote {
+    let url = Some(format!("{}/v1", server.uri()));
+    Remote { url, retries: Retries { pause_ms: 1, ..Retries::default() }, ..Remote::new("m-1") }
+}
+
+pub fn open(config: ModelConfig) -> Model {
+    Model::open_with(config, &|_| Some(SecretString::from(KEY))).unwrap()
+}
+
+pub fn spawn(system: &System, config: ModelConfig) -> AgentRef {
+    system.spawn(open(config))
+}
+
+/// The params of a request.
+pub fn params(params: &Value) -> CreateMessage {
+    serde_json::from_str(&params.to_string()).unwrap()
+}
+
+/// One turn of the user's.
+pub fn said(text: &str) -> Value {
+    json!({ "messages": [{ "role": "user", "content": { "type": "text", "text": text } }], "maxTokens": 100 })
+}
+
+pub async fn sample(agent: &AgentRef, request: &Value) -> Result<Value, Failure> {
+    let answer: SampleAnswer = agent.ask(params(request)).await.map_err(Failure::from)??;
+    Ok(serde_json::from_str(answer.0.to_raw().get()).unwrap())
+}
+
+/// What the server was asked the last time.
+pub async fn asked(server: &MockServer) -> Value {
+    let requests = server.received_requests().await.unwrap();
+    serde_json::from_slice(&requests.last().unwrap().body).unwrap()
+}
+
+pub async fn times_asked(server: &MockServer) -> usize {
+    server.received_requests().await.unwrap().len()
+}
+
+/// A conversation with everything in it: a picture, a use of a tool, its result.
+pub fn rich() -> Value {
+    json!({
+        "messages": [
+            { "role": "user", "content": [
+                { "type": "text", "text": "What is on it?" },
+                { "type": "image", "data": "aGk=", "mimeType": "image/png" },
+            ] },
+            { "role": "assistant", "content": [
+                { "type": "text", "text": "I look." },
+                { "type": "tool_use", "id": "t1", "name": "look", "input": { "zoom": 2 } },
+            ] },
+            { "role": "user", "content": { "type": "tool_result", "toolUseId": "t1", "content": [
+                { "type": "text", "text": "a cat" },
+            ] } },
+        ],
+        "systemPrompt": "Be short.",
+        "maxTokens": 50,
+        "temperature": 0.5,
+        "stopSequences": ["END"],
+        "tools": [{ "name": "look", "description": "Looks.", "inputSchema": { "type": "object", "properties": {} } }],
+        "toolChoice": { "mode": "auto" },
+    })
+}
+
+/// An answer's text, reason, model, and tokens.
+pub fn gist(answer: &Value) -> (&str, &str, &str, (u64, u64)) {
+    let usage = &answer["_meta"]["callboard/usage"];
+    (
+        answer["content"]["text"].as_str().unwrap(),
+        answer["stopReason"].as_str().unwrap(),
+        answer["model"].as_str().unwrap(),
+        (usage["inputTokens"].as_u64().unwrap(), usage["outputTokens"].as_u64().unwrap()),
+    )
+}

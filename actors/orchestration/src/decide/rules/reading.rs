@@ -1,0 +1,318 @@
+//! A request, read: what is asked for, in words whose kinds are known, and the text that it is asked of.
+
+use std::ops::Range;
+
+use super::lexicon::{OfField, Set, lexicon};
+use super::matcher::Hit;
+use super::weights::FUZZY_WORDS_MAX;
+use super::wish;
+use super::words::{Kind, Token, plain_text, stems, tokenize};
+
+/// A request, read once.
+#[derive(Debug)]
+pub(super) struct Reading {
+    /// The request in one spelling.
+    pub(super) text: String,
+    /// What is asked for: quoted and pasted text isn't among them.
+    pub(super) tokens: Vec<Token>,
+    /// Which of the tokens were misspelt.
+    pub(super) misspelt: Vec<bool>,
+    /// Kinds of words, where they stand in `tokens`.
+    pub(super) hits: Vec<Hit<Set>>,
+    /// Words of fields, where they stand in `tokens`.
+    pub(super) fields: Vec<Hit<OfField>>,
+    /// The bits of all sets a token is of, by token.
+    bits: Vec<u64>,
+    /// Text to be worked on: quoted, after a colon, or pasted below.
+    pub(super) content: String,
+    /// Whether there is a piece of a program, in what is asked or in the text.
+    pub(super) has_code: bool,
+    /// The first address in it.
+    pub(super) address: Option<String>,
+    /// Whether there is another one.
+    has_more_addresses: bool,
+    /// Whether it is Portuguese.
+    pub(super) portuguese: bool,
+    /// Whether it is surely English.
+    pub(super) english: bool,
+    /// Where something is wanted: the rest of `tokens` is background.
+    pub(super) wish: Range<usize>,
+}
+
+impl Reading {
+    /// Reads a request.
+    pub(super) fn new(request: &str) -> Self {
+        let lexicon = lexicon();
+        let text = plain_text(request.trim());
+        let mut tokens = tokenize(&text, |c| lexicon.emoji(c));
+        mean(&mut tokens, None);
+        let (portuguese, english) = language(&tokens);
+        if portuguese || english {
+            mean(&mut tokens, Some(portuguese));
+        }
+        let quotes = quotes(&text);
+        let mut content: Vec<Range<usize>> = quotes;
+        if let Some(pasted) = pasted(&text, &tokens, &content, english) {
+            content.retain(|range| range.start < pasted.start);
+            content.push(pasted);
+        }
+        let in_content = |token: &Token| content.iter().any(|range| range.contains(&token.range.start));
+        let has_code = tokens.iter().any(|token| token.kind == Kind::Code);
+        let mut addresses = tokens.iter().filter(|token| token.kind == Kind::Address).map(|token| &token.folded);
+        let address = addresses.next().cloned();
+        let has_more_addresses = addresses.any(|other| Some(other) != address.as_ref());
+        let shown = content.iter().map(|range| text[range.clone()].trim()).collect::<Vec<_>>().join("\n");
+        let mut tokens: Vec<Token> = tokens.into_iter().filter(|token| !in_content(token)).collect();
+        let misspelt = spell(&mut tokens, english);
+        let hits = lexicon.sets.find(&tokens, english);
+        let mut fields = lexicon.words.find(&tokens, english);
+        let mut bits = vec![0; tokens.len()];
+        // "sobre" has the stem of "sobras", and means nothing.
+        let is_stop = |at: usize| hits.iter().any(|hit| hit.at == at && hit.len == 1 && hit.value == Set::Stop);
+        fields.retain(|hit| hit.len > 1 || !is_stop(hit.at));
+        for hit in &hits {
+            for bit in bits.iter_mut().skip(hit.at).take(hit.len) {
+                *bit |= hit.value.bit();
+            }
+        }
+        let wish = 0..tokens.len();
+        let content = shown;
+        let read = Self {
+            text,
+            tokens,
+            misspelt,
+            hits,
+            fields,
+            bits,
+            content,
+            has_code,
+            address,
+            has_more_addresses,
+            portuguese,
+            english,
+            wish,
+        };
+        Self { wish: wish::wish(&read), ..read }
+    }
+
+    /// All of it.
+    pub(super) fn all(&self) -> Range<usize> {
+        0..self.tokens.len()
+    }
+
+    /// Whether a token is a word of the set, also within a phrase.
+    pub(super) fn is(&self, at: usize, set: Set) -> bool {
+        self.bits.get(at).is_some_and(|bits| bits & set.bit() != 0)
+    }
+
+    /// Where words and phrases of the set begin within the span.
+    pub(super) fn of(&self, set: Set, span: &Range<usize>) -> impl Iterator<Item = Hit<Set>> {
+        let span = span.clone();
+        self.hits.iter().copied().filter(move |hit| hit.value == set && span.contains(&hit.at))
+    }
+
+    /// Whether one of the set is within the span.
+    pub(super) fn has(&self, set: Set, span: &Range<usize>) -> bool {
+        self.of(set, span).next().is_some()
+    }
+
+    /// Whether the words that carry the span's first meaning are of the set: nothing but stop words and courtesies before.
+    pub(super) fn begins_with(&self, set: Set, span: &Range<usize>) -> bool {
+        let light = Set::Stop.bit() | Set::Filler.bit();
+        for at in span.clone() {
+            let Some(token) = self.tokens.get(at) else { return false };
+            if self.is(at, set) && self.hits.iter().any(|hit| hit.value == set && hit.at == at) {
+                return true;
+            }
+            let is_light = self.bits.get(at).is_some_and(|bits| bits & light != 0) || token.kind == Kind::Sign;
+            if !is_light {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// The address in it; `None` where there are several, since which is meant isn't known.
+    pub(super) fn only_address(&self) -> Option<&str> {
+        self.address.as_deref().filter(|_| !self.has_more_addresses)
+    }
+
+    /// Whether there is a text to work on.
+    pub(super) fn has_content(&self) -> bool {
+        !self.content.trim().is_empty()
+    }
+
+    /// What the tokens of a span are in the request's own words.
+    pub(super) fn shown(&self, span: &Range<usize>) -> &str {
+        let start = self.tokens.get(span.start).map_or(self.text.len(), |token| token.range.start);
+        let end = span.end.checked_sub(1).and_then(|at| self.tokens.get(at)).map_or(start, |token| token.range.end);
+        self.text.get(start..end.max(start)).unwrap_or_default().trim()
+    }
+}
+
+/// Puts the words that are meant in the place of those written in a hurry: in either language, or those of one of them.
+fn mean(tokens: &mut [Token], portuguese: Option<bool>) {
+    for token in tokens.iter_mut().filter(|token| token.is_word() && !token.capital) {
+        if let Some(word) = lexicon().meant(&token.folded, portuguese) {
+            token.folded = word.to_owned();
+            (token.english, token.portuguese) = stems(word);
+        }
+    }
+}
+
+/// Puts known words in the place of misspelt ones; says which.
+fn spell(tokens: &mut [Token], is_english: bool) -> Vec<bool> {
+    let mut left = FUZZY_WORDS_MAX;
+    let mut misspelt = vec![false; tokens.len()];
+    for (token, was) in tokens.iter_mut().zip(&mut misspelt) {
+        if left == 0 {
+            break;
+        }
+        if !token.is_word() || is_known(token, is_english) {
+            continue;
+        }
+        left -= 1;
+        // A name is written with a capital and isn't a slip of another word.
+        if let Some(word) = lexicon().spelled(&token.folded).filter(|_| !token.capital) {
+            token.folded = word.to_owned();
+            (token.english, token.portuguese) = stems(word);
+            *was = true;
+        }
+    }
+    misspelt
+}
+
+fn is_known(token: &Token, is_english: bool) -> bool {
+    let one = std::slice::from_ref(token);
+    super::refusal::knows(token)
+        || !lexicon().sets.find(one, is_english).is_empty()
+        || !lexicon().words.find(one, is_english).is_empty()
+}
+
+/// Quoted passages, without their quotation marks. An apostrophe isn't one.
+fn quotes(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut from = 0;
+    while let Some((open, mark)) = text[from..].char_indices().find(|(at, c)| opens(text, from + at, *c)) {
+        let start = from + open + mark.len_utf8();
+        match closing(text, start, mark) {
+            Some(end) => {
+                if !text[start..end].trim().is_empty() {
+                    found.push(start..end);
+                }
+                from = end + text[end..].chars().next().map_or(0, char::len_utf8);
+            }
+            None => from = start,
+        }
+    }
+    found
+}
+
+fn opens(text: &str, at: usize, c: char) -> bool {
+    let before = text[..at].chars().next_back();
+    let after = text[at + c.len_utf8()..].chars().next();
+    let outside = before.is_none_or(|c| !c.is_alphanumeric());
+    match c {
+        '"' | '\'' => outside && after.is_some_and(|c| !c.is_whitespace()),
+        '“' | '„' | '«' => true,
+        _ => false,
+    }
+}
+
+/// Where the passage ends: at the mark that a word doesn't go on after.
+fn closing(text: &str, start: usize, mark: char) -> Option<usize> {
+    let close = match mark {
+        '“' | '„' => '”',
+        '«' => '»',
+        same => same,
+    };
+    let is_end = |at: usize| !text[at + close.len_utf8()..].starts_with(char::is_alphanumeric);
+    text[start..].char_indices().filter(|(_, c)| *c == close).map(|(at, _)| start + at).find(|at| is_end(*at))
+}
+
+/// How long a quotation mark is at most.
+const QUOTATION_MARK_BYTES_MAX: usize = 3;
+
+/// A text below or behind a colon that the words before it want something done with; after `echo`, all the rest.
+fn pasted(text: &str, tokens: &[Token], quotes: &[Range<usize>], is_english: bool) -> Option<Range<usize>> {
+    const WORKS_ON: [Set; 3] = [Set::SummarizeVerb, Set::EchoVerb, Set::TranslateVerb];
+    let first = tokens.first()?;
+    if matches!(first.folded.as_str(), "echo" | "ecoa" | "repeat" | "repita" | "repete")
+        && tokens.get(1).is_some_and(|token| !token.is_sign(":") && token.kind != Kind::Sign)
+        && !quotes.iter().any(|range| range.start <= first.range.end + 2)
+    {
+        return Some(first.range.end..text.len());
+    }
+    let quoted = |at: usize| quotes.iter().any(|range| range.contains(&at));
+    let cut = tokens
+        .iter()
+        .enumerate()
+        .find(|(_, token)| (token.is_sign(":") || token.is_sign("\n")) && !quoted(token.range.start))?;
+    let (at, sign) = cut;
+    // A text that is quoted ends with its quotation mark: what comes after is asked again.
+    let begins = sign.range.end + text.get(sign.range.end..)?.len() - text.get(sign.range.end..)?.trim_start().len();
+    if quotes.iter().any(|range| range.start > begins && range.start <= begins + QUOTATION_MARK_BYTES_MAX) {
+        return None;
+    }
+    let head: Vec<Token> = tokens[..at].to_vec();
+    let tail = text.get(sign.range.end..)?;
+    // `say: …` and nothing else before the colon.
+    let says = head.len() <= 2 && works(&head, &[Set::SayVerb], is_english);
+    let works = says || works(&head, &WORKS_ON, is_english) || into_language(&head, is_english);
+    let coded = tokens[at..].iter().any(|token| token.kind == Kind::Code);
+    const PASTED_BYTES_MIN: usize = 200;
+    let long = sign.is_sign("\n") && tail.trim().len() > PASTED_BYTES_MIN;
+    ((works || long || coded) && !tail.trim().is_empty()).then_some(sign.range.end..text.len())
+}
+
+/// `passa isso pro francês: …`.
+fn into_language(head: &[Token], is_english: bool) -> bool {
+    let hits = lexicon().sets.find(head, is_english);
+    let before = |at: usize| at.checked_sub(1).and_then(|at| head.get(at)).map_or("", |token| token.folded.as_str());
+    let into = |hit: &Hit<Set>| {
+        hit.value == Set::Languages
+            && callboard_message::text::is_one_of(before(hit.at), "in into to em para pro pra ao o")
+    };
+    hits.iter().any(into)
+}
+
+fn works(head: &[Token], works_on: &[Set], is_english: bool) -> bool {
+    const HEAD_WORDS_MAX: usize = 16;
+    let mut head: Vec<Token> = head.iter().take(HEAD_WORDS_MAX).cloned().collect();
+    spell(&mut head, is_english);
+    lexicon().sets.find(&head, is_english).iter().any(|hit| works_on.contains(&hit.value))
+}
+
+/// Whether it is Portuguese, and whether it is surely English, by words that only one of the two has.
+fn language(tokens: &[Token]) -> (bool, bool) {
+    const PORTUGUESE: &str = "o os um uma e de do da dos das em no na nos nas para pra pro por pelo com sem que eu voce vc meu minha me quero preciso tem qual quais quem \
+        nao sim ja isso este esta esse essa aquele ele ela onde como quanto mais ai la favor gente pode tudo depois hoje amanha faz agora vai ta ou eh sao numa num ao oi ola \
+        obrigado resume resuma traduz traduza repete repita reserva roda procura pesquisa";
+    const ENGLISH: &str = "the an of in on at to for and or but is are was be i you he she it we they my your his her our their this that what which who how why where when do does did can could would \
+        please with from by about not have has will me new need want it's im";
+    let among = |list: &str| {
+        tokens.iter().filter(|t| t.is_word() && callboard_message::text::is_one_of(&t.folded, list)).count()
+    };
+    let (portuguese, english) = (among(PORTUGUESE), among(ENGLISH));
+    (portuguese > english, english > portuguese)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: words written in a hurry are read as they are meant, in their language alone. Method: rows.
+    #[test]
+    fn words_in_a_hurry() {
+        for (request, expect) in [
+            ("pls tell ppl abt it tmrw", "please tell people about it tomorrow"),
+            ("what do u want from him n why", "what do you want from him and why"),
+            ("pq o cão late qnd eu saio d casa", "porque o cao late quando eu saio de casa"),
+            ("o livro d Ana e n o meu", "o livro de ana e nao o meu"),
+            ("PQ 7 and U 2", "pq 7 and u 2"),
+        ] {
+            let read: Vec<String> = Reading::new(request).tokens.into_iter().map(|token| token.folded).collect();
+            assert_eq!(read.join(" "), expect, "{request}");
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! An orchestrator whose deciders follow a script, with peers that follow theirs.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use callboard_guardrail::Guardrail;
+use callboard_message::surface::Converse;
+use callboard_message::{
+    Answer, Artifact, Content, DataClass, ElicitAnswer, Failure, Message, Named, Principal, Question, RawObject, SHOWN,
+    ToolResult,
+};
+use callboard_runtime::testkit::{paused, real};
+use callboard_runtime::{
+    Agent, AgentRef, CallEvent, ConcurrentHandler, Cx, Handlers, RunnerHandle, RunnerOptions, System, TaskRunner,
+};
+use futures::future::BoxFuture;
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+use super::super::{TaskOptions, TaskOrchestrator};
+use crate::decide::intake::IntakeOptions;
+use crate::decide::{Decider, Deciders};
+use crate::memory::Memory;
+use crate::peer_registry::{Connect, KnownAgents, KnownOptions, NamedBy, Seen};
+use crate::tools::{CommandOptions, TOOL_NAMES, ToolDeps, Toolbox};
+
+/// The orchestrator's id.
+const ID: &str = "orchestrator";
+
+/// Answers by message: what is left of each list, then its last again.
+type Script = Arc<Mutex<HashMap<String, VecDeque<Value>>>>;
+
+/// Decides by the script, and remembers what it was asked.
+struct Player {
+    script: Script,
+    asked: Arc<Mutex<Vec<(String, Value)>>>,
+}
+
+impl Agent for Player {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.anything(1_024);
+    }
+}
+
+impl ConcurrentHandler<Named> for Player {
+    fn handle(
+        &mut self,
+        message: Named,
+        _: Cx,
+    ) -> impl Future<Output = Result<Box<RawValue>, Failure>> + Send + 'static {
+        let asked: Value = serde_json::from_str(message.payload.get()).unwrap();
+        let mut script = self.script.lock().unwrap();
+        let answers = script.get_mut(&message.name);
+        let scripted = answers.and_then(|all| if all.len() > 1 { all.pop_front() } else { all.front().cloned() });
+        let answer = scripted.unwrap_or_else(|| by_default(&message.name, &asked));
+        self.asked.lock().unwrap().push((message.name, asked));
+        async move {
+            match answer.get("fails") {
+                Some(failure) => Err(serde_json::from_value(failure.clone()).unwrap()),
+                None => Ok(to_raw_value(&answer).unwrap()),
+            }
+        }
+    }
+}
+
+/// What is decided where the script says nothing: the straight way.
+fn by_default(message: &str, asked: &Value) -> Value {
+    let outcome = match message {
+        "decide_follow_up" => json!("handle_directly"),
+        "decide_clarity" => json!("clear"),
+        "decide_split" => json!("no"),
+        "decide_route" => json!("local"),
+        "decide_tool" => json!({ "tool_name": "echo", "params": { "text": asked["request"] } }),
+        "write_answer" => json!(format!("written: {}", asked["request"].as_str().unwrap())),
+        "decide_recovery" => json!({ "abandon": { "reason": "nobody said what to do" } }),
+        "synthesize" => json!({ "final_answer": "all together", "confidence": 0.9 }),
+        "decide_confirm" => json!("confirm_needed"),
+        other => panic!("nobody decides {other}"),
+    };
+    json!({ "outcome": outcome, "confidence": 0.9 })
+}
+
+/// A decision.
+pub(super) fn decided(outcome: Value) -> Value {
+    json!({ "outcome": outcome, "confidence": 0.9 })
+}
+
+/// A plan of steps: id, what to do, needs.
+pub(super) fn steps(steps: &[(&str, &str, &[&str])]) -> Value {
+    let step = |(id, text, needs): &(&str, &str, &[&str])| json!({ "id": id, "input_message": text, "metadata": { "depends_on": needs } });
+    decided(json!({ "steps": steps.iter().map(step).collect::<Vec<_>>() }))
+}
+
+/// What a peer does with the next message.
+#[derive(Clone)]
+pub(super) enum Act {
+    Say(&'static str),
+    /// Says it, and gives it as an artifact before, of a task that is called `t-1` there.
+    Show(&'static str),
+    Fail(Failure),
+    /// Asks for one word, and says it.
+    Ask(&'static str),
+    /// Never answers.
+    Hang,
+}
+
+/// An agent that converses by a script.
+struct Peer {
+    script: VecDeque<Act>,
+    said: Arc<Mutex<Vec<Converse>>>,
+}
+
+impl Agent for Peer {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.concurrent::<Converse>(64);
+    }
+}
+
+impl ConcurrentHandler<Converse> for Peer {
+    fn handle(&mut self, said: Converse, cx: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+        let text = said.texts();
+        self.said.lock().unwrap().push(said);
+        let act = if self.script.len() > 1 { self.script.pop_front() } else { self.script.front().cloned() };
+        async move {
+            match act {
+                Some(Act::Say(text)) => Ok(ToolResult::text(text)),
+                Some(Act::Show(text)) => {
+                    cx.artifact(Artifact::new("result", [Content::text(text)]));
+                    let ToolResult(told) = ToolResult::text(text);
+                    let place = RawObject::of("taskId", "t-1");
+                    Ok(ToolResult(told.with("_meta", RawObject::of(SHOWN, true).with("a2a", place))))
+                }
+                Some(Act::Fail(failure)) => Err(failure),
+                Some(Act::Ask(what)) => {
+                    let schema = json!({ "type": "object", "properties": { "answer": { "type": "string" } } });
+                    let Answer::Elicit(answer) = cx.question(Question::elicit(what, schema)).await? else {
+                        return Err(Failure::internal("no answer"));
+                    };
+                    Ok(ToolResult::text(format!("heard {}", answer.content().unwrap_or_default()["answer"])))
+                }
+                Some(Act::Hang) => std::future::pending().await,
+                None => Ok(ToolResult::text(text)),
+            }
+        }
+    }
+}
+
+struct Nowhere;
+
+impl Connect for Nowhere {
+    fn look<'a>(&'a self, _: &'a Url, _: NamedBy) -> BoxFuture<'a, Result<Seen, Failure>> {
+        Box::pin(async { Err(Failure::unavailable("nobody is there")) })
+    }
+
+    fn open(&self, _: &System, _: &Url, _: NamedBy) -> Result<AgentRef, Failure> {
+        Err(Failure::unavailable("nobody is there"))
+    }
+}
+
+/// An orchestrator at work.
+pub(super) struct Kit {
+    pub(super) system: System,
+    pub(super) agent: AgentRef,
+    pub(super) memory: Memory,
+    pub(super) ending: CancellationToken,
+    known: KnownAgents,
+    script: Script,
+    asked: Arc<Mutex<Vec<(String, Value)>>>,
+    runner: Option<RunnerHandle>,
+}
+
+/// How a person answers: by the end of the question's key.
+type Person<'a> = &'a dyn Fn(&str, &str) -> Option<ElicitAnswer>;
+
+/// What came of something that was said.
+pub(super) struct Heard {
+    pub(super) reply: Result<ToolResult, Failure>,
+    /// Keys and words.
+    pub(super) questions: Vec<(String, String)>,
+    pub(super) progress: Vec<String>,
+    pub(super) artifacts: Vec<String>,
+}
+
+impl Heard {
+    pub(super) fn text(&self) -> String {
+        self.reply.as_ref().unwrap().texts()
+    }
+
+    pub(super) fn failure(&self) -> &Failure {
+        self.reply.as_ref().unwrap_err()
+    }
+}
+
+/// Runs `test` with an orchestrator whose options are `change`d, time paused.
+pub(super) fn with(change: impl FnOnce(&mut TaskOptions), test: impl AsyncFnOnce(&mut Kit)) {
+    paused(async |system| run(system, change, test).await);
+}
+
+/// The same behind a guardrail.
+pub(super) fn with_guard(test: impl AsyncFnOnce(&mut Kit)) {
+    paused(async |system| {
+        let guard = system.spawn(Guardrail::default());
+        run(system, |options| options.guard = Some(guard), test).await;
+    });
+}
+
+/// The same in real time, for what runs programs.
+pub(super) fn with_programs(test: impl AsyncFnOnce(&mut Kit)) {
+    real(async |system| run(system, |_| {}, test).await);
+}
+
+async fn run(system: &System, change: impl FnOnce(&mut TaskOptions), test: impl AsyncFnOnce(&mut Kit)) {
+    let mut kit = Kit::new(system, change).await;
+    test(&mut kit).await;
+    if let Some(runner) = kit.runner.take() {
+        runner.stop().await;
+    }
+    system.shutdown(Duration::from_secs(5)).await;
+}
+
+impl Kit {
+    async fn new(system: &System, change: impl FnOnce(&mut TaskOptions)) -> Self {
+        let (script, asked) = (Script::default(), Arc::new(Mutex::new(Vec::new())));
+        let player = system.spawn(Player { script: script.clone(), asked: asked.clone() });
+        let deciders = Arc::new(Deciders::all(ID, DataClass::Personal, &Decider::model("script", player)));
+        let notes = system.store().notes.clone();
+        let known = KnownOptions { id: ID.into(), name: "Orchestrator".into(), allow: Vec::new() };
+        let known = KnownAgents::open(system, notes.clone(), Arc::new(Nowhere), known).await.unwrap();
+        let deps = ToolDeps {
+            deciders: deciders.clone(),
+            known: known.clone(),
+            system_prompt: String::new(),
+            command: Some(CommandOptions::new(["echo"], std::env::temp_dir())),
+        };
+        let memory = Memory::new(notes, ID, DataClass::Personal);
+        let ending = CancellationToken::new();
+        let mut options = TaskOptions {
+            id: ID.into(),
+            name: "Orchestrator".into(),
+            description: "Takes requests".into(),
+            deciders,
+            intake: IntakeOptions::default(),
+            confidence_min: super::super::CONFIDENCE_MIN_DEFAULT,
+            max_risk: crate::decide::limits::RISK_MAX_DEFAULT,
+            cost_micro_usd_max: None,
+            tools: Toolbox::new(&TOOL_NAMES.map(str::to_owned), deps).unwrap(),
+            known: known.clone(),
+            memory: memory.clone(),
+            guard: None,
+            system_prompt: String::new(),
+            class: DataClass::Personal,
+            task_ttl: super::super::TASK_TTL_DEFAULT,
+            ending: ending.clone(),
+        };
+        change(&mut options);
+        let agent = system.spawn(TaskOrchestrator::new(options));
+        system.directory().register(ID, &agent).unwrap();
+        let runner = Some(TaskRunner::start(system, RunnerOptions { tasks_max: 64, ..RunnerOptions::default() }));
+        Self { system: system.clone(), agent, memory, ending, known, script, asked, runner }
+    }
+
+    /// What is decided from now on, one answer after the other.
+    pub(super) fn decide(&self, message: &str, answers: impl IntoIterator<Item = Value>) {
+        self.script.lock().unwrap().insert(message.to_owned(), answers.into_iter().collect());
+    }
+
+    /// What was asked of deciders under that name.
+    pub(super) fn asked(&self, message: &str) -> Vec<Value> {
+        self.asked.lock().unwrap().iter().filter(|(name, _)| name == message).map(|(_, asked)| asked.clone()).collect()
+    }
+
+    /// A peer that is known by `id`; what it hears.
+    pub(super) fn peer(&self, id: &str, script: impl IntoIterator<Item = Act>) -> Arc<Mutex<Vec<Converse>>> {
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let peer = self.system.spawn(Peer { script: script.into_iter().collect(), said: said.clone() });
+        self.known.declare(id, peer);
+        said
+    }
+
+    /// Lets go of the tasks under way, as a process that ends does.
+    pub(super) async fn stop_runner(&mut self) {
+        self.runner.take().unwrap().stop().await;
+    }
+
+    pub(super) fn start_runner(&mut self) {
+        self.runner = Some(TaskRunner::start(&self.system, RunnerOptions::default()));
+    }
+
+    /// Says something, and stays until the end.
+    pub(super) async fn say(&self, text: &str, person: Person<'_>) -> Heard {
+        self.hear(said(text, "", ""), person).await
+    }
+
+    pub(super) async fn hear(&self, said: Converse, person: Person<'_>) -> Heard {
+        self.hear_of(Principal::local_operator(), said, person).await
+    }
+
+    pub(super) async fn hear_of(&self, principal: Principal, said: impl Asks, person: Person<'_>) -> Heard {
+        let limit = Duration::from_secs(3_600);
+        let mut call = self.agent.call(said).principal(principal).within(limit).start();
+        let (mut questions, mut progress, mut artifacts) = (Vec::new(), Vec::new(), Vec::new());
+        while let Some(event) = call.next().await {
+            match event {
+                CallEvent::Progress(told) => progress.extend(told.message),
+                CallEvent::Artifact(artifact) => artifacts.push(artifact.id()),
+                CallEvent::Question(mut pending) => {
+                    let key = pending.question.take_key().unwrap_or_default();
+                    let Question::Elicit(form) = &pending.question else { panic!("no form") };
+                    let answer = person(&key, &form.message());
+                    questions.push((key, form.message()));
+                    match answer {
+                        Some(answer) => pending.answer(Answer::Elicit(answer)),
+                        None => {
+                            pending.refuse(Failure::new(callboard_message::FailureKind::NobodyToAsk, "nobody to ask"))
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        let reply = call.reply().await.map_err(Failure::from).and_then(|reply| reply);
+        Heard { reply, questions, progress, artifacts }
+    }
+}
+
+/// What is answered by a tool's result.
+pub(super) trait Asks: Message<Reply = Result<ToolResult, Failure>> {}
+
+impl<M: Message<Reply = Result<ToolResult, Failure>>> Asks for M {}
+
+/// Something that is said under a key, in a conversation.
+pub(super) fn said(text: &str, key: &str, context: &str) -> Converse {
+    let Converse(body) = Converse::of([Content::text(text)]);
+    let body: RawObject = body.with("key", key).with("context", context);
+    Converse(body)
+}
+
+/// Nobody is there to be asked.
+pub(super) fn nobody(_: &str, _: &str) -> Option<ElicitAnswer> {
+    None
+}
+
+/// Says that word, whatever is asked, and yes to what is to be confirmed.
+pub(super) fn says(word: &'static str) -> impl Fn(&str, &str) -> Option<ElicitAnswer> {
+    move |key, _| {
+        let content = if key.contains("confirm") { json!({ "confirm": true }) } else { json!({ "answer": word }) };
+        Some(ElicitAnswer::accept(content))
+    }
+}
