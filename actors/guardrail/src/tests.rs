@@ -191,7 +191,7 @@ fn texts_are_collected() {
 /// Goal: an operator's rules stop what they name, disguised too, and no rule is wrong in silence. Method: a table each.
 #[test]
 fn own_rules() {
-    let rule = |json: serde_json::Value| Rules::with(&[serde_json::from_value::<OwnRule>(json).unwrap()]);
+    let rule = |json: Value| Rules::with(&[serde_json::from_value::<OwnRule>(json).unwrap()]);
     let rules =
         rule(json!({"id": "site.project", "phrases": ["Projekt Übermut", "code word"], "pattern": "case-[0-9]{4}"}));
     let rules = rules.unwrap();
