@@ -7,7 +7,45 @@ use std::path::Path;
 use walkdir::WalkDir;
 
 /// Circles that stay, as a folder and the modules in it, each with its reason. A new one fails, and so does one that is gone.
-const KNOWN: &[(&str, &[&str], &str)] = &[];
+const KNOWN: &[(&str, &[&str], &str)] = &[
+    ("actors/clinics/src/clinic", &["agent", "seed", "store"], "To be broken: misplaced items."),
+    (
+        "actors/mailroom/src",
+        &[
+            "accept",
+            "conversation_delivery",
+            "delivery",
+            "member_identity",
+            "members",
+            "post",
+            "resources",
+            "setup",
+            "text",
+        ],
+        "To be broken: misplaced items.",
+    ),
+    ("actors/models/src", &["config", "remote", "request", "wire"], "To be broken: misplaced items."),
+    ("actors/orchestration/src", &["decide", "peer_registry", "tools"], "To be broken: misplaced items."),
+    (
+        "actors/orchestration/src/decide/rules",
+        &["aim", "clauses", "index", "kinds", "points", "tools", "vague"],
+        "To be broken: misplaced items.",
+    ),
+    ("actors/orchestration/src/decide/rules", &["reading", "refusal", "wish"], "To be broken: misplaced items."),
+    (
+        "actors/runtime/src",
+        &["agent", "cell", "handle", "mailbox", "system"],
+        "The mailbox kernel: a mailbox runs an agent's handlers, which reach other mailboxes.",
+    ),
+    ("protocols/mcp/src/bridge", &["cache", "tools"], "To be broken: misplaced items."),
+    ("protocols/mcp/src/inbound", &["endpoint", "modern", "response", "tasks"], "To be broken: misplaced items."),
+    ("protocols/mcp/src/outbound", &["server_messages", "transport"], "To be broken: misplaced items."),
+    ("protocols/rpc/src", &["decode", "id"], "To be broken: misplaced items."),
+    ("src", &["cli", "clinics", "repl"], "To be broken: misplaced items."),
+    ("src/cli", &["mcp", "show"], "To be broken: misplaced items."),
+    ("src/config", &["agent", "mail", "orchestrator"], "To be broken: misplaced items."),
+    ("src/node", &["listen", "mail"], "To be broken: misplaced items."),
+];
 
 /// Path of a module from its crate's root, without `crate`.
 type ModulePath = Vec<String>;
