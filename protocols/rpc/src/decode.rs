@@ -61,30 +61,17 @@ pub struct Response<'a> {
 /// # Errors
 /// A [`Refusal`] with the code to answer, and the id to answer it under where that could be read.
 pub fn decode<'a>(body: &'a [u8], limits: &Limits) -> Result<Incoming<'a>, Refusal> {
-    let (text, members) = read(body, limits)?;
-    match first(text) {
-        Some(b'[') => Err(unknown(DecodeError::Batch)),
-        _ => message(text, members, limits),
-    }
-}
-
-/// Holds a text to the limits and, where it is an object, finds what a message has.
-pub(crate) fn read<'a>(body: &'a [u8], limits: &Limits) -> Result<(&'a str, Members<'a>), Refusal> {
     let mut found = Members::default();
     let text = members(body, limits, &mut |name, value| found.put(name, value)).map_err(|e| unknown(e.into()))?;
-    Ok((text, found))
-}
-
-/// The message that a text with these members is.
-pub(crate) fn message<'a>(text: &str, members: Members<'a>, limits: &Limits) -> Result<Incoming<'a>, Refusal> {
     match first(text) {
-        Some(b'{') => members.message(limits),
+        Some(b'{') => found.message(limits),
+        Some(b'[') => Err(unknown(DecodeError::Batch)),
         _ => Err(unknown(DecodeError::NotAnObject)),
     }
 }
 
 /// What a text begins with, white space apart.
-pub(crate) fn first(text: &str) -> Option<u8> {
+fn first(text: &str) -> Option<u8> {
     text.bytes().find(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n'))
 }
 
@@ -94,7 +81,7 @@ fn unknown(error: DecodeError) -> Refusal {
 
 /// The members of a message, each as it is written.
 #[derive(Default)]
-pub(crate) struct Members<'a> {
+struct Members<'a> {
     jsonrpc: Option<&'a str>,
     id: Option<&'a str>,
     method: Option<&'a str>,
@@ -230,23 +217,23 @@ pub enum Body<'a> {
 /// # Errors
 /// A [`Refusal`] of the whole body: no JSON, over `limits`, an empty batch, or one message that is none.
 pub fn decode_body<'a>(body: &'a [u8], limits: &Limits) -> Result<Body<'a>, Refusal> {
-    let (text, members) = read(body, limits)?;
-    if first(text) != Some(b'[') {
-        return message(text, members, limits).map(Body::One);
+    match decode(body, limits) {
+        Err(Refusal { error: DecodeError::Batch, .. }) => {}
+        one => return one.map(Body::One),
     }
     let entries_max = limits.batch_entries_max;
-    let mut reader = serde_json::Deserializer::from_str(text);
+    let mut reader = serde_json::Deserializer::from_slice(body);
     let entries = reader.deserialize_seq(Entries { entries_max }).map_err(|_| unknown(DecodeError::NotAnObject))?;
+    let one = |entry: &'a RawValue| match decode(entry.get().as_bytes(), limits) {
+        // A batch in a batch is no message.
+        Err(Refusal { error: DecodeError::Batch, .. }) => Err(unknown(DecodeError::NotAnObject)),
+        one => one,
+    };
     match entries.len() {
         0 => Err(unknown(DecodeError::BatchEmpty)),
         many if many > entries_max => Err(unknown(DecodeError::BatchOver { entries_max })),
-        _ => Ok(Body::Batch(entries.into_iter().map(|entry| one(entry.get(), limits)).collect())),
+        _ => Ok(Body::Batch(entries.into_iter().map(one).collect())),
     }
-}
-
-fn one<'a>(entry: &'a str, limits: &Limits) -> Result<Incoming<'a>, Refusal> {
-    let (text, members) = read(entry.as_bytes(), limits)?;
-    message(text, members, limits)
 }
 
 /// Writes a batch of messages that are written already; `None` when there is none, for then nothing may be sent.

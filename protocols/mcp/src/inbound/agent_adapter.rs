@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use callboard_message::json::quote;
+use callboard_message::json::{quote, raw};
 use callboard_message::surface::{
     About, CallTool, Complete, CreateMessage, Describe, Forward, GetPrompt, ListPrompts, ListResourceTemplates,
     ListResources, ListTools, MISSING, ReadResource, Subscribe,
@@ -97,7 +97,7 @@ impl AgentAdapter {
             return Ok(());
         }
         let body = RawObject::of("uri", uri).to_raw();
-        self.ask::<Subscribe>(body, call).await.map(drop).map_err(error)
+        self.ask(Subscribe::NAME, body, call).await.map(drop).map_err(error)
     }
 
     /// What the agent says of itself, where it does.
@@ -105,7 +105,7 @@ impl AgentAdapter {
         if !self.handles::<Describe>() {
             return About::default();
         }
-        self.ask::<Describe>(RawObject::new().to_raw(), call)
+        self.ask(Describe::NAME, RawObject::new().to_raw(), call)
             .await
             .ok()
             .and_then(|raw| RawObject::parse(&raw).ok())
@@ -151,7 +151,7 @@ impl AgentAdapter {
     ///
     /// # Errors
     /// `METHOD_NOT_FOUND` for any other, unless the agent stands for something outside, which is asked.
-    pub async fn perform(&self, request: &Request<'_>, revision: Revision, call: CallMeta) -> Outcome {
+    pub async fn perform(&self, request: &Request, revision: Revision, call: CallMeta) -> Outcome {
         let params = &request.params;
         match request.method {
             Method::CallTool => self.call_tool(params, revision, call).await,
@@ -174,14 +174,14 @@ impl AgentAdapter {
             }
             Method::Complete if self.handles::<Complete>() => self.pass::<Complete>(params, call).await,
             _ if self.handles::<Forward>() => {
-                let body = RawObject::of("method", request.name).with("params", without_hop(params)?);
-                self.ask::<Forward>(body.to_raw(), call).await.map_err(error)
+                let body = RawObject::of("method", &request.name).with("params", without_hop(params)?);
+                self.ask(Forward::NAME, body.to_raw(), call).await.map_err(error)
             }
-            _ => Err(RpcError::method_not_found(format!("method not found: {}", printable(request.name)))),
+            _ => Err(RpcError::method_not_found(format!("method not found: {}", printable(&request.name)))),
         }
     }
 
-    fn own_tools(&self, params: &Params<'_>, revision: Revision) -> Outcome {
+    fn own_tools(&self, params: &Params, revision: Revision) -> Outcome {
         let from = page_start(params, TOOLS)?.try_into().unwrap_or(usize::MAX);
         let (items_max, total) = (self.options.page_items_max.max(1), self.tools.len(revision.era()));
         if from > total {
@@ -196,19 +196,22 @@ impl AgentAdapter {
         Ok(result.to_raw())
     }
 
-    async fn call_tool(&self, params: &Params<'_>, revision: Revision, call: CallMeta) -> Outcome {
+    async fn call_tool(&self, params: &Params, revision: Revision, call: CallMeta) -> Outcome {
         let (name, arguments) = params.tool_call()?;
         let call = for_purpose(params, call)?;
         let arguments = arguments.map_or_else(|| Cow::Owned(raw("{}".into())), Cow::Borrowed);
-        let (tool, asked) = if self.handles::<CallTool>() {
-            let whole = without_hop(params)?;
-            self.admit(&name, &arguments, &call).await.map_err(error)?;
-            (None, self.bounded(CallTool::NAME, whole, call).await)
-        } else {
-            let tool = self.tools.get(&name, revision.era());
-            let tool = tool.ok_or_else(|| RpcError::invalid_params(format!("unknown tool: {}", printable(&name))))?;
-            self.admit(&name, &arguments, &call).await.map_err(error)?;
-            (Some(tool), self.bounded(&name, arguments.into_owned(), call).await)
+        let tool = match self.handles::<CallTool>() {
+            true => None,
+            false => Some(
+                self.tools
+                    .get(&name, revision.era())
+                    .ok_or_else(|| RpcError::invalid_params(format!("unknown tool: {}", printable(&name))))?,
+            ),
+        };
+        inward::admit(&self.agent, &self.agent_name, &name, &arguments, &call).await.map_err(error)?;
+        let asked = match tool {
+            Some(_) => self.ask_admitted(&name, arguments.into_owned(), call).await,
+            None => self.ask_admitted(CallTool::NAME, without_hop(params)?, call).await,
         };
         match asked {
             Ok(reply) => Ok(tool_result(reply, tool.map_or(Reply::Result, |tool| tool.reply), revision.era())),
@@ -216,16 +219,16 @@ impl AgentAdapter {
         }
     }
 
-    async fn read_resource(&self, params: &Params<'_>, revision: Revision, call: CallMeta) -> Outcome {
+    async fn read_resource(&self, params: &Params, revision: Revision, call: CallMeta) -> Outcome {
         params.check_object()?;
         let uri = params.uri().ok_or_else(|| RpcError::invalid_params("`uri` must be a string"))?;
-        let asked = self.ask::<ReadResource>(without_hop(params)?, call).await;
+        let asked = self.ask(ReadResource::NAME, without_hop(params)?, call).await;
         asked.map_err(|failure| resource_error(failure, revision, &uri))
     }
 
     /// HMCP: the agent answers as a model does. A client of the stateless era is told by name what an answer lacks; one
     /// of the legacy era where it asks for that.
-    async fn create_message(&self, params: &Params<'_>, revision: Revision, call: CallMeta) -> Outcome {
+    async fn create_message(&self, params: &Params, revision: Revision, call: CallMeta) -> Outcome {
         let call = for_purpose(params, call)?;
         let mut params = without_hop(params)?;
         if revision.era() == Era::Modern && !self.outside {
@@ -234,29 +237,21 @@ impl AgentAdapter {
             members.set("_meta", own.with(MISSING, true));
             params = members.to_raw();
         }
-        self.ask::<CreateMessage>(params, call).await.map_err(failure::to_rpc)
+        self.ask(CreateMessage::NAME, params, call).await.map_err(failure::to_rpc)
     }
 
-    async fn pass<M: Message>(&self, params: &Params<'_>, call: CallMeta) -> Outcome {
-        self.ask::<M>(without_hop(params)?, call).await.map_err(error)
-    }
-
-    async fn ask<M: Message>(&self, body: Box<RawValue>, call: CallMeta) -> Result<Box<RawValue>, Failure> {
-        self.ask_plainly(M::NAME, body, call).await
+    async fn pass<M: Message>(&self, params: &Params, call: CallMeta) -> Outcome {
+        self.ask(M::NAME, without_hop(params)?, call).await.map_err(error)
     }
 
     /// Asks the agent by a message's name, if the policy lets the call in.
-    pub async fn ask_plainly(&self, name: &str, body: Box<RawValue>, call: CallMeta) -> Result<Box<RawValue>, Failure> {
-        self.admit(name, &body, &call).await?;
-        self.bounded(name, body, call).await
+    pub async fn ask(&self, name: &str, body: Box<RawValue>, call: CallMeta) -> Result<Box<RawValue>, Failure> {
+        inward::admit(&self.agent, &self.agent_name, name, &body, &call).await?;
+        self.ask_admitted(name, body, call).await
     }
 
-    async fn admit(&self, message: &str, payload: &RawValue, call: &CallMeta) -> Result<(), Failure> {
-        inward::admit(&self.agent, &self.agent_name, message, payload, call).await
-    }
-
-    /// Asks by name until the call's deadline; one that has none gets the usual.
-    async fn bounded(&self, name: &str, payload: Box<RawValue>, call: CallMeta) -> Result<Box<RawValue>, Failure> {
+    /// Asks until the call's deadline; one that has none gets the usual.
+    async fn ask_admitted(&self, name: &str, payload: Box<RawValue>, call: CallMeta) -> Result<Box<RawValue>, Failure> {
         let deadline = call.deadline.unwrap_or_else(|| Instant::now() + self.options.call_deadline);
         let sent = Named { name: name.to_owned(), payload };
         // It gives up at the call's deadline by itself.
@@ -265,7 +260,7 @@ impl AgentAdapter {
 }
 
 /// The call, for the purpose that its `_meta` states. Who asks comes from the connection; why, the asker says.
-fn for_purpose(params: &Params<'_>, mut call: CallMeta) -> Result<CallMeta, RpcError> {
+fn for_purpose(params: &Params, mut call: CallMeta) -> Result<CallMeta, RpcError> {
     let Some(stated) = params.meta_member(meta::PURPOSE) else { return Ok(call) };
     let purpose: Option<String> = serde_json::from_str(stated.get()).ok();
     let fits = |purpose: &String| (1..=meta::PURPOSE_BYTES_MAX).contains(&purpose.len());
@@ -278,18 +273,18 @@ fn for_purpose(params: &Params<'_>, mut call: CallMeta) -> Result<CallMeta, RpcE
 }
 
 /// The params as they are written, without what belongs to this hop.
-fn without_hop(params: &Params<'_>) -> Result<Box<RawValue>, RpcError> {
-    match params.raw {
+fn without_hop(params: &Params) -> Result<Box<RawValue>, RpcError> {
+    match params.raw() {
         None => Ok(raw("{}".into())),
-        Some(untouched) if params.meta.is_none() && params.check_object().is_ok() => Ok(untouched.to_owned()),
+        Some(untouched) if params.meta().is_none() && params.check_object().is_ok() => Ok(untouched.to_owned()),
         Some(params) => meta::without_hop(params).map_err(|_| no_object()),
     }
 }
 
 /// Where the page begins that the `cursor` of a list's params names: 0 where there is none.
-pub(crate) fn page_start(params: &Params<'_>, list: &str) -> Result<u64, RpcError> {
+pub(crate) fn page_start(params: &Params, list: &str) -> Result<u64, RpcError> {
     params.check_object()?;
-    let Some(cursor) = params.cursor else { return Ok(0) };
+    let Some(cursor) = params.cursor() else { return Ok(0) };
     let read = || {
         let bytes = URL_SAFE_NO_PAD.decode(serde_json::from_str::<String>(cursor.get()).ok()?).ok()?;
         std::str::from_utf8(&bytes).ok()?.strip_prefix(list)?.strip_prefix(':')?.parse().ok()
@@ -345,11 +340,6 @@ fn result_of(quoted_text: &str, structured: Option<&str>) -> Box<RawValue> {
     }
     json.push('}');
     raw(json)
-}
-
-/// JSON that was put together from JSON.
-pub(crate) fn raw(json: String) -> Box<RawValue> {
-    RawValue::from_string(json).unwrap_or_default()
 }
 
 /// What a failed tool says: most failures are the tool's own word to the model; what no retry mends is an error.

@@ -1,10 +1,11 @@
 //! Requests of both eras, parsed once: the method, and the members of the params that the server looks at itself.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use callboard_message::RawObject;
-use callboard_rpc::{self as rpc, Id, RpcError};
-use serde::{Deserialize, Deserializer};
+use callboard_message::json::{Walk, raw_ref, text};
+use callboard_rpc::{self as rpc, Id, Incoming, Notification, Response, RpcError};
 use serde_json::value::RawValue;
 
 use crate::wire::hmcp;
@@ -68,125 +69,192 @@ impl Method {
     }
 }
 
-/// One request, without its id.
-pub(crate) struct Request<'a> {
-    /// The method's name, as it came.
-    pub name: &'a str,
-    pub method: Method,
-    pub params: Params<'a>,
+/// One message of a client's, its request parsed.
+pub(crate) enum Message<'a> {
+    /// With its id.
+    Request(Id, Request),
+    Notification(Notification<'a>),
+    Response(Response<'a>),
 }
 
-impl<'a> Request<'a> {
-    pub fn read(name: &'a str, params: Option<&'a RawValue>) -> Self {
-        Self { name, method: Method::parse(name), params: Params::read(params) }
+impl<'a> From<Incoming<'a>> for Message<'a> {
+    fn from(message: Incoming<'a>) -> Self {
+        match message {
+            Incoming::Request(rpc::Request { id, method, params }) => {
+                Self::Request(id, Request::new(method, params.map(RawValue::to_owned)))
+            }
+            Incoming::Notification(notification) => Self::Notification(notification),
+            Incoming::Response(response) => Self::Response(response),
+        }
     }
 }
 
-/// A request that may outlive the body that it came in.
-pub(crate) struct OwnedRequest {
-    pub id: Id,
-    method: String,
-    params: Option<Box<RawValue>>,
-}
-
-impl From<rpc::Request<'_>> for OwnedRequest {
-    fn from(request: rpc::Request<'_>) -> Self {
-        let rpc::Request { id, method, params } = request;
-        Self { id, method, params: params.map(RawValue::to_owned) }
-    }
-}
-
-impl OwnedRequest {
-    pub fn read(&self) -> Request<'_> {
-        Request::read(&self.method, self.params.as_deref())
-    }
-
+impl Message<'_> {
+    /// Whether its `_meta` names a revision, as in the stateless era.
     pub fn is_modern(&self) -> bool {
-        is_modern(self.params.as_deref())
+        let meta = match self {
+            Self::Request(_, request) => request.params.meta(),
+            Self::Notification(told) => told.params.and_then(meta_of),
+            Self::Response(_) => None,
+        };
+        meta.is_some_and(|meta| version_in_meta(meta).is_some())
     }
 }
 
-/// Params of a request: the members that the server looks at, as they came. `null` is as good as missing, but for members
-/// that say otherwise.
-#[derive(Default, Deserialize)]
-pub(crate) struct Params<'a> {
+fn meta_of(params: &RawValue) -> Option<&RawValue> {
+    Walk::object(params)?.find_map(|(name, value)| (name == "_meta").then_some(value))
+}
+
+/// One request, without its id. Owned, for its work may outlive the body that it came in.
+pub(crate) struct Request {
+    /// The method's name, as it came.
+    pub name: String,
+    pub method: Method,
+    pub params: Params,
+}
+
+impl Request {
+    pub fn new(name: impl Into<String>, params: Option<Box<RawValue>>) -> Self {
+        let name = name.into();
+        Self { method: Method::parse(&name), name, params: Params::read(params) }
+    }
+}
+
+/// Params of a request, and the places of the members that the server looks at itself.
+#[derive(Default)]
+pub(crate) struct Params {
     /// All of them.
-    #[serde(skip)]
-    pub raw: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "_meta")]
-    pub meta: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    name: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub arguments: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    uri: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub cursor: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub level: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub notifications: Option<&'a RawValue>,
-    /// May be `null`.
-    #[serde(borrow, default, deserialize_with = "present")]
-    pub task: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "taskId")]
-    task_id: Option<&'a RawValue>,
-    /// May be `null`.
-    #[serde(borrow, default, rename = "inputResponses", deserialize_with = "present")]
-    pub input_responses: Option<&'a RawValue>,
-    /// May be `null`.
-    #[serde(borrow, default, rename = "requestState", deserialize_with = "present")]
-    pub request_state: Option<&'a RawValue>,
+    raw: Option<Box<RawValue>>,
+    /// In the order of [`MEMBERS`].
+    places: [Option<Range<usize>>; MEMBERS.len()],
 }
 
-/// Tells a member that is `null` from one that is missing.
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(deserializer).map(Some)
+/// Names of the members that the server looks at itself, in the order of [`Member`].
+const MEMBERS: [&str; 11] = [
+    "_meta",
+    "name",
+    "arguments",
+    "uri",
+    "cursor",
+    "level",
+    "notifications",
+    "taskId",
+    "task",
+    "inputResponses",
+    "requestState",
+];
+
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
+enum Member {
+    Meta,
+    Name,
+    Arguments,
+    Uri,
+    Cursor,
+    Level,
+    Notifications,
+    TaskId,
+    /// From here on `null` isn't as good as missing.
+    Task,
+    InputResponses,
+    RequestState,
 }
 
-impl<'a> Params<'a> {
+impl Params {
     /// Reads them. What is no object has no members; [`Self::check_object`] tells it from an empty one.
-    fn read(raw: Option<&'a RawValue>) -> Self {
-        // A struct can be read from an array too.
-        let object = raw.map(RawValue::get).filter(|params| params.starts_with('{'));
-        let members = object.and_then(|params| serde_json::from_str::<Self>(params).ok());
-        Self { raw, ..members.unwrap_or_default() }
+    fn read(raw: Option<Box<RawValue>>) -> Self {
+        let mut places = [const { None }; MEMBERS.len()];
+        if let Some(params) = raw.as_deref() {
+            let begins = params.get().as_ptr() as usize;
+            for (name, value) in Walk::object(params).into_iter().flatten() {
+                if let Some(at) = MEMBERS.iter().position(|member| *member == name) {
+                    let from = value.get().as_ptr() as usize - begins;
+                    places[at] = Some(from..from + value.get().len());
+                }
+            }
+        }
+        Self { raw, places }
+    }
+
+    fn get(&self, member: Member) -> Option<&RawValue> {
+        let place = self.places[member as usize].clone()?;
+        let value = self.raw()?.get().get(place).filter(|value| member >= Member::Task || *value != "null")?;
+        Some(raw_ref(value))
+    }
+
+    /// All of them, as they came.
+    pub fn raw(&self) -> Option<&RawValue> {
+        self.raw.as_deref()
+    }
+
+    pub fn meta(&self) -> Option<&RawValue> {
+        self.get(Member::Meta)
+    }
+
+    pub fn arguments(&self) -> Option<&RawValue> {
+        self.get(Member::Arguments)
+    }
+
+    pub fn cursor(&self) -> Option<&RawValue> {
+        self.get(Member::Cursor)
+    }
+
+    pub fn level(&self) -> Option<&RawValue> {
+        self.get(Member::Level)
+    }
+
+    pub fn notifications(&self) -> Option<&RawValue> {
+        self.get(Member::Notifications)
+    }
+
+    /// May be `null`.
+    pub fn task(&self) -> Option<&RawValue> {
+        self.get(Member::Task)
+    }
+
+    /// May be `null`.
+    pub fn input_responses(&self) -> Option<&RawValue> {
+        self.get(Member::InputResponses)
+    }
+
+    /// May be `null`.
+    pub fn request_state(&self) -> Option<&RawValue> {
+        self.get(Member::RequestState)
+    }
+
+    pub fn name(&self) -> Option<Cow<'_, str>> {
+        text(self.get(Member::Name)?)
+    }
+
+    pub fn uri(&self) -> Option<Cow<'_, str>> {
+        text(self.get(Member::Uri)?)
+    }
+
+    pub fn task_id(&self) -> Option<Cow<'_, str>> {
+        text(self.get(Member::TaskId)?)
     }
 
     /// # Errors
     /// `INVALID_PARAMS` where there are params that are no object.
     pub fn check_object(&self) -> Result<(), RpcError> {
-        match self.raw {
+        match &self.raw {
             Some(raw) if !raw.get().starts_with('{') => Err(no_object()),
             _ => Ok(()),
         }
-    }
-
-    pub fn name(&self) -> Option<Cow<'a, str>> {
-        text(self.name)
-    }
-
-    pub fn uri(&self) -> Option<Cow<'a, str>> {
-        text(self.uri)
-    }
-
-    pub fn task_id(&self) -> Option<Cow<'a, str>> {
-        text(self.task_id)
     }
 
     /// Tool and arguments of a `tools/call`.
     ///
     /// # Errors
     /// `INVALID_PARAMS` where one is missing or of the wrong type.
-    pub fn tool_call(&self) -> Result<(Cow<'a, str>, Option<&'a RawValue>), RpcError> {
+    pub fn tool_call(&self) -> Result<(Cow<'_, str>, Option<&RawValue>), RpcError> {
         if self.raw.is_none() {
             return Err(no_object());
         }
         self.check_object()?;
         let name =
             self.name().ok_or_else(|| RpcError::invalid_params("`name` must be a string, `arguments` an object"))?;
-        match self.arguments {
+        match self.arguments() {
             Some(arguments) if !arguments.get().starts_with('{') => {
                 Err(RpcError::invalid_params("`arguments` must be an object"))
             }
@@ -196,14 +264,8 @@ impl<'a> Params<'a> {
 
     /// The member `name` of `_meta`. Most requests have no such, and then nothing is read.
     pub fn meta_member(&self, name: &str) -> Option<Box<RawValue>> {
-        RawObject::parse(self.meta.filter(|meta| meta.get().contains(name))?).ok()?.remove(name)
+        RawObject::parse(self.meta().filter(|meta| meta.get().contains(name))?).ok()?.remove(name)
     }
-}
-
-/// A string's value: borrowed, unless it has escapes.
-fn text(raw: Option<&RawValue>) -> Option<Cow<'_, str>> {
-    let json = raw?.get();
-    serde_json::from_str(json).map(Cow::Borrowed).ok().or_else(|| serde_json::from_str(json).map(Cow::Owned).ok())
 }
 
 pub(crate) fn no_object() -> RpcError {
@@ -218,23 +280,8 @@ pub(crate) fn object(params: Option<&RawValue>) -> Result<RawObject, RpcError> {
     params.map_or(Ok(RawObject::new()), |raw| RawObject::parse(raw).map_err(|_| no_object()))
 }
 
-/// The last of the member's name: up to 32 bytes are found without a table.
-const ENDS_IN: &str = PROTOCOL_VERSION.split_at(PROTOCOL_VERSION.len() - 32).1;
-
-/// Whether params name the revision of their request, as they do in the stateless era.
-pub(crate) fn is_modern(params: Option<&RawValue>) -> bool {
-    // Most that don't name it are told so by their bytes, of which an escape could hide some.
-    let may_name = |params: &&RawValue| params.get().contains(ENDS_IN) || params.get().contains("\\u");
-    params.filter(may_name).is_some_and(|params| Params::read(Some(params)).meta.and_then(version_in_meta).is_some())
-}
-
 /// The revision that a `_meta` names.
 pub(crate) fn version_in_meta(meta: &RawValue) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Version {
-        #[serde(default, rename = "io.modelcontextprotocol/protocolVersion")]
-        version: Option<String>,
-    }
-    let meta = meta.get().starts_with('{').then_some(meta.get())?;
-    serde_json::from_str::<Version>(meta).ok()?.version
+    let (_, version) = Walk::object(meta)?.find(|(name, _)| name == PROTOCOL_VERSION)?;
+    text(version).map(Cow::into_owned)
 }

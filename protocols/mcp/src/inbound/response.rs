@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use actix_web::http::StatusCode;
 use callboard_message::json::quote;
 use callboard_message::{RawMembers, RawObject};
 use callboard_rpc::{Id, Nulls, RpcError, code, encode_error, encode_response};
@@ -35,7 +36,7 @@ pub(crate) fn finish(
     outcome: Result<Reply, RpcError>,
 ) -> Answer {
     let (kind, is_resumed, result) = match (&outcome, era) {
-        (Err(error), Era::Legacy) => return Answer::error_with(200, Some(id), error),
+        (Err(error), Era::Legacy) => return Answer::ok(encode_error(Some(id), error)),
         (Err(error), Era::Modern) => return Answer::error(Some(id), of_modern_era(error.clone())),
         (Ok(Reply::Complete(result)), _) => ("complete", false, result),
         (Ok(Reply::Resumed(result)), _) => ("complete", true, result),
@@ -48,14 +49,13 @@ pub(crate) fn finish(
             endpoint.modern.members().response(id, kind, cache, result)
         }
     };
-    Answer { status: 200, body: Some(body) }
+    Answer::ok(body)
 }
 
 /// What a request is answered with.
-#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Answer {
     /// The status of HTTP, where nothing was sent before.
-    pub status: u16,
+    pub status: StatusCode,
     /// One JSON-RPC response, on one line where the agent's reply is; `None` where a request was cancelled, or needs none.
     pub body: Option<Vec<u8>>,
 }
@@ -64,16 +64,16 @@ impl Answer {
     /// An error with the status that the specification gives its code.
     pub fn error(id: Option<&Id>, error: RpcError) -> Self {
         let status = match error.code {
-            code::METHOD_NOT_FOUND => 404,
-            code::PARSE_ERROR | code::INVALID_REQUEST => 400,
-            mcp::HEADER_MISMATCH | mcp::MISSING_CLIENT_CAPABILITY | mcp::UNSUPPORTED_VERSION => 400,
-            _ => 200,
+            code::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
+            code::PARSE_ERROR | code::INVALID_REQUEST => StatusCode::BAD_REQUEST,
+            mcp::HEADER_MISMATCH | mcp::MISSING_CLIENT_CAPABILITY | mcp::UNSUPPORTED_VERSION => StatusCode::BAD_REQUEST,
+            _ => StatusCode::OK,
         };
-        Self::error_with(status, id, &error)
+        Self { status, body: Some(encode_error(id, &error)) }
     }
 
-    pub fn error_with(status: u16, id: Option<&Id>, error: &RpcError) -> Self {
-        Self { status, body: Some(encode_error(id, error)) }
+    fn ok(body: Vec<u8>) -> Self {
+        Self { status: StatusCode::OK, body: Some(body) }
     }
 }
 

@@ -1,7 +1,6 @@
 //! Messages a line each over a pair of byte streams: standard input and output, a socket, a pipe in a test. Both eras
 //! on one pipe, told apart by each request's `_meta`.
 
-use crate::inbound::request::OwnedRequest;
 use callboard_rpc::encode_error;
 use std::collections::HashMap;
 use std::future::pending;
@@ -11,10 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use callboard_message::{Principal, RawObject};
-use callboard_rpc::{
-    DecodeError, Id, Incoming, JsonError, Line, LineDecoder, Notification, Refusal, Request, RpcError, decode,
-    encode_line,
-};
+use callboard_rpc::{DecodeError, Id, JsonError, Line, LineDecoder, Refusal, RpcError, decode, encode_line};
 use callboard_runtime::AgentRef;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -28,6 +24,7 @@ use super::client::MessageSink;
 use super::endpoint::Endpoint;
 use super::legacy::batch;
 use super::options::StdioOptions;
+use super::request::{Message, Request};
 use super::{legacy, modern};
 use crate::wire::{Revision, code as mcp};
 
@@ -230,11 +227,21 @@ impl Requests {
         if self.session.revision() == Some(Revision::V2025_03_26) && line.trim_ascii_start().starts_with(b"[") {
             return self.begin_batch(line);
         }
-        match decode(&line, &limits) {
-            Ok(Incoming::Request(request)) => self.begin_request(request),
-            Ok(Incoming::Notification(notification)) => self.notified(notification),
-            Ok(Incoming::Response(response)) => self.session.response(response),
-            Err(refusal) => self.refuse_under(refusal.id.as_ref(), &RpcError::from(&refusal)),
+        let message = match decode(&line, &limits) {
+            Ok(message) => Message::from(message),
+            Err(refusal) => return self.refuse_under(refusal.id.as_ref(), &RpcError::from(&refusal)),
+        };
+        if let Message::Notification(told) = &message
+            && told.method == "notifications/cancelled"
+            && let Some(params) = told.params
+            && let Some(id) = RawObject::parse(params).ok().and_then(|params| Id::read(params.get("requestId")?))
+            && self.stateless.cancel(&id)
+        {
+            return;
+        }
+        let is_modern = message.is_modern();
+        if let Some((id, request)) = self.session.hear(message) {
+            self.begin_request(id, request, is_modern);
         }
     }
 
@@ -248,40 +255,28 @@ impl Requests {
         self.run(async move { pipe.deliver(answer).await });
     }
 
-    fn notified(&self, notification: Notification<'_>) {
-        if notification.method == "notifications/cancelled"
-            && let Some(params) = notification.params
-            && let Some(id) = RawObject::parse(params).ok().and_then(|params| Id::read(params.get("requestId")?))
-            && self.stateless.cancel(&id)
-        {
-            return;
-        }
-        self.session.notification(notification);
-    }
-
-    fn begin_request(&mut self, request: Request<'_>) {
+    fn begin_request(&mut self, id: Id, request: Request, is_modern: bool) {
         if self.running.len() >= self.running_max {
             let error = RpcError::new(mcp::OVERLOADED, "too many requests are running");
-            return self.refuse_under(Some(&request.id), &error);
+            return self.refuse_under(Some(&id), &error);
         }
-        let request = OwnedRequest::from(request);
         let pipe = self.pipe.clone();
-        if !request.is_modern() {
+        if !is_modern {
             let session = self.session.clone();
             return self.run(async move {
-                if let Some(answer) = session.request(request, pipe.clone()).await {
+                if let Some(answer) = session.request(id, request, pipe.clone()).await.body {
                     pipe.deliver(answer).await;
                 }
             });
         }
-        let Some(entry) = InFlight::enter(&self.stateless, request.id.clone()) else {
+        let Some(entry) = InFlight::enter(&self.stateless, id.clone()) else {
             let error = RpcError::invalid_request("a request with that `id` is running");
-            return self.refuse_under(Some(&request.id), &error);
+            return self.refuse_under(Some(&id), &error);
         };
         let (endpoint, principal) = (self.endpoint.clone(), self.principal.clone());
         self.run(async move {
             let cancel = entry.cancel.clone();
-            let answering = modern::request(&endpoint, principal, request, pipe.clone(), cancel.clone());
+            let answering = modern::request(&endpoint, principal, &id, request, pipe.clone(), cancel.clone());
             let answer = tokio::select! {
                 biased;
                 // Of a request that was cancelled nothing more is said (2026-07-28, stdio).

@@ -94,7 +94,7 @@ async fn perform(
 ) -> Result<Value, (i64, String)> {
     let params = RawValue::from_string(params.to_string()).unwrap();
     let call = CallMeta::new(Arc::new(Principal::anonymous()));
-    match adapter.perform(&Request::read(method, Some(&params)), revision, call).await {
+    match adapter.perform(&Request::new(method, Some(params)), revision, call).await {
         Ok(result) => Ok(serde_json::from_str(result.get()).unwrap()),
         Err(error) => Err((error.code, error.message)),
     }

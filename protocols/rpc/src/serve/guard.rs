@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use actix_web::HttpRequest;
-use actix_web::http::header::{HeaderMap, HeaderName};
 use actix_web::http::{StatusCode, Version, header};
 use actix_web::web::Payload;
 use bytes::BytesMut;
@@ -98,72 +97,51 @@ fn unproven(error: CredentialError) -> Refused {
 /// The type of JSON.
 pub const JSON: &str = "application/json";
 
-/// The body of a request, which is JSON of one of these `types`.
+/// The body of a request, which is JSON in UTF-8 of one of these `types`, not compressed. A client that names no type is
+/// taken at its word.
 ///
 /// # Errors
 /// 415 for other content; 413 over `bytes_max`, 408 after `body_timeout`, 400 where it ends early.
 pub async fn read_json(
     request: &HttpRequest,
-    payload: Payload,
+    mut payload: Payload,
     types: &[&str],
     bytes_max: usize,
     body_timeout: Duration,
 ) -> Result<BytesMut, Refused> {
-    check_content(request.headers(), types)?;
-    read_body(request, payload, bytes_max, body_timeout).await
-}
-
-/// JSON in UTF-8 under one of these `types`, not compressed. A client that names no type is taken at its word.
-fn check_content(headers: &HeaderMap, types: &[&str]) -> Result<(), Refused> {
+    const TOO_LARGE: Refused = refused(StatusCode::PAYLOAD_TOO_LARGE, "the body is over the limit");
+    let headers = request.headers();
     if !headers.get_all(header::CONTENT_TYPE).all(|t| t.to_str().is_ok_and(|t| is_json(t, types))) {
         return Err(refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content type must be application/json in UTF-8"));
     }
     if !headers.get_all(header::CONTENT_ENCODING).all(|e| e.as_bytes().eq_ignore_ascii_case(b"identity")) {
         return Err(refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "compressed bodies are not accepted"));
     }
-    Ok(())
-}
-
-const TOO_LARGE: Refused = refused(StatusCode::PAYLOAD_TOO_LARGE, "the body is over the limit");
-
-/// The body, as far as it keeps to the limits.
-async fn read_body(
-    request: &HttpRequest,
-    payload: Payload,
-    bytes_max: usize,
-    body_timeout: Duration,
-) -> Result<BytesMut, Refused> {
-    let declared = declared_bytes(request.headers());
+    let declared: Option<u64> =
+        headers.get(header::CONTENT_LENGTH).and_then(|declared| declared.to_str().ok()?.parse().ok());
     if declared.is_some_and(|declared| declared > bytes_max as u64) {
         return Err(TOO_LARGE);
     }
-    let late = refused(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time");
     // What is declared is only believed as far as one read.
     let room = declared.map_or(0, |declared| declared.min(ROOM_BYTES_MAX) as usize);
-    timeout(body_timeout, collect(payload, room, bytes_max)).await.map_err(|_| late)?
+    let collect = async {
+        let mut body = BytesMut::with_capacity(room);
+        while let Some(chunk) = payload.next().await {
+            let chunk = chunk.map_err(|_| refused(StatusCode::BAD_REQUEST, "the body did not arrive whole"))?;
+            // Counted before it is kept: a body that lies about its length, or has none, costs no more than the limit.
+            if body.len() + chunk.len() > bytes_max {
+                return Err(TOO_LARGE);
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body)
+    };
+    let late = refused(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time");
+    timeout(body_timeout, collect).await.map_err(|_| late)?
 }
 
 /// Most bytes that a body gets before any of it has arrived.
 const ROOM_BYTES_MAX: u64 = 16 * 1024;
-
-async fn collect(mut payload: Payload, room: usize, bytes_max: usize) -> Result<BytesMut, Refused> {
-    let mut body = BytesMut::with_capacity(room);
-    while let Some(chunk) = payload.next().await {
-        let chunk = chunk.map_err(|_| refused(StatusCode::BAD_REQUEST, "the body did not arrive whole"))?;
-        // Counted before it is kept: a body that lies about its length, or has none, costs no more than the limit.
-        if body.len() + chunk.len() > bytes_max {
-            return Err(TOO_LARGE);
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok(body)
-}
-
-/// How many bytes the client says it sends.
-fn declared_bytes(headers: &HeaderMap) -> Option<u64> {
-    let name: HeaderName = header::CONTENT_LENGTH;
-    headers.get(name)?.to_str().ok()?.parse().ok()
-}
 
 fn is_json(content_type: &str, types: &[&str]) -> bool {
     let mut parts = content_type.split(';').map(str::trim);

@@ -15,7 +15,7 @@ use callboard_runtime::CallMeta;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::{Server, principal_of, read_body};
+use super::{Server, principal_of};
 use crate::bare::{METHOD, read_call, to_rpc};
 
 pub(crate) fn resource(path: &str) -> Resource {
@@ -39,7 +39,8 @@ async fn post(request: HttpRequest, payload: Payload, server: Data<Server>) -> H
 
 async fn answer(request: &HttpRequest, payload: Payload, server: &Server) -> Result<HttpResponse, Refused> {
     let principal = principal_of(request, server)?;
-    let body = read_body(request, payload, server).await?;
+    let (bytes_max, body_timeout) = (server.options.inbound.limits.body_bytes_max, server.options.body_timeout);
+    let body = guard::read_json(request, payload, &[JSON], bytes_max, body_timeout).await?;
     let invalid = |why: &str| answered(None, Err(&RpcError::invalid_request(why)));
     Ok(match decode(&body, &server.options.inbound.limits) {
         Ok(Incoming::Request(request)) => {
@@ -68,7 +69,7 @@ async fn call(server: &Server, mut principal: Principal, request: &Request<'_>) 
     let trace = sent.meta.trace.as_ref().map_or_else(TraceContext::root, TraceContext::child);
     let call = CallMeta { hops: sent.meta.hops, trace, ..CallMeta::new(Arc::new(principal)) };
     let (surface, deadline) = (server.endpoint.adapter(), Instant::now() + patience);
-    let asked = surface.ask_plainly(&sent.tool, sent.arguments.into_owned(), call.until(deadline)).await;
+    let asked = surface.ask(&sent.tool, sent.arguments.into_owned(), call.until(deadline)).await;
     // A handler that ends because its deadline passed may still answer something: nobody can tell it from a reply.
     let late = || Err(Failure::timed_out(format!("no reply in {patience:?}")));
     let outcome = if Instant::now() < deadline { asked } else { late() };

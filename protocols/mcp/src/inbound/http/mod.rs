@@ -20,6 +20,7 @@
 //! In the legacy era the end of a connection is no cancellation: the work goes on, and its stream can be resumed by GET
 //! with `Last-Event-ID`. In the modern era it is one.
 
+use std::fmt;
 use std::net::{IpAddr, TcpListener};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -29,9 +30,8 @@ use actix_web::dev::{Extensions, Service as _};
 use actix_web::guard::fn_guard;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, HeaderMap, HeaderName, HeaderValue};
-use actix_web::web::{Data, Payload, ServiceConfig};
-use actix_web::{HttpRequest, HttpResponse, Resource, web};
-use bytes::BytesMut;
+use actix_web::web::{Data, ServiceConfig};
+use actix_web::{HttpRequest, HttpResponse, Resource, ResponseError, web};
 use callboard_message::Principal;
 use callboard_message::mail::Join;
 use callboard_rpc::serve::guard::{JSON, Refused, refused};
@@ -42,6 +42,7 @@ use futures::future::{Either, ready};
 
 use super::endpoint::Endpoint;
 use super::options::McpServerOptions;
+use super::response::Answer;
 use crate::wire::{Era, Revision, code as mcp};
 use replay_buffer::LogEvents;
 use sessions::{HttpSession, Sessions};
@@ -236,6 +237,13 @@ impl Accepts {
         });
         accepts
     }
+
+    /// # Errors
+    /// 406 where no event stream can be read.
+    fn check_events(headers: &HeaderMap) -> Result<(), Refused> {
+        let refused = refused(StatusCode::NOT_ACCEPTABLE, "`Accept` must name text/event-stream");
+        if Self::of(headers).events { Ok(()) } else { Err(refused) }
+    }
 }
 
 /// What `MCP-Protocol-Version` says.
@@ -270,12 +278,6 @@ fn principal_of(request: &HttpRequest, server: &Server) -> Result<Principal, Ref
     Ok(principal)
 }
 
-/// The body of a request.
-async fn read_body(request: &HttpRequest, payload: Payload, server: &Server) -> Result<BytesMut, Refused> {
-    let bytes_max = server.options.inbound.limits.body_bytes_max;
-    guard::read_json(request, payload, &[JSON], bytes_max, server.options.body_timeout).await
-}
-
 /// The session that a request names. Another principal's is as unknown as none.
 fn find_session(
     headers: &HeaderMap,
@@ -291,9 +293,9 @@ fn find_session(
 const NO_SESSION: Refused =
     refused(StatusCode::BAD_REQUEST, "the header `Mcp-Session-Id` is missing: send `initialize` first");
 
-/// A JSON-RPC message.
-fn json_response(status: u16, body: Vec<u8>) -> HttpResponse {
-    reply::json(StatusCode::from_u16(status).unwrap_or(StatusCode::OK), JSON, body)
+/// The answer to a request, in one piece.
+fn answer_response(answer: Answer) -> HttpResponse {
+    reply::json(answer.status, JSON, answer.body.unwrap_or_default())
 }
 
 /// Taken, and nothing to say.
@@ -303,21 +305,43 @@ fn accepted() -> HttpResponse {
 
 /// A message that is none.
 fn malformed_response(refusal: &Refusal) -> HttpResponse {
-    json_response(400, encode_refusal(refusal))
+    reply::json(StatusCode::BAD_REQUEST, JSON, encode_refusal(refusal))
 }
 
-/// A request that never became a call.
-fn refusal_response(refused: Refused) -> HttpResponse {
-    let code = match refused.status {
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => mcp::OVERLOADED,
-        _ => code::INVALID_REQUEST,
-    };
-    let message = encode_error(None, &RpcError::new(code, refused.message));
-    let mut response = reply::refuse(refused, JSON, message);
-    if refused.status == StatusCode::METHOD_NOT_ALLOWED {
-        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, POST, DELETE"));
+/// A request that never became a call: answered with a JSON-RPC error.
+#[derive(Debug)]
+pub(crate) struct Rejection(Refused);
+
+impl From<Refused> for Rejection {
+    fn from(refused: Refused) -> Self {
+        Self(refused)
     }
-    response
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.message)
+    }
+}
+
+impl ResponseError for Rejection {
+    fn status_code(&self) -> StatusCode {
+        self.0.status
+    }
+
+    fn error_response(&self) -> HttpResponse {
+        let refused = self.0;
+        let code = match refused.status {
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => mcp::OVERLOADED,
+            _ => code::INVALID_REQUEST,
+        };
+        let message = encode_error(None, &RpcError::new(code, refused.message));
+        let mut response = reply::refuse(refused, JSON, message);
+        if refused.status == StatusCode::METHOD_NOT_ALLOWED {
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, POST, DELETE"));
+        }
+        response
+    }
 }
 
 #[cfg(test)]

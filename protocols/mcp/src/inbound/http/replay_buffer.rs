@@ -304,26 +304,10 @@ pub(crate) struct LogEvents {
 }
 
 impl LogEvents {
-    pub fn new(reader: Reader) -> Self {
-        Self { reader, work: None, first: None, closes: None }
-    }
-
-    /// With an event before all others.
-    pub fn starting_with(mut self, first: Option<Bytes>) -> Self {
-        self.first = first;
-        self
-    }
-
-    /// With work whose answer ends the stream.
-    pub fn driving(mut self, work: Work) -> Self {
-        self.work = Some(work);
-        self
-    }
-
-    /// Closed after a while, for the client to come back.
-    pub fn closing_after(mut self, patience: Option<Duration>) -> Self {
-        self.closes = patience.map(|patience| Box::pin(sleep(patience)));
-        self
+    /// `first` goes before all others; the answer of `work` ends the stream; after `patience` the connection is closed, for the
+    /// client to come back.
+    pub fn new(reader: Reader, first: Option<Bytes>, work: Option<Work>, patience: Option<Duration>) -> Self {
+        Self { reader, work, first, closes: patience.map(|patience| Box::pin(sleep(patience))) }
     }
 }
 

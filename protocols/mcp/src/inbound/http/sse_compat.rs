@@ -8,47 +8,40 @@ use actix_web::http::StatusCode;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use callboard_message::Principal;
-use callboard_rpc::serve::guard::{Refused, refused};
-use callboard_rpc::serve::idle;
-use callboard_rpc::serve::idle::Busy;
-use callboard_rpc::{Incoming, SseEvent, decode, encode_event};
+use callboard_rpc::serve::guard::{JSON, Refused, refused};
+use callboard_rpc::serve::{guard, idle};
+use callboard_rpc::{SseEvent, decode, encode_event};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
 use super::replay_buffer::{Kind, LogEvents, ReplayBuffer};
-use super::{Accepts, Server, accepted, malformed_response, principal_of, read_body, refusal_response};
+use super::{Accepts, Rejection, Server, accepted, malformed_response, principal_of};
 use crate::inbound::client::MessageSink;
 use crate::inbound::legacy::{Session, batch};
 use crate::wire::Revision;
 
 /// The streams that are open, by the names of their sessions.
 #[derive(Default)]
-pub(crate) struct SseSessions(Mutex<HashMap<String, Arc<SseSession>>>);
+pub(crate) struct SseSessions(Mutex<HashMap<String, SseSession>>);
 
+#[derive(Clone)]
 struct SseSession {
     session: Arc<Session>,
     log: Arc<ReplayBuffer>,
 }
 
 impl SseSessions {
-    fn get(&self, name: &str, principal: &Principal) -> Option<Arc<SseSession>> {
+    fn get(&self, name: &str, principal: &Principal) -> Option<SseSession> {
         let found = self.0.lock().get(name).cloned()?;
         (*found.session.principal == *principal).then_some(found)
     }
 }
 
-pub(crate) async fn get(request: HttpRequest, server: Data<Server>) -> HttpResponse {
-    let busy = idle::busy(&request);
-    open(&request, &server, busy).unwrap_or_else(refusal_response)
-}
-
-fn open(request: &HttpRequest, server: &Data<Server>, busy: Busy) -> Result<HttpResponse, Refused> {
+pub(crate) async fn get(request: HttpRequest, server: Data<Server>) -> Result<HttpResponse, Rejection> {
     const GONE: Refused = refused(StatusCode::INTERNAL_SERVER_ERROR, "the stream is gone");
-    let principal = principal_of(request, server)?;
-    let accepts = Accepts::of(request.headers());
-    if !accepts.events {
-        return Err(refused(StatusCode::NOT_ACCEPTABLE, "`Accept` must name text/event-stream"));
-    }
+    let busy = idle::busy(&request);
+    let principal = principal_of(&request, &server)?;
+    Accepts::check_events(request.headers())?;
     let permits = server.permits(None)?;
     let log = ReplayBuffer::new(0, Kind::Once, true, server.options.streams.limits);
     let session = Session::open(server.endpoint.clone(), Arc::new(principal), log.clone());
@@ -61,9 +54,9 @@ fn open(request: &HttpRequest, server: &Data<Server>, busy: Busy) -> Result<Http
         ..SseEvent::default()
     };
     let reader = log.read(None).map_err(|_| GONE)?;
-    server.sse.0.lock().insert(name.clone(), Arc::new(SseSession { session, log }));
-    let events = LogEvents::new(reader).starting_with(Some(encode_event(&endpoint).into()));
-    Ok(server.stream(request, events, (busy, permits, Open { name, server: server.clone() })))
+    server.sse.0.lock().insert(name.clone(), SseSession { session, log });
+    let events = LogEvents::new(reader, Some(encode_event(&endpoint).into()), None, None);
+    Ok(server.stream(&request, events, (busy, permits, Open { name, server: server.clone() })))
 }
 
 /// A session's stream; its end is the session's.
@@ -81,39 +74,39 @@ impl Drop for Open {
     }
 }
 
-pub(crate) async fn post(request: HttpRequest, payload: Payload, server: Data<Server>) -> HttpResponse {
-    let _busy = idle::busy(&request);
-    take(&request, payload, &server).await.unwrap_or_else(refusal_response)
-}
-
-async fn take(request: &HttpRequest, payload: Payload, server: &Data<Server>) -> Result<HttpResponse, Refused> {
+pub(crate) async fn post(
+    request: HttpRequest,
+    payload: Payload,
+    server: Data<Server>,
+) -> Result<HttpResponse, Rejection> {
     const UNKNOWN: Refused = refused(StatusCode::NOT_FOUND, "no such session: open a stream first");
-    let principal = principal_of(request, server)?;
-    let limits = server.options.inbound.limits;
-    let body = read_body(request, payload, server).await?;
+    let _busy = idle::busy(&request);
+    let principal = principal_of(&request, &server)?;
+    let limits = &server.options.inbound.limits;
+    let body_timeout = server.options.body_timeout;
+    let body = guard::read_json(&request, payload, &[JSON], limits.body_bytes_max, body_timeout).await?;
     let name = request.query_string().split('&').find_map(|pair| pair.strip_prefix("session="));
-    let found = name.and_then(|name| server.sse.get(name, &principal)).ok_or(UNKNOWN)?;
-    if found.session.revision() == Some(Revision::V2025_03_26) && body.trim_ascii_start().starts_with(b"[") {
+    let SseSession { session, log } = name.and_then(|name| server.sse.get(name, &principal)).ok_or(UNKNOWN)?;
+    if session.revision() == Some(Revision::V2025_03_26) && body.trim_ascii_start().starts_with(b"[") {
         actix_web::rt::spawn(async move {
-            let sink: Arc<dyn MessageSink> = found.log.clone();
-            if let Some(answer) = batch(&found.session, &body, &sink).await {
+            let sink: Arc<dyn MessageSink> = log;
+            if let Some(answer) = batch(&session, &body, &sink).await {
                 sink.send(answer.into());
             }
         });
         return Ok(accepted());
     }
-    match decode(&body, &limits) {
-        Ok(Incoming::Request(request)) => {
-            let request = request.into();
-            actix_web::rt::spawn(async move {
-                if let Some(answer) = found.session.request(request, found.log.clone()).await {
-                    found.log.send(answer.into());
-                }
-            });
-        }
-        Ok(Incoming::Notification(notification)) => found.session.notification(notification),
-        Ok(Incoming::Response(response)) => found.session.response(response),
+    match decode(&body, limits) {
         Err(refusal) => return Ok(malformed_response(&refusal)),
+        Ok(message) => {
+            if let Some((id, request)) = session.hear(message.into()) {
+                actix_web::rt::spawn(async move {
+                    if let Some(answer) = session.request(id, request, log.clone()).await.body {
+                        log.send(answer.into());
+                    }
+                });
+            }
+        }
     }
     Ok(accepted())
 }

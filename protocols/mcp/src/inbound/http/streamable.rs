@@ -1,7 +1,7 @@
 //! POST: one message, or a batch where the session's revision has them.
 
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -10,12 +10,13 @@ use actix_web::http::header::{HeaderMap, HeaderValue};
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use callboard_message::Principal;
-use callboard_rpc::serve::guard::{Refused, refused};
-use callboard_rpc::serve::idle;
+use callboard_rpc::serve::guard::{JSON, Refused, refused};
 use callboard_rpc::serve::idle::Busy;
 use callboard_rpc::serve::reply::event_stream;
-use callboard_rpc::{Body, Incoming, Request, RpcError, decode, decode_body, encode_error};
+use callboard_rpc::serve::{guard, idle, reply};
+use callboard_rpc::{Body, Id, RpcError, decode, decode_body, encode_error};
 use futures::FutureExt;
+use futures::future::{BoxFuture, OptionFuture};
 use serde_json::json;
 use serde_json::value::to_raw_value;
 use tokio::time::sleep;
@@ -24,61 +25,81 @@ use tokio_util::sync::CancellationToken;
 use super::replay_buffer::{Kind, LogEvents, ReplayBuffer, Work};
 use super::sessions::HttpSession;
 use super::{
-    Accepts, LAST_EVENT_ID, NO_SESSION, SESSION_ID, Server, Version, accepted, find_session, json_response,
-    malformed_response, principal_of, read_body, refusal_response,
+    Accepts, LAST_EVENT_ID, NO_SESSION, Rejection, SESSION_ID, Server, Version, accepted, answer_response,
+    find_session, malformed_response, principal_of,
 };
 use crate::inbound::client::MessageSink;
 use crate::inbound::legacy::batch;
 use crate::inbound::modern;
 use crate::inbound::modern::Field;
-use crate::inbound::request::{OwnedRequest, is_modern as names_revision};
+use crate::inbound::request::{Message, Method, Request};
 use crate::inbound::response::Answer;
 use crate::wire::{Revision, code as mcp};
-
-pub(crate) async fn post(request: HttpRequest, payload: Payload, server: Data<Server>) -> HttpResponse {
-    let busy = idle::busy(&request);
-    let answer = answer(&request, payload, &server, busy).await;
-    answer.unwrap_or_else(refusal_response)
-}
 
 const NOT_ACCEPTABLE: Refused =
     refused(StatusCode::NOT_ACCEPTABLE, "`Accept` must name application/json or text/event-stream, better both");
 
-async fn answer(
-    request: &HttpRequest,
+pub(crate) async fn post(
+    request: HttpRequest,
     payload: Payload,
-    server: &Data<Server>,
-    busy: Busy,
-) -> Result<HttpResponse, Refused> {
-    let principal = principal_of(request, server)?;
-    let headers = request.headers();
+    server: Data<Server>,
+) -> Result<HttpResponse, Rejection> {
+    let busy = idle::busy(&request);
+    let principal = principal_of(&request, &server)?;
+    let limits = &server.options.inbound.limits;
     // Says first what is wrong with the content.
-    let body = read_body(request, payload, server).await?;
+    let body_timeout = server.options.body_timeout;
+    let body = guard::read_json(&request, payload, &[JSON], limits.body_bytes_max, body_timeout).await?;
+    let headers = request.headers();
     let accepts = Accepts::of(headers);
     if !accepts.json && !accepts.events {
-        return Err(NOT_ACCEPTABLE);
+        return Err(NOT_ACCEPTABLE.into());
     }
-    let limits = &server.options.inbound.limits;
     let version = Version::of(headers);
-    let exchange = Exchange { request, server, accepts, busy };
     // A session means nothing to the modern era.
     let session = match version.is_modern() {
         true => None,
-        false => find_session(headers, &principal, server)?,
+        false => find_session(headers, &principal, &server)?,
     };
-    if let Some(session) = session.as_ref().filter(|s| s.session.revision() == Some(Revision::V2025_03_26)) {
-        return match decode_body(&body, limits) {
-            Ok(Body::One(message)) => exchange.legacy(message, Some(session.clone()), principal, version).await,
-            Ok(Body::Batch(_)) => Box::pin(exchange.batch(body.freeze(), session.clone())).await,
-            Err(refusal) => Ok(malformed_response(&refusal)),
+    let exchange = Exchange { request: &request, server: &server, accepts, busy };
+    let has_batches = session.as_ref().is_some_and(|s| s.session.revision() == Some(Revision::V2025_03_26));
+    let decoded = match &session {
+        Some(session) if has_batches => match decode_body(&body, limits) {
+            Ok(Body::One(message)) => Ok(message),
+            Ok(Body::Batch(_)) => return Ok(Box::pin(exchange.batch(body.freeze(), session.clone())).await?),
+            Err(refusal) => Err(refusal),
+        },
+        _ => decode(&body, limits),
+    };
+    let message = match decoded {
+        Ok(message) => Message::from(message),
+        Err(refusal) => return Ok(malformed_response(&refusal)),
+    };
+    if version.is_modern() || (!has_batches && message.is_modern()) {
+        return match message {
+            Message::Request(id, request) => Ok(exchange.modern(id, request, principal).await?),
+            Message::Notification(_) => Ok(accepted()),
+            Message::Response(_) => Ok(answer_response(modern::response_refused())),
         };
     }
-    match decode(&body, limits) {
-        Ok(message) if version.is_modern() || is_modern(&message) => {
-            post_modern(exchange, message, principal, request).await
+    if let Version::Unknown(wanted) = version {
+        return Ok(unsupported(&message, wanted));
+    }
+    match (session, message) {
+        (None, Message::Request(id, request)) if request.method == Method::Initialize => {
+            // Boxed, for it is rare: other requests carry no room for it.
+            Ok(Box::pin(exchange.initialize(id, request, principal)).await?)
         }
-        Ok(message) => exchange.legacy(message, session, principal, version).await,
-        Err(refusal) => Ok(malformed_response(&refusal)),
+        (None, _) => Err(NO_SESSION.into()),
+        (Some(session), message) => match session.session.hear(message) {
+            None => Ok(accepted()),
+            Some((id, request)) => {
+                let log = session.new_stream(accepts.events);
+                let (active, sink) = (session.busy(), log.clone());
+                let running = async move { active.0.session.request(id, request, sink).await };
+                Ok(exchange.respond(running.boxed(), log, Some(session)).await?)
+            }
+        },
     }
 }
 
@@ -91,57 +112,22 @@ struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    async fn legacy(
-        self,
-        message: Incoming<'_>,
-        session: Option<Arc<HttpSession>>,
-        principal: Principal,
-        version: Version<'_>,
-    ) -> Result<HttpResponse, Refused> {
-        if let Version::Unknown(wanted) = version {
-            return Ok(unsupported(&message, wanted));
-        }
-        match (message, session) {
-            (Incoming::Request(request), None) if request.method == "initialize" => {
-                // Boxed, for it is rare: other requests carry no room for it.
-                Box::pin(self.initialize(request, principal)).await
-            }
-            (_, None) => Err(NO_SESSION),
-            (Incoming::Request(request), Some(session)) => {
-                let log = session.new_stream(self.accepts.events);
-                let (active, sink, request) = (session.busy(), log.clone(), request.into());
-                let running = async move {
-                    let body = active.0.session.request(request, sink).await;
-                    Answer { status: 200, body }
-                };
-                self.legacy_work(running.boxed(), log, session).await
-            }
-            (Incoming::Notification(notification), Some(session)) => {
-                session.session.notification(notification);
-                Ok(accepted())
-            }
-            (Incoming::Response(response), Some(session)) => {
-                session.session.response(response);
-                Ok(accepted())
-            }
-        }
-    }
-
-    async fn initialize(self, request: Request<'_>, principal: Principal) -> Result<HttpResponse, Refused> {
+    async fn initialize(self, id: Id, request: Request, principal: Principal) -> Result<HttpResponse, Refused> {
         const FULL: Refused = refused(StatusCode::SERVICE_UNAVAILABLE, "there are too many sessions: try again later");
-        if !self.server.sessions.has_room(&principal) {
+        let server = self.server;
+        if !server.sessions.has_room(&principal) {
             return Err(FULL);
         }
-        let session = self.server.sessions.prepare(&self.server.endpoint, principal);
-        let body = session.session.request(request.into(), session.unsolicited.clone()).await;
-        let id = match session.session.revision() {
-            Some(_) => Some(self.server.sessions.admit(session.clone()).ok_or(FULL)?),
-            None => None,
-        };
-        let log = ReplayBuffer::new(0, Kind::Once, false, self.server.options.streams.limits);
-        let mut response = self.whole(Answer { status: 200, body }, &log)?;
-        if let Some(id) = id.and_then(|id| HeaderValue::try_from(id).ok()) {
-            response.headers_mut().insert(SESSION_ID.clone(), id);
+        let session = server.sessions.prepare(&server.endpoint, principal);
+        let opened = session.clone();
+        let running = async move { opened.session.request(id, request, opened.unsolicited.clone()).await };
+        let log = ReplayBuffer::new(0, Kind::Once, false, server.options.streams.limits);
+        let mut response = self.respond(running.boxed(), log, None).await?;
+        if session.session.revision().is_some() {
+            let id = server.sessions.admit(session).ok_or(FULL)?;
+            if let Ok(id) = HeaderValue::try_from(id) {
+                response.headers_mut().insert(SESSION_ID.clone(), id);
+            }
         }
         Ok(response)
     }
@@ -152,24 +138,66 @@ impl Exchange<'_> {
         let running = async move {
             // Read again, for the work may outlive the connection and then owns what it reads.
             let body = batch(&active.0.session, &body, &sink).await;
-            Answer { status: if body.is_some() { 200 } else { 202 }, body }
+            Answer { status: if body.is_some() { StatusCode::OK } else { StatusCode::ACCEPTED }, body }
         };
-        self.legacy_work(running.boxed(), log, session).await
+        self.respond(running.boxed(), log, Some(session)).await
     }
 
-    /// Answers at once where that is possible, else by a stream that can be resumed.
-    async fn legacy_work(
-        self,
-        running: futures::future::BoxFuture<'static, Answer>,
-        log: Arc<ReplayBuffer>,
-        session: Arc<HttpSession>,
-    ) -> Result<HttpResponse, Refused> {
-        let mut work = Work::new(running, Some(log.clone()));
-        if let Some(done) = self.before_stream(&mut work, &log, Some(self.server.options.streams.after)).await {
-            return self.whole(done, &log);
+    async fn modern(self, id: Id, request: Request, principal: Principal) -> Result<HttpResponse, Refused> {
+        let endpoint = self.server.endpoint.clone();
+        let field = |name: &str| field(self.request.headers(), name);
+        if let Err(error) = modern::check_headers(&endpoint, field, &request) {
+            return Ok(answer_response(modern::bad_request(&id, error)));
         }
+        let limits = self.server.options.streams.limits;
+        let log = ReplayBuffer::new(0, Kind::Once, self.accepts.events, limits);
+        let sink = log.clone();
+        let running = async move {
+            modern::request(&endpoint, Arc::new(principal), &id, request, sink, CancellationToken::new()).await
+        };
+        self.respond(running.boxed(), log, None).await
+    }
+
+    /// Answers in one piece where the answer comes before anything must be streamed, else by a stream. In a session the work
+    /// outlives the connection, a late answer is a stream too, and streams can be resumed.
+    async fn respond(
+        self,
+        running: BoxFuture<'static, Answer>,
+        log: Arc<ReplayBuffer>,
+        session: Option<Arc<HttpSession>>,
+    ) -> Result<HttpResponse, Refused> {
         let streams = &self.server.options.streams;
-        let permits = match self.server.permits(Some(&session)) {
+        let mut work = Work::new(running, session.is_some().then(|| log.clone()));
+        let mut late = pin!(OptionFuture::from(session.is_some().then(|| sleep(streams.after))));
+        let done = poll_fn(|cx| {
+            if let Poll::Ready(done) = Pin::new(&mut work).poll(cx) {
+                // What was sent before goes first.
+                if log.poll_begun(cx).is_ready() {
+                    log.finish(done.body);
+                    return Poll::Ready(None);
+                }
+                return Poll::Ready(Some(done));
+            }
+            let is_late = session.is_some() && late.as_mut().poll(cx).is_ready();
+            if self.accepts.events && (log.poll_begun(cx).is_ready() || is_late) {
+                return Poll::Ready(None);
+            }
+            Poll::Pending
+        })
+        .await;
+        let session = match done {
+            None => session,
+            Some(Answer { status: StatusCode::ACCEPTED, body: None }) => return Ok(accepted()),
+            // A request that was cancelled.
+            Some(Answer { body: None, .. }) => return Ok(event_stream().finish()),
+            Some(answer) if self.accepts.json => return Ok(answer_response(answer)),
+            // As one event where the client reads nothing else.
+            Some(answer) => {
+                log.finish(answer.body);
+                None
+            }
+        };
+        let permits = match self.server.permits(session.as_deref()) {
             Ok(permits) => permits,
             Err(refused) => {
                 // A call that was refused must not go on.
@@ -177,63 +205,16 @@ impl Exchange<'_> {
                 return Err(refused);
             }
         };
-        session.keep(&log);
-        let polls = session.session.revision() >= Some(Revision::V2025_11_25);
-        let first = polls.then(|| log.priming(streams.retry));
-        let events = LogEvents::new(log.read(None).map_err(|_| BROKEN)?)
-            .starting_with(first)
-            .driving(work)
-            .closing_after(streams.poll_after.filter(|_| polls));
-        Ok(self.server.stream(self.request, events, (self.busy, permits, session.busy())))
-    }
-
-    /// The answer, if it comes before anything must be streamed.
-    async fn before_stream(
-        &self,
-        work: &mut Work,
-        log: &ReplayBuffer,
-        patience: Option<std::time::Duration>,
-    ) -> Option<Answer> {
-        let streams = self.accepts.events;
-        let mut late = std::pin::pin!(async {
-            match patience {
-                Some(patience) => sleep(patience).await,
-                None => std::future::pending().await,
-            }
-        });
-        poll_fn(|cx| {
-            if let Poll::Ready(done) = Pin::new(&mut *work).poll(cx) {
-                // What was sent before goes first.
-                return Poll::Ready(Some(done)).map(|done| match log.poll_begun(cx) {
-                    Poll::Ready(()) => {
-                        log.finish(done.and_then(|done| done.body));
-                        None
-                    }
-                    Poll::Pending => done,
-                });
-            }
-            if streams && (log.poll_begun(cx).is_ready() || late.as_mut().poll(cx).is_ready()) {
-                return Poll::Ready(None);
-            }
-            Poll::Pending
-        })
-        .await
-    }
-
-    /// An answer that needs no stream; as one event where the client reads nothing else.
-    fn whole(self, done: Answer, log: &Arc<ReplayBuffer>) -> Result<HttpResponse, Refused> {
-        match done.body {
-            Some(body) if self.accepts.json => Ok(json_response(done.status, body)),
-            Some(body) => {
-                log.finish(Some(body));
-                let held = (self.busy, self.server.permits(None)?);
-                let reader = log.read(None).map_err(|_| BROKEN)?;
-                Ok(self.server.stream(self.request, LogEvents::new(reader), held))
-            }
-            None if done.status == 202 => Ok(accepted()),
-            // A request that was cancelled.
-            None => Ok(event_stream().finish()),
+        let polls = session.as_ref().is_some_and(|s| s.session.revision() >= Some(Revision::V2025_11_25));
+        if let Some(session) = &session {
+            session.keep(&log);
         }
+        let first = polls.then(|| log.priming(streams.retry));
+        let closes = streams.poll_after.filter(|_| polls);
+        let reader = log.read(None).map_err(|_| BROKEN)?;
+        let events = LogEvents::new(reader, first, Some(work), closes);
+        let active = session.map(|session| session.busy());
+        Ok(self.server.stream(self.request, events, (self.busy, permits, active)))
     }
 }
 
@@ -241,51 +222,44 @@ impl Exchange<'_> {
 const BROKEN: Refused = refused(StatusCode::INTERNAL_SERVER_ERROR, "the call said more than is kept for a reader");
 
 /// The answer to a revision that isn't spoken here (2025-06-18, transports).
-fn unsupported(message: &Incoming<'_>, wanted: &str) -> HttpResponse {
+fn unsupported(message: &Message<'_>, wanted: &str) -> HttpResponse {
     const SHOWN_CHARS_MAX: usize = 40;
     let wanted: String = wanted.chars().take(SHOWN_CHARS_MAX).collect();
     let supported: Vec<&str> = Revision::ALL.iter().map(|revision| revision.as_str()).collect();
     let mut error = RpcError::new(mcp::UNSUPPORTED_VERSION, "that protocol version is not spoken here");
     error.data = to_raw_value(&json!({ "supported": supported, "requested": wanted })).ok();
     let id = match message {
-        Incoming::Request(request) => Some(&request.id),
+        Message::Request(id, _) => Some(id),
         _ => None,
     };
-    let status = StatusCode::BAD_REQUEST.as_u16();
-    json_response(status, encode_error(id, &error))
+    reply::json(StatusCode::BAD_REQUEST, JSON, encode_error(id, &error))
 }
 
 const METHOD_NOT_ALLOWED: Refused = refused(StatusCode::METHOD_NOT_ALLOWED, "messages are posted: use POST");
 
-pub(crate) async fn get(request: HttpRequest, server: Data<Server>) -> HttpResponse {
+pub(crate) async fn get(request: HttpRequest, server: Data<Server>) -> Result<HttpResponse, Rejection> {
+    const GONE: Refused = refused(StatusCode::BAD_REQUEST, "nothing can be resumed from that `Last-Event-ID`");
     let busy = idle::busy(&request);
-    open_stream(&request, &server, busy).unwrap_or_else(refusal_response)
-}
-
-fn open_stream(request: &HttpRequest, server: &Server, busy: Busy) -> Result<HttpResponse, Refused> {
-    let principal = principal_of(request, server)?;
+    let principal = principal_of(&request, &server)?;
     let headers = request.headers();
     check_version(headers)?;
-    if !Accepts::of(headers).events {
-        return Err(refused(StatusCode::NOT_ACCEPTABLE, "`Accept` must name text/event-stream"));
-    }
-    let session = find_session(headers, &principal, server)?.ok_or(NO_SESSION)?;
-    let gone = refused(StatusCode::BAD_REQUEST, "nothing can be resumed from that `Last-Event-ID`");
+    Accepts::check_events(headers)?;
+    let session = find_session(headers, &principal, &server)?.ok_or(NO_SESSION)?;
     let (log, after) = match headers.get(&LAST_EVENT_ID) {
         None => (session.unsolicited.clone(), None),
         Some(id) => {
-            let (stream, event) = id.to_str().ok().and_then(event_id).ok_or(gone)?;
-            (session.stream(stream).ok_or(gone)?, Some(event))
+            let (stream, event) = id.to_str().ok().and_then(event_id).ok_or(GONE)?;
+            (session.stream(stream).ok_or(GONE)?, Some(event))
         }
     };
     let permits = server.permits(Some(&session))?;
-    let reader = log.read(after).map_err(|_| gone)?;
+    let reader = log.read(after).map_err(|_| GONE)?;
     let streams = &server.options.streams;
     let polls = session.session.revision() >= Some(Revision::V2025_11_25);
     let first = (polls && after.is_none()).then(|| log.priming(streams.retry));
     let of_call = log.number() > 0 && polls;
-    let events = LogEvents::new(reader).starting_with(first).closing_after(streams.poll_after.filter(|_| of_call));
-    Ok(server.stream(request, events, (busy, permits, session.busy())))
+    let events = LogEvents::new(reader, first, None, streams.poll_after.filter(|_| of_call));
+    Ok(server.stream(&request, events, (busy, permits, session.busy())))
 }
 
 /// `stream-event`, as it was sent.
@@ -294,23 +268,20 @@ fn event_id(text: &str) -> Option<(u64, u64)> {
     Some((stream.parse().ok()?, event.parse().ok()?))
 }
 
-pub(crate) async fn delete(request: HttpRequest, server: Data<Server>) -> HttpResponse {
-    end_session(&request, &server).unwrap_or_else(refusal_response)
-}
-
-fn end_session(request: &HttpRequest, server: &Server) -> Result<HttpResponse, Refused> {
-    let principal = principal_of(request, server)?;
+pub(crate) async fn delete(request: HttpRequest, server: Data<Server>) -> Result<HttpResponse, Rejection> {
+    let principal = principal_of(&request, &server)?;
     let headers = request.headers();
     check_version(headers)?;
-    find_session(headers, &principal, server)?.ok_or(NO_SESSION)?;
+    find_session(headers, &principal, &server)?.ok_or(NO_SESSION)?;
     if let Some(id) = headers.get(&SESSION_ID).and_then(|id| id.to_str().ok()) {
         server.sessions.end(id);
     }
     Ok(HttpResponse::NoContent().finish())
 }
 
-pub(crate) async fn other_method(request: HttpRequest, server: Data<Server>) -> HttpResponse {
-    refusal_response(principal_of(&request, &server).err().unwrap_or(METHOD_NOT_ALLOWED))
+pub(crate) async fn other_method(request: HttpRequest, server: Data<Server>) -> Result<HttpResponse, Rejection> {
+    principal_of(&request, &server)?;
+    Err(METHOD_NOT_ALLOWED.into())
 }
 
 /// The modern era has neither GET nor DELETE.
@@ -320,49 +291,6 @@ fn check_version(headers: &HeaderMap) -> Result<(), Refused> {
         Version::Unknown(_) => Err(refused(StatusCode::BAD_REQUEST, "that protocol version is not spoken here")),
         _ => Ok(()),
     }
-}
-
-/// Whether a message's `_meta` names a revision.
-fn is_modern(message: &Incoming<'_>) -> bool {
-    match message {
-        Incoming::Request(request) => names_revision(request.params),
-        Incoming::Notification(notification) => names_revision(notification.params),
-        Incoming::Response(_) => false,
-    }
-}
-
-async fn post_modern(
-    exchange: Exchange<'_>,
-    message: Incoming<'_>,
-    principal: Principal,
-    request: &HttpRequest,
-) -> Result<HttpResponse, Refused> {
-    let request_sent = match message {
-        Incoming::Request(request) => OwnedRequest::from(request),
-        Incoming::Notification(_) => return Ok(accepted()),
-        Incoming::Response(_) => {
-            let refused = modern::response_refused();
-            return Ok(json_response(refused.status, refused.body.unwrap_or_default()));
-        }
-    };
-    let endpoint = exchange.server.endpoint.clone();
-    let field = |name: &str| field(request.headers(), name);
-    if let Err(error) = modern::check_headers(&endpoint, field, &request_sent.read()) {
-        return Ok(json_response(400, encode_error(Some(&request_sent.id), &error)));
-    }
-    let options = &exchange.server.options.streams;
-    let log = ReplayBuffer::new(0, Kind::Once, exchange.accepts.events, options.limits);
-    let sink = log.clone();
-    let running = async move {
-        modern::request(&endpoint, Arc::new(principal), request_sent, sink, CancellationToken::new()).await
-    };
-    let mut work = Work::new(running.boxed(), None);
-    if let Some(done) = exchange.before_stream(&mut work, &log, None).await {
-        return exchange.whole(done, &log);
-    }
-    let permits = exchange.server.permits(None)?;
-    let reader = log.read(None).map_err(|_| BROKEN)?;
-    Ok(exchange.server.stream(request, LogEvents::new(reader).driving(work), (exchange.busy, permits)))
 }
 
 /// A header by its name, in bytes.

@@ -16,31 +16,30 @@ use callboard_rpc::serve::{Alive, COUNTS_NO_MORE, Permit, Standing, idle, websoc
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
-use super::{Server, principal_of, refusal_response, streamable};
+use super::{Rejection, Server, principal_of, streamable};
 use crate::inbound::options::{STDIO_DRAIN_DEFAULT, STDIO_QUEUE_BYTES_MAX_DEFAULT, STDIO_REQUESTS_MAX_DEFAULT};
 use crate::inbound::stdio::{Pipe, Queued, Requests};
 
 /// What a client offers that wants MCP.
 const SUBPROTOCOL: &str = "mcp";
 
-pub(crate) async fn get(request: HttpRequest, payload: Payload, server: Data<Server>) -> HttpResponse {
+pub(crate) async fn get(
+    request: HttpRequest,
+    payload: Payload,
+    server: Data<Server>,
+) -> Result<HttpResponse, Rejection> {
+    const NO_HANDSHAKE: Refused = refused(StatusCode::BAD_REQUEST, "the WebSocket handshake is not complete");
     if !server.options.compat.websocket {
         return streamable::other_method(request, server).await;
     }
     let busy = idle::busy(&request);
-    open(&request, payload, &server, busy).unwrap_or_else(refusal_response)
-}
-
-fn open(request: &HttpRequest, payload: Payload, server: &Data<Server>, busy: Busy) -> Result<HttpResponse, Refused> {
-    const NO_HANDSHAKE: Refused = refused(StatusCode::BAD_REQUEST, "the WebSocket handshake is not complete");
-    let principal = principal_of(request, server)?;
+    let principal = principal_of(&request, &server)?;
     let permits = server.permits(None)?;
     let bytes_max = server.options.inbound.limits.body_bytes_max;
-    let opened = websocket::open(request, payload, &[SUBPROTOCOL], bytes_max);
+    let opened = websocket::open(&request, payload, &[SUBPROTOCOL], bytes_max);
     let (response, socket, messages) = opened.map_err(|_| NO_HANDSHAKE)?;
-    let held = (busy, permits);
-    let standing = server.standing(request);
-    actix_web::rt::spawn(serve(server.clone(), principal, standing, socket, messages, held));
+    let standing = server.standing(&request);
+    actix_web::rt::spawn(serve(server, principal, standing, socket, messages, (busy, permits)));
     Ok(response)
 }
 

@@ -7,24 +7,23 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
+use actix_web::http::StatusCode;
+use callboard_message::json::raw;
 use callboard_message::surface::{Abilities, About, Change, LogLevel};
 use callboard_message::{Principal, RawObject};
-use callboard_rpc::{
-    Body, Id, Incoming, Notification, Response, RpcError, decode_body, encode_batch, encode_error, encode_notification,
-    encode_refusal,
-};
+use callboard_rpc::{Body, Id, RpcError, decode_body, encode_batch, encode_error, encode_notification, encode_refusal};
 use callboard_runtime::{CallMeta, Caller, PeerSession};
 use futures::future::join_all;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
-use super::agent_adapter::{Outcome, raw};
+use super::agent_adapter::Outcome;
 use super::client::MessageSink;
 use super::endpoint::{Endpoint, Listening, Watching, change_notification};
 use super::options::{REQUESTS_IN_FLIGHT_MAX, SUBSCRIPTION_URI_BYTES_MAX, SUBSCRIPTIONS_MAX};
-use super::request::{Method, OwnedRequest, Params, Request, object};
-use super::response::{Reply, finish};
+use super::request::{Message, Method, Params, Request, object};
+use super::response::{Answer, Reply, finish};
 use super::tasks::{self, TaskRequest};
 use crate::wire::{Era, Revision, code as mcp, hmcp, meta};
 use caller::{BackgroundCaller, Questions, SessionCaller};
@@ -99,38 +98,50 @@ impl Session {
         self.client.get().map(|client| client.abilities.clone()).unwrap_or_default()
     }
 
-    /// Answers one request; what it causes meanwhile goes by `sink`. `None` where it was cancelled. Dropped, it cancels
-    /// what it caused.
-    pub async fn request(self: &Arc<Self>, request: OwnedRequest, sink: Arc<dyn MessageSink>) -> Option<Vec<u8>> {
-        let (id, request) = (&request.id, request.read());
+    /// Answers one request; what it causes meanwhile goes by `sink`. Without a body where it was cancelled. Dropped, it
+    /// cancels what it caused.
+    pub async fn request(self: &Arc<Self>, id: Id, request: Request, sink: Arc<dyn MessageSink>) -> Answer {
         let outcome = match (request.method, self.revision()) {
-            (Method::Initialize, _) => Box::pin(self.initialize(request.params.raw)).await,
+            (Method::Initialize, _) => Box::pin(self.initialize(request.params.raw())).await,
             (Method::Ping, _) => Ok(raw("{}".into())),
             (_, None) => Err(RpcError::invalid_request("send `initialize` first")),
-            (_, Some(revision)) => self.run(id, &request, revision, sink).await?,
+            (_, Some(revision)) => {
+                let call = CallMeta::new(self.principal.clone());
+                let cancel = call.cancel.clone();
+                match self.begin(&id, &cancel) {
+                    Err(refused) => Err(refused),
+                    Ok(_running) => tokio::select! {
+                        biased;
+                        () = cancel.cancelled() => return Answer { status: StatusCode::OK, body: None },
+                        outcome = self.perform(&request, revision, call, sink) => outcome,
+                    },
+                }
+            }
         };
-        finish(&self.endpoint, id, request.method, Era::Legacy, outcome.map(Reply::Complete)).body
+        finish(&self.endpoint, &id, request.method, Era::Legacy, outcome.map(Reply::Complete))
     }
 
-    /// What happened at the client.
-    pub fn notification(self: &Arc<Self>, notification: Notification<'_>) {
-        if notification.method == "notifications/roots/list_changed"
-            && let Some(peer) = self.peer.get()
-        {
-            peer.roots_changed.send_modify(|count| *count = count.wrapping_add(1));
+    /// Takes a notification, or an answer to something that the session asked; gives a request back.
+    pub fn hear(&self, message: Message<'_>) -> Option<(Id, Request)> {
+        match message {
+            Message::Request(id, request) => return Some((id, request)),
+            Message::Response(response) => self.questions.answered(response),
+            Message::Notification(told) if told.method == "notifications/roots/list_changed" => {
+                if let Some(peer) = self.peer.get() {
+                    peer.roots_changed.send_modify(|count| *count = count.wrapping_add(1));
+                }
+            }
+            Message::Notification(told) => {
+                if told.method == "notifications/cancelled"
+                    && let Ok(params) = object(told.params)
+                    && let Some(id) = params.get("requestId").and_then(Id::read)
+                    && let Some(cancel) = self.state.lock().in_flight.get(&id)
+                {
+                    cancel.cancel();
+                }
+            }
         }
-        if notification.method == "notifications/cancelled"
-            && let Ok(params) = object(notification.params)
-            && let Some(id) = params.get("requestId").and_then(Id::read)
-            && let Some(cancel) = self.state.lock().in_flight.get(&id)
-        {
-            cancel.cancel();
-        }
-    }
-
-    /// An answer to something that the session asked.
-    pub fn response(self: &Arc<Self>, response: Response<'_>) {
-        self.questions.answered(response);
+        None
     }
 
     /// Cancels what runs and fails what it asked. Nothing begins any more.
@@ -172,52 +183,38 @@ impl Session {
         Ok(welcome(&self.endpoint, revision, &about))
     }
 
-    /// Does a request that can be cancelled. `None` where it was.
-    async fn run(
+    /// Does a request of an open session.
+    async fn perform(
         self: &Arc<Self>,
-        id: &Id,
-        request: &Request<'_>,
+        request: &Request,
         revision: Revision,
+        mut call: CallMeta,
         sink: Arc<dyn MessageSink>,
-    ) -> Option<Outcome> {
-        let mut call = CallMeta::new(self.principal.clone());
-        let cancel = call.cancel.clone();
-        let _running = match self.begin(id, &cancel) {
-            Ok(running) => running,
-            Err(refused) => return Some(Err(refused)),
-        };
+    ) -> Outcome {
         let params = &request.params;
-        let meta = params.meta.and_then(|meta| RawObject::parse(meta).ok());
+        let meta = params.meta().and_then(|meta| RawObject::parse(meta).ok());
         call.trace = meta::trace(meta.as_ref());
-        let caller = SessionCaller::new(self.clone(), sink, cancel.clone(), meta.as_ref());
-        let mut call = call.with_caller(Arc::new(caller));
+        call.caller = Some(Arc::new(SessionCaller::new(self.clone(), sink, call.cancel.clone(), meta.as_ref())));
         call.session = self.peer.get().cloned();
-        let work = async {
-            match request.method {
-                Method::SetLevel => self.set_level(params),
-                Method::Subscribe => Box::pin(self.subscribe(params, call)).await,
-                Method::Unsubscribe => self.unsubscribe(params),
-                method => {
-                    if tasks::concerns(&self.endpoint, method)
-                        && let Some(outcome) = Box::pin(self.task(request, revision, &call, meta.as_ref())).await
-                    {
-                        return outcome;
-                    }
-                    self.endpoint.adapter().perform(request, revision, call).await
+        match request.method {
+            Method::SetLevel => self.set_level(params),
+            Method::Subscribe => Box::pin(self.subscribe(params, call)).await,
+            Method::Unsubscribe => self.unsubscribe(params),
+            method => {
+                if tasks::concerns(&self.endpoint, method)
+                    && let Some(outcome) = Box::pin(self.task(request, revision, &call, meta.as_ref())).await
+                {
+                    return outcome;
                 }
+                self.endpoint.adapter().perform(request, revision, call).await
             }
-        };
-        tokio::select! {
-            biased;
-            () = cancel.cancelled() => None,
-            outcome = work => Some(outcome),
         }
     }
 
     /// Does a request about tasks.
     async fn task(
         self: &Arc<Self>,
-        request: &Request<'_>,
+        request: &Request,
         revision: Revision,
         call: &CallMeta,
         meta: Option<&RawObject>,
@@ -253,14 +250,14 @@ impl Session {
         Ok(Running { session: self, id })
     }
 
-    fn set_level(&self, params: &Params<'_>) -> Outcome {
-        let level = params.level.and_then(|level| serde_json::from_str(level.get()).ok());
+    fn set_level(&self, params: &Params) -> Outcome {
+        let level = params.level().and_then(|level| serde_json::from_str(level.get()).ok());
         let invalid = || RpcError::invalid_params("`level` must be one of RFC 5424's, in lower case");
         *self.log_level.lock() = level.ok_or_else(invalid)?;
         Ok(raw("{}".into()))
     }
 
-    async fn subscribe(&self, params: &Params<'_>, call: CallMeta) -> Outcome {
+    async fn subscribe(&self, params: &Params, call: CallMeta) -> Outcome {
         let uri = self.resource(params)?;
         let is_full =
             |state: &State| state.subscriptions.len() >= SUBSCRIPTIONS_MAX && !state.subscriptions.contains_key(&uri);
@@ -277,7 +274,7 @@ impl Session {
         Ok(raw("{}".into()))
     }
 
-    fn unsubscribe(&self, params: &Params<'_>) -> Outcome {
+    fn unsubscribe(&self, params: &Params) -> Outcome {
         let uri = self.resource(params)?;
         let watching = self.state.lock().subscriptions.remove(&uri);
         drop(watching);
@@ -285,7 +282,7 @@ impl Session {
     }
 
     /// Which resource is meant.
-    fn resource(&self, params: &Params<'_>) -> Result<String, RpcError> {
+    fn resource(&self, params: &Params) -> Result<String, RpcError> {
         if !self.endpoint.adapter().has_resources() {
             return Err(RpcError::method_not_found("method not found: there are no resources here"));
         }
@@ -390,17 +387,16 @@ pub(crate) async fn batch(session: &Arc<Session>, body: &[u8], sink: &Arc<dyn Me
         Err(refusal) => return Some(encode_refusal(&refusal)),
     };
     let answers = entries.into_iter().map(|entry| async move {
-        match entry {
-            Ok(Incoming::Request(request)) if request.method == "initialize" => {
-                let error = RpcError::invalid_request("`initialize` must not be part of a batch");
-                return Some(encode_error(Some(&request.id), &error));
-            }
-            Ok(Incoming::Request(request)) => return session.request(request.into(), sink.clone()).await,
-            Ok(Incoming::Notification(notification)) => session.notification(notification),
-            Ok(Incoming::Response(response)) => session.response(response),
+        let message = match entry {
+            Ok(message) => Message::from(message),
             Err(refusal) => return Some(encode_refusal(&refusal)),
+        };
+        let (id, request) = session.hear(message)?;
+        if request.method == Method::Initialize {
+            let error = RpcError::invalid_request("`initialize` must not be part of a batch");
+            return Some(encode_error(Some(&id), &error));
         }
-        None
+        session.request(id, request, sink.clone()).await.body
     });
     encode_batch(join_all(answers).await.into_iter().flatten())
 }

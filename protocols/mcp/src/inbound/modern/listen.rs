@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use callboard_message::json::raw;
 use callboard_message::{Abilities, Change, Principal, RawObject};
 use callboard_rpc::{Id, RpcError, encode_notification};
 use callboard_runtime::CallMeta;
@@ -9,7 +10,6 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::suspended_requests::cancelled;
-use crate::inbound::agent_adapter::raw;
 use crate::inbound::client::MessageSink;
 use crate::inbound::endpoint::{Endpoint, Watching, change_notification};
 use crate::inbound::request::Params;
@@ -36,7 +36,7 @@ pub(crate) async fn listen(
     endpoint: &Endpoint,
     principal: Arc<Principal>,
     id: &Id,
-    params: &Params<'_>,
+    params: &Params,
     client: &Abilities,
     link: Arc<dyn MessageSink>,
     hung_up: &CancellationToken,
@@ -114,9 +114,9 @@ async fn watch(endpoint: &Endpoint, principal: &Arc<Principal>, filter: &mut Fil
 }
 
 impl Filter {
-    fn read(params: &Params<'_>, uris_max: usize) -> Result<Self, RpcError> {
+    fn read(params: &Params, uris_max: usize) -> Result<Self, RpcError> {
         let invalid = |why: String| RpcError::invalid_params(why);
-        let wanted = params.notifications.and_then(|raw| RawObject::parse(raw).ok());
+        let wanted = params.notifications().and_then(|raw| RawObject::parse(raw).ok());
         let wanted = wanted.ok_or_else(|| invalid("`notifications` must be an object".into()))?;
         let flag = |name: &str| match wanted.get(name).map(RawValue::get) {
             None | Some("false") => Ok(false),

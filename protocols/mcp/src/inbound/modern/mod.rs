@@ -5,11 +5,11 @@
 
 use std::sync::{Arc, OnceLock};
 
+use actix_web::http::StatusCode;
 use callboard_message::{Abilities, Principal, RawObject};
 use callboard_rpc::{Id, RpcError};
 use callboard_runtime::CallMeta;
 use futures::future::BoxFuture;
-use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -17,7 +17,7 @@ use super::agent_adapter::Outcome;
 use super::client::MessageSink;
 use super::endpoint::Endpoint;
 use super::options::InboundOptions;
-use super::request::{Method, OwnedRequest, Request};
+use super::request::{Method, Request};
 use super::response::{Answer, Members, Reply, finish};
 use super::tasks::{self, TaskRequest};
 use crate::wire::{Era, Revision, hmcp};
@@ -81,31 +81,36 @@ pub(crate) fn response_refused() -> Answer {
 pub(crate) async fn request(
     endpoint: &Arc<Endpoint>,
     principal: Arc<Principal>,
-    request: OwnedRequest,
+    id: &Id,
+    request: Request,
     sink: Arc<dyn MessageSink>,
     hung_up: CancellationToken,
 ) -> Answer {
-    let (id, request) = (&request.id, request.read());
-    let meta = match RequestMeta::read(&request.params) {
-        Ok(meta) => meta,
-        Err(error) => return Answer::error_with(400, Some(id), &error),
+    let method = request.method;
+    let outcome = match RequestMeta::read(&request.params) {
+        Ok(meta) => dispatch(endpoint, principal, id, request, meta, sink, &hung_up).await,
+        Err(error) => return bad_request(id, error),
     };
-    let outcome = dispatch(endpoint, principal, id, &request, meta, sink, &hung_up).await;
-    finish(endpoint, id, request.method, Era::Modern, outcome)
+    finish(endpoint, id, method, Era::Modern, outcome)
+}
+
+/// The answer to a request that isn't one of this era: an error with the status 400.
+pub(crate) fn bad_request(id: &Id, error: RpcError) -> Answer {
+    Answer { status: StatusCode::BAD_REQUEST, ..Answer::error(Some(id), error) }
 }
 
 async fn dispatch(
     endpoint: &Arc<Endpoint>,
     principal: Arc<Principal>,
     id: &Id,
-    request: &Request<'_>,
-    meta: RequestMeta<'_>,
+    request: Request,
+    meta: RequestMeta,
     sink: Arc<dyn MessageSink>,
     hung_up: &CancellationToken,
 ) -> Result<Reply, RpcError> {
     if meta.state.is_none() && tasks::concerns(endpoint, request.method) {
         let request = TaskRequest {
-            request,
+            request: &request,
             revision: REVISION,
             call: &call(&principal, &meta),
             session: None,
@@ -131,20 +136,21 @@ async fn dispatch(
             Err(RpcError::method_not_found(format!("method not found: {}", request.name)))
         }
         _ => {
-            let client = Arc::new(Client::new(RequestSink::of(&meta, &sink), None));
-            perform_here(endpoint, request, client, call(&principal, &meta), hung_up).await
+            let call = call(&principal, &meta);
+            let client = Arc::new(Client::new(RequestSink::of(meta.reports, meta.level, &sink), None));
+            perform_here(endpoint, &request, client, call, hung_up).await
         }
     }
 }
 
-fn call(principal: &Arc<Principal>, meta: &RequestMeta<'_>) -> CallMeta {
+fn call(principal: &Arc<Principal>, meta: &RequestMeta) -> CallMeta {
     CallMeta { trace: meta.trace, ..CallMeta::new(principal.clone()) }
 }
 
 /// Does a request whose call needn't outlive it.
 async fn perform_here(
     endpoint: &Endpoint,
-    request: &Request<'_>,
+    request: &Request,
     client: Arc<Client>,
     call: CallMeta,
     hung_up: &CancellationToken,
@@ -189,14 +195,14 @@ async fn discover(endpoint: &Endpoint, call: CallMeta) -> Outcome {
 async fn may_ask(
     endpoint: &Arc<Endpoint>,
     principal: Arc<Principal>,
-    request: &Request<'_>,
-    meta: RequestMeta<'_>,
+    mut request: Request,
+    meta: RequestMeta,
     sink: Arc<dyn MessageSink>,
     hung_up: &CancellationToken,
 ) -> Result<Reply, RpcError> {
-    let (call, sink) = (call(&principal, &meta), RequestSink::of(&meta, &sink));
-    let RequestMeta { capabilities, responses, state, .. } = meta;
-    let binding = || Binding::of(&principal, request.name, request.params.raw);
+    let call = call(&principal, &meta);
+    let RequestMeta { capabilities, level, reports, responses, state, .. } = meta;
+    let sink = RequestSink::of(reports, level, &sink);
     if let Some(state) = state {
         let client = Abilities(capabilities.clone());
         let adopt = |call: RunningCall| -> BoxFuture<'_, _> {
@@ -207,24 +213,26 @@ async fn may_ask(
         let becomes_task = request.method == Method::CallTool && tasks::asks_first(endpoint, &request.params, &client);
         let adopt = becomes_task.then_some(&adopt as Adopt<'_>);
         let responses = responses.unwrap_or_default();
-        let retry = Retry { state: &state, binding: &binding(), capabilities, responses, sink, adopt };
+        let binding = Binding::of(&principal, &request);
+        let retry = Retry { state: &state, binding: &binding, capabilities, responses, sink, adopt };
         return endpoint.modern.calls.resume(retry, hung_up).await;
     }
     let answerable = ["sampling", "elicitation", "roots"].into_iter().any(|ability| capabilities.has(ability));
-    // Answers are for this hop's questions: the agent gets the params without them.
-    let without = responses.as_ref().and(request.params.raw).map(without_answers);
+    if responses.is_some() {
+        // Answers are for this hop's questions: the agent gets the params without them.
+        let mut params = request.params.raw().and_then(|raw| RawObject::parse(raw).ok()).unwrap_or_default();
+        params.remove("inputResponses");
+        request = Request::new(request.name, Some(params.to_raw()));
+    }
     let elicitations = PendingElicitations::new(capabilities, responses.unwrap_or_default());
     let client = Arc::new(Client::new(sink, Some(elicitations.clone())));
-    let params = without.as_deref().or(request.params.raw);
     if !answerable {
-        return perform_here(endpoint, &Request::read(request.name, params), client, call, hung_up).await;
+        return perform_here(endpoint, &request, client, call, hung_up).await;
     }
-    let (endpoint_held, name, params) = (endpoint.clone(), request.name.to_owned(), params.map(RawValue::to_owned));
+    let request = Arc::new(request);
+    let (endpoint_held, sent) = (endpoint.clone(), request.clone());
     let (call, asked) = (call.with_caller(client.clone()), client.clone());
-    let outcome = Box::pin(async move {
-        let request = Request::read(&name, params.as_deref());
-        perform_with_visits(&endpoint_held.adapter(), &request, call, asked).await
-    });
+    let outcome = Box::pin(async move { perform_with_visits(&endpoint_held.adapter(), &sent, call, asked).await });
     let mut running = RunningCall { outcome, client, elicitations };
     let step = running.step(hung_up).await;
     running.client.attach(None);
@@ -232,14 +240,8 @@ async fn may_ask(
         Step::Ended(outcome) => outcome.map(Reply::Complete),
         Step::HungUp => Err(cancelled()),
         Step::Asks(requests) => {
-            let binding = binding();
+            let binding = Binding::of(&principal, &request);
             endpoint.modern.calls.suspend(running, requests, principal, &binding)
         }
     }
-}
-
-fn without_answers(params: &RawValue) -> Box<RawValue> {
-    let mut params = RawObject::parse(params).unwrap_or_default();
-    params.remove("inputResponses");
-    params.to_raw()
 }

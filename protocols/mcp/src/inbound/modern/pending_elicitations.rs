@@ -13,7 +13,6 @@ use serde_json::value::RawValue;
 use tokio::sync::{Notify, oneshot};
 
 use super::REVISION;
-use super::request_meta::RequestMeta;
 use crate::inbound::agent_adapter::{AgentAdapter, Outcome};
 use crate::inbound::client::{MessageSink, Reports, question_request};
 use crate::inbound::request::Request;
@@ -200,9 +199,9 @@ pub(crate) struct RequestSink {
 
 impl RequestSink {
     /// The line of a request; `None` where its sender wants to hear nothing.
-    pub fn of(head: &RequestMeta<'_>, link: &Arc<dyn MessageSink>) -> Option<Self> {
-        let wanted = head.token.is_some() || head.level.is_some();
-        wanted.then(|| Self { link: link.clone(), reports: head.token.map(Reports::under), level: head.level })
+    pub fn of(reports: Option<Reports>, level: Option<LogLevel>, link: &Arc<dyn MessageSink>) -> Option<Self> {
+        let wanted = reports.is_some() || level.is_some();
+        wanted.then(|| Self { link: link.clone(), reports, level })
     }
 }
 
@@ -275,7 +274,7 @@ pub const VISITS_AT_ONCE_MAX: usize = 8;
 /// Does a request, and what must be visited first.
 pub(crate) async fn perform_with_visits(
     adapter: &AgentAdapter,
-    request: &Request<'_>,
+    request: &Request,
     call: CallMeta,
     client: Arc<dyn Caller>,
 ) -> Outcome {

@@ -13,13 +13,13 @@ use crate::wire::meta::PROTOCOL_VERSION;
 use crate::wire::{Era, Revision, header};
 
 /// What every request says of itself: its `_meta`, and its part in a multi-round-trip.
-pub(crate) struct RequestMeta<'a> {
+pub(crate) struct RequestMeta {
     /// What the client can answer.
     pub capabilities: RawObject,
     /// Which lines of the log it wants; none without.
     pub level: Option<LogLevel>,
-    /// Where progress goes; nowhere without.
-    pub token: Option<&'a RawValue>,
+    /// Its progress; nobody is told of it without.
+    pub reports: Option<Reports>,
     pub trace: TraceContext,
     /// Answers to questions.
     pub responses: Option<RawObject>,
@@ -41,15 +41,15 @@ struct Meta<'a> {
     traceparent: Option<&'a RawValue>,
 }
 
-impl<'a> RequestMeta<'a> {
+impl RequestMeta {
     /// Reads it.
     ///
     /// # Errors
     /// With the status 400: `INVALID_PARAMS` where something required is missing or of the wrong type,
     /// `UNSUPPORTED_VERSION` for another revision.
-    pub fn read(params: &Params<'a>) -> Result<Self, RpcError> {
-        let meta = params.meta.ok_or_else(|| missing("_meta"))?;
-        let meta: Meta<'a> = serde_json::from_str(meta.get()).map_err(|_| malformed("_meta", "an object"))?;
+    pub fn read(params: &Params) -> Result<Self, RpcError> {
+        let meta = params.meta().ok_or_else(|| missing("_meta"))?;
+        let meta: Meta<'_> = serde_json::from_str(meta.get()).map_err(|_| malformed("_meta", "an object"))?;
         let version: String = match meta.version {
             None => return Err(missing(PROTOCOL_VERSION)),
             Some(raw) => serde_json::from_str(raw.get()).map_err(|_| malformed(PROTOCOL_VERSION, "a string"))?,
@@ -66,12 +66,12 @@ impl<'a> RequestMeta<'a> {
             return Err(malformed("progressToken", "a string or a number"));
         }
         let sent: Option<TraceContext> = meta.traceparent.and_then(|raw| serde_json::from_str(raw.get()).ok());
-        let responses = params.input_responses.map(RawObject::parse).transpose();
-        let state = params.request_state.map(|raw| serde_json::from_str(raw.get())).transpose();
+        let responses = params.input_responses().map(RawObject::parse).transpose();
+        let state = params.request_state().map(|raw| serde_json::from_str(raw.get())).transpose();
         Ok(Self {
             capabilities,
             level,
-            token: meta.token,
+            reports: meta.token.map(Reports::under),
             trace: sent.as_ref().map_or_else(TraceContext::root, TraceContext::child),
             responses: responses.map_err(|_| malformed("inputResponses", "an object"))?,
             state: state.map_err(|_| malformed("requestState", "a string"))?,
@@ -126,15 +126,15 @@ pub(crate) enum Field<'a> {
 pub(crate) fn check_headers<'h>(
     endpoint: &Endpoint,
     field: impl Fn(&str) -> Field<'h>,
-    request: &Request<'_>,
+    request: &Request,
 ) -> Result<(), RpcError> {
     let params = &request.params;
-    let Some(version) = params.meta.and_then(version_in_meta) else { return Ok(()) };
+    let Some(version) = params.meta().and_then(version_in_meta) else { return Ok(()) };
     same(&field, header::PROTOCOL_VERSION, &version)?;
     if !is_spoken(&version) {
         return Ok(());
     }
-    same(&field, header::METHOD, request.name)?;
+    same(&field, header::METHOD, &request.name)?;
     let about = match request.method {
         Method::CallTool | Method::GetPrompt => params.name(),
         Method::ReadResource => params.uri(),
@@ -152,7 +152,7 @@ pub(crate) fn check_headers<'h>(
         let adapter = endpoint.adapter();
         let repeated = adapter.header_params(&tool);
         if !repeated.is_empty() {
-            let arguments = params.arguments.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+            let arguments = params.arguments().and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
             repeated.iter().try_for_each(|param| argument(&field, param, &arguments))?;
         }
     }

@@ -7,9 +7,10 @@ use hmac::{Hmac, Mac};
 use parking_lot::Mutex;
 use rand::RngCore;
 use serde_json::Value;
-use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
+
+use crate::inbound::request::Request;
 
 /// How long one key seals. The one before it still opens, so it must outlast every state.
 const KEY_LIFE: Duration = Duration::from_secs(24 * 3_600);
@@ -29,13 +30,14 @@ pub(crate) struct State {
 pub(crate) struct Binding([u8; 32]);
 
 impl Binding {
-    /// `params` are the method's own: name and arguments, or URI, or messages. However an object's members are ordered it is the same.
-    pub fn of(principal: &Principal, method: &str, params: Option<&RawValue>) -> Self {
+    /// Of the params those that are the method's own: name and arguments, or URI, or messages. However an object's members are ordered it is the same.
+    pub fn of(principal: &Principal, request: &Request) -> Self {
         let mut hash = Sha256::new();
-        for text in [&*format!("{:?}", principal.kind), &principal.id, method] {
+        for text in [&*format!("{:?}", principal.kind), &principal.id, &request.name] {
             put(&mut hash, text);
         }
-        let params: Value = params.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+        let params: Value =
+            request.params.raw().and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
         // Whoever says nothing of arguments means none.
         let arguments = params
             .get("arguments")
@@ -165,7 +167,7 @@ mod tests {
 
     fn binding(id: &str, method: &str, params: Value) -> Binding {
         let params = serde_json::value::to_raw_value(&params).unwrap();
-        Binding::of(&Principal::agent(id), method, Some(&params))
+        Binding::of(&Principal::agent(id), &Request::new(method, Some(params)))
     }
 
     proptest! {

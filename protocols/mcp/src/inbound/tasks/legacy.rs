@@ -84,10 +84,10 @@ struct Wanted {
     ttl: Option<Duration>,
 }
 
-fn wanted(params: &Params<'_>) -> Result<Option<Wanted>, RpcError> {
+fn wanted(params: &Params) -> Result<Option<Wanted>, RpcError> {
     let invalid = |why: &str| RpcError::invalid_params(why);
     params.check_object()?;
-    let Some(task) = params.task else { return Ok(None) };
+    let Some(task) = params.task() else { return Ok(None) };
     let task = RawObject::parse(task).map_err(|_| invalid("`task` must be an object"))?;
     let Some(ttl) = task.get("ttl") else { return Ok(Some(Wanted { ttl: None })) };
     let millis: f64 = serde_json::from_str(ttl.get()).map_err(|_| invalid("`ttl` must be a number"))?;

@@ -36,7 +36,7 @@ mod tests;
 
 /// A request, as far as tasks need to know it.
 pub(crate) struct TaskRequest<'a> {
-    pub request: &'a Request<'a>,
+    pub request: &'a Request,
     pub revision: Revision,
     /// The request's own call: whose it is, and who can be asked while it is open.
     pub call: &'a CallMeta,
@@ -98,7 +98,7 @@ struct Beginning<'a> {
     revision: Revision,
     client: &'a Abilities,
     /// Of the `tools/call`.
-    params: &'a Params<'a>,
+    params: &'a Params,
     ttl: Option<Duration>,
     told: Option<Arc<dyn Caller>>,
     work: BeginWork<'a>,
@@ -155,7 +155,7 @@ impl TaskState {
         let mut call = CallMeta::new(request.call.principal.clone());
         call.trace = request.call.trace;
         let told = (request.background)(call.cancel.clone());
-        let work = call_tool(endpoint, request.request.params.raw, request.revision, call);
+        let work = call_tool(endpoint, request.request.params.raw(), request.revision, call);
         let beginning = Beginning {
             principal: &request.call.principal,
             session: request.session,
@@ -209,13 +209,10 @@ fn call_tool(
     revision: Revision,
     call: CallMeta,
 ) -> BeginWork<'static> {
-    let (endpoint, params) = (endpoint.clone(), params.map(RawValue::to_owned));
+    let (endpoint, request) = (endpoint.clone(), Request::new("tools/call", params.map(RawValue::to_owned)));
     Box::new(move |caller, expiry| {
         let call = call.with_caller(caller).until(expiry);
-        Box::pin(async move {
-            let request = Request::read("tools/call", params.as_deref());
-            ending(endpoint.adapter().perform(&request, revision, call).await)
-        })
+        Box::pin(async move { ending(endpoint.adapter().perform(&request, revision, call).await) })
     })
 }
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use callboard_message::json::raw;
 use callboard_message::{Abilities, Principal, RawObject};
 use callboard_rpc::RpcError;
 use callboard_runtime::{Caller, Task};
@@ -71,7 +72,7 @@ fn created(endpoint: &Endpoint, task: &Task) -> Box<RawValue> {
 }
 
 /// Whether the call of this tool becomes a task once its first questions are answered.
-pub(crate) fn asks_first(endpoint: &Endpoint, params: &Params<'_>, client: &Abilities) -> bool {
+pub(crate) fn asks_first(endpoint: &Endpoint, params: &Params, client: &Abilities) -> bool {
     let adapter = endpoint.adapter();
     let asks_first = |tool: Cow<'_, str>| adapter.task_support(&tool) == TaskSupport::AfterQuestions;
     adapter.has_task_tools() && params.name().is_some_and(asks_first) && declares(client)
@@ -86,7 +87,7 @@ pub(crate) async fn adopt(
     endpoint: &Arc<Endpoint>,
     principal: &Principal,
     client: &Abilities,
-    params: &Params<'_>,
+    params: &Params,
     work: BoxFuture<'static, Outcome>,
     hand_over: impl FnOnce(Arc<dyn Caller>) + Send,
 ) -> Outcome {
@@ -142,7 +143,7 @@ async fn update(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Outcome 
     let mut found = endpoint.tasks.find(request).await?;
     let params = &request.request.params;
     params.check_object()?;
-    let responses = params.input_responses.and_then(|raw| RawObject::parse(raw).ok());
+    let responses = params.input_responses().and_then(|raw| RawObject::parse(raw).ok());
     let responses = responses.ok_or_else(|| RpcError::invalid_params("`inputResponses` must be an object"))?;
     // All are read before one is taken.
     let mut answers = Vec::new();
@@ -165,5 +166,5 @@ async fn cancel(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Outcome 
 }
 
 fn acknowledged() -> Box<RawValue> {
-    crate::inbound::agent_adapter::raw("{}".to_owned())
+    raw("{}".to_owned())
 }

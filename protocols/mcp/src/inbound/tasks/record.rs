@@ -73,8 +73,8 @@ pub(crate) fn outcome(task: &Task) -> Option<Result<&RawValue, RpcError>> {
 }
 
 /// What a request is kept as: without what belongs to its hop, so that the same one sent again is the same.
-pub(crate) fn request(params: &Params<'_>) -> Option<Box<RawValue>> {
-    let mut params = RawObject::parse(params.raw?).ok()?;
+pub(crate) fn request(params: &Params) -> Option<Box<RawValue>> {
+    let mut params = RawObject::parse(params.raw()?).ok()?;
     for of_hop in ["task", "inputResponses", "requestState"] {
         params.remove(of_hop);
     }
@@ -89,7 +89,7 @@ pub(crate) fn request(params: &Params<'_>) -> Option<Box<RawValue>> {
 ///
 /// # Errors
 /// `INVALID_PARAMS` where it is no string. (How long it may be is the store's to say.)
-pub(crate) fn key(params: &Params<'_>) -> Result<Option<String>, RpcError> {
+pub(crate) fn key(params: &Params) -> Result<Option<String>, RpcError> {
     let Some(key) = params.meta_member(KEY) else { return Ok(None) };
     let invalid = |_| RpcError::invalid_params(format!("`_meta[\"{KEY}\"]` must be a string"));
     serde_json::from_str(key.get()).map(Some).map_err(invalid)

@@ -49,7 +49,7 @@ pub(crate) async fn ask(endpoint: &Arc<Endpoint>, peer: &Peer, method: &str, par
     let params = RawValue::from_string(params.to_string()).unwrap();
     let extensions = RawObject::of(EXTENSION, RawObject::new());
     let request = TaskRequest {
-        request: &Request::read(method, Some(&params)),
+        request: &Request::new(method, Some(params)),
         revision: peer.revision,
         call: &CallMeta::new(Arc::new(peer.principal.clone())),
         session: peer.session,

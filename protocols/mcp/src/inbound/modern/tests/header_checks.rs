@@ -1,7 +1,7 @@
-use crate::inbound::request::Request;
+use crate::inbound::request::Message;
 use std::collections::HashMap;
 
-use callboard_rpc::{Incoming, Limits, decode};
+use callboard_rpc::{Limits, decode};
 use serde_json::{Value, json};
 
 use super::kit::{Peer, with_peer};
@@ -13,7 +13,8 @@ fn check(peer: &Peer, headers: &[(&str, &str)], method: &str, mut params: Value)
         params["_meta"] = json!({ "io.modelcontextprotocol/protocolVersion": "2026-07-28" });
     }
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
-    let Ok(Incoming::Request(request)) = decode(body.as_bytes(), &Limits::default()) else { panic!("no request") };
+    let message = decode(body.as_bytes(), &Limits::default()).unwrap().into();
+    let Message::Request(_, request) = message else { panic!("no request") };
     let mut found: HashMap<&str, Vec<&str>> = HashMap::new();
     headers.iter().for_each(|(name, value)| found.entry(name).or_default().push(value));
     let field = |name: &str| match found.get(name).map(Vec::as_slice) {
@@ -21,7 +22,7 @@ fn check(peer: &Peer, headers: &[(&str, &str)], method: &str, mut params: Value)
         Some([value]) => Field::One(value.as_bytes()),
         Some(_) => Field::Several,
     };
-    check_headers(&peer.endpoint, field, &Request::read(method, request.params)).err().map_or(0, |error| error.code)
+    check_headers(&peer.endpoint, field, &request).err().map_or(0, |error| error.code)
 }
 
 const VERSION: (&str, &str) = ("mcp-protocol-version", "2026-07-28");

@@ -13,7 +13,7 @@ use callboard_message::{
     Content, Elicitation, Failure, Log, LogLevel, Principal, Progress, Question, RawObject, ResourceContent, Sample,
     Speaker, ToolResult,
 };
-use callboard_rpc::{Incoming, Limits, decode};
+use callboard_rpc::{Limits, decode};
 use callboard_runtime::testkit::paused;
 use callboard_runtime::{Agent, AgentRef, ConcurrentHandler, Cx, Handlers, SyncHandler, System};
 use parking_lot::Mutex;
@@ -26,6 +26,7 @@ use crate::inbound::client::MessageSink;
 use crate::inbound::endpoint::Endpoint;
 use crate::inbound::modern;
 use crate::inbound::options::InboundOptions;
+use crate::inbound::request;
 
 /// Says a text back.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
@@ -327,16 +328,18 @@ impl Peer {
     /// Status and response.
     pub async fn send(&self, body: &Value) -> (u16, Value) {
         let text = body.to_string();
-        let Ok(Incoming::Request(request)) = decode(text.as_bytes(), &Limits::default()) else { panic!("no request") };
+        let message = decode(text.as_bytes(), &Limits::default()).unwrap().into();
+        let request::Message::Request(id, request) = message else { panic!("no request") };
         let answer = modern::request(
             &self.endpoint,
             self.principal.clone(),
-            request.into(),
+            &id,
+            request,
             self.link.clone(),
             self.hung_up.clone(),
         );
         let answer = answer.await;
-        (answer.status, serde_json::from_slice(&answer.body.unwrap()).unwrap())
+        (answer.status.as_u16(), serde_json::from_slice(&answer.body.unwrap()).unwrap())
     }
 
     /// A request of a client that can answer everything.
