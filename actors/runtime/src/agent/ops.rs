@@ -14,7 +14,8 @@ use super::cx::Cx;
 use super::{Agent, ConcurrentHandler, Handler, Profile, SyncHandler};
 use crate::call::CallMeta;
 use crate::cell::{Cell, OnTheSpot};
-use crate::handle::{AgentRef, Port, Recipient};
+use crate::handle::ask::Ask;
+use crate::handle::{Accept, Port, Recipient};
 use crate::mailbox::lane::{Envelope, Lane, NoReply, Queue, Replier, typed};
 
 /// What a run over the head of the queue needs.
@@ -84,7 +85,8 @@ pub(crate) trait Op<A: Agent>: Send + Sync {
     /// Asks by name with JSON.
     fn ask_named(
         &self,
-        agent: AgentRef,
+        cell: Arc<Cell<A>>,
+        lane: u16,
         payload: Box<RawValue>,
         call: Option<Arc<CallMeta>>,
     ) -> BoxFuture<'static, Result<Box<RawValue>, Failure>>;
@@ -134,11 +136,21 @@ macro_rules! op {
 
             fn ask_named(
                 &self,
-                agent: AgentRef,
+                cell: Arc<Cell<A>>,
+                lane: u16,
                 payload: Box<RawValue>,
                 call: Option<Arc<CallMeta>>,
             ) -> BoxFuture<'static, Result<Box<RawValue>, Failure>> {
-                Box::pin(ask_named::<M>(agent, payload, call))
+                let port = Port { cell, lane, shortcut: ($shortcut)(self) };
+                Box::pin(async move {
+                    let Some(wire) = M::wire() else {
+                        return Err(Failure::not_found(format!("{} is not for use from outside", M::NAME)));
+                    };
+                    let message = (wire.decode)(&payload).map_err(|e| Failure::invalid(e.to_string()))?;
+                    let port: &dyn Accept<M> = &port;
+                    let reply = Ask::new(&port, message).within_call(call).await?;
+                    (wire.encode_reply)(reply)
+                })
             }
         }
     };
@@ -321,17 +333,4 @@ fn finish<R>(reply: Option<Replier<R>>, answer: Option<R>) {
         (Some(reply), None) => reply.fail(NoReply::Cancelled),
         (None, _) => {}
     }
-}
-
-async fn ask_named<M: Message>(
-    agent: AgentRef,
-    payload: Box<RawValue>,
-    call: Option<Arc<CallMeta>>,
-) -> Result<Box<RawValue>, Failure> {
-    let Some(wire) = M::wire() else {
-        return Err(Failure::not_found(format!("{} is not for use from outside", M::NAME)));
-    };
-    let message = (wire.decode)(&payload).map_err(|e| Failure::invalid(e.to_string()))?;
-    let reply = agent.ask(message).within_call(call).await?;
-    (wire.encode_reply)(reply)
 }

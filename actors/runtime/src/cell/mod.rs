@@ -402,10 +402,11 @@ impl<A: Agent> AnyCell for Cell<A> {
         call: Option<Arc<CallMeta>>,
     ) -> BoxFuture<'static, Result<Box<RawValue>, Failure>> {
         let kind = self.kind.clone();
-        let agent = crate::handle::AgentRef(self);
-        if let Some(op) = kind.handlers.ops.iter().find(|op| op.name() == named.name && op.has_wire()) {
-            return op.ask_named(agent, named.payload, call);
+        let mut lanes = (0..).zip(&kind.handlers.ops);
+        if let Some((lane, op)) = lanes.find(|(_, op)| op.name() == named.name && op.has_wire()) {
+            return op.ask_named(self, lane, named.payload, call);
         }
+        let agent = crate::handle::AgentRef(self);
         Box::pin(async move {
             if !agent.0.handles(TypeId::of::<Named>()) {
                 return Err(Failure::not_found(format!("{agent} doesn't handle {}", named.name)));

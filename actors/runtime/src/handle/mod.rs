@@ -39,6 +39,7 @@ pub trait Target<M: Message>: sealed::Target<M> {}
 
 impl<M: Message> Target<M> for AgentRef {}
 impl<M: Message> Target<M> for Recipient<M> {}
+impl<M: Message> Target<M> for &dyn Accept<M> {}
 
 pub(crate) mod sealed {
     use super::*;
@@ -325,6 +326,33 @@ impl<A: Agent, M: Message> Accept<M> for Port<A, M> {
 
     fn cell(&self) -> &dyn AnyCell {
         &*self.cell
+    }
+}
+
+// An ask that knows the port already, and has no need of a handle.
+impl<M: Message> sealed::Target<M> for &dyn Accept<M> {
+    fn admit(&self, source: &mut impl Source<M>) -> Pushed {
+        (**self).admit(source)
+    }
+
+    fn wait(&self, source: &mut impl Source<M>, place: &mut Option<WaiterId>, waker: &Waker) -> Pushed {
+        (**self).wait(source, place, waker)
+    }
+
+    fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> OnTheSpot<M::Reply> {
+        (**self).in_place(slot, call)
+    }
+
+    fn forget(&self, place: WaiterId) {
+        (**self).cell().forget(place);
+    }
+
+    fn cell(&self) -> &dyn AnyCell {
+        (**self).cell()
+    }
+
+    fn outside(&self) -> Option<AgentRef> {
+        None
     }
 }
 

@@ -62,13 +62,13 @@ impl AgentAdapter {
         &self.agent_name
     }
 
-    fn handles<M: Message>(&self) -> bool {
-        self.outside || self.handles.iter().any(|name| name == M::NAME)
+    fn handles(&self, message: &str) -> bool {
+        self.outside || self.handles.iter().any(|name| name == message)
     }
 
     /// Whether the agent lists and calls tools itself, in place of its message types.
     fn lists_tools(&self) -> bool {
-        self.handles::<ListTools>()
+        self.handles(ListTools::NAME)
     }
 
     /// Whether a tool may run as a task. A tool that the agent lists itself says so there: `Forbidden` here.
@@ -93,7 +93,7 @@ impl AgentAdapter {
 
     /// Tells the agent that somebody watches a resource, where it wants to know.
     pub async fn subscribe(&self, uri: &str, call: CallMeta) -> Result<(), RpcError> {
-        if !self.handles::<Subscribe>() {
+        if !self.handles(Subscribe::NAME) {
             return Ok(());
         }
         let body = RawObject::of("uri", uri).to_raw();
@@ -102,7 +102,7 @@ impl AgentAdapter {
 
     /// What the agent says of itself, where it does.
     pub async fn about(&self, call: CallMeta) -> About {
-        if !self.handles::<Describe>() {
+        if !self.handles(Describe::NAME) {
             return About::default();
         }
         self.ask(Describe::NAME, RawObject::new().to_raw(), call)
@@ -130,13 +130,13 @@ impl AgentAdapter {
         if self.has_resources() {
             can.set("resources", RawObject::of("subscribe", true).with("listChanged", true));
         }
-        if self.handles::<ListPrompts>() {
+        if self.handles(ListPrompts::NAME) {
             can.set("prompts", changing());
         }
-        if self.handles::<Complete>() {
+        if self.handles(Complete::NAME) {
             can.set("completions", RawObject::new());
         }
-        if self.handles::<CreateMessage>() {
+        if self.handles(CreateMessage::NAME) {
             hmcp::advertise(&mut can);
         }
         can
@@ -144,7 +144,7 @@ impl AgentAdapter {
 
     /// Whether there can be resources.
     pub fn has_resources(&self) -> bool {
-        self.handles::<ListResources>() || self.handles::<ReadResource>()
+        self.handles(ListResources::NAME) || self.handles(ReadResource::NAME)
     }
 
     /// Does a request that both eras have: lists, `tools/call`, `resources/read`, `prompts/get`, `completion/complete`.
@@ -153,27 +153,29 @@ impl AgentAdapter {
     /// `METHOD_NOT_FOUND` for any other, unless the agent stands for something outside, which is asked.
     pub async fn perform(&self, request: &Request, revision: Revision, call: CallMeta) -> Outcome {
         let params = &request.params;
-        match request.method {
-            Method::CallTool => self.call_tool(params, revision, call).await,
-            Method::ListTools if !self.lists_tools() => self.own_tools(params, revision),
-            Method::ListTools => self.pass::<ListTools>(params, call).await,
-            Method::ListResources if self.handles::<ListResources>() => self.pass::<ListResources>(params, call).await,
+        let message = match request.method {
+            Method::CallTool => return self.call_tool(params, revision, call).await,
+            Method::ListTools if !self.lists_tools() => return self.own_tools(params, revision),
+            Method::ListTools => Some(ListTools::NAME),
+            Method::ListResources => Some(ListResources::NAME),
+            Method::ListResourceTemplates => Some(ListResourceTemplates::NAME),
+            Method::ReadResource => Some(ReadResource::NAME),
+            Method::ListPrompts => Some(ListPrompts::NAME),
+            Method::GetPrompt => Some(GetPrompt::NAME),
+            Method::CreateMessage => Some(CreateMessage::NAME),
+            Method::Complete => Some(Complete::NAME),
+            _ => None,
+        };
+        match (request.method, message.filter(|message| self.handles(message))) {
+            (Method::ReadResource, Some(_)) => self.read_resource(params, revision, call).await,
+            (Method::CreateMessage, Some(_)) => self.create_message(params, revision, call).await,
+            (_, Some(message)) => self.ask(message, without_hop(params)?, call).await.map_err(error),
             // Whoever can be read but not listed has an empty list.
-            Method::ListResources if self.handles::<ReadResource>() => Ok(raw(r#"{"resources":[]}"#.into())),
-            Method::ListResourceTemplates if self.handles::<ListResourceTemplates>() => {
-                self.pass::<ListResourceTemplates>(params, call).await
-            }
-            Method::ListResourceTemplates if self.handles::<ReadResource>() => {
+            (Method::ListResources, None) if self.handles(ReadResource::NAME) => Ok(raw(r#"{"resources":[]}"#.into())),
+            (Method::ListResourceTemplates, None) if self.handles(ReadResource::NAME) => {
                 Ok(raw(r#"{"resourceTemplates":[]}"#.into()))
             }
-            Method::ReadResource if self.handles::<ReadResource>() => self.read_resource(params, revision, call).await,
-            Method::ListPrompts if self.handles::<ListPrompts>() => self.pass::<ListPrompts>(params, call).await,
-            Method::GetPrompt if self.handles::<GetPrompt>() => self.pass::<GetPrompt>(params, call).await,
-            Method::CreateMessage if self.handles::<CreateMessage>() => {
-                self.create_message(params, revision, call).await
-            }
-            Method::Complete if self.handles::<Complete>() => self.pass::<Complete>(params, call).await,
-            _ if self.handles::<Forward>() => {
+            _ if self.handles(Forward::NAME) => {
                 let body = RawObject::of("method", &request.name).with("params", without_hop(params)?);
                 self.ask(Forward::NAME, body.to_raw(), call).await.map_err(error)
             }
@@ -200,7 +202,7 @@ impl AgentAdapter {
         let (name, arguments) = params.tool_call()?;
         let call = for_purpose(params, call)?;
         let arguments = arguments.map_or_else(|| Cow::Owned(raw("{}".into())), Cow::Borrowed);
-        let tool = match self.handles::<CallTool>() {
+        let tool = match self.handles(CallTool::NAME) {
             true => None,
             false => Some(
                 self.tools
@@ -238,10 +240,6 @@ impl AgentAdapter {
             params = members.to_raw();
         }
         self.ask(CreateMessage::NAME, params, call).await.map_err(failure::to_rpc)
-    }
-
-    async fn pass<M: Message>(&self, params: &Params, call: CallMeta) -> Outcome {
-        self.ask(M::NAME, without_hop(params)?, call).await.map_err(error)
     }
 
     /// Asks the agent by a message's name, if the policy lets the call in.

@@ -1,13 +1,17 @@
 //! Requests of both eras, parsed once: the method, and the members of the params that the server looks at itself.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::ops::Range;
 
 use callboard_message::RawObject;
 use callboard_message::json::{Walk, raw_ref, text};
 use callboard_rpc::{self as rpc, Id, Incoming, Notification, Response, RpcError};
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
 
+use crate::wire::code::OVERLOADED;
 use crate::wire::hmcp;
 use crate::wire::meta::PROTOCOL_VERSION;
 
@@ -284,4 +288,61 @@ pub(crate) fn object(params: Option<&RawValue>) -> Result<RawObject, RpcError> {
 pub(crate) fn version_in_meta(meta: &RawValue) -> Option<String> {
     let (_, version) = Walk::object(meta)?.find(|(name, _)| name == PROTOCOL_VERSION)?;
     text(version).map(Cow::into_owned)
+}
+
+/// Requests of one peer that run, so that they can be cancelled by their ids.
+pub(crate) struct RunningRequests {
+    /// `None` once the peer is gone.
+    by_id: Mutex<Option<HashMap<Id, CancellationToken>>>,
+    requests_max: usize,
+}
+
+/// A request that runs, until this is dropped.
+pub(crate) struct Running<'a> {
+    requests: &'a RunningRequests,
+    id: &'a Id,
+}
+
+impl RunningRequests {
+    pub fn new(requests_max: usize) -> Self {
+        Self { by_id: Mutex::new(Some(HashMap::new())), requests_max }
+    }
+
+    /// Notes a request that begins.
+    ///
+    /// # Errors
+    /// Where one of that id or too many run, or the peer is gone.
+    pub fn enter<'a>(&'a self, id: &'a Id, cancel: &CancellationToken) -> Result<Running<'a>, RpcError> {
+        let mut by_id = self.by_id.lock();
+        let running = by_id.as_mut().ok_or_else(|| RpcError::invalid_request("the session is closed"))?;
+        if running.contains_key(id) {
+            return Err(RpcError::invalid_request("a request with that `id` is running"));
+        }
+        if running.len() >= self.requests_max {
+            return Err(RpcError::new(OVERLOADED, "too many requests of this session are running"));
+        }
+        running.insert(id.clone(), cancel.clone());
+        Ok(Running { requests: self, id })
+    }
+
+    /// Cancels what the params of a `notifications/cancelled` name; `false` where no such request runs.
+    pub fn cancel(&self, params: Option<&RawValue>) -> bool {
+        let id = object(params).ok().and_then(|params| Id::read(params.get("requestId")?));
+        let cancel = id.and_then(|id| self.by_id.lock().as_ref()?.get(&id).cloned());
+        cancel.inspect(CancellationToken::cancel).is_some()
+    }
+
+    /// Cancels all of them. Nothing begins any more.
+    pub fn close(&self) {
+        let all = self.by_id.lock().take().unwrap_or_default();
+        all.values().for_each(CancellationToken::cancel);
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if let Some(running) = &mut *self.requests.by_id.lock() {
+            running.remove(self.id);
+        }
+    }
 }

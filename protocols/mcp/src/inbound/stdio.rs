@@ -2,19 +2,17 @@
 //! on one pipe, told apart by each request's `_meta`.
 
 use callboard_rpc::encode_error;
-use std::collections::HashMap;
 use std::future::pending;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use callboard_message::{Principal, RawObject};
+use callboard_message::Principal;
 use callboard_rpc::{DecodeError, Id, JsonError, Line, LineDecoder, Refusal, RpcError, decode, encode_line};
 use callboard_runtime::AgentRef;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
-use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
@@ -24,7 +22,8 @@ use super::client::MessageSink;
 use super::endpoint::Endpoint;
 use super::legacy::batch;
 use super::options::StdioOptions;
-use super::request::{Message, Request};
+use super::request::{Message, Request, RunningRequests};
+use super::response::Answer;
 use super::{legacy, modern};
 use crate::wire::{Revision, code as mcp};
 
@@ -183,17 +182,14 @@ pub(crate) struct Requests {
     pipe: Arc<Pipe>,
     running: FuturesUnordered<BoxFuture<'static, ()>>,
     running_max: usize,
-    stateless: Arc<InFlight>,
+    /// Those of the stateless era; the session has its own.
+    stateless: Arc<RunningRequests>,
 }
-
-/// The requests of the stateless era that run, so that they can be cancelled.
-#[derive(Default)]
-struct InFlight(Mutex<HashMap<Id, CancellationToken>>);
 
 impl Requests {
     pub fn new(endpoint: Arc<Endpoint>, principal: Arc<Principal>, pipe: Arc<Pipe>, running_max: usize) -> Self {
         let session = legacy::Session::open(endpoint.clone(), principal.clone(), pipe.clone());
-        let (running, stateless) = (FuturesUnordered::new(), Arc::default());
+        let (running, stateless) = (FuturesUnordered::new(), Arc::new(RunningRequests::new(usize::MAX)));
         Self { endpoint, principal, session, pipe, running, running_max: running_max.max(1), stateless }
     }
 
@@ -218,7 +214,7 @@ impl Requests {
     /// Cancels everything that runs.
     pub fn cancel_all(&self) {
         self.session.close();
-        self.stateless.cancel_all();
+        self.stateless.close();
     }
 
     /// Begins what a line asks for.
@@ -233,9 +229,7 @@ impl Requests {
         };
         if let Message::Notification(told) = &message
             && told.method == "notifications/cancelled"
-            && let Some(params) = told.params
-            && let Some(id) = RawObject::parse(params).ok().and_then(|params| Id::read(params.get("requestId")?))
-            && self.stateless.cancel(&id)
+            && self.stateless.cancel(told.params)
         {
             return;
         }
@@ -269,21 +263,18 @@ impl Requests {
                 }
             });
         }
-        let Some(entry) = InFlight::enter(&self.stateless, id.clone()) else {
-            let error = RpcError::invalid_request("a request with that `id` is running");
-            return self.refuse_under(Some(&id), &error);
-        };
-        let (endpoint, principal) = (self.endpoint.clone(), self.principal.clone());
+        let (endpoint, principal, stateless) = (self.endpoint.clone(), self.principal.clone(), self.stateless.clone());
         self.run(async move {
-            let cancel = entry.cancel.clone();
-            let answering = modern::request(&endpoint, principal, &id, request, pipe.clone(), cancel.clone());
-            let answer = tokio::select! {
-                biased;
-                // Of a request that was cancelled nothing more is said (2026-07-28, stdio).
-                () = cancel.cancelled() => return,
-                answer = answering => answer,
+            let hung_up = CancellationToken::new();
+            let answer = match stateless.enter(&id, &hung_up) {
+                Err(error) => Answer::error(Some(&id), error),
+                Ok(_running) => tokio::select! {
+                    biased;
+                    // Of a request that was cancelled nothing more is said (2026-07-28, stdio).
+                    () = hung_up.cancelled() => return,
+                    answer = modern::request(&endpoint, principal, &id, request, pipe.clone(), hung_up.clone()) => answer,
+                },
             };
-            drop(entry);
             if let Some(answer) = answer.body {
                 pipe.deliver(answer).await;
             }
@@ -316,43 +307,5 @@ impl Requests {
 impl Drop for Requests {
     fn drop(&mut self) {
         self.cancel_all();
-    }
-}
-
-/// A request in the table, until this is dropped.
-struct Entry {
-    table: Arc<InFlight>,
-    id: Id,
-    cancel: CancellationToken,
-}
-
-impl InFlight {
-    /// `None` where a request of that id runs.
-    fn enter(table: &Arc<Self>, id: Id) -> Option<Entry> {
-        let cancel = CancellationToken::new();
-        let mut running = table.0.lock();
-        if running.contains_key(&id) {
-            return None;
-        }
-        running.insert(id.clone(), cancel.clone());
-        drop(running);
-        Some(Entry { table: table.clone(), id, cancel })
-    }
-
-    /// Whether there was one to cancel.
-    fn cancel(&self, id: &Id) -> bool {
-        let cancel = self.0.lock().get(id).cloned();
-        cancel.inspect(CancellationToken::cancel).is_some()
-    }
-
-    fn cancel_all(&self) {
-        let all: Vec<_> = self.0.lock().values().cloned().collect();
-        all.iter().for_each(CancellationToken::cancel);
-    }
-}
-
-impl Drop for Entry {
-    fn drop(&mut self) {
-        self.table.0.lock().remove(&self.id);
     }
 }

@@ -22,7 +22,7 @@ use super::agent_adapter::Outcome;
 use super::client::MessageSink;
 use super::endpoint::{Endpoint, Listening, Watching, change_notification};
 use super::options::{REQUESTS_IN_FLIGHT_MAX, SUBSCRIPTION_URI_BYTES_MAX, SUBSCRIPTIONS_MAX};
-use super::request::{Message, Method, Params, Request, object};
+use super::request::{Message, Method, Params, Request, RunningRequests, object};
 use super::response::{Answer, Reply, finish};
 use super::tasks::{self, TaskRequest};
 use crate::wire::{Era, Revision, code as mcp, hmcp, meta};
@@ -42,6 +42,7 @@ pub(crate) struct Session {
     /// The least grave line that the client wants.
     log_level: Mutex<LogLevel>,
     questions: Questions,
+    running: RunningRequests,
     state: Mutex<State>,
     /// Hears what changes.
     listening: OnceLock<Listening>,
@@ -52,7 +53,6 @@ pub(crate) struct Session {
 
 #[derive(Default)]
 struct State {
-    in_flight: HashMap<Id, CancellationToken>,
     subscriptions: HashMap<String, Watching>,
     closed: bool,
 }
@@ -67,6 +67,7 @@ impl Session {
             client: OnceLock::new(),
             log_level: Mutex::new(LogLevel::Info),
             questions: Questions::default(),
+            running: RunningRequests::new(REQUESTS_IN_FLIGHT_MAX),
             state: Mutex::default(),
             listening: OnceLock::new(),
             peer: OnceLock::new(),
@@ -108,7 +109,7 @@ impl Session {
             (_, Some(revision)) => {
                 let call = CallMeta::new(self.principal.clone());
                 let cancel = call.cancel.clone();
-                match self.begin(&id, &cancel) {
+                match self.running.enter(&id, &cancel) {
                     Err(refused) => Err(refused),
                     Ok(_running) => tokio::select! {
                         biased;
@@ -131,15 +132,10 @@ impl Session {
                     peer.roots_changed.send_modify(|count| *count = count.wrapping_add(1));
                 }
             }
-            Message::Notification(told) => {
-                if told.method == "notifications/cancelled"
-                    && let Ok(params) = object(told.params)
-                    && let Some(id) = params.get("requestId").and_then(Id::read)
-                    && let Some(cancel) = self.state.lock().in_flight.get(&id)
-                {
-                    cancel.cancel();
-                }
+            Message::Notification(told) if told.method == "notifications/cancelled" => {
+                self.running.cancel(told.params);
             }
+            Message::Notification(_) => {}
         }
         None
     }
@@ -147,12 +143,9 @@ impl Session {
     /// Cancels what runs and fails what it asked. Nothing begins any more.
     pub fn close(&self) {
         self.over.cancel();
-        let State { in_flight, subscriptions, .. } =
-            std::mem::replace(&mut *self.state.lock(), State { closed: true, ..State::default() });
-        for cancel in in_flight.into_values() {
-            cancel.cancel();
-        }
-        drop(subscriptions);
+        let last = std::mem::replace(&mut *self.state.lock(), State { closed: true, ..State::default() });
+        self.running.close();
+        drop(last);
         self.questions.close();
     }
 
@@ -234,22 +227,6 @@ impl Session {
         tasks::perform(&self.endpoint, request).await
     }
 
-    /// Puts a request among those in flight, until what it returns is dropped.
-    fn begin<'a>(&'a self, id: &'a Id, cancel: &CancellationToken) -> Result<Running<'a>, RpcError> {
-        let mut state = self.state.lock();
-        if state.closed {
-            return Err(RpcError::invalid_request("the session is closed"));
-        }
-        if state.in_flight.contains_key(id) {
-            return Err(RpcError::invalid_request("a request with that `id` is running"));
-        }
-        if state.in_flight.len() >= REQUESTS_IN_FLIGHT_MAX {
-            return Err(RpcError::new(mcp::OVERLOADED, "too many requests of this session are running"));
-        }
-        state.in_flight.insert(id.clone(), cancel.clone());
-        Ok(Running { session: self, id })
-    }
-
     fn set_level(&self, params: &Params) -> Outcome {
         let level = params.level().and_then(|level| serde_json::from_str(level.get()).ok());
         let invalid = || RpcError::invalid_params("`level` must be one of RFC 5424's, in lower case");
@@ -289,18 +266,6 @@ impl Session {
         params.check_object()?;
         let uri = params.uri().filter(|uri| uri.len() <= SUBSCRIPTION_URI_BYTES_MAX).map(Cow::into_owned);
         uri.ok_or_else(|| RpcError::invalid_params("`uri` must be a string of at most 8 KiB"))
-    }
-}
-
-/// A request in flight.
-struct Running<'a> {
-    session: &'a Session,
-    id: &'a Id,
-}
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        self.session.state.lock().in_flight.remove(self.id);
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use callboard_message::RawObject;
 use callboard_rpc::KeyPair;
 use reqwest::Url;
 use reqwest::header::HeaderValue;
@@ -11,10 +12,10 @@ use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use secrecy::zeroize::Zeroizing;
 use secrecy::{ExposeSecret, SecretString};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use url::form_urlencoded::byte_serialize;
 
-use super::discovery::Server;
+use super::discovery::{Server, is_listed};
 use super::fetch::Fetch;
 use super::{AuthError, Document};
 
@@ -66,24 +67,27 @@ impl Client {
 
     /// What a token request to `issuer` carries to say, and prove, who sends it; `methods` are those that it takes, if it
     /// says so.
-    pub(crate) fn proven_to(&self, issuer: &str, methods: Option<&[String]>) -> Result<Proven<'_>, AuthError> {
-        let mut proven = Proven { id: Some(&self.id), secret: None, assertion: None, authorization: None };
+    pub(crate) fn proven_to(&self, issuer: &str, methods: Option<&[String]>) -> Result<Proven, AuthError> {
+        let mut proven = Proven { fields: vec![("client_id", self.id.as_str().into())], authorization: None };
         match &self.proof {
             Proof::None => {}
-            Proof::Key(key) => proven.assertion = Some(key.assertion(&self.id, issuer)?),
+            Proof::Key(key) => {
+                let kind = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+                proven.fields.push(("client_assertion_type", kind.into()));
+                proven.fields.push(("client_assertion", key.assertion(&self.id, issuer)?));
+            }
             Proof::Secret { secret, method } => {
                 // What this client was told, else the safest that the server takes; a server that doesn't say takes Basic
                 // (RFC 8414).
                 let takes = |name: &str| match (method, methods) {
                     (Some(told), _) => told == name,
-                    (None, Some(list)) => list.iter().any(|listed| listed == name),
+                    (None, Some(list)) => is_listed(list, name),
                     (None, None) => name == BASIC,
                 };
                 if takes(BASIC) {
-                    proven.authorization = Some(basic(&self.id, secret)?);
-                    proven.id = None;
+                    proven = Proven { fields: Vec::new(), authorization: Some(basic(&self.id, secret)?) };
                 } else if takes(POST) {
-                    proven.secret = Some(secret);
+                    proven.fields.push(("client_secret", secret.clone()));
                 }
             }
         }
@@ -92,25 +96,14 @@ impl Client {
 }
 
 /// The part of a token request that is about the client.
-pub(crate) struct Proven<'a> {
-    id: Option<&'a str>,
-    secret: Option<&'a SecretString>,
-    assertion: Option<SecretString>,
+pub(crate) struct Proven {
+    fields: Vec<(&'static str, SecretString)>,
     pub authorization: Option<HeaderValue>,
 }
 
-impl Proven<'_> {
-    pub fn fields(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        let assertion = self.assertion.as_ref().map(ExposeSecret::expose_secret);
-        let kind = assertion.map(|_| "urn:ietf:params:oauth:client-assertion-type:jwt-bearer");
-        [
-            ("client_id", self.id),
-            ("client_secret", self.secret.map(ExposeSecret::expose_secret)),
-            ("client_assertion_type", kind),
-            ("client_assertion", assertion),
-        ]
-        .into_iter()
-        .filter_map(|(name, value)| value.map(|value| (name, value)))
+impl Proven {
+    pub fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.fields.iter().map(|(name, value)| (*name, value.expose_secret()))
     }
 }
 
@@ -148,29 +141,6 @@ pub struct SigningKey {
     key_id: Option<String>,
 }
 
-#[derive(Serialize)]
-struct Header<'a> {
-    alg: &'static str,
-    typ: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    kid: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct Claims<'a> {
-    iss: &'a str,
-    sub: &'a str,
-    aud: &'a str,
-    jti: &'a str,
-    /// Seconds since 1970, like `exp`.
-    iat: u64,
-    exp: u64,
-}
-
-fn part(content: &impl Serialize) -> Result<String, AuthError> {
-    serde_json::to_vec(content).map(|json| URL_SAFE_NO_PAD.encode(json)).map_err(|_| AuthError::Key)
-}
-
 impl SigningKey {
     /// From PKCS#8 in PEM (`-----BEGIN PRIVATE KEY-----`); `key_id` becomes `kid`.
     ///
@@ -188,17 +158,17 @@ impl SigningKey {
     /// A fresh assertion that the client is `client_id`, for `audience` only.
     fn assertion(&self, client_id: &str, audience: &str) -> Result<SecretString, AuthError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let header = Header { alg: self.pair.algorithm().name(), typ: "JWT", kid: self.key_id.as_deref() };
         let jti = random_text()?;
-        let claims = Claims {
-            iss: client_id,
-            sub: client_id,
-            aud: audience,
-            jti: jti.expose_secret(),
-            iat: now,
-            exp: now + ASSERTION_LIFETIME_S,
-        };
-        let signed = format!("{}.{}", part(&header)?, part(&claims)?);
+        let mut header = RawObject::of("alg", self.pair.algorithm().name()).with("typ", "JWT");
+        header.set_some("kid", &self.key_id);
+        let claims = RawObject::of("iss", client_id)
+            .with("sub", client_id)
+            .with("aud", audience)
+            .with("jti", jti.expose_secret())
+            .with("iat", now)
+            .with("exp", now + ASSERTION_LIFETIME_S);
+        let [header, claims] = [header, claims].map(|part| URL_SAFE_NO_PAD.encode(part.to_raw().get()));
+        let signed = format!("{header}.{claims}");
         let signature = self.pair.sign(signed.as_bytes()).map_err(|_| AuthError::Key)?;
         Ok(SecretString::from(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))))
     }
@@ -277,7 +247,7 @@ impl Registrations {
         if let Some(known) = &identity.known {
             return self.known(known, server);
         }
-        if let (true, Some(document)) = (server.client_id_documents, &identity.document) {
+        if let (true, Some(document)) = (server.client_id_metadata_document_supported, &identity.document) {
             return Ok(Client::public(document.as_str()));
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -312,16 +282,6 @@ impl Registrations {
     }
 }
 
-#[derive(Serialize)]
-struct Request<'a> {
-    client_name: &'a str,
-    redirect_uris: [&'a str; 1],
-    grant_types: [&'static str; 2],
-    response_types: [&'static str; 1],
-    token_endpoint_auth_method: &'static str,
-    application_type: &'static str,
-}
-
 #[derive(Deserialize)]
 struct Response {
     client_id: String,
@@ -340,15 +300,13 @@ async fn register(
 ) -> Result<Registered, AuthError> {
     let document = Document::Registration;
     let endpoint = fetch.url(endpoint, document)?;
-    let request = Request {
-        client_name: name,
-        redirect_uris: [redirect_uri],
-        grant_types: ["authorization_code", "refresh_token"],
-        response_types: ["code"],
-        token_endpoint_auth_method: method_for(server),
-        application_type: application_type(redirect_uri),
-    };
-    let body = serde_json::to_vec(&request).map_err(|_| AuthError::Malformed(document))?;
+    let request = RawObject::of("client_name", name)
+        .with("redirect_uris", [redirect_uri])
+        .with("grant_types", ["authorization_code", "refresh_token"])
+        .with("response_types", ["code"])
+        .with("token_endpoint_auth_method", method_for(server))
+        .with("application_type", application_type(redirect_uri));
+    let body = request.to_raw().get().into();
     let answer = fetch.post_json(&endpoint, document, body).await?;
     let response: Response = answer.accepted()?;
     let proof = match response.client_secret {
@@ -365,8 +323,8 @@ async fn register(
 /// We have nowhere to keep a secret from the machine's owner, so without one where the server lets us; a server that
 /// doesn't say wants Basic (RFC 8414).
 fn method_for(server: &Server) -> &'static str {
-    let Some(methods) = &server.authentication_methods else { return BASIC };
-    ["none", BASIC, POST].into_iter().find(|&known| methods.iter().any(|m| m == known)).unwrap_or("none")
+    let Some(methods) = &server.token_endpoint_auth_methods_supported else { return BASIC };
+    ["none", BASIC, POST].into_iter().find(|known| is_listed(methods, known)).unwrap_or("none")
 }
 
 fn application_type(redirect_uri: &str) -> &'static str {

@@ -1,6 +1,8 @@
 //! Who authorises requests to an upstream: protected-resource metadata (RFC 9728), then the authorization server's own
 //! (RFC 8414, OpenID Connect Discovery), in the order that the MCP specification sets.
 
+use std::ops::Deref;
+
 use reqwest::Url;
 use serde::Deserialize;
 
@@ -32,39 +34,53 @@ struct ResourceMetadata {
     scopes_supported: Option<Vec<String>>,
 }
 
-/// An authorization server, as its metadata describe it.
+/// An authorization server.
 #[derive(Debug, Clone)]
 pub(crate) struct Server {
-    pub issuer: String,
-    pub authorization_endpoint: Option<String>,
+    metadata: ServerMetadata,
     pub token_endpoint: Url,
-    pub registration_endpoint: Option<String>,
-    /// Whether `offline_access` is among its scopes; `None`: it doesn't list them.
-    pub offline_access: Option<bool>,
-    /// `None`: it doesn't say.
-    pub authentication_methods: Option<Vec<String>>,
-    pub pkce_s256: bool,
-    pub client_id_documents: bool,
-    /// Its authorization responses carry `iss` (RFC 9207).
-    pub names_issuer: bool,
-    /// It may issue refresh tokens.
-    pub refreshes: bool,
 }
 
-#[derive(Deserialize)]
-struct ServerMetadata {
-    issuer: String,
-    authorization_endpoint: Option<String>,
+/// What an authorization server says of itself. `None` where it says nothing.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(crate) struct ServerMetadata {
+    pub issuer: String,
+    pub authorization_endpoint: Option<String>,
     token_endpoint: Option<String>,
-    registration_endpoint: Option<String>,
-    scopes_supported: Option<Vec<String>>,
-    grant_types_supported: Option<Vec<String>>,
-    token_endpoint_auth_methods_supported: Option<Vec<String>>,
+    pub registration_endpoint: Option<String>,
+    pub scopes_supported: Option<Vec<String>>,
+    pub grant_types_supported: Option<Vec<String>>,
+    pub token_endpoint_auth_methods_supported: Option<Vec<String>>,
     code_challenge_methods_supported: Option<Vec<String>>,
     #[serde(default)]
-    client_id_metadata_document_supported: bool,
+    pub client_id_metadata_document_supported: bool,
+    /// Its authorization responses carry `iss` (RFC 9207).
     #[serde(default)]
-    authorization_response_iss_parameter_supported: bool,
+    pub authorization_response_iss_parameter_supported: bool,
+}
+
+impl Deref for Server {
+    type Target = ServerMetadata;
+
+    fn deref(&self) -> &ServerMetadata {
+        &self.metadata
+    }
+}
+
+impl Server {
+    fn new(fetch: &Fetch, metadata: ServerMetadata) -> Result<Self, AuthError> {
+        let token_endpoint =
+            metadata.token_endpoint.as_deref().ok_or(AuthError::Malformed(Document::ServerMetadata))?;
+        Ok(Self { token_endpoint: fetch.url(token_endpoint, Document::Token)?, metadata })
+    }
+
+    pub fn has_pkce_s256(&self) -> bool {
+        self.code_challenge_methods_supported.as_ref().is_some_and(|list| is_listed(list, "S256"))
+    }
+}
+
+pub(crate) fn is_listed(list: &[String], value: &str) -> bool {
+    list.iter().any(|listed| listed == value)
 }
 
 /// The upstream's metadata: from `named`, the place that its challenge names, or else from the well-known ones.
@@ -105,7 +121,7 @@ pub(crate) async fn server(fetch: &Fetch, issuer: &str) -> Result<Server, AuthEr
     for place in server_places(&base) {
         match fetch.get::<ServerMetadata>(&place, document).await {
             // Character by character, as it was published: "https://a" and "https://a/" are two issuers.
-            Ok(Some(found)) if found.issuer == issuer => return server_of(fetch, found),
+            Ok(Some(found)) if found.issuer == issuer => return Server::new(fetch, found),
             Ok(Some(_)) => why = AuthError::IssuerMismatch,
             // What isn't metadata may be a page that answers for all paths.
             Ok(None) | Err(AuthError::Malformed(_)) => {}
@@ -113,23 +129,6 @@ pub(crate) async fn server(fetch: &Fetch, issuer: &str) -> Result<Server, AuthEr
         }
     }
     Err(why)
-}
-
-fn server_of(fetch: &Fetch, found: ServerMetadata) -> Result<Server, AuthError> {
-    let token_endpoint = found.token_endpoint.ok_or(AuthError::Malformed(Document::ServerMetadata))?;
-    let lists = |list: &Option<Vec<String>>, value: &str| list.as_ref().is_some_and(|l| l.iter().any(|v| v == value));
-    Ok(Server {
-        token_endpoint: fetch.url(&token_endpoint, Document::Token)?,
-        pkce_s256: lists(&found.code_challenge_methods_supported, "S256"),
-        refreshes: found.grant_types_supported.is_none() || lists(&found.grant_types_supported, "refresh_token"),
-        offline_access: found.scopes_supported.map(|list| list.iter().any(|scope| scope == OFFLINE_ACCESS)),
-        issuer: found.issuer,
-        authorization_endpoint: found.authorization_endpoint,
-        registration_endpoint: found.registration_endpoint,
-        authentication_methods: found.token_endpoint_auth_methods_supported,
-        client_id_documents: found.client_id_metadata_document_supported,
-        names_issuer: found.authorization_response_iss_parameter_supported,
-    })
 }
 
 fn resource_places(upstream: &Url) -> Vec<Url> {
@@ -188,19 +187,17 @@ pub(crate) async fn discover_without_metadata(fetch: &Fetch, upstream: &Url) -> 
 }
 
 fn at_fixed_paths(fetch: &Fetch, issuer: &str) -> Result<Server, AuthError> {
-    Ok(Server {
-        authorization_endpoint: Some(format!("{issuer}/authorize")),
-        token_endpoint: fetch.url(&format!("{issuer}/token"), Document::Token)?,
-        registration_endpoint: Some(format!("{issuer}/register")),
+    let at = |path: &str| Some(format!("{issuer}/{path}"));
+    let metadata = ServerMetadata {
         issuer: issuer.to_owned(),
-        offline_access: None,
-        authentication_methods: None,
+        authorization_endpoint: at("authorize"),
+        token_endpoint: at("token"),
+        registration_endpoint: at("register"),
         // There is no place to say so, and the revision demands it of all.
-        pkce_s256: true,
-        client_id_documents: false,
-        names_issuer: false,
-        refreshes: true,
-    })
+        code_challenge_methods_supported: Some(vec!["S256".to_owned()]),
+        ..ServerMetadata::default()
+    };
+    Server::new(fetch, metadata)
 }
 
 /// How many scopes are asked for at most.

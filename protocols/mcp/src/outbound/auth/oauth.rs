@@ -1,4 +1,3 @@
-use super::discovery::discover_without_metadata;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,11 +12,11 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::authorizer::{Authorizer, BearerChallenge, Challenge};
-use super::client::{Client, Registrations};
+use super::client::Registrations;
 use super::consent::CONSENT_TIMEOUT_DEFAULT;
 use super::discovery::{Resource, Scopes, Server};
 use super::fetch::{Fetch, REQUEST_TIMEOUT_DEFAULT};
-use super::token::{Ask, Because, Grant, Token};
+use super::token::{Grant, Session, Token};
 use super::{AuthError, discovery};
 
 /// How often one request is sent again because the upstream refused it.
@@ -80,22 +79,6 @@ struct Flow {
     registrations: Registrations,
 }
 
-/// What the last token was got with.
-#[derive(Clone)]
-struct Session {
-    server: Server,
-    client: Client,
-    resource: String,
-    requested: Scopes,
-    refreshed: bool,
-}
-
-impl Session {
-    fn ask(&self) -> Ask<'_> {
-        Ask { server: &self.server, client: &self.client, resource: &self.resource, scopes: &self.requested }
-    }
-}
-
 /// A [`Challenge`] that outlives its request.
 struct Refused {
     lacks_scope: bool,
@@ -137,7 +120,8 @@ impl OAuth {
 impl Authorizer for OAuth {
     fn authorization(&self) -> BoxFuture<'_, Result<Option<SecretString>, AuthError>> {
         Box::pin(async {
-            match self.inner.token() {
+            let token = self.inner.token.lock().clone();
+            match token {
                 Some(token) if token.wants_renewal() => {
                     let (inner, flow) = (self.inner.clone(), self.inner.flow.clone().lock_owned().await);
                     self.inner.finish(async move { inner.renewed(flow).await }).await
@@ -189,31 +173,22 @@ impl Inner {
         task.await.unwrap_or(Err(AuthError::Interrupted))
     }
 
-    fn token(&self) -> Option<Token> {
-        self.token.lock().clone()
-    }
-
-    fn set_token(&self, token: Option<Token>) {
-        *self.token.lock() = token;
-    }
-
     /// The value to send, after an attempt to renew the token without anybody's help.
     async fn renewed(&self, mut flow: OwnedMutexGuard<Flow>) -> Result<Option<SecretString>, AuthError> {
-        let Some(token) = self.token() else { return Ok(None) };
+        let Some(token) = self.token.lock().clone() else { return Ok(None) };
         let Some(session) = flow.session.clone().filter(|_| token.wants_renewal()) else {
             return Ok(Some(token.value));
         };
-        let ask = session.ask();
         let renewed = match (&token.refresh, &self.grant) {
-            (Some(refresh), _) => ask.token(&self.fetch, Because::Refresh(refresh)).await,
+            (Some(refresh), _) => session.refresh(&self.fetch, refresh).await,
             // The upstream will say that it ended, and then somebody is asked again.
             (None, Grant::Consent { .. }) => return Ok(Some(token.value)),
-            (None, grant) => grant.token(&self.fetch, &ask, self.options.consent_timeout).await,
+            (None, grant) => grant.token(&self.fetch, &session, self.options.consent_timeout).await,
         };
         match renewed {
             Ok(new) => {
                 let value = new.value.clone();
-                self.set_token(Some(new));
+                *self.token.lock() = Some(new);
                 Ok(Some(value))
             }
             Err(AuthError::Refused { code, .. }) => {
@@ -227,7 +202,7 @@ impl Inner {
     }
 
     fn refresh_refused(&self, flow: &mut Flow, code: &str) {
-        self.set_token(None);
+        *self.token.lock() = None;
         if let (Some(session), "invalid_client") = (&flow.session, code) {
             flow.registrations.forget(&session.server.issuer);
         }
@@ -243,7 +218,7 @@ impl Inner {
     }
 
     async fn better_token(&self, refused: Refused, flow: &mut Flow) -> Result<bool, AuthError> {
-        let current = self.token();
+        let current = self.token.lock().clone();
         let outdated = |current: &Token| !refused.sent.as_ref().is_some_and(|sent| current.is(sent));
         if current.as_ref().is_some_and(outdated) {
             return Ok(true);
@@ -261,7 +236,7 @@ impl Inner {
         if flow.session.as_ref().is_some_and(|session| session.server.issuer != server.issuer) {
             // No token of another's may go to the upstream, nor its scopes and client to the new one.
             flow.session = None;
-            self.set_token(None);
+            *self.token.lock() = None;
         }
         let requested = match &flow.session {
             Some(session) => session.requested.clone().union(&challenged)?,
@@ -292,9 +267,9 @@ impl Inner {
         mut session: Session,
         refresh: &SecretString,
     ) -> Result<bool, AuthError> {
-        match session.ask().token(&self.fetch, Because::Refresh(refresh)).await {
+        match session.refresh(&self.fetch, refresh).await {
             Ok(token) => {
-                self.set_token(Some(token));
+                *self.token.lock() = Some(token);
                 session.refreshed = true;
                 flow.session = Some(session);
                 Ok(true)
@@ -316,9 +291,9 @@ impl Inner {
     ) -> Result<(), AuthError> {
         let client = self.grant.client(&self.fetch, &server, &mut flow.registrations).await?;
         let session = Session { server, client, resource, requested, refreshed: false };
-        match self.grant.token(&self.fetch, &session.ask(), self.options.consent_timeout).await {
+        match self.grant.token(&self.fetch, &session, self.options.consent_timeout).await {
             Ok(token) => {
-                self.set_token(Some(token));
+                *self.token.lock() = Some(token);
                 flow.session = Some(session);
                 Ok(())
             }
@@ -340,7 +315,7 @@ impl Inner {
         let named = bearer.resource_metadata.as_deref();
         let resource = match discovery::resource(&self.fetch, &self.upstream, named).await {
             Err(AuthError::NoResourceMetadata) if self.options.fallback_2025_03_26 && named.is_none() => {
-                return discover_without_metadata(&self.fetch, &self.upstream).await;
+                return discovery::discover_without_metadata(&self.fetch, &self.upstream).await;
             }
             found => found?,
         };

@@ -11,7 +11,7 @@ use super::assertion::{Assertions, Audience};
 use super::authorizer::bearer;
 use super::client::{Client, Identity, KnownClient, Registrations, random_text, s256};
 use super::consent::{Consent, Redirected};
-use super::discovery::{OFFLINE_ACCESS, Scopes, Server};
+use super::discovery::{OFFLINE_ACCESS, Scopes, Server, is_listed};
 use super::error::ErrorCode;
 use super::fetch::Fetch;
 use super::{AuthError, Document};
@@ -46,24 +46,15 @@ impl Token {
     }
 }
 
-/// What a token request asks for, and for whom.
-pub(crate) struct Ask<'a> {
-    pub server: &'a Server,
-    pub client: &'a Client,
-    pub resource: &'a str,
-    pub scopes: &'a Scopes,
-}
-
-/// Why there should be a token.
-pub(crate) enum Because<'a> {
-    /// Somebody consented (RFC 6749, section 4.1.3).
-    Code { code: &'a SecretString, verifier: &'a SecretString, redirect_uri: &'a str },
-    /// There was one before (section 6).
-    Refresh(&'a SecretString),
-    /// It is the client's own (section 4.4).
-    Client,
-    /// Somebody vouches for it (RFC 7523, section 2.1).
-    Assertion(&'a SecretString),
+/// What tokens are asked for with.
+#[derive(Clone)]
+pub(crate) struct Session {
+    pub server: Server,
+    pub client: Client,
+    pub resource: String,
+    pub requested: Scopes,
+    /// The last token came of a refresh token.
+    pub refreshed: bool,
 }
 
 #[derive(Deserialize)]
@@ -75,19 +66,16 @@ struct Response {
     refresh_token: Option<SecretString>,
 }
 
-impl Ask<'_> {
-    /// Gets a token of the server.
-    pub async fn token(&self, fetch: &Fetch, because: Because<'_>) -> Result<Token, AuthError> {
+impl Session {
+    /// Gets a token of the server for a `grant`. With its `scope`, but for a code, which has its scopes already.
+    async fn token(&self, fetch: &Fetch, grant: &[(&str, &str)], scope: Option<&str>) -> Result<Token, AuthError> {
         let document = Document::Token;
-        let proven = self.client.proven_to(&self.server.issuer, self.server.authentication_methods.as_deref())?;
-        let scope = self.scopes.parameter();
-        let mut fields: Vec<(&str, &str)> = because.fields();
+        let methods = self.server.token_endpoint_auth_methods_supported.as_deref();
+        let proven = self.client.proven_to(&self.server.issuer, methods)?;
+        let mut fields = grant.to_vec();
         fields.extend(proven.fields());
-        fields.push(("resource", self.resource));
-        // A code has its scopes already, and a refreshed token keeps them.
-        if let (Some(scope), Because::Client | Because::Assertion(_)) = (&scope, &because) {
-            fields.push(("scope", scope));
-        }
+        fields.push(("resource", &self.resource));
+        fields.extend(scope.map(|scope| ("scope", scope)));
         let asked_at = Instant::now();
         let endpoint = &self.server.token_endpoint;
         let answer = fetch.post_form(endpoint, document, &fields, proven.authorization.clone()).await?;
@@ -96,32 +84,19 @@ impl Ask<'_> {
             return Err(AuthError::Malformed(document));
         }
         let lifetime = response.expires_in.and_then(|json| lifetime(json.get()));
-        let old_refresh = if let Because::Refresh(token) = because { Some(token.clone()) } else { None };
         Ok(Token {
             value: bearer(response.access_token.expose_secret())?,
-            refresh: response.refresh_token.or(old_refresh),
+            refresh: response.refresh_token,
             renew_at: lifetime.map(|lifetime| asked_at + lifetime - RENEWAL_MARGIN.min(lifetime / 2)),
             expires_at: lifetime.map(|lifetime| asked_at + lifetime),
         })
     }
-}
 
-impl<'a> Because<'a> {
-    fn fields(&self) -> Vec<(&'static str, &'a str)> {
-        match self {
-            Self::Code { code, verifier, redirect_uri } => vec![
-                ("grant_type", "authorization_code"),
-                ("code", code.expose_secret()),
-                ("code_verifier", verifier.expose_secret()),
-                ("redirect_uri", redirect_uri),
-            ],
-            Self::Refresh(token) => vec![("grant_type", "refresh_token"), ("refresh_token", token.expose_secret())],
-            Self::Client => vec![("grant_type", "client_credentials")],
-            Self::Assertion(assertion) => vec![
-                ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
-                ("assertion", assertion.expose_secret()),
-            ],
-        }
+    /// Gets a token in place of one that came with this refresh token, with the same scopes (RFC 6749, section 6).
+    pub async fn refresh(&self, fetch: &Fetch, refresh: &SecretString) -> Result<Token, AuthError> {
+        let grant = [("grant_type", "refresh_token"), ("refresh_token", refresh.expose_secret())];
+        let token = self.token(fetch, &grant, None).await?;
+        Ok(Token { refresh: token.refresh.or_else(|| Some(refresh.clone())), ..token })
     }
 }
 
@@ -177,7 +152,7 @@ impl Grant {
         match self {
             Self::Consent { consent, identity } => {
                 // Before anything is registered that couldn't be used.
-                if !server.pkce_s256 {
+                if !server.has_pkce_s256() {
                     return Err(AuthError::NoPkce);
                 }
                 registrations.client(fetch, server, identity, consent.redirect_uri()).await
@@ -190,25 +165,38 @@ impl Grant {
     pub(crate) async fn token(
         &self,
         fetch: &Fetch,
-        ask: &Ask<'_>,
+        session: &Session,
         consent_timeout: Duration,
     ) -> Result<Token, AuthError> {
+        let scope = session.requested.parameter();
         match self {
+            // RFC 6749, section 4.1.3.
             Self::Consent { consent, .. } => {
-                let consent = consent.as_ref();
-                let request = Request::new(fetch, ask, consent.redirect_uri())?;
+                let redirect_uri = consent.redirect_uri();
+                let request = Request::new(fetch, session, redirect_uri)?;
                 let redirected = timeout(consent_timeout, consent.authorize(&request.url))
                     .await
                     .map_err(|_| AuthError::Consent("nobody consented in time"))??;
-                let code = request.code(redirected, ask.server)?;
-                let (verifier, redirect_uri) = (&request.verifier, consent.redirect_uri());
-                ask.token(fetch, Because::Code { code: &code, verifier, redirect_uri }).await
+                let code = request.code(redirected, &session.server)?;
+                let grant = [
+                    ("grant_type", "authorization_code"),
+                    ("code", code.expose_secret()),
+                    ("code_verifier", request.verifier.expose_secret()),
+                    ("redirect_uri", redirect_uri),
+                ];
+                session.token(fetch, &grant, None).await
             }
-            Self::Client(_) => ask.token(fetch, Because::Client).await,
+            // RFC 6749, section 4.4.
+            Self::Client(_) => session.token(fetch, &[("grant_type", "client_credentials")], scope.as_deref()).await,
+            // RFC 7523, section 2.1.
             Self::Assertion { assertions, .. } => {
-                let audience = Audience { issuer: &ask.server.issuer, resource: ask.resource };
+                let audience = Audience { issuer: &session.server.issuer, resource: &session.resource };
                 let assertion = assertions.assertion(audience).await?;
-                ask.token(fetch, Because::Assertion(&assertion)).await
+                let grant = [
+                    ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
+                    ("assertion", assertion.expose_secret()),
+                ];
+                session.token(fetch, &grant, scope.as_deref()).await
             }
         }
     }
@@ -222,22 +210,22 @@ struct Request {
 }
 
 impl Request {
-    fn new(fetch: &Fetch, ask: &Ask<'_>, redirect_uri: &str) -> Result<Self, AuthError> {
-        let endpoint = ask.server.authorization_endpoint.as_deref();
+    fn new(fetch: &Fetch, session: &Session, redirect_uri: &str) -> Result<Self, AuthError> {
+        let endpoint = session.server.authorization_endpoint.as_deref();
         let endpoint = endpoint.ok_or(AuthError::Malformed(Document::ServerMetadata))?;
         // Someone's browser will open it: no javascript:, no file:, no router's address.
         let mut url = fetch.url(endpoint, Document::Authorization).map_err(|_| AuthError::AuthorizationUrl)?;
         url.set_fragment(None);
         let (verifier, state) = (random_text()?, random_text()?);
-        let scopes = with_offline_access(ask)?;
+        let scopes = with_offline_access(session)?;
         url.query_pairs_mut()
             .append_pair("response_type", "code")
-            .append_pair("client_id", ask.client.id())
+            .append_pair("client_id", session.client.id())
             .append_pair("redirect_uri", redirect_uri)
             .append_pair("code_challenge", &s256(&verifier))
             .append_pair("code_challenge_method", "S256")
             .append_pair("state", state.expose_secret())
-            .append_pair("resource", ask.resource);
+            .append_pair("resource", &session.resource);
         if let Some(scope) = scopes.parameter() {
             url.query_pairs_mut().append_pair("scope", &scope);
         }
@@ -258,7 +246,7 @@ impl Request {
         // RFC 9207, section 2.4: character by character.
         let by_server = match &redirected.issuer {
             Some(issuer) => *issuer == server.issuer,
-            None => !server.names_issuer,
+            None => !server.authorization_response_iss_parameter_supported,
         };
         if !by_server {
             return Err(AuthError::ResponseIssuer);
@@ -273,10 +261,12 @@ impl Request {
 
 /// Asks for refresh tokens where the server lists that it has them. On its own the scope would take the place of those
 /// that the server gives by default.
-fn with_offline_access(ask: &Ask<'_>) -> Result<Scopes, AuthError> {
-    let mut scopes = ask.scopes.clone();
-    match ask.server.offline_access {
-        Some(true) if !scopes.is_empty() && ask.server.refreshes => scopes.insert(OFFLINE_ACCESS)?,
+fn with_offline_access(session: &Session) -> Result<Scopes, AuthError> {
+    let mut scopes = session.requested.clone();
+    let offers = session.server.scopes_supported.as_ref().map(|list| is_listed(list, OFFLINE_ACCESS));
+    let refreshes = session.server.grant_types_supported.as_ref().is_none_or(|list| is_listed(list, "refresh_token"));
+    match offers {
+        Some(true) if !scopes.is_empty() && refreshes => scopes.insert(OFFLINE_ACCESS)?,
         Some(false) => scopes.remove(OFFLINE_ACCESS),
         _ => {}
     }
