@@ -393,10 +393,6 @@ pub const DEPTH_MAX_DEFAULT: usize = 64;
 pub const KEYS_MAX_DEFAULT: usize = 1_000;
 /// Most digits of one number, by default: the largest double has 309 when written out.
 pub const DIGITS_MAX_DEFAULT: usize = 400;
-/// Most bytes of an id as written, quotes included, by default.
-pub const ID_BYTES_MAX_DEFAULT: usize = 256;
-/// Most bytes of a method name, by default.
-pub const METHOD_BYTES_MAX_DEFAULT: usize = 128;
 /// Most messages of one batch, by default.
 pub const BATCH_ENTRIES_MAX_DEFAULT: usize = 100;
 
@@ -414,8 +410,10 @@ pub struct Limits {
     /// Digits of one number: integer part, fraction and exponent together.
     pub digits_max: usize,
     /// Bytes of the id as written, quotes and escapes included.
+    /// Default: 256.
     pub id_bytes_max: usize,
     /// Bytes of the method name.
+    /// Default: 128.
     pub method_bytes_max: usize,
     /// Messages of one batch.
     pub batch_entries_max: usize,
@@ -428,8 +426,8 @@ impl Default for Limits {
             depth_max: DEPTH_MAX_DEFAULT,
             keys_max: KEYS_MAX_DEFAULT,
             digits_max: DIGITS_MAX_DEFAULT,
-            id_bytes_max: ID_BYTES_MAX_DEFAULT,
-            method_bytes_max: METHOD_BYTES_MAX_DEFAULT,
+            id_bytes_max: 256,
+            method_bytes_max: 128,
             batch_entries_max: BATCH_ENTRIES_MAX_DEFAULT,
         }
     }

@@ -9,10 +9,6 @@ use memchr::{memchr, memchr2};
 
 use crate::BODY_BYTES_MAX_DEFAULT;
 
-/// Most bytes of one line of an event stream, by default: a JSON-RPC message as large as they may be, and its `data: `.
-pub const SSE_LINE_BYTES_MAX_DEFAULT: usize = BODY_BYTES_MAX_DEFAULT + 1_024;
-/// Most bytes of one event (data, name and id together), by default: a JSON-RPC message and 1 KiB.
-pub const SSE_EVENT_BYTES_MAX_DEFAULT: usize = BODY_BYTES_MAX_DEFAULT + 1_024;
 
 /// What keeps an idle stream open: a comment, which no reader shows.
 pub const SSE_KEEP_ALIVE: &[u8] = b":\n\n";
@@ -21,14 +17,16 @@ pub const SSE_KEEP_ALIVE: &[u8] = b":\n\n";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SseLimits {
     /// Bytes of one line, its end not counted.
+    /// Default: BODY_BYTES_MAX_DEFAULT + 1_024.
     pub line_bytes_max: usize,
     /// Bytes of an event's data (line breaks between its lines included), name and id together.
+    /// Default: BODY_BYTES_MAX_DEFAULT + 1_024.
     pub event_bytes_max: usize,
 }
 
 impl Default for SseLimits {
     fn default() -> Self {
-        Self { line_bytes_max: SSE_LINE_BYTES_MAX_DEFAULT, event_bytes_max: SSE_EVENT_BYTES_MAX_DEFAULT }
+        Self { line_bytes_max: BODY_BYTES_MAX_DEFAULT + 1_024, event_bytes_max: BODY_BYTES_MAX_DEFAULT + 1_024 }
     }
 }
 

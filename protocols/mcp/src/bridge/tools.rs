@@ -25,6 +25,7 @@ pub struct ToolOptions {
     /// Most times that a call is sent again, where the server is away or has too much to do. Only of tools that say
     /// `idempotentHint` or `readOnlyHint`, within the call's deadline, and never once somebody was asked something. 0:
     /// never.
+    /// Default: 2.
     pub retries_max: u32,
     /// The pause before the first of them.
     pub retry_pause: Duration,
@@ -42,7 +43,7 @@ pub struct ToolOptions {
 impl Default for ToolOptions {
     fn default() -> Self {
         Self {
-            retries_max: RETRIES_MAX_DEFAULT,
+            retries_max: 2,
             retry_pause: RETRY_PAUSE_DEFAULT,
             cache: HashMap::new(),
             cache_shared: Vec::new(),
@@ -153,8 +154,6 @@ fn is_plain(params: &RawObject) -> bool {
     params.iter().all(|(name, _)| matches!(name, "name" | "arguments" | "_meta"))
 }
 
-/// Most times that one call is sent again, by default.
-pub const RETRIES_MAX_DEFAULT: u32 = 2;
 /// The pause before a call is sent again, by default; it doubles from one time to the next, and half of it is random.
 pub const RETRY_PAUSE_DEFAULT: Duration = Duration::from_millis(200);
 /// The longest pause before a call is sent again.

@@ -14,8 +14,6 @@ use crate::bare;
 
 /// How long a call may take, questions included, by default.
 pub const CALL_DEADLINE_DEFAULT: Duration = Duration::from_secs(300);
-/// Most tools, resources or prompts on one page of a list, by default.
-pub const PAGE_ITEMS_MAX_DEFAULT: usize = 200;
 
 /// How an agent is served over MCP.
 #[derive(Debug, Clone)]
@@ -27,6 +25,7 @@ pub struct InboundOptions {
     /// How long a call may take, questions included.
     pub call_deadline: Duration,
     /// Most items on one page of a list.
+    /// Default: 200.
     pub page_items_max: usize,
     /// How the stateless era is served.
     pub modern: ModernOptions,
@@ -40,7 +39,7 @@ impl Default for InboundOptions {
             info: Info::default(),
             limits: Limits::default(),
             call_deadline: CALL_DEADLINE_DEFAULT,
-            page_items_max: PAGE_ITEMS_MAX_DEFAULT,
+            page_items_max: 200,
             modern: ModernOptions::default(),
             tasks: TaskOptions::default(),
         }
@@ -89,16 +88,6 @@ impl Info {
     }
 }
 
-/// Most calls of one endpoint that wait for answers at once, by default.
-pub const PARKED_CALLS_MAX_DEFAULT: usize = 1_024;
-/// Most of them of one principal, by default: whoever has a key leaves room for others.
-pub const PARKED_CALLS_OF_PRINCIPAL_MAX_DEFAULT: usize = 768;
-/// How long a call waits for the answers to its questions, by default.
-pub const PARKED_FOR_DEFAULT: Duration = Duration::from_secs(300);
-/// Most subscriptions of one endpoint that are open at once, by default.
-pub const SUBSCRIPTIONS_MAX_DEFAULT: usize = 1_024;
-/// Most resources that one subscription is about, by default.
-pub const SUBSCRIPTION_URIS_MAX_DEFAULT: usize = 256;
 /// How long a client may keep what the server says of itself, by default.
 pub const DISCOVER_TTL_DEFAULT: Duration = Duration::from_secs(3_600);
 /// How long a client may keep a list, by default.
@@ -108,14 +97,19 @@ pub const LIST_TTL_DEFAULT: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone)]
 pub struct ModernOptions {
     /// Most calls that wait for answers at once.
+    /// Default: 1,024.
     pub parked_calls_max: usize,
     /// Most of them of one principal.
+    /// Default: 768.
     pub parked_calls_of_principal_max: usize,
     /// How long a call waits for the answers to its questions, each round anew, within its deadline.
+    /// Default: 300 s.
     pub parked_for: Duration,
     /// Most subscriptions that are open at once.
+    /// Default: 1,024.
     pub subscriptions_max: usize,
     /// Most resources that one subscription is about.
+    /// Default: 256.
     pub subscription_uris_max: usize,
     /// How long and for whom `server/discover` may be kept.
     pub discover_cache: CacheHint,
@@ -164,11 +158,11 @@ impl CacheHint {
 impl Default for ModernOptions {
     fn default() -> Self {
         Self {
-            parked_calls_max: PARKED_CALLS_MAX_DEFAULT,
-            parked_calls_of_principal_max: PARKED_CALLS_OF_PRINCIPAL_MAX_DEFAULT,
-            parked_for: PARKED_FOR_DEFAULT,
-            subscriptions_max: SUBSCRIPTIONS_MAX_DEFAULT,
-            subscription_uris_max: SUBSCRIPTION_URIS_MAX_DEFAULT,
+            parked_calls_max: 1_024,
+            parked_calls_of_principal_max: 768,
+            parked_for: Duration::from_secs(300),
+            subscriptions_max: 1_024,
+            subscription_uris_max: 256,
             discover_cache: CacheHint::private(DISCOVER_TTL_DEFAULT),
             list_cache: CacheHint::private(LIST_TTL_DEFAULT),
             read_cache: CacheHint::private(Duration::ZERO),
@@ -179,16 +173,10 @@ impl Default for ModernOptions {
 
 /// How long a task is kept from its beginning, by default, where its client doesn't say.
 pub const TASK_TTL_DEFAULT: Duration = Duration::from_secs(600);
-/// Longest that a task is kept, by default, whatever its client says.
-pub const TASK_TTL_MAX_DEFAULT: Duration = Duration::from_secs(24 * 3_600);
 /// Shortest that a task is kept: whoever began it must be able to see it.
 pub const TASK_TTL_MIN: Duration = Duration::from_secs(1);
-/// How long clients are asked to wait between two looks, by default.
-pub const TASK_POLL_INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
 /// Most tasks of one endpoint that are kept, ended ones included, by default.
 pub const TASKS_MAX_DEFAULT: usize = 1_024;
-/// Most of them that belong to one owner, by default.
-pub const TASKS_OF_OWNER_MAX_DEFAULT: usize = 128;
 
 /// How calls run as tasks.
 #[derive(Debug, Clone)]
@@ -196,12 +184,15 @@ pub struct TaskOptions {
     /// How long a task is kept from its beginning where its client doesn't say. It is also its deadline.
     pub ttl: Duration,
     /// Longest that a client can have.
+    /// Default: 86400 s.
     pub ttl_max: Duration,
     /// How long clients are asked to wait between two looks.
+    /// Default: 1 s.
     pub poll_interval: Duration,
     /// Most tasks that are kept, ended ones included.
     pub tasks_max: usize,
     /// Most of them that belong to one owner.
+    /// Default: 128.
     pub of_owner_max: usize,
     /// Where they are kept. `None`: in memory, as long as the endpoint.
     pub store: Option<TaskStore>,
@@ -213,10 +204,10 @@ impl Default for TaskOptions {
     fn default() -> Self {
         Self {
             ttl: TASK_TTL_DEFAULT,
-            ttl_max: TASK_TTL_MAX_DEFAULT,
-            poll_interval: TASK_POLL_INTERVAL_DEFAULT,
+            ttl_max: Duration::from_secs(24 * 3_600),
+            poll_interval: Duration::from_secs(1),
             tasks_max: TASKS_MAX_DEFAULT,
-            of_owner_max: TASKS_OF_OWNER_MAX_DEFAULT,
+            of_owner_max: 128,
             store: None,
             class: DataClass::default(),
         }
@@ -262,21 +253,9 @@ impl fmt::Debug for TaskStore {
 pub const PATH_DEFAULT: &str = "/mcp";
 /// How long a body may take to arrive, by default.
 pub const BODY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
-/// Most sessions (legacy) of one server, by default.
-pub const SESSIONS_MAX_DEFAULT: usize = 4_096;
-/// Most sessions of one principal, by default: whoever has a key leaves room for others.
-pub const SESSIONS_OF_PRINCIPAL_MAX_DEFAULT: usize = 3_072;
-/// How long a session without requests and streams is kept, by default.
-pub const SESSION_IDLE_DEFAULT: Duration = Duration::from_secs(30 * 60);
 /// Most event streams of one server that are open at once, by default: fewer than a listener's connections, so that who
 /// comes next is told.
 pub const STREAMS_MAX_DEFAULT: usize = 896;
-/// Most event streams of one session that are open at once, by default: every request in flight, and its GET stream.
-pub const SESSION_STREAMS_MAX_DEFAULT: usize = REQUESTS_IN_FLIGHT_MAX + 1;
-/// Most finished streams of one session that can still be read again, by default.
-pub const REPLAY_STREAMS_MAX_DEFAULT: usize = 4;
-/// How long a legacy call may run before its answer becomes an event stream, by default.
-pub const STREAM_AFTER_DEFAULT: Duration = Duration::from_millis(200);
 /// The pause that readers of event streams are told to make before they come back, by default.
 pub const RETRY_DEFAULT: Duration = Duration::from_secs(1);
 /// How often an idle event stream shows that it is alive, by default.
@@ -312,14 +291,18 @@ pub struct McpServerOptions {
 #[derive(Debug, Clone)]
 pub struct SessionOptions {
     /// Most sessions of the server; more are refused with 503.
+    /// Default: 4,096.
     pub sessions_max: usize,
     /// Most of them of one principal; more are refused with 503.
+    /// Default: 3,072.
     pub of_principal_max: usize,
     /// How long a session without requests and streams is kept.
+    /// Default: 1800 s.
     pub idle_max: Duration,
     /// Most event streams of one session that are open at once; more are refused with 429.
     pub streams_max: usize,
     /// Most finished streams of one session that can still be read again.
+    /// Default: 4.
     pub replay_streams_max: usize,
 }
 
@@ -327,10 +310,12 @@ pub struct SessionOptions {
 #[derive(Debug, Clone)]
 pub struct StreamOptions {
     /// Most event streams of the server that are open at once; more are refused with 503.
+    /// Default: REQUESTS_IN_FLIGHT_MAX + 1.
     pub streams_max: usize,
     /// How much each keeps.
     pub limits: StreamLimits,
     /// How long a legacy call may run before its answer becomes an event stream, which can be resumed.
+    /// Default: 200 ms.
     pub after: Duration,
     /// After how long the connection of a call's stream is closed while the call goes on: the client comes back for the
     /// rest (2025-11-25, transports). `None` keeps it open.
@@ -380,11 +365,11 @@ impl McpServerOptions {
 impl Default for SessionOptions {
     fn default() -> Self {
         Self {
-            sessions_max: SESSIONS_MAX_DEFAULT,
-            of_principal_max: SESSIONS_OF_PRINCIPAL_MAX_DEFAULT,
-            idle_max: SESSION_IDLE_DEFAULT,
-            streams_max: SESSION_STREAMS_MAX_DEFAULT,
-            replay_streams_max: REPLAY_STREAMS_MAX_DEFAULT,
+            sessions_max: 4_096,
+            of_principal_max: 3_072,
+            idle_max: Duration::from_secs(30 * 60),
+            streams_max: REQUESTS_IN_FLIGHT_MAX + 1,
+            replay_streams_max: 4,
         }
     }
 }
@@ -394,7 +379,7 @@ impl Default for StreamOptions {
         Self {
             streams_max: STREAMS_MAX_DEFAULT,
             limits: StreamLimits::default(),
-            after: STREAM_AFTER_DEFAULT,
+            after: Duration::from_millis(200),
             poll_after: None,
             retry: RETRY_DEFAULT,
             keep_alive: KEEP_ALIVE_COMMENT_DEFAULT,
@@ -404,10 +389,6 @@ impl Default for StreamOptions {
 
 /// Most messages of one stream that wait for its reader, by default.
 pub const STREAM_EVENTS_MAX_DEFAULT: usize = 256;
-/// Most bytes of one stream that wait for its reader, by default: two of the largest messages.
-pub const STREAM_BYTES_MAX_DEFAULT: usize = 8 * 1024 * 1024;
-/// Most bytes of one stream that are kept after they were read, by default; the last message always is.
-pub const REPLAY_BYTES_MAX_DEFAULT: usize = 1024 * 1024;
 
 /// How much a stream keeps. Each bound is inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -415,8 +396,10 @@ pub struct StreamLimits {
     /// Messages that wait for the reader, and as many that it has read.
     pub events_max: usize,
     /// Bytes that wait for the reader.
+    /// Default: 8,388,608.
     pub bytes_max: usize,
     /// Bytes that are kept after they were read, for a reader that comes back.
+    /// Default: 1,048,576.
     pub replay_bytes_max: usize,
 }
 
@@ -424,8 +407,8 @@ impl Default for StreamLimits {
     fn default() -> Self {
         Self {
             events_max: STREAM_EVENTS_MAX_DEFAULT,
-            bytes_max: STREAM_BYTES_MAX_DEFAULT,
-            replay_bytes_max: REPLAY_BYTES_MAX_DEFAULT,
+            bytes_max: 8 * 1024 * 1024,
+            replay_bytes_max: 1024 * 1024,
         }
     }
 }

@@ -27,42 +27,38 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval, sleep}
 
 use crate::{Access, Credential};
 
-/// How long the head of a request may take to arrive, by default.
-pub const HEADERS_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 /// Shortest time that the head of a request has: actix reads a clock that may be half a second old.
 pub const HEADERS_TIMEOUT_MIN: Duration = Duration::from_secs(1);
-/// How long an idle connection is kept, by default.
-pub const KEEP_ALIVE_DEFAULT: Duration = Duration::from_secs(30);
-/// How long running calls may take to end when the server stops, by default.
-pub const DRAIN_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 /// Most connections at once, over all workers, by default.
 pub const CONNECTIONS_MAX_DEFAULT: usize = 1_024;
-/// Threads that serve connections, by default: what they do is parse and wait.
-pub const WORKERS_DEFAULT: usize = 1;
 
 /// How a listener treats its connections.
 #[derive(Debug, Clone)]
 pub struct ListenOptions {
     /// How long the head of a request may take to arrive; [`HEADERS_TIMEOUT_MIN`] at least.
+    /// Default: 5 s.
     pub headers_timeout: Duration,
     /// How long an idle connection is kept.
+    /// Default: 30 s.
     pub keep_alive: Duration,
     /// How long running calls may take to end when the server stops. Whole seconds; a part counts as one.
+    /// Default: 5 s.
     pub drain_timeout: Duration,
     /// Most connections at once, over all workers. Others wait in the kernel's queue.
     pub connections_max: usize,
     /// Threads that serve connections.
+    /// Default: 1.
     pub workers: usize,
 }
 
 impl Default for ListenOptions {
     fn default() -> Self {
         Self {
-            headers_timeout: HEADERS_TIMEOUT_DEFAULT,
-            keep_alive: KEEP_ALIVE_DEFAULT,
-            drain_timeout: DRAIN_TIMEOUT_DEFAULT,
+            headers_timeout: Duration::from_secs(5),
+            keep_alive: Duration::from_secs(30),
+            drain_timeout: Duration::from_secs(5),
             connections_max: CONNECTIONS_MAX_DEFAULT,
-            workers: WORKERS_DEFAULT,
+            workers: 1,
         }
     }
 }

@@ -212,8 +212,8 @@ impl Session {
         call: &CallMeta,
         meta: Option<&RawObject>,
     ) -> Option<Outcome> {
-        let background = |over: CancellationToken| -> Option<Arc<dyn Caller>> {
-            Some(Arc::new(SessionCaller::new(self.clone(), self.unsolicited.clone(), over, meta)))
+        let background = |over: CancellationToken| -> Arc<dyn Caller> {
+            Arc::new(SessionCaller::new(self.clone(), self.unsolicited.clone(), over, meta))
         };
         let request = TaskRequest {
             request,
@@ -221,7 +221,7 @@ impl Session {
             call,
             session: self.number(),
             client: &self.abilities(),
-            background: &background,
+            background: Some(&background),
             unsolicited: Some(&self.unsolicited),
         };
         tasks::perform(&self.endpoint, request).await

@@ -109,15 +109,8 @@ async fn dispatch(
     hung_up: &CancellationToken,
 ) -> Result<Reply, RpcError> {
     if meta.state.is_none() && tasks::concerns(endpoint, request.method) {
-        let request = TaskRequest {
-            request: &request,
-            revision: REVISION,
-            call: &call(&principal, &meta),
-            session: None,
-            client: &Abilities(meta.capabilities.clone()),
-            background: &|_| None,
-            unsolicited: None,
-        };
+        let (call, client) = (call(&principal, &meta), Abilities(meta.capabilities.clone()));
+        let request = TaskRequest::modern(&request, &call, &client);
         if let Some(outcome) = tasks::perform(endpoint, request).await {
             return outcome.map(Reply::Complete);
         }
@@ -205,10 +198,11 @@ async fn may_ask(
     let sink = RequestSink::of(reports, level, &sink);
     if let Some(state) = state {
         let client = Abilities(capabilities.clone());
+        let task = TaskRequest::modern(&request, &call, &client);
         let adopt = |call: RunningCall| -> BoxFuture<'_, _> {
             let RunningCall { outcome, client: caller, .. } = call;
             let hand_over = move |successor| caller.hand_over(successor);
-            Box::pin(tasks::adopt(endpoint, &principal, &client, &request.params, outcome, hand_over))
+            Box::pin(tasks::adopt(endpoint, &task, outcome, hand_over))
         };
         let becomes_task = request.method == Method::CallTool && tasks::asks_first(endpoint, &request.params, &client);
         let adopt = becomes_task.then_some(&adopt as Adopt<'_>);

@@ -20,7 +20,7 @@ use super::agent_adapter::Outcome;
 use super::client::MessageSink;
 use super::endpoint::Endpoint;
 use super::options::{InboundOptions, TASK_TTL_MIN, TaskOptions, TaskStore};
-use super::request::{Method, Params, Request};
+use super::request::{Method, Request};
 use crate::wire::{Era, Revision};
 use record::{Extra, ended, refused};
 
@@ -44,10 +44,19 @@ pub(crate) struct TaskRequest<'a> {
     pub session: Option<u64>,
     /// What the client declared that it can do.
     pub client: &'a Abilities,
-    /// Makes whoever is told of progress and log lines after the request is answered. The token fires at the task's end.
-    pub background: &'a (dyn Fn(CancellationToken) -> Option<Arc<dyn Caller>> + Sync),
+    /// Makes whoever is told of progress and log lines after the request is answered, in the legacy era. The token fires at
+    /// the task's end.
+    pub background: Option<&'a (dyn Fn(CancellationToken) -> Arc<dyn Caller> + Sync)>,
     /// Where the client hears of a task's steps, in the legacy era.
     pub unsolicited: Option<&'a Arc<dyn MessageSink>>,
+}
+
+impl<'a> TaskRequest<'a> {
+    /// A request of the stateless era.
+    pub fn modern(request: &'a Request, call: &'a CallMeta, client: &'a Abilities) -> Self {
+        let revision = Revision::V2026_07_28;
+        Self { request, revision, call, session: None, client, background: None, unsolicited: None }
+    }
 }
 
 /// Whether a request may be about tasks.
@@ -89,19 +98,6 @@ pub(crate) struct TaskState {
     live: Arc<LiveTasks>,
     /// They are this endpoint's alone.
     owned: bool,
-}
-
-/// What becomes a task.
-struct Beginning<'a> {
-    principal: &'a Principal,
-    session: Option<u64>,
-    revision: Revision,
-    client: &'a Abilities,
-    /// Of the `tools/call`.
-    params: &'a Params,
-    ttl: Option<Duration>,
-    told: Option<Arc<dyn Caller>>,
-    work: BeginWork<'a>,
 }
 
 /// A task that was begun, and its handle where it runs here.
@@ -154,30 +150,27 @@ impl TaskState {
         // A call of its own: the request's ends with its answer.
         let mut call = CallMeta::new(request.call.principal.clone());
         call.trace = request.call.trace;
-        let told = (request.background)(call.cancel.clone());
+        let told = request.background.map(|background| background(call.cancel.clone()));
         let work = call_tool(endpoint, request.request.params.raw(), request.revision, call);
-        let beginning = Beginning {
-            principal: &request.call.principal,
-            session: request.session,
-            revision: request.revision,
-            client: request.client,
-            params: &request.request.params,
-            ttl,
-            told,
-            work,
-        };
-        self.run(endpoint, beginning).await
+        self.run(endpoint, request, ttl, told, work).await
     }
 
-    async fn run(&self, endpoint: &Arc<Endpoint>, beginning: Beginning<'_>) -> Result<Started, RpcError> {
-        let Beginning { principal, session, revision, client, params, ttl, told, work } = beginning;
+    async fn run(
+        &self,
+        endpoint: &Arc<Endpoint>,
+        request: &TaskRequest<'_>,
+        ttl: Option<Duration>,
+        told: Option<Arc<dyn Caller>>,
+        work: BeginWork<'_>,
+    ) -> Result<Started, RpcError> {
+        let (params, principal) = (&request.request.params, &request.call.principal);
         let left = self.ttl(ttl);
-        let extra = Extra { revision, client: client.clone(), ttl: left };
+        let extra = Extra { revision: request.revision, client: request.client.clone(), ttl: left };
         let tool = params.name().unwrap_or_default().into_owned();
         let expires = SystemTime::now() + left;
         let new = NewTask {
             scope: self.live.scope.clone(),
-            owner: self.owner(principal, session),
+            owner: self.owner(principal, request.session),
             key: record::key(params)?,
             request: record::request(params),
             class: self.options.class,
@@ -186,7 +179,7 @@ impl TaskState {
             extra: extra.written(),
             scope_tasks_max: Some(self.options.tasks_max),
             owner_tasks_max: Some(self.options.of_owner_max),
-            ..NewTask::new(principal.clone(), endpoint.options.info.name.clone(), tool, expires)
+            ..NewTask::new(Principal::clone(principal), endpoint.options.info.name.clone(), tool, expires)
         };
         match self.live.keep(new).await.map_err(refused)? {
             Begun::Again(task) => {

@@ -13,13 +13,13 @@ use futures::stream::{BoxStream, StreamExt};
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::record::{detailed_view, modern_view};
-use super::{Beginning, TaskRequest, answer_question, ending, gone};
+use super::{TaskRequest, answer_question, ending, gone};
 use crate::inbound::agent_adapter::Outcome;
 use crate::inbound::client::parse_answer;
 use crate::inbound::endpoint::Endpoint;
 use crate::inbound::request::{Method, Params};
 use crate::inbound::tools::TaskSupport;
-use crate::wire::{Revision, code as mcp};
+use crate::wire::code as mcp;
 
 /// The extension's name.
 pub(crate) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
@@ -85,29 +85,16 @@ pub(crate) fn asks_first(endpoint: &Endpoint, params: &Params, client: &Abilitie
 /// `OVERLOADED` where too many are kept: the call is cancelled.
 pub(crate) async fn adopt(
     endpoint: &Arc<Endpoint>,
-    principal: &Principal,
-    client: &Abilities,
-    params: &Params,
+    request: &TaskRequest<'_>,
     work: BoxFuture<'static, Outcome>,
     hand_over: impl FnOnce(Arc<dyn Caller>) + Send,
 ) -> Outcome {
-    let begun = endpoint.tasks.run(
-        endpoint,
-        Beginning {
-            principal,
-            session: None,
-            revision: Revision::V2026_07_28,
-            client,
-            params,
-            ttl: None,
-            told: None,
-            work: Box::new(|caller, _| {
-                hand_over(caller);
-                Box::pin(async move { ending(work.await) })
-            }),
-        },
-    );
-    Ok(created(endpoint, &begun.await?.0))
+    let work = Box::new(|caller, _| -> BoxFuture<'static, _> {
+        hand_over(caller);
+        Box::pin(async move { ending(work.await) })
+    });
+    let (task, _) = endpoint.tasks.run(endpoint, request, None, None, work).await?;
+    Ok(created(endpoint, &task))
 }
 
 /// Those of `ids` that are tasks of the principal's, and a stream of `notifications/tasks` params for each of their steps.

@@ -1,7 +1,5 @@
 //! What MCP keeps with a task, and reads from it.
 
-use crate::inbound::tasks::Outcome;
-use crate::inbound::tasks::Params;
 use std::time::Duration;
 
 use callboard_message::time::rfc3339;
@@ -10,7 +8,9 @@ use callboard_rpc::{RpcError, code};
 use callboard_runtime::{JournalError, Task, TaskError, TaskOutcome, TaskStep};
 use serde_json::value::RawValue;
 
+use crate::inbound::agent_adapter::Outcome;
 use crate::inbound::client::question_request;
+use crate::inbound::request::Params;
 use crate::wire::failure::{of_rpc, sent_by_peer, to_rpc_or};
 use crate::wire::{Revision, code as mcp, meta};
 

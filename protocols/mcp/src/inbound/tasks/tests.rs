@@ -54,7 +54,7 @@ pub(crate) async fn ask(endpoint: &Arc<Endpoint>, peer: &Peer, method: &str, par
         call: &CallMeta::new(Arc::new(peer.principal.clone())),
         session: peer.session,
         client: &Abilities(RawObject::of("extensions", extensions).with("elicitation", RawObject::new())),
-        background: &|_| None,
+        background: None,
         unsolicited: None,
     };
     let outcome = perform(endpoint, request).await.expect("it is about tasks");
