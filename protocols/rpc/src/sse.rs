@@ -9,7 +9,6 @@ use memchr::{memchr, memchr2};
 
 use crate::BODY_BYTES_MAX_DEFAULT;
 
-
 /// What keeps an idle stream open: a comment, which no reader shows.
 pub const SSE_KEEP_ALIVE: &[u8] = b":\n\n";
 

@@ -405,11 +405,7 @@ pub struct StreamLimits {
 
 impl Default for StreamLimits {
     fn default() -> Self {
-        Self {
-            events_max: STREAM_EVENTS_MAX_DEFAULT,
-            bytes_max: 8 * 1024 * 1024,
-            replay_bytes_max: 1024 * 1024,
-        }
+        Self { events_max: STREAM_EVENTS_MAX_DEFAULT, bytes_max: 8 * 1024 * 1024, replay_bytes_max: 1024 * 1024 }
     }
 }
 
