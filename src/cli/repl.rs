@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use super::serve::{self, Start};
 use super::{EXIT_ANSWERED, EXIT_FAILED, EXIT_INPUT_REQUIRED};
 use crate::config::{
-    AgentDeclaration, BIDIRECTIONAL_PORT_DEFAULT, Listener, ModeDeclaration, OrchestratorDeclaration, Protocol,
-    Topology,
+    BIDIRECTIONAL_PORT_DEFAULT, Listener, ModeDeclaration, OrchestratorDeclaration, Protocol, Topology,
 };
 use crate::node::{Node, NodeError};
 use crate::repl::{self, Ended, First, Setup};
@@ -86,15 +85,9 @@ impl Embedded {
             None => Source::Own(Box::new(Topology::parse(OWN, false, Path::new(""))?), state.map(Path::to_owned)),
         };
         let connect = target.filter(|target| !is_file(target)).map(str::to_owned);
-        let mut all = source.topology().agents.iter().filter_map(|declared| match declared {
-            AgentDeclaration::Orchestrator(declared) => Some(&*declared.id),
-            _ => None,
-        });
-        let id = match agent {
-            Some(wanted) => all.find(|id| *id == wanted),
-            None => all.next(),
-        };
-        let id = id.map(str::to_owned);
+        let mut all = source.topology().agents().map(|declared: &OrchestratorDeclaration| declared.id.clone());
+        let id = all.find(|id| agent.is_none_or(|wanted| id == wanted));
+        drop(all);
         let id = id.ok_or_else(|| NodeError::NoOrchestrator { id: agent.map(str::to_owned) })?;
         Ok(Self { source, id, connect })
     }
@@ -114,10 +107,7 @@ impl Embedded {
     fn setup(&self) -> Setup<'_> {
         let quiet = ModeDeclaration::default();
         let topology = self.source.topology();
-        let declared = topology.agents.iter().find_map(|declared| match declared {
-            AgentDeclaration::Orchestrator(declared) if declared.id == self.id => Some(&**declared),
-            _ => None,
-        });
+        let declared = topology.orchestrator(&self.id);
         let mode = topology.mode.as_ref().unwrap_or(&quiet);
         let is_a2a = |listener: &&Listener| listener.protocol == Protocol::A2a;
         let bind = topology.listeners.iter().find(is_a2a).map(|listener| listener.bind);

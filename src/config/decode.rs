@@ -11,7 +11,7 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
-use super::problem::{Level, PROBLEMS_MAX, Problems, closest, did_you_mean, in_words, kind_of};
+use super::problem::{Level, PROBLEMS_MAX, Problems, closest, did_you_mean, in_words, kind_of, one_of};
 use super::tree::{Key, Step, Tree, Value};
 
 /// Reads `tree` as a `T`. What is wrong is reported, and repaired in `tree`; `None` where nothing can be made of it.
@@ -110,8 +110,7 @@ impl Mistake {
                 problems.add(unknown, key, format!("{what} has no key `{name}`"), help);
             }
             Kind::UnknownName { name, known } => {
-                let help = did_you_mean(name, known.iter().copied()).or_else(|| one_of(known));
-                problems.error_with(Some(at.span.clone()), format!("{within} can't be `{name}`"), help);
+                problems.not_among(Some(at.span.clone()), format!("{within} can't be `{name}`"), name, known);
             }
             Kind::Missing(name) => {
                 problems.error(Some(at.span.clone()), format!("{within} lacks `{name}`"));
@@ -155,10 +154,6 @@ impl Step {
     fn key(&self) -> Option<&str> {
         if let Self::Key(name) = self { Some(name) } else { None }
     }
-}
-
-fn one_of(known: &[&str]) -> Option<String> {
-    (!known.is_empty()).then(|| format!("there are `{}`", known.join("`, `")))
 }
 
 fn follow<'a>(tree: &'a mut Tree, path: &[Step]) -> Option<&'a mut Tree> {

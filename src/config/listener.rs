@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use url::Host;
 
-use super::a2a::{ProviderDeclaration, Range, WebUrl};
+use super::address::{Range, WebUrl};
 
 /// A socket in front of agents.
 #[derive(Debug, Clone, Deserialize)]
@@ -73,6 +73,16 @@ pub struct Listener {
     /// document's words.
     #[serde(skip)]
     pub open: bool,
+}
+
+/// Who provides an agent, in its card.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProviderDeclaration {
+    /// The organization's name.
+    pub organization: String,
+    /// Its address.
+    pub url: WebUrl,
 }
 
 /// A transport that isn't MCP's any more, or never was.

@@ -4,57 +4,56 @@
 //! and these are held against each other (`check`) and against this machine (`surroundings`). Every mistake is found, not
 //! only the first.
 
-mod a2a;
-mod agent;
+mod address;
+mod bidirectional;
 mod check;
 mod decode;
-mod foreign;
+mod kinds;
 mod listener;
-mod mail;
-mod orchestrator;
+mod magictunnel;
 mod problem;
 mod store;
 #[cfg(test)]
 mod tests;
 mod tree;
-mod upstream;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::io::Read;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::ops::Range as Span;
 use std::path::Path;
 
 use callboard_clinics::plan::{ClinicEntry, Registry};
+use callboard_gateway::answering::{AnswerOptions, Routing};
+use callboard_gateway::bundle::{Prefix, Separator};
 use callboard_message::DataClass;
 use decode::decode_as;
-use foreign::translate_external;
 use problem::{Problems, did_you_mean};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tree::{Tree, Value};
 
-pub use a2a::{
-    BindingName, InterfaceDeclaration, OauthDeclaration, ProviderDeclaration, Range, RemoteDeclaration, VersionName,
-    WebUrl,
-};
-pub use agent::AgentDeclaration;
-pub use foreign::{
+pub use address::{Range, WebUrl};
+pub use bidirectional::{
     BIDIRECTIONAL_ID_DEFAULT, BIDIRECTIONAL_NAME_DEFAULT, BIDIRECTIONAL_PORT_DEFAULT, CLAUDE_KEY_VARIABLES,
     CLAUDE_MODEL_DEFAULT, ModeDeclaration,
 };
-pub use listener::{CompatTransport, Dialect, Listener, Protocol, Speaks, Trust};
-pub(crate) use mail::SECONDS_A_DAY;
-pub use mail::{MailroomDeclaration, MemberDeclaration, Pane, TmuxDeclaration, WebhookDeclaration};
-pub(crate) use orchestrator::EXECUTE_COMMAND;
-pub use orchestrator::{CommandDeclaration, LearningDeclaration, OrchestratorDeclaration, Structured};
+pub(crate) use kinds::{AgentKind, Inboxes, Reach, Running, StartContext, spawn};
+pub use kinds::{
+    BindingName, CommandDeclaration, EraName, InterfaceDeclaration, LearningDeclaration, MailroomDeclaration,
+    MemberDeclaration, ModelDeclaration, OauthDeclaration, Orchestrated, OrchestratorDeclaration, Pane,
+    RemoteDeclaration, SamplingDeclaration, StartError, StartWhen, Structured, TmuxDeclaration, Transport,
+    UpstreamDeclaration, UpstreamError, VersionName, WebhookDeclaration,
+};
+pub use listener::{CompatTransport, Dialect, Listener, Protocol, ProviderDeclaration, Speaks, Trust};
 pub(crate) use problem::closest;
 pub use problem::{ConfigError, Level, PROBLEMS_MAX, Problem};
 pub use store::{Audited, RetentionDeclaration, StoreDeclaration};
-pub use upstream::{
-    EraName, PolicyDeclaration, RoutingDeclaration, SamplingDeclaration, ServerDeclaration, StartWhen, Transport,
-    UpstreamDeclaration, UpstreamError,
-};
+
+/// A day.
+pub(crate) const SECONDS_A_DAY: u64 = 24 * 60 * 60;
 
 /// The largest topology file that is read, in bytes.
 pub const TOPOLOGY_BYTES_MAX: u64 = 1024 * 1024;
@@ -65,9 +64,9 @@ pub struct Topology {
     /// The node's name.
     pub name: String,
     /// The agents to start.
-    pub agents: Vec<AgentDeclaration>,
-    /// What agents are for, by id, where the file says it and their kind doesn't.
-    pub descriptions: HashMap<String, String>,
+    pub(crate) agents: Vec<Box<dyn AgentKind>>,
+    /// Purposes of agents, upstreams and virtual servers, by id, as far as the file says them.
+    descriptions: HashMap<String, String>,
     /// The MCP servers elsewhere.
     pub upstreams: Vec<UpstreamDeclaration>,
     /// Selections of both.
@@ -153,28 +152,49 @@ impl Topology {
 
     /// What the agent, upstream or virtual server of that id is for, where the file says it.
     pub(crate) fn description(&self, id: &str) -> Option<&str> {
-        let of_agent = self.descriptions.get(id).or_else(|| self.orchestrator(id)?.description.as_ref());
-        let mut upstreams = self.upstreams.iter().filter(|upstream| upstream.id == id);
-        let mut servers = self.servers.iter().filter(|server| server.id == id);
-        let others = || {
-            upstreams.find_map(|it| it.description.as_ref()).or_else(|| servers.find_map(|it| it.description.as_ref()))
-        };
-        of_agent.or_else(others).map(String::as_str)
+        self.descriptions.get(id).map(String::as_str)
+    }
+
+    /// All agents, then all upstreams.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &dyn AgentKind> {
+        let upstreams = self.upstreams.iter().map(|upstream| upstream as &dyn AgentKind);
+        self.agents.iter().map(|agent| &**agent).chain(upstreams)
+    }
+
+    /// The agents of one kind.
+    pub(crate) fn agents<K: AgentKind>(&self) -> impl Iterator<Item = &K> {
+        self.all().filter_map(|agent| agent.downcast())
+    }
+
+    /// The agent of that kind and id.
+    pub(crate) fn agent<K: AgentKind>(&self, id: &str) -> Option<&K> {
+        self.agents().find(|agent: &&K| agent.id() == id)
+    }
+
+    /// Fingerprint of the declaration of that id; 0 where there is none.
+    pub(crate) fn fingerprint(&self, id: &str) -> u64 {
+        self.prints.agents.get(id).copied().unwrap_or_default()
     }
 
     /// The ids of all agents and upstreams, in the order of the file: what a listener that names nobody leads to. Ways out
     /// of a mailroom are nobody's to come to.
     pub(crate) fn ids(&self) -> Vec<&str> {
-        let agents = self.agents.iter().filter(|agent| !agent.is_way()).map(AgentDeclaration::id);
-        agents.chain(self.upstreams.iter().map(|upstream| &*upstream.id)).collect()
+        self.all().filter(|agent| agent.reach() != Reach::Mail).map(AgentKind::id).collect()
     }
 
     /// The orchestrator of that id.
     pub fn orchestrator(&self, id: &str) -> Option<&OrchestratorDeclaration> {
-        self.agents.iter().find_map(|agent| match agent {
-            AgentDeclaration::Orchestrator(declared) if declared.id == id => Some(&**declared),
-            _ => None,
-        })
+        self.agent(id)
+    }
+
+    /// Who answers, as the answering agents want it.
+    pub fn answer_options(&self) -> AnswerOptions {
+        AnswerOptions {
+            sampling: self.routing.sampling.clone(),
+            elicitation: self.routing.elicitation.clone(),
+            servers: self.upstreams.iter().map(|upstream| (upstream.id.clone(), upstream.grants())).collect(),
+            models: self.agents::<ModelDeclaration>().map(|model| model.id.clone()).collect(),
+        }
     }
 
     /// A listener at `bind` in front of the agent `id` alone: as the first one of A2A is declared, if there is one. Its port for
@@ -194,23 +214,18 @@ impl Topology {
 
     /// The highest class of what these ids' messages and replies may hold.
     pub(crate) fn class_of(&self, ids: &[&str]) -> DataClass {
-        let agents = self.agents.iter().map(|agent| (agent.id(), agent.class()));
-        let upstreams = self.upstreams.iter().map(|upstream| (&*upstream.id, upstream.class));
-        let behind = agents.chain(upstreams).filter(|(id, _)| self.leads_to(ids, id)).map(|(_, class)| class);
-        behind.max().unwrap_or_default()
+        let behind = self.all().filter(|agent| self.leads_to(ids, agent.id()));
+        behind.map(AgentKind::class).max().unwrap_or_default()
     }
 
     /// Whether an agent, an upstream or a virtual server is called that.
     pub(crate) fn has(&self, id: &str) -> bool {
-        let servers = self.servers.iter().map(|server| &*server.id);
-        let upstreams = self.upstreams.iter().map(|upstream| &*upstream.id);
-        self.agents.iter().map(AgentDeclaration::id).chain(upstreams).chain(servers).any(|known| known == id)
+        self.all().any(|agent| agent.id() == id) || self.servers.iter().any(|server| server.id == id)
     }
 
     /// Whether there is a mailroom behind these ids.
     pub(crate) fn has_mailroom(&self, ids: &[&str]) -> bool {
-        let is_one = |agent: &&AgentDeclaration| matches!(agent, AgentDeclaration::Mailroom(_));
-        self.agents.iter().filter(is_one).any(|agent| self.leads_to(ids, agent.id()))
+        self.agents::<MailroomDeclaration>().any(|mailroom| self.leads_to(ids, &mailroom.id))
     }
 
     /// Whether one of these ids is `id`, or a virtual server that has it.
@@ -301,6 +316,49 @@ struct Entry<T> {
     pub(super) fingerprint: u64,
 }
 
+/// A virtual server (`[[server]]`): a named selection, as one agent of this id.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServerDeclaration {
+    /// Its name in the directory.
+    pub id: String,
+    /// The ids of the agents and upstreams behind it.
+    pub members: Vec<String>,
+    /// Patterns over the names of tools as they are shown; all where there are none.
+    #[serde(default)]
+    pub tools: Vec<String>,
+    /// What it is for, in A2A's cards.
+    pub description: Option<String>,
+    /// Which names of tools say whose they are.
+    #[serde(default)]
+    pub prefix: Prefix,
+    /// What stands between a member and a name of its own.
+    #[serde(default)]
+    pub separator: Separator,
+}
+
+/// What holds for every message that crosses a boundary (`[policy]`).
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PolicyDeclaration {
+    /// Whether guardrail reads what crosses.
+    pub guard: bool,
+    /// Most requests a second of one client.
+    pub per_client_per_second: Option<NonZeroU32>,
+    /// Most calls a second of one tool, by its name as it is shown.
+    pub per_tool_per_second: BTreeMap<String, NonZeroU32>,
+}
+
+/// Who answers what (`[routing]`).
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RoutingDeclaration {
+    /// What a server asks of a model.
+    pub sampling: Routing,
+    /// What a server asks of a person.
+    pub elicitation: Routing,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NodeDeclaration {
@@ -314,8 +372,8 @@ struct Sections {
     routing: Entry<RoutingDeclaration>,
     store: Option<Entry<StoreDeclaration>>,
     upstreams: Vec<Entry<UpstreamDeclaration>>,
-    agents: Vec<Entry<AgentDeclaration>>,
-    /// What agents are for, by id.
+    agents: Vec<Entry<Box<dyn AgentKind>>>,
+    /// Purposes of agents, upstreams and virtual servers, by id.
     descriptions: HashMap<String, String>,
     pub(super) servers: Vec<Entry<ServerDeclaration>>,
     listeners: Vec<Entry<Listener>>,
@@ -324,6 +382,94 @@ struct Sections {
     mode: Option<ModeDeclaration>,
     /// The ids of agents, upstreams and servers of which nothing could be made.
     unread: Vec<String>,
+}
+
+impl Sections {
+    /// Upstreams, then agents, each with its table.
+    fn agents(&self) -> impl Iterator<Item = (&dyn AgentKind, &Tree)> {
+        let upstreams = self.upstreams.iter().map(|entry| (&entry.value as &dyn AgentKind, &entry.tree));
+        upstreams.chain(self.agents.iter().map(|entry| (&*entry.value, &entry.tree)))
+    }
+}
+
+/// Declared names, with what each stands for.
+pub(crate) struct Names<'a> {
+    /// Agents and upstreams, by id.
+    agents: HashMap<&'a str, &'a dyn AgentKind>,
+    /// Virtual servers, by id.
+    servers: HashMap<&'a str, &'a ServerDeclaration>,
+    /// The ids of those of which nothing could be made.
+    unread: HashSet<&'a str>,
+    sections: &'a Sections,
+}
+
+impl<'a> Names<'a> {
+    /// Reports names that can't be.
+    fn of(sections: &'a Sections, problems: &mut Problems<'_>) -> Self {
+        let unread = sections.unread.iter().map(String::as_str).collect();
+        let mut names = Self { agents: HashMap::new(), servers: HashMap::new(), unread, sections };
+        let mut is_new = |id: &str, tree: &Tree, is_taken: bool| {
+            let Some(span) = tree.place("id") else { return false };
+            let wrong = match id {
+                "" => "an id can't be empty".to_owned(),
+                _ if is_taken => format!("two agents are called {id}"),
+                _ => return true,
+            };
+            problems.error(Some(span), wrong);
+            false
+        };
+        for (agent, tree) in sections.agents() {
+            let id = agent.id();
+            if is_new(id, tree, names.agents.contains_key(id)) {
+                names.agents.insert(id, agent);
+            }
+        }
+        for Entry { value, tree, .. } in &sections.servers {
+            let id = &*value.id;
+            if is_new(id, tree, names.agents.contains_key(id) || names.servers.contains_key(id)) {
+                names.servers.insert(id, value);
+            }
+        }
+        names
+    }
+
+    /// Whether it is an agent or upstream, or may have been meant to be one.
+    fn is_known(&self, id: &str) -> bool {
+        self.agents.contains_key(id) || self.unread.contains(id)
+    }
+
+    /// The agent of that kind and id.
+    fn agent<K: AgentKind>(&self, id: &str) -> Option<&'a K> {
+        self.agents.get(id)?.downcast()
+    }
+
+    /// The agents of one kind, in the order of the file.
+    fn all<K: AgentKind>(&self) -> impl Iterator<Item = &'a K> {
+        self.sections.agents().filter_map(|(agent, _)| agent.downcast())
+    }
+
+    /// An error unless `id` is one of these models.
+    fn check_model(
+        &self,
+        id: &str,
+        models: impl Iterator<Item = &'a str>,
+        span: Option<Span<usize>>,
+        problems: &mut Problems<'_>,
+    ) {
+        let models: Vec<_> = models.collect();
+        if !self.unread.contains(id) && !models.contains(&id) {
+            problems.unknown(span, format!("there is no model {id}"), id, models);
+        }
+    }
+
+    /// A warning unless a mailroom has `id` as a member.
+    fn check_has_mail(&self, id: &str, tree: &Tree, problems: &mut Problems<'_>) {
+        if !self.all::<MailroomDeclaration>().any(|room| room.leads_to().contains(&id)) {
+            let help = Some(format!("write [[agent.member]] with `id = \"{id}\"` below a mailroom"));
+            let message = format!("{id} has no mail: no mailroom has it as a member");
+            problems.warning_with(tree.place("id"), message, help);
+        }
+    }
 }
 
 /// Reads a text into its sections; `None` where it can't be read at all. Paths are resolved against `folder`.
@@ -337,8 +483,8 @@ fn sections(text: &str, is_yaml: bool, folder: &Path, problems: &mut Problems<'_
         problems.error(Some(root.span), "a topology is a table of sections");
         return None;
     }
-    let is_other = foreign::is_bidirectional(&root);
-    let is_known = |name: &str| SECTIONS.contains(&name) || is_other && foreign::is_known(name);
+    let is_other = bidirectional::is_one(&root);
+    let is_known = |name: &str| SECTIONS.contains(&name) || is_other && bidirectional::is_known(name);
     let unknown: Vec<_> = root.members().iter().filter(|(key, _)| !is_known(&key.name)).cloned().collect();
     for (key, _) in unknown {
         let help = did_you_mean(&key.name, SECTIONS).or_else(|| Some(format!("there are {}", SECTIONS.join(", "))));
@@ -346,9 +492,9 @@ fn sections(text: &str, is_yaml: bool, folder: &Path, problems: &mut Problems<'_
         problems.add(level, Some(key.span), format!("a topology has no section `{}`", key.name), help);
     }
     // `None` where its mistakes have been told.
-    let other = if is_other { Some(foreign::translate(&mut root, folder, problems)?) } else { None };
+    let other = if is_other { Some(bidirectional::translate(&mut root, folder, problems)?) } else { None };
     let mut take = |name: &str| root.take(name).map(|(_, tree)| tree);
-    let foreign = take("external_mcp").map(|tree| translate_external(tree, problems));
+    let foreign = take("external_mcp").map(|tree| magictunnel::translate(tree, problems));
     let is_foreign = foreign.is_some();
     let (foreign_upstreams, foreign_routing) = foreign.map(|f| (f.upstreams, f.routing)).unwrap_or_default();
 
@@ -359,7 +505,7 @@ fn sections(text: &str, is_yaml: bool, folder: &Path, problems: &mut Problems<'_
     let name = match (take("node"), is_foreign) {
         _ if other.is_some() => other.as_ref().map(|other| other.name.clone()),
         (Some(tree), _) => one::<NodeDeclaration>(Some(tree), "[node]", problems).map(|node| node.value.name),
-        (None, true) => Some(foreign::NAME_DEFAULT.to_owned()),
+        (None, true) => Some(magictunnel::NAME_DEFAULT.to_owned()),
         (None, false) => {
             problems.error(None, "there is no section [node] with the node's `name`");
             None
@@ -379,14 +525,12 @@ fn sections(text: &str, is_yaml: bool, folder: &Path, problems: &mut Problems<'_
     upstreams.extend(entries(foreign_upstreams, "a server", Level::Warning, problems));
     upstreams.iter_mut().for_each(|upstream| upstream.value.resolve(folder));
     let agents = items(agents, "agent", problems);
-    let agents = agents.into_iter().filter_map(|tree| agent::read(tree, problems));
-    let (mut agents, descriptions): (Vec<_>, Vec<_>) = agents.unzip();
-    let told = agents.iter().zip(descriptions).filter_map(|(entry, told)| Some((entry.value.id().to_owned(), told?)));
-    let descriptions = told.collect();
+    let agents = agents.into_iter().filter_map(|tree| kinds::read(tree, problems));
+    let (mut agents, of_cards): (Vec<_>, Vec<_>) = agents.unzip();
     agents.iter_mut().for_each(|agent| agent.value.resolve(folder));
     let mut listener_trees = items(take("listener"), "listener", problems);
     if is_foreign && listener_trees.is_empty() {
-        listener_trees.push(foreign::external_listener());
+        listener_trees.push(magictunnel::listener());
     }
     let mut listeners: Vec<Entry<Listener>> = entries(listener_trees, "[[listener]]", Level::Error, problems);
     for listener in &mut listeners {
@@ -398,26 +542,30 @@ fn sections(text: &str, is_yaml: bool, folder: &Path, problems: &mut Problems<'_
         other.mode
     });
     let servers: Vec<Entry<ServerDeclaration>> = many(servers, "server", problems);
-    unread.retain(|id| {
-        let is_read = agents.iter().any(|entry| entry.value.id() == id)
-            || upstreams.iter().any(|entry| entry.value.id == *id)
-            || servers.iter().any(|entry| entry.value.id == *id);
-        !is_read
-    });
-    Some(Sections {
+    let mut sections = Sections {
         name: name.unwrap_or_default(),
         policy: policy.unwrap_or_else(empty),
         routing: routing.unwrap_or_else(empty),
         store,
         upstreams,
         agents,
-        descriptions,
+        descriptions: HashMap::new(),
         servers,
-        unread,
+        unread: Vec::new(),
         listeners,
         clinics: many(take("clinic"), "clinic", problems),
         mode,
-    })
+    };
+    let servers = sections.servers.iter().map(|entry| &entry.value);
+    unread
+        .retain(|id| !sections.agents().any(|(agent, _)| agent.id() == id) && !servers.clone().any(|it| it.id == *id));
+    let of_cards = sections.agents.iter().map(|entry| entry.value.id()).zip(of_cards);
+    let own = sections.agents().map(|(agent, _)| (agent.id(), agent.description().map(str::to_owned)));
+    let of_servers = servers.map(|server| (&*server.id, server.description.clone()));
+    let described = of_cards.chain(own).chain(of_servers);
+    let descriptions = described.filter_map(|(id, told)| Some((id.to_owned(), told?))).collect();
+    (sections.descriptions, sections.unread) = (descriptions, unread);
+    Some(sections)
 }
 
 fn empty<T: Default>() -> Entry<T> {
@@ -442,19 +590,30 @@ fn entries<T: DeserializeOwned>(
     trees.into_iter().filter_map(|tree| entry(tree, what, unknown, problems)).collect()
 }
 
-fn entry<T: DeserializeOwned>(
-    mut tree: Tree,
-    what: &str,
-    unknown: Level,
-    problems: &mut Problems<'_>,
-) -> Option<Entry<T>> {
+fn entry<T: DeserializeOwned>(tree: Tree, what: &str, unknown: Level, problems: &mut Problems<'_>) -> Option<Entry<T>> {
+    let mut tree = table(tree, what, problems)?;
     let fingerprint = tree.fingerprint_without(DESCRIPTION);
-    if !matches!(tree.value, Value::Table(_)) {
-        problems.error(Some(tree.span), format!("{what} must be a table"));
-        return None;
-    }
     let value = decode_as(&mut tree, what, unknown, problems)?;
     Some(Entry { value, tree, fingerprint })
+}
+
+/// The tree, where it is a table.
+fn table(tree: Tree, what: &str, problems: &mut Problems<'_>) -> Option<Tree> {
+    if matches!(tree.value, Value::Table(_)) {
+        return Some(tree);
+    }
+    problems.error(Some(tree.span), format!("{what} must be a table"));
+    None
+}
+
+/// Default of switches that are on.
+fn yes() -> bool {
+    true
+}
+
+/// Default class of what people say.
+fn personal() -> DataClass {
+    DataClass::Personal
 }
 
 fn items(tree: Option<Tree>, name: &str, problems: &mut Problems<'_>) -> Vec<Tree> {

@@ -7,7 +7,7 @@ use std::{fmt, io};
 
 use serde::{Serialize, de};
 
-use super::upstream::UpstreamError;
+use super::kinds::UpstreamError;
 
 /// Most mistakes of one file that are told; what follows is counted.
 pub const PROBLEMS_MAX: usize = 100;
@@ -55,7 +55,7 @@ impl fmt::Display for Problem {
 
 /// All that is wrong with a text.
 #[derive(Debug)]
-pub(super) struct Problems<'a> {
+pub(crate) struct Problems<'a> {
     text: &'a str,
     found: Vec<Problem>,
     left_out: usize,
@@ -83,6 +83,18 @@ impl<'a> Problems<'a> {
         known: impl IntoIterator<Item = &'k str>,
     ) {
         self.error_with(span, message, did_you_mean(written, known));
+    }
+
+    /// The same, with a list of those `known` where none is like it.
+    pub(super) fn not_among(
+        &mut self,
+        span: Option<Range<usize>>,
+        message: impl Into<String>,
+        written: &str,
+        known: &[&str],
+    ) {
+        let help = did_you_mean(written, known.iter().copied()).or_else(|| one_of(known));
+        self.error_with(span, message, help);
     }
 
     pub(super) fn warning(&mut self, span: Option<Range<usize>>, message: impl Into<String>) {
@@ -138,6 +150,11 @@ fn place(text: &str, at: usize) -> (usize, usize) {
 /// What was meant, of what there is: for a name that is close to one of them.
 pub(super) fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     closest(written, known).map(|name| format!("did you mean `{name}`?"))
+}
+
+/// The names that there are.
+pub(super) fn one_of(known: &[&str]) -> Option<String> {
+    (!known.is_empty()).then(|| format!("there are `{}`", known.join("`, `")))
 }
 
 /// The name that is close to what is written.
@@ -248,6 +265,19 @@ pub(super) fn kind_of(found: &de::Unexpected<'_>) -> &'static str {
 pub(super) fn is_set(name: &str, span: Option<Range<usize>>, problems: &mut Problems<'_>) {
     if std::env::var_os(name).is_none() {
         problems.error(span, format!("there is no {}", variable(name)));
+    }
+}
+
+/// The file of a program in `PATH`.
+pub(super) fn in_path(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// An error unless the key file is there, where one is named.
+pub(super) fn check_key_file(file: Option<&Path>, span: Option<Range<usize>>, problems: &mut Problems<'_>) {
+    if let Some(file) = file.filter(|file| !file.is_file()) {
+        problems.error(span, format!("there is no key file {}", file.display()));
     }
 }
 

@@ -8,9 +8,8 @@ use callboard_store::{Retention, StoreError, StoreOptions, WRITER_NAME_BYTES_MAX
 use secrecy::SecretString;
 use serde::Deserialize;
 
-use super::Entry;
-use super::mail::SECONDS_A_DAY;
 use super::problem::{Problems, is_set};
+use super::{Entry, SECONDS_A_DAY};
 
 /// The `url` of a store that lasts as long as the process.
 pub const IN_MEMORY: &str = "memory";

@@ -10,7 +10,7 @@ use callboard_a2a::card::SigningKey;
 use callboard_a2a::inbound as a2a;
 use callboard_a2a::inbound::{A2aOptions, A2aServer, PushOptions};
 use callboard_a2a::wire::AgentProvider;
-use callboard_mail::inbound::MailServer;
+use callboard_mail::inbound::{MailServer, MailServerOptions};
 use callboard_mcp::inbound as mcp;
 use callboard_mcp::inbound::{self, Compat, InboundOptions, McpServer, McpServerOptions, TaskStore};
 use callboard_rpc::serve::{ListenOptions, Named, Serving};
@@ -249,7 +249,7 @@ impl Node {
     }
 
     fn mail(&self, socket: TcpListener, listener: &Listener) -> Result<(Serving, Behind), NodeError> {
-        let server = MailServer::new(self.alone(listener)?, super::mail::server_options(listener)?);
+        let server = MailServer::new(self.alone(listener)?, mail_options(listener)?);
         Ok((callboard_mail::inbound::serve(socket, server.clone(), &listening())?, Behind::Mail(server)))
     }
 
@@ -325,13 +325,13 @@ fn limits(listener: &Listener) -> Limits {
 }
 
 /// Who may come in.
-pub(super) struct Entrance {
-    pub(super) access: Access,
-    pub(super) hosts: AllowedHosts,
-    pub(super) origins: AllowedOrigins,
+struct Entrance {
+    access: Access,
+    hosts: AllowedHosts,
+    origins: AllowedOrigins,
 }
 
-pub(super) fn entrance(listener: &Listener) -> Result<Entrance, NodeError> {
+fn entrance(listener: &Listener) -> Result<Entrance, NodeError> {
     let wrong = |why: String| ConfigError::Listener { bind: listener.bind, why };
     let access = match &listener.keys {
         Some(file) => Access::keys(KeyRing::open(file)?),
@@ -345,6 +345,19 @@ pub(super) fn entrance(listener: &Listener) -> Result<Entrance, NodeError> {
         hosts: hosts.map_err(|error| wrong(error.to_string()))?,
         origins: origins.map_err(|error| wrong(error.to_string()))?,
     })
+}
+
+/// How a listener serves its mailroom.
+fn mail_options(listener: &Listener) -> Result<MailServerOptions, NodeError> {
+    let Entrance { access, hosts, origins } = entrance(listener)?;
+    let mut options = MailServerOptions { access, hosts, origins, ..MailServerOptions::default() };
+    if let Some(bytes) = listener.body_bytes_max {
+        options.limits.body_bytes_max = bytes.get();
+    }
+    if let Some(seconds) = listener.call_deadline_s {
+        options.call_deadline = Duration::from_secs(seconds.get());
+    }
+    Ok(options)
 }
 
 /// MCP, both eras.

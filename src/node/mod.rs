@@ -4,14 +4,10 @@ mod cast;
 mod front;
 mod grpc;
 mod listen;
-mod mail;
-mod orchestrator;
 mod policy;
 mod reload;
-mod remote;
 
 use std::error::Error;
-use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,31 +15,32 @@ use std::time::Duration;
 
 use callboard_gateway::answering::AnswerError;
 use callboard_gateway::bundle::BundleError;
-use callboard_mailroom::MailroomError;
 use callboard_mcp::inbound::ServeError;
 use callboard_rpc::KeyError;
-use callboard_runtime::{Agent, AgentRef, NameTaken, StoreIsSet, System};
+use callboard_runtime::{AgentRef, NameTaken, RunnerHandle, RunnerOptions, StoreIsSet, System, TaskRunner};
 use callboard_store::{SqlStore, StoreError};
 use cast::Cast;
 use listen::Open;
-use orchestrator::Runner;
 use policy::{Classes, CurrentAnswerers, Policies};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use orchestrator::Orchestrated;
+pub use crate::config::Orchestrated;
 pub(crate) use reload::Watch;
 pub use reload::{RELOAD_DRAIN_MAX, RELOAD_GRACE, Reloaded};
 
-use crate::config::{ConfigError, StoreDeclaration, Topology, UpstreamError};
-
-/// Spawns an agent that begins anew from a clone after a failure.
-pub(crate) fn spawn<A: Agent + Clone + Sync>(system: &System, label: &str, agent: A) -> AgentRef {
-    system.prepare_with(move || agent.clone()).label(label).spawn()
-}
+pub(crate) use crate::config::spawn;
+use crate::config::{ConfigError, OrchestratorDeclaration, StartError, StoreDeclaration, Topology};
 
 /// How long a node may take to finish what it began.
 pub const SHUTDOWN_DEFAULT: Duration = Duration::from_secs(5);
+
+/// Steps of plans that one node works on at once.
+const STEPS_AT_ONCE_MAX: usize = 256;
+/// Pause before a second attempt to connect to a target; it doubles up to [`TARGET_PAUSE_MAX`]. Fixed.
+const TARGET_PAUSE: Duration = Duration::from_millis(250);
+/// Maximum pause between two attempts to connect to a target. Fixed.
+const TARGET_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// What runs.
 pub struct Node {
@@ -170,6 +167,45 @@ impl Node {
         self.cast.as_one(ids).map(|(agent, _)| agent)
     }
 
+    /// The orchestrator of that id, with what it works with.
+    pub fn orchestrator(&self, id: &str) -> Option<Orchestrated> {
+        self.cast.orchestrated(id).cloned()
+    }
+
+    /// Connects the agent of a bidirectional agent's file to the one that the file names, as soon as that answers.
+    fn connect_to_target(&self, topology: &Topology) {
+        let target = topology.mode.as_ref().and_then(|mode| mode.target_url.clone());
+        let orchestrated = self.cast.orchestrated(&topology.name);
+        let (Some(target), Some(known)) = (target, orchestrated.map(|orchestrated| orchestrated.known.clone())) else {
+            return;
+        };
+        let connecting = async move {
+            let mut pause = TARGET_PAUSE;
+            loop {
+                match known.connect(&target).await {
+                    Ok(known) => return tracing::info!(agent = known.id, "the agent is connected to its target"),
+                    Err(failure) => {
+                        tracing::warn!(kind = %failure.kind, ?pause, "the target doesn't answer: tried again")
+                    }
+                }
+                tokio::time::sleep(pause).await;
+                pause = (2 * pause).min(TARGET_PAUSE_MAX);
+            }
+        };
+        tokio::spawn(self.ending.clone().run_until_cancelled_owned(connecting));
+    }
+
+    /// Tells orchestrators where they can be reached from now on.
+    pub(super) fn tell_where(&self, topology: &Topology) {
+        for OrchestratorDeclaration { id, .. } in topology.agents() {
+            let Some(orchestrated) = self.cast.orchestrated(id) else { continue };
+            let reached = self.listeners.iter().find_map(|open| open.reached(id));
+            let (url, is_local) =
+                reached.as_ref().map_or((None, false), |(url, is_local)| (Some(url.as_str()), *is_local));
+            orchestrated.known.listens(url, is_local);
+        }
+    }
+
     /// What can be reached, and where.
     pub fn listeners(&self) -> impl Iterator<Item = &Listening> {
         self.listeners.iter().flat_map(Open::addresses)
@@ -202,6 +238,27 @@ impl Node {
     }
 }
 
+/// The node's runner, where there are orchestrators.
+#[derive(Default)]
+struct Runner(Option<RunnerHandle>);
+
+impl Runner {
+    /// Starts it, once the agents whose tasks it takes can be found.
+    fn start_for(&mut self, system: &System, topology: &Topology) {
+        let has_any = topology.agents::<OrchestratorDeclaration>().next().is_some();
+        if has_any && self.0.is_none() {
+            let options = RunnerOptions { tasks_max: STEPS_AT_ONCE_MAX, ..RunnerOptions::default() };
+            self.0 = Some(TaskRunner::start(system, options));
+        }
+    }
+
+    async fn stop(&mut self) {
+        if let Some(runner) = self.0.take() {
+            runner.stop().await;
+        }
+    }
+}
+
 /// Why a node doesn't start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -209,32 +266,9 @@ pub enum NodeError {
     /// Correct the topology file.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// See what the agent says of its database, seed or file.
-    #[error("failed to start {id}: {why}")]
-    Start {
-        /// The agent's id.
-        id: String,
-        /// What is wrong.
-        why: String,
-    },
-    /// Correct the declaration, or what it names.
-    #[error("{what} {id}: {why}")]
-    Declared {
-        /// The kind of the declaration, for example `upstream`.
-        what: &'static str,
-        /// Its id.
-        id: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// Correct the `[[agent]]`, or see what the store says.
-    #[error("mailroom {id}: {source}")]
-    Mailroom {
-        /// Whose.
-        id: String,
-        /// Why.
-        source: MailroomError,
-    },
+    /// See [`StartError`].
+    #[error(transparent)]
+    Agent(#[from] StartError),
     /// Declare one: `[[agent]]` of the kind `orchestrator`.
     #[error("there is no orchestrator to talk to{}", .id.as_ref().map(|id| format!(" of the id {id}")).unwrap_or_default())]
     NoOrchestrator {
@@ -298,29 +332,18 @@ pub enum NodeError {
     Io(#[from] io::Error),
 }
 
-impl From<UpstreamError> for NodeError {
-    fn from(error: UpstreamError) -> Self {
-        Self::Config(error.into())
-    }
-}
-
 impl NodeError {
-    /// Error of the `what` of that id, for `map_err`.
-    fn declared<E: Display>(what: &'static str, id: &str) -> impl Fn(E) -> Self {
-        move |why| Self::Declared { what, id: id.to_owned(), why: why.to_string() }
-    }
-
     /// Whether the user's command line or file is at fault.
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Serve(ServeError::OpenBeyondLoopback { .. }) => true,
-            Self::Config(_) | Self::Keys(_) | Self::Bundle(_) | Self::Declared { .. } => true,
+            Self::Config(_) | Self::Keys(_) | Self::Bundle(_) => true,
+            Self::Agent(error) => error.is_usage(),
             Self::NoOrchestrator { .. } | Self::Routing(_) => true,
-            Self::Mailroom { source, .. } => !matches!(source, MailroomError::Store(_)),
             Self::Store(error) => matches!(error, StoreError::Url(_)),
             Self::StoreChanged => true,
             Self::Name(_) | Self::NothingToServe { .. } | Self::NoSuchExample { .. } => true,
-            Self::Start { .. } | Self::Bind { .. } | Self::Serve(_) => false,
+            Self::Bind { .. } | Self::Serve(_) => false,
             Self::StoreIsSet(_) | Self::Scratch(_) | Self::Watch(_) | Self::Io(_) => false,
         }
     }

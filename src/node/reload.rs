@@ -10,11 +10,11 @@ use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
-use super::cast::{Running, farewell};
+use super::cast::{bundle, farewell};
 use super::front::Left;
 use super::listen::{Open, Sockets, declared};
 use super::{Node, NodeError};
-use crate::config::Topology;
+use crate::config::{Running, Topology};
 
 /// How long those that were replaced still take what found them just before.
 pub const RELOAD_GRACE: Duration = Duration::from_secs(1);
@@ -59,7 +59,7 @@ impl Node {
         let planned = self.cast.plan(topology).await?;
         let mut done = Reloaded { started: planned.fresh.len(), ..Reloaded::default() };
         let old = self.cast.apply(planned, topology).await?;
-        done.ended = old.iter().filter(|running| !running.is_bundle()).count();
+        done.ended = old.iter().filter(|running| !running.is_bundle).count();
         self.runner.start_for(&self.system, topology);
         self.answering.apply(answering);
         self.policy.install(&topology.policy);
@@ -154,8 +154,8 @@ impl Node {
         let grace = self.grace();
         self.retiring.spawn_local(async move {
             grace.await;
-            let (of_servers, old): (Vec<_>, Vec<_>) = old.into_iter().partition(Running::is_bundle);
-            let bundles: Vec<_> = bundles.into_iter().map(Running::bundle).chain(of_servers).collect();
+            let (of_servers, old): (Vec<_>, Vec<_>) = old.into_iter().partition(|running| running.is_bundle);
+            let bundles: Vec<_> = bundles.into_iter().map(bundle).chain(of_servers).collect();
             let all: Vec<_> = bundles.iter().chain(&old).map(|running| running.agent.clone()).collect();
             let ended = async {
                 farewell(bundles).await;

@@ -107,7 +107,8 @@ async fn calls_in_flight_finish() {
     assert_eq!(a2a::said(&soon("the call of one that is gone", removed).await.unwrap()), "other");
     let told = soon("the old stream", streamed).await.unwrap();
     assert!(told.contains("\"old\"") && told.contains("TASK_STATE_COMPLETED"), "{told}");
-    let done = found("the old task", async || Some(state().await).filter(|task| task["artifacts"].is_array())).await;
+    let is_done = |task: &Value| task["status"]["state"] == "TASK_STATE_COMPLETED";
+    let done = found("the old task", async || Some(state().await).filter(is_done)).await;
     assert_eq!(done["artifacts"][0]["parts"][0]["text"], "old", "{done}");
     end(running, &home).await;
 }

@@ -6,7 +6,7 @@ use callboard_models::ModelConfig;
 use callboard_orchestration::decide::{Point, Who};
 
 use super::told;
-use crate::config::{AgentDeclaration, Level, OrchestratorDeclaration, Speaks, Topology, parse};
+use crate::config::{Level, ModelDeclaration, OrchestratorDeclaration, Speaks, Topology, parse};
 
 /// As the document has it.
 const SAMPLE: &str = r#"[server]
@@ -76,9 +76,8 @@ fn the_documents_sample() {
 fn who_decides_depends_on_the_key() {
     let with_key = "[llm]\nclaude_api_key = \"sk-s3cret\"\n";
     let topology = read(with_key);
-    assert!(
-        matches!(&topology.agents[0], AgentDeclaration::Model(_, model) if matches!(**model, ModelConfig::Anthropic(_)))
-    );
+    let model = topology.agents::<ModelDeclaration>().next().unwrap();
+    assert!(matches!(model.config, ModelConfig::Anthropic(_)));
     assert_eq!(orchestrator(&topology).who(Point::Route), Who::Model);
     let warnings = told(with_key, false);
     assert_eq!(warnings, ["2:1 whoever reads this file has the key"]);

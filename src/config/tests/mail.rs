@@ -5,7 +5,7 @@ use std::path::Path;
 use callboard_message::DataClass;
 
 use super::{NODE, told};
-use crate::config::{AgentDeclaration, Speaks, Topology};
+use crate::config::{MailroomDeclaration, Speaks, TmuxDeclaration, Topology};
 
 /// A mailroom with `more`, and agents for it.
 fn with(more: &str) -> String {
@@ -21,9 +21,9 @@ const ALL: &str = "member = [{ id = \"builder\" }, { id = \"tester\" }, { id = \
 fn a_mailroom_is_read() {
     let text = "[node]\nname = \"n\"\n[[agent]]\nkind = \"mailroom\"\nid = \"mailroom\"\nmessages_a_second = 9\nexpires_days = 30\nexample_ids = true\n[[agent.member]]\nid = \"builder\"\nrole = \"builder\"\nphase = \"one\"\ngroups = [\"night\"]\napart = true\n[[agent]]\nkind = \"tmux\"\nid = \"builder\"\ntarget = \"work:main.0\"\nsubmit = false\ncommand = [\"claude\"]\n[[listener]]\nprotocol = \"mail\"\nbind = \"127.0.0.1:0\"\nagent = \"mailroom\"\nkeys = \"keys.toml\"\n";
     let topology = Topology::parse(text, false, Path::new("/f")).unwrap();
-    let [AgentDeclaration::Mailroom(mailroom), AgentDeclaration::Tmux(tmux)] = topology.agents.as_slice() else {
-        panic!("{:?}", topology.agents);
-    };
+    assert_eq!(topology.agents.len(), 2, "{:?}", topology.agents);
+    let mailroom: &MailroomDeclaration = topology.agent("mailroom").unwrap();
+    let tmux: &TmuxDeclaration = topology.agent("builder").unwrap();
     assert_eq!(mailroom.class, DataClass::Personal);
     assert!(mailroom.example_ids && mailroom.broadcasts_a_minute.is_none());
     let member = &mailroom.members[0];

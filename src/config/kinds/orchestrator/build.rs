@@ -1,11 +1,13 @@
-//! Orchestrators of a node: who decides for them, what they know, and the runner that works their plans off.
+//! Building of an orchestrator: who decides for it, what it knows, and its tools.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_a2a::card::Jwks;
+use callboard_gateway::bundle::{Bundle, BundleMember, BundleOptions, Filter, Prefix};
 use callboard_guardrail::Guardrail;
 use callboard_message::Failure;
 use callboard_orchestration::decide::intake::IntakeOptions;
@@ -17,22 +19,14 @@ use callboard_orchestration::memory::Memory;
 use callboard_orchestration::peer_registry::{KnownAgents, KnownOptions};
 use callboard_orchestration::task::{CONFIDENCE_MIN_DEFAULT, TASK_TTL_DEFAULT, TaskOptions, TaskOrchestrator};
 use callboard_orchestration::tools::{CommandOptions, ToolDeps, Toolbox};
-use callboard_runtime::{AgentRef, RunnerHandle, RunnerOptions, System, TaskRunner};
+use callboard_runtime::{Agent, AgentRef};
 use callboard_store::import_directory_once;
-use tokio_util::sync::CancellationToken;
 
-use super::remote::Peers;
-use super::{Node, NodeError};
-use crate::config::{
-    AgentDeclaration, CommandDeclaration, EXECUTE_COMMAND, OrchestratorDeclaration, Structured, Topology,
+use super::{
+    AgentKind, CommandDeclaration, EXECUTE_COMMAND, OrchestratorDeclaration, StartContext, StartError, Structured,
 };
+use crate::config::kinds::a2a::Peers;
 
-/// Steps of plans that one node works on at once.
-const STEPS_AT_ONCE_MAX: usize = 256;
-/// Pause before a second attempt to connect to a target; it doubles up to [`TARGET_PAUSE_MAX`]. Fixed.
-const TARGET_PAUSE: Duration = Duration::from_millis(250);
-/// Maximum pause between two attempts to connect to a target. Fixed.
-const TARGET_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// What `llm` says where there is no model.
 const NO_MODEL: &str = "no language model is configured: set ANTHROPIC_API_KEY, or in a file with a [node] declare one ([[agent]] of the kind \
      \"model\") and name it in `model`";
@@ -52,12 +46,6 @@ pub struct Orchestrated {
     pub deciders: Arc<Deciders>,
 }
 
-/// An orchestrator, and the agents that were started for it alone.
-pub(super) struct Built {
-    pub(super) orchestrated: Orchestrated,
-    pub(super) helpers: Vec<AgentRef>,
-}
-
 /// A share of one that a file says, or else.
 fn share(declared: Option<f64>, default: f32) -> f32 {
     declared.map_or(default, |share| share as f32)
@@ -65,44 +53,30 @@ fn share(declared: Option<f64>, default: f32) -> f32 {
 
 /// What an orchestrator is built of.
 pub(super) struct Building<'a> {
-    system: &'a System,
+    cx: &'a StartContext<'a>,
     declared: &'a OrchestratorDeclaration,
-    /// Fires when the node ends.
-    ending: &'a CancellationToken,
-    helpers: Vec<AgentRef>,
+    /// The agents that were started for it alone.
+    pub(super) helpers: Vec<AgentRef>,
 }
 
 impl<'a> Building<'a> {
-    pub(super) fn new(
-        system: &'a System,
-        declared: &'a OrchestratorDeclaration,
-        ending: &'a CancellationToken,
-    ) -> Self {
-        Self { system, declared, ending, helpers: Vec::new() }
+    pub(super) fn new(cx: &'a StartContext<'a>, declared: &'a OrchestratorDeclaration) -> Self {
+        Self { cx, declared, helpers: Vec::new() }
     }
 
-    /// Builds it of agents that run: `find` gives them by id. Where it can't be, what was started for it is stopped.
-    pub(super) async fn build(mut self, find: impl Fn(&str) -> Option<AgentRef>) -> Result<Built, NodeError> {
-        match self.all(find).await {
-            Ok(orchestrated) => Ok(Built { orchestrated, helpers: self.helpers }),
-            Err(error) => {
-                self.helpers.iter().for_each(AgentRef::stop);
-                Err(error)
-            }
-        }
-    }
-
-    async fn all(&mut self, find: impl Fn(&str) -> Option<AgentRef>) -> Result<Orchestrated, NodeError> {
-        let (system, declared) = (self.system, self.declared);
-        let model = declared.model.as_deref().and_then(|id| Some((id, find(id)?)));
+    /// Builds it of the agents that run.
+    pub(super) async fn build(&mut self) -> Result<Orchestrated, StartError> {
+        let (system, declared) = (self.cx.system, self.declared);
+        let shown = self.shown()?;
+        let model = declared.model.as_deref().and_then(|id| Some((id, shown.get(id)?.clone())));
         let deciders = Arc::new(self.deciders(model)?);
         let known = self.known().await?;
         for id in &declared.agents {
-            if let Some(agent) = find(id) {
-                known.declare(id, agent);
+            if let Some(agent) = shown.get(&**id) {
+                known.declare(id, agent.clone());
             }
         }
-        tokio::spawn(known.keep_checking(self.ending.clone()));
+        tokio::spawn(known.keep_checking(self.cx.ending.clone()));
         let system_prompt = declared.system_prompt.clone().unwrap_or_default();
         let deps = ToolDeps {
             deciders: deciders.clone(),
@@ -136,15 +110,32 @@ impl<'a> Building<'a> {
             system_prompt,
             class: declared.class,
             task_ttl: TASK_TTL_DEFAULT,
-            ending: self.ending.clone(),
+            ending: self.cx.ending.clone(),
         };
         let make = move || TaskOrchestrator::new(options.clone());
         let agent = system.prepare_with(make).label(declared.id.as_str()).spawn();
         Ok(Orchestrated { agent, known, memory, toolbox, deciders })
     }
 
+    /// What it works with, by id: where not all of an agent's tools are shown, something that stands for it with those that are.
+    fn shown(&mut self) -> Result<HashMap<&'a str, AgentRef>, StartError> {
+        let mut shown = HashMap::new();
+        for need in self.declared.needs() {
+            let Some(running) = self.cx.running.get(need) else { continue };
+            let mut agent = running.agent.clone();
+            if running.filter != Filter::default() {
+                let member = BundleMember::new(need, agent).filtered(running.filter.clone());
+                let options = BundleOptions { prefix: Prefix::Never, ..BundleOptions::default() };
+                agent = Bundle::with([member], options)?.spawn(self.cx.system, need);
+                self.helpers.push(agent.clone());
+            }
+            shown.insert(need, agent);
+        }
+        Ok(shown)
+    }
+
     /// Who decides: each of its kind is there once, where it is needed.
-    fn deciders(&mut self, model: Option<(&str, AgentRef)>) -> Result<Deciders, NodeError> {
+    fn deciders(&mut self, model: Option<(&str, AgentRef)>) -> Result<Deciders, StartError> {
         let declared = self.declared;
         let needs = |who: &Who| Point::ALL.iter().any(|point| declared.who(*point) == *who);
         let max_risk = share(declared.max_risk, RISK_MAX_DEFAULT);
@@ -169,8 +160,8 @@ impl<'a> Building<'a> {
         }))
     }
 
-    async fn known(&self) -> Result<KnownAgents, NodeError> {
-        let (declared, store) = (self.declared, self.system.store());
+    async fn known(&self) -> Result<KnownAgents, StartError> {
+        let (declared, store) = (self.declared, self.cx.system.store());
         let keys = declared.directory.trusted_keys.as_deref().map(|file| self.keys(file)).transpose()?;
         if let Some(file) = &declared.directory.import {
             self.import(file).await?;
@@ -181,24 +172,25 @@ impl<'a> Building<'a> {
             name: declared.name().to_owned(),
             allow: declared.directory.allow.clone(),
         };
-        let opened = KnownAgents::open(self.system, store.notes.clone(), Arc::new(Peers::new(networks, keys)), options);
+        let opened =
+            KnownAgents::open(self.cx.system, store.notes.clone(), Arc::new(Peers::new(networks, keys)), options);
         opened.await.map_err(|failure| self.wrong(failure))
     }
 
-    fn keys(&self, file: &Path) -> Result<Jwks, NodeError> {
+    fn keys(&self, file: &Path) -> Result<Jwks, StartError> {
         let wrong = |why: String| self.wrong(Failure::invalid(format!("{}: {why}", file.display())));
         let text = fs::read(file).map_err(|error| wrong(error.to_string()))?;
         Jwks::parse(&text).map_err(|error| wrong(error.to_string()))
     }
 
     /// A directory from before, where there is one.
-    async fn import(&self, file: &Path) -> Result<(), NodeError> {
+    async fn import(&self, file: &Path) -> Result<(), StartError> {
         let text = match tokio::fs::read_to_string(file).await {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(self.wrong(Failure::invalid(format!("{}: {error}", file.display())))),
         };
-        match import_directory_once(&*self.system.store().notes, &text).await {
+        match import_directory_once(&*self.cx.system.store().notes, &text).await {
             Ok(Some(imported)) => tracing::info!(?imported, "agents of a directory are known now"),
             Ok(None) => {}
             Err(error) => return Err(self.wrong(Failure::invalid(format!("{}: {error}", file.display())))),
@@ -206,19 +198,15 @@ impl<'a> Building<'a> {
         Ok(())
     }
 
-    fn helper<A: callboard_runtime::Agent>(
-        &mut self,
-        what: &str,
-        make: impl Fn() -> A + Send + Sync + 'static,
-    ) -> AgentRef {
+    fn helper<A: Agent>(&mut self, what: &str, make: impl Fn() -> A + Send + Sync + 'static) -> AgentRef {
         let label = format!("{}/{what}", self.declared.id);
-        let agent = self.system.prepare_with(make).label(label).spawn();
+        let agent = self.cx.system.prepare_with(make).label(label).spawn();
         self.helpers.push(agent.clone());
         agent
     }
 
-    fn wrong(&self, failure: Failure) -> NodeError {
-        NodeError::declared("orchestrator", &self.declared.id)(failure.message)
+    fn wrong(&self, failure: Failure) -> StartError {
+        StartError::declared("orchestrator", &self.declared.id)(failure.message)
     }
 }
 
@@ -236,83 +224,37 @@ fn command(declared: &CommandDeclaration) -> CommandOptions {
     options
 }
 
-/// The node's runner, where there are orchestrators.
-#[derive(Default)]
-pub(super) struct Runner(Option<RunnerHandle>);
-
-impl Runner {
-    /// Starts it, once the agents whose tasks it takes can be found.
-    pub(super) fn start_for(&mut self, system: &System, topology: &Topology) {
-        let has_any = topology.agents.iter().any(|agent| matches!(agent, AgentDeclaration::Orchestrator(_)));
-        if has_any && self.0.is_none() {
-            let options = RunnerOptions { tasks_max: STEPS_AT_ONCE_MAX, ..RunnerOptions::default() };
-            self.0 = Some(TaskRunner::start(system, options));
-        }
-    }
-
-    pub(super) async fn stop(&mut self) {
-        if let Some(runner) = self.0.take() {
-            runner.stop().await;
-        }
-    }
-}
-
-impl Node {
-    /// The orchestrator of that id, with what it works with.
-    pub fn orchestrator(&self, id: &str) -> Option<Orchestrated> {
-        self.cast.orchestrated(id).cloned()
-    }
-
-    /// Connects the agent of a bidirectional agent's file to the one that the file names, as soon as that answers.
-    pub(super) fn connect_to_target(&self, topology: &Topology) {
-        let target = topology.mode.as_ref().and_then(|mode| mode.target_url.clone());
-        let orchestrated = self.cast.orchestrated(&topology.name);
-        let (Some(target), Some(known)) = (target, orchestrated.map(|orchestrated| orchestrated.known.clone())) else {
-            return;
-        };
-        let connecting = async move {
-            let mut pause = TARGET_PAUSE;
-            loop {
-                match known.connect(&target).await {
-                    Ok(known) => return tracing::info!(agent = known.id, "the agent is connected to its target"),
-                    Err(failure) => {
-                        tracing::warn!(kind = %failure.kind, ?pause, "the target doesn't answer: tried again")
-                    }
-                }
-                tokio::time::sleep(pause).await;
-                pause = (2 * pause).min(TARGET_PAUSE_MAX);
-            }
-        };
-        tokio::spawn(self.ending.clone().run_until_cancelled_owned(connecting));
-    }
-
-    /// Tells orchestrators where they can be reached from now on.
-    pub(super) fn tell_where(&self, topology: &Topology) {
-        for declared in &topology.agents {
-            let Some(orchestrated) = self.cast.orchestrated(declared.id()) else { continue };
-            let reached = self.listeners.iter().find_map(|open| open.reached(declared.id()));
-            let (url, is_local) =
-                reached.as_ref().map_or((None, false), |(url, is_local)| (Some(url.as_str()), *is_local));
-            orchestrated.known.listens(url, is_local);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use callboard_gateway::answering::Answerers;
     use callboard_orchestration::decide::{Confirm, ConfirmWhy, DecideConfirm};
+    use callboard_runtime::{Answering, System};
     use serde_json::Value;
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
+    use crate::config::{Inboxes, Topology};
 
     /// Goal: rules have confirmed what the file says is too risky. Method: a risk between two of its lines, with each.
     #[tokio::test]
     async fn risk_by_rules() {
         let (system, ending) = (System::start(1).unwrap(), CancellationToken::new());
+        let topology = Topology::parse("[node]\nname = \"n\"\n", false, Path::new("")).unwrap();
+        let answerers = Answerers::new(system.clone(), topology.answer_options()).unwrap();
+        let answering: Arc<dyn Answering> = Arc::new(answerers);
+        let cx = StartContext {
+            system: &system,
+            state: Path::new(""),
+            topology: &topology,
+            answering: &answering,
+            inboxes: &Inboxes::default(),
+            ending: &ending,
+            running: &HashMap::new(),
+        };
         for (max_risk, expected) in [("0.2", Confirm::ConfirmNeeded), ("0.4", Confirm::SafeToProceed)] {
             let declared: OrchestratorDeclaration =
                 toml::from_str(&format!("id = \"o\"\nmax_risk = {max_risk}")).unwrap();
-            let mut building = Building::new(&system, &declared, &ending);
+            let mut building = Building::new(&cx, &declared);
             building.deciders(None).unwrap();
             let asked =
                 DecideConfirm { action: Value::Null, why: ConfirmWhy::Risk, risk: 0.3, preference_known: false };

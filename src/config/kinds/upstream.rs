@@ -1,23 +1,26 @@
-//! MCP servers elsewhere, and `[[server]]`, `[policy]` and `[routing]`.
+//! MCP servers elsewhere (`[[upstream]]`), each an agent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
-use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_gateway::answering::{AnswerOptions, Caps, Routing, ServerGrants};
-use callboard_gateway::bundle::{Filter, Prefix, Separator};
-use callboard_mcp::bridge::{BridgeOptions, CONNECTIONS_MAX_AT_ADDRESS_DEFAULT, Start, ToolOptions};
+use callboard_gateway::answering::{Caps, ServerGrants};
+use callboard_gateway::bundle::Filter;
+use callboard_mcp::bridge::{Bridge, BridgeOptions, CONNECTIONS_MAX_AT_ADDRESS_DEFAULT, Start, ToolOptions};
 use callboard_mcp::outbound::auth::{AuthError, StaticBearer};
 use callboard_mcp::outbound::{ChildCommand, ClientError, ClientOptions, Dialect, Endpoint, Era, EraChoice};
 use callboard_message::DataClass;
 use callboard_runtime::Answering;
+use futures::future::BoxFuture;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
-use super::Topology;
+use super::{AgentKind, Running, StartContext, StartError, secret, spawn};
+use crate::config::Names;
+use crate::config::problem::{Problems, in_path, is_set, variable};
+use crate::config::tree::Tree;
 
 /// An MCP server elsewhere (`[[upstream]]`): an agent of this id.
 #[derive(Debug, Clone, Deserialize)]
@@ -146,6 +149,18 @@ pub struct UpstreamError {
     pub why: String,
 }
 
+/// What bounds a server's asking for a model (`[upstream.sampling]`).
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SamplingDeclaration {
+    /// Whether a person at the client must agree before anyone but the client answers.
+    pub approval: bool,
+    /// Whether it may itself be given what other servers ask a model.
+    pub answers_sampling: bool,
+    /// How much its questions may cost.
+    pub caps: Caps,
+}
+
 impl UpstreamDeclaration {
     fn wrong(&self, key: &'static str, why: impl ToString) -> UpstreamError {
         UpstreamError { id: self.id.clone(), key, why: why.to_string() }
@@ -246,12 +261,12 @@ impl UpstreamDeclaration {
             options = options.header(name, value).map_err(|error| self.wrong("headers", format!("{name}: {error}")))?;
         }
         for (name, variable) in &self.header_env {
-            let value = self.variable("header_env", variable)?;
+            let value = secret(variable).map_err(|why| self.wrong("header_env", why))?;
             let wrong = |error: ClientError| self.wrong("header_env", format!("{name}: {error}"));
             options = options.header(name, &value).map_err(wrong)?;
         }
         if let Some(variable) = &self.bearer_env {
-            let token = self.variable("bearer_env", variable)?;
+            let token = secret(variable).map_err(|why| self.wrong("bearer_env", why))?;
             let wrong = |error: AuthError| self.wrong("bearer_env", error);
             options.authorizer = Some(Arc::new(StaticBearer::new(&token).map_err(wrong)?));
         }
@@ -267,97 +282,116 @@ impl UpstreamDeclaration {
         }
     }
 
-    fn variable(&self, key: &'static str, name: &str) -> Result<SecretString, UpstreamError> {
-        let value = std::env::var(name).map_err(|_| self.wrong(key, format!("there is no variable {name}")))?;
-        Ok(SecretString::from(value))
-    }
-
-    /// Paths as this process sees them.
-    pub(super) fn resolve(&mut self, folder: &Path) {
-        self.directory = self.directory.take().map(|directory| folder.join(directory));
+    /// What it may ask, and who may answer.
+    pub(crate) fn grants(&self) -> ServerGrants {
+        ServerGrants {
+            supports_sampling: self.supports_sampling,
+            supports_elicitation: self.supports_elicitation,
+            supports_roots: self.supports_roots,
+            answers_sampling: self.sampling.answers_sampling,
+            caps: self.sampling.caps.clone(),
+            approval: self.sampling.approval,
+        }
     }
 
     /// Whether a header's value is one, without reading any variable.
-    pub(super) fn is_header(name: &str, value: Option<&SecretString>) -> bool {
+    fn is_header(name: &str, value: Option<&SecretString>) -> bool {
         let value = value.map_or_else(|| SecretString::from("x"), |v| SecretString::from(v.expose_secret()));
         ClientOptions::default().header(name, &value).is_ok()
     }
 }
 
-/// A virtual server (`[[server]]`): a named selection, as one agent of this id.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ServerDeclaration {
-    /// Its name in the directory.
-    pub id: String,
-    /// The ids of the agents and upstreams behind it.
-    pub members: Vec<String>,
-    /// Patterns over the names of tools as they are shown; all where there are none.
-    #[serde(default)]
-    pub tools: Vec<String>,
-    /// What it is for, in A2A's cards.
-    pub description: Option<String>,
-    /// Which names of tools say whose they are.
-    #[serde(default)]
-    pub prefix: Prefix,
-    /// What stands between a member and a name of its own.
-    #[serde(default)]
-    pub separator: Separator,
-}
+impl AgentKind for UpstreamDeclaration {
+    fn id(&self) -> &str {
+        &self.id
+    }
 
-/// What holds for every message that crosses a boundary (`[policy]`).
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct PolicyDeclaration {
-    /// Whether guardrail reads what crosses.
-    pub guard: bool,
-    /// Most requests a second of one client.
-    pub per_client_per_second: Option<NonZeroU32>,
-    /// Most calls a second of one tool, by its name as it is shown.
-    pub per_tool_per_second: BTreeMap<String, NonZeroU32>,
-}
+    fn class(&self) -> DataClass {
+        self.class
+    }
 
-/// Who answers what (`[routing]`).
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RoutingDeclaration {
-    /// What a server asks of a model.
-    pub sampling: Routing,
-    /// What a server asks of a person.
-    pub elicitation: Routing,
-}
+    fn description(&self) -> Option<&str> {
+        self.description.as_deref()
+    }
 
-/// What bounds a server's asking for a model (`[upstream.sampling]`).
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct SamplingDeclaration {
-    /// Whether a person at the client must agree before anyone but the client answers.
-    pub approval: bool,
-    /// Whether it may itself be given what other servers ask a model.
-    pub answers_sampling: bool,
-    /// How much its questions may cost.
-    pub caps: Caps,
-}
+    fn resolve(&mut self, folder: &Path) {
+        self.directory = self.directory.take().map(|directory| folder.join(directory));
+    }
 
-impl Topology {
-    /// Who answers, as the answering agents want it.
-    pub fn answer_options(&self) -> AnswerOptions {
-        AnswerOptions {
-            sampling: self.routing.sampling.clone(),
-            elicitation: self.routing.elicitation.clone(),
-            servers: self.upstreams.iter().map(|upstream| (upstream.id.clone(), grants(upstream))).collect(),
-            models: self.agents.iter().filter(|a| a.is_model()).map(|agent| agent.id().to_owned()).collect(),
+    fn check(&self, tree: &Tree, _: &Names<'_>, problems: &mut Problems<'_>) {
+        if let Err(error) = self.endpoint()
+            && let Some(span) = tree.place(error.key)
+        {
+            problems.error(Some(span), format!("upstream {}: {}", self.id, error.why));
+        }
+        let is_child = !self.command.is_empty();
+        let for_programs = ["environment", "set", "directory"].map(|key| (key, true));
+        let for_urls = ["bearer_env", "headers", "header_env"].map(|key| (key, false));
+        for (key, wants_child) in for_programs.into_iter().chain(for_urls) {
+            if tree.get(key).is_some() && is_child != wants_child && (is_child || self.url.is_some()) {
+                let whose = if wants_child { "a `command`" } else { "a `url`" };
+                problems.error(tree.key_span(key), format!("`{key}` is for upstreams with {whose}"));
+            }
+        }
+        let headers = self.headers.iter().map(|(name, value)| ("headers", name, Some(value)));
+        let from_variables = self.header_env.keys().map(|name| ("header_env", name, None));
+        for (key, name, value) in headers.chain(from_variables) {
+            if !UpstreamDeclaration::is_header(name, value) {
+                let span = tree.get(key).and_then(|headers| headers.key_span(name));
+                problems.error(span, format!("`{name}` is not a header, or its value can't be one's"));
+            }
+        }
+        let calls = [("calls_max", self.calls_max), ("connections_max", self.connections_max)];
+        let all = calls.map(|(key, max)| (key, max.map(u64::from))).into_iter();
+        for (key, number) in all.chain([("call_timeout_s", self.call_timeout_s)]) {
+            if number == Some(0) {
+                problems.error(tree.place(key), format!("`{key}` must be 1 at least"));
+            }
+        }
+        let mut shown = HashMap::new();
+        for (own, name) in &self.tools.rename {
+            if let Some(other) = shown.insert(name, own) {
+                let span = tree.place_at(&["tools", "rename", own]);
+                problems.error(span, format!("`{own}` and `{other}` would both be shown as `{name}`"));
+            }
         }
     }
-}
 
-fn grants(upstream: &UpstreamDeclaration) -> ServerGrants {
-    ServerGrants {
-        supports_sampling: upstream.supports_sampling,
-        supports_elicitation: upstream.supports_elicitation,
-        supports_roots: upstream.supports_roots,
-        answers_sampling: upstream.sampling.answers_sampling,
-        caps: upstream.sampling.caps.clone(),
-        approval: upstream.sampling.approval,
+    fn check_machine(&self, tree: &Tree, problems: &mut Problems<'_>) {
+        self.bearer_env.iter().for_each(|name| is_set(name, tree.place("bearer_env"), problems));
+        for (header, name) in &self.header_env {
+            is_set(name, tree.place_at(&["header_env", header]), problems);
+        }
+        for (at, name) in self.environment.iter().enumerate().filter(|(_, name)| std::env::var_os(name).is_none()) {
+            let span = tree.item_place("environment", at);
+            problems.warning(span, format!("there is no {} that {} could get", variable(name), self.id));
+        }
+        if let Some(directory) = self.directory.as_ref().filter(|directory| !directory.is_dir()) {
+            let message = format!("there is no folder {}", directory.display());
+            problems.error(tree.place("directory"), message);
+            return;
+        }
+        let Some(program) = self.command.first().filter(|program| !program.is_empty()) else { return };
+        let found = match program.contains('/') {
+            true => self.directory.as_deref().unwrap_or(Path::new("")).join(program).is_file(),
+            false => in_path(program).is_some(),
+        };
+        if !found {
+            let place = if program.contains('/') { "" } else { " in PATH" };
+            problems.warning(tree.item_place("command", 0), format!("there is no program {program}{place}"));
+        }
+    }
+
+    fn start<'a>(&'a self, cx: &'a StartContext<'a>) -> BoxFuture<'a, Result<Running, StartError>> {
+        Box::pin(async move {
+            let options = self.bridge_options(cx.answering.clone())?;
+            let bridge = Bridge::new(self.id.as_str(), self.endpoint()?, options);
+            let bridge = bridge.map_err(StartError::declared("upstream", &self.id))?;
+            let running = Running::new(spawn(cx.system, &self.id, bridge.clone()));
+            Ok(Running {
+                filter: self.tools.clone(),
+                ..running.ending_with(async move { bridge.said_goodbye().await })
+            })
+        })
     }
 }

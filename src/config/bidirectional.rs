@@ -1,5 +1,4 @@
-//! Files of other programs, read as topologies: the bidirectional agent's (one orchestrator behind one listener) and
-//! MagicTunnel's `external_mcp:` (upstreams and routing).
+//! The bidirectional agent's file, read as a topology: one orchestrator behind one listener.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -9,13 +8,13 @@ use callboard_models::{ModelConfig, Remote, ScriptedConfig};
 use secrecy::SecretString;
 use serde::Deserialize;
 
-use super::agent::AgentDeclaration;
+use super::Entry;
+use super::address::WebUrl;
 use super::decode::decode_as;
+use super::kinds::{AgentKind, EXECUTE_COMMAND, ModelDeclaration, OrchestratorDeclaration};
 use super::listener::Listener;
-use super::orchestrator::{EXECUTE_COMMAND, OrchestratorDeclaration};
 use super::problem::{Level, Problems};
 use super::tree::{Key, Tree, Value};
-use super::{Entry, WebUrl};
 
 /// The agent's id where the file has none.
 pub const BIDIRECTIONAL_ID_DEFAULT: &str = "bidirectional-agent";
@@ -104,12 +103,12 @@ struct Switches {
 pub(super) struct Translated {
     pub(super) name: String,
     pub(super) mode: ModeDeclaration,
-    pub(super) agents: Vec<Entry<AgentDeclaration>>,
+    pub(super) agents: Vec<Entry<Box<dyn AgentKind>>>,
     pub(super) listener: Entry<Listener>,
 }
 
 /// Whether it is such a file.
-pub(super) fn is_bidirectional(root: &Tree) -> bool {
+pub(super) fn is_one(root: &Tree) -> bool {
     let has = |name: &&str| root.get(name).is_some();
     let port = root.at(&["server", "port"]).is_some();
     !has(&"node") && !has(&"external_mcp") && (port || SIGNS.iter().any(has))
@@ -157,9 +156,9 @@ pub(super) fn translate(root: &mut Tree, folder: &Path, problems: &mut Problems<
     let mut declared = enabled(declared, tools_said, &tools, problems);
     declared.resolve(folder);
     let tree = as_ours(&server, &tools, &switches);
-    let entry = |value, tree| Entry { value, tree, fingerprint };
-    let model = model.map(|model| entry(AgentDeclaration::Model(MODEL_ID.to_owned(), Box::new(model)), llm));
-    let orchestrator = entry(AgentDeclaration::Orchestrator(Box::new(declared)), tree);
+    let entry = |value: Box<dyn AgentKind>, tree| Entry { value, tree, fingerprint };
+    let model = model.map(|config| entry(Box::new(ModelDeclaration { id: MODEL_ID.to_owned(), config }), llm));
+    let orchestrator = entry(Box::new(declared), tree);
     Some(Translated {
         name: id,
         mode: ModeDeclaration {
@@ -274,77 +273,4 @@ fn as_ours(server: &Tree, tools: &Tree, switches: &Tree) -> Tree {
         Some((Key { span: tree.span.clone(), name: name.to_owned() }, tree))
     };
     Tree::new(server.span.clone(), Value::Table(names.into_iter().filter_map(member).collect()))
-}
-
-/// The node's name where such a file has no `node`.
-pub(super) const NAME_DEFAULT: &str = "magictunnel";
-/// Where such a file listens that declares no listener.
-const BIND_DEFAULT: &str = "127.0.0.1:3001";
-
-/// The switches; what else is in it are trees.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ExternalSwitches {
-    #[serde(default = "yes")]
-    enabled: bool,
-}
-
-fn yes() -> bool {
-    true
-}
-
-/// The same in our words.
-pub(super) struct ExternalTopology {
-    /// As of `[[upstream]]`.
-    pub(super) upstreams: Vec<Tree>,
-    /// As `[routing]`.
-    pub(super) routing: Option<Tree>,
-}
-
-/// Reads `external_mcp`. Its servers speak the dialect of MagicTunnel unless they say otherwise.
-pub(super) fn translate_external(mut tree: Tree, problems: &mut Problems<'_>) -> ExternalTopology {
-    const WHAT: &str = "`external_mcp`";
-    let mut translated = ExternalTopology { upstreams: Vec::new(), routing: None };
-    if !matches!(tree.value, Value::Table(_)) {
-        problems.error(Some(tree.span), format!("{WHAT} must be a table"));
-        return translated;
-    }
-    let servers = tree.take("servers");
-    let routing = tree.take("external_routing");
-    let switches = decode_as::<ExternalSwitches>(&mut tree, WHAT, Level::Warning, problems);
-    if switches.is_some_and(|switches| !switches.enabled) {
-        return translated;
-    }
-    translated.routing = routing.map(|(_, routing)| routing);
-    let Some((_, servers)) = servers else { return translated };
-    let Value::Table(servers) = servers.value else {
-        problems.error(Some(servers.span), "`servers` must be a table, its keys the servers' names");
-        return translated;
-    };
-    translated.upstreams = servers.into_iter().filter_map(|(name, server)| upstream(name, server, problems)).collect();
-    translated
-}
-
-fn upstream(name: Key, mut server: Tree, problems: &mut Problems<'_>) -> Option<Tree> {
-    let Value::Table(members) = &mut server.value else {
-        problems.error(Some(server.span), format!("the server `{}` must be a table", name.name));
-        return None;
-    };
-    if let Some((key, _)) = members.iter().find(|(key, _)| key.name == "id") {
-        problems.error(Some(key.span.clone()), "a server has no key `id`: its name is the key that it stands under");
-        members.retain(|(key, _)| key.name != "id");
-    }
-    let Tree { value: Value::Table(mut all), .. } =
-        Tree::of_texts(&name.span, [("id", &name.name), ("dialect", "magictunnel")])
-    else {
-        return None;
-    };
-    all.retain(|(key, _)| !members.iter().any(|(other, _)| other.name == key.name));
-    members.splice(..0, all);
-    Some(server)
-}
-
-/// The listener of a file that declares none.
-pub(super) fn external_listener() -> Tree {
-    Tree::of_texts(&(0..0), [("protocol", "mcp"), ("dialect", "mcp"), ("bind", BIND_DEFAULT)])
 }

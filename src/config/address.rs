@@ -1,0 +1,65 @@
+//! Addresses in topologies: URLs, and ranges of networks.
+
+use std::fmt;
+
+use callboard_rpc::Network;
+use serde::Deserialize;
+use url::Url;
+
+/// An `http` or `https` URL, without user, password or fragment.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct WebUrl(Url);
+
+impl WebUrl {
+    /// The URL.
+    pub fn url(&self) -> &Url {
+        &self.0
+    }
+}
+
+// A query may be a secret.
+impl fmt::Debug for WebUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.origin().ascii_serialization())
+    }
+}
+
+impl TryFrom<String> for WebUrl {
+    type Error = &'static str;
+
+    fn try_from(written: String) -> Result<Self, Self::Error> {
+        let url = Url::parse(&written).map_err(|_| "this is not a URL")?;
+        match url.scheme() {
+            "http" | "https" if url.host().is_none() => Err("this is not a URL"),
+            "http" | "https" if !url.username().is_empty() || url.password().is_some() => {
+                Err("a URL can't have user and password here")
+            }
+            "http" | "https" if url.fragment().is_some() => Err("a URL can't have a fragment here"),
+            "http" | "https" => Ok(Self(url)),
+            _ => Err("this is not an http or https URL"),
+        }
+    }
+}
+
+/// A range of addresses, as [`Network`] reads it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Range(Network);
+
+impl Range {
+    /// The range.
+    pub fn network(self) -> Network {
+        self.0
+    }
+}
+
+impl TryFrom<String> for Range {
+    type Error = &'static str;
+
+    fn try_from(written: String) -> Result<Self, Self::Error> {
+        // The error of a network repeats what is written.
+        let network = written.parse().map(Self);
+        network.map_err(|_| "write an address, or an address / its leading bits with all others zero")
+    }
+}
