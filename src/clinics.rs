@@ -17,9 +17,9 @@ use callboard_runtime::{AgentRef, CallEvent, NameTaken, System};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{ChildStdin, Command};
 
-use crate::cli::{LISTENING, READY};
 use crate::config::{ConfigError, Topology};
 use crate::examples;
+use crate::node::{LISTENING, READY};
 
 /// How long one question may take in all.
 pub const QUESTION_DEADLINE_DEFAULT: Duration = Duration::from_secs(60);

@@ -8,9 +8,11 @@ pub mod cli;
 pub mod clinics;
 pub mod config;
 mod examples;
+mod form;
 mod node;
 mod repl;
 mod telemetry;
+mod text;
 
 /// Agents that come with callboard.
 pub mod agents {

@@ -30,9 +30,6 @@ use callboard_store::{DirectoryError, ExportError, StoreError};
 use clap::{Parser, Subcommand};
 use eval::CaseError;
 
-pub(crate) use mcp::{CANCEL, DECLINE, Form, printable, told};
-pub(crate) use serve::{LISTENING, READY};
-
 use crate::clinics::ClinicsError;
 use crate::config::ConfigError;
 use crate::node::{NodeError, in_full};

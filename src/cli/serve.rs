@@ -13,15 +13,10 @@ use tokio::sync::oneshot;
 use super::{EXIT_ANSWERED, Outcome, ServeArguments, StdioArguments, interrupted, show};
 use crate::config::{ConfigError, Problem, StoreDeclaration, Topology};
 use crate::examples;
-use crate::node::{Listening, Node, NodeError, Watch};
+use crate::node::{LISTENING, Listening, Node, NodeError, READY, Watch};
 
-/// The last line before a node serves: whoever started it may go on.
-pub(crate) const READY: &str = "ready";
 /// The last line of a reload, after a line for each listener.
 const RELOADED: &str = "reloaded";
-/// The first word of the line that each listener prints: `listening AGENT URL`.
-pub(crate) const LISTENING: &str = "listening";
-
 /// Serves until interrupted.
 pub(super) async fn run(arguments: &ServeArguments) -> Outcome {
     let start = read(&arguments.topology, arguments.state.as_deref())?;

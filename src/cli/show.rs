@@ -7,7 +7,7 @@ use callboard_clinics::orchestrator::{Answer, Status};
 use callboard_clinics::verifier::Verdict;
 use serde::Serialize;
 
-use super::printable;
+use crate::text::printable;
 
 /// Treats a closed standard output as written: what reads it (`head`) has enough.
 pub(super) fn unless_closed(written: io::Result<()>) -> io::Result<()> {

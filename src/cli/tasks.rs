@@ -230,55 +230,51 @@ fn row_as_json(task: &Task) -> Value {
     })
 }
 
-/// All that is known of a task, a line each.
+/// Members of a task's JSON object that people read, in their order.
+const SHOWN: [&str; 20] = [
+    "id",
+    "number",
+    "state",
+    "scope",
+    "owner",
+    "agent",
+    "message",
+    "class",
+    "on_restart",
+    "created",
+    "updated",
+    "expires",
+    "deadline",
+    "parent",
+    "needs",
+    "waiting",
+    "children_open",
+    "questions",
+    "cancel_wanted",
+    "worker",
+];
+
+/// All that is known of a task, a line each: what is nothing, none or no is left out.
 fn lines(task: &Task, with_bodies: bool) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut add = |name: &str, value: &str| lines.push(format!("{name}: {}", plain(value)));
-    add("id", task.id.as_str());
-    add("number", &task.number.to_string());
-    add("state", task.state.as_str());
-    add("scope", &task.scope);
-    add("owner", task.owner.as_str());
-    add("agent", &task.agent);
-    add("message", &task.message);
-    add("class", task.class.as_str());
-    add("on_restart", task.on_restart.as_str());
-    add("created", &rfc3339(task.created));
-    add("updated", &rfc3339(task.updated));
-    add("expires", &rfc3339(task.expires));
-    if let Some(deadline) = task.deadline {
-        add("deadline", &rfc3339(deadline));
-    }
-    if let Some(parent) = &task.parent {
-        add("parent", parent.as_str());
-    }
-    for need in &task.needs {
-        add("needs", need.as_str());
-    }
-    if task.waiting > 0 {
-        add("waiting", &task.waiting.to_string());
-    }
-    if task.children_open > 0 {
-        add("children_open", &task.children_open.to_string());
-    }
-    for question in &task.open {
-        add("open", &question.key);
-    }
-    if task.cancel_wanted {
-        add("cancel_wanted", "true");
-    }
-    if let Some(lease) = &task.lease {
-        add("worker", &format!("{} until {}", lease.by, rfc3339(lease.until)));
-    }
-    if let Some(said) = &task.said {
-        add("said", said);
-    }
-    if with_bodies {
-        for (name, body) in bodies(task) {
-            add(name, &body);
-        }
-    }
-    lines
+    let told = as_json(task, &[], false);
+    let texts = |name: &str| match &told[name] {
+        Value::Null | Value::Bool(false) => Vec::new(),
+        Value::Number(number) if number.as_u64() == Some(0) => Vec::new(),
+        Value::Array(items) => items.iter().map(text).collect(),
+        Value::String(by) if name == "worker" => vec![format!("{by} until {}", text(&told["worker_until"]))],
+        value => vec![text(value)],
+    };
+    let label = |name| if name == "questions" { "open" } else { name };
+    let of = |name: &'static str| texts(name).into_iter().map(move |text| (label(name), text));
+    let said = task.said.clone().map(|said| ("said", said));
+    let bodies = if with_bodies { bodies(task) } else { Vec::new() };
+    let all = SHOWN.into_iter().flat_map(of).chain(said).chain(bodies);
+    all.map(|(name, text)| format!("{name}: {}", plain(&text))).collect()
+}
+
+/// A value as people read it.
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// What was asked, made and answered.

@@ -149,7 +149,7 @@ impl<'a> Checking<'a, '_, '_> {
         for entry in &self.sections.listeners {
             let (listener, tree) = (&entry.value, &entry.tree);
             let bind = listener.bind;
-            for (key, why) in listener.mistakes() {
+            for (key, why) in listener.mistakes(tree) {
                 if let Some(span) = tree.place(key) {
                     self.problems.error(Some(span), format!("the listener on {bind}: {why}"));
                 }

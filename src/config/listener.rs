@@ -8,6 +8,7 @@ use serde::Deserialize;
 use url::Host;
 
 use super::address::{Range, WebUrl};
+use super::tree::Tree;
 
 /// A socket in front of agents.
 #[derive(Debug, Clone, Deserialize)]
@@ -144,9 +145,10 @@ impl Listener {
         self.dialect == Some(Dialect::Bare) || self.compat.contains(&CompatTransport::Bare)
     }
 
-    /// What is spoken there needs, or hasn't got: the key at fault, and why.
-    pub(super) fn mistakes(&self) -> Vec<(&'static str, &'static str)> {
+    /// What is spoken there needs, or hasn't got: the key at fault, and why. `tree` is its table.
+    pub(super) fn mistakes(&self, tree: &Tree) -> Vec<(&'static str, &'static str)> {
         let mut wrong = Vec::new();
+        let is_set = |key: &&str| tree.get(key).is_some_and(|value| !value.is_nothing());
         match (self.protocol, self.dialect) {
             (Protocol::Mcp, None) if !self.is_bare() => {
                 wrong.push(("dialect", "the protocol \"mcp\" needs `dialect`: \"mcp\" or \"bare\""))
@@ -160,15 +162,10 @@ impl Listener {
             if self.agent.is_none() {
                 wrong.push(("dialect", "the dialect \"bare\" needs `agent`"));
             }
-            let not_bare = [
-                ("agents", !self.agents.is_empty()),
-                ("keys", self.keys.is_some()),
-                ("hosts", !self.hosts.is_empty()),
-                ("origins", !self.origins.is_empty()),
-                ("compat", self.compat.iter().any(|transport| *transport != CompatTransport::Bare)),
-            ];
             let why = "`agents`, `keys`, `hosts`, `origins` and other `compat` are for the dialect \"mcp\"";
-            wrong.extend(not_bare.into_iter().filter(|(_, is_set)| *is_set).map(|(key, _)| (key, why)));
+            let has_other = self.compat.iter().any(|transport| *transport != CompatTransport::Bare);
+            let not_bare = NOT_BARE.into_iter().filter(is_set).chain(has_other.then_some("compat"));
+            wrong.extend(not_bare.map(|key| (key, why)));
         } else {
             if self.agent.is_some() && !self.agents.is_empty() {
                 wrong.push(("agents", "write `agent` or `agents`, not both"));
@@ -183,12 +180,10 @@ impl Listener {
         if speaks == Speaks::A2a {
             wrong.extend(self.mistakes_of_a2a());
         } else {
-            let only_a2a = self.only_a2a().into_iter().filter(|(_, is_set)| *is_set);
-            wrong.extend(only_a2a.map(|(key, _)| (key, "this is for the protocol \"a2a\"")));
+            wrong.extend(ONLY_A2A.into_iter().filter(is_set).map(|key| (key, "this is for the protocol \"a2a\"")));
         }
         if self.trust == Trust::LoopbackOperator {
-            let by_proxy = self.reached_by_proxy().into_iter().filter(|(_, is_set)| *is_set);
-            wrong.extend(by_proxy.map(|(key, _)| (key, OPERATOR_BEHIND_PROXY)));
+            wrong.extend(REACHED_BY_PROXY.into_iter().filter(is_set).map(|key| (key, OPERATOR_BEHIND_PROXY)));
         }
         for (key, _) in self.wants().filter(|(_, address)| !address.ip().is_loopback()) {
             if self.trust == Trust::LoopbackOperator {
@@ -202,18 +197,9 @@ impl Listener {
         wrong
     }
 
-    /// Keys that declare that others reach it by another address or name, by way of a proxy, and whether each is set.
-    fn reached_by_proxy(&self) -> [(&'static str, bool); 3] {
-        [
-            ("public_url", self.public_url.is_some()),
-            ("hosts", !self.hosts.is_empty()),
-            ("grpc_target", self.grpc_target.is_some()),
-        ]
-    }
-
-    /// Whether a proxy may pass requests on to it: the file says that others reach it by another address or name.
+    /// Whether a proxy may pass requests on to it: one of [`REACHED_BY_PROXY`] is set.
     pub(crate) fn is_behind_proxy(&self) -> bool {
-        self.reached_by_proxy().into_iter().any(|(_, is_set)| is_set)
+        self.public_url.is_some() || !self.hosts.is_empty() || self.grpc_target.is_some()
     }
 
     /// Whether all who come in without a key are taken for one party, which sees the list of its tasks: as the file says, else where
@@ -230,23 +216,6 @@ impl Listener {
             ("compat", !self.compat.is_empty(), "`compat` is for the dialect \"mcp\""),
         ];
         wrong.into_iter().filter(|(_, is_wrong, _)| *is_wrong).map(|(key, _, why)| (key, why))
-    }
-
-    fn only_a2a(&self) -> [(&'static str, bool); 12] {
-        [
-            ("public_url", self.public_url.is_some()),
-            ("grpc_bind", self.grpc_bind.is_some()),
-            ("grpc_target", self.grpc_target.is_some()),
-            ("push_allow", !self.push_allow.is_empty()),
-            ("signing_key", self.signing_key.is_some()),
-            ("extended_card", self.extended_card.is_some()),
-            ("list_anonymous", self.list_anonymous.is_some()),
-            ("repeat_s", self.repeat_s.is_some()),
-            ("provider", self.provider.is_some()),
-            ("version", self.version.is_some()),
-            ("documentation_url", self.documentation_url.is_some()),
-            ("icon_url", self.icon_url.is_some()),
-        ]
     }
 
     fn mistakes_of_a2a(&self) -> Vec<(&'static str, &'static str)> {
@@ -311,6 +280,25 @@ impl Listener {
     }
 }
 
+/// Keys that the bare dialect hasn't got.
+const NOT_BARE: [&str; 4] = ["agents", "keys", "hosts", "origins"];
+/// Keys of A2A alone.
+const ONLY_A2A: [&str; 12] = [
+    "public_url",
+    "grpc_bind",
+    "grpc_target",
+    "push_allow",
+    "signing_key",
+    "extended_card",
+    "list_anonymous",
+    "repeat_s",
+    "provider",
+    "version",
+    "documentation_url",
+    "icon_url",
+];
+/// Keys that declare that others reach it by another address or name, by way of a proxy.
+const REACHED_BY_PROXY: [&str; 3] = ["public_url", "hosts", "grpc_target"];
 const OPERATOR_BEHIND_PROXY: &str = "whoever comes by this address or name comes through a proxy and would be the operator: \
                                      write `keys` in place of `trust = \"loopback_operator\"`";
 const BARE_BEYOND_LOOPBACK: &str = "this is not a loopback address, and the dialect \"bare\" has no credentials: bind a loopback \

@@ -7,8 +7,6 @@ use std::{fmt, io};
 
 use serde::{Serialize, de};
 
-use super::kinds::UpstreamError;
-
 /// Most mistakes of one file that are told; what follows is counted.
 pub const PROBLEMS_MAX: usize = 100;
 
@@ -209,9 +207,6 @@ pub enum ConfigError {
         /// What is wrong with it.
         why: String,
     },
-    /// Correct the upstream.
-    #[error(transparent)]
-    Upstream(#[from] UpstreamError),
 }
 
 impl ConfigError {

@@ -126,6 +126,15 @@ impl Tree {
         matches!(self.value, Value::Anything)
     }
 
+    /// Whether it reads as nothing: null, an empty list, or what was reported already.
+    pub(super) fn is_nothing(&self) -> bool {
+        match &self.value {
+            Value::Null | Value::Anything => true,
+            Value::List(items) => items.is_empty(),
+            _ => false,
+        }
+    }
+
     pub(super) fn step_mut(&mut self, step: &Step) -> Option<&mut Self> {
         match (&mut self.value, step) {
             (Value::Table(members), Step::Key(name)) => {

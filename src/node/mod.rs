@@ -32,6 +32,11 @@ pub use reload::{RELOAD_DRAIN_MAX, RELOAD_GRACE, Reloaded};
 pub(crate) use crate::config::spawn;
 use crate::config::{ConfigError, OrchestratorDeclaration, StartError, StoreDeclaration, Topology};
 
+/// The last line before a node serves: whoever started it may go on.
+pub(crate) const READY: &str = "ready";
+/// The first word of the line that each listener prints: `listening AGENT URL`.
+pub(crate) const LISTENING: &str = "listening";
+
 /// How long a node may take to finish what it began.
 pub const SHUTDOWN_DEFAULT: Duration = Duration::from_secs(5);
 

@@ -6,7 +6,7 @@ use callboard_runtime::{CANCELLED_WHY, Task, TaskOutcome};
 use serde_json::value::RawValue;
 
 use super::print::{self, Screen};
-use crate::cli::told;
+use crate::text::told;
 
 /// Stands before what the agent says.
 const HEADING: &str = "🤖 Agent response:";

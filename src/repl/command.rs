@@ -3,6 +3,7 @@
 use callboard_message::RawObject;
 
 use crate::config::closest;
+use crate::text;
 
 /// Longest line, in bytes.
 pub(super) const LINE_BYTES_MAX: usize = 64 * 1024;
@@ -159,7 +160,7 @@ fn command_of(typed: &str) -> Result<Command, Mistake> {
     let (name, rest) = cut(typed);
     let Some(entry) = COMMANDS.iter().find(|entry| entry.name.eq_ignore_ascii_case(name)) else {
         let nearest = closest(name, COMMANDS.iter().map(|entry| entry.name));
-        return Err(Mistake::Unknown { name: shortened(name), nearest });
+        return Err(Mistake::Unknown { name: text::cut(name, NAME_CHARS_MAX), nearest });
     };
     let usage = Mistake::Usage(entry.usage);
     let whole = || (!rest.is_empty()).then(|| rest.to_owned()).ok_or(usage.clone());
@@ -218,14 +219,8 @@ fn cut(text: &str) -> (&str, &str) {
     (word, rest.trim())
 }
 
-/// A name that fits a line.
-fn shortened(name: &str) -> String {
-    const CHARS_MAX: usize = 40;
-    match name.char_indices().nth(CHARS_MAX) {
-        Some((at, _)) => format!("{}…", &name[..at]),
-        None => name.to_owned(),
-    }
-}
+/// Characters of a name that are repeated in a message.
+const NAME_CHARS_MAX: usize = 40;
 
 /// Lines that are commands, word for word.
 const LINES: &[(&[&str], Command)] = &[

@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 
 use super::command::{COMMANDS, LINE_BYTES_MAX, is_command};
 use super::print::Screen;
-use crate::cli::{CANCEL, DECLINE, Form};
+use crate::form::{CANCEL, DECLINE, Form};
 
 /// How many lines are remembered.
 const HISTORY_LINES_MAX: usize = 1_000;

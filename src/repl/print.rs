@@ -14,7 +14,7 @@ use rustyline::ExternalPrinter;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::cli::printable;
+use crate::text::{self, printable};
 
 /// Prints above a prompt that is open.
 type Printer = Box<dyn ExternalPrinter + Send>;
@@ -251,11 +251,7 @@ pub(super) const SHOWN_CHARS_MAX: usize = 200;
 
 /// A text as a line of a list.
 pub(super) fn one_line(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(SHOWN_CHARS_MAX) {
-        Some((at, _)) => format!("{}…", &line[..at]),
-        None => line,
-    }
+    text::one_line(text, SHOWN_CHARS_MAX)
 }
 
 /// A sentence that begins as one.

@@ -16,9 +16,9 @@ use parking_lot::Mutex;
 use serde_json::value::RawValue;
 
 use super::{CancelArguments, CardArguments, ListArguments, SendArguments, TaskArguments};
-use crate::cli::mcp::first_line;
 use crate::cli::mcp::terminal::{Terminal, asks};
-use crate::cli::{CommandError, EXIT_ANSWERED, EXIT_FAILED, EXIT_INPUT_REQUIRED, Outcome, printable, show};
+use crate::cli::{CommandError, EXIT_ANSWERED, EXIT_FAILED, EXIT_INPUT_REQUIRED, Outcome, show};
+use crate::text::{first_line, printable};
 
 pub(in crate::cli) async fn send(arguments: &SendArguments) -> Outcome {
     let message = message(arguments)?;

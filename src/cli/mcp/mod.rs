@@ -13,7 +13,7 @@ use callboard_mcp::outbound::{
     CALL_TIMEOUT_DEFAULT, ChildCommand, ClientOptions, Endpoint, Era, EraChoice, McpClient, PAGES_MAX_DEFAULT,
 };
 use callboard_message::surface::{CallTool, Describe, ListPrompts, ListResourceTemplates, ListResources, ListTools};
-use callboard_message::{Content, Message, Progress, RawObject, Root, ToolResult};
+use callboard_message::{Message, RawObject, Root, ToolResult};
 use callboard_runtime::{AgentRef, Caller, System};
 use clap::Subcommand;
 use serde_json::Value;
@@ -22,11 +22,10 @@ use terminal::{Terminal, ask_named, asks};
 use tokio::time::{Instant, timeout, timeout_at};
 use url::Url;
 
-pub(crate) use terminal::{CANCEL, DECLINE, Form};
-
 use super::arguments::{CredentialArguments, one_of};
 use super::{CommandError, EXIT_ANSWERED, Outcome, show, unless_interrupted};
 use crate::node::spawn;
+use crate::text::{first_line, told};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum McpCommand {
@@ -383,53 +382,6 @@ fn fields_of_prompt(prompt: &RawObject) -> Vec<String> {
     arguments.iter().map(line).collect()
 }
 
-/// What a server sent, without what would move a terminal's cursor, change its colours, or turn the direction of what follows.
-pub(crate) fn printable(text: &str) -> String {
-    let turns = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    text.chars().filter(|c| matches!(c, '\n' | '\t') || !(c.is_control() || turns(*c))).collect()
-}
-
-/// How far something is: the amount where there is one, and what is said of it.
-fn told_progress(progress: &Progress) -> String {
-    let said = progress.message.as_deref();
-    match (progress.done, progress.total, said) {
-        (0.0, None, Some(said)) => said.to_owned(),
-        (done, None, None) => done.to_string(),
-        (done, None, Some(said)) => format!("{done}  {said}"),
-        (done, Some(total), None) => format!("{done} of {total}"),
-        (done, Some(total), Some(said)) => format!("{done} of {total}  {said}"),
-    }
-}
-
-/// The first line of a text, for lists.
-pub(in crate::cli) fn first_line(text: &str) -> &str {
-    text.trim().lines().next().unwrap_or_default()
-}
-
-/// What people read of a block: its text, or what else it is.
-pub(crate) fn told(block: &Content) -> String {
-    if let Some(text) = block.as_text() {
-        return text;
-    }
-    let member = |name: &str| block.0.text(name).unwrap_or_default();
-    match member("type").as_str() {
-        kind @ ("image" | "audio") => {
-            let bytes = member("data").trim_end_matches('=').len() * 3 / 4;
-            format!("[{kind}, {}, {bytes} bytes]", member("mimeType"))
-        }
-        "resource" => {
-            let resource = block.0.object("resource").unwrap_or_default();
-            let uri = resource.text("uri").unwrap_or_default();
-            match resource.text("text") {
-                Some(text) => format!("[{uri}]\n{text}"),
-                None => format!("[{uri}, {}]", resource.text("mimeType").unwrap_or_default()),
-            }
-        }
-        "resource_link" => format!("[{}: {}]", member("name"), member("uri")),
-        other => format!("[{other}]"),
-    }
-}
-
 /// Prints a result: whole for a program; for people its blocks, or its value where it has none.
 pub(in crate::cli) fn show_result(result: &ToolResult, json: bool) -> io::Result<()> {
     if json {
@@ -458,32 +410,6 @@ mod tests {
             ("true", json!({}), "true"),
         ] {
             assert_eq!(value(text, &schema).get(), json);
-        }
-    }
-}
-
-#[cfg(test)]
-mod words_tests {
-    use super::*;
-
-    /// Goal: a server can't play with the terminal. Method: an escape sequence, a bell, a carriage return, overrides of direction.
-    #[test]
-    fn escapes_are_taken_out() {
-        assert_eq!(printable("a\u{1b}[31mb\u{7}\rc\n\td\u{9b}"), "a[31mbc\n\td");
-        assert_eq!(printable("pay \u{202e}001\u{2069} \u{5d0}"), "pay 001 \u{5d0}");
-    }
-
-    /// Goal: progress is told as far as it is known. Method: with and without amount, total and words.
-    #[test]
-    fn progress_is_told() {
-        for (done, total, message, expect) in [
-            (0.0, None, Some("DP2"), "DP2"),
-            (0.0, None, None, "0"),
-            (2.0, None, Some("files"), "2  files"),
-            (2.5, Some(4.0), None, "2.5 of 4"),
-            (0.0, Some(4.0), Some("files"), "0 of 4  files"),
-        ] {
-            assert_eq!(told_progress(&Progress { done, total, message: message.map(str::to_owned) }), expect);
         }
     }
 }

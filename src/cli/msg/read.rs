@@ -7,14 +7,14 @@ use callboard_message::mail::{
     AgentLogRow, AgentLogs, AgentView, Direction, EntryState, MailEvent, MailId, MailView, MemberState, MessageHistory,
     Numbered, Priority,
 };
-use callboard_message::text::cut_chars;
 use callboard_message::time::rfc3339;
 use clap::{Args, Subcommand};
 
 use super::{MailArguments, mail_id};
 use crate::cli::arguments::{one_of, span};
 use crate::cli::show::{self, Rows};
-use crate::cli::{EXIT_ANSWERED, Outcome, printable};
+use crate::cli::{EXIT_ANSWERED, Outcome};
+use crate::text::{cut, one_line, printable};
 
 /// Messages that are listed without `--limit`.
 const LIMIT_DEFAULT: usize = 50;
@@ -225,9 +225,7 @@ const SHOWN_CHARS: usize = 100;
 
 /// A text in a list: on one line, no longer than that.
 fn brief(text: &str) -> String {
-    let line = printable(&neutral(&text.split_whitespace().collect::<Vec<_>>().join(" ")));
-    let shown = cut_chars(&line, SHOWN_CHARS);
-    if shown.len() < line.len() { format!("{shown}…") } else { line }
+    cut(&printable(&neutral(&one_line(text, usize::MAX))), SHOWN_CHARS)
 }
 
 fn joined<const N: usize>(cells: [&str; N]) -> String {

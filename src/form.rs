@@ -1,0 +1,291 @@
+//! Forms that a person fills in line by line (MCP elicitation's subset of JSON Schema).
+
+use std::fmt::Display;
+
+use callboard_message::{ElicitAnswer, Elicitation, assent};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+/// The word that refuses a form.
+pub(crate) const DECLINE: &str = ":decline";
+/// The word that closes a form without an answer.
+pub(crate) const CANCEL: &str = ":cancel";
+
+/// A form that is filled in line by line.
+pub(crate) struct Form {
+    fields: Vec<Field>,
+    /// The field that is asked for next.
+    at: usize,
+    content: Map<String, Value>,
+}
+
+impl Form {
+    /// `alone_is_required`: the only field has to be filled in, whatever the form says.
+    pub(crate) fn read(form: &Elicitation, alone_is_required: bool) -> Self {
+        let schema = form.0.object("requestedSchema").unwrap_or_default();
+        let fields = schema.object("properties").unwrap_or_default();
+        let required: Vec<String> = schema.read("required").unwrap_or_default();
+        let must = alone_is_required && fields.len() == 1;
+        let is_required = |name: &str| must || required.iter().any(|needed| needed == name);
+        let fields = fields.iter().map(|(name, field)| Field::read(name, field, is_required(name))).collect();
+        Self { fields, at: 0, content: Map::new() }
+    }
+
+    /// Number of fields.
+    pub(crate) fn len(&self) -> usize {
+        self.fields.len()
+    }
+
+    /// Prompt of the field that is asked for next.
+    pub(crate) fn prompt(&self) -> Option<String> {
+        self.fields.get(self.at).map(Field::prompt)
+    }
+
+    /// Takes a line for that field, or says what is wrong with it.
+    pub(crate) fn fill(&mut self, line: &str) -> Result<(), String> {
+        let Some(field) = self.fields.get(self.at) else { return Ok(()) };
+        let value = field.fill(line)?;
+        self.content.extend(value.map(|value| (field.name.clone(), value)));
+        self.at += 1;
+        Ok(())
+    }
+
+    pub(crate) fn answer(self) -> ElicitAnswer {
+        ElicitAnswer::accept(self.content.into())
+    }
+
+    /// Answer of a line to a form without fields: declined by words that say no, else agreed to.
+    pub(crate) fn agreed(line: &str) -> ElicitAnswer {
+        match assent(line) {
+            Some(false) => ElicitAnswer::decline(),
+            _ => ElicitAnswer::accept(Map::new().into()),
+        }
+    }
+}
+
+/// A field, as far as a person fills it in.
+struct Field {
+    name: String,
+    title: String,
+    told: Option<String>,
+    kind: Kind,
+    default: Option<Value>,
+    is_required: bool,
+}
+
+enum Kind {
+    Text {
+        chars_min: u64,
+        chars_max: u64,
+    },
+    Number {
+        min: f64,
+        max: f64,
+        is_whole: bool,
+    },
+    YesNo,
+    /// Values and what they are called.
+    One(Vec<(Value, String)>),
+    Several(Vec<(Value, String)>),
+}
+
+impl Field {
+    fn read(name: &str, field: &RawValue, is_required: bool) -> Self {
+        let schema: Value = serde_json::from_str(field.get()).unwrap_or_default();
+        let text = |member: &str| schema[member].as_str().map(str::to_owned);
+        let number = |member: &str, otherwise: f64| schema[member].as_f64().unwrap_or(otherwise);
+        let kind = match schema["type"].as_str() {
+            _ if schema.get("enum").is_some() || schema.get("oneOf").is_some() => Kind::One(choices(&schema)),
+            Some("array") => Kind::Several(choices(&schema["items"])),
+            Some(kind @ ("integer" | "number")) => Kind::Number {
+                min: number("minimum", f64::NEG_INFINITY),
+                max: number("maximum", f64::INFINITY),
+                is_whole: kind == "integer",
+            },
+            Some("boolean") => Kind::YesNo,
+            _ => Kind::Text {
+                chars_min: schema["minLength"].as_u64().unwrap_or(0),
+                chars_max: schema["maxLength"].as_u64().unwrap_or(u64::MAX),
+            },
+        };
+        Self {
+            name: name.to_owned(),
+            title: text("title").unwrap_or_else(|| name.to_owned()),
+            told: text("description"),
+            kind,
+            default: schema.get("default").cloned(),
+            is_required,
+        }
+    }
+
+    /// What the person sees.
+    fn prompt(&self) -> String {
+        let mut prompt = format!("  {}", self.title);
+        if let Some(told) = &self.told {
+            prompt += &format!(" – {told}");
+        }
+        if let Kind::One(choices) | Kind::Several(choices) = &self.kind {
+            for (n, (_, called)) in choices.iter().enumerate() {
+                prompt += &format!("\n    {}) {called}", n + 1);
+            }
+            prompt += "\n   ";
+        }
+        prompt += match self.kind {
+            Kind::YesNo => " (yes/no)",
+            Kind::Several(_) => " several, with commas",
+            _ => "",
+        };
+        match &self.default {
+            Some(default) => prompt += &format!(" [{}]", self.called(default)),
+            None if !self.is_required => prompt += " [nothing]",
+            None => {}
+        }
+        prompt + ": "
+    }
+
+    /// A value by the name that its choice has.
+    fn called(&self, value: &Value) -> String {
+        match (&self.kind, value) {
+            (Kind::One(choices) | Kind::Several(choices), value) if !value.is_array() => {
+                let choice = choices.iter().find(|(of, _)| of == value);
+                choice.map_or_else(|| shown(value), |(_, called)| called.clone())
+            }
+            (_, Value::Array(values)) => values.iter().map(|v| self.called(v)).collect::<Vec<_>>().join(", "),
+            (_, value) => shown(value),
+        }
+    }
+
+    /// The value of a line (`None`: the field is left out), or what is wrong with it.
+    fn fill(&self, line: &str) -> Result<Option<Value>, String> {
+        match (line.is_empty(), &self.default) {
+            (false, _) => self.value(line).map(Some),
+            (true, None) if self.is_required => Err("this is needed".into()),
+            (true, default) => Ok(default.clone()),
+        }
+    }
+
+    fn value(&self, line: &str) -> Result<Value, String> {
+        match &self.kind {
+            Kind::Text { chars_min, chars_max } => {
+                within(&(line.chars().count() as u64), chars_min, chars_max, " characters")?;
+                Ok(line.into())
+            }
+            Kind::Number { min, max, is_whole } => {
+                let (number, value) = if *is_whole {
+                    let number: i64 = line.parse().map_err(|_| "a whole number")?;
+                    (number as f64, number.into())
+                } else {
+                    let number = line.parse::<f64>().ok().filter(|number| number.is_finite()).ok_or("a number")?;
+                    (number, number.into())
+                };
+                within(&number, min, max, "").map(|()| value)
+            }
+            Kind::YesNo => assent(line).map(Value::from).ok_or_else(|| "yes or no".to_owned()),
+            Kind::One(choices) => choice(choices, line),
+            Kind::Several(choices) => {
+                line.split(',').map(|part| choice(choices, part.trim())).collect::<Result<Vec<_>, _>>().map(Value::from)
+            }
+        }
+    }
+}
+
+fn within<T: PartialOrd + Display>(value: &T, min: &T, max: &T, unit: &str) -> Result<(), String> {
+    match (min..=max).contains(&value) {
+        true => Ok(()),
+        false if value < min => Err(format!("at least {min}{unit}")),
+        false => Err(format!("at most {max}{unit}")),
+    }
+}
+
+/// The values of an `enum` (with `enumNames`), or of a `oneOf` or `anyOf` of `const`s with titles.
+fn choices(schema: &Value) -> Vec<(Value, String)> {
+    let titled = schema["oneOf"].as_array().or_else(|| schema["anyOf"].as_array());
+    if let Some(titled) = titled {
+        let named = |choice: &Value| {
+            let value = choice.get("const")?.clone();
+            let called = choice["title"].as_str().map_or_else(|| shown(&value), str::to_owned);
+            Some((value, called))
+        };
+        return titled.iter().filter_map(named).collect();
+    }
+    let values = schema["enum"].as_array().into_iter().flatten();
+    let name = |n: usize, value: &Value| schema["enumNames"][n].as_str().map_or_else(|| shown(value), str::to_owned);
+    values.enumerate().map(|(n, value)| (value.clone(), name(n, value))).collect()
+}
+
+/// A choice by its number, its value or its name; a value goes before a number.
+fn choice(choices: &[(Value, String)], line: &str) -> Result<Value, String> {
+    let said = choices.iter().find(|(value, called)| shown(value) == line || called == line);
+    let numbered = || line.parse::<usize>().ok().and_then(|n| choices.get(n.checked_sub(1)?));
+    said.or_else(numbered).map(|(value, _)| value.clone()).ok_or_else(|| "one of the choices".to_owned())
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Bool(yes) => if *yes { "yes" } else { "no" }.to_owned(),
+        Value::Array(values) => values.iter().map(shown).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use callboard_message::ElicitAction;
+    use serde_json::json;
+
+    fn filled(schema: Value, is_required: bool, line: &str) -> Result<Option<Value>, String> {
+        let raw = serde_json::value::to_raw_value(&schema).unwrap();
+        Field::read("f", &raw, is_required).fill(line)
+    }
+
+    /// Goal: what a person types becomes what the schema wants. Method: each kind of field, with its defaults.
+    #[test]
+    fn lines_become_values() {
+        let titled = json!({ "type": "string", "oneOf": [{ "const": "r", "title": "Red" }, { "const": "g", "title": "Green" }] });
+        let several =
+            json!({ "type": "array", "items": { "anyOf": [{ "const": "a", "title": "A" }, { "const": "b" }] } });
+        for (schema, line, value) in [
+            (json!({ "type": "string" }), "42", json!("42")),
+            (json!({ "type": "integer", "minimum": 1 }), "42", json!(42)),
+            (json!({ "type": "number" }), "4.5", json!(4.5)),
+            (json!({ "type": "boolean" }), "No", json!(false)),
+            (json!({ "type": "boolean" }), "Yes, go ahead", json!(true)),
+            (json!({ "type": "string", "enum": ["x", "y"], "enumNames": ["Ex", "Why"] }), "Why", json!("y")),
+            (titled.clone(), "2", json!("g")),
+            (titled, "r", json!("r")),
+            (several, "A, b", json!(["a", "b"])),
+            (json!({ "type": "number", "default": 95.5 }), "", json!(95.5)),
+        ] {
+            assert_eq!(filled(schema.clone(), true, line), Ok(Some(value)), "{schema}");
+        }
+        assert_eq!(filled(json!({ "type": "string" }), false, ""), Ok(None));
+    }
+
+    /// Goal: a form without fields is declined by a no. Method: Enter, a yes and a no.
+    #[test]
+    fn empty_forms() {
+        for (line, action) in [("", ElicitAction::Accept), ("yes", ElicitAction::Accept), ("no", ElicitAction::Decline)]
+        {
+            assert_eq!(Form::agreed(line).action(), action, "{line}");
+        }
+    }
+
+    /// Goal: what doesn't fit is said, and asked again. Method: a line beyond each bound.
+    #[test]
+    fn misfits_are_told() {
+        for (schema, line) in [
+            (json!({ "type": "string" }), ""),
+            (json!({ "type": "string", "maxLength": 3 }), "four"),
+            (json!({ "type": "string", "minLength": 3 }), "tw"),
+            (json!({ "type": "integer", "maximum": 5 }), "6"),
+            (json!({ "type": "integer" }), "1.5"),
+            (json!({ "type": "number" }), "NaN"),
+            (json!({ "type": "boolean" }), "perhaps"),
+            (json!({ "enum": ["x"] }), "2"),
+        ] {
+            assert!(filled(schema.clone(), true, line).is_err(), "{schema} {line}");
+        }
+    }
+}
