@@ -37,14 +37,8 @@ const KNOWN: &[(&str, &[&str], &str)] = &[
         &["agent", "cell", "handle", "mailbox", "system"],
         "The mailbox kernel: a mailbox runs an agent's handlers, which reach other mailboxes.",
     ),
-    ("protocols/mcp/src/bridge", &["cache", "tools"], "To be broken: misplaced items."),
     ("protocols/mcp/src/inbound", &["endpoint", "modern", "response", "tasks"], "To be broken: misplaced items."),
     ("protocols/mcp/src/outbound", &["server_messages", "transport"], "To be broken: misplaced items."),
-    ("protocols/rpc/src", &["decode", "id"], "To be broken: misplaced items."),
-    ("src", &["cli", "clinics", "repl"], "To be broken: misplaced items."),
-    ("src/cli", &["mcp", "show"], "To be broken: misplaced items."),
-    ("src/config", &["agent", "mail", "orchestrator"], "To be broken: misplaced items."),
-    ("src/node", &["listen", "mail"], "To be broken: misplaced items."),
 ];
 
 /// Path of a module from its crate's root, without `crate`.

@@ -6,7 +6,7 @@ use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::json::members;
+use crate::json::{members, unescaped};
 use crate::{DecodeError, Id, Limits, Refusal, RpcError};
 
 /// One message as it came, its payload raw and borrowed from the body.
@@ -169,12 +169,6 @@ fn string(written: &str) -> Option<String> {
         Some(plain) => Some(plain.to_owned()),
         None => serde_json::from_str(written).ok(),
     }
-}
-
-/// What stands between the quotes of a string without escapes.
-pub(crate) fn unescaped(written: &str) -> Option<&str> {
-    let inner = written.strip_prefix('"')?.strip_suffix('"')?;
-    (!inner.contains('\\')).then_some(inner)
 }
 
 fn read_error(written: &str) -> Option<RpcError> {

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use callboard_message::json::quote;
 use serde_json::value::RawValue;
 
-use crate::decode::unescaped;
+use crate::json::unescaped;
 
 /// What pairs a response with its request: a string or an integer, kept as it was written.
 ///

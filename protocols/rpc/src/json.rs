@@ -432,3 +432,9 @@ impl Default for Limits {
         }
     }
 }
+
+/// The text between the quotes of a JSON string; `None` where it has escapes, or isn't a string.
+pub(crate) fn unescaped(written: &str) -> Option<&str> {
+    let inner = written.strip_prefix('"')?.strip_suffix('"')?;
+    (!inner.contains('\\')).then_some(inner)
+}

@@ -140,8 +140,11 @@ pub(crate) enum Reach {
     Mail,
 }
 
+/// An agent as it is declared.
+pub(super) type ReadAgent = Entry<Box<dyn AgentKind>>;
+
 /// Reads an agent by its `kind`, and its description for cards. (serde's own way to tell kinds apart would lose the places.)
-pub(super) fn read(tree: Tree, problems: &mut Problems<'_>) -> Option<(Entry<Box<dyn AgentKind>>, Option<String>)> {
+pub(super) fn read(tree: Tree, problems: &mut Problems<'_>) -> Option<(ReadAgent, Option<String>)> {
     let mut tree = table(tree, WHAT, problems)?;
     let kind = choice(&mut tree, "kind", &KINDS, problems)?;
     let description = if kind.is_described { description(&mut tree, problems) } else { None };

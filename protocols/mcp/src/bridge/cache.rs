@@ -15,13 +15,9 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
-use super::tools::ToolOptions;
+use super::options::ToolOptions;
 use crate::outbound::Hints;
 
-/// Most results of one server that are kept, by default.
-pub const CACHE_ENTRIES_MAX_DEFAULT: usize = 4_096;
-/// Most bytes of results of one server that are kept, by default.
-pub const CACHE_BYTES_MAX_DEFAULT: usize = 16 << 20;
 /// Most bytes of a result that is kept.
 const CACHE_ENTRY_BYTES_MAX: usize = 1 << 20;
 /// Most bytes of arguments whose result is kept.

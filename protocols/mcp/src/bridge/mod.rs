@@ -36,8 +36,7 @@ use crate::outbound::{ClientError, ClientOperation, ClientOptions, Endpoint, Ser
 use options::BRIDGE_CALLS_MAX;
 use upstream_proxy::{UpstreamProxy, start_keepers};
 
-pub use options::{BridgeOptions, CONNECTIONS_MAX_AT_ADDRESS_DEFAULT, Start};
-pub use tools::ToolOptions;
+pub use options::{BridgeOptions, CONNECTIONS_MAX_AT_ADDRESS_DEFAULT, Start, ToolOptions};
 
 /// An MCP server elsewhere, as one agent for all its clients. See the [module](super).
 #[derive(Clone)]

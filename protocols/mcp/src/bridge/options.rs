@@ -1,12 +1,53 @@
 //! How a bridge behaves, and what bounds it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_runtime::{Answering, AuditLog, Backoff};
 
-use super::tools::ToolOptions;
 use crate::outbound::ClientOptions;
+
+/// The pause before a call is sent again, by default; it doubles from one time to the next, and half of it is random.
+pub const RETRY_PAUSE_DEFAULT: Duration = Duration::from_millis(200);
+/// Most results of one server that are kept, by default.
+pub const CACHE_ENTRIES_MAX_DEFAULT: usize = 4_096;
+/// Most bytes of results of one server that are kept, by default.
+pub const CACHE_BYTES_MAX_DEFAULT: usize = 16 << 20;
+
+/// How an upstream's tools are called.
+#[derive(Debug, Clone)]
+pub struct ToolOptions {
+    /// Most times that a call is sent again, where the server is away or has too much to do. Only of tools that say
+    /// `idempotentHint` or `readOnlyHint`, within the call's deadline, and never once somebody was asked something. 0:
+    /// never.
+    /// Default: 2.
+    pub retries_max: u32,
+    /// The pause before the first of them.
+    pub retry_pause: Duration,
+    /// For how long results are kept, by tool or pattern ([`callboard_runtime::Patterns`]); zero: not at all. A tool
+    /// that says `readOnlyHint` may say it itself, in seconds: `_meta["callboard/cache"]`.
+    pub cache: HashMap<String, Duration>,
+    /// Tools, or patterns, whose results are the same whoever asks. Those of others are kept for each principal.
+    pub cache_shared: Vec<String>,
+    /// Most results that are kept; 0: none.
+    pub cache_entries_max: usize,
+    /// Most bytes of results that are kept.
+    pub cache_bytes_max: usize,
+}
+
+impl Default for ToolOptions {
+    fn default() -> Self {
+        Self {
+            retries_max: 2,
+            retry_pause: RETRY_PAUSE_DEFAULT,
+            cache: HashMap::new(),
+            cache_shared: Vec::new(),
+            cache_entries_max: CACHE_ENTRIES_MAX_DEFAULT,
+            cache_bytes_max: CACHE_BYTES_MAX_DEFAULT,
+        }
+    }
+}
 
 /// Calls that one server may have under way, by default.
 const CALLS_MAX_DEFAULT: u32 = 64;

@@ -3,7 +3,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
@@ -16,42 +15,9 @@ use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
-use super::cache::{CACHE_BYTES_MAX_DEFAULT, CACHE_ENTRIES_MAX_DEFAULT, Results};
+use super::cache::Results;
+use super::options::ToolOptions;
 use crate::outbound::{Hints, ToolCache, TransportError};
-
-/// How an upstream's tools are called.
-#[derive(Debug, Clone)]
-pub struct ToolOptions {
-    /// Most times that a call is sent again, where the server is away or has too much to do. Only of tools that say
-    /// `idempotentHint` or `readOnlyHint`, within the call's deadline, and never once somebody was asked something. 0:
-    /// never.
-    /// Default: 2.
-    pub retries_max: u32,
-    /// The pause before the first of them.
-    pub retry_pause: Duration,
-    /// For how long results are kept, by tool or pattern ([`callboard_runtime::Patterns`]); zero: not at all. A tool
-    /// that says `readOnlyHint` may say it itself, in seconds: `_meta["callboard/cache"]`.
-    pub cache: HashMap<String, Duration>,
-    /// Tools, or patterns, whose results are the same whoever asks. Those of others are kept for each principal.
-    pub cache_shared: Vec<String>,
-    /// Most results that are kept; 0: none.
-    pub cache_entries_max: usize,
-    /// Most bytes of results that are kept.
-    pub cache_bytes_max: usize,
-}
-
-impl Default for ToolOptions {
-    fn default() -> Self {
-        Self {
-            retries_max: 2,
-            retry_pause: RETRY_PAUSE_DEFAULT,
-            cache: HashMap::new(),
-            cache_shared: Vec::new(),
-            cache_entries_max: CACHE_ENTRIES_MAX_DEFAULT,
-            cache_bytes_max: CACHE_BYTES_MAX_DEFAULT,
-        }
-    }
-}
 
 /// One upstream's tools.
 pub(crate) struct Tools {
@@ -154,8 +120,6 @@ fn is_plain(params: &RawObject) -> bool {
     params.iter().all(|(name, _)| matches!(name, "name" | "arguments" | "_meta"))
 }
 
-/// The pause before a call is sent again, by default; it doubles from one time to the next, and half of it is random.
-pub const RETRY_PAUSE_DEFAULT: Duration = Duration::from_millis(200);
 /// The longest pause before a call is sent again.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Most calls of one server that wait to be sent again, or have been: a server that fails under its load isn't given more.

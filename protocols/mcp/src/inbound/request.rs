@@ -74,6 +74,7 @@ impl Method {
 }
 
 /// One message of a client's, its request parsed.
+#[expect(clippy::large_enum_variant, reason = "a box would cost each request an allocation")]
 pub(crate) enum Message<'a> {
     /// With its id.
     Request(Id, Request),

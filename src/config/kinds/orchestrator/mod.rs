@@ -303,7 +303,8 @@ impl AgentKind for OrchestratorDeclaration {
     fn check_machine(&self, tree: &Tree, problems: &mut Problems<'_>) {
         let keys = self.directory.trusted_keys.as_ref();
         let work = self.command.as_ref().map(|command| &command.directory);
-        let named: [(&[&str], _, fn(&Path) -> bool); 3] = [
+        type IsThere = fn(&Path) -> bool;
+        let named: [(&[&str], _, IsThere); 3] = [
             (&["directory", "trusted_keys"], keys, Path::is_file),
             (&["prompts_dir"], self.prompts_dir.as_ref(), Path::is_dir),
             (&["command", "directory"], work, Path::is_dir),

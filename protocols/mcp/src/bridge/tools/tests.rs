@@ -8,6 +8,7 @@ use callboard_runtime::{Agent, AgentRef, CallMeta, Caller, ConcurrentHandler, Ha
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
+use super::super::options::RETRY_PAUSE_DEFAULT;
 use super::*;
 
 #[derive(Clone)]

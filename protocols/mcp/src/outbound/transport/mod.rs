@@ -1,7 +1,7 @@
 //! The way to a server: four transports, one shape.
 //!
 //! A request is an *exchange*: it is sent, and its response waited for. What else the server says that belongs to it goes
-//! to the request's [`PendingRequest`] meanwhile; what belongs to nobody goes to the [`NotificationHandler`](super::ear::NotificationHandler).
+//! to the request's [`PendingRequest`] meanwhile; what belongs to nobody goes to the [`NotificationHandler`](super::server_messages::NotificationHandler).
 
 pub(crate) mod child;
 mod duplex;
