@@ -10,7 +10,7 @@ use callboard_clinics::plan::{ClinicEntry, Registry, RegistryError};
 use callboard_clinics::planner::Planner;
 use callboard_clinics::router::{Router, RouterConfig};
 use callboard_clinics::verifier::Verifier;
-use callboard_guardrail::Guardrail;
+use callboard_guardrail::{Guardrail, OwnRule};
 use callboard_mcp::bare::{BareClientError, BareClientOptions, BareMcpClient};
 use callboard_message::{Failure, FailureKind, Principal};
 use callboard_runtime::{AgentRef, CallEvent, NameTaken, System};
@@ -97,7 +97,7 @@ impl Clinics {
     /// # Errors
     /// See [`ClinicsError`].
     pub fn connect(topology: Topology) -> Result<Self, ClinicsError> {
-        Self::with(topology.registry, Vec::new())
+        Self::with(topology.registry, topology.policy.guard_rules, Vec::new())
     }
 
     /// Starts the example clinics, each a process of its own on a free port, and a host that asks them.
@@ -113,10 +113,10 @@ impl Clinics {
             ClinicEntry { url: child.map_or_else(|| clinic.url.clone(), |c| c.url.clone()), ..clinic.clone() }
         };
         let registry = Registry::try_from(declared.registry.clinics().iter().map(moved).collect::<Vec<_>>())?;
-        Self::with(registry, children)
+        Self::with(registry, declared.policy.guard_rules, children)
     }
 
-    fn with(registry: Registry, children: Vec<Child>) -> Result<Self, ClinicsError> {
+    fn with(registry: Registry, rules: Vec<OwnRule>, children: Vec<Child>) -> Result<Self, ClinicsError> {
         if registry.clinics().is_empty() {
             return Err(ClinicsError::NoClinics);
         }
@@ -133,7 +133,7 @@ impl Clinics {
             let agent = system.prepare_with(move || client.clone()).label(id.as_str()).on(WAITING).spawn();
             system.directory().register_in(id.as_str(), &agent, [GROUP])?;
         }
-        let guardrail = system.prepare_with(Guardrail::default).label("guardrail").on(THINKING).spawn();
+        let guardrail = system.prepare_with(move || Guardrail::with(&rules)).label("guardrail").on(THINKING).spawn();
         let verifier = system.prepare_with(Verifier::default).label("verifier").on(THINKING).spawn();
         let planning = registry.clone();
         let planner = system.prepare_with(move || Planner::new(planning.clone())).label("planner").on(WAITING).spawn();

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 
 use callboard_clinics::plan::Registry;
 use callboard_gateway::answering::{Answerer, Routing, Strategy};
+use callboard_guardrail::Rules;
 use callboard_rpc::{AllowedHosts, AllowedOrigins};
 
 use super::kinds::{MailroomDeclaration, ModelDeclaration, Reach, UpstreamDeclaration};
@@ -22,6 +23,7 @@ pub(super) fn check(sections: &Sections, problems: &mut Problems<'_>) -> Option<
     }
     let mut checking = Checking { sections, names, problems };
     checking.members();
+    checking.policy();
     checking.routing();
     checking.listeners();
     // A name that leads nowhere would make a second mistake of what it was to lead to.
@@ -59,6 +61,16 @@ impl<'a> Checking<'a, '_, '_> {
                     self.problems.unknown(span, message, member, self.names.agents.keys().copied());
                 }
             }
+        }
+    }
+
+    fn policy(&mut self) {
+        let policy = &self.sections.policy;
+        if let Err(error) = Rules::with(&policy.value.guard_rules) {
+            let rules = &policy.value.guard_rules;
+            let index = rules.iter().position(|rule| rule.id == error.id).map(|index| index.to_string());
+            let path = ["guard_rules"].into_iter().chain(index.as_deref()).collect::<Vec<_>>();
+            self.problems.error(policy.tree.place_at(&path), error.to_string());
         }
     }
 

@@ -28,6 +28,7 @@ use std::path::Path;
 use callboard_clinics::plan::{ClinicEntry, Registry};
 use callboard_gateway::answering::{AnswerOptions, Routing};
 use callboard_gateway::bundle::{Prefix, Separator};
+use callboard_guardrail::OwnRule;
 use callboard_message::DataClass;
 use decode::decode_as;
 use problem::{Problems, did_you_mean};
@@ -343,6 +344,8 @@ pub struct ServerDeclaration {
 pub struct PolicyDeclaration {
     /// Whether guardrail reads what crosses.
     pub guard: bool,
+    /// Rules that the node's guardrails have beside the built-in ones.
+    pub guard_rules: Vec<OwnRule>,
     /// Most requests a second of one client.
     pub per_client_per_second: Option<NonZeroU32>,
     /// Most calls a second of one tool, by its name as it is shown.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use callboard_gateway::answering::{AnswerError, Answerers};
-use callboard_guardrail::{Guard, GuardPolicy, Guardrail};
+use callboard_guardrail::{Guard, GuardPolicy, Guardrail, OwnRule};
 use callboard_message::{DataClass, Failure};
 use callboard_runtime::{
     AgentRef, Answering, AuditPolicy, CallMeta, Caller, Crossing, Part, Policy, RateLimit, System,
@@ -20,7 +20,8 @@ pub(super) struct Policies {
     system: System,
     limits: Slot,
     guard: Slot,
-    guardrail: Option<AgentRef>,
+    /// The guardrail of boundaries, with the rules that it was started with.
+    guardrail: Option<(AgentRef, Vec<OwnRule>)>,
 }
 
 /// A place in the chain for policies that may change. It joins the chain with its first: an empty chain costs nothing.
@@ -38,8 +39,9 @@ impl Policies {
         Self { system: system.clone(), limits: slot(false), guard: slot(true), guardrail: None }
     }
 
-    /// Puts what a topology wants in place of what was.
-    pub(super) fn install(&mut self, declared: &PolicyDeclaration) {
+    /// Puts what a topology wants in place of what was. Returns a guardrail that has other rules: messages that cross now may still
+    /// ask it.
+    pub(super) fn install(&mut self, declared: &PolicyDeclaration) -> Option<AgentRef> {
         let mut limits: Vec<Box<dyn Policy>> = Vec::new();
         if let Some(per_second) = declared.per_client_per_second {
             limits.push(Box::new(RateLimit::per_principal(per_second)));
@@ -50,14 +52,19 @@ impl Policies {
         }
         self.limits.fill(&self.system, limits);
         let mut guard: Vec<Box<dyn Policy>> = Vec::new();
+        let mut old = None;
         if declared.guard {
-            let guardrail = self.guardrail.take();
-            let guardrail =
-                guardrail.unwrap_or_else(|| self.system.prepare_with(Guardrail::default).label("guardrail").spawn());
+            let rules = &declared.guard_rules;
+            old = self.guardrail.take_if(|(_, of)| of != rules);
+            let (guardrail, _) = self.guardrail.get_or_insert_with(|| {
+                let own = rules.clone();
+                let agent = self.system.prepare_with(move || Guardrail::with(&own)).label("guardrail").spawn();
+                (agent, rules.clone())
+            });
             guard.push(Box::new(GuardPolicy::new(Guard::new(guardrail.clone()))));
-            self.guardrail = Some(guardrail);
         }
         self.guard.fill(&self.system, guard);
+        old.map(|(agent, _)| agent)
     }
 }
 

@@ -58,11 +58,11 @@ impl Node {
         let answering = self.answering.plan(topology)?;
         let planned = self.cast.plan(topology).await?;
         let mut done = Reloaded { started: planned.fresh.len(), ..Reloaded::default() };
-        let old = self.cast.apply(planned, topology).await?;
+        let mut old = self.cast.apply(planned, topology).await?;
         done.ended = old.iter().filter(|running| !running.is_bundle).count();
         self.runner.start_for(&self.system, topology);
         self.answering.apply(answering);
-        self.policy.install(&topology.policy);
+        old.extend(self.policy.install(&topology.policy).map(Running::new));
         self.classes.iter().for_each(|classes| classes.install(topology));
 
         let mut before: Vec<Option<Open>> = std::mem::take(&mut self.listeners).into_iter().map(Some).collect();

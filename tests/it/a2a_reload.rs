@@ -168,3 +168,37 @@ async fn a_task_outlives_its_listener() {
     assert!(told.contains("\"text\":\"a\"") && told.contains("TASK_STATE_COMPLETED"), "{told}");
     end(running, &home).await;
 }
+
+/// Goal: an operator's rules stop what they name at every boundary, others once the file says others, and a rule that can't be used is
+/// an error of the file, at its place. Method: an agent whose name a rule names, a reload, three wrong rules.
+#[tokio::test]
+async fn guard_rules_are_of_the_file() {
+    let home = Home::new();
+    let agent = script(&home, "a", "codename");
+    let declared = |rule: &str| {
+        format!("{NODE}{agent}{LISTENER}[policy]\nguard = true\n[[policy.guard_rules]]\nid = \"site.names\"\n{rule}\n")
+    };
+    edit(&home, &declared("phrases = [\"Codename\"]"));
+    let file = home.path("n.toml").display().to_string();
+    let (mut running, before) = serve(&home, &[&file]).await;
+    let url = before[1].1.clone();
+    let said =
+        async || a2a::response(a2a::request(&url, "SendMessage", a2a::for_skill("who", false))).await.to_string();
+    let blocked = said().await;
+    assert!(blocked.contains("blocked by guardrails") && !blocked.contains("codename"), "{blocked}");
+    edit(&home, &declared("pattern = \"another\""));
+    addresses(&mut running, "reloaded").await;
+    assert!(said().await.contains("codename"));
+    end(running, &home).await;
+
+    for (rule, why) in [
+        ("", "it must have `phrases` or a `pattern`"),
+        ("pattern = \"(\"", "unclosed group"),
+        ("phrase = [\"x\"]", "phrase"),
+    ] {
+        edit(&home, &declared(rule));
+        let run = home.run(&["check", &file]).await;
+        assert_eq!(run.code, Some(2), "{rule}: {}", run.err);
+        assert!(run.out.contains(why) && run.out.contains("n.toml"), "{rule}: {}", run.out);
+    }
+}

@@ -31,7 +31,7 @@ pub use screen::{Origin, Screen, Screening, blocked, screen};
 /// The guardrail as an agent: ask it to [`Screen`].
 #[derive(derive_more::Debug)]
 pub struct Guardrail {
-    /// None where the built-in rules can't be read: then every text is blocked.
+    /// None where a rule can't be used: then every text is blocked.
     #[debug(skip)]
     rules: Option<Arc<Rules>>,
     screened: u64,
@@ -39,16 +39,19 @@ pub struct Guardrail {
 }
 
 impl Guardrail {
-    /// Screens with `rules`.
-    pub fn new(rules: Arc<Rules>) -> Self {
-        Self { rules: Some(rules), screened: 0, stopped: 0 }
+    /// Screens with the built-in rules and an operator's. Where one can't be used ([`Rules::with`]), every text is blocked.
+    pub fn with(own: &[OwnRule]) -> Self {
+        let rules = Rules::with(own).inspect_err(|error| {
+            callboard_message::log::error!(%error, "the guardrail blocks every text");
+        });
+        Self { rules: rules.ok(), screened: 0, stopped: 0 }
     }
 }
 
 /// Screens with the rules of every guardrail.
 impl Default for Guardrail {
     fn default() -> Self {
-        Self { rules: Rules::built_in().ok(), screened: 0, stopped: 0 }
+        Self::with(&[])
     }
 }
 
