@@ -2,6 +2,7 @@ use std::fmt;
 
 use callboard_macros::Message;
 use callboard_message::Failure;
+use callboard_message::text::folded_words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
@@ -14,6 +15,9 @@ pub const QUERY_BYTES_MAX: usize = 512;
 pub const MATCHES_MAX: usize = 100;
 /// Most rows in an answer to [`ListPatients`]; more are announced by `truncated`.
 pub const PATIENTS_LISTED_MAX: usize = 1_000;
+
+/// A word of a name this long, in characters, gives its bearer away in a note; shorter ones are "de", "van", initials.
+const NAME_WORD_CHARS_MIN: usize = 3;
 
 /// Lists the clinic's patients: id and condition of each, no names.
 #[derive(Debug, Clone, PartialEq, Eq, Message, Serialize, Deserialize, JsonSchema)]
@@ -251,6 +255,22 @@ impl Record {
             Field::Medications => return None,
         })
     }
+}
+
+/// Whether the free text says who the patient is: a word of the name, or a number, date or address as in the file.
+/// Such notes are withheld with the identity and not searched.
+pub(super) fn notes_identify(record: &Record) -> bool {
+    let notes = folded_words(&record.notes);
+    let names_patient = folded_words(&record.name)
+        .iter()
+        .any(|part| part.chars().count() >= NAME_WORD_CHARS_MIN && notes.contains(part));
+    let joined = notes.concat();
+    let quotes_field = [Field::BirthDate, Field::GovernmentId, Field::Address, Field::Phone]
+        .into_iter()
+        .filter_map(|field| record.text(field))
+        .map(|text| folded_words(text).concat())
+        .any(|text| !text.is_empty() && joined.contains(&text));
+    names_patient || quotes_field
 }
 
 /// A patient's file as one principal may see it.

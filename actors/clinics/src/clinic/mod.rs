@@ -5,6 +5,7 @@
 //! only by id, and without the fields that say who the patient is unless principal and purpose allow them.
 
 mod agent;
+mod config;
 mod messages;
 mod seed;
 mod store;
@@ -12,7 +13,8 @@ mod store;
 mod tests;
 
 pub(crate) use agent::may_identify;
-pub use agent::{Clinic, ClinicConfig, ClinicError, IDENTITY_SCOPE, PURPOSE_DEFAULT, READS_IN_FLIGHT_MAX};
+pub use agent::{Clinic, IDENTITY_SCOPE, READS_IN_FLIGHT_MAX};
+pub use config::{ClinicConfig, ClinicError, PURPOSE_DEFAULT};
 pub use messages::{
     CheckMedications, DataClass, Field, GetPatient, ListPatients, MATCHES_MAX, Matches, Medication, Medications,
     PATIENT_ID_BYTES_MAX, PATIENTS_LISTED_MAX, PatientFile, PatientRow, PatientView, Patients, QUERY_BYTES_MAX, Query,

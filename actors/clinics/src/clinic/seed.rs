@@ -10,9 +10,8 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions, Connection};
 use tokio::time::{Instant, sleep};
 
-use super::agent::{ClinicConfig, ClinicError, notes_identify};
-use super::messages::{Field, Medication, PATIENT_ID_BYTES_MAX, Record};
-use super::store::{BUSY_TIMEOUT, Phrase};
+use super::config::{ClinicConfig, ClinicError};
+use super::messages::{Field, Medication, PATIENT_ID_BYTES_MAX, Record, notes_identify};
 
 /// Largest seed file, in bytes.
 pub const SEED_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -44,6 +43,17 @@ pub(super) struct Synonym {
     pub words: Vec<String>,
     #[serde(default)]
     pub includes: Vec<String>,
+}
+
+/// One phrase of a group of synonyms.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Phrase {
+    /// Phrases with the same number belong together.
+    pub group: i64,
+    /// Folded words, a space between.
+    pub words: String,
+    /// Whether the phrase in a query finds its whole group; otherwise it is only found.
+    pub finds_group: bool,
 }
 
 impl Synonym {
@@ -163,6 +173,8 @@ const MIGRATIONS: &[&str] = &[include_str!("schema/0001.sql")];
 /// `application_id` of a clinic's file, as the first migration writes it.
 const APPLICATION_ID: i64 = 0x636c_6e63;
 
+/// Longest wait of a first start for another process that fills the same file.
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long to wait before asking again for a lock that SQLite doesn't wait for.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 

@@ -6,15 +6,13 @@ use callboard_message::text::{self, folded_words};
 use sqlx::ConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
 
-use super::agent::{ClinicConfig, ClinicError};
+use super::config::{ClinicConfig, ClinicError};
 use super::messages::{Medication, PatientRow, Record};
-use super::seed::{prepare, told};
+use super::seed::{BUSY_TIMEOUT, Phrase, prepare, told};
 
 /// Most connections that read at the same time.
 pub const READERS_MAX: u32 = 4;
 
-/// How long a first start waits for another process that fills the same file.
-pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a read waits for a connection.
 const READER_WAIT_MAX: Duration = Duration::from_secs(5);
 
@@ -163,17 +161,6 @@ const STOPWORDS: &str = "\
 const ALTERNATIVES: &[&str] = &["or", "ou"];
 /// Words that would turn the answer into its opposite if they were ignored.
 const NEGATIONS: &[&str] = &["except", "exceto", "excluding", "exclude", "nao", "not", "sem", "without"];
-
-/// One phrase of a group of synonyms.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Phrase {
-    /// Phrases with the same number belong together.
-    pub group: i64,
-    /// Folded words, a space between.
-    pub words: String,
-    /// Whether the phrase in a query finds its whole group; otherwise it is only found.
-    pub finds_group: bool,
-}
 
 /// What a phrase of a query finds besides itself, and which words are the same for all patients of the clinic.
 #[derive(Debug, Default)]

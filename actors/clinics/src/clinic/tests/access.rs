@@ -1,10 +1,10 @@
 use callboard_message::{Failure, FailureKind, Principal};
 use serde_json::{Value, json};
 
-use super::super::agent::ClinicConfig;
-use super::super::agent::ClinicError;
 use super::super::agent::IDENTITY_SCOPE;
 use super::super::agent::Silo;
+use super::super::config::ClinicConfig;
+use super::super::config::ClinicError;
 use super::super::messages::{CheckMedications, GetPatient, Query};
 use super::super::messages::{DataClass, Field, PatientView};
 use super::{Bench, anyone, one_patient, patient, seed, treating};

@@ -9,8 +9,8 @@ use sqlx::ConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 use tracing::level_filters::LevelFilter;
 
-use super::super::agent::ClinicConfig;
 use super::super::agent::{Clinic, READS_IN_FLIGHT_MAX};
+use super::super::config::ClinicConfig;
 use super::super::messages::{CheckMedications, GetPatient, ListPatients, Query};
 use super::{Bench, anyone, one_patient, treating};
 use crate::recording::Recording;

@@ -4,7 +4,7 @@ use std::fs;
 use callboard_message::text::{fold, folded_words};
 use serde_json::{Value, json};
 
-use super::super::agent::ClinicConfig;
+use super::super::config::ClinicConfig;
 use super::super::messages::{CheckMedications, GetPatient, Query, Record};
 use super::super::seed::Seed;
 use super::{Bench, anyone, example, treating};

@@ -3,7 +3,7 @@ use std::fs;
 use callboard_message::FailureKind;
 use serde_json::{Value, json};
 
-use super::super::agent::ClinicError;
+use super::super::config::ClinicError;
 use super::super::messages::{
     CheckMedications, GetPatient, MATCHES_MAX, PATIENT_ID_BYTES_MAX, PATIENTS_LISTED_MAX, QUERY_BYTES_MAX, Query,
 };

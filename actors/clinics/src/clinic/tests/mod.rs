@@ -12,8 +12,8 @@ use callboard_message::Principal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::agent::ClinicConfig;
 use super::agent::Silo;
+use super::config::ClinicConfig;
 
 /// A folder of its own for a clinic, gone with the value.
 struct Bench {

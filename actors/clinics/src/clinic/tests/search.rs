@@ -6,7 +6,8 @@ use serde_json::json;
 
 use super::super::agent::Silo;
 use super::super::messages::Query;
-use super::super::store::{Phrase, Synonyms, expression};
+use super::super::seed::Phrase;
+use super::super::store::{Synonyms, expression};
 use super::{Bench, patient, seed};
 
 async fn ids(silo: &Silo, query: &str) -> Vec<String> {

@@ -5,9 +5,9 @@ use serde_json::json;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 
-use super::super::agent::ClinicConfig;
-use super::super::agent::ClinicError;
 use super::super::agent::Silo;
+use super::super::config::ClinicConfig;
+use super::super::config::ClinicError;
 use super::super::messages::{CheckMedications, GetPatient};
 use super::{Bench, anyone, one_patient, patient, seed, treating};
 
