@@ -1,7 +1,7 @@
 //! From a draft to a letter that is kept, and on to those whom it is for.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use callboard_message::Failure;
@@ -13,34 +13,18 @@ use uuid::Uuid;
 
 use super::Shared;
 use super::delivery::Line;
+use super::groups::shown;
 use super::member_identity::Who;
-use super::members::{Members, shown};
+use super::members::Members;
 use super::post::{Draft, Turn, told_all};
 use super::resources::Told;
-use super::text::{neutral, prefix};
+use super::text::{Handed, prefix};
 
 /// Of a sender's newest letters, how many are gone through for one that was sent before.
 const RETRIED_AMONG_MAX: usize = 256;
 
 /// Expiries are chosen in seconds.
 const EXPIRY_ROUNDED: Duration = Duration::from_millis(500);
-
-/// A letter on its way to its recipients, with what is made of its body once for all of them.
-pub(super) struct Handed {
-    pub letter: Arc<Letter>,
-    harmless: OnceLock<String>,
-}
-
-impl Handed {
-    pub fn new(letter: Arc<Letter>) -> Self {
-        Self { letter, harmless: OnceLock::new() }
-    }
-
-    /// Its body, made harmless.
-    fn harmless(&self) -> &str {
-        self.harmless.get_or_init(|| neutral(&self.letter.new.body).into_owned())
-    }
-}
 
 impl Draft {
     /// Whether it is the first one. Who of those that it is for could be reached was decided then.

@@ -14,9 +14,9 @@ use callboard_message::{Failure, Message, Principal, PrincipalKind, RawObject};
 use callboard_runtime::{AgentRef, CallMeta, Cx, NOTE_NAME_BYTES_MAX, NoteError};
 use uuid::Uuid;
 
-use super::member_identity::{ADMIN_SCOPE, Who, denied_without};
+use super::member_identity::{Who, denied_without};
 use super::members::{Member, Members};
-use super::setup::{MailroomError, check_id};
+use super::options::{ADMIN_SCOPE, MailroomError, check_id};
 use super::{Mailroom, Shared};
 
 /// Maximum tags of a note. A note with more is refused as invalid. Fixed.

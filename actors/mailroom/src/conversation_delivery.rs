@@ -13,9 +13,10 @@ use futures::future::BoxFuture;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::Shared;
-use super::accept::Handed;
-use super::delivery::DELIVER_WITHIN;
+use super::text::Handed;
 
+/// How long one delivery may take.
+pub const DELIVER_WITHIN: Duration = Duration::from_secs(60);
 /// How long such an agent may take to answer a message that it has.
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(600);
 /// How the key of an answer begins; the id of what it answers follows.

@@ -17,8 +17,8 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::Shared;
-use super::accept::Handed;
-use super::conversation_delivery::Talks;
+use super::conversation_delivery::{DELIVER_WITHIN, Talks};
+use super::text::Handed;
 
 /// Letters that a member's line holds; what is more waits in the store.
 pub const LINE_LETTERS_MAX: usize = 256;
@@ -201,8 +201,6 @@ impl Waiting {
 
 /// Letters that a line takes from the store at once.
 const PAGE: usize = 64;
-/// How long one delivery may take.
-pub const DELIVER_WITHIN: Duration = Duration::from_secs(60);
 /// Between tries.
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), max: Duration::from_secs(60), jitter: 0.2 };
 /// How often a letter is tried whose delivery ends with a bug at the other end.

@@ -15,8 +15,8 @@ use callboard_message::time::{read_rfc3339, rfc3339};
 use callboard_runtime::{Cx, Letter, LetterFilter, MAIL_PAGE_MAX, MARKS_AT_ONCE_MAX, MailCopy, Mark, StoredEvent};
 
 use super::Shared;
-use super::accept::Handed;
 use super::member_identity::{Who, denied_without};
+use super::text::Handed;
 
 /// Letters that a look for some of them takes from the store at once.
 const PAGE: usize = 256;
@@ -356,7 +356,7 @@ impl Shared {
         let sees = |id: &str| who.watches || self.members().sees(&who.id, id);
         match stored {
             StoredEvent::Posted(letter) if who.watches || letter.new.concerns(&who.id) => {
-                let known = self.members().known(who, &letter.new) as u64;
+                let known = self.members().known(&who.id, who.watches, &letter.new) as u64;
                 vec![accepted(&letter, known), posted(&letter, known)]
             }
             StoredEvent::Posted(_) => Vec::new(),
@@ -421,7 +421,7 @@ impl Shared {
         let cut = shown < text.len();
         text.truncate(shown);
         let members = self.members();
-        let known = members.known(who, new);
+        let known = members.known(&who.id, who.watches, new);
         let named = new.recipients.iter().filter(|id| is_sender || members.sees(&who.id, id));
         MailView {
             message_id: new.id.clone(),

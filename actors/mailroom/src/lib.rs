@@ -10,9 +10,12 @@ mod conversation_delivery;
 mod delivery;
 #[cfg(test)]
 mod frozen_tests;
+mod groups;
 mod inbox;
+mod limit;
 mod member_identity;
 mod members;
+mod options;
 mod peer_nodes;
 mod post;
 mod receipt_writer;
@@ -43,15 +46,14 @@ use peer_nodes::{Count, Elsewhere, Look};
 use receipt_writer::Marks;
 
 pub use agents::Mailbox;
-pub use conversation_delivery::{ANSWER_WITHIN, TALKS_AT_ONCE_MAX};
-pub use delivery::{DELIVER_WITHIN, LINE_LETTERS_MAX};
+pub use conversation_delivery::{ANSWER_WITHIN, DELIVER_WITHIN, TALKS_AT_ONCE_MAX};
+pub use delivery::LINE_LETTERS_MAX;
 pub use inbox::{RECEIPTS_MAX, SHOWN_CHARS_MAX};
 pub use members::{SEEN_FOR, SESSIONS_MAX};
+pub use options::{BROADCASTS_A_MINUTE_DEFAULT, Declared, MESSAGES_A_SECOND_DEFAULT, MailroomError, MailroomOptions};
 pub use peer_nodes::{COUNT_EVERY, COUNT_SHARED_EVERY, LOOK_EVERY};
 pub use resources::ASK_WITHIN;
-pub use setup::{
-    BROADCASTS_A_MINUTE_DEFAULT, Declare, Declared, MESSAGES_A_SECOND_DEFAULT, MailroomError, MailroomOptions,
-};
+pub use setup::Declare;
 pub use text::neutral;
 
 /// Messages of each kind that a mailroom works on at once.

@@ -3,9 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use callboard_message::mail::{
-    GUARDIAN, GUARDIAN_SCOPE, MAIL_MEMBERS_MAX, MailId, MemberWay, NEEDED_SCOPE, OPERATOR, Preferences, WATCH_SCOPE,
-};
+use callboard_message::mail::{GUARDIAN, MAIL_MEMBERS_MAX, MailId, MemberWay, NEEDED_SCOPE, OPERATOR, Preferences};
 use callboard_message::{Change, Failure, Principal, PrincipalKind, RawObject};
 use callboard_runtime::{Cx, JournalError, Note, NoteError, PeerSession, StoredEvent, System};
 use serde::{Deserialize, Serialize};
@@ -14,12 +12,15 @@ use serde_json::value::to_raw_value;
 
 use super::Shared;
 use super::delivery::Line;
-use super::members::{Member, Members, Place, is_reserved};
-use super::resources::AGENTS_URI;
+use super::groups::Place;
+use super::members::{Member, Members};
+use super::options::Rights;
+use super::text::is_reserved;
 
 /// Where it is kept who has mail.
 const SPACE: &str = "mail/agents";
-pub(super) const ADMIN_SCOPE: &str = "mail.admin";
+/// Address of the list of members, as a resource.
+pub(super) const AGENTS_URI: &str = "callboard://agents";
 /// How often it is tried to keep a member that other nodes keep too.
 const KEPT_TRIES_MAX: usize = 8;
 
@@ -32,21 +33,6 @@ pub(super) struct Who {
     pub watches: bool,
     /// It may end agents.
     pub administers: bool,
-}
-
-/// What scopes let somebody do beside having mail.
-pub(super) struct Rights {
-    /// It is the Guardian.
-    pub guides: bool,
-    pub watches: bool,
-    pub administers: bool,
-}
-
-impl Rights {
-    pub fn of(scopes: &[String]) -> Self {
-        let may = |scope: &str| scopes.iter().any(|has| has == scope);
-        Self { guides: may(GUARDIAN_SCOPE), watches: may(WATCH_SCOPE), administers: may(ADMIN_SCOPE) }
-    }
 }
 
 impl Who {

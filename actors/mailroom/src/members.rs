@@ -1,37 +1,25 @@
-//! The members of a mailroom: who they are, what they are in, and what waits for them.
+//! Members of a mailroom: identity, presence, delivery and who sees whom.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
 use callboard_message::PrincipalKind;
-use callboard_message::mail::{
-    GUARDIAN, MAIL_GROUPS_MAX, MAIL_UNREAD_MAX, MailId, MemberState, MemberWay, OPERATOR, Preferences, SYSTEM,
-};
+use callboard_message::mail::{GUARDIAN, MAIL_UNREAD_MAX, MemberState, MemberWay, OPERATOR, Preferences};
 use callboard_runtime::{NewLetter, PeerSession};
-use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::delivery::Line;
-use super::member_identity::Who;
-use super::post::Limit;
-use super::setup::{Declared, MailroomOptions};
-use super::text::Names;
+use super::groups::{Group, Place};
+use super::limit::Limit;
+use super::options::MailroomOptions;
+use super::text::{Names, is_reserved};
 
 /// How long somebody counts as here who was heard of.
 pub const SEEN_FOR: Duration = Duration::from_secs(60);
 /// Live sessions of a member that are told of mail: the newest.
 pub const SESSIONS_MAX: usize = 8;
-
-/// Ids of those who are no agents.
-pub(super) const OFFICES: [&str; 3] = [GUARDIAN, OPERATOR, SYSTEM];
-
-/// Whether an id stands for somebody who is no agent.
-pub(super) fn is_reserved(id: &str) -> bool {
-    OFFICES.contains(&id)
-}
 
 /// Somebody who has mail.
 pub(super) struct Member {
@@ -287,13 +275,13 @@ impl Members {
         sees(who, other)
     }
 
-    /// How many of a letter's recipients `who` may know of: all, where it sent it.
-    pub fn known(&self, who: &Who, letter: &NewLetter) -> usize {
-        let knows_all = letter.sender == *who.id || who.watches || self.apart.load(Relaxed) == 0;
+    /// Number of a letter's recipients that the member `id` may know of: all, where it sent it or `watches`.
+    pub fn known(&self, id: &str, watches: bool, letter: &NewLetter) -> usize {
+        let knows_all = letter.sender == id || watches || self.apart.load(Relaxed) == 0;
         if knows_all {
             letter.recipients.len()
         } else {
-            letter.recipients.iter().filter(|id| self.sees(&who.id, id)).count()
+            letter.recipients.iter().filter(|other| self.sees(id, other)).count()
         }
     }
 
@@ -322,167 +310,4 @@ impl Members {
 
 fn sees(who: &Member, other: &Member) -> bool {
     who.id == other.id || who.is_office() || other.is_office() || who.place.sees(&other.place)
-}
-
-/// What a member is in.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(super) struct Place {
-    pub role: Option<String>,
-    pub phase: Option<String>,
-    #[serde(default)]
-    pub groups: BTreeSet<String>,
-    /// It isn't among everyone.
-    #[serde(default)]
-    pub apart: bool,
-}
-
-impl Place {
-    /// What a topology says.
-    pub fn declared(declared: &Declared) -> Self {
-        Self {
-            role: declared.role.clone(),
-            phase: declared.phase.clone(),
-            groups: declared.groups.iter().cloned().collect(),
-            apart: declared.apart,
-        }
-    }
-
-    /// What the scopes of a credential say. Names that can't be any are passed over.
-    pub fn of_scopes(scopes: &[String]) -> Self {
-        let mut place = Self::default();
-        for scope in scopes {
-            let Some(said) = scope.strip_prefix("mail.") else { continue };
-            match said.split_once(':') {
-                None => place.apart |= said == "apart",
-                Some((_, name)) if MailId::parse(name).is_err() => {}
-                Some(("role", name)) => place.role = Some(name.to_owned()),
-                Some(("phase", name)) => place.phase = Some(name.to_owned()),
-                Some(("group", name)) if place.groups.len() < MAIL_GROUPS_MAX => {
-                    place.groups.insert(name.to_owned());
-                }
-                Some(_) => {}
-            }
-        }
-        place
-    }
-
-    /// Both; where they say different things, `over`.
-    fn with(&self, over: &Self) -> Self {
-        Self {
-            role: over.role.as_ref().or(self.role.as_ref()).cloned(),
-            phase: over.phase.as_ref().or(self.phase.as_ref()).cloned(),
-            groups: self.groups.union(&over.groups).take(MAIL_GROUPS_MAX).cloned().collect(),
-            apart: self.apart || over.apart,
-        }
-    }
-
-    /// Whether two that are in these places see each other.
-    fn sees(&self, other: &Self) -> bool {
-        (!self.apart && !other.apart) || !self.groups.is_disjoint(&other.groups)
-    }
-
-    /// Every group that it is in but everyone.
-    fn all(&self) -> impl Iterator<Item = Group> + '_ {
-        let groups = self.groups.iter().cloned().map(Group::Named);
-        let role = self.role.iter().cloned().map(Group::Role);
-        groups.chain(role).chain(self.phase.iter().cloned().map(Group::Phase))
-    }
-
-    pub fn is_in(&self, group: &Group) -> bool {
-        match group {
-            Group::Named(name) => self.groups.contains(name),
-            Group::Role(name) => self.role.as_ref() == Some(name),
-            Group::Phase(name) => self.phase.as_ref() == Some(name),
-        }
-    }
-}
-
-/// A group by its name: `group:NAME`, `role:NAME` or `phase:NAME`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Group {
-    Named(String),
-    Role(String),
-    Phase(String),
-}
-
-impl Group {
-    /// Reads one; a bare name is a group's.
-    pub fn parse(text: &str) -> Option<Self> {
-        let (kind, name) = text.split_once(':').unwrap_or(("group", text));
-        let name = MailId::parse(name).ok()?.to_string();
-        match kind {
-            "group" => Some(Self::Named(name)),
-            "role" => Some(Self::Role(name)),
-            "phase" => Some(Self::Phase(name)),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for Group {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Named(name) => write!(f, "group:{name}"),
-            Self::Role(name) => write!(f, "role:{name}"),
-            Self::Phase(name) => write!(f, "phase:{name}"),
-        }
-    }
-}
-
-/// A group's name in a prefix: what was said to `group:NAME` is said to `NAME`.
-pub(super) fn shown(audience: &str) -> &str {
-    audience.strip_prefix("group:").unwrap_or(audience)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn scopes(of: &[&str]) -> Place {
-        Place::of_scopes(&of.iter().map(|&scope| scope.to_owned()).collect::<Vec<_>>())
-    }
-
-    /// Goal: only what a scope says plainly puts somebody into a group. Method: one of each, names that can't be any, and a
-    /// group too many.
-    #[test]
-    fn scopes_say_where() {
-        let place =
-            scopes(&["mail.role:reviewer", "mail.phase:2", "mail.group:red", "mail.apart", "read", "mail.watch"]);
-        assert_eq!(
-            place.all().map(|group| group.to_string()).collect::<Vec<_>>(),
-            ["group:red", "role:reviewer", "phase:2"]
-        );
-        assert!(place.apart);
-        assert_eq!(scopes(&["mail.role:a b", "mail.group:", "mail.group", "mail.other:x", "role:x"]), Place::default());
-        let many: Vec<String> = (0..=MAIL_GROUPS_MAX).map(|n| format!("mail.group:{n}")).collect();
-        assert_eq!(Place::of_scopes(&many).groups.len(), MAIL_GROUPS_MAX);
-    }
-
-    /// Goal: whoever is apart is seen by its groups alone, either way round. Method: each pair of four.
-    #[test]
-    fn who_sees_whom() {
-        let all =
-            [scopes(&[]), scopes(&["mail.group:a"]), scopes(&["mail.group:a", "mail.apart"]), scopes(&["mail.apart"])];
-        let seen: Vec<Vec<bool>> = all.iter().map(|one| all.iter().map(|other| one.sees(other)).collect()).collect();
-        assert_eq!(
-            seen,
-            [
-                vec![true, true, false, false],
-                vec![true, true, true, false],
-                vec![false, true, true, false],
-                vec![false, false, false, false],
-            ]
-        );
-    }
-
-    /// Goal: a name reads as it is written. Method: each kind, a bare name, and what is none.
-    #[test]
-    fn names() {
-        for text in ["group:a", "role:b", "phase:3"] {
-            assert_eq!(Group::parse(text).unwrap().to_string(), text);
-        }
-        assert_eq!(Group::parse("a"), Some(Group::Named("a".into())));
-        assert!(["", "group:", "team:a", "a:b:c", "a b"].iter().all(|text| Group::parse(text).is_none()));
-        assert_eq!([shown("group:a"), shown("role:a")], ["a", "role:a"]);
-    }
 }

@@ -14,12 +14,10 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::Shared;
-use super::accept::Handed;
-use super::member_identity::Who;
+use super::member_identity::{AGENTS_URI, Who};
 use super::members::Member;
+use super::text::Handed;
 
-/// Who is here, as a resource.
-pub(super) const AGENTS_URI: &str = "callboard://agents";
 const INBOX_START: &str = "callboard://inbox/";
 const MESSAGE_START: &str = "callboard://messages/";
 const JSON: &str = "application/json";

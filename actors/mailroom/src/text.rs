@@ -7,14 +7,22 @@ mod tests;
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::{Arc, OnceLock};
 
-use callboard_message::mail::LetterKind;
+use callboard_message::mail::{GUARDIAN, LetterKind, OPERATOR, SYSTEM};
 use callboard_message::text::{is_invisible, lookalike};
+use callboard_runtime::Letter;
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 use unicode_security::skeleton;
 
-use super::members::OFFICES;
+/// Ids of those who are no agents.
+const OFFICES: [&str; 3] = [GUARDIAN, OPERATOR, SYSTEM];
+
+/// Whether an id stands for somebody who is no agent.
+pub(super) fn is_reserved(id: &str) -> bool {
+    OFFICES.contains(&id)
+}
 
 /// Longest label of the Guardian's, in characters.
 pub const LABEL_CHARS_MAX: usize = 32;
@@ -59,6 +67,23 @@ pub fn neutral(body: &str) -> Cow<'_, str> {
     }
     out.push_str(&shown[done..]);
     Cow::Owned(out)
+}
+
+/// A letter on its way to its recipients, with what is made of its body once for all of them.
+pub(super) struct Handed {
+    pub letter: Arc<Letter>,
+    harmless: OnceLock<String>,
+}
+
+impl Handed {
+    pub fn new(letter: Arc<Letter>) -> Self {
+        Self { letter, harmless: OnceLock::new() }
+    }
+
+    /// Its body, made harmless.
+    pub fn harmless(&self) -> &str {
+        self.harmless.get_or_init(|| neutral(&self.letter.new.body).into_owned())
+    }
 }
 
 /// The text with each character that does something written as one that only says so.
@@ -173,8 +198,8 @@ fn first(text: &str, chars: usize) -> &str {
     text.char_indices().nth(chars.max(DISPLAY_CHARS_MIN)).map_or(text, |(at, _)| &text[..at])
 }
 
-/// What the Guardian's prefix begins with, in letters alone.
-const GUARDIAN: &str = "guardianguidance";
+/// Beginning of the Guardian's prefix, in letters alone.
+const GUARDIAN_LETTERS: &str = "guardianguidance";
 /// What an agent's begins with, and what one of goes on with after its id.
 const AGENT: &str = "agent";
 const WHAT_AGENTS_DO: [&str; 3] = ["broadcast", "toagent", "togroup"];
@@ -331,7 +356,7 @@ fn closes(c: char) -> bool {
 
 /// Whether letters are what a prefix begins with.
 fn is_tag(letters: &str) -> bool {
-    if letters.starts_with(GUARDIAN) {
+    if letters.starts_with(GUARDIAN_LETTERS) {
         return true;
     }
     let Some(rest) = letters.strip_prefix(AGENT) else { return false };
