@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use super::Shared;
 use super::text::Handed;
 
-/// How long one delivery may take.
+/// Maximum duration of one delivery.
 pub const DELIVER_WITHIN: Duration = Duration::from_secs(60);
 /// How long such an agent may take to answer a message that it has.
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(600);

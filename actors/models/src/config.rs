@@ -1,11 +1,10 @@
 //! What a topology file says of a model.
 
 use reqwest::Url;
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
-use super::remote::headers_of_all;
 use super::wire::Wire;
 
 /// A model as declared: which provider, and what bounds its use. A key is never in it, only the name of the environment
@@ -416,6 +415,14 @@ impl Place {
         }
         Ok(Self { url, headers, wire })
     }
+}
+
+/// Headers of every request.
+fn headers_of_all() -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream, application/x-ndjson"));
+    headers
 }
 
 fn address(kind: Kind, config: &Remote, wire: Wire) -> Result<Url, ModelError> {

@@ -16,6 +16,7 @@ mod request;
 mod spend;
 #[cfg(test)]
 mod tests;
+mod trouble;
 mod wire;
 
 use std::sync::Arc;
@@ -33,18 +34,18 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use config::{Keys, Kind, Place};
-use remote::{Pieces, Provider, Trouble, Try};
+use remote::{Pieces, Provider, Try};
 use request::{Draft, Preferences, Request, Stop, Usage};
 use spend::{Grant, Ledger};
+use trouble::Trouble;
 
 pub use config::{
     Api, EchoConfig, ModelConfig, ModelError, ModelLimits, ModelsConfig, Prices, Remote, Retries, Scores,
     ScriptedAnswer, ScriptedConfig, ScriptedTool, ScriptedUsage, Timeouts,
 };
-pub use remote::{
-    MODEL_REQUEST_BYTES_MAX, Refused, STREAM_ARTIFACT, STREAM_KEY, STREAM_PIECE_BYTES_MAX, STREAM_PIECE_EVERY,
-};
-pub use request::{MODEL_BLOCKS_MAX, MODEL_TOOL_USES_MAX, MODEL_TOOLS_MAX, PROVIDER_KEY, USAGE_KEY};
+pub use remote::{MODEL_REQUEST_BYTES_MAX, STREAM_ARTIFACT, STREAM_PIECE_BYTES_MAX, STREAM_PIECE_EVERY};
+pub use request::{MODEL_BLOCKS_MAX, MODEL_TOOL_USES_MAX, MODEL_TOOLS_MAX, PROVIDER_KEY, STREAM_KEY, USAGE_KEY};
+pub use trouble::Refused;
 
 /// Most messages of one kind that a model agent has begun with; of those `ModelLimits::calls_max` are at the provider.
 pub const MODEL_HANDLERS_MAX: u32 = 64;

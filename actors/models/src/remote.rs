@@ -5,19 +5,19 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use callboard_message::text::cut_bytes;
-use callboard_message::{Artifact, Content, Failure, FailureKind};
+use callboard_message::{Artifact, Content};
 use callboard_runtime::Cx;
 use eventsource_stream::{EventStreamError, Eventsource};
 use futures::{Stream, StreamExt, TryStreamExt, future};
 use parking_lot::Mutex;
 use rand::Rng;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::{Client, Response, redirect};
-use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
 use super::config::{ModelError, Place, Remote, Retries};
 use super::request::{Draft, Request};
+use super::trouble::Trouble;
 use super::wire::{Ask, Framing, error_code};
 
 /// Most bytes of one request as the provider gets it.
@@ -189,18 +189,8 @@ fn lines(bytes: impl Stream<Item = Result<Bytes, Trouble>>) -> impl Stream<Item 
     bytes.chain(ended).map(split).map_ok(|lines| futures::stream::iter(lines.into_iter().map(Ok))).try_flatten()
 }
 
-/// The headers that every request has.
-pub(super) fn headers_of_all() -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream, application/x-ndjson"));
-    headers
-}
-
-/// Member of `_meta` in the params of `sampling/createMessage`: `true` where the caller gets the text as it is written, as pieces
-/// of one artifact ([`STREAM_ARTIFACT`]).
-pub const STREAM_KEY: &str = "callboard/stream";
-/// That artifact's id: the one under which a result is kept, so that the whole answer comes to stand in its place.
+/// Id of the artifact that a caller with [`STREAM_KEY`](crate::STREAM_KEY) gets: the one under which a result is kept, so that
+/// the whole answer comes to stand in its place.
 pub const STREAM_ARTIFACT: &str = "result";
 /// Longest piece, in bytes.
 pub const STREAM_PIECE_BYTES_MAX: usize = 4 * 1024;
@@ -307,113 +297,6 @@ fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let date = httpdate::parse_http_date(value).ok()?;
     // A date that has passed means now.
     Some(date.duration_since(now).unwrap_or_default())
-}
-
-/// Why a provider gave no answer. It never holds what was said, either way: providers quote requests in their errors.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Trouble {
-    /// It answered with an error. `code` is its own short name for it.
-    Status { status: u16, code: Option<String>, retry_after: Option<Duration> },
-    /// It began to answer and then told of an error.
-    Told { code: Option<String>, again: bool },
-    /// No connection.
-    Connect,
-    /// The connection broke before an answer began, or in the middle of one.
-    Cut,
-    /// Nothing came for too long.
-    Silent,
-    /// The time for the whole answer is over.
-    TimedOut,
-    /// The answer is over its limit.
-    TooLarge,
-    /// The answer can't be read.
-    Malformed(&'static str),
-    /// The request has something that this provider doesn't take.
-    Unfit(&'static str),
-}
-
-/// Member of a failure's data: what of ours the provider refuses.
-const REFUSES: &str = "provider_refuses";
-
-/// Part of a request of ours that a provider refuses. Whoever asked is told of a failure, not that they were refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refused {
-    /// The key: somebody has to see to it.
-    Key,
-    /// The request, as we made it.
-    Request,
-}
-
-impl Refused {
-    /// Returns the refused part that a failure of a model tells of.
-    pub fn of(failure: &Failure) -> Option<Self> {
-        match failure.data.as_ref()?.get(REFUSES)?.as_str()? {
-            "key" => Some(Self::Key),
-            "request" => Some(Self::Request),
-            _ => None,
-        }
-    }
-
-    fn data(self) -> Value {
-        json!({ REFUSES: match self { Self::Key => "key", Self::Request => "request" } })
-    }
-}
-
-/// How long an error's own name may be, in bytes.
-const CODE_BYTES_MAX: usize = 64;
-
-/// A provider's short name for an error, if it looks like one: never a sentence.
-pub(super) fn code(said: Option<&str>) -> Option<String> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    said.filter(|code| !code.is_empty() && code.len() <= CODE_BYTES_MAX && code.chars().all(is_plain))
-        .map(str::to_owned)
-}
-
-impl Trouble {
-    /// Whether the same request may fare better in a while.
-    fn may_pass(&self) -> bool {
-        match self {
-            // A quota that is used up stays so.
-            Self::Status { status: 429, code, .. } => code.as_deref() != Some("insufficient_quota"),
-            Self::Status { status, .. } => matches!(status, 408 | 500..=599) && *status != 501,
-            Self::Told { again, .. } => *again,
-            Self::Connect => true,
-            _ => false,
-        }
-    }
-
-    /// For the caller: what happened, in a sentence that quotes nobody.
-    pub fn failure(&self) -> Failure {
-        use FailureKind::{NotFound, Overloaded, Rejected, TimedOut, Unavailable};
-        let (kind, sentence) = match self {
-            Self::Status { status: 429, .. } => (Overloaded, "the model's provider has its limit".to_owned()),
-            Self::Status { status: 401 | 403, .. } => (Unavailable, "the model's provider refuses the key".to_owned()),
-            Self::Status { status: 404, .. } => (NotFound, "the provider has no such model or address".to_owned()),
-            Self::Status { status: status @ (400 | 413 | 422), .. } => {
-                (Rejected, format!("the model's provider refuses the request ({status})"))
-            }
-            Self::Status { status, .. } => (Unavailable, format!("the model's provider answered {status}")),
-            Self::Told { .. } => (Unavailable, "the model's provider broke off with an error".to_owned()),
-            Self::Connect => (Unavailable, "the model's provider can't be reached".to_owned()),
-            Self::Cut => (Unavailable, "the model's provider broke off in the middle".to_owned()),
-            Self::Silent => (TimedOut, "the model was silent for too long".to_owned()),
-            Self::TimedOut => (TimedOut, "the model took too long".to_owned()),
-            Self::TooLarge => (Unavailable, "the model's answer is over its limit".to_owned()),
-            Self::Malformed(what) => (Unavailable, format!("the model's answer can't be read: {what}")),
-            Self::Unfit(what) => (Rejected, format!("this model doesn't take {what}")),
-        };
-        let failure = match self {
-            Self::Status { code: Some(code), .. } | Self::Told { code: Some(code), .. } => {
-                Failure::new(kind, format!("{sentence}: {code}"))
-            }
-            _ => Failure::new(kind, sentence),
-        };
-        match (self, kind) {
-            (Self::Status { status: 401 | 403, .. }, _) => failure.with_data(Refused::Key.data()),
-            (_, Rejected) => failure.with_data(Refused::Request.data()),
-            _ => failure,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -11,12 +11,15 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::AskModel;
-use super::remote::{STREAM_KEY, Trouble};
+use super::trouble::Trouble;
 
 /// Most blocks of one conversation.
 pub const MODEL_BLOCKS_MAX: usize = 4_096;
 /// Most tools that one request may offer.
 pub const MODEL_TOOLS_MAX: usize = 256;
+/// Member of `_meta` in the params of `sampling/createMessage`: `true` where the caller gets the text as it is written, as pieces
+/// of one artifact ([`STREAM_ARTIFACT`](crate::STREAM_ARTIFACT)).
+pub const STREAM_KEY: &str = "callboard/stream";
 /// What a picture or a sound is taken to cost before the provider says, in tokens.
 const MEDIA_TOKENS_ESTIMATE: u64 = 1_500;
 /// How many bytes of text are taken for one token before the provider says.

@@ -6,8 +6,8 @@ use serde_json::value::RawValue;
 
 use crate::request::{Block, Choice, Request, Tool, Turn};
 
-use super::super::remote::Trouble;
 use super::super::request::{Draft, Stop};
+use super::super::trouble::Trouble;
 use super::{Ask, ProviderError, TokenUsage};
 
 pub(super) fn body(request: &Request, ask: Ask<'_>) -> Result<RawObject, Trouble> {

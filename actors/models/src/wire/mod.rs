@@ -8,8 +8,8 @@ mod openai_responses;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::remote::{Trouble, code};
 use super::request::{Draft, Request};
+use super::trouble::{Trouble, code};
 
 /// One provider's language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

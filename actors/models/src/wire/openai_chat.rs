@@ -5,8 +5,8 @@ use serde::Deserialize;
 
 use crate::request::{Block, Choice, Request, Tool, Turn, texts};
 
-use super::super::remote::Trouble;
 use super::super::request::{Draft, Stop};
+use super::super::trouble::Trouble;
 use super::{Ask, ProviderError, TokenUsage};
 
 pub(super) fn body(request: &Request, ask: Ask<'_>, tokens_max: &str) -> Result<RawObject, Trouble> {

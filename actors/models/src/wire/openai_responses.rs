@@ -5,8 +5,8 @@ use serde::Deserialize;
 
 use crate::request::{Block, Media, Request, Tool, Turn, texts};
 
-use super::super::remote::{Trouble, code};
 use super::super::request::{Draft, Stop};
+use super::super::trouble::{Trouble, code};
 use super::{Ask, ProviderError, TokenUsage, openai_chat};
 
 /// The fewest tokens that the API lets an answer have.
