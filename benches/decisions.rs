@@ -171,7 +171,7 @@ impl ConcurrentHandler<Measure> for Bench {
         let (deciders, rules, tools) = (self.deciders.clone(), self.rules.clone(), self.tools.clone());
         let orchestrator = self.orchestrator.clone();
         async move {
-            let message = DecideClarity { history: Vec::new(), request: TEXT.to_owned() };
+            let message = DecideClarity { history: Vec::new(), request: TEXT.to_owned(), world: Arc::default() };
             let alone = timed!(cx.ask(&rules, message.clone()).await??);
             let run = RunId::fresh();
             let whole = timed!(deciders.decide(&cx, &run, message.clone()).await);

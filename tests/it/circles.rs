@@ -10,12 +10,6 @@ use walkdir::WalkDir;
 const KNOWN: &[(&str, &[&str], &str)] = &[
     ("actors/orchestration/src", &["decide", "peer_registry", "tools"], "To be broken: misplaced items."),
     (
-        "actors/orchestration/src/decide/rules",
-        &["aim", "clauses", "index", "kinds", "points", "tools", "vague"],
-        "To be broken: misplaced items.",
-    ),
-    ("actors/orchestration/src/decide/rules", &["reading", "refusal", "wish"], "To be broken: misplaced items."),
-    (
         "actors/runtime/src",
         &["agent", "cell", "handle", "mailbox", "system"],
         "The mailbox kernel: a mailbox runs an agent's handlers, which reach other mailboxes.",

@@ -187,7 +187,10 @@ impl Taking<'_> {
     /// NP1: what is missing.
     async fn unclear(&mut self) -> Option<String> {
         let Request { text, history, .. } = self.request;
-        match self.decide(DecideClarity { history: history.clone(), request: text.clone() }).await {
+        match self
+            .decide(DecideClarity { history: history.clone(), request: text.clone(), world: self.world.clone() })
+            .await
+        {
             Some(Clarity::NeedsClarify { question }) => Some(question),
             Some(Clarity::Clear) | None => None,
         }

@@ -35,6 +35,9 @@ pub struct DecideClarity {
     pub history: Vec<Turn>,
     /// The request.
     pub request: String,
+    /// Who can do what.
+    #[serde(default)]
+    pub world: Arc<World>,
 }
 
 /// NP2.A: does the request need several steps by different tools or agents?

@@ -222,7 +222,7 @@ fn every_fallback() {
     let split = DecideSplit { request: "r".to_owned(), history: Vec::new(), world: world.clone() };
     assert_eq!(split.fallback().unwrap().word(), "no");
     assert!(MakeSteps { request: "r".to_owned(), world }.fallback().is_none());
-    let clarity = DecideClarity { history: Vec::new(), request: "r".to_owned() };
+    let clarity = DecideClarity { history: Vec::new(), request: "r".to_owned(), world: Arc::default() };
     assert_eq!(clarity.fallback().unwrap().word(), "clear");
     for (chars, fits) in [(QUESTION_CHARS_MAX, true), (QUESTION_CHARS_MAX + 1, false), (0, false)] {
         assert_eq!(clarity.fits(&Clarity::NeedsClarify { question: "ä".repeat(chars) }), fits, "{chars}");

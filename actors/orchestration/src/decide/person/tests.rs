@@ -94,7 +94,7 @@ fn other_points() {
     says(&follow_up, json!({ "enough": true }), FollowUp::HandleDirectly);
     let question = Some("Which there?".to_owned());
     says(&follow_up, json!({ "enough": false, "question": "Which there?" }), FollowUp::NeedHumanInput { question });
-    let clarity = DecideClarity { history: vec![], request: "Fix it".into() };
+    let clarity = DecideClarity { history: vec![], request: "Fix it".into(), world: Arc::default() };
     says(&clarity, json!({ "clear": true }), Clarity::Clear);
     let question = "Fix what?".to_owned();
     says(&clarity, json!({ "clear": false, "question": "Fix what?" }), Clarity::NeedsClarify { question });

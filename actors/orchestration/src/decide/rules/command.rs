@@ -68,7 +68,7 @@ fn start(reading: &Reading) -> Option<usize> {
     // A word before it that nobody knows may be the program, and this one its argument.
     let is_unknown = |at: usize| {
         let token = &tokens[at];
-        token.is_word() && Set::all().all(|(_, set)| !reading.is(at, set))
+        token.is_word() && !reading.is_known(at)
     };
     let mut first = program;
     while first > 0 && is_unknown(first - 1) {
@@ -197,8 +197,7 @@ fn is_aside(reading: &Reading, from: usize) -> bool {
     let Some(first) = words.first() else { return true };
     let is_courtesy =
         begins_courtesy(reading, *first) && words.iter().all(|at| is_of(*at, &[Set::Stop, Set::Filler, Set::Pronoun]));
-    let is_sentence = words.len() >= ASIDE_WORDS_MIN
-        && Set::all().any(|(_, set)| reading.is(*first, set))
-        && words.iter().any(|at| reading.is(*at, Set::Stop));
+    let is_sentence =
+        words.len() >= ASIDE_WORDS_MIN && reading.is_known(*first) && words.iter().any(|at| reading.is(*at, Set::Stop));
     is_courtesy || is_sentence
 }

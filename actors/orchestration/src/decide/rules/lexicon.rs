@@ -5,101 +5,109 @@ use std::sync::OnceLock;
 
 use callboard_message::text::fold;
 use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::Error;
 
 use super::matcher::Matcher;
-use super::weights::{FUZZY_TERM_LETTERS_MIN, FUZZY_TWO_LETTERS_MIN, FUZZY_WORD_LETTERS_MIN};
+use super::pattern::Pattern;
 
-/// What comes with callboard.
 const LEXICON: &str = include_str!("lexicon.toml");
+/// Misspelt words are looked up from so many letters on.
+const SPELLED_LETTERS_MIN: usize = 5;
+/// Words of so many letters may have another letter, shorter ones only letters in another order.
+const SLIP_LETTERS_MIN: usize = 6;
+/// Words of so many letters may have two slips.
+const TWO_SLIPS_LETTERS_MIN: usize = 8;
 
-macro_rules! sets {
-    ($($name:ident = $key:literal),* $(,)?) => {
-        /// A kind of word, whatever it is about.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub(super) enum Set { $($name),* }
-
-        impl Set {
-            const ALL: &'static [(&'static str, Self)] = &[$(($key, Self::$name)),*];
-
-            /// A bit of its own.
-            pub(super) const fn bit(self) -> u64 {
-                1 << self as u64
-            }
-
-            /// All of them, each with its name.
-            pub(super) fn all() -> impl Iterator<Item = (&'static str, Self)> {
-                Self::ALL.iter().copied()
-            }
-        }
-    };
+/// A kind of word or sign, whatever it is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Set {
+    Stop,
+    Filler,
+    VagueVerb,
+    Pronoun,
+    Deictic,
+    Generic,
+    Thinking,
+    Compose,
+    Genre,
+    Knowledge,
+    TranslateVerb,
+    SummarizeVerb,
+    EchoVerb,
+    SayVerb,
+    RunVerb,
+    Program,
+    CommandWord,
+    KillVerb,
+    Process,
+    Agents,
+    Helpers,
+    Who,
+    CanHelp,
+    NoteVerb,
+    Person,
+    HumanWord,
+    RealPerson,
+    TalkVerb,
+    SpeakVerb,
+    Accept,
+    TimeWord,
+    PlanVerb,
+    Languages,
+    ReviewVerb,
+    Question,
+    Sequence,
+    Greeting,
+    Wish,
+    Context,
+    Governs,
+    Common,
+    Going,
+    Into,
+    Change,
+    AnAddress,
+    CodeWord,
+    ANumber,
+    AnHour,
+    AName,
+    AText,
+    ALongText,
+    FewWords,
+    AProgram,
 }
 
-sets! {
-    Stop = "stop",
-    Filler = "filler",
-    VagueVerb = "vague_verb",
-    Pronoun = "pronoun",
-    Deictic = "deictic",
-    Generic = "generic",
-    Thinking = "thinking",
-    Compose = "compose",
-    Genre = "genre",
-    Knowledge = "knowledge",
-    TranslateVerb = "translate_verb",
-    SummarizeVerb = "summarize_verb",
-    EchoVerb = "echo_verb",
-    SayVerb = "say_verb",
-    RunVerb = "run_verb",
-    Program = "program",
-    CommandWord = "command_word",
-    KillVerb = "kill_verb",
-    Process = "process",
-    Agents = "agents",
-    Helpers = "helpers",
-    Who = "who",
-    CanHelp = "can_help",
-    NoteVerb = "note_verb",
-    AddressWord = "address_word",
-    Person = "person",
-    RealPerson = "real_person",
-    TalkVerb = "talk_verb",
-    Accept = "accept",
-    CarryOn = "carry_on",
-    TimeWord = "time_word",
-    PlanVerb = "plan_verb",
-    MealTime = "meal_time",
-    Languages = "languages",
-    ToLanguage = "to_language",
-    ReviewVerb = "review_verb",
-    Question = "question",
-    Sequence = "sequence",
-    Greeting = "greeting",
-    Governs = "governs",
-    Common = "common",
-    Context = "context",
-    Subordinate = "subordinate",
-    Surprise = "surprise",
-    Wish = "wish",
+impl Set {
+    /// A bit of its own.
+    pub(super) const fn bit(self) -> u64 {
+        1 << self as u64
+    }
 }
 
-/// What a word of a field says: which field, by its place in [`Lexicon::fields`], and how much alone.
+/// A set in a pattern, and whether its word has to be the first that isn't empty.
+pub(super) type Term = (Set, bool);
+
+/// A word of a subject: the subject's place in [`Lexicon::subjects`], and whether the word tells it alone.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct OfField {
-    pub(super) field: usize,
-    pub(super) strong: bool,
+pub(super) struct OfSubject {
+    pub(super) subject: usize,
+    pub(super) is_strong: bool,
 }
 
 /// Everyday words by what they are about.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Lexicon {
-    /// The fields' names, in order.
-    fields: Vec<String>,
-    /// Words by which a skill shows that it is of a field.
+    /// Patterns of each subject.
+    pub(super) subjects: Vec<Vec<Pattern<Term>>>,
+    /// Patterns of our own tools, by name.
+    pub(super) tools: HashMap<String, Vec<Pattern<Term>>>,
+    /// Words by which a skill shows that it is of a subject.
     pub(super) anchors: Matcher<usize>,
-    pub(super) words: Matcher<OfField>,
+    pub(super) words: Matcher<OfSubject>,
     pub(super) sets: Matcher<Set>,
     emoji: HashMap<char, &'static str>,
-    /// Single words, as they stand, by first letter: for misspellings. Those of fields come first.
+    /// Single words by first letter, for misspellings. Those of subjects come first.
     spelling: HashMap<char, Vec<String>>,
     known: HashSet<String>,
     /// Words written in a hurry, as they are meant: in either language, only in English, only in Portuguese.
@@ -109,14 +117,15 @@ pub(super) struct Lexicon {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    fields: BTreeMap<String, FieldWords>,
-    sets: BTreeMap<String, String>,
+    subjects: BTreeMap<String, Subject>,
+    tools: HashMap<String, Vec<String>>,
+    sets: BTreeMap<Set, String>,
     emoji: BTreeMap<String, String>,
     short: Short,
 }
 
 /// How words are written in a hurry: `word=short,short`.
-#[derive(Deserialize, Default)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Short {
     both: String,
@@ -126,98 +135,77 @@ struct Short {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct FieldWords {
+struct Subject {
     anchors: String,
     strong: String,
     hints: String,
+    #[serde(default)]
+    patterns: Vec<String>,
 }
 
 /// The lexicon. One that can't be read, which a test rules out, is empty.
 pub(super) fn lexicon() -> &'static Lexicon {
     static READ: OnceLock<Lexicon> = OnceLock::new();
-    READ.get_or_init(|| match toml::from_str(LEXICON) {
-        Ok(file) => Lexicon::new(&file),
-        Err(error) => {
-            callboard_message::log::error!(%error, "failed to read the rules' lexicon: they know no words");
-            Lexicon::new(&File {
-                fields: BTreeMap::new(),
-                sets: BTreeMap::new(),
-                emoji: BTreeMap::new(),
-                short: Short::default(),
-            })
-        }
+    READ.get_or_init(|| {
+        let read = toml::from_str(LEXICON).map_err(|error| error.to_string()).and_then(|file| Lexicon::new(&file));
+        read.unwrap_or_else(|error| {
+            callboard_message::log::error!(error, "failed to read the rules' lexicon: they know no words");
+            Lexicon::default()
+        })
     })
 }
 
+fn patterns(texts: &[String]) -> Result<Vec<Pattern<Term>>, String> {
+    let term = |name: &str| {
+        let bare = name.strip_prefix('^');
+        let set = Set::deserialize(IntoDeserializer::<Error>::into_deserializer(bare.unwrap_or(name))).ok()?;
+        Some((set, bare.is_some()))
+    };
+    texts.iter().map(|text| Pattern::parse(text, term)).collect()
+}
+
 impl Lexicon {
-    fn new(file: &File) -> Self {
-        let mut lexicon = Self {
-            fields: Vec::new(),
-            anchors: Matcher::default(),
-            words: Matcher::default(),
-            sets: Matcher::default(),
-            emoji: HashMap::new(),
-            spelling: HashMap::new(),
-            known: HashSet::new(),
-            short: [&file.short.both, &file.short.english, &file.short.portuguese].map(|list| short(list)),
-        };
-        for (name, words) in &file.fields {
-            let field = lexicon.fields.len();
-            lexicon.fields.push(name.clone());
-            lexicon.anchors.add(&words.anchors, field);
-            lexicon.words.add(&words.strong, OfField { field, strong: true });
-            lexicon.words.add(&words.hints, OfField { field, strong: false });
-            for list in [&words.strong, &words.hints] {
+    fn new(file: &File) -> Result<Self, String> {
+        let Short { both, english, portuguese } = &file.short;
+        let mut lexicon = Self { short: [both, english, portuguese].map(|list| short(list)), ..Self::default() };
+        for (subject, words) in file.subjects.values().enumerate() {
+            lexicon.subjects.push(patterns(&words.patterns)?);
+            lexicon.anchors.add(&words.anchors, subject);
+            for (list, is_strong) in [(&words.strong, true), (&words.hints, false)] {
+                lexicon.words.add(list, OfSubject { subject, is_strong });
                 lexicon.spell(list);
             }
         }
-        for (key, set) in Set::ALL {
-            let Some(list) = file.sets.get(*key) else { continue };
+        for (set, list) in &file.sets {
             lexicon.sets.add(list, *set);
             lexicon.spell(list);
+        }
+        for (name, texts) in &file.tools {
+            lexicon.tools.insert(name.clone(), patterns(texts)?);
         }
         for (word, pictures) in &file.emoji {
             // Leaked once a process: they live as long as the lexicon.
             let word: &'static str = Box::leak(word.replace('_', " ").into_boxed_str());
             lexicon.emoji.extend(pictures.chars().filter(|c| !matches!(c, '\u{200d}' | '\u{fe0f}')).map(|c| (c, word)));
         }
-        lexicon
+        Ok(lexicon)
     }
 
     fn spell(&mut self, list: &str) {
-        for word in list.split(|c: char| c.is_whitespace() || c == '_' || c == '=').filter(|word| !word.is_empty()) {
-            if self.known.insert(word.to_owned())
-                && word.chars().count() >= FUZZY_TERM_LETTERS_MIN - 1
-                && let Some(first) = word.chars().next()
+        for word in list.split(|c: char| c.is_whitespace() || c == '_' || c == '=') {
+            if let Some(first) = word.chars().next()
+                && self.known.insert(word.to_owned())
+                && word.chars().count() >= SPELLED_LETTERS_MIN
             {
                 self.spelling.entry(first).or_default().push(word.to_owned());
             }
         }
     }
 
-    /// The field of that name.
-    pub(super) fn field(&self, name: &str) -> Option<usize> {
-        self.fields.iter().position(|field| field == name)
-    }
-
-    /// A field's name.
-    pub(super) fn name(&self, field: usize) -> &str {
-        self.fields.get(field).map_or("", String::as_str)
-    }
-
-    /// How many fields there are.
-    pub(super) fn fields_count(&self) -> usize {
-        self.fields.len()
-    }
-
-    /// The word that is meant by one written in a hurry; `portuguese`: also by those that only mean it there.
+    /// The word that is meant by one written in a hurry; `portuguese`: by those that only mean it in that language.
     pub(super) fn meant(&self, folded: &str, portuguese: Option<bool>) -> Option<&str> {
         let [both, english, pt] = &self.short;
-        let list = match portuguese {
-            None => both,
-            Some(false) => english,
-            Some(true) => pt,
-        };
+        let list = portuguese.map_or(both, |is_portuguese| if is_portuguese { pt } else { english });
         list.get(folded).map(String::as_str)
     }
 
@@ -229,17 +217,14 @@ impl Lexicon {
     /// The known word that a misspelt one probably is: the same first letter, one slip, in long words two.
     pub(super) fn spelled(&self, folded: &str) -> Option<&str> {
         let letters = folded.chars().count();
-        if letters < FUZZY_WORD_LETTERS_MIN || self.known.contains(folded) {
+        if letters < SPELLED_LETTERS_MIN || self.known.contains(folded) {
             return None;
         }
         let near = self.spelling.get(&folded.chars().next()?)?.iter().filter_map(|word| {
             let length = word.chars().count();
-            let slips_max = if length >= FUZZY_TWO_LETTERS_MIN { 2 } else { 1 };
-            if length.abs_diff(letters) > slips_max {
-                return None;
-            }
+            let slips_max = if length >= TWO_SLIPS_LETTERS_MIN { 2 } else { 1 };
             // Two short words one letter apart are mostly two words; with letters swapped they aren't.
-            if length < FUZZY_TERM_LETTERS_MIN && !is_swapped(word, folded) {
+            if length.abs_diff(letters) > slips_max || length < SLIP_LETTERS_MIN && sorted(word) != sorted(folded) {
                 return None;
             }
             let slips = strsim::osa_distance(word, folded);
@@ -252,35 +237,24 @@ impl Lexicon {
 /// Lines of `word=short,short`, by what is short.
 fn short(list: &str) -> HashMap<String, String> {
     let lines = list.split_whitespace().filter_map(|line| line.split_once('='));
-    let each = lines.flat_map(|(word, short)| short.split(',').map(move |short| (short.to_owned(), word.to_owned())));
-    each.collect()
+    lines.flat_map(|(word, short)| short.split(',').map(move |short| (short.to_owned(), word.to_owned()))).collect()
 }
 
-/// Whether the two have the same letters in another order.
-fn is_swapped(a: &str, b: &str) -> bool {
-    let sorted = |word: &str| {
-        let mut letters: Vec<char> = fold(word).chars().collect();
-        letters.sort_unstable();
-        letters
-    };
-    a.len() == b.len() && sorted(a) == sorted(b)
+fn sorted(word: &str) -> Vec<char> {
+    let mut letters: Vec<char> = fold(word).chars().collect();
+    letters.sort_unstable();
+    letters
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Goal: the file is whole: every set that rules name is there, and none that they don't. Method: both ways.
+    /// Goal: the file can be read, and each set has a bit. Method: read it; the last set.
     #[test]
-    fn every_set_is_there() {
-        let file: File = toml::from_str(LEXICON).unwrap();
-        let named: Vec<&str> = Set::ALL.iter().map(|(key, _)| *key).collect();
-        let mut there: Vec<&str> = file.sets.keys().map(String::as_str).collect();
-        let mut sorted = named.clone();
-        sorted.sort_unstable();
-        there.sort_unstable();
-        assert_eq!(there, sorted);
-        assert!(named.len() <= 64, "a bit each");
+    fn the_file_is_whole() {
+        Lexicon::new(&toml::from_str(LEXICON).unwrap()).unwrap();
+        assert!((Set::AProgram as u64) < 64, "a bit each");
     }
 
     /// Goal: slips are read, other words are left. Method: rows.

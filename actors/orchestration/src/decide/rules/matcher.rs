@@ -1,6 +1,6 @@
 //! Finds words and phrases of lists in a request, by stem, in English and Portuguese.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use super::words::{Token, stems};
 
@@ -14,6 +14,13 @@ pub(super) struct Hit<T> {
     pub(super) value: T,
 }
 
+impl<T> Hit<T> {
+    /// Whether both have a token in common.
+    pub(super) fn overlaps(&self, other: &Self) -> bool {
+        self.at < other.at + other.len && other.at < self.at + self.len
+    }
+}
+
 /// Words and phrases, each with what it stands for.
 #[derive(Debug)]
 pub(super) struct Matcher<T> {
@@ -21,8 +28,6 @@ pub(super) struct Matcher<T> {
     english: HashMap<String, Vec<Phrase<T>>>,
     portuguese: HashMap<String, Vec<Phrase<T>>>,
     exact: HashMap<String, Vec<Phrase<T>>>,
-    /// Words within phrases.
-    later: HashSet<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -60,7 +65,7 @@ const EXACT_LETTERS_MAX: usize = 3;
 
 impl<T> Default for Matcher<T> {
     fn default() -> Self {
-        Self { english: HashMap::new(), portuguese: HashMap::new(), exact: HashMap::new(), later: HashSet::new() }
+        Self { english: HashMap::new(), portuguese: HashMap::new(), exact: HashMap::new() }
     }
 }
 
@@ -72,7 +77,6 @@ impl<T: Copy + PartialEq> Matcher<T> {
             let mut words = entry.split('_').filter(|word| !word.is_empty()).map(|word| Term::new(word, exact));
             let Some(first) = words.next() else { continue };
             let phrase = Phrase { rest: words.collect(), value };
-            self.later.extend(phrase.rest.iter().map(|term| term.folded.clone()));
             if exact || first.folded.chars().count() <= EXACT_LETTERS_MAX {
                 self.exact.entry(first.folded).or_default().push(phrase);
             } else {
@@ -82,10 +86,11 @@ impl<T: Copy + PartialEq> Matcher<T> {
         }
     }
 
-    /// Whether a phrase may have this word.
+    /// Whether an entry begins with this word.
     pub(super) fn has(&self, token: &Token) -> bool {
-        let first = self.exact.contains_key(&token.folded) || self.english.contains_key(&token.english);
-        first || self.portuguese.contains_key(&token.portuguese) || self.later.contains(&token.folded)
+        self.exact.contains_key(&token.folded)
+            || self.english.contains_key(&token.english)
+            || self.portuguese.contains_key(&token.portuguese)
     }
 
     /// Everything of the lists that stands in the request, in order; one value at most once at a place. What is surely English

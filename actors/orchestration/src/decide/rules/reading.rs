@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
-use super::lexicon::{OfField, Set, lexicon};
+use callboard_message::text::is_one_of;
+
+use super::lexicon::{OfSubject, Set, Term, lexicon};
 use super::matcher::Hit;
-use super::weights::FUZZY_WORDS_MAX;
-use super::wish;
-use super::words::{Kind, Token, plain_text, stems, tokenize};
+use super::refusal;
+use super::words::{Kind, Token, plain_text, tokenize};
 
 /// A request, read once.
 #[derive(Debug)]
@@ -15,29 +16,34 @@ pub(super) struct Reading {
     pub(super) text: String,
     /// What is asked for: quoted and pasted text isn't among them.
     pub(super) tokens: Vec<Token>,
-    /// Which of the tokens were misspelt.
-    pub(super) misspelt: Vec<bool>,
     /// Kinds of words, where they stand in `tokens`.
     pub(super) hits: Vec<Hit<Set>>,
-    /// Words of fields, where they stand in `tokens`.
-    pub(super) fields: Vec<Hit<OfField>>,
+    /// Words of subjects, where they stand in `tokens`.
+    pub(super) subjects: Vec<Hit<OfSubject>>,
     /// The bits of all sets a token is of, by token.
     bits: Vec<u64>,
     /// Text to be worked on: quoted, after a colon, or pasted below.
     pub(super) content: String,
     /// Whether there is a piece of a program, in what is asked or in the text.
     pub(super) has_code: bool,
-    /// The first address in it.
-    pub(super) address: Option<String>,
-    /// Whether there is another one.
-    has_more_addresses: bool,
+    /// Whether there is one in the text.
+    has_program: bool,
+    /// The addresses in it.
+    addresses: Vec<String>,
     /// Whether it is Portuguese.
     pub(super) portuguese: bool,
     /// Whether it is surely English.
     pub(super) english: bool,
-    /// Where something is wanted: the rest of `tokens` is background.
+    /// Where something is wanted: the rest of `tokens` only tells what led to it.
     pub(super) wish: Range<usize>,
 }
+
+/// From so many words on, a text that nothing else is wanted of is to be shortened.
+const LONG_TEXT_WORDS_MIN: usize = 12;
+/// A sentence of fewer words is of the one before.
+const SENTENCE_WORDS_MIN: usize = 3;
+/// A part of so many tokens says little beside what it begins with.
+const FEW_TOKENS_MAX: usize = 5;
 
 impl Reading {
     /// Reads a request.
@@ -50,49 +56,155 @@ impl Reading {
         if portuguese || english {
             mean(&mut tokens, Some(portuguese));
         }
-        let quotes = quotes(&text);
-        let mut content: Vec<Range<usize>> = quotes;
+        let mut content: Vec<Range<usize>> = quotes(&text);
         if let Some(pasted) = pasted(&text, &tokens, &content, english) {
             content.retain(|range| range.start < pasted.start);
             content.push(pasted);
         }
-        let in_content = |token: &Token| content.iter().any(|range| range.contains(&token.range.start));
-        let has_code = tokens.iter().any(|token| token.kind == Kind::Code);
-        let mut addresses = tokens.iter().filter(|token| token.kind == Kind::Address).map(|token| &token.folded);
-        let address = addresses.next().cloned();
-        let has_more_addresses = addresses.any(|other| Some(other) != address.as_ref());
+        let of_kind = |kind: Kind| tokens.iter().filter(move |token| token.kind == kind);
+        let has_code = of_kind(Kind::Code).next().is_some();
+        let mut addresses: Vec<String> = of_kind(Kind::Address).map(|token| token.folded.clone()).collect();
+        addresses.dedup();
         let shown = content.iter().map(|range| text[range.clone()].trim()).collect::<Vec<_>>().join("\n");
-        let mut tokens: Vec<Token> = tokens.into_iter().filter(|token| !in_content(token)).collect();
-        let misspelt = spell(&mut tokens, english);
+        let in_content = |token: &Token| content.iter().any(|range| range.contains(&token.range.start));
+        let has_program = of_kind(Kind::Code).any(in_content);
+        tokens.retain(|token| !in_content(token));
+        spell(&mut tokens, english);
         let hits = lexicon.sets.find(&tokens, english);
-        let mut fields = lexicon.words.find(&tokens, english);
         let mut bits = vec![0; tokens.len()];
-        // "sobre" has the stem of "sobras", and means nothing.
-        let is_stop = |at: usize| hits.iter().any(|hit| hit.at == at && hit.len == 1 && hit.value == Set::Stop);
-        fields.retain(|hit| hit.len > 1 || !is_stop(hit.at));
         for hit in &hits {
             for bit in bits.iter_mut().skip(hit.at).take(hit.len) {
                 *bit |= hit.value.bit();
             }
         }
-        let wish = 0..tokens.len();
+        let mut subjects = lexicon.words.find(&tokens, english);
+        // "sobre" has the stem of "sobras", and means nothing.
+        subjects.retain(|hit| hit.len > 1 || bits[hit.at] & Set::Stop.bit() == 0);
         let content = shown;
+        let wish = 0..tokens.len();
         let read = Self {
             text,
             tokens,
-            misspelt,
             hits,
-            fields,
+            subjects,
             bits,
             content,
             has_code,
-            address,
-            has_more_addresses,
+            has_program,
+            addresses,
             portuguese,
             english,
             wish,
         };
-        Self { wish: wish::wish(&read), ..read }
+        Self { wish: read.wanted(), ..read }
+    }
+
+    /// From the first sentence that wants something to the last; all where none does.
+    fn wanted(&self) -> Range<usize> {
+        let mut sentences: Vec<Range<usize>> = Vec::new();
+        let mut start = 0;
+        let ends = |at: &usize| [".", "?", "!", "\n", "…"].iter().any(|sign| self.tokens[*at].is_sign(sign));
+        for at in self.all().filter(|at| ends(at) || at + 1 == self.tokens.len()) {
+            // `p.m.`, `Dr.`, `Ok.` are of the sentence before.
+            let words = (start..at + 1).filter(|at| self.tokens[*at].is_word()).count();
+            match sentences.last_mut() {
+                Some(last) if words < SENTENCE_WORDS_MIN => last.end = at + 1,
+                _ => sentences.push(start..at + 1),
+            }
+            start = at + 1;
+        }
+        let wants = |span: &&Range<usize>| {
+            let asks = |at: usize| self.tokens[at].is_sign("?") || self.tokens[at].is_sign(":");
+            (*span).clone().any(asks) || self.has(Set::Wish, span) || self.orders(span)
+        };
+        let mut wanting = sentences.iter().filter(wants);
+        let Some(first) = wanting.next() else { return self.all() };
+        let last = wanting.next_back().unwrap_or(first);
+        first.start..last.end
+    }
+
+    /// Whether a part begins with a verb that orders, or with a word of a subject: `Hotel in Graz.`
+    fn orders(&self, span: &Range<usize>) -> bool {
+        const ORDERS: [Set; 13] = [
+            Set::VagueVerb,
+            Set::TranslateVerb,
+            Set::SummarizeVerb,
+            Set::EchoVerb,
+            Set::SayVerb,
+            Set::RunVerb,
+            Set::KillVerb,
+            Set::NoteVerb,
+            Set::PlanVerb,
+            Set::ReviewVerb,
+            Set::Compose,
+            Set::Governs,
+            Set::TalkVerb,
+        ];
+        let is_order = |at: usize| ORDERS.iter().any(|set| self.is(at, *set));
+        let empty = |at: usize| self.is(at, Set::Filler) || self.is(at, Set::Stop) && !is_order(at);
+        let first = span.clone().find(|at| self.tokens[*at].is_word() && !empty(*at));
+        let tells = self.has(Set::Context, span);
+        first.is_some_and(|at| is_order(at) || !tells && self.subjects.iter().any(|hit| hit.at == at))
+    }
+
+    /// Evidence of a part for patterns: its words' sets, its signs, and the sets of the first word that isn't empty.
+    pub(super) fn signs(&self, span: &Range<usize>) -> Vec<Hit<Term>> {
+        let inside = self.hits.iter().filter(|hit| span.contains(&hit.at));
+        let mut signs: Vec<Hit<Term>> =
+            inside.map(|hit| Hit { at: hit.at, len: hit.len, value: (hit.value, false) }).collect();
+        let is_code = |at: &usize| self.tokens[*at].kind == Kind::Code;
+        let has_program =
+            self.has_program && span.len() * 2 >= self.tokens.len() || span.clone().any(|at| is_code(&at));
+        let is_long = self.content.split_whitespace().nth(LONG_TEXT_WORDS_MIN - 1).is_some() && !self.has_code;
+        let wide = [
+            (Set::AText, self.has_content()),
+            (Set::ALongText, is_long),
+            (Set::FewWords, span.len() <= FEW_TOKENS_MAX),
+            (Set::AProgram, has_program),
+        ];
+        for at in span.clone() {
+            let Some(token) = self.tokens.get(at) else { break };
+            let mut add = |set: Set, len: usize| signs.push(Hit { at, len, value: (set, false) });
+            match token.kind {
+                Kind::Address => add(Set::AnAddress, 1),
+                Kind::Code => add(Set::CodeWord, 1),
+                Kind::Number => add(Set::ANumber, 1),
+                Kind::Word if token.capital && at != span.start && self.is_name(at) => add(Set::AName, 1),
+                Kind::Word | Kind::Sign => {}
+            }
+            if self.is_hour(at) {
+                add(Set::AnHour, 1);
+            }
+            // What is said of the whole part is near each of its words, and takes the place of none.
+            wide.iter().filter(|(_, is_so)| *is_so).for_each(|(set, _)| add(*set, 0));
+        }
+        let light = Set::Stop.bit() | Set::Filler.bit() | Set::Greeting.bit();
+        let first = span.clone().find(|at| self.tokens[*at].kind != Kind::Sign && self.bits[*at] & light == 0);
+        let leads: Vec<Hit<Term>> = signs.iter().filter(|hit| Some(hit.at) == first && hit.len > 0).copied().collect();
+        signs.extend(leads.into_iter().map(|hit| Hit { value: (hit.value.0, true), ..hit }));
+        signs
+    }
+
+    /// `9am`, `15h30`, `9 pm`.
+    fn is_hour(&self, at: usize) -> bool {
+        let token = &self.tokens[at];
+        let unit = token.folded.trim_start_matches(|c: char| c.is_ascii_digit());
+        let next = self.tokens.get(at + 1).map_or("", |token| &*token.folded);
+        token.kind == Kind::Number
+            && (matches!(unit, "am" | "pm")
+                || unit.strip_prefix('h').is_some_and(|m| m.bytes().all(|b| b.is_ascii_digit()))
+                || matches!(next, "am" | "pm" | "oclock" | "h" | "horas"))
+    }
+
+    /// Whether a word with a capital names somebody or a place.
+    pub(super) fn is_name(&self, at: usize) -> bool {
+        let empty = Set::Stop.bit() | Set::TimeWord.bit() | Set::Languages.bit() | Set::Pronoun.bit();
+        self.tokens[at].capital && self.tokens[at].is_word() && self.bits[at] & empty == 0
+    }
+
+    /// Whether the word is of any set.
+    pub(super) fn is_known(&self, at: usize) -> bool {
+        self.bits[at] != 0
     }
 
     /// All of it.
@@ -134,7 +246,8 @@ impl Reading {
 
     /// The address in it; `None` where there are several, since which is meant isn't known.
     pub(super) fn only_address(&self) -> Option<&str> {
-        self.address.as_deref().filter(|_| !self.has_more_addresses)
+        let [only] = &*self.addresses else { return None };
+        Some(only)
     }
 
     /// Whether there is a text to work on.
@@ -154,39 +267,27 @@ impl Reading {
 fn mean(tokens: &mut [Token], portuguese: Option<bool>) {
     for token in tokens.iter_mut().filter(|token| token.is_word() && !token.capital) {
         if let Some(word) = lexicon().meant(&token.folded, portuguese) {
-            token.folded = word.to_owned();
-            (token.english, token.portuguese) = stems(word);
+            token.mean(word);
         }
     }
 }
 
-/// Puts known words in the place of misspelt ones; says which.
-fn spell(tokens: &mut [Token], is_english: bool) -> Vec<bool> {
-    let mut left = FUZZY_WORDS_MAX;
-    let mut misspelt = vec![false; tokens.len()];
-    for (token, was) in tokens.iter_mut().zip(&mut misspelt) {
-        if left == 0 {
-            break;
-        }
-        if !token.is_word() || is_known(token, is_english) {
-            continue;
-        }
-        left -= 1;
-        // A name is written with a capital and isn't a slip of another word.
-        if let Some(word) = lexicon().spelled(&token.folded).filter(|_| !token.capital) {
-            token.folded = word.to_owned();
-            (token.english, token.portuguese) = stems(word);
-            *was = true;
+/// Words of one request that may be misspelt: it takes a while each.
+const SPELLED_WORDS_MAX: usize = 48;
+
+/// Puts known words in the place of misspelt ones. A name is written with a capital and isn't a slip of another word.
+fn spell(tokens: &mut [Token], is_english: bool) {
+    let lexicon = lexicon();
+    let is_known = |token: &Token| {
+        let one = std::slice::from_ref(token);
+        refusal::knows(token) || !lexicon.sets.find(one, is_english).is_empty() || lexicon.words.has(token)
+    };
+    let unknown = tokens.iter_mut().filter(|token| token.is_word() && !token.capital && !is_known(token));
+    for token in unknown.take(SPELLED_WORDS_MAX) {
+        if let Some(word) = lexicon.spelled(&token.folded) {
+            token.mean(word);
         }
     }
-    misspelt
-}
-
-fn is_known(token: &Token, is_english: bool) -> bool {
-    let one = std::slice::from_ref(token);
-    super::refusal::knows(token)
-        || !lexicon().sets.find(one, is_english).is_empty()
-        || !lexicon().words.find(one, is_english).is_empty()
 }
 
 /// Quoted passages, without their quotation marks. An apostrophe isn't one.
@@ -235,7 +336,7 @@ const QUOTATION_MARK_BYTES_MAX: usize = 3;
 
 /// A text below or behind a colon that the words before it want something done with; after `echo`, all the rest.
 fn pasted(text: &str, tokens: &[Token], quotes: &[Range<usize>], is_english: bool) -> Option<Range<usize>> {
-    const WORKS_ON: [Set; 3] = [Set::SummarizeVerb, Set::EchoVerb, Set::TranslateVerb];
+    const WORKS_ON: [Set; 4] = [Set::SummarizeVerb, Set::EchoVerb, Set::TranslateVerb, Set::Languages];
     let first = tokens.first()?;
     if matches!(first.folded.as_str(), "echo" | "ecoa" | "repeat" | "repita" | "repete")
         && tokens.get(1).is_some_and(|token| !token.is_sign(":") && token.kind != Kind::Sign)
@@ -258,22 +359,11 @@ fn pasted(text: &str, tokens: &[Token], quotes: &[Range<usize>], is_english: boo
     let tail = text.get(sign.range.end..)?;
     // `say: …` and nothing else before the colon.
     let says = head.len() <= 2 && works(&head, &[Set::SayVerb], is_english);
-    let works = says || works(&head, &WORKS_ON, is_english) || into_language(&head, is_english);
+    let works = says || works(&head, &WORKS_ON, is_english);
     let coded = tokens[at..].iter().any(|token| token.kind == Kind::Code);
     const PASTED_BYTES_MIN: usize = 200;
     let long = sign.is_sign("\n") && tail.trim().len() > PASTED_BYTES_MIN;
     ((works || long || coded) && !tail.trim().is_empty()).then_some(sign.range.end..text.len())
-}
-
-/// `passa isso pro francês: …`.
-fn into_language(head: &[Token], is_english: bool) -> bool {
-    let hits = lexicon().sets.find(head, is_english);
-    let before = |at: usize| at.checked_sub(1).and_then(|at| head.get(at)).map_or("", |token| token.folded.as_str());
-    let into = |hit: &Hit<Set>| {
-        hit.value == Set::Languages
-            && callboard_message::text::is_one_of(before(hit.at), "in into to em para pro pra ao o")
-    };
-    hits.iter().any(into)
 }
 
 fn works(head: &[Token], works_on: &[Set], is_english: bool) -> bool {
@@ -290,9 +380,7 @@ fn language(tokens: &[Token]) -> (bool, bool) {
         obrigado resume resuma traduz traduza repete repita reserva roda procura pesquisa";
     const ENGLISH: &str = "the an of in on at to for and or but is are was be i you he she it we they my your his her our their this that what which who how why where when do does did can could would \
         please with from by about not have has will me new need want it's im";
-    let among = |list: &str| {
-        tokens.iter().filter(|t| t.is_word() && callboard_message::text::is_one_of(&t.folded, list)).count()
-    };
+    let among = |list: &str| tokens.iter().filter(|t| t.is_word() && is_one_of(&t.folded, list)).count();
     let (portuguese, english) = (among(PORTUGUESE), among(ENGLISH));
     (portuguese > english, english > portuguese)
 }

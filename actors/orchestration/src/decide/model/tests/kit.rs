@@ -143,7 +143,7 @@ pub fn follow_up() -> DecideFollowUp {
 }
 
 pub fn clarity() -> DecideClarity {
-    DecideClarity { history: history(), request: REQUEST.into() }
+    DecideClarity { history: history(), request: REQUEST.into(), world: Arc::default() }
 }
 
 pub fn split() -> DecideSplit {

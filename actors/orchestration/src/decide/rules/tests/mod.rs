@@ -12,8 +12,36 @@ use std::sync::Arc;
 use callboard_message::RawObject;
 use serde_json::json;
 
-use super::Rules;
-use crate::decide::{AgentView, Clarity, Decided, Route, SkillView, Split, ToolChoice, ToolView, Turn, World};
+use super::RulesDecider;
+use crate::decide::{
+    AgentView, Clarity, Decided, Route, SkillView, Split, StepPlan, ToolChoice, ToolView, Turn, World,
+};
+
+/// The points, with requests that aren't too long.
+#[derive(Default)]
+struct Rules(RulesDecider);
+
+impl Rules {
+    fn clarity(&mut self, request: &str, history: &[Turn], world: &Arc<World>) -> Decided<Clarity> {
+        self.0.clarity(request, history, world).unwrap()
+    }
+
+    fn split(&mut self, request: &str, world: &Arc<World>) -> Decided<Split> {
+        self.0.split(request, world).unwrap()
+    }
+
+    fn steps(&mut self, request: &str, world: &Arc<World>) -> Decided<StepPlan> {
+        self.0.steps(request, world).unwrap()
+    }
+
+    fn route(&mut self, request: &str, history: &[Turn], world: &Arc<World>) -> Decided<Route> {
+        self.0.route(request, history, world).unwrap()
+    }
+
+    fn tool(&mut self, request: &str, history: &[Turn], tools: &[ToolView]) -> Decided<ToolChoice> {
+        self.0.tool(request, history, tools).unwrap()
+    }
+}
 
 fn tool(name: &str) -> ToolView {
     let name = name.to_owned();
@@ -65,10 +93,10 @@ fn fate(request: &str) -> String {
 
 fn fate_after(request: &str, history: &[Turn]) -> String {
     let (mut rules, world) = (Rules::default(), world());
-    if matches!(rules.clarity(request, history).outcome, Some(Clarity::NeedsClarify { .. })) {
+    if matches!(rules.clarity(request, history, &world).outcome, Some(Clarity::NeedsClarify { .. })) {
         return "clarify".to_owned();
     }
-    if rules.split(request, history, &world).outcome == Some(Split::Yes) {
+    if rules.split(request, &world).outcome == Some(Split::Yes) {
         return "decompose".to_owned();
     }
     match rules.route(request, history, &world).outcome {

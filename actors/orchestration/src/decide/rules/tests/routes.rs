@@ -12,7 +12,7 @@ fn where_requests_go() {
         ("Translate 'the shop is shut' into Danish", "words"),
         ("como se diz 'até logo' em alemão?", "words"),
         ("run the assay on sample 12", "lab"),
-        ("Babel, will there be frost in Leeds tonight?", "sky"),
+        ("Babel, will there be frost in Leeds tonight?", "words"),
         ("ask the travel bot to translate 'cheers' into Greek", "words"),
         ("echo one two three", "echo"),
         ("repita: um dois três", "echo"),

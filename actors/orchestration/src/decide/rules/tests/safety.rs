@@ -5,10 +5,10 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Goal: time grows with the text and no faster. Method: 64 KiB of each kind of text that could be slow, all points.
+/// Goal: time grows with the text and no faster. Method: the longest request of each kind of text that could be slow, all points.
 #[test]
 fn long_texts_take_little_time() {
-    const BYTES: usize = 64 * 1_024;
+    const BYTES: usize = crate::decide::limits::REQUEST_CHARS_MAX;
     // Without optimisation all is slower by far; what grows with the square of the length isn't fast enough even so.
     let limit = Duration::from_millis(if cfg!(debug_assertions) { 2_000 } else { 50 });
     let world = world();
@@ -33,8 +33,8 @@ fn long_texts_take_little_time() {
         let text: String = piece.repeat(BYTES / piece.len());
         let begun = cpu_time();
         let mut rules = Rules::default();
-        let _ = rules.clarity(&text, &[]);
-        let _ = rules.split(&text, &[], &world);
+        let _ = rules.clarity(&text, &[], &world);
+        let _ = rules.split(&text, &world);
         let _ = rules.steps(&text, &world);
         let _ = rules.route(&text, &[], &world);
         let _ = rules.tool(&text, &[], &world.tools);
@@ -53,9 +53,9 @@ proptest! {
         for text in [text, words.join(" ")] {
             let mut fresh = Rules::default();
             prop_assert_eq!(fresh.route(&text, &[], &world), used.route(&text, &[], &world));
-            prop_assert_eq!(fresh.split(&text, &[], &world), used.split(&text, &[], &world));
+            prop_assert_eq!(fresh.split(&text, &world), used.split(&text, &world));
             prop_assert_eq!(fresh.steps(&text, &world), used.steps(&text, &world));
-            prop_assert_eq!(fresh.clarity(&text, &[]), used.clarity(&text, &[]));
+            prop_assert_eq!(fresh.clarity(&text, &[], &world), used.clarity(&text, &[], &world));
             prop_assert_eq!(fresh.tool(&text, &[], &world.tools), used.tool(&text, &[], &world.tools));
         }
     }

@@ -56,10 +56,10 @@ fn several_and_none_of_a_field() {
 #[test]
 fn parts_depend_on_who_is_there() {
     let request = "Find me a hotel in Arles and tell me whether it will be windy there";
-    assert_eq!(Rules::default().split(request, &[], &world()).outcome, Some(Split::Yes));
+    assert_eq!(Rules::default().split(request, &world()).outcome, Some(Split::Yes));
     let both =
         world_of(vec![agent("trips", "All in One", &[("Trips", "Hotels and forecasts", &["hotel", "weather"])])]);
-    assert_eq!(Rules::default().split(request, &[], &both).outcome, Some(Split::No));
+    assert_eq!(Rules::default().split(request, &both).outcome, Some(Split::No));
 }
 
 /// Goal: of two of an unknown field the one that is up, even where more speaks for the other. Method: the better one up, then down.
