@@ -37,9 +37,9 @@ pub fn gateway(rounds: Option<&str>) -> Outcome {
     let header = header()?;
     let other = tools::mcp_proxy()?;
     let other = other.to_string_lossy();
-    // Ours as its users build it, like the other one.
-    command::run(cargo(&["build", "--release", "--bin", "callboard"]))?;
-    let ours = target().join("release").join("callboard");
+    // Ours as packages hold it, like the other one.
+    command::run(cargo(&["build", "--profile", "dist", "--bin", "callboard"]))?;
+    let ours = target().join("dist").join("callboard");
     let ours = ours.to_string_lossy();
     let mut bench = vec!["bench", "--bench", "gateway", "--", "--callboard", &*ours, "--mcp-proxy", &*other];
     bench.extend(rounds.map(|rounds| ["--rounds", rounds]).iter().flatten());

@@ -13,4 +13,5 @@ mod recording;
 #[path = "../../../tests/kit/shape.rs"]
 mod shape;
 pub mod task;
+mod tool_name;
 pub mod tools;

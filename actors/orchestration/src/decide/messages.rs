@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::context::{Action, ToolView, Turn, World};
 use super::point::Decided;
 use super::steps::{StepPlan, StepReport};
+use crate::tool_name::LLM as TOOL_LLM;
 
 /// DP1: somebody answered what another agent asked. Does that go to it as it is, or does a person have to say more?
 #[derive(Message, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -259,9 +260,6 @@ pub struct ToolChoice {
     /// Its parameters.
     pub params: RawObject,
 }
-
-/// The tool that answers with words: what is used where nothing else is.
-pub const TOOL_LLM: &str = "llm";
 
 impl ToolChoice {
     /// The tool [`TOOL_LLM`], with this request.

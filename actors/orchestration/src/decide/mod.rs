@@ -17,6 +17,8 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
+/// The tool that answers with words: what is used where nothing else is.
+pub use crate::tool_name::LLM as TOOL_LLM;
 pub use context::{Action, AgentView, Risk, SkillView, ToolView, Turn, World};
 pub(crate) use context::{TAG_DESTRUCTIVE, text_member};
 pub use deciders::{Asked, Decider, Deciders, DecisionRecord, FallbackWhy, RunId, Settled, Who};
@@ -26,7 +28,7 @@ pub(crate) use messages::told_instead;
 pub use messages::{
     AWAY_AFTER_FAILURES, Clarity, Confirm, ConfirmWhy, DecideClarity, DecideConfirm, DecideFollowUp, DecideRecovery,
     DecideRoute, DecideSplit, DecideTool, ErrorClass, FollowUp, MakeSteps, Outcome, Recovery, Route, Split, Synthesis,
-    Synthesize, TOOL_LLM, ToolChoice, WriteAnswer, class_of,
+    Synthesize, ToolChoice, WriteAnswer, class_of,
 };
 pub use person::PersonDecider;
 pub use point::{Cost, Decided, Point};

@@ -19,7 +19,7 @@ use super::sanitize::{address, description, is_here, is_id, name, place, skills,
 use super::{Health, KNOWN_AGENTS_MAX, Known, KnownAgents, Learned, NamedBy, Seen, url_of};
 use crate::decide::{SkillView, TAG_DESTRUCTIVE, text_member};
 use crate::memory::now_ms;
-use crate::tools::{LIST_AGENTS, REMEMBER_AGENT};
+use crate::tool_name::{LIST_AGENTS, REMEMBER_AGENT};
 
 /// Most agents that are learned of one exchange.
 pub const EXCHANGE_AGENTS_MAX: usize = 64;

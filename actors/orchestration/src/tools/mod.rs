@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use crate::decide::limits::REQUEST_CHARS_MAX;
 use crate::decide::{Asked, Deciders, Point, RunId, ToolView, Turn, WriteAnswer};
 use crate::peer_registry::{Known, KnownAgents};
+use crate::tool_name::Tool;
 
 use tool::Use;
 
@@ -31,8 +32,9 @@ pub use command::{
     COMMAND_PATH, COMMAND_SCOPE, COMMAND_TIMEOUT_DEFAULT, CommandError, CommandOptions, Commands,
 };
 pub use summary::{SENTENCES_DEFAULT, SENTENCES_MAX};
-pub(crate) use tool::Tool;
-pub use tool::{EXECUTE_COMMAND, HUMAN_INPUT, LIST_AGENTS, LLM, REMEMBER_AGENT, TOOL_NAMES, TOOL_TEXT_BYTES_MAX};
+pub use tool::TOOL_TEXT_BYTES_MAX;
+
+pub use crate::tool_name::{EXECUTE_COMMAND, HUMAN_INPUT, LIST_AGENTS, LLM, REMEMBER_AGENT, TOOL_NAMES};
 
 /// Longest text that a tool answers, in bytes; the rest is left out, and that is told.
 pub const TOOL_REPLY_BYTES_MAX: usize = 64 * 1024;

@@ -9,34 +9,10 @@ use super::Format;
 use super::command::words_of;
 use super::summary::SENTENCES_MAX;
 use crate::decide::{Risk, ToolView};
+use crate::tool_name::Tool;
 
-/// The tool that writes an answer.
-pub const LLM: &str = crate::decide::TOOL_LLM;
-/// The tool that lists the agents that are known.
-pub const LIST_AGENTS: &str = "list_agents";
-/// The tool that takes an agent into the directory.
-pub const REMEMBER_AGENT: &str = "remember_agent";
-/// The tool that asks the person behind the call.
-pub const HUMAN_INPUT: &str = "human_input";
-/// The tool that runs programs.
-pub const EXECUTE_COMMAND: &str = "execute_command";
-
-/// The tools' names.
-pub const TOOL_NAMES: [&str; 7] = ["echo", LLM, "summarize", LIST_AGENTS, REMEMBER_AGENT, HUMAN_INPUT, EXECUTE_COMMAND];
 /// Longest text that a tool takes, in bytes.
 pub const TOOL_TEXT_BYTES_MAX: usize = 64 * 1024;
-
-/// A tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tool {
-    Echo,
-    Llm,
-    Summarize,
-    ListAgents,
-    RememberAgent,
-    HumanInput,
-    ExecuteCommand,
-}
 
 /// A use of a tool, its parameters read.
 pub(super) enum Use {
@@ -50,25 +26,6 @@ pub(super) enum Use {
 }
 
 impl Tool {
-    const ALL: [Self; 7] = [
-        Self::Echo,
-        Self::Llm,
-        Self::Summarize,
-        Self::ListAgents,
-        Self::RememberAgent,
-        Self::HumanInput,
-        Self::ExecuteCommand,
-    ];
-
-    /// The tool of exactly that name.
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().zip(TOOL_NAMES).find(|(_, known)| *known == name).map(|(tool, _)| tool)
-    }
-
-    pub(crate) fn name(self) -> &'static str {
-        Self::ALL.into_iter().zip(TOOL_NAMES).find(|(tool, _)| *tool == self).map_or("", |(_, name)| name)
-    }
-
     /// Reads the parameters of a use.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use super::pattern::best;
 use super::reading::Reading;
 use super::words::{Token, tokenize};
 use crate::decide::{AgentView, TOOL_LLM, ToolView};
-use crate::tools::Tool;
+use crate::tool_name::Tool;
 
 /// Evidence of a word by where its agent says it. A word of a tag is its author's own choice of what it is about.
 const TAG: f32 = 1.0;

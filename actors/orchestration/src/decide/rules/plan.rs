@@ -10,7 +10,7 @@ use super::reading::Reading;
 use super::words::{Kind, Token};
 use crate::decide::limits::{STEP_ID_BYTES_MAX, STEP_INPUT_BYTES_MAX, STEPS_MAX};
 use crate::decide::{StepDefinition, StepMetadata};
-use crate::tools::EXECUTE_COMMAND;
+use crate::tool_name::EXECUTE_COMMAND;
 
 /// Evidence from which on a clause is for somebody.
 const CLAUSE_FROM: f32 = 0.7;

@@ -12,7 +12,7 @@ use crate::decide::{
     Action, Confirm, ConfirmWhy, DecideConfirm, DecideFollowUp, DecideRecovery, Decided, ErrorClass, FollowUp,
     Recovery, StepReport, Synthesis, Synthesize, TOOL_LLM,
 };
-use crate::tools::EXECUTE_COMMAND;
+use crate::tool_name::EXECUTE_COMMAND;
 
 use conflict::{Conflict, conflicts};
 

@@ -7,7 +7,7 @@ use super::command::command_line;
 use super::lexicon::Set;
 use super::reading::Reading;
 use crate::decide::{ToolChoice, ToolView, Turn};
-use crate::tools::Tool;
+use crate::tool_name::Tool;
 
 /// The tool with its parameters; `None` where what it needs isn't there.
 pub(super) fn choice(tool: &ToolView, reading: &Reading, request: &str, history: &[Turn]) -> Option<ToolChoice> {
