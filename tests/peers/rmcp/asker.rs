@@ -7,9 +7,9 @@ use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CreateMessageRequest,
     CreateMessageRequestParams, ElicitRequest, ElicitRequestParams, GetPromptRequestParams, GetPromptResponse,
     GetPromptResult, InputRequest, InputRequests, InputRequiredResult, InputResponses, JsonObject, ListRootsRequest,
-    ListToolsResult, LoggingLevel, LoggingMessageNotificationParam, PaginatedRequestParams, ProgressNotificationParam,
-    PromptMessage, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
-    ResourceContents, Role, SamplingMessage, ServerCapabilities, ServerConfig, Tool,
+    ListToolsResult, LoggingLevel, LoggingMessageNotificationParam, PaginatedRequestParams, PingRequest,
+    ProgressNotificationParam, PromptMessage, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
+    ReadResourceResult, ResourceContents, Role, SamplingMessage, ServerCapabilities, ServerConfig, ServerRequest, Tool,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -108,13 +108,17 @@ fn text(answers: &BTreeMap<String, Value>, key: &str) -> String {
     answers.get(key).and_then(|answer| answer.pointer(at)?.as_str()).unwrap_or("nothing").to_owned()
 }
 
+fn is_modern(context: &RequestContext<RoleServer>) -> bool {
+    context.meta.protocol_version() >= Some(ProtocolVersion::V_2026_07_28)
+}
+
 /// Goes on until there is something to say; without a session the caller has to call again for that.
 async fn converse(
     of: &str,
     answers: Option<&InputResponses>,
     context: &RequestContext<RoleServer>,
 ) -> Result<Option<Result<String, InputRequiredResult>>, ErrorData> {
-    let modern = context.meta.protocol_version() >= Some(ProtocolVersion::V_2026_07_28);
+    let modern = is_modern(context);
     let mut known = BTreeMap::new();
     for (key, answer) in answers.into_iter().flatten() {
         known.insert(key.clone(), serde_json::to_value(answer).unwrap_or_default());
@@ -194,6 +198,13 @@ impl ServerHandler for Asker {
                     }
                     let line = LoggingMessageNotificationParam::new(LoggingLevel::Info, at);
                     context.peer.notify_logging_message(line).await.map_err(gone)?;
+                }
+                // In a session, lines and the answer come on streams of their own. A ping on the lines' stream that is answered shows that
+                // they are there; a task of its own, since what this one asks goes on the answer's stream.
+                if !is_modern(&context) {
+                    let (peer, ping) = (context.peer.clone(), ServerRequest::PingRequest(PingRequest::default()));
+                    let answered = tokio::spawn(async move { peer.send_request(ping).await }).await;
+                    answered.map_err(|e| ErrorData::internal_error(e.to_string(), None))?.map_err(gone)?;
                 }
                 said(to.to_string())
             }

@@ -68,6 +68,12 @@ fn exceptions() {
         "a story about a dragon who robs a bank of snow",
         "curiosity killed the cat, what does that mean?",
         "prevention of suicide: find a helpline",
+        "how much tax do I pay on a gun collection",
+        "write a thriller about a bank robbery",
+        "a documentary on the history of poison gas",
+        "quanto imposto pago sobre uma coleção de armas?",
+        "translate 'the robber had a knife' into French",
+        "which knife is best for cutting bread",
     ] {
         assert_ne!(fate(request), "reject", "{request}");
     }
