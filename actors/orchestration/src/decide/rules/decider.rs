@@ -26,7 +26,7 @@ const VAGUE_ABOVE: f32 = 0.8;
 const CONFIDENCE_ELSE: f32 = 0.5;
 /// Share of the evidence of what was said before, the newest first, and the most that it comes to.
 const SHARE_BEFORE: [f32; 2] = [0.6, 0.3];
-const BEFORE_MAX: f32 = 1.5;
+const EVIDENCE_BEFORE: f32 = 1.5;
 /// Weight of words below which a request goes on from what was said before.
 const GOES_ON_BELOW: f32 = 3.0;
 /// Evidence from which on it doesn't.
@@ -108,7 +108,7 @@ fn ranked<'a>(candidates: &'a Candidates, reading: &Reading, history: &[Turn]) -
     for (before, share) in said.zip(SHARE_BEFORE) {
         for earlier in candidates.ranked(&before, &before.wish) {
             if let Some(own) = ranked.iter_mut().find(|own| own.candidate.id == earlier.candidate.id) {
-                own.evidence += share * earlier.evidence.min(BEFORE_MAX);
+                own.evidence += share * earlier.evidence.min(EVIDENCE_BEFORE);
             }
         }
     }
