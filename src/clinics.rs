@@ -97,7 +97,8 @@ impl Clinics {
     /// # Errors
     /// See [`ClinicsError`].
     pub fn connect(topology: Topology) -> Result<Self, ClinicsError> {
-        Self::with(topology.registry, topology.policy.guard_rules, Vec::new())
+        let rules = topology.guard_rules();
+        Self::with(topology.registry, rules, Vec::new())
     }
 
     /// Starts the example clinics, each a process of its own on a free port, and a host that asks them.
@@ -113,7 +114,7 @@ impl Clinics {
             ClinicEntry { url: child.map_or_else(|| clinic.url.clone(), |c| c.url.clone()), ..clinic.clone() }
         };
         let registry = Registry::try_from(declared.registry.clinics().iter().map(moved).collect::<Vec<_>>())?;
-        Self::with(registry, declared.policy.guard_rules, children)
+        Self::with(registry, declared.guard_rules(), children)
     }
 
     fn with(registry: Registry, rules: Vec<OwnRule>, children: Vec<Child>) -> Result<Self, ClinicsError> {

@@ -4,30 +4,56 @@
 //! [`AgentRef`]; every exchange may pause and ask back. This crate is the facade for those who embed it in a service of
 //! their own; the binary `callboard` is built on it too. See `examples/embed.rs`.
 
+#[cfg(feature = "cli")]
 pub mod cli;
+#[cfg(feature = "host")]
 pub mod clinics;
+#[cfg(feature = "host")]
 pub mod config;
+#[cfg(feature = "host")]
 mod examples;
+#[cfg(feature = "cli")]
 mod form;
+#[cfg(feature = "host")]
 mod node;
+#[cfg(feature = "cli")]
 mod repl;
+#[cfg(feature = "cli")]
 mod telemetry;
+#[cfg(feature = "cli")]
 mod text;
 
 /// Agents that come with callboard.
 pub mod agents {
-    pub use ::{callboard_guardrail as guardrail, callboard_mailroom as mailroom, callboard_models as model};
+    #[cfg(feature = "guardrail")]
+    pub use ::callboard_guardrail as guardrail;
+    #[cfg(feature = "mail")]
+    pub use ::callboard_mailroom as mailroom;
+    #[cfg(feature = "models")]
+    pub use ::callboard_models as model;
+    #[cfg(feature = "clinics")]
     pub use callboard_clinics::{clinic, hmcp, orchestrator, plan, planner, router, verifier};
+    #[cfg(feature = "gateway")]
     pub use callboard_gateway::{answering, bundle};
+    #[cfg(feature = "orchestration")]
     pub use callboard_orchestration::{decide, memory, peer_registry, task, tools};
 }
 
-pub use ::{
-    callboard_a2a as a2a, callboard_mail as mail, callboard_mcp as mcp, callboard_message as message,
-    callboard_rpc as rpc, callboard_store as store,
-};
+#[cfg(feature = "a2a")]
+pub use ::callboard_a2a as a2a;
+#[cfg(feature = "mail")]
+pub use ::callboard_mail as mail;
+#[cfg(feature = "mcp")]
+pub use ::callboard_mcp as mcp;
+pub use ::callboard_message as message;
+#[cfg(any(feature = "a2a", feature = "mail", feature = "mcp"))]
+pub use ::callboard_rpc as rpc;
+#[cfg(feature = "store-sqlite")]
+pub use ::callboard_store as store;
 pub use callboard_macros::Message;
 pub use callboard_message::{Failure, FailureKind, Message, MessageSpec, Principal};
 pub use callboard_runtime::*;
+#[cfg(feature = "host")]
 pub use clinics::{Clinics, ClinicsError};
+#[cfg(feature = "host")]
 pub use node::{Listening, Node, NodeError, Orchestrated, RELOAD_DRAIN_MAX, RELOAD_GRACE, Reloaded};

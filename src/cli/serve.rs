@@ -59,7 +59,7 @@ pub(super) fn read(file: &str, state: Option<&Path>) -> Result<Start, NodeError>
         let state = state.unwrap_or(scratch.path()).to_owned();
         let mut topology = Topology::read(&file)?;
         // An example leaves nothing behind.
-        topology.store.get_or_insert_with(StoreDeclaration::in_memory);
+        topology.declare(StoreDeclaration::in_memory());
         return Ok(Start { topology, state, file: None, warnings: Vec::new(), _scratch: Some(scratch) });
     }
     let file = Path::new(file);

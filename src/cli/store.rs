@@ -10,7 +10,7 @@ use secrecy::SecretString;
 use tempfile::NamedTempFile;
 
 use super::{CommandError, EXIT_ANSWERED, Outcome, show};
-use crate::config::Topology;
+use crate::config::{StoreDeclaration, Topology};
 
 /// The variable with the password of a Postgres store that `--store` names.
 const PASSWORD_VARIABLE: &str = "CALLBOARD_STORE_PASSWORD";
@@ -43,7 +43,7 @@ impl StoreArguments {
         let file = self.topology.as_deref().unwrap_or(Path::new(""));
         let topology = Topology::read(file)?;
         let state = self.state.as_deref().or(file.parent()).unwrap_or(Path::new(""));
-        let declared = topology.store.clone().unwrap_or_default();
+        let declared: StoreDeclaration = topology.section().cloned().unwrap_or_default();
         declared
             .options(&topology.name, state)?
             .ok_or_else(|| CommandError::usage("the node keeps in memory: there is no store to look into"))

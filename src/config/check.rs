@@ -5,15 +5,14 @@ use std::collections::HashSet;
 use std::net::SocketAddr;
 
 use callboard_clinics::plan::Registry;
-use callboard_gateway::answering::{Answerer, Routing, Strategy};
-use callboard_guardrail::Rules;
+use callboard_gateway::answering::Answerer;
 use callboard_rpc::{AllowedHosts, AllowedOrigins};
 
-use super::kinds::{MailroomDeclaration, ModelDeclaration, Reach, UpstreamDeclaration};
+use super::kinds::{MailroomDeclaration, Reach};
 use super::listener::{Listener, Speaks, Trust, clash, fits_into_a_path};
 use super::problem::{Problems, check_key_file};
 use super::tree::Tree;
-use super::{Names, Sections, store};
+use super::{Entry, Names, RoutingDeclaration, Sections};
 
 /// Reports what doesn't fit together, and gives the registry of clinics.
 pub(super) fn check(sections: &Sections, problems: &mut Problems<'_>) -> Option<Registry> {
@@ -21,16 +20,16 @@ pub(super) fn check(sections: &Sections, problems: &mut Problems<'_>) -> Option<
     for (agent, tree) in sections.agents() {
         agent.check(tree, &names, problems);
     }
+    for Entry { value, tree, .. } in &sections.tables {
+        value.check(tree, &names, problems);
+    }
     let mut checking = Checking { sections, names, problems };
     checking.members();
-    checking.policy();
-    checking.routing();
     checking.listeners();
     // A name that leads nowhere would make a second mistake of what it was to lead to.
     if !checking.problems.has_errors() {
         checking.unreached();
     }
-    sections.store.iter().for_each(|entry| store::check(entry, problems));
     registry(sections, problems)
 }
 
@@ -39,8 +38,6 @@ struct Checking<'a, 'p, 't> {
     names: Names<'a>,
     problems: &'p mut Problems<'t>,
 }
-
-const FOR_PEOPLE: &str = "an elicitation is for a person and never answered by a model or server";
 
 impl<'a> Checking<'a, '_, '_> {
     fn members(&mut self) {
@@ -62,98 +59,6 @@ impl<'a> Checking<'a, '_, '_> {
                 }
             }
         }
-    }
-
-    fn policy(&mut self) {
-        let policy = &self.sections.policy;
-        if let Err(error) = Rules::with(&policy.value.guard_rules) {
-            let rules = &policy.value.guard_rules;
-            let index = rules.iter().position(|rule| rule.id == error.id).map(|index| index.to_string());
-            let path = ["guard_rules"].into_iter().chain(index.as_deref()).collect::<Vec<_>>();
-            self.problems.error(policy.tree.place_at(&path), error.to_string());
-        }
-    }
-
-    fn routing(&mut self) {
-        let routing = &self.sections.routing;
-        for (name, kind) in [("sampling", &routing.value.sampling), ("elicitation", &routing.value.elicitation)] {
-            if let Some(tree) = routing.tree.get(name) {
-                self.strategies(kind, tree, name == "elicitation");
-                self.order(kind, tree, name == "elicitation");
-            }
-        }
-    }
-
-    fn strategies(&mut self, routing: &Routing, tree: &Tree, is_for_people: bool) {
-        let has_models = !self.names.unread.is_empty() || self.names.all::<ModelDeclaration>().next().is_some();
-        let default = (vec!["default_strategy"], routing.default_strategy);
-        let by_server = routing.server_strategies.iter().map(|(id, s)| (vec!["server_strategies", id], *s));
-        for (path, strategy) in std::iter::once(default).chain(by_server) {
-            if is_for_people && !strategy.asks_people_only() {
-                let message = format!("{FOR_PEOPLE}: `{strategy}` can't be its strategy");
-                let help = Some("write `client_forwarded`".to_owned());
-                self.problems.error_with(tree.place_at(&path), message, help);
-            } else if !is_for_people && strategy == Strategy::MagictunnelHandled && !has_models {
-                let message = format!("`{strategy}`: no model is declared, so nobody answers");
-                let help = Some("declare an [[agent]] of the kind `model`".to_owned());
-                self.problems.warning_with(tree.place_at(&path), message, help);
-            }
-        }
-        let names = tree.get("server_strategies");
-        let mut ids: Vec<_> = routing.server_strategies.keys().collect();
-        ids.sort_unstable();
-        for id in ids.into_iter().filter(|id| !self.names.unread.contains(&***id)) {
-            let Some(upstream) = self.names.agent::<UpstreamDeclaration>(id) else {
-                let span = names.and_then(|names| names.key_span(id));
-                self.problems.unknown(span, format!("there is no upstream {id}"), id, self.upstream_ids());
-                continue;
-            };
-            let (may_ask, key) = match is_for_people {
-                true => (upstream.supports_elicitation, "supports_elicitation"),
-                false => (upstream.supports_sampling, "supports_sampling"),
-            };
-            if !may_ask {
-                let span = names.and_then(|names| names.key_span(id));
-                self.problems.warning(span, format!("{id} may ask nothing of that kind: it has no `{key} = true`"));
-            }
-        }
-    }
-
-    fn order(&mut self, routing: &Routing, tree: &Tree, is_for_people: bool) {
-        let mut seen = HashSet::new();
-        for (at, answerer) in routing.order.iter().enumerate() {
-            let span = tree.item_place("order", at);
-            if !seen.insert(answerer) {
-                self.problems.error(span, "this is in the order twice");
-                continue;
-            }
-            match answerer {
-                Answerer::Client => {}
-                Answerer::Server(id) | Answerer::Model(id) if self.names.unread.contains(&**id) => {}
-                _ if is_for_people => {
-                    self.problems.error(span, format!("{FOR_PEOPLE}: its order can only be [\"client\"]"))
-                }
-                Answerer::Server(id) => match self.names.agent::<UpstreamDeclaration>(id) {
-                    None => {
-                        self.problems.unknown(span, format!("there is no upstream {id}"), id, self.upstream_ids());
-                    }
-                    Some(upstream) if !upstream.sampling.answers_sampling => {
-                        let message = format!("{id} answers no samples: it has no `sampling.answers_sampling = true`");
-                        self.problems.error(span, message);
-                    }
-                    Some(_) => {}
-                },
-                Answerer::Model(id) => {
-                    let models = self.names.all::<ModelDeclaration>().map(|model| &*model.id);
-                    self.names.check_model(id, models, span, self.problems);
-                }
-                Answerer::Models | Answerer::Servers => {}
-            }
-        }
-    }
-
-    fn upstream_ids(&self) -> impl Iterator<Item = &'a str> + use<'a> {
-        self.sections.upstreams.iter().map(|entry| &*entry.value.id)
     }
 
     fn listeners(&mut self) {
@@ -255,8 +160,8 @@ impl<'a> Checking<'a, '_, '_> {
             }
         }
         reached.extend(sections.agents().flat_map(|(agent, _)| agent.leads_to()));
-        let routing = &sections.routing.value;
-        reached.extend(routing.sampling.order.iter().filter_map(|answerer| match answerer {
+        let order = sections.table::<RoutingDeclaration>().map(|routing| &routing.sampling.order);
+        reached.extend(order.into_iter().flatten().filter_map(|answerer| match answerer {
             Answerer::Server(id) | Answerer::Model(id) => Some(&**id),
             _ => None,
         }));
@@ -303,7 +208,7 @@ pub(super) fn check_machine(sections: &Sections, problems: &mut Problems<'_>) {
         }
         check_key_file(entry.value.signing_key.as_deref(), entry.tree.place("signing_key"), problems);
     }
-    if let Some(entry) = &sections.store {
-        store::look_around(entry, problems);
+    for Entry { value, tree, .. } in &sections.tables {
+        value.check_machine(tree, problems);
     }
 }

@@ -12,21 +12,20 @@ mod kinds;
 mod listener;
 mod magictunnel;
 mod problem;
-mod store;
+mod sections;
 #[cfg(test)]
 mod tests;
 mod tree;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::Read;
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
 use std::ops::Range as Span;
 use std::path::Path;
 
 use callboard_clinics::plan::{ClinicEntry, Registry};
-use callboard_gateway::answering::{AnswerOptions, Routing};
+use callboard_gateway::answering::AnswerOptions;
 use callboard_gateway::bundle::{Prefix, Separator};
 use callboard_guardrail::OwnRule;
 use callboard_message::DataClass;
@@ -51,7 +50,8 @@ pub use kinds::{
 pub use listener::{CompatTransport, Dialect, Listener, Protocol, ProviderDeclaration, Speaks, Trust};
 pub(crate) use problem::closest;
 pub use problem::{ConfigError, Level, PROBLEMS_MAX, Problem};
-pub use store::{Audited, RetentionDeclaration, StoreDeclaration};
+use sections::Section;
+pub use sections::{Audited, PolicyDeclaration, RetentionDeclaration, RoutingDeclaration, StoreDeclaration};
 
 /// A day.
 pub(crate) const SECONDS_A_DAY: u64 = 24 * 60 * 60;
@@ -74,12 +74,8 @@ pub struct Topology {
     pub servers: Vec<ServerDeclaration>,
     /// The sockets to open, each in front of some of them.
     pub listeners: Vec<Listener>,
-    /// What holds for all that crosses a boundary.
-    pub policy: PolicyDeclaration,
-    /// Who answers what upstreams ask.
-    pub routing: RoutingDeclaration,
-    /// Where the node keeps what must last; `None` where the file doesn't say.
-    pub store: Option<StoreDeclaration>,
+    /// Sections that are one table each.
+    tables: Vec<Box<dyn Section>>,
     /// How a person talks to its agent, where it is a bidirectional agent's file.
     pub mode: Option<ModeDeclaration>,
     /// The clinics that an orchestrator on this node may ask.
@@ -151,6 +147,23 @@ impl Topology {
         Ok(Checked { topology, problems, text })
     }
 
+    /// The section of that type, if it is declared.
+    pub(crate) fn section<S: Section>(&self) -> Option<&S> {
+        self.tables.iter().find_map(|table| table.downcast())
+    }
+
+    /// Rules that guardrails have beside the built-in ones.
+    pub(crate) fn guard_rules(&self) -> Vec<OwnRule> {
+        self.section().map(|policy: &PolicyDeclaration| policy.guard_rules.clone()).unwrap_or_default()
+    }
+
+    /// Declares a section that isn't declared yet.
+    pub(crate) fn declare<S: Section>(&mut self, section: S) {
+        if self.section::<S>().is_none() {
+            self.tables.push(Box::new(section));
+        }
+    }
+
     /// What the agent, upstream or virtual server of that id is for, where the file says it.
     pub(crate) fn description(&self, id: &str) -> Option<&str> {
         self.descriptions.get(id).map(String::as_str)
@@ -190,9 +203,10 @@ impl Topology {
 
     /// Who answers, as the answering agents want it.
     pub fn answer_options(&self) -> AnswerOptions {
+        let RoutingDeclaration { sampling, elicitation } = self.section().cloned().unwrap_or_default();
         AnswerOptions {
-            sampling: self.routing.sampling.clone(),
-            elicitation: self.routing.elicitation.clone(),
+            sampling,
+            elicitation,
             servers: self.upstreams.iter().map(|upstream| (upstream.id.clone(), upstream.grants())).collect(),
             models: self.agents::<ModelDeclaration>().map(|model| model.id.clone()).collect(),
         }
@@ -284,7 +298,7 @@ impl Topology {
         let prints = Prints {
             agents: agents.chain(upstreams).chain(servers).collect(),
             listeners: sections.listeners.iter().map(|entry| entry.fingerprint).collect(),
-            store: sections.store.as_ref().map_or(0, |entry| entry.fingerprint),
+            store: sections.table_entry::<StoreDeclaration>().map_or(0, |entry| entry.fingerprint),
         };
         Self {
             name: sections.name,
@@ -293,9 +307,7 @@ impl Topology {
             upstreams: values(sections.upstreams),
             servers: values(sections.servers),
             listeners: values(sections.listeners),
-            policy: sections.policy.value,
-            routing: sections.routing.value,
-            store: sections.store.map(|entry| entry.value),
+            tables: values(sections.tables),
             mode: sections.mode,
             registry,
             prints,
@@ -303,8 +315,8 @@ impl Topology {
     }
 }
 
-const SECTIONS: [&str; 10] =
-    ["node", "store", "policy", "upstream", "agent", "server", "routing", "listener", "clinic", "external_mcp"];
+/// Sections beside [`sections::SECTIONS`].
+const LISTS: [&str; 7] = ["node", "upstream", "agent", "server", "listener", "clinic", "external_mcp"];
 
 /// The member that says what something is for: cards are told it, and nothing begins anew for it.
 const DESCRIPTION: &str = "description";
@@ -338,30 +350,6 @@ pub struct ServerDeclaration {
     pub separator: Separator,
 }
 
-/// What holds for every message that crosses a boundary (`[policy]`).
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct PolicyDeclaration {
-    /// Whether guardrail reads what crosses.
-    pub guard: bool,
-    /// Rules that the node's guardrails have beside the built-in ones.
-    pub guard_rules: Vec<OwnRule>,
-    /// Most requests a second of one client.
-    pub per_client_per_second: Option<NonZeroU32>,
-    /// Most calls a second of one tool, by its name as it is shown.
-    pub per_tool_per_second: BTreeMap<String, NonZeroU32>,
-}
-
-/// Who answers what (`[routing]`).
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RoutingDeclaration {
-    /// What a server asks of a model.
-    pub sampling: Routing,
-    /// What a server asks of a person.
-    pub elicitation: Routing,
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NodeDeclaration {
@@ -371,9 +359,7 @@ struct NodeDeclaration {
 /// All that a file declares.
 struct Sections {
     pub(super) name: String,
-    policy: Entry<PolicyDeclaration>,
-    routing: Entry<RoutingDeclaration>,
-    store: Option<Entry<StoreDeclaration>>,
+    tables: Vec<Entry<Box<dyn Section>>>,
     upstreams: Vec<Entry<UpstreamDeclaration>>,
     agents: Vec<Entry<Box<dyn AgentKind>>>,
     /// Purposes of agents, upstreams and virtual servers, by id.
@@ -388,6 +374,14 @@ struct Sections {
 }
 
 impl Sections {
+    fn table_entry<S: Section>(&self) -> Option<&Entry<Box<dyn Section>>> {
+        self.tables.iter().find(|entry| entry.value.downcast::<S>().is_some())
+    }
+
+    fn table<S: Section>(&self) -> Option<&S> {
+        self.tables.iter().find_map(|entry| entry.value.downcast())
+    }
+
     /// Upstreams, then agents, each with its table.
     fn agents(&self) -> impl Iterator<Item = (&dyn AgentKind, &Tree)> {
         let upstreams = self.upstreams.iter().map(|entry| (&entry.value as &dyn AgentKind, &entry.tree));
@@ -451,6 +445,10 @@ impl<'a> Names<'a> {
         self.sections.agents().filter_map(|(agent, _)| agent.downcast())
     }
 
+    fn upstream_ids(&self) -> impl Iterator<Item = &'a str> {
+        self.all::<UpstreamDeclaration>().map(|upstream| &*upstream.id)
+    }
+
     /// An error unless `id` is one of these models.
     fn check_model(
         &self,
@@ -487,10 +485,12 @@ fn sections(text: &str, is_yaml: bool, folder: &Path, problems: &mut Problems<'_
         return None;
     }
     let is_other = bidirectional::is_one(&root);
-    let is_known = |name: &str| SECTIONS.contains(&name) || is_other && bidirectional::is_known(name);
+    let known: Vec<_> = LISTS.into_iter().chain(sections::SECTIONS.map(|(name, _)| name)).collect();
+    let is_known = |name: &str| known.contains(&name) || is_other && bidirectional::is_known(name);
     let unknown: Vec<_> = root.members().iter().filter(|(key, _)| !is_known(&key.name)).cloned().collect();
     for (key, _) in unknown {
-        let help = did_you_mean(&key.name, SECTIONS).or_else(|| Some(format!("there are {}", SECTIONS.join(", "))));
+        let help =
+            did_you_mean(&key.name, known.iter().copied()).or_else(|| Some(format!("there are {}", known.join(", "))));
         let level = if is_other { Level::Warning } else { Level::Error };
         problems.add(level, Some(key.span), format!("a topology has no section `{}`", key.name), help);
     }
@@ -514,16 +514,16 @@ fn sections(text: &str, is_yaml: bool, folder: &Path, problems: &mut Problems<'_
             None
         }
     };
-    let policy = one(take("policy"), "[policy]", problems);
-    let store = one(take("store"), "[store]", problems);
-    let routing_tree = match (take("routing"), foreign_routing) {
-        (Some(ours), Some(_)) => {
+    let mut foreign_routing = foreign_routing;
+    let mut tables = Vec::new();
+    for (name, read) in sections::SECTIONS {
+        let theirs = if name == "routing" { foreign_routing.take() } else { None };
+        let ours = take(name);
+        if let (Some(ours), Some(_)) = (&ours, &theirs) {
             problems.error(Some(ours.span.clone()), "write `routing` or `external_routing`, not both");
-            Some(ours)
         }
-        (ours, theirs) => ours.or(theirs),
-    };
-    let routing = one(routing_tree, "[routing]", problems);
+        tables.extend(ours.or(theirs).and_then(|tree| read(tree, name, problems)));
+    }
     let mut upstreams: Vec<Entry<UpstreamDeclaration>> = many(upstreams, "upstream", problems);
     upstreams.extend(entries(foreign_upstreams, "a server", Level::Warning, problems));
     upstreams.iter_mut().for_each(|upstream| upstream.value.resolve(folder));
@@ -547,9 +547,7 @@ fn sections(text: &str, is_yaml: bool, folder: &Path, problems: &mut Problems<'_
     let servers: Vec<Entry<ServerDeclaration>> = many(servers, "server", problems);
     let mut sections = Sections {
         name: name.unwrap_or_default(),
-        policy: policy.unwrap_or_else(empty),
-        routing: routing.unwrap_or_else(empty),
-        store,
+        tables,
         upstreams,
         agents,
         descriptions: HashMap::new(),
@@ -569,10 +567,6 @@ fn sections(text: &str, is_yaml: bool, folder: &Path, problems: &mut Problems<'_
     let descriptions = described.filter_map(|(id, told)| Some((id.to_owned(), told?))).collect();
     (sections.descriptions, sections.unread) = (descriptions, unread);
     Some(sections)
-}
-
-fn empty<T: Default>() -> Entry<T> {
-    Entry { value: T::default(), tree: Tree::empty(), fingerprint: 0 }
 }
 
 fn one<T: DeserializeOwned>(tree: Option<Tree>, what: &str, problems: &mut Problems<'_>) -> Option<Entry<T>> {

@@ -124,7 +124,7 @@ impl Node {
         // What is kept in memory is nobody's record.
         let classes = store.as_ref().map(|_| policy::audit(&system, topology));
         let mut policy = Policies::of(&system);
-        policy.install(&topology.policy);
+        policy.install(topology);
         let answering = match CurrentAnswerers::of(&system, topology) {
             Ok(answering) => answering,
             Err(error) => {
@@ -373,7 +373,7 @@ pub(super) async fn open(
     state: &Path,
     undeclared: Undeclared,
 ) -> Result<Option<SqlStore>, NodeError> {
-    let declared = match (&topology.store, undeclared) {
+    let declared = match (topology.section(), undeclared) {
         (Some(declared), _) => declared,
         (None, Undeclared::File) => &StoreDeclaration::default(),
         (None, Undeclared::Memory) => return Ok(None),

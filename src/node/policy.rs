@@ -13,7 +13,7 @@ use callboard_runtime::{
 use futures::future::BoxFuture;
 use parking_lot::RwLock;
 
-use crate::config::{Audited, PolicyDeclaration, Topology};
+use crate::config::{Audited, PolicyDeclaration, StoreDeclaration, Topology};
 
 /// The policies of a topology, in a system's chain.
 pub(super) struct Policies {
@@ -41,7 +41,8 @@ impl Policies {
 
     /// Puts what a topology wants in place of what was. Returns a guardrail that has other rules: messages that cross now may still
     /// ask it.
-    pub(super) fn install(&mut self, declared: &PolicyDeclaration) -> Option<AgentRef> {
+    pub(super) fn install(&mut self, topology: &Topology) -> Option<AgentRef> {
+        let declared: PolicyDeclaration = topology.section().cloned().unwrap_or_default();
         let mut limits: Vec<Box<dyn Policy>> = Vec::new();
         if let Some(per_second) = declared.per_client_per_second {
             limits.push(Box::new(RateLimit::per_principal(per_second)));
@@ -145,7 +146,7 @@ pub(super) fn audit(system: &System, topology: &Topology) -> Classes {
     classes.install(topology);
     let known = classes.clone();
     let policy = AuditPolicy::new(system.audit().clone(), Arc::new(move |agent| known.of(agent)));
-    let declared = topology.store.as_ref().map(|store| store.audit).unwrap_or_default();
+    let declared = topology.section().map(|store: &StoreDeclaration| store.audit).unwrap_or_default();
     system.policy().push(match declared {
         Audited::All => policy,
         Audited::Decisions => policy.decisions_only(),

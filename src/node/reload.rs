@@ -62,7 +62,7 @@ impl Node {
         done.ended = old.iter().filter(|running| !running.is_bundle).count();
         self.runner.start_for(&self.system, topology);
         self.answering.apply(answering);
-        old.extend(self.policy.install(&topology.policy).map(Running::new));
+        old.extend(self.policy.install(topology).map(Running::new));
         self.classes.iter().for_each(|classes| classes.install(topology));
 
         let mut before: Vec<Option<Open>> = std::mem::take(&mut self.listeners).into_iter().map(Some).collect();

@@ -88,7 +88,7 @@ impl<'a> Building<'a> {
         let enabled: Vec<_> = declared.tools.iter().filter(is_on).cloned().collect();
         let toolbox = Toolbox::new(&enabled, deps).map_err(|failure| self.wrong(failure))?;
         let memory = Memory::new(system.store().notes.clone(), &declared.id, declared.class);
-        let rules = self.cx.topology.policy.guard_rules.clone();
+        let rules = self.cx.topology.guard_rules();
         let guard = declared.guard.then(|| self.helper("guardrail", move || Guardrail::with(&rules)));
         let options = TaskOptions {
             id: declared.id.clone(),

@@ -8,8 +8,10 @@ use callboard_store::{Retention, StoreError, StoreOptions, WRITER_NAME_BYTES_MAX
 use secrecy::SecretString;
 use serde::Deserialize;
 
-use super::problem::{Problems, is_set};
-use super::{Entry, SECONDS_A_DAY};
+use super::Section;
+use crate::config::problem::{Problems, is_set};
+use crate::config::tree::Tree;
+use crate::config::{Names, SECONDS_A_DAY};
 
 /// The `url` of a store that lasts as long as the process.
 pub const IN_MEMORY: &str = "memory";
@@ -138,42 +140,41 @@ fn plain(name: &str) -> String {
     if plain.is_empty() { "node".to_owned() } else { plain }
 }
 
-/// Reports what doesn't fit together.
-pub(super) fn check(entry: &Entry<StoreDeclaration>, problems: &mut Problems<'_>) {
-    let (store, tree) = (&entry.value, &entry.tree);
-    let url = store.url.as_deref().filter(|url| *url != IN_MEMORY);
-    if let Some(Err(error)) = url.map(|url| StoreOptions::parse(url, Path::new(""), None))
-        && let Some(span) = tree.place("url")
-    {
-        let help = "write `sqlite:FILE`, `postgres://USER@HOST/DATABASE?sslmode=verify-full` or `memory`".to_owned();
-        problems.error_with(Some(span), error.to_string(), Some(help));
-    }
-    let is_in_memory = store.url.as_deref() == Some(IN_MEMORY);
-    for key in ["writer", "size_max_mib", "audit", "audit_key", "audit_key_new", "retention"] {
-        if is_in_memory && tree.get(key).is_some() {
-            problems.error(tree.key_span(key), format!("`{key}` has no use: a store in memory ends with the node"));
+impl Section for StoreDeclaration {
+    fn check(&self, tree: &Tree, _: &Names<'_>, problems: &mut Problems<'_>) {
+        let url = self.url.as_deref().filter(|url| *url != IN_MEMORY);
+        if let Some(Err(error)) = url.map(|url| StoreOptions::parse(url, Path::new(""), None))
+            && let Some(span) = tree.place("url")
+        {
+            let help =
+                "write `sqlite:FILE`, `postgres://USER@HOST/DATABASE?sslmode=verify-full` or `memory`".to_owned();
+            problems.error_with(Some(span), error.to_string(), Some(help));
+        }
+        let is_in_memory = self.url.as_deref() == Some(IN_MEMORY);
+        for key in ["writer", "size_max_mib", "audit", "audit_key", "audit_key_new", "retention"] {
+            if is_in_memory && tree.get(key).is_some() {
+                problems.error(tree.key_span(key), format!("`{key}` has no use: a store in memory ends with the node"));
+            }
+        }
+        if tree.get("password_env").is_some() && (is_in_memory || self.is_file()) {
+            problems.error(tree.key_span("password_env"), "`password_env` is for a store in Postgres");
+        }
+        if let Some(writer) = &self.writer
+            && (writer.is_empty() || writer.len() > WRITER_NAME_BYTES_MAX || writer.contains(['#', '\0', '\n']))
+            && let Some(span) = tree.place("writer")
+        {
+            let message = format!("`writer` must have 1 to {WRITER_NAME_BYTES_MAX} bytes, and no `#` or line break");
+            problems.error(Some(span), message);
         }
     }
-    if tree.get("password_env").is_some() && (is_in_memory || store.is_file()) {
-        problems.error(tree.key_span("password_env"), "`password_env` is for a store in Postgres");
-    }
-    if let Some(writer) = &store.writer
-        && (writer.is_empty() || writer.len() > WRITER_NAME_BYTES_MAX || writer.contains(['#', '\0', '\n']))
-        && let Some(span) = tree.place("writer")
-    {
-        let message = format!("`writer` must have 1 to {WRITER_NAME_BYTES_MAX} bytes, and no `#` or line break");
-        problems.error(Some(span), message);
-    }
-}
 
-/// Reports what this machine hasn't got.
-pub(super) fn look_around(entry: &Entry<StoreDeclaration>, problems: &mut Problems<'_>) {
-    let (store, tree) = (&entry.value, &entry.tree);
-    store.password_env.iter().for_each(|name| is_set(name, tree.place("password_env"), problems));
-    // A file without a name: nothing is left of it. A folder that isn't there yet is made in the one above.
-    let there = store.folder().and_then(|folder| folder.ancestors().find(|folder| folder.exists()));
-    if let Some(folder) = there.filter(|folder| tempfile::tempfile_in(folder).is_err()) {
-        problems.error(tree.place("url"), format!("{} can't be written to", folder.display()));
+    fn check_machine(&self, tree: &Tree, problems: &mut Problems<'_>) {
+        self.password_env.iter().for_each(|name| is_set(name, tree.place("password_env"), problems));
+        // A file without a name: nothing is left of it. A folder that isn't there yet is made in the one above.
+        let there = self.folder().and_then(|folder| folder.ancestors().find(|folder| folder.exists()));
+        if let Some(folder) = there.filter(|folder| tempfile::tempfile_in(folder).is_err()) {
+            problems.error(tree.place("url"), format!("{} can't be written to", folder.display()));
+        }
     }
 }
 
