@@ -37,6 +37,9 @@ fn tallied(steps: impl FnOnce(&mut Tally)) -> ExitCode {
     }
 }
 
+/// Features of the library, without those that need a topology file.
+const PARTS: &str = "mcp,a2a,mail,models,guardrail,gateway,clinics,orchestration,store-sqlite,store-postgres";
+
 fn steps(tally: &mut Tally) {
     tally.step("rustfmt and clippy", tools::components);
     tally.step("format", || {
@@ -59,6 +62,12 @@ fn steps(tally: &mut Tally) {
     });
     // Without what only tests switch on. A check is enough: what the tests build is built once, as they need it.
     tally.step("check", || command::run(cargo(&["check", "--workspace"])));
+    tally.step("features", || {
+        for features in ["", PARTS] {
+            command::run(cargo(&["check", "--package", "callboard", "--no-default-features", "--features", features]))?;
+        }
+        Ok(())
+    });
     let mut all = cargo(&["test", "--workspace", "--no-fail-fast"]);
     tally.step("peers", || {
         let peers = Peers::all()?;
