@@ -64,8 +64,7 @@ fn object(raw: &RawValue, form: Form, depth: usize, out: &mut String) -> Result<
         Form::Jcs | Form::Lean => members.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16())),
         Form::LeanAscii => members.sort_by_key(|(name, _)| *name),
     }
-    list(members.len(), ['{', '}'], form, out, |nth, out| {
-        let Some((name, member)) = members.get(nth) else { return Ok(()) };
+    list(members, ['{', '}'], form, out, |(name, member), out| {
         let before = out.len();
         string(name, form, out);
         out.push(':');
@@ -80,29 +79,26 @@ fn object(raw: &RawValue, form: Form, depth: usize, out: &mut String) -> Result<
 
 fn array(text: &str, form: Form, depth: usize, out: &mut String) -> Result<(), NotCanonical> {
     let entries: Vec<&RawValue> = serde_json::from_str(text).map_err(|_| NotCanonical)?;
-    list(entries.len(), ['[', ']'], form, out, |nth, out| match entries.get(nth) {
-        Some(entry) => value(entry, form, depth, out),
-        None => Ok(()),
-    })
+    list(entries, ['[', ']'], form, out, |entry, out| value(entry, form, depth, out))
 }
 
-/// Writes what `entry` writes of each, with commas between what isn't left out.
-fn list(
-    entries: usize,
+/// Writes what `write` writes of each, with commas between what isn't left out.
+fn list<T>(
+    entries: Vec<T>,
     [open, close]: [char; 2],
     form: Form,
     out: &mut String,
-    entry: impl Fn(usize, &mut String) -> Result<(), NotCanonical>,
+    write: impl Fn(T, &mut String) -> Result<(), NotCanonical>,
 ) -> Result<(), NotCanonical> {
     let begins = out.len();
     out.push(open);
-    for nth in 0..entries {
+    for entry in entries {
         let before = out.len();
         if before > begins + 1 {
             out.push(',');
         }
         let opened = out.len();
-        entry(nth, out)?;
+        write(entry, out)?;
         if out.len() == opened {
             out.truncate(before);
         }

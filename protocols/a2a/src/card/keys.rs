@@ -82,8 +82,9 @@ pub struct Jwks {
     keys: Vec<PublicKey>,
 }
 
+/// A public key that may have signed.
 #[derive(Debug, Clone)]
-struct PublicKey {
+pub(super) struct PublicKey {
     id: Option<String>,
     /// Seconds since 1970, where the set says so.
     expires: Option<f64>,
@@ -124,12 +125,11 @@ impl Jwks {
     }
 
     /// Those that a signature may be by: of its key's id, or without one. `now` is in seconds since 1970.
-    pub(super) fn fitting<'a>(&'a self, id: Option<&'a str>, now: f64) -> impl Iterator<Item = Verifier<'a>> {
+    pub(super) fn fitting<'a>(&'a self, id: Option<&'a str>, now: f64) -> impl Iterator<Item = &'a PublicKey> {
         self.keys
             .iter()
             .filter(move |key| key.id.as_deref().is_none_or(|of| id.is_none_or(|id| id == of)))
             .filter(move |key| key.expires.is_none_or(|expires| expires > now))
-            .map(|key| Verifier(&key.material))
     }
 }
 
@@ -153,6 +153,21 @@ impl PublicKey {
         algorithm.as_ref().is_none_or(fits).then_some(())?;
         Some(Self { id: key.text("kid"), expires: key.read("exp"), material })
     }
+
+    /// Whether the signature is this key's, by the algorithm of its kind and no other.
+    pub(super) fn verifies(&self, algorithm: &str, message: &[u8], signature: &[u8]) -> bool {
+        if self.material.algorithm().name() != algorithm {
+            return false;
+        }
+        let verified = match &self.material {
+            Material::P256(point) => UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).verify(message, signature),
+            Material::Ed25519(x) => UnparsedPublicKey::new(&ED25519, x).verify(message, signature),
+            Material::Rsa { n, e } => {
+                RsaPublicKeyComponents { n, e }.verify(&RSA_PKCS1_2048_8192_SHA256, message, signature)
+            }
+        };
+        verified.is_ok()
+    }
 }
 
 impl Material {
@@ -162,26 +177,6 @@ impl Material {
             Self::Ed25519(_) => SigningAlgorithm::EdDsa,
             Self::Rsa { .. } => SigningAlgorithm::Rs256,
         }
-    }
-}
-
-/// A public key that may have signed.
-pub(super) struct Verifier<'a>(&'a Material);
-
-impl Verifier<'_> {
-    /// Whether the signature is this key's, by the algorithm of its kind and no other.
-    pub(super) fn verifies(&self, algorithm: &str, message: &[u8], signature: &[u8]) -> bool {
-        if self.0.algorithm().name() != algorithm {
-            return false;
-        }
-        let verified = match self.0 {
-            Material::P256(point) => UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).verify(message, signature),
-            Material::Ed25519(x) => UnparsedPublicKey::new(&ED25519, x).verify(message, signature),
-            Material::Rsa { n, e } => {
-                RsaPublicKeyComponents { n, e }.verify(&RSA_PKCS1_2048_8192_SHA256, message, signature)
-            }
-        };
-        verified.is_ok()
     }
 }
 

@@ -3,9 +3,12 @@
 //! What one side has no word for travels in the other's metadata: a part's in the block's `_meta["a2a/part"]`, a block's in the
 //! part's `metadata["callboard/content"]`. Going back, that is taken out again.
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use callboard_message::json::text;
 use callboard_message::{Content, RawObject};
 use serde_json::value::RawValue;
 
@@ -47,11 +50,10 @@ pub(crate) fn part_of(block: &Content) -> Part {
         "resource_link" => link_block(&mut rest),
         _ => None,
     };
-    let Some(Made { content, filename, media_type }) = made else {
+    let Some(mut part) = made else {
         // A block of a kind without a part, or that lacks what its kind has.
         return Part { media_type: BLOCK_TYPE.to_owned(), ..Part::data(block.0.to_raw()) };
     };
-    let mut part = Part { content, metadata: None, filename, media_type };
     if let Some(stated) = stated {
         part.filename = stated.text("filename").unwrap_or(part.filename);
         part.media_type = stated.text("mediaType").unwrap_or(part.media_type);
@@ -69,53 +71,31 @@ fn only_text(block: &Content) -> Option<String> {
     is_text.then(|| block.0.text("text"))?
 }
 
-/// What a part is made of, as far as the block says it in its own words.
-struct Made {
-    content: PartContent,
-    filename: String,
-    media_type: String,
-}
+// Each of these takes out of `rest` what the part says in its own words.
 
-impl Made {
-    fn of(content: PartContent) -> Self {
-        Self { content, filename: String::new(), media_type: String::new() }
-    }
-}
-
-fn text_block(rest: &mut RawObject, is_data: bool) -> Option<Made> {
-    let text = rest.text("text")?;
-    let content = match is_data {
-        true => PartContent::Data(RawValue::from_string(text).ok()?),
-        false => PartContent::Text(text),
-    };
-    rest.remove("text");
+fn text_block(rest: &mut RawObject, is_data: bool) -> Option<Part> {
     rest.remove("type");
-    Some(Made::of(content))
+    let text = take_text(rest, "text")?;
+    Some(if is_data { Part::data(RawValue::from_string(text).ok()?) } else { Part::text(text) })
 }
 
-fn media_block(rest: &mut RawObject, kind: &str) -> Option<Made> {
-    let raw = decoded(&rest.text("data")?)?;
-    let media_type = rest.text("mimeType").filter(|media_type| !media_type.is_empty())?;
-    for known in ["data", "mimeType"] {
-        rest.remove(known);
-    }
+fn media_block(rest: &mut RawObject, kind: &str) -> Option<Part> {
+    let raw = decoded(&take_text(rest, "data")?)?;
+    let media_type = take_text(rest, "mimeType").filter(|media_type| !media_type.is_empty())?;
     if media_kind(&media_type) == Some(kind) {
         rest.remove("type");
     }
-    Some(Made { media_type, ..Made::of(PartContent::Raw(raw)) })
+    Some(Part::raw(raw, media_type))
 }
 
-fn resource_block(rest: &mut RawObject, is_part: bool) -> Option<Made> {
+fn resource_block(rest: &mut RawObject, is_part: bool) -> Option<Part> {
     let mut resource = rest.object("resource")?;
-    let content = match (resource.text("blob"), resource.text("text")) {
+    let content = match (take_text(&mut resource, "blob"), take_text(&mut resource, "text")) {
         (Some(blob), None) => PartContent::Raw(decoded(&blob)?),
         (None, Some(text)) => PartContent::Text(text),
         _ => return None,
     };
-    let media_type = media_type_of(&resource)?;
-    for known in ["blob", "text", "mimeType"] {
-        resource.remove(known);
-    }
+    let media_type = take_media_type(&mut resource)?;
     match is_part {
         // Its address was made up for a part that has none.
         true => {
@@ -124,24 +104,26 @@ fn resource_block(rest: &mut RawObject, is_part: bool) -> Option<Made> {
         }
         false => rest.set("resource", resource),
     }
-    Some(Made { media_type, ..Made::of(content) })
+    Some(Part { media_type, ..Part::new(content) })
 }
 
-fn link_block(rest: &mut RawObject) -> Option<Made> {
-    let url = rest.text("uri")?;
-    let filename = rest.text("name").filter(|name| !name.is_empty())?;
-    let media_type = media_type_of(rest)?;
-    for known in ["type", "uri", "name", "mimeType"] {
-        rest.remove(known);
-    }
-    Some(Made { filename, media_type, ..Made::of(PartContent::Url(url)) })
+fn link_block(rest: &mut RawObject) -> Option<Part> {
+    rest.remove("type");
+    let url = take_text(rest, "uri")?;
+    let filename = take_text(rest, "name").filter(|name| !name.is_empty())?;
+    Some(Part { filename, ..Part::url(url, take_media_type(rest)?) })
 }
 
-/// The media type that a block says, empty where it says none; `None` where it says no type.
-fn media_type_of(block: &RawObject) -> Option<String> {
+/// Takes out a member. Returns its text; `None` where it is none.
+fn take_text(block: &mut RawObject, name: &str) -> Option<String> {
+    text(&block.remove(name)?).map(Cow::into_owned)
+}
+
+/// Takes out the media type that a block says, empty where it says none; `None` where it says no type.
+fn take_media_type(block: &mut RawObject) -> Option<String> {
     match block.has("mimeType") {
         false => Some(String::new()),
-        true => block.text("mimeType").filter(|media_type| !media_type.is_empty()),
+        true => take_text(block, "mimeType").filter(|media_type| !media_type.is_empty()),
     }
 }
 
@@ -161,24 +143,25 @@ fn block_of(part: &Part) -> Content {
     let rest = take_rest(&mut metadata, content, media_type);
     let is_block = rest.is_some();
     let rest = rest.unwrap_or_default();
-    // What the block itself will say again when it is read as a part.
-    let (mut block, says_name, says_type) = match content {
-        PartContent::Text(text) => text_or_resource(rest, text, filename, media_type),
-        PartContent::Raw(raw) => bytes_block(rest, raw, filename, media_type),
-        PartContent::Url(url) => {
+    let resource = rest.object("resource").filter(|_| rest.text("type").as_deref() == Some("resource"));
+    let (mut block, says_type) = match (content, resource) {
+        (PartContent::Text(text), Some(resource)) => (filled(rest, resource, "text", text, media_type), true),
+        (PartContent::Text(text), None) => (text_in(rest, text), media_type.is_empty()),
+        (PartContent::Raw(raw), resource) => (bytes_in(rest, resource, raw, filename, media_type), true),
+        (PartContent::Url(url), _) => {
             let name = if filename.is_empty() { url } else { filename };
             let mut block = RawObject::of("type", "resource_link").with("uri", url).with("name", name);
             set_media_type(&mut block, media_type);
-            (joined(block, rest), !filename.is_empty(), true)
+            (joined(block, rest), true)
         }
-        PartContent::Data(data) => {
-            let mut block = RawObject::of("type", "text");
-            block.set("text", data.get());
-            let mut block = joined(block, rest);
+        (PartContent::Data(data), _) => {
+            let mut block = text_in(rest, data.get());
             put_meta(&mut block, DATA, true);
-            (block, filename.is_empty(), media_type.is_empty())
+            (block, media_type.is_empty())
         }
     };
+    // What the block itself will say again when it is read as a part: of names only a link's.
+    let says_name = filename.is_empty() != matches!(content, PartContent::Url(_));
     // A resource whose address was made up is told from one that has its own by what stands here.
     let is_made_up = !is_block && block.text("type").as_deref() == Some("resource");
     if !says_name || !says_type || metadata.is_some() || is_made_up {
@@ -234,36 +217,29 @@ fn take_rest(metadata: &mut Option<RawObject>, content: &PartContent, media_type
     Some(rest)
 }
 
-fn text_or_resource(mut rest: RawObject, text: &str, filename: &str, media_type: &str) -> (RawObject, bool, bool) {
-    if let Some(mut resource) = rest.object("resource").filter(|_| rest.has("type")) {
-        set_media_type(&mut resource, media_type);
-        resource.set("text", text);
-        rest.set("resource", resource);
-        return (rest, filename.is_empty(), true);
-    }
+fn text_in(rest: RawObject, text: &str) -> RawObject {
     let mut block = RawObject::of("type", "text");
     block.set_text("text", text);
-    (joined(block, rest), filename.is_empty(), media_type.is_empty())
+    joined(block, rest)
 }
 
-fn bytes_block(mut rest: RawObject, raw: &Bytes, filename: &str, media_type: &str) -> (RawObject, bool, bool) {
+fn bytes_in(rest: RawObject, resource: Option<RawObject>, raw: &Bytes, filename: &str, media_type: &str) -> RawObject {
     let encoded = STANDARD.encode(raw);
-    let kind = rest.text("type");
-    if kind.as_deref() == Some("resource") {
-        let mut resource = rest.object("resource").unwrap_or_default();
-        set_media_type(&mut resource, media_type);
-        rest.set("resource", resource.with("blob", encoded));
-        return (rest, filename.is_empty(), true);
+    if let Some(resource) = resource {
+        return filled(rest, resource, "blob", &encoded, media_type);
     }
-    if let Some(kind) = kind.as_deref().or_else(|| media_kind(media_type)) {
-        let block = RawObject::of("type", kind).with("data", encoded).with("mimeType", media_type);
-        return (joined(block, rest), filename.is_empty(), true);
+    if let Some(kind) = rest.text("type").as_deref().or_else(|| media_kind(media_type)) {
+        return joined(RawObject::of("type", kind).with("data", encoded).with("mimeType", media_type), rest);
     }
     // MCP wants an address; a part has none.
-    let mut resource = RawObject::of("uri", format!("attachment:{}", escaped(filename)));
+    let resource = RawObject::of("uri", format!("attachment:{}", escaped(filename)));
+    joined(filled(RawObject::of("type", "resource"), resource, "blob", &encoded, media_type), rest)
+}
+
+/// The block with its resource, which holds the content as its member `name`.
+fn filled(block: RawObject, mut resource: RawObject, name: &str, content: &str, media_type: &str) -> RawObject {
     set_media_type(&mut resource, media_type);
-    let block = RawObject::of("type", "resource").with("resource", resource.with("blob", encoded));
-    (joined(block, rest), filename.is_empty(), true)
+    block.with("resource", resource.with(name, content))
 }
 
 /// Whether a part that is a block whole may stand as that block: only one that would become the same part again.
@@ -315,7 +291,7 @@ fn take_meta(block: &mut RawObject, name: &str) -> Option<Box<RawValue>> {
     Some(taken)
 }
 
-fn put_meta(block: &mut RawObject, name: &str, value: impl serde::Serialize) {
+pub(super) fn put_meta(block: &mut RawObject, name: &str, value: impl serde::Serialize) {
     let meta = block.object("_meta").unwrap_or_default();
     block.set("_meta", meta.with(name, value));
 }

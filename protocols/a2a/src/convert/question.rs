@@ -1,12 +1,11 @@
 //! Questions of a call as what a task says (words for people, the question itself for programs), and messages as their answers.
 
 use callboard_message::surface::SAID;
-use callboard_message::{
-    Answer, ElicitAction, ElicitAnswer, Elicitation, Question, RawObject, RootsAnswer, SampleAnswer, assent,
-};
-use serde_json::{Map, Value};
+use callboard_message::{Answer, ElicitAction, ElicitAnswer, Elicitation, Question, RawObject, SampleAnswer, assent};
+use serde_json::Value;
 
-use super::content_of;
+use super::content::put_meta;
+use super::{Form, content_of};
 use crate::wire::{Message, Part};
 
 /// Member of the metadata of a message that asks: the question's key. Whoever answers may name it the same way.
@@ -41,28 +40,22 @@ pub(crate) fn is_address(question: &Question) -> bool {
 /// Who wrote what a person or another agent answers in place of a model, as far as that is known.
 const UNKNOWN_MODEL: &str = "unknown";
 
-/// Whether a message answers.
-#[derive(Debug)]
-pub(crate) enum Fit {
-    /// It does.
-    Answer(Answer),
-    /// It doesn't: this is still needed.
-    Lacks(Vec<String>),
-}
-
 /// What a message says to a question. The answer carries the message too, for agents that converse.
-pub(crate) fn answered(question: &Question, message: &Message) -> Fit {
+///
+/// # Errors
+/// What is still needed.
+pub(crate) fn answered(question: &Question, message: &Message) -> Result<Answer, Vec<String>> {
     let said = Said::of(message);
-    let answer = match question {
-        Question::Elicit(elicitation) => elicited(elicitation, &said).map(Answer::Elicit),
-        Question::Sample(_) => sampled(&said).map(Answer::Sample),
-        Question::Roots(_) => rooted(&said).map(Answer::Roots),
+    let mut body = match question {
+        Question::Elicit(elicitation) => elicited(elicitation, &said),
+        Question::Sample(_) => sampled(&said),
+        Question::Roots(_) => said.object_with("roots").ok_or_else(|| vec!["roots".to_owned()]),
         _ => Err(vec!["an answer of a kind that this server doesn't know".to_owned()]),
-    };
-    match answer {
-        Ok(answer) => Fit::Answer(with_message(answer, message)),
-        Err(lacks) => Fit::Lacks(lacks),
-    }
+    }?;
+    let mut said = RawObject::of("key", &message.message_id).with("content", content_of(&message.parts));
+    said.set_some("metadata", &message.metadata);
+    put_meta(&mut body, SAID, said);
+    Ok(question.answered(body))
 }
 
 /// What a message says, as far as it can be an answer.
@@ -75,10 +68,9 @@ struct Said {
 
 impl Said {
     fn of(message: &Message) -> Self {
-        let texts: Vec<&str> = message.parts.iter().filter_map(Part::as_text).collect();
         let mut data = message.parts.iter().filter_map(Part::as_data);
         let only = data.next().filter(|_| data.next().is_none());
-        Self { data: only.and_then(|data| RawObject::parse(data).ok()), text: texts.join("\n").trim().to_owned() }
+        Self { data: only.and_then(|data| RawObject::parse(data).ok()), text: message.text().trim().to_owned() }
     }
 
     /// Its data part, or its text where that is an object.
@@ -88,141 +80,89 @@ impl Said {
             serde_json::from_str(text).ok()
         })
     }
+
+    /// The same, if it has that member.
+    fn object_with(&self, name: &str) -> Option<RawObject> {
+        self.object().filter(|object| object.has(name))
+    }
 }
 
-fn elicited(elicitation: &Elicitation, said: &Said) -> Result<ElicitAnswer, Vec<String>> {
+fn elicited(elicitation: &Elicitation, said: &Said) -> Result<RawObject, Vec<String>> {
     let object = said.object();
-    if let Some(action) = object.as_ref().filter(|object| object.has("action"))
+    if let Some(action) = &object
         && let Some("accept" | "decline" | "cancel") = action.text("action").as_deref()
     {
         // As it is: it speaks the question's own words.
-        return Ok(ElicitAnswer(action.clone()));
+        return Ok(action.clone());
     }
     match said.text.to_lowercase().as_str() {
-        "decline" => return Ok(ElicitAnswer::decline()),
-        "cancel" => return Ok(ElicitAnswer::cancel()),
+        "decline" => return Ok(ElicitAnswer::decline().0),
+        "cancel" => return Ok(ElicitAnswer::cancel().0),
         _ => {}
     }
     if elicitation.address().is_some() {
-        return Ok(ElicitAnswer::agree());
+        return Ok(ElicitAnswer::agree().0);
     }
-    let form = Form::of(elicitation);
+    let schema = elicitation.schema().unwrap_or_default();
+    let form = Form::of(&schema);
+    let lack = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect();
     if let Some(object) = object.filter(|object| said.data.is_some() || form.knows(object)) {
-        let lacks: Vec<_> = form.required.iter().filter(|name| !object.has(name)).cloned().collect();
-        return match lacks.is_empty() {
-            true => Ok(ElicitAnswer(action(ElicitAction::Accept).with("content", object))),
-            false => Err(lacks),
-        };
+        let lacks = form.lacks(&object);
+        return if lacks.is_empty() { Ok(accepted(object)) } else { Err(lack(lacks)) };
     }
     if form.properties.is_empty() {
-        return match said.text.is_empty() {
-            true => Ok(ElicitAnswer::agree()),
-            false => Ok(ElicitAnswer(action(ElicitAction::Accept).with("content", RawObject::of("text", &said.text)))),
-        };
+        return Ok(match said.text.is_empty() {
+            true => ElicitAnswer::agree().0,
+            false => accepted(RawObject::of("text", &said.text)),
+        });
     }
-    let Some((name, value)) = form.only().and_then(|(name, schema)| Some((name, typed(schema, &said.text)?))) else {
-        return Err(form.wanted());
-    };
-    Ok(ElicitAnswer::accept(Value::Object(Map::from_iter([(name.to_owned(), value)]))))
+    let value = only_field(&form).and_then(|(name, schema)| Some(RawObject::of(name, typed(schema, &said.text)?)));
+    value.map(accepted).ok_or_else(|| lack(form.wanted()))
 }
 
-fn action(action: ElicitAction) -> RawObject {
-    RawObject::of("action", action)
+fn accepted(content: RawObject) -> RawObject {
+    RawObject::of("action", ElicitAction::Accept).with("content", content)
 }
 
-/// The flat form that an elicitation asks to be filled in.
-struct Form {
-    properties: Map<String, Value>,
-    required: Vec<String>,
-}
-
-impl Form {
-    fn of(elicitation: &Elicitation) -> Self {
-        let mut schema = elicitation.schema().unwrap_or_default();
-        let properties = match schema.get_mut("properties").map(Value::take) {
-            Some(Value::Object(properties)) => properties,
-            _ => Map::new(),
-        };
-        let names = schema.get("required").and_then(Value::as_array).into_iter().flatten();
-        Self { properties, required: names.filter_map(Value::as_str).map(str::to_owned).collect() }
-    }
-
-    fn knows(&self, object: &RawObject) -> bool {
-        self.properties.is_empty() || object.iter().any(|(name, _)| self.properties.contains_key(name))
-    }
-
-    /// The field that a text alone can fill in: the only one, or the only one that must be.
-    fn only(&self) -> Option<(&str, &Value)> {
-        let name = match (&*self.required, self.properties.len()) {
-            (_, 1) => self.properties.keys().next()?,
-            ([name], _) => name,
-            _ => return None,
-        };
-        Some((name, self.properties.get(name)?))
-    }
-
-    fn wanted(&self) -> Vec<String> {
-        match self.required.is_empty() {
-            true => self.properties.keys().cloned().collect(),
-            false => self.required.clone(),
-        }
-    }
-}
-
-/// A text as a value of a field.
-fn typed(schema: &Value, text: &str) -> Option<Value> {
-    if text.is_empty() {
-        return None;
-    }
-    if let Some(choice) = choice(schema, text) {
-        return choice;
-    }
-    match schema.get("type").and_then(Value::as_str) {
-        Some("string") => Some(text.into()),
-        Some("integer") => text.parse::<i64>().ok().map(Value::from),
-        Some("number") => text.parse::<f64>().ok().filter(|number| number.is_finite()).map(Value::from),
-        Some("boolean") => assent(text).map(Value::from),
+/// The field that a text alone can fill in: the only one, or the only one that must be.
+fn only_field<'a>(form: &Form<'a>) -> Option<(&'a str, &'a Value)> {
+    match (&*form.required, &*form.properties) {
+        (_, [only]) => Some(*only),
+        ([name], all) => all.iter().find(|(known, _)| known == name).copied(),
         _ => None,
     }
 }
 
-/// One of the values that a field may have, by its value or by its title; `None` where any will do.
-fn choice(schema: &Value, text: &str) -> Option<Option<Value>> {
+/// A text as a value of a field: one of those that it may have, by its value or its title; else of the field's type.
+fn typed(schema: &Value, text: &str) -> Option<Value> {
     let same = |other: &Value| other.as_str().is_some_and(|other| other.eq_ignore_ascii_case(text));
-    if let Some(titled) = schema.get("oneOf").and_then(Value::as_array) {
-        let is_it = |one: &&Value| ["const", "title"].iter().any(|name| one.get(name).is_some_and(same));
-        return Some(titled.iter().find(is_it).and_then(|one| one.get("const")).cloned());
+    let list = |name| schema.get(name).and_then(Value::as_array);
+    if text.is_empty() {
+        return None;
     }
-    let values = schema.get("enum").and_then(Value::as_array)?;
-    let titles = schema.get("enumNames").and_then(Value::as_array);
-    let nth = values.iter().position(same).or_else(|| titles?.iter().position(same));
-    Some(nth.and_then(|nth| values.get(nth)).cloned())
+    if let Some(titled) = list("oneOf") {
+        let is_it = |one: &&Value| ["const", "title"].iter().any(|name| one.get(name).is_some_and(same));
+        return titled.iter().find(is_it)?.get("const").cloned();
+    }
+    if let Some(values) = list("enum") {
+        let nth = values.iter().position(same).or_else(|| list("enumNames")?.iter().position(same))?;
+        return values.get(nth).cloned();
+    }
+    match schema.get("type").and_then(Value::as_str)? {
+        "string" => Some(text.into()),
+        "integer" => text.parse::<i64>().ok().map(Value::from),
+        "number" => text.parse::<f64>().ok().filter(|number| number.is_finite()).map(Value::from),
+        "boolean" => assent(text).map(Value::from),
+        _ => None,
+    }
 }
 
-fn sampled(said: &Said) -> Result<SampleAnswer, Vec<String>> {
-    if let Some(answer) = said.object().filter(|object| object.has("content") && object.has("role")) {
-        return Ok(SampleAnswer(answer));
+fn sampled(said: &Said) -> Result<RawObject, Vec<String>> {
+    if let Some(answer) = said.object_with("content").filter(|object| object.has("role")) {
+        return Ok(answer);
     }
     match said.text.is_empty() {
         true => Err(vec!["a text".to_owned()]),
-        false => Ok(SampleAnswer::text(UNKNOWN_MODEL, &said.text, None)),
+        false => Ok(SampleAnswer::text(UNKNOWN_MODEL, &said.text, None).0),
     }
-}
-
-fn rooted(said: &Said) -> Result<RootsAnswer, Vec<String>> {
-    said.object().filter(|object| object.has("roots")).map(RootsAnswer).ok_or_else(|| vec!["roots".to_owned()])
-}
-
-fn with_message(mut answer: Answer, message: &Message) -> Answer {
-    let mut said = RawObject::of("key", &message.message_id).with("content", content_of(&message.parts));
-    said.set_some("metadata", &message.metadata);
-    let body = match &mut answer {
-        Answer::Elicit(answer) => &mut answer.0,
-        Answer::Sample(answer) => &mut answer.0,
-        Answer::Roots(answer) => &mut answer.0,
-        _ => return answer,
-    };
-    let meta = body.object("_meta").unwrap_or_default();
-    body.set("_meta", meta.with(SAID, said));
-    answer
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::content::part_of;
-use crate::wire::{Artifact, Part, Wire as _, written_about};
+use crate::wire::{Artifact, Part, Wire as _, state_of, written_about};
 use crate::{A2aError, ErrorKind};
 
 /// Bytes of a part around its text, and of an artifact around its name and parts.
@@ -145,7 +145,7 @@ fn failed_by(result: &ToolResult) -> TaskStep {
     let said = Some(result.texts()).filter(|said| !said.is_empty());
     let why = said.or_else(|| told.text("reason")).unwrap_or_else(|| "the agent failed".to_owned());
     let failure = |kind| with_data(Failure::new(kind, &why), &told);
-    match told.text("state").as_deref().and_then(state) {
+    match told.text("state").as_deref().and_then(state_of) {
         Some(TaskState::Rejected) => TaskStep::Rejected(failure(FailureKind::Rejected)),
         Some(TaskState::Canceled) => TaskStep::Cancelled { why },
         _ => TaskStep::Failed(failure(FailureKind::Internal)),
@@ -157,12 +157,6 @@ fn with_data(failure: Failure, told: &RawObject) -> Failure {
         true => failure,
         false => failure.with_data(serde_json::to_value(told).unwrap_or_default()),
     }
-}
-
-fn state(name: &str) -> Option<TaskState> {
-    let name = name.to_lowercase();
-    let name = name.trim_start_matches("task_state_").replace('-', "_");
-    TaskState::parse(&name).or_else(|| (name == "cancelled").then_some(TaskState::Canceled))
 }
 
 /// What somebody says at once, as parts.

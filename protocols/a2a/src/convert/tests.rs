@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
-use super::{Ended, Fit, answered, content_of, ended, is_said_at_once, parts_of, question_parts};
+use super::{Ended, answered, content_of, ended, is_said_at_once, parts_of, question_parts};
 use crate::wire::{Artifact, Message, Part, PartContent, Role, Wire as _};
 
 fn object(value: Value) -> RawObject {
@@ -153,14 +153,8 @@ fn says(parts: Vec<Part>) -> Message {
 
 /// What an answer to a form is, in short.
 fn fits(question: &Question, parts: Vec<Part>) -> Result<(ElicitAction, Value), Vec<String>> {
-    match answered(question, &says(parts)) {
-        Fit::Lacks(lacks) => Err(lacks),
-        Fit::Answer(Answer::Elicit(answer)) => {
-            let content = answer.0.read("content").unwrap_or(Value::Null);
-            Ok((answer.action(), content))
-        }
-        Fit::Answer(_) => panic!("another answer"),
-    }
+    let Answer::Elicit(answer) = answered(question, &says(parts))? else { panic!("another answer") };
+    Ok((answer.action(), answer.0.read("content").unwrap_or(Value::Null)))
 }
 
 /// Goal: a message is read as what its question asks for, and what doesn't fit says what is missing. Method: rows of a form's field,
@@ -228,18 +222,16 @@ fn answers_to_forms() {
 /// Goal: models' and folders' questions are answered too, and every answer carries its message. Method: one each.
 #[test]
 fn other_answers() {
-    let Fit::Answer(Answer::Sample(sample)) = answered(&Question::sample("?", 9), &says(vec![Part::text("hm")])) else {
+    let Ok(Answer::Sample(sample)) = answered(&Question::sample("?", 9), &says(vec![Part::text("hm")])) else {
         panic!("no sample")
     };
     assert_eq!(sample.written().as_deref(), Some("hm"));
     let said = sample.0.object("_meta").unwrap().object(SAID).unwrap();
     assert_eq!(value(&said), json!({ "key": "m7", "content": [{ "type": "text", "text": "hm" }] }));
     let roots = Part::data(to_raw_value(&json!({ "roots": [{ "uri": "file:///a" }] })).unwrap());
-    let Fit::Answer(Answer::Roots(roots)) = answered(&Question::roots(), &says(vec![roots])) else {
-        panic!("no roots")
-    };
+    let Ok(Answer::Roots(roots)) = answered(&Question::roots(), &says(vec![roots])) else { panic!("no roots") };
     assert_eq!(roots.roots().len(), 1);
-    assert!(matches!(answered(&Question::roots(), &says(vec![Part::text("/a")])), Fit::Lacks(_)));
+    assert!(answered(&Question::roots(), &says(vec![Part::text("/a")])).is_err());
 }
 
 /// Goal: a question is told so that a program reads the very question. Method: read back.

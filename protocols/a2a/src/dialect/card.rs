@@ -24,8 +24,8 @@ fn main_interface<'a>(card: &'a AgentCard, version: &'a str) -> Option<&'a Agent
 }
 
 /// Members that 0.3 and 0.1 share with 1.0.
-fn common(card: &AgentCard, object: &mut RawObject) {
-    object.set("name", &card.name);
+fn common(card: &AgentCard) -> RawObject {
+    let mut object = RawObject::of("name", &card.name);
     object.set("description", &card.description);
     object.set("version", &card.version);
     if let Some(provider) = &card.provider {
@@ -34,12 +34,12 @@ fn common(card: &AgentCard, object: &mut RawObject) {
     object.set_some("documentationUrl", &card.documentation_url);
     object.set("defaultInputModes", &card.default_input_modes);
     object.set("defaultOutputModes", &card.default_output_modes);
+    object
 }
 
 /// The card in 0.3's words.
 pub(super) fn write_card_03(card: &AgentCard) -> RawObject {
-    let mut object = RawObject::new();
-    common(card, &mut object);
+    let mut object = common(card);
     object.set_some("iconUrl", &card.icon_url);
     let capabilities = AgentCapabilities { extended_agent_card: None, ..card.capabilities.clone() };
     object.set_raw("capabilities", capabilities.to_raw());
@@ -57,13 +57,7 @@ pub(super) fn write_card_03(card: &AgentCard) -> RawObject {
         card.security_schemes.iter().for_each(|(name, scheme)| schemes.set(name, write_scheme(scheme)));
         object.set("securitySchemes", schemes);
     }
-    // Signatures are over 1.0's words.
-    own(card, &mut object);
-    object
-}
-
-/// Members that 1.0 doesn't have.
-fn own(card: &AgentCard, object: &mut RawObject) {
+    // Signatures are over 1.0's words. What follows 1.0 doesn't have.
     object.set("protocolVersion", PROTOCOL_VERSION);
     if let Some(main) = main_interface(card, "0.3").or_else(|| card.supported_interfaces.first()) {
         object.set("url", &main.url);
@@ -76,6 +70,7 @@ fn own(card: &AgentCard, object: &mut RawObject) {
         object.set("security", security(&card.security_requirements));
     }
     object.set("supportsAuthenticatedExtendedCard", card.capabilities.extended_agent_card == Some(true));
+    object
 }
 
 fn security(requirements: &[SecurityRequirement]) -> Vec<RawObject> {
@@ -110,10 +105,14 @@ pub(super) fn read_card(card: &RawValue) -> Result<AgentCard, ReadError> {
         read.capabilities.extended_agent_card = members.optional("supportsAuthenticatedExtendedCard", &[])?;
     }
     let versions = versions(&members)?;
-    let mut found = Vec::new();
-    let mut add = |url: String, binding: String, version: &str| {
-        let (tenant, protocol_version) = (String::new(), version.to_owned());
-        found.push(AgentInterface { url, protocol_binding: binding, tenant, protocol_version });
+    let mut add = |url: String, protocol_binding: String, version: &str| {
+        let is_same = |other: &AgentInterface| {
+            (&other.url, &other.protocol_binding, &*other.protocol_version) == (&url, &protocol_binding, version)
+        };
+        if !read.supported_interfaces.iter().any(is_same) {
+            let (tenant, protocol_version) = (String::new(), version.to_owned());
+            read.supported_interfaces.push(AgentInterface { url, protocol_binding, tenant, protocol_version });
+        }
     };
     let url: String = members.default("url", &[])?;
     if !url.is_empty() {
@@ -129,15 +128,6 @@ pub(super) fn read_card(card: &RawValue) -> Result<AgentCard, ReadError> {
             if let (Some(url), Some(binding)) = (interface.read("url"), interface.read("transport")) {
                 add(url, binding, version);
             }
-        }
-    }
-    for interface in found {
-        let is_same = |other: &AgentInterface| {
-            (&other.url, &other.protocol_binding, &other.protocol_version)
-                == (&interface.url, &interface.protocol_binding, &interface.protocol_version)
-        };
-        if !read.supported_interfaces.iter().any(is_same) {
-            read.supported_interfaces.push(interface);
         }
     }
     read_authentication(&members, &mut read)?;
@@ -162,8 +152,7 @@ fn versions(members: &Members<'_>) -> Result<Vec<&'static str>, ReadError> {
 
 /// The card in 0.1's words.
 pub(super) fn write_card_01(card: &AgentCard) -> RawObject {
-    let mut object = RawObject::new();
-    common(card, &mut object);
+    let mut object = common(card);
     let main = main_interface(card, "0.1").or_else(|| main_interface(card, "0.3"));
     if let Some(main) = main.or_else(|| card.supported_interfaces.first()) {
         object.set("url", &main.url);

@@ -149,11 +149,11 @@ impl Dialect {
         self,
         params: Option<&RawValue>,
     ) -> Result<DeleteTaskPushNotificationConfigRequest, A2aError> {
-        let GetTaskPushNotificationConfigRequest { tenant, task_id, id } = self.read_push_get(params)?;
-        if id.is_empty() {
-            return Err(A2aError::invalid("pushNotificationConfigId", "is missing"));
+        let request = self.read_push_get(params)?;
+        match request.id.is_empty() {
+            true => Err(A2aError::invalid("pushNotificationConfigId", "is missing")),
+            false => Ok(request),
         }
-        Ok(DeleteTaskPushNotificationConfigRequest { tenant, task_id, id })
     }
 
     /// What `GetExtendedAgentCard` asks; 0.3 has no parameters.

@@ -123,7 +123,6 @@ impl Dialect {
         }
         let mut response = answer(SendMessageResponse::from_raw(result))?;
         match &mut response {
-            _ if self == Self::V10 => {}
             SendMessageResponse::Task(task) => task::settle_task(self, task),
             SendMessageResponse::Message(message) => task::settle_message(self, message),
         }
@@ -136,9 +135,7 @@ impl Dialect {
     /// As [`Dialect::read_send_response`].
     pub fn read_task(self, result: &RawValue) -> Result<Task, A2aError> {
         let mut task = answer(Task::from_raw(result))?;
-        if self != Self::V10 {
-            task::settle_task(self, &mut task);
-        }
+        task::settle_task(self, &mut task);
         Ok(task)
     }
 
@@ -148,9 +145,7 @@ impl Dialect {
     /// As [`Dialect::read_send_response`].
     pub fn read_task_list(self, result: &RawValue) -> Result<ListTasksResponse, A2aError> {
         let mut list = answer(ListTasksResponse::from_raw(result))?;
-        if self != Self::V10 {
-            list.tasks.iter_mut().for_each(|task| task::settle_task(self, task));
-        }
+        list.tasks.iter_mut().for_each(|task| task::settle_task(self, task));
         Ok(list)
     }
 
@@ -160,9 +155,7 @@ impl Dialect {
     /// As [`Dialect::read_send_response`].
     pub fn read_event(self, event: &RawValue) -> Result<StreamResponse, A2aError> {
         let mut read = answer(StreamResponse::from_raw(event))?;
-        if self != Self::V10 {
-            task::settle_event(self, &mut read, event);
-        }
+        task::settle_event(self, &mut read, event);
         Ok(read)
     }
 

@@ -288,6 +288,9 @@ fn write_bare_event(
 
 /// Takes back what [`write_part`] did to parts that are none of 1.0's.
 fn settle_parts(dialect: Dialect, parts: &mut [Part]) {
+    if dialect == Dialect::V10 {
+        return;
+    }
     for part in parts {
         if let (Dialect::V03Rest, PartContent::Data(value)) = (dialect, &mut part.content)
             && let Some(inner) = only_member(value, "data")

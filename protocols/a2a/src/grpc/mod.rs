@@ -23,8 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
-use crate::inbound::direct::Direct;
-use crate::inbound::{A2aServer, ListenOptions, NamedAgents, ServeError, may_listen_on};
+use crate::inbound::{A2aServer, Front, ListenOptions, NamedAgents, ServeError};
 use service::Service;
 
 /// Most calls of one connection that are under way at once.
@@ -68,13 +67,13 @@ pub fn serve(
     listen: &ListenOptions,
 ) -> Result<GrpcServing, ServeError> {
     let address = listener.local_addr()?;
-    check_address(&listener, |address| may_listen_on(&all, &named, address))?;
-    let direct = Direct::new(all, named);
+    let front = Front { all, named };
+    check_address(&listener, |address| front.may_listen_on(address))?;
     listener.set_nonblocking(true)?;
     let connections = incoming(net::TcpListener::from_std(listener)?, listen.connections_max);
-    let options = direct.options();
+    let options = front.options();
     let (bytes_max, time_max) = (options.limits.body_bytes_max, options.call_deadline + options.body_timeout);
-    let service = A2aServiceServer::new(Service::new(direct)).max_decoding_message_size(bytes_max);
+    let service = A2aServiceServer::new(Service(front)).max_decoding_message_size(bytes_max);
     let server = Server::builder()
         .timeout(time_max)
         .max_concurrent_streams(GRPC_STREAMS_MAX)

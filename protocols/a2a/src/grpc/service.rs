@@ -18,8 +18,8 @@ use tonic::{Code, Request, Response, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 use crate::error::{BAD_REQUEST, DOMAIN};
+use crate::inbound::Front;
 use crate::inbound::calls::{Numbered, Who};
-use crate::inbound::direct::Direct;
 use crate::wire::Wire;
 use crate::{A2aError, ErrorKind, Operation};
 
@@ -27,17 +27,15 @@ use crate::{A2aError, ErrorKind, Operation};
 type Told = BoxStream<'static, Result<proto::StreamResponse, Status>>;
 
 /// A listener's agents as a service.
-pub(super) struct Service {
-    direct: Direct,
-}
+pub(super) struct Service(pub(super) Front);
 
 impl Service {
-    pub(super) fn new(direct: Direct) -> Self {
-        Self { direct }
-    }
-
-    /// Who sends a request, where what it says beside its message can be served.
-    fn admit<P>(&self, request: &Request<P>) -> Result<Who, Status> {
+    /// Who sends a request, where what it says beside its message can be served, and its message; `J` is the message's type
+    /// with the mapping to JSON.
+    fn admit<J>(&self, request: &Request<impl Message>) -> Result<(Who, Box<RawValue>), Status>
+    where
+        J: Message + Default + Serialize,
+    {
         let metadata = request.metadata();
         let authorization = authorization(metadata)?;
         let shown = Credential {
@@ -50,42 +48,39 @@ impl Service {
             }),
         };
         let trace = text(metadata, "traceparent").and_then(|parent| parent.parse().ok());
-        let who = self.direct.who(&shown, trace).map_err(of_credential)?;
+        let who = self.0.who(&shown, trace).map_err(of_credential)?;
         let lists = metadata.get_all("a2a-extensions").iter().filter_map(|list| list.to_str().ok());
         let extensions: Vec<_> = lists.flat_map(|list| list.split(',')).map(str::trim).collect();
         let version = text(metadata, "a2a-version").unwrap_or_default();
-        self.direct.agree(version, &extensions).map_err(|error| of_error(&error))?;
-        Ok(who)
+        self.0.agree(version, &extensions).map_err(of_error)?;
+        Ok((who, to_json::<J>(request.get_ref()).ok_or_else(unread)?))
     }
 
     /// An operation with one answer; `J` and `K` are the types of request and answer that have a mapping to JSON.
-    async fn whole<J, K, P, Q>(&self, request: Request<P>, operation: Operation) -> Result<Response<Q>, Status>
+    async fn whole<J, K, Q>(&self, request: Request<impl Message>, operation: Operation) -> Result<Response<Q>, Status>
     where
         J: Message + Default + Serialize,
         K: Message + DeserializeOwned,
-        P: Message,
         Q: Message + Default,
     {
-        let who = self.admit(&request)?;
-        let params = to_json::<J>(request.get_ref()).map_err(unread)?;
-        let answer = self.direct.answer(who, operation, &params).await.map_err(|error| of_error(&error))?;
-        Ok(Response::new(from_json::<K, Q>(&answer).map_err(unwritten)?))
+        let (who, params) = self.admit::<J>(&request)?;
+        let answer = self.0.answer(who, operation, &params).await.map_err(of_error)?;
+        Ok(Response::new(from_json::<K, Q>(&answer).ok_or_else(unwritten)?))
     }
 
     async fn events<J>(&self, request: Request<impl Message>, operation: Operation) -> Result<Response<Told>, Status>
     where
         J: Message + Default + Serialize,
     {
-        let who = self.admit(&request)?;
-        let params = to_json::<J>(request.get_ref()).map_err(unread)?;
-        let events = self.direct.events(who, operation, &params).await.map_err(|error| of_error(&error))?;
+        let (who, params) = self.admit::<J>(&request)?;
+        let events = self.0.events(who, operation, &params).await.map_err(of_error)?;
         Ok(Response::new(events.map(told).boxed()))
     }
 }
 
 fn told(event: Result<Numbered, A2aError>) -> Result<proto::StreamResponse, Status> {
-    let event = event.map_err(|error| of_error(&error))?;
-    from_json::<protojson::StreamResponse, _>(&event.event.to_raw()).map_err(unwritten)
+    let event = event.map_err(of_error)?;
+    from_json::<protojson::StreamResponse, _>(&event.event.to_raw()).ok_or_else(unwritten)
 }
 
 fn text<'a>(metadata: &'a MetadataMap, name: &str) -> Option<&'a str> {
@@ -104,13 +99,13 @@ fn authorization(metadata: &MetadataMap) -> Result<Option<Vec<u8>>, Status> {
 }
 
 /// What a client sent is no JSON: a number that isn't finite, a state that nobody knows.
-fn unread(_: NoWords) -> Status {
-    of_error(&ErrorKind::InvalidParams.error("the message has no meaning as JSON"))
+fn unread() -> Status {
+    of_error(ErrorKind::InvalidParams.error("the message has no meaning as JSON"))
 }
 
-fn unwritten(_: NoWords) -> Status {
+fn unwritten() -> Status {
     callboard_message::log::error!("an answer can't be told over gRPC");
-    of_error(&A2aError::internal())
+    of_error(A2aError::internal())
 }
 
 #[tonic::async_trait]
@@ -122,11 +117,8 @@ impl A2aService for Service {
         &self,
         request: Request<proto::SendMessageRequest>,
     ) -> Result<Response<proto::SendMessageResponse>, Status> {
-        self.whole::<protojson::SendMessageRequest, protojson::SendMessageResponse, _, _>(
-            request,
-            Operation::SendMessage,
-        )
-        .await
+        self.whole::<protojson::SendMessageRequest, protojson::SendMessageResponse, _>(request, Operation::SendMessage)
+            .await
     }
 
     async fn send_streaming_message(
@@ -137,19 +129,18 @@ impl A2aService for Service {
     }
 
     async fn get_task(&self, request: Request<proto::GetTaskRequest>) -> Result<Response<proto::Task>, Status> {
-        self.whole::<protojson::GetTaskRequest, protojson::Task, _, _>(request, Operation::GetTask).await
+        self.whole::<protojson::GetTaskRequest, protojson::Task, _>(request, Operation::GetTask).await
     }
 
     async fn list_tasks(
         &self,
         request: Request<proto::ListTasksRequest>,
     ) -> Result<Response<proto::ListTasksResponse>, Status> {
-        self.whole::<protojson::ListTasksRequest, protojson::ListTasksResponse, _, _>(request, Operation::ListTasks)
-            .await
+        self.whole::<protojson::ListTasksRequest, protojson::ListTasksResponse, _>(request, Operation::ListTasks).await
     }
 
     async fn cancel_task(&self, request: Request<proto::CancelTaskRequest>) -> Result<Response<proto::Task>, Status> {
-        self.whole::<protojson::CancelTaskRequest, protojson::Task, _, _>(request, Operation::CancelTask).await
+        self.whole::<protojson::CancelTaskRequest, protojson::Task, _>(request, Operation::CancelTask).await
     }
 
     async fn subscribe_to_task(
@@ -163,7 +154,7 @@ impl A2aService for Service {
         &self,
         request: Request<proto::TaskPushNotificationConfig>,
     ) -> Result<Response<proto::TaskPushNotificationConfig>, Status> {
-        self.whole::<protojson::TaskPushNotificationConfig, protojson::TaskPushNotificationConfig, _, _>(
+        self.whole::<protojson::TaskPushNotificationConfig, protojson::TaskPushNotificationConfig, _>(
             request,
             Operation::CreateTaskPushNotificationConfig,
         )
@@ -174,7 +165,7 @@ impl A2aService for Service {
         &self,
         request: Request<proto::GetTaskPushNotificationConfigRequest>,
     ) -> Result<Response<proto::TaskPushNotificationConfig>, Status> {
-        self.whole::<protojson::GetTaskPushNotificationConfigRequest, protojson::TaskPushNotificationConfig, _, _>(
+        self.whole::<protojson::GetTaskPushNotificationConfigRequest, protojson::TaskPushNotificationConfig, _>(
             request,
             Operation::GetTaskPushNotificationConfig,
         )
@@ -187,14 +178,14 @@ impl A2aService for Service {
     ) -> Result<Response<proto::ListTaskPushNotificationConfigsResponse>, Status> {
         type Asked = protojson::ListTaskPushNotificationConfigsRequest;
         type Listed = protojson::ListTaskPushNotificationConfigsResponse;
-        self.whole::<Asked, Listed, _, _>(request, Operation::ListTaskPushNotificationConfigs).await
+        self.whole::<Asked, Listed, _>(request, Operation::ListTaskPushNotificationConfigs).await
     }
 
     async fn get_extended_agent_card(
         &self,
         request: Request<proto::GetExtendedAgentCardRequest>,
     ) -> Result<Response<proto::AgentCard>, Status> {
-        self.whole::<protojson::GetExtendedAgentCardRequest, protojson::AgentCard, _, _>(
+        self.whole::<protojson::GetExtendedAgentCardRequest, protojson::AgentCard, _>(
             request,
             Operation::GetExtendedAgentCard,
         )
@@ -205,27 +196,18 @@ impl A2aService for Service {
         &self,
         request: Request<proto::DeleteTaskPushNotificationConfigRequest>,
     ) -> Result<Response<()>, Status> {
-        let who = self.admit(&request)?;
-        let params =
-            to_json::<protojson::DeleteTaskPushNotificationConfigRequest>(request.get_ref()).map_err(unread)?;
-        self.direct
-            .answer(who, Operation::DeleteTaskPushNotificationConfig, &params)
-            .await
-            .map_err(|error| of_error(&error))?;
+        let (who, params) = self.admit::<protojson::DeleteTaskPushNotificationConfigRequest>(&request)?;
+        self.0.answer(who, Operation::DeleteTaskPushNotificationConfig, &params).await.map_err(of_error)?;
         Ok(Response::new(()))
     }
 }
 
-/// The other form has no words for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct NoWords;
-
-/// The JSON of a message; `J` is its type with the mapping.
-fn to_json<J: Message + Default + Serialize>(message: &impl Message) -> Result<Box<RawValue>, NoWords> {
-    let mapped = J::decode(&*message.encode_to_vec()).map_err(|_| NoWords)?;
-    let mut json = serde_json::to_value(&mapped).map_err(|_| NoWords)?;
+/// The JSON of a message; `J` is its type with the mapping. `None` where JSON has no words for it.
+fn to_json<J: Message + Default + Serialize>(message: &impl Message) -> Option<Box<RawValue>> {
+    let mapped = J::decode(&*message.encode_to_vec()).ok()?;
+    let mut json = serde_json::to_value(&mapped).ok()?;
     whole_numbers(&mut json);
-    to_raw_value(&json).map_err(|_| NoWords)
+    to_raw_value(&json).ok()
 }
 
 /// Protobuf's values have no integers: `20` comes as `20.0`, which no integer of ours would read. (How deep a message goes is
@@ -247,15 +229,15 @@ fn whole_numbers(json: &mut Value) {
 /// Up to here every integer is a double.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// The message of a JSON; `J` is its type with the mapping.
-fn from_json<J: Message + DeserializeOwned, P: Message + Default>(json: &RawValue) -> Result<P, NoWords> {
-    let mapped: J = serde_json::from_str(json.get()).map_err(|_| NoWords)?;
-    P::decode(&*mapped.encode_to_vec()).map_err(|_| NoWords)
+/// The message of a JSON; `J` is its type with the mapping. `None` where Protobuf has no words for it.
+fn from_json<J: Message + DeserializeOwned, P: Message + Default>(json: &RawValue) -> Option<P> {
+    let mapped: J = serde_json::from_str(json.get()).ok()?;
+    P::decode(&*mapped.encode_to_vec()).ok()
 }
 
 /// An error of an operation.
-fn of_error(error: &A2aError) -> Status {
-    let metadata: HashMap<_, _> = error.task.iter().map(|task| ("taskId".to_owned(), task.clone())).collect();
+fn of_error(error: A2aError) -> Status {
+    let metadata: HashMap<_, _> = error.task.into_iter().map(|task| ("taskId".to_owned(), task)).collect();
     let mut details = ErrorDetails::with_error_info(error.kind.reason(), DOMAIN, metadata);
     let violations = error.details.iter().filter(|detail| detail.text("@type").as_deref() == Some(BAD_REQUEST));
     for violation in violations.flat_map(|detail| detail.read::<Vec<RawObject>>("fieldViolations").unwrap_or_default())
@@ -263,7 +245,7 @@ fn of_error(error: &A2aError) -> Status {
         let text = |name| violation.text(name).unwrap_or_default();
         details.add_bad_request_violation(text("field"), text("description"));
     }
-    Status::with_error_details(code(error.kind), &error.message, details)
+    Status::with_error_details(code(error.kind), error.message, details)
 }
 
 /// Nobody knows who asks.

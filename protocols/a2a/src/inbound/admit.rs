@@ -7,7 +7,7 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderMap, HeaderName};
 use actix_web::web::Payload;
 use bytes::BytesMut;
-use callboard_message::{Principal, TraceContext};
+use callboard_message::Principal;
 use callboard_rpc::serve::accept;
 use callboard_rpc::serve::guard::{self, Refused, refused};
 use url::form_urlencoded;
@@ -35,8 +35,8 @@ pub(super) const A2A_JSON: &str = "application/a2a+json";
 
 /// What a request is apart from its body, from a source that may ask.
 pub(super) struct Head {
-    principal: Arc<Principal>,
-    trace: TraceContext,
+    /// Who asks; in which dialect isn't known yet.
+    pub(super) who: Who,
     /// Where a stream goes on.
     pub(super) last_event: Option<u64>,
     /// Whether it reads event streams by name, and JSON not at all.
@@ -53,19 +53,13 @@ impl Head {
         let principal = Arc::new(principal(request, options)?);
         let headers = request.headers();
         let word = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
-        let trace = word(&TRACE_PARENT).and_then(|parent| parent.parse::<TraceContext>().ok());
+        let trace = word(&TRACE_PARENT).and_then(|parent| parent.parse().ok());
         Ok(Self {
-            principal,
-            trace: trace.as_ref().map_or_else(TraceContext::root, TraceContext::child),
+            who: Who::new(principal, Dialect::V10).traced(trace),
             last_event: word(&LAST_EVENT_ID).and_then(|id| id.parse().ok()),
             reads_events_only: reads_events_only(headers),
             agreed: agree(request, options),
         })
-    }
-
-    /// Who asks, in that dialect.
-    pub(super) fn who(&self, dialect: Dialect) -> Who {
-        Who { principal: self.principal.clone(), dialect, trace: self.trace, hops: 0 }
     }
 }
 

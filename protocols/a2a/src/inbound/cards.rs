@@ -83,12 +83,12 @@ fn etag(text: &str) -> String {
 
 /// The cards of one agent.
 pub(crate) struct Cards {
-    calls: Calls,
+    calls: Arc<Calls>,
     options: Arc<A2aOptions>,
     /// What the agent is for; empty: what its skills say.
     description: RwLock<String>,
-    /// The public ones as they were made last: a signature is another each time.
-    made: Mutex<[Option<Made>; 2]>,
+    /// The public ones as they were made last, for readers of all versions and of 1.0: a signature is another each time.
+    made: [Mutex<Option<Made>>; 2],
 }
 
 #[derive(Clone)]
@@ -99,9 +99,9 @@ struct Made {
 }
 
 impl Cards {
-    pub(crate) fn new(calls: Calls, options: Arc<A2aOptions>) -> Self {
+    pub(crate) fn new(calls: Arc<Calls>, options: Arc<A2aOptions>) -> Self {
         let description = RwLock::new(options.info.description.clone());
-        Self { calls, options, description, made: Mutex::default() }
+        Self { calls, options, description, made: Default::default() }
     }
 
     /// Says from now on what the agent is for.
@@ -119,8 +119,9 @@ impl Cards {
     /// # Errors
     /// `Overloaded` where the agent can't tell what it can do now.
     pub(crate) async fn public(&self, reads_1_0: bool) -> Result<CardBody, A2aError> {
-        let [hybrid_before, before] = self.made.lock().clone();
-        let before = if reads_1_0 { before } else { hybrid_before };
+        let [of_all, of_1_0] = &self.made;
+        let made = if reads_1_0 { of_1_0 } else { of_all };
+        let before = made.lock().clone();
         let who = Who::new(Arc::new(Principal::anonymous()), Dialect::V10);
         let card = match (self.card(&who).await, &before) {
             (Ok(card), _) => card,
@@ -135,14 +136,12 @@ impl Cards {
         let card = self.signed(card)?;
         let text = if reads_1_0 { card.to_raw() } else { Dialect::write_hybrid_card(&card) };
         let body = CardBody::new(text.get());
-        let mut made = self.made.lock();
-        let [hybrid, plain] = &mut *made;
-        let place = if reads_1_0 { plain } else { hybrid };
+        let mut made = made.lock();
         // Made twice at once, it is the first one.
-        if let Some(other) = place.as_ref().filter(|other| other.unsigned == unsigned) {
+        if let Some(other) = made.as_ref().filter(|other| other.unsigned == unsigned) {
             return Ok(other.body.clone());
         }
-        *place = Some(Made { unsigned, body: body.clone() });
+        *made = Some(Made { unsigned, body: body.clone() });
         Ok(body)
     }
 

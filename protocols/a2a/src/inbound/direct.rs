@@ -11,21 +11,10 @@ use super::admit;
 use super::calls::{Events, Who};
 use super::operations::{self, Answer, Asked};
 use super::options::A2aOptions;
-use super::server::{A2aServer, Door, NamedAgents};
+use super::server::Front;
 use crate::{A2aError, Dialect, ErrorKind, Operation};
 
-/// A listener's agents, without its HTTP.
-#[derive(Clone)]
-pub(crate) struct Direct {
-    all: A2aServer,
-    named: NamedAgents,
-}
-
-impl Direct {
-    pub(crate) fn new(all: A2aServer, named: NamedAgents) -> Self {
-        Self { all, named }
-    }
-
+impl Front {
     pub(crate) fn options(&self) -> &A2aOptions {
         &self.all.server.options
     }
@@ -36,8 +25,7 @@ impl Direct {
     /// Nobody knows.
     pub(crate) fn who(&self, shown: &Credential<'_>, trace: Option<TraceContext>) -> Result<Who, CredentialError> {
         let principal = Arc::new(self.options().access.principal(shown)?);
-        let trace = trace.as_ref().map_or_else(TraceContext::root, TraceContext::child);
-        Ok(Who { trace, ..Who::new(principal, Dialect::V10) })
+        Ok(Who::new(principal, Dialect::V10).traced(trace))
     }
 
     /// Whether what a client says of version and extensions can be served.
@@ -90,16 +78,10 @@ impl Direct {
         let over = |error: callboard_rpc::JsonError| ErrorKind::InvalidRequest.error(error.to_string());
         check(params.get().as_bytes(), &self.options().limits).map_err(over)?;
         let mut asked = Asked::read(Dialect::V10, operation, Some(params))?;
-        let door = Door { server: self.all.server.clone(), others: Ok(self.named.clone()) };
-        let server = door.of(asked.tenant())?;
+        let server = self.door().of(asked.tenant())?;
         let who = operations::known(&server, who, &asked).await;
         let full = |_| ErrorKind::Overloaded.error("there are too many open streams: end one first");
-        let room = match asked {
-            Asked::Stream(_) | Asked::Subscribe(_) => {
-                Some(server.streams.room(who.owner(), &server.options).map_err(full)?)
-            }
-            _ => None,
-        };
+        let room = server.room(&who, &asked).map_err(full)?;
         Ok((operations::perform(&server, &who, asked, None).await?, room))
     }
 }

@@ -4,7 +4,7 @@ mod admit;
 pub(crate) mod calls;
 mod cards;
 #[cfg(feature = "grpc")]
-pub(crate) mod direct;
+mod direct;
 mod operations;
 pub(crate) mod options;
 mod push;
@@ -23,5 +23,5 @@ pub use push::{
     PUSH_SECRET_BYTES_MAX, PUSH_TIMEOUT, PUSH_URL_BYTES_MAX, PUSH_WORKERS_MAX,
 };
 #[cfg(feature = "grpc")]
-pub(crate) use server::may_listen_on;
+pub(crate) use server::Front;
 pub use server::{A2aServer, NAMED_PATH, NamedAgents, PATH, serve, serve_with};

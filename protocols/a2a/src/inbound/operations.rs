@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use callboard_message::RawObject;
+use callboard_rpc::serve::guard::Refused;
 use serde_json::value::RawValue;
 
-use super::calls::{Calls, Events, Who, dialect_of};
+use super::calls::{Calls, Events, Who, dialect_of, most};
 use super::cards::Cards;
 use super::options::A2aOptions;
 use super::push::PushDesk;
-use super::reply::Streams;
+use super::reply::{Room, Streams};
 use super::rest::{self, Route};
 use crate::convert::HOPS;
 use crate::wire::{
@@ -22,10 +23,23 @@ use crate::{A2aError, Dialect, Operation};
 /// What the workers share.
 pub(super) struct Server {
     pub(super) options: Arc<A2aOptions>,
-    pub(super) calls: Calls,
+    pub(super) calls: Arc<Calls>,
     pub(super) desk: PushDesk,
     pub(super) cards: Cards,
     pub(super) streams: Streams,
+}
+
+impl Server {
+    /// Room for the stream that is wanted, if one is.
+    ///
+    /// # Errors
+    /// As [`Streams::room`].
+    pub(super) fn room(&self, who: &Who, asked: &Asked) -> Result<Option<Room>, Refused> {
+        match asked {
+            Asked::Stream(_) | Asked::Subscribe(_) => self.streams.room(who.owner(), &self.options).map(Some),
+            _ => Ok(None),
+        }
+    }
 }
 
 /// What is wanted.
@@ -115,7 +129,7 @@ impl Asked {
                 Self::read(*dialect, *operation, Some(&said.to_raw()))?
             }
         };
-        let named = asked.tenant_mut();
+        let named = asked.tenant();
         if !tenant.is_empty() {
             if !named.is_empty() && named != tenant {
                 return Err(A2aError::invalid("tenant", "is another than the path's"));
@@ -126,11 +140,7 @@ impl Asked {
     }
 
     /// Which of several agents; empty: the one of the address.
-    pub(super) fn tenant(&mut self) -> &str {
-        self.tenant_mut()
-    }
-
-    fn tenant_mut(&mut self) -> &mut String {
+    pub(super) fn tenant(&mut self) -> &mut String {
         match self {
             Self::Send(asked) | Self::Stream(asked) => &mut asked.tenant,
             Self::Get(asked) => &mut asked.tenant,
@@ -144,11 +154,6 @@ impl Asked {
             Self::ExtendedCard(asked) => &mut asked.tenant,
         }
     }
-}
-
-/// The number of messages, where it was asked for.
-fn most(history: Option<i32>) -> Option<u32> {
-    history.and_then(|length| u32::try_from(length).ok())
 }
 
 /// What is known of who asks once it is known what. 0.1 and 0.3 share methods that name a task: the task decides which

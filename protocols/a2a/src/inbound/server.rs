@@ -1,4 +1,4 @@
-//! The server, its addresses, and the JSON-RPC binding of all versions: the method says which.
+//! The server, its addresses, and its two bindings of HTTP. Over JSON-RPC the method says which version is spoken.
 
 use std::net::{IpAddr, TcpListener};
 use std::sync::Arc;
@@ -7,18 +7,19 @@ use actix_web::http::header::{CACHE_CONTROL, HeaderValue};
 use actix_web::http::{Method, StatusCode};
 use actix_web::web::{self, Data, Payload, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
+use callboard_rpc::serve::guard::Refused;
 use callboard_rpc::serve::idle::{self, Busy};
 use callboard_rpc::serve::reply::json;
 use callboard_rpc::serve::{self as door, ListenOptions, Named, ServeError, Serving, Standing, guard};
 use callboard_rpc::{
-    DecodeError, Id, Incoming, Notification, Nulls, Refusal, Request, RpcError, check, code, decode, encode_response,
+    DecodeError, Id, Incoming, Notification, Nulls, Request, RpcError, check, code, decode, encode_response,
 };
 use callboard_runtime::AgentRef;
 use serde_json::value::RawValue;
 use url::Url;
 
 use super::admit::{self, Head};
-use super::calls::Calls;
+use super::calls::{Calls, Who};
 use super::cards::{CardBody, Cards, catalog};
 use super::operations::{self, Answer, Asked, Server};
 use super::options::A2aOptions;
@@ -48,7 +49,7 @@ impl A2aServer {
         let options = Arc::new(options);
         let calls = Calls::new(agent, options.clone());
         let desk = PushDesk::new(&calls, &options);
-        calls.keep_push(desk.keeper());
+        calls.keep_pushes_with(desk.keeper());
         let cards = Cards::new(calls.clone(), options.clone());
         let streams = Streams::default();
         Self { server: Arc::new(Server { options, calls, desk, cards, streams }) }
@@ -69,7 +70,7 @@ impl A2aServer {
     /// [`LiveScopes::stop`](callboard_runtime::live::LiveScopes::stop) of the store.
     pub fn leave(&self) {
         self.server.desk.stop();
-        self.server.calls.leave();
+        self.server.calls.live.leave();
     }
 
     /// Ends its work, and that of all who serve the same agent from the same store. Tasks in a store that lasts are left to
@@ -81,7 +82,7 @@ impl A2aServer {
 
     /// Adds its addresses to an application: [`PATH`], and its card's.
     pub fn configure(&self, config: &mut ServiceConfig) {
-        configure(&Front { all: self.clone(), named: NamedAgents::default() }, config);
+        Front { all: self.clone(), named: NamedAgents::default() }.configure(config);
     }
 }
 
@@ -97,12 +98,6 @@ async fn agents_catalog(named: &NamedAgents, request: &HttpRequest, base_url: &U
         }
     }
     catalog(base_url, seen.iter().map(|(name, served)| (&**name, &served.options.info, served.cards.description())))
-}
-
-/// Whether all of these may be served on an address.
-pub(crate) fn may_listen_on(all: &A2aServer, named: &NamedAgents, address: IpAddr) -> bool {
-    let named = named.all().into_iter().map(|(_, server)| server);
-    named.chain([all.clone()]).all(|served| served.server.options.access.may_listen_on(address))
 }
 
 /// Serves agents on one bound listener, with every timeout set: `all` of them as one at [`PATH`], and those of `named` at
@@ -130,20 +125,20 @@ pub fn serve_with(
     listen: &ListenOptions,
     more: impl Fn(&mut ServiceConfig) + Clone + Send + 'static,
 ) -> Result<Serving, ServeError> {
-    door::check_address(&listener, |address| may_listen_on(&all, &named, address))?;
     let front = Front { all, named };
+    door::check_address(&listener, |address| front.may_listen_on(address))?;
     door::serve(listener, listen, move |config| {
-        configure(&front, config);
+        front.configure(config);
         more(config);
-        configure_bases(&front, config);
+        front.configure_bases(config);
     })
 }
 
 /// Who is served at a listener.
 #[derive(Clone)]
-struct Front {
-    all: A2aServer,
-    named: NamedAgents,
+pub(crate) struct Front {
+    pub(crate) all: A2aServer,
+    pub(crate) named: NamedAgents,
 }
 
 /// Who is served at an address.
@@ -153,36 +148,44 @@ pub(super) struct Door {
     pub(super) others: Result<NamedAgents, String>,
 }
 
-fn configure(front: &Front, config: &mut ServiceConfig) {
-    let data = Data::new(front.clone());
-    let mut at = |path: &str, resource: fn(actix_web::Resource) -> actix_web::Resource| {
-        config.service(resource(web::resource(path)).app_data(data.clone()));
-    };
-    for path in [PATH, "/a2a/{tail:.*}", "/v1/{tail:.*}"] {
-        at(path, |resource| resource.to(at_root));
+impl Front {
+    /// Whether all of these may be served on an address.
+    pub(crate) fn may_listen_on(&self, address: IpAddr) -> bool {
+        let named = self.named.all().into_iter().map(|(_, server)| server);
+        named.chain([self.all.clone()]).all(|served| served.server.options.access.may_listen_on(address))
     }
-    for path in [NAMED_PATH, "/agents/{name}/a2a/{tail:.*}"] {
-        at(path, |resource| resource.to(at_name));
-    }
-    at("/.well-known/{file}", |resource| resource.to(at_root));
-    at("/agents/{name}/.well-known/{file}", |resource| resource.to(at_name));
-}
 
-/// JSON-RPC at what stands before the paths of A2A: there clients from before cards look for it. Other methods, and whatever else is
-/// there, aren't touched.
-fn configure_bases(front: &Front, config: &mut ServiceConfig) {
-    let data = Data::new(front.clone());
-    let posted = |path: &str| web::resource(path).guard(actix_web::guard::Post()).app_data(data.clone());
-    config.service(posted("/").to(at_root));
-    for path in ["/agents/{name}", "/agents/{name}/"] {
-        config.service(posted(path).to(at_name));
+    fn configure(&self, config: &mut ServiceConfig) {
+        let data = Data::new(self.clone());
+        let resource = |path: &str| web::resource(path).app_data(data.clone());
+        for path in [PATH, "/a2a/{tail:.*}", "/v1/{tail:.*}", "/.well-known/{file}"] {
+            config.service(resource(path).to(at_root));
+        }
+        for path in [NAMED_PATH, "/agents/{name}/a2a/{tail:.*}", "/agents/{name}/.well-known/{file}"] {
+            config.service(resource(path).to(at_name));
+        }
+    }
+
+    /// JSON-RPC at what stands before the paths of A2A: there clients from before cards look for it. Other methods, and
+    /// whatever else is there, aren't touched.
+    fn configure_bases(&self, config: &mut ServiceConfig) {
+        let data = Data::new(self.clone());
+        let posted = |path: &str| web::resource(path).guard(actix_web::guard::Post()).app_data(data.clone());
+        config.service(posted("/").to(at_root));
+        for path in ["/agents/{name}", "/agents/{name}/"] {
+            config.service(posted(path).to(at_name));
+        }
+    }
+
+    /// The listener's own address.
+    pub(super) fn door(&self) -> Door {
+        Door { server: self.all.server.clone(), others: Ok(self.named.clone()) }
     }
 }
 
 async fn at_root(request: HttpRequest, payload: Payload, front: Data<Front>) -> HttpResponse {
-    let door = Door { server: front.all.server.clone(), others: Ok(front.named.clone()) };
     let tail = request.uri().path();
-    door.open(&request, payload, tail.strip_prefix(PATH).unwrap_or(tail)).await
+    front.door().open(&request, payload, tail.strip_prefix(PATH).unwrap_or(tail)).await
 }
 
 async fn at_name(request: HttpRequest, payload: Payload, front: Data<Front>) -> HttpResponse {
@@ -206,13 +209,21 @@ impl Door {
     async fn open(&self, request: &HttpRequest, payload: Payload, tail: &str) -> HttpResponse {
         let busy = idle::busy(request);
         if let Some(file) = tail.strip_prefix("/.well-known/") {
-            return self.document(request, file).await;
+            let binding = Binding::Rest { own_type: false };
+            return self.document(request, file, &binding).await.unwrap_or_else(|refused| binding.refuse(refused));
         }
         match (tail, request.method()) {
-            ("" | "/", &Method::POST) => post(self, request, payload, busy).await,
+            ("" | "/", &Method::POST) => {
+                let nobody = Binding::Rpc(None);
+                self.rpc(request, payload, busy).await.unwrap_or_else(|refused| nobody.refuse(refused))
+            }
             ("" | "/", _) => reply::only("POST"),
             (tail, method) => match rest::route(method, tail) {
-                Routed::To(route) => self.rest(route, request, payload, busy).await,
+                Routed::To(route) => {
+                    let binding = Binding::Rest { own_type: admit::wants_a2a_json(request.headers()) };
+                    let answered = self.rest(route, request, payload, binding.clone(), busy).await;
+                    answered.unwrap_or_else(|refused| binding.refuse(refused))
+                }
                 Routed::Allow(methods) => reply::only(methods),
                 Routed::Nowhere => HttpResponse::NotFound().finish(),
             },
@@ -221,13 +232,11 @@ impl Door {
 
     /// What a server says of itself: its card, the keys that it is signed with, and at a listener's root who else is
     /// there.
-    async fn document(&self, request: &HttpRequest, name: &str) -> HttpResponse {
-        let (binding, options) = (Binding::Rest { own_type: false }, &self.server.options);
-        if let Err(refused) = guard::check_source(request, &options.hosts, &options.origins) {
-            return binding.refuse(refused);
-        }
+    async fn document(&self, request: &HttpRequest, name: &str, binding: &Binding) -> Result<HttpResponse, Refused> {
+        let options = &self.server.options;
+        guard::check_source(request, &options.hosts, &options.origins)?;
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            return reply::only("GET, HEAD");
+            return Ok(reply::only("GET, HEAD"));
         }
         let made = match (name, &self.others) {
             ("agent-card.json" | "agent.json", _) => self.server.cards.public(admit::reads_1(request)).await.map(Some),
@@ -236,41 +245,124 @@ impl Door {
                 let mut answer = agents_catalog(others, request, &options.base_url).await.answer(request);
                 // Another may see others.
                 answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("private, max-age=60"));
-                return answer;
+                return Ok(answer);
             }
             _ => Ok(None),
         };
-        match made {
+        Ok(match made {
             Ok(Some(document)) => document.answer(request),
             Ok(None) => HttpResponse::NotFound().finish(),
             Err(error) => binding.error(&error, Dialect::V10),
-        }
+        })
     }
 
     /// The HTTP+JSON binding.
-    async fn rest(&self, route: Route, request: &HttpRequest, payload: Payload, busy: Busy) -> HttpResponse {
-        let binding = Binding::Rest { own_type: admit::wants_a2a_json(request.headers()) };
+    async fn rest(
+        &self,
+        route: Route,
+        request: &HttpRequest,
+        payload: Payload,
+        binding: Binding,
+        busy: Busy,
+    ) -> Result<HttpResponse, Refused> {
         let options = &self.server.options;
-        let head = match Head::of(request, options) {
-            Ok(head) => head,
-            Err(refused) => return binding.refuse(refused),
-        };
+        let head = Head::of(request, options)?;
         let body = match *request.method() {
-            Method::POST => admit::body(request, payload, options).await,
-            _ => Ok(Default::default()),
+            Method::POST => admit::body(request, payload, options).await?,
+            _ => Default::default(),
         };
-        let body = match body {
-            Ok(body) => body,
-            Err(refused) => return binding.refuse(refused),
+        self.perform(request, head, binding, route.dialect, busy, || {
+            let body = if body.is_empty() { None } else { Some(read(&body, options)?) };
+            Asked::of_path(&route, request.query_string(), body)
+        })
+        .await
+    }
+
+    /// The JSON-RPC binding of all versions.
+    async fn rpc(&self, request: &HttpRequest, payload: Payload, busy: Busy) -> Result<HttpResponse, Refused> {
+        let options = &self.server.options;
+        let head = Head::of(request, options)?;
+        let body = admit::body(request, payload, options).await?;
+        let (id, method, params) = match decode(&body, &options.limits) {
+            Ok(Incoming::Request(Request { id, method, params })) => (Some(id), method, params),
+            Ok(Incoming::Notification(Notification { method, params })) => (None, method, params),
+            Ok(Incoming::Response(_)) => {
+                let error = RpcError::new(code::INVALID_REQUEST, "a response that nobody waits for");
+                return Ok(refusal(StatusCode::OK, None, &error));
+            }
+            Err(refused) => {
+                // Whoever sends several messages at once waits for several answers, which an error in their place isn't:
+                // HTTP says so too.
+                let is_batch = refused.error == DecodeError::Batch;
+                let status = if is_batch { StatusCode::BAD_REQUEST } else { StatusCode::OK };
+                return Ok(refusal(status, refused.id.as_ref(), &RpcError::from(&refused)));
+            }
         };
-        let dialect = route.dialect;
-        let exchange = Exchange { door: self, request, head, binding, dialect, busy };
-        exchange
-            .perform(|| {
-                let body = if body.is_empty() { None } else { Some(read(&body, options)?) };
-                Asked::of_path(&route, request.query_string(), body)
-            })
-            .await
+        let (binding, is_request) = (Binding::Rpc(id.clone()), id.is_some());
+        let Some((dialect, operation)) = Dialect::of_method(&method) else {
+            return Ok(match is_request {
+                // In the newest dialect's words: what was meant is unknown.
+                true => binding.error(&ErrorKind::MethodNotFound.error("no such method"), Dialect::V10),
+                // A notification of whatever sort: it wants no answer (JSON-RPC 2.0, section 4.1).
+                false => HttpResponse::Accepted().finish(),
+            });
+        };
+        self.perform(request, head, binding, dialect, busy, || {
+            let asked = Asked::read(dialect, operation, params)?;
+            // An answer is wanted and nobody could pair it: silence would hide the mistake.
+            let missing = || ErrorKind::InvalidRequest.error("a request must have an `id`");
+            is_request.then_some(asked).ok_or_else(missing)
+        })
+        .await
+    }
+
+    /// One request on its way to an answer: what `read` says it asks.
+    async fn perform(
+        &self,
+        request: &HttpRequest,
+        mut head: Head,
+        binding: Binding,
+        dialect: Dialect,
+        busy: Busy,
+        read: impl FnOnce() -> Result<Asked, A2aError>,
+    ) -> Result<HttpResponse, Refused> {
+        if let Err(error) = &head.agreed {
+            return Ok(binding.error(error, words_of(error, dialect)));
+        }
+        let found = read().and_then(|mut asked| Ok((self.of(asked.tenant())?, asked)));
+        let (server, asked) = match found {
+            Ok(found) => found,
+            Err(error) => return Ok(binding.error(&error, dialect)),
+        };
+        if !Arc::ptr_eq(&server, &self.server) {
+            // Behind a tenant it is that agent's to say who may ask.
+            head = Head::of(request, &server.options)?;
+            if let Err(error) = &head.agreed {
+                return Ok(binding.error(error, words_of(error, dialect)));
+            }
+        }
+        let who = operations::known(&server, Who { dialect, ..head.who }, &asked).await;
+        let dialect = who.dialect;
+        let room = server.room(&who, &asked)?;
+        Ok(match (operations::perform(&server, &who, asked, head.last_event).await, room) {
+            (Ok(Answer::Whole(answer)), _) => binding.answer(&answer),
+            (Ok(Answer::Events(events)), Some(room)) => {
+                let standing = Standing::of(request, &server.options.access);
+                reply::stream_events(events, binding, dialect, server.options.keep_alive, standing, (busy, room))
+            }
+            (Ok(Answer::Events(_)), None) => binding.error(&A2aError::internal(), dialect),
+            (Err(error), room) => {
+                if error.kind == ErrorKind::Internal {
+                    // Without its message, which may quote data.
+                    callboard_message::log::warn!(agent = server.options.info.name, trace = %who.trace, "a request failed by a bug");
+                }
+                // Clients of old versions take nothing else for an answer to what streams; newer ones want JSON.
+                match matches!(dialect, Dialect::V03 | Dialect::V01) && room.is_some() && head.reads_events_only {
+                    true => binding.error_event(&error, dialect),
+                    false => binding.error(&error, dialect),
+                }
+            }
+        })
     }
 
     /// Who serves a tenant.
@@ -297,115 +389,6 @@ fn read<'a>(body: &'a [u8], options: &A2aOptions) -> Result<&'a RawValue, A2aErr
 /// Who names a version that isn't spoken knows versions, and so 1.0's error for it, whatever the method's name.
 fn words_of(error: &A2aError, dialect: Dialect) -> Dialect {
     if error.kind == ErrorKind::VersionNotSupported { Dialect::V10 } else { dialect }
-}
-
-/// One request on its way to an answer.
-struct Exchange<'a> {
-    door: &'a Door,
-    request: &'a HttpRequest,
-    head: Head,
-    binding: Binding,
-    dialect: Dialect,
-    busy: Busy,
-}
-
-impl Exchange<'_> {
-    async fn perform(self, read: impl FnOnce() -> Result<Asked, A2aError>) -> HttpResponse {
-        let Self { door, request, mut head, binding, dialect, busy } = self;
-        if let Err(error) = &head.agreed {
-            return binding.error(error, words_of(error, dialect));
-        }
-        let asked = read();
-        let found = asked.and_then(|mut asked| Ok((door.of(asked.tenant())?, asked)));
-        let (server, asked) = match found {
-            Ok(found) => found,
-            Err(error) => return binding.error(&error, dialect),
-        };
-        if !Arc::ptr_eq(&server, &door.server) {
-            // Behind a tenant it is that agent's to say who may ask.
-            match Head::of(request, &server.options) {
-                Ok(found) => head = found,
-                Err(refused) => return binding.refuse(refused),
-            }
-            if let Err(error) = &head.agreed {
-                return binding.error(error, words_of(error, dialect));
-            }
-        }
-        let who = operations::known(&server, head.who(dialect), &asked).await;
-        let dialect = who.dialect;
-        let room = match asked {
-            Asked::Stream(_) | Asked::Subscribe(_) => match server.streams.room(who.owner(), &server.options) {
-                Ok(room) => Some(room),
-                Err(refused) => return binding.refuse(refused),
-            },
-            _ => None,
-        };
-        match (operations::perform(&server, &who, asked, head.last_event).await, room) {
-            (Ok(Answer::Whole(answer)), _) => binding.answer(&answer),
-            (Ok(Answer::Events(events)), Some(room)) => {
-                let standing = Standing::of(request, &server.options.access);
-                reply::stream_events(events, binding, dialect, server.options.keep_alive, standing, (busy, room))
-            }
-            (Ok(Answer::Events(_)), None) => binding.error(&A2aError::internal(), dialect),
-            (Err(error), room) => {
-                if error.kind == ErrorKind::Internal {
-                    // Without its message, which may quote data.
-                    callboard_message::log::warn!(agent = server.options.info.name, trace = %who.trace, "a request failed by a bug");
-                }
-                // Clients of old versions take nothing else for an answer to what streams; newer ones want JSON.
-                match matches!(dialect, Dialect::V03 | Dialect::V01) && room.is_some() && head.reads_events_only {
-                    true => binding.error_event(&error, dialect),
-                    false => binding.error(&error, dialect),
-                }
-            }
-        }
-    }
-}
-
-async fn post(door: &Door, request: &HttpRequest, payload: Payload, busy: Busy) -> HttpResponse {
-    let nobody = Binding::Rpc(None);
-    let options = &door.server.options;
-    let head = match Head::of(request, options) {
-        Ok(head) => head,
-        Err(refused) => return nobody.refuse(refused),
-    };
-    let body = match admit::body(request, payload, options).await {
-        Ok(body) => body,
-        Err(refused) => return nobody.refuse(refused),
-    };
-    let (id, method, params) = match decode(&body, &options.limits) {
-        Ok(Incoming::Request(Request { id, method, params })) => (Some(id), method, params),
-        Ok(Incoming::Notification(Notification { method, params })) => (None, method, params),
-        Ok(Incoming::Response(_)) => {
-            let error = RpcError::new(code::INVALID_REQUEST, "a response that nobody waits for");
-            return refusal(StatusCode::OK, None, &error);
-        }
-        Err(refusal) => return malformed(&refusal),
-    };
-    let (binding, is_request) = (Binding::Rpc(id.clone()), id.is_some());
-    let Some((dialect, operation)) = Dialect::of_method(&method) else {
-        if !is_request {
-            // A notification of whatever sort: it wants no answer (JSON-RPC 2.0, section 4.1).
-            return HttpResponse::Accepted().finish();
-        }
-        // In the newest dialect's words: what was meant is unknown.
-        return binding.error(&ErrorKind::MethodNotFound.error("no such method"), Dialect::V10);
-    };
-    let exchange = Exchange { door, request, head, binding, dialect, busy };
-    exchange
-        .perform(|| {
-            let asked = Asked::read(dialect, operation, params)?;
-            // An answer is wanted and nobody could pair it: silence would hide the mistake.
-            let missing = || ErrorKind::InvalidRequest.error("a request must have an `id`");
-            is_request.then_some(asked).ok_or_else(missing)
-        })
-        .await
-}
-
-fn malformed(refused: &Refusal) -> HttpResponse {
-    // Whoever sends several messages at once waits for several answers, which an error in their place isn't: HTTP says so too.
-    let status = if refused.error == DecodeError::Batch { StatusCode::BAD_REQUEST } else { StatusCode::OK };
-    refusal(status, refused.id.as_ref(), &RpcError::from(refused))
 }
 
 fn refusal(status: StatusCode, id: Option<&Id>, error: &RpcError) -> HttpResponse {

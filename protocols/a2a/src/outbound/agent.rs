@@ -1,23 +1,24 @@
 //! A remote agent as an agent.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use callboard_message::surface::{About, CallTool, Converse, Describe, ListTools, RESERVED_PREFIX};
 use callboard_message::{Change, Failure, Message as _, Named, RawObject};
 use callboard_runtime::outward::exchange;
-use callboard_runtime::{Agent, CallMeta, Caller, ConcurrentHandler, Cx, Direction, Handlers, Profile};
+use callboard_runtime::{Agent, CallMeta, ConcurrentHandler, Cx, Direction, Handlers, Profile};
+use parking_lot::Mutex;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::time::Instant;
 use url::Url;
 use uuid::Uuid;
 
-use super::conversation::{Ended, Opening, converse};
+use super::conversation::{Opening, Stopped, converse};
 use super::error::PeerError;
-use super::lock;
 use super::options::{CALLS_IN_FLIGHT_MAX, RemoteError, RemoteOptions};
 use super::outcome::{refused, result, value};
 use super::peer::Peer;
-use super::tools::{Book, Skill};
+use super::story::Story;
+use super::tools::Book;
 use crate::convert::{HOPS, parts_of};
 use crate::wire::{AgentCard, Message, Role};
 
@@ -68,16 +69,16 @@ impl RemoteA2a {
     }
 
     /// The tools that are on the card of now.
-    async fn book(&self, cx: &Cx) -> Result<(Arc<AgentCard>, Arc<Book>), Failure> {
+    async fn book(&self, cx: &Cx) -> Result<Arc<Book>, Failure> {
         let card = self.peer.card().await?;
         let (book, is_other) = {
-            let mut known = lock(&self.book);
+            let mut known = self.book.lock();
             match &*known {
                 Some((of, book)) if Arc::ptr_eq(of, &card) => (book.clone(), false),
                 before => {
                     let book = Arc::new(Book::of(&card));
                     let is_other = before.as_ref().is_some_and(|(_, before)| before.page().get() != book.page().get());
-                    *known = Some((card.clone(), book.clone()));
+                    *known = Some((card, book.clone()));
                     (book, is_other)
                 }
             }
@@ -85,56 +86,58 @@ impl RemoteA2a {
         if is_other {
             cx.changed(Change::Tools);
         }
-        Ok((card, book))
+        Ok(book)
     }
 
-    fn traced(&self, cx: &Cx) -> Peer {
-        cx.call().map_or_else(|| self.peer.clone(), |call| self.peer.traced(&call.trace))
-    }
-
+    /// Does what a message wants: one of [`callboard_message::surface`], or a skill by its name.
+    ///
+    /// # Errors
+    /// Where it is none that A2A has, or no JSON object; those of the conversation.
     async fn answer(&self, message: Named, cx: &Cx) -> Result<Box<RawValue>, Failure> {
-        match Errand::read(message)? {
-            Errand::Describe => Ok(about(&*self.card().await?).to_raw()),
-            Errand::ListTools => Ok(self.book(cx).await?.1.page()),
-            Errand::Converse(opening) => self.use_tool(opening, cx).await,
-            Errand::Use { skill, arguments, meta, is_typed } => {
-                let (_, book) = self.book(cx).await?;
-                let skill = book.get(&skill).ok_or_else(|| Failure::not_found("the agent has no such skill"))?;
-                let opening = book.opening(skill, &arguments, &meta)?;
-                match is_typed {
-                    true => self.use_typed(skill, opening, cx).await,
-                    false => self.use_tool(opening, cx).await,
-                }
+        let Named { name, payload } = message;
+        let is_typed = !name.starts_with(RESERVED_PREFIX);
+        let no_object = || Failure::invalid("the message must be a JSON object");
+        let mut params = match is_typed {
+            // What it holds is for the skill.
+            true if payload.get().starts_with('{') => RawObject::new(),
+            true => return Err(no_object()),
+            false => RawObject::parse(&payload).map_err(|_| no_object())?,
+        };
+        let (skill, arguments) = match name.as_str() {
+            _ if is_typed => (name, payload),
+            Describe::NAME => return Ok(about(&*self.card().await?).to_raw()),
+            ListTools::NAME => return Ok(self.book(cx).await?.page()),
+            Converse::NAME => return self.use_tool(opening(&Converse(params)), cx).await,
+            CallTool::NAME => {
+                let skill = params.text("name").ok_or_else(|| Failure::invalid("`name` must be a string"))?;
+                (skill, params.remove("arguments").unwrap_or_else(|| RawObject::new().to_raw()))
             }
+            _ => return Err(Failure::not_found("no A2A agent has such a message")),
+        };
+        let book = self.book(cx).await?;
+        let skill = book.get(&skill).ok_or_else(|| Failure::not_found("the agent has no such skill"))?;
+        let opening = book.opening(skill, &arguments, &params.object("_meta").unwrap_or_default())?;
+        if !is_typed {
+            return self.use_tool(opening, cx).await;
         }
+        value(&self.converse(opening, cx).await?, Some(skill))
     }
 
     async fn use_tool(&self, opening: Opening, cx: &Cx) -> Result<Box<RawValue>, Failure> {
-        let result = match converse(&self.traced(cx), caller_of(cx), passed_on(opening, cx)).await? {
-            Ended::Told(story) => result(&story)?,
-            Ended::Refused(error) => refused(error),
+        let result = match self.converse(opening, cx).await {
+            Ok(story) => result(&story)?,
+            Err(Stopped::Peer(PeerError::Agent(error))) => refused(error),
+            Err(stopped) => return Err(stopped.into()),
         };
         Ok(to_raw_value(&result).unwrap_or_default())
     }
 
-    async fn use_typed(&self, skill: &Skill, opening: Opening, cx: &Cx) -> Result<Box<RawValue>, Failure> {
-        match converse(&self.traced(cx), caller_of(cx), passed_on(opening, cx)).await? {
-            Ended::Told(story) => value(&story, Some(skill)),
-            Ended::Refused(error) => Err(PeerError::Agent(error).into()),
-        }
-    }
-}
-
-/// The same with how many agents the call has passed through: a callboard there ends one that goes round in circles.
-fn passed_on(mut opening: Opening, cx: &Cx) -> Opening {
-    if let Some(call) = cx.call() {
+    async fn converse(&self, mut opening: Opening, cx: &Cx) -> Result<Story, Stopped> {
+        let Some(call) = cx.call() else { return converse(&self.peer, None, opening).await };
+        // A callboard there ends a call that goes round in circles.
         opening.message.metadata.get_or_insert_default().set(HOPS, call.hops.saturating_add(1));
+        converse(&self.peer.traced(&call.trace), call.caller.as_deref(), opening).await
     }
-    opening
-}
-
-fn caller_of(cx: &Cx) -> Option<&dyn Caller> {
-    cx.call()?.caller.as_deref()
 }
 
 /// What a card says, as any agent says it of itself.
@@ -184,48 +187,6 @@ impl ConcurrentHandler<Named> for RemoteA2a {
             let asking = judged.map_or_else(|| cx.clone(), |call| cx.within(call));
             let deadline = || cx.deadline().unwrap_or_else(|| Instant::now() + this.peer.options().call_timeout);
             exchange(message, &cx, server, deadline, |message| this.answer(message, &asking)).await
-        }
-    }
-}
-
-/// What a message wants of a remote agent.
-enum Errand {
-    /// What it says of itself.
-    Describe,
-    /// Its skills.
-    ListTools,
-    /// A skill. `is_typed`: the plain value is the reply, else the tool's result.
-    Use { skill: String, arguments: Box<RawValue>, meta: RawObject, is_typed: bool },
-    /// What somebody says.
-    Converse(Opening),
-}
-
-impl Errand {
-    /// Reads a message: one of [`callboard_message::surface`], or a skill by its name.
-    ///
-    /// # Errors
-    /// Where it is none that A2A has, or no JSON object.
-    fn read(message: Named) -> Result<Self, Failure> {
-        let Named { name, payload } = message;
-        let no_object = || Failure::invalid("the message must be a JSON object");
-        if !name.starts_with(RESERVED_PREFIX) {
-            return match payload.get().starts_with('{') {
-                true => Ok(Self::Use { skill: name, arguments: payload, meta: RawObject::new(), is_typed: true }),
-                false => Err(no_object()),
-            };
-        }
-        let mut params = RawObject::parse(&payload).map_err(|_| no_object())?;
-        match name.as_str() {
-            Describe::NAME => Ok(Self::Describe),
-            ListTools::NAME => Ok(Self::ListTools),
-            CallTool::NAME => {
-                let skill = params.text("name").ok_or_else(|| Failure::invalid("`name` must be a string"))?;
-                let arguments = params.remove("arguments").unwrap_or_else(|| RawObject::new().to_raw());
-                let meta = params.object("_meta").unwrap_or_default();
-                Ok(Self::Use { skill, arguments, meta, is_typed: false })
-            }
-            Converse::NAME => Ok(Self::Converse(opening(&Converse(params)))),
-            _ => Err(Failure::not_found("no A2A agent has such a message")),
         }
     }
 }

@@ -9,6 +9,7 @@ use callboard_rpc::{Id, Incoming, Limits, check, decode, encode_request};
 use reqwest::Method;
 use serde_json::value::RawValue;
 
+use super::choose::Candidate;
 use super::connection::{Beside, Connection, Sent, is_json};
 use super::error::{AgentError, PeerError};
 use super::operations::{Ask, segment};
@@ -41,18 +42,14 @@ impl Events {
     ) -> Result<Self, PeerError> {
         let (response, id) = send(connection, ask, beside).await?;
         let dialect = connection.to.dialect();
-        let source = match response.status().is_success() && response.is_event_stream() {
-            true => Source::Stream(Box::new(EventStream::new(response, limits.body_bytes_max, Place::default()))),
-            false => Source::Whole(Some(Self::whole(response, id.as_ref(), limits).await?)),
+        let source = match response.status().is_success() {
+            true if response.is_event_stream() => {
+                Source::Stream(Box::new(EventStream::new(response, limits.body_bytes_max, Place::default())))
+            }
+            true if !is_json(&response) => return Err(no_json(&response)),
+            _ => Source::Whole(Some(result(response, id.as_ref(), limits).await?)),
         };
         Ok(Self { source, dialect, id, limits: *limits })
-    }
-
-    async fn whole(response: Response, id: Option<&Id>, limits: &Limits) -> Result<Box<RawValue>, PeerError> {
-        if response.status().is_success() && !is_json(&response) {
-            return Err(PeerError::Protocol(format!("the agent answered with {}", kind_of(&response))));
-        }
-        result(response, id, limits).await
     }
 
     /// The next event; `None` where the stream has ended or broken.
@@ -93,65 +90,73 @@ pub(super) async fn send<T>(
     beside: Beside<'_>,
 ) -> Result<(Response, Option<Id>), PeerError> {
     let to = &connection.to;
-    let streams = ask.operation.is_stream();
-    if to.binding == Binding::JsonRpc {
-        let method = to.dialect().method(ask.operation).ok_or(PeerError::NotInVersion)?;
-        let id = Id::integer(NEXT.fetch_add(1, Relaxed));
-        let body = encode_request(&id, method, &ask.params(to)).into();
-        let sent = Sent { method: Method::POST, tail: "", body, streams, beside };
-        return Ok((connection.send(&sent).await?, Some(id)));
-    }
-    let place = match (to.version, &*ask.path) {
+    let (method, tail, body, id) = match to.binding {
+        Binding::JsonRpc => {
+            let method = to.dialect().method(ask.operation).ok_or(PeerError::NotInVersion)?;
+            let id = Id::integer(NEXT.fetch_add(1, Relaxed));
+            let body = encode_request(&id, method, &ask.params(to)).into();
+            (Method::POST, String::new(), body, Some(id))
+        }
+        Binding::HttpJson => {
+            let method = ask.method();
+            let body = match method == Method::POST {
+                true => ask.body(to).get().to_owned().into(),
+                false => bytes::Bytes::new(),
+            };
+            (method, tail(to, &ask.path), body, None)
+        }
+    };
+    let sent = Sent { method, tail: &tail, body, streams: ask.operation.is_stream(), beside };
+    Ok((connection.send(&sent).await?, id))
+}
+
+/// What follows the URL of an interface over HTTP+JSON.
+fn tail(to: &Candidate, path: &str) -> String {
+    let path = match (to.version, path) {
         (Version::V03 | Version::V01, "/extendedAgentCard") => "/card",
-        (_, place) => place,
+        (_, path) => path,
     };
-    let tail = match to.version {
-        Version::V10 if to.tenant.is_empty() => place.to_owned(),
-        Version::V10 => format!("/{}{place}", segment(&to.tenant)),
+    match to.version {
+        Version::V10 if to.tenant.is_empty() => path.to_owned(),
+        Version::V10 => format!("/{}{path}", segment(&to.tenant)),
         // Some cards say it in the URL.
-        _ if to.url.path().trim_end_matches('/').ends_with("/v1") => place.to_owned(),
-        _ => format!("/v1{place}"),
-    };
-    let body = match ask.method == Method::POST {
-        true => ask.body(to).get().to_owned().into(),
-        false => bytes::Bytes::new(),
-    };
-    let sent = Sent { method: ask.method.clone(), tail: &tail, body, streams, beside };
-    Ok((connection.send(&sent).await?, None))
+        _ if to.url.path().trim_end_matches('/').ends_with("/v1") => path.to_owned(),
+        _ => format!("/v1{path}"),
+    }
 }
 
 /// The result in the body of a response to a request of JSON-RPC's with an id, else to one of HTTP+JSON.
 pub(super) async fn result(response: Response, id: Option<&Id>, limits: &Limits) -> Result<Box<RawValue>, PeerError> {
-    match id {
-        Some(id) => rpc_result(response, id, limits).await,
-        None => rest_result(response, limits).await,
-    }
-}
-
-async fn rpc_result(response: Response, id: &Id, limits: &Limits) -> Result<Box<RawValue>, PeerError> {
-    let status = response.status();
+    let (is_success, status) = (response.status().is_success(), response.status().as_u16());
     // Who may not is told so by HTTP, whatever else is said.
-    if matches!(status.as_u16(), 401 | 403) {
-        return Err(PeerError::Status(status.as_u16()));
+    if status == 401 || status == 403 && id.is_some() {
+        return Err(PeerError::Status(status));
     }
     if !is_json(&response) {
-        return Err(match status.is_success() {
-            true => PeerError::Protocol(format!("the agent answered with {}", kind_of(&response))),
-            false => PeerError::Status(status.as_u16()),
-        });
+        return match is_success {
+            // An operation without a result may say nothing.
+            true if id.is_none() && response.content_length() == Some(0) => Ok(RawValue::NULL.to_owned()),
+            true => Err(no_json(&response)),
+            false => Err(PeerError::Status(status)),
+        };
     }
     let body = response.body(limits.body_bytes_max).await?;
-    match read_rpc(&body, id, limits) {
-        Err(PeerError::Protocol(_)) if !status.is_success() => Err(PeerError::Status(status.as_u16())),
+    let read = match id {
+        Some(id) => read_rpc(&body, id, limits),
+        None => read_json(&body, limits),
+    };
+    match read {
+        Ok(raw) if id.is_none() && !is_success => Err(refused(&raw, status)),
+        Err(PeerError::Protocol(_)) if !is_success => Err(PeerError::Status(status)),
         read => read,
     }
 }
 
-/// A media type that may be shown.
-fn kind_of(response: &Response) -> String {
+/// An answer of another media type, which is told if it may be shown.
+fn no_json(response: &Response) -> PeerError {
     let kind = response.media_type();
     let is_plain = kind.len() <= 64 && kind.bytes().all(|b| b.is_ascii_graphic()) && !kind.is_empty();
-    if is_plain { kind } else { "no media type".into() }
+    PeerError::Protocol(format!("the agent answered with {}", if is_plain { &kind } else { "no media type" }))
 }
 
 /// The result in a response to request `id`.
@@ -178,28 +183,6 @@ fn rpc_event(data: &[u8], id: &Id, limits: &Limits) -> Result<Box<RawValue>, Pee
     match event.has("jsonrpc") || event.has("result") || event.has("error") {
         true => read_rpc(data, id, limits),
         false => Ok(raw.to_owned()),
-    }
-}
-
-async fn rest_result(response: Response, limits: &Limits) -> Result<Box<RawValue>, PeerError> {
-    let status = response.status();
-    if status.as_u16() == 401 {
-        return Err(PeerError::Status(401));
-    }
-    if !is_json(&response) {
-        return Err(match status.is_success() {
-            // An operation without a result may say nothing.
-            true if response.content_length() == Some(0) => return Ok(RawValue::NULL.to_owned()),
-            true => PeerError::Protocol(format!("the agent answered with {}", kind_of(&response))),
-            false => PeerError::Status(status.as_u16()),
-        });
-    }
-    let body = response.body(limits.body_bytes_max).await?;
-    let raw = read_json(&body, limits);
-    match (raw, status.is_success()) {
-        (raw, true) => raw,
-        (Ok(raw), false) => Err(refused(&raw, status.as_u16())),
-        (Err(_), false) => Err(PeerError::Status(status.as_u16())),
     }
 }
 

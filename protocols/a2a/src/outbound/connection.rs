@@ -1,26 +1,26 @@
 //! Requests to a remote agent's server, and the credentials that they show.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use callboard_message::RawObject;
-use callboard_rpc::http1::{Clients, Response, Target};
+use callboard_rpc::http1::{Clients, Connector, Response, Target};
 use callboard_rpc::{Egress, Limits, check};
 use reqwest::Method;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use secrecy::zeroize::Zeroizing;
 use secrecy::{ExposeSecret, SecretString};
+use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 use url::Url;
 
 use super::choose::{Candidate, is_same_place};
 use super::error::PeerError;
-use super::lock;
 use super::options::{Auth, RemoteError, RemoteOptions, Version};
 use crate::wire::{AgentCard, OAuthFlows, SecurityScheme};
 
@@ -31,7 +31,7 @@ const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
-/// The way out. It follows no redirects.
+/// HTTP clients: for what the operator named, and for what a card names. They follow no redirects.
 pub(super) struct Door {
     own: Clients,
     guarded: Clients,
@@ -43,8 +43,10 @@ impl Door {
     /// # Errors
     /// [`RemoteError::Tls`].
     pub(super) fn new(options: &RemoteOptions) -> Result<Self, RemoteError> {
-        let (own, guarded) = options.clients()?;
-        Ok(Self { own, guarded, egress: options.egress.clone(), is_hearsay: options.is_hearsay })
+        let (timeout, egress) = (options.connect_timeout, options.egress.clone());
+        let own = Connector::new(timeout).map_err(RemoteError::Tls)?;
+        let guarded = Connector::guarded(timeout, egress.clone()).map_err(RemoteError::Tls)?;
+        Ok(Self { own: Clients::new(own), guarded: Clients::new(guarded), egress, is_hearsay: options.is_hearsay })
     }
 
     /// Sends a request. `is_ours`: the operator named the place, unless all of it is hearsay; else it must be one that the
@@ -104,8 +106,12 @@ impl Connection {
         let mut slash = known;
         loop {
             let response = self.send_once(sent, slash).await?;
-            match response.status().as_u16() {
-                401 if may_renew && self.to.is_trusted && self.badge.refused() => may_renew = false,
+            let status = response.status().as_u16();
+            if status == 401 && may_renew && self.to.is_trusted && self.badge.refused().await {
+                may_renew = false;
+                continue;
+            }
+            match status {
                 // Some servers know their address in one of the two spellings only.
                 404 | 405 | 307 | 308 if sent.tail.is_empty() && !is_json(&response) => match slash == known {
                     true => slash = !known,
@@ -195,9 +201,8 @@ pub(super) struct Badge {
     auth: Auth,
     /// What needs no token.
     fixed: HeaderMap,
+    /// One is asked for at a time.
     token: Mutex<Option<Token>>,
-    /// One token is asked for at a time.
-    asking: tokio::sync::Mutex<()>,
 }
 
 impl Badge {
@@ -216,7 +221,7 @@ impl Badge {
                 fixed.insert(AUTHORIZATION, basic(user, password)?);
             }
         }
-        Ok(Arc::new(Self { auth: auth.clone(), fixed, token: Mutex::default(), asking: Default::default() }))
+        Ok(Arc::new(Self { auth: auth.clone(), fixed, token: Mutex::default() }))
     }
 
     /// Whether there is anything to show.
@@ -235,26 +240,17 @@ impl Badge {
     }
 
     /// Forgets the token: the agent doesn't take it. Whether another can be got.
-    fn refused(&self) -> bool {
-        lock(&self.token).take().is_some()
-    }
-
-    fn kept(&self) -> Option<HeaderValue> {
-        let kept = lock(&self.token);
-        kept.as_ref().filter(|(_, until)| Instant::now() < *until).map(|(token, _)| token.clone())
+    async fn refused(&self) -> bool {
+        self.token.lock().await.take().is_some()
     }
 
     async fn token(&self, card: Option<Shown<'_>>, door: &Door) -> Result<HeaderValue, PeerError> {
-        if let Some(token) = self.kept() {
-            return Ok(token);
-        }
-        let _turn = self.asking.lock().await;
-        if let Some(token) = self.kept() {
-            return Ok(token);
+        let mut kept = self.token.lock().await;
+        if let Some((token, _)) = kept.as_ref().filter(|(_, until)| Instant::now() < *until) {
+            return Ok(token.clone());
         }
         let (token, age) = self.ask(card, door).await?;
-        let until = Instant::now() + age.saturating_sub(TOKEN_MARGIN);
-        *lock(&self.token) = Some((token.clone(), until));
+        *kept = Some((token.clone(), Instant::now() + age.saturating_sub(TOKEN_MARGIN)));
         Ok(token)
     }
 

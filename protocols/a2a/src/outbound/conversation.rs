@@ -1,23 +1,20 @@
 //! One call of ours, as a task of a remote agent: what is said, what is heard, what is asked, until it ends.
 
-use std::future::poll_fn;
-use std::task::Poll;
 use std::time::Duration;
 
-use callboard_message::{Answer, Artifact, ElicitAction, Failure, FailureKind, Progress, Question};
+use callboard_message::{Artifact, Failure, FailureKind, Progress};
 use callboard_runtime::{Backoff, Caller};
 use futures::future::BoxFuture;
-use serde_json::json;
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
 use super::bindings::Events;
-use super::error::{AgentError, PeerError};
+use super::error::PeerError;
 use super::options::{HISTORY_MESSAGES_MAX, RESUME_PAUSE, RESUMES_MAX, ROUNDS_MAX};
 use super::peer::Peer;
 use super::push::Expected;
-use super::questions::{Asked, Reply};
-use super::story::{News, Story, text_of};
+use super::questions::Asked;
+use super::story::{News, Story};
 use crate::ErrorKind;
 use crate::convert::content_of;
 use crate::wire::{
@@ -32,14 +29,6 @@ pub(super) struct Opening {
     pub(super) keeps: bool,
 }
 
-/// How it ended.
-pub(super) enum Ended {
-    /// With an answer, or with the task's end.
-    Told(Box<Story>),
-    /// The agent refused what was said.
-    Refused(AgentError),
-}
-
 /// Why a conversation doesn't go on.
 #[derive(Debug, thiserror::Error)]
 pub enum Stopped {
@@ -51,18 +40,26 @@ pub enum Stopped {
     Failed(Failure),
 }
 
+impl From<Stopped> for Failure {
+    fn from(stopped: Stopped) -> Self {
+        match stopped {
+            Stopped::Peer(error) => error.into(),
+            Stopped::Failed(failure) => failure,
+        }
+    }
+}
+
 /// Hears every event that is news.
 type Tap<'a> = &'a (dyn Fn(&StreamResponse) + Sync);
 
-/// Says `opening` and stays until the end; whoever called is told and asked meanwhile.
-pub(super) async fn converse(peer: &Peer, caller: Option<&dyn Caller>, opening: Opening) -> Result<Ended, Failure> {
+/// Says `opening` and stays until there is an answer, or the task's end; whoever called is told and asked meanwhile.
+///
+/// # Errors
+/// See [`Stopped`].
+pub(super) async fn converse(peer: &Peer, caller: Option<&dyn Caller>, opening: Opening) -> Result<Story, Stopped> {
     let mut talk = Talk::of(peer, caller, &opening.message, &|_| {}).await?;
-    match talk.through(opening).await {
-        Ok(()) => Ok(Ended::Told(Box::new(talk.story))),
-        Err(Stopped::Peer(PeerError::Agent(error))) => Ok(Ended::Refused(error)),
-        Err(Stopped::Peer(error)) => Err(error.into()),
-        Err(Stopped::Failed(failure)) => Err(failure),
-    }
+    talk.through(opening).await?;
+    Ok(talk.story)
 }
 
 impl Peer {
@@ -99,7 +96,7 @@ impl Peer {
         let mut talk = Talk::of(self, Some(caller), &message, heard).await?;
         talk.keeps = true;
         match self.subscribe(task, None).await {
-            Ok(events) => talk.listen(events).await?,
+            Ok(events) => talk.listen(events, None).await?,
             Err(error) if error.is_unsupported() => talk.watch().await?,
             Err(error) => return Err(error),
         }
@@ -151,46 +148,41 @@ impl<'a> Talk<'a> {
     }
 
     async fn through(&mut self, opening: Opening) -> Result<(), Stopped> {
-        let Opening { message, keeps } = opening;
-        let mut request = SendMessageRequest { message, ..SendMessageRequest::default() };
+        let Opening { mut message, keeps } = opening;
         for _ in 0..=ROUNDS_MAX {
-            self.say(request).await?;
+            self.say(message).await?;
             if !self.story.is_paused() || self.story.message.is_some() {
                 self.end().await;
                 return Ok(());
             }
             let asked = Asked::of(&self.story);
-            let answer = match ask(self.caller, asked.question.clone()).await {
+            let answered = match self.caller {
+                Some(caller) => caller.ask(asked.question.clone()).await,
+                None => Err(Failure::nobody_to_ask("nobody to ask")),
+            };
+            let answer = match answered {
                 Ok(answer) => answer,
                 Err(failure) if failure.kind == FailureKind::NobodyToAsk => {
                     if keeps {
                         self.unfinished.task = None;
                     }
-                    return Err(Stopped::Failed(failure.with_data(self.place())));
+                    return Err(Stopped::Failed(failure.with_data(self.story.place())));
                 }
                 Err(failure) => return Err(Stopped::Failed(failure)),
             };
-            let message = match asked.reply(answer, &self.story).map_err(Stopped::Failed)? {
-                Reply::Say(message) => message,
-                Reply::TakeBack(action) => return Err(Stopped::Failed(taken_back(action).with_data(self.place()))),
-            };
+            message = asked.reply(answer, &self.story).map_err(Stopped::Failed)?;
             self.story.answer();
-            request = SendMessageRequest { message, ..SendMessageRequest::default() };
         }
         let why = format!("the agent asked more than {ROUNDS_MAX} times");
-        Err(Stopped::Failed(Failure::rejected(why).with_data(self.place())))
-    }
-
-    /// Where the conversation can be taken up.
-    fn place(&self) -> serde_json::Value {
-        json!({ "taskId": self.story.task, "contextId": self.story.context })
+        Err(Stopped::Failed(Failure::rejected(why).with_data(self.story.place())))
     }
 
     /// Says something, and listens until there is nothing to wait for.
-    async fn say(&mut self, mut request: SendMessageRequest) -> Result<(), PeerError> {
+    async fn say(&mut self, message: Message) -> Result<(), PeerError> {
+        let mut request = SendMessageRequest { message, ..SendMessageRequest::default() };
         if self.streams {
             match self.begin(request.clone()).await {
-                Ok((events, first)) => return self.listen_from(events, first).await,
+                Ok((events, first)) => return self.listen(events, first).await,
                 Err(error) if error.is_unsupported() => self.streams = false,
                 Err(error) => return Err(error),
             }
@@ -220,16 +212,12 @@ impl<'a> Talk<'a> {
     /// Opens a stream, and hears its first event.
     async fn begin(&mut self, request: SendMessageRequest) -> Result<Begun, PeerError> {
         let peer = self.peer.clone();
-        self.unfinished.beginning = Some(Box::pin(async move {
+        let beginning = self.unfinished.beginning.insert(Box::pin(async move {
             let mut events = peer.stream(request).await?;
             let first = events.next().await?;
             Ok((events, first))
         }));
-        let begun = poll_fn(|cx| match &mut self.unfinished.beginning {
-            Some(beginning) => beginning.as_mut().poll(cx),
-            None => Poll::Ready(Err(PeerError::Broken)),
-        })
-        .await;
+        let begun = beginning.await;
         self.unfinished.beginning = None;
         begun
     }
@@ -283,24 +271,10 @@ impl<'a> Talk<'a> {
         }
         self.hear_history().await;
         // Beside artifacts, which have been given already, a last word would be lost.
-        let last_word = self.story.said.as_ref().filter(|_| !self.story.artifacts.is_empty()).map(text_of);
+        let last_word = self.story.said.as_ref().filter(|_| !self.story.artifacts.is_empty()).map(Message::text);
         if let Some(text) = last_word.filter(|text| !text.is_empty()) {
             self.progress(text);
         }
-    }
-}
-
-async fn ask(caller: Option<&dyn Caller>, question: Question) -> Result<Answer, Failure> {
-    match caller {
-        Some(caller) => caller.ask(question).await,
-        None => Err(Failure::nobody_to_ask("nobody to ask")),
-    }
-}
-
-fn taken_back(action: ElicitAction) -> Failure {
-    match action {
-        ElicitAction::Cancel => Failure::cancelled("the person closed the agent's question"),
-        _ => Failure::rejected("the person declined the agent's question"),
     }
 }
 
@@ -308,19 +282,15 @@ fn taken_back(action: ElicitAction) -> Failure {
 const LOOKS_IN_VAIN_MAX: u32 = 10;
 
 impl Talk<'_> {
-    /// Follows a stream of which the first event has come.
-    async fn listen_from(&mut self, events: Events, first: Option<StreamResponse>) -> Result<(), PeerError> {
+    /// Follows a stream, of which the first event may have come, taking it up again where it breaks off, until there is
+    /// nothing to wait for.
+    async fn listen(&mut self, events: Events, first: Option<StreamResponse>) -> Result<(), PeerError> {
         if let Some(first) = first {
             self.hear(first, false)?;
             if self.story.is_settled() {
                 return Ok(());
             }
         }
-        self.listen(events).await
-    }
-
-    /// Follows a stream, taking it up again where it breaks off, until there is nothing to wait for.
-    async fn listen(&mut self, events: Events) -> Result<(), PeerError> {
         let (mut stream, mut place, mut resumed, mut tries) = (Some(events), None::<String>, false, 0);
         loop {
             if let Some(events) = &mut stream {
@@ -366,11 +336,15 @@ impl Talk<'_> {
         }
     }
 
+    /// Asks for the task with at most the last `messages_max` messages.
+    fn request(&self, messages_max: i32) -> GetTaskRequest {
+        let (id, history_length) = (self.story.task.clone(), Some(messages_max));
+        GetTaskRequest { id, history_length, ..GetTaskRequest::default() }
+    }
+
     /// Looks at the task.
     async fn look(&mut self) -> Result<(), PeerError> {
-        let request =
-            GetTaskRequest { id: self.story.task.clone(), history_length: Some(0), ..GetTaskRequest::default() };
-        let task = self.peer.get(request).await?;
+        let task = self.peer.get(self.request(0)).await?;
         self.polled = true;
         if let Some(news) = self.story.adopt(&task)? {
             (self.heard)(&StreamResponse::Task(task));
@@ -384,12 +358,8 @@ impl Talk<'_> {
         if !self.polled || self.story.task.is_empty() || !self.story.ended_without_answer() {
             return;
         }
-        let request = GetTaskRequest {
-            id: self.story.task.clone(),
-            history_length: Some(HISTORY_MESSAGES_MAX),
-            ..GetTaskRequest::default()
-        };
-        let heard = self.peer.get(request).await.and_then(|task| self.story.hear_history(&task));
+        let heard = self.peer.get(self.request(HISTORY_MESSAGES_MAX)).await;
+        let heard = heard.and_then(|task| self.story.hear_history(&task));
         if let Err(error) = heard {
             callboard_message::log::debug!(%error, "the history of a remote agent's task can't be had");
         }

@@ -27,8 +27,6 @@ mod resolve;
 mod story;
 mod tools;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 pub use agent::RemoteA2a;
 pub use bindings::Events;
 pub use conversation::Stopped;
@@ -41,8 +39,3 @@ pub use peer::Peer;
 pub use push::PushInbox;
 pub use resolve::FoundCard;
 pub use tools::skill_tools;
-
-/// Locks; what a panic left behind is still whole, for nothing here panics in between.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}

@@ -14,8 +14,7 @@ use crate::{A2aError, Dialect};
 /// One operation as a client asks for it; `T` is what comes back, once or as a stream's events.
 pub(super) struct Ask<'a, T> {
     pub(super) operation: Operation,
-    /// Over HTTP+JSON: the method, and the path behind version and tenant.
-    pub(super) method: Method,
+    /// Over HTTP+JSON: the path behind version and tenant.
     pub(super) path: String,
     /// Writes JSON-RPC's params, which are the body over HTTP+JSON, without a tenant.
     write: &'a (dyn Fn(Dialect) -> Box<RawValue> + Sync),
@@ -25,11 +24,22 @@ pub(super) struct Ask<'a, T> {
 impl<'a, T> Ask<'a, T> {
     pub(super) fn new(
         operation: Operation,
-        (method, path): (Method, impl Into<String>),
+        path: impl Into<String>,
         write: &'a (dyn Fn(Dialect) -> Box<RawValue> + Sync),
         read: fn(Dialect, &RawValue) -> Result<T, A2aError>,
     ) -> Self {
-        Self { operation, method, path: path.into(), write, read }
+        Self { operation, path: path.into(), write, read }
+    }
+
+    /// The method over HTTP+JSON.
+    pub(super) fn method(&self) -> Method {
+        match self.operation {
+            Operation::SendMessage
+            | Operation::SendStreamingMessage
+            | Operation::CancelTask
+            | Operation::CreateTaskPushNotificationConfig => Method::POST,
+            _ => Method::GET,
+        }
     }
 
     /// JSON-RPC's params, with the tenant that the interface wants: 1.0 has them.

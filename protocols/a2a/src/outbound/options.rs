@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use callboard_rpc::http1::{Clients, Connector};
 use callboard_rpc::{Egress, Limits};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
@@ -154,13 +153,6 @@ impl RemoteOptions {
         value.set_sensitive(true);
         self.headers.append(name, value);
         Ok(self)
-    }
-
-    /// HTTP clients without connections yet: for what the operator named, and for what a card names.
-    pub(super) fn clients(&self) -> Result<(Clients, Clients), RemoteError> {
-        let own = Connector::new(self.connect_timeout).map_err(RemoteError::Tls)?;
-        let guarded = Connector::guarded(self.connect_timeout, self.egress.clone()).map_err(RemoteError::Tls)?;
-        Ok((Clients::new(own), Clients::new(guarded)))
     }
 }
 

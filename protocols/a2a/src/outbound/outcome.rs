@@ -6,10 +6,10 @@ use callboard_message::{
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::error::{AgentError, PeerError};
-use super::story::{Story, text_of};
+use super::story::Story;
 use super::tools::Skill;
 use crate::convert::content_of;
-use crate::wire::Part;
+use crate::wire::{Message, Part};
 
 /// Member of a result's `_meta`: task, conversation and state at the agent's.
 const A2A: &str = "a2a";
@@ -19,7 +19,7 @@ const A2A: &str = "a2a";
 /// # Errors
 /// Where the task was cancelled.
 pub(super) fn result(story: &Story) -> Result<ToolResult, Failure> {
-    let parts: Vec<Part> = parts(story).cloned().collect();
+    let parts = parts(story);
     let mut place = place(story);
     let failed = match (story.state, &story.message) {
         (_, Some(_)) | (Some(TaskState::Completed), None) => None,
@@ -56,7 +56,7 @@ pub(super) fn value(story: &Story, skill: Option<&Skill>) -> Result<Box<RawValue
     if story.message.is_none() && story.state != Some(TaskState::Completed) {
         return Err(failure(story));
     }
-    let artifacts: Vec<Part> = parts(story).cloned().collect();
+    let artifacts = parts(story);
     let parts = if artifacts.is_empty() { last_parts(story) } else { artifacts };
     if let ([only], true) = (&*parts, skill.is_some_and(|skill| skill.answers_text))
         && let Some(text) = only.as_text()
@@ -87,7 +87,7 @@ fn failure(story: &Story) -> Failure {
         Some(TaskState::Failed) => (FailureKind::Rejected, "the agent's task failed"),
         _ => (FailureKind::Rejected, "the agent refused"),
     };
-    let said = story.said.as_ref().map(text_of).filter(|text| !text.is_empty());
+    let said = story.said.as_ref().map(Message::text).filter(|text| !text.is_empty());
     let told = serde_json::to_value(place(story)).unwrap_or_default();
     Failure::new(kind, said.unwrap_or_else(|| otherwise.to_owned())).with_data(told)
 }
@@ -105,8 +105,8 @@ fn place(story: &Story) -> RawObject {
     place
 }
 
-fn parts(story: &Story) -> impl Iterator<Item = &Part> {
-    story.artifacts.iter().flat_map(|artifact| &artifact.parts)
+fn parts(story: &Story) -> Vec<Part> {
+    story.artifacts.iter().flat_map(|artifact| &artifact.parts).cloned().collect()
 }
 
 /// Parts of the last message, or of those that are the answer in place of one.
@@ -139,7 +139,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::wire::{Artifact, Message};
+    use crate::wire::Artifact;
 
     fn data(value: Value) -> Part {
         Part::data(to_raw_value(&value).unwrap())

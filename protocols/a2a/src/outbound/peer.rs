@@ -1,10 +1,10 @@
 //! A remote agent, spoken to in A2A's own words.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
 
 use callboard_message::TraceContext;
-use reqwest::Method;
+use parking_lot::Mutex;
 use reqwest::header::HeaderValue;
 use serde_json::value::RawValue;
 use tokio::runtime::Handle;
@@ -16,7 +16,6 @@ use super::bindings::{self, Events, unreadable};
 use super::choose::{Candidate, candidates, is_at_or_below};
 use super::connection::{Badge, Beside, Connection, Door, within};
 use super::error::PeerError;
-use super::lock;
 use super::operations::{Ask, query, segment};
 use super::options::{
     ASIDE_TIMEOUT, CANCEL_TIMEOUT, CARD_AGE, PASSED_OVER, RemoteError, RemoteOptions, Version, is_plain,
@@ -131,7 +130,7 @@ impl Peer {
     async fn extended_card_of(&self, interfaces: &[Connection]) -> Result<AgentCard, PeerError> {
         let write = |dialect: Dialect| dialect.write_request(&GetExtendedAgentCardRequest::default());
         let read = |_, raw: &RawValue| Dialect::read_card(raw);
-        let ask = Ask::new(Operation::GetExtendedAgentCard, (Method::GET, "/extendedAgentCard"), &write, read);
+        let ask = Ask::new(Operation::GetExtendedAgentCard, "/extendedAgentCard", &write, read);
         within(ASIDE_TIMEOUT, async { believe(self.ask_of(interfaces, &ask).await?, &self.inner.options).await }).await
     }
 
@@ -142,8 +141,7 @@ impl Peer {
     pub async fn send(&self, mut request: SendMessageRequest) -> Result<SendMessageResponse, PeerError> {
         request.tenant.clear();
         let write = |dialect: Dialect| dialect.write_send(&request);
-        let place = (Method::POST, "/message:send");
-        self.ask(Ask::new(Operation::SendMessage, place, &write, Dialect::read_send_response)).await
+        self.ask(Ask::new(Operation::SendMessage, "/message:send", &write, Dialect::read_send_response)).await
     }
 
     /// Sends a message, and hears what happens.
@@ -153,8 +151,7 @@ impl Peer {
     pub async fn stream(&self, mut request: SendMessageRequest) -> Result<Events, PeerError> {
         request.tenant.clear();
         let write = |dialect: Dialect| dialect.write_send(&request);
-        let place = (Method::POST, "/message:stream");
-        self.open(Ask::new(Operation::SendStreamingMessage, place, &write, Dialect::read_event), None).await
+        self.open(Ask::new(Operation::SendStreamingMessage, "/message:stream", &write, Dialect::read_event), None).await
     }
 
     /// Hears what happens to a task. `last_event_id`: where an earlier stream of it broke off.
@@ -164,7 +161,7 @@ impl Peer {
     pub async fn subscribe(&self, id: &str, last_event_id: Option<&str>) -> Result<Events, PeerError> {
         let request = SubscribeToTaskRequest { id: id.to_owned(), ..SubscribeToTaskRequest::default() };
         let write = |dialect: Dialect| dialect.write_request(&request);
-        let place = (Method::GET, format!("/tasks/{}:subscribe", segment(id)));
+        let place = format!("/tasks/{}:subscribe", segment(id));
         self.open(Ask::new(Operation::SubscribeToTask, place, &write, Dialect::read_event), last_event_id).await
     }
 
@@ -175,7 +172,7 @@ impl Peer {
     pub async fn get(&self, mut request: GetTaskRequest) -> Result<Task, PeerError> {
         request.tenant.clear();
         let write = |dialect: Dialect| dialect.write_request(&request);
-        let place = (Method::GET, format!("/tasks/{}{}", segment(&request.id), query(&request, &["id"])));
+        let place = format!("/tasks/{}{}", segment(&request.id), query(&request, &["id"]));
         within(ASIDE_TIMEOUT, self.ask(Ask::new(Operation::GetTask, place, &write, Dialect::read_task))).await
     }
 
@@ -186,7 +183,7 @@ impl Peer {
     pub async fn list(&self, mut request: ListTasksRequest) -> Result<ListTasksResponse, PeerError> {
         request.tenant.clear();
         let write = |dialect: Dialect| dialect.write_request(&request);
-        let place = (Method::GET, format!("/tasks{}", query(&request, &[])));
+        let place = format!("/tasks{}", query(&request, &[]));
         within(ASIDE_TIMEOUT, self.ask(Ask::new(Operation::ListTasks, place, &write, Dialect::read_task_list))).await
     }
 
@@ -197,14 +194,14 @@ impl Peer {
     pub async fn cancel(&self, id: &str) -> Result<Task, PeerError> {
         let request = CancelTaskRequest { id: id.to_owned(), ..CancelTaskRequest::default() };
         let write = |dialect: Dialect| dialect.write_request(&request);
-        let place = (Method::POST, format!("/tasks/{}:cancel", segment(id)));
+        let place = format!("/tasks/{}:cancel", segment(id));
         within(ASIDE_TIMEOUT, self.ask(Ask::new(Operation::CancelTask, place, &write, Dialect::read_task))).await
     }
 
     /// Has what happens to a task pushed. The agent repeats the configuration: nothing to learn.
     pub(super) async fn push(&self, config: TaskPushNotificationConfig) -> Result<(), PeerError> {
         let write = |dialect: Dialect| dialect.write_push_config(&config);
-        let place = (Method::POST, format!("/tasks/{}/pushNotificationConfigs", segment(&config.task_id)));
+        let place = format!("/tasks/{}/pushNotificationConfigs", segment(&config.task_id));
         let ask = Ask::new(Operation::CreateTaskPushNotificationConfig, place, &write, |_, _| Ok(()));
         within(ASIDE_TIMEOUT, self.ask(ask)).await
     }
@@ -217,12 +214,12 @@ impl Peer {
 
     /// From here on farewells are said by this runtime, where there is one: whoever's calls they are may be gone by then.
     pub(super) fn live_here(&self) {
-        *lock(&self.inner.runtime) = Handle::try_current().ok();
+        *self.inner.runtime.lock() = Handle::try_current().ok();
     }
 
     /// Says a farewell that nobody waits for.
     pub(super) fn leave(&self, farewell: impl Future<Output = ()> + Send + 'static) {
-        let kept = lock(&self.inner.runtime).clone();
+        let kept = self.inner.runtime.lock().clone();
         if let Some(runtime) = kept.or_else(|| Handle::try_current().ok()) {
             self.inner.farewells.spawn_on(timeout(CANCEL_TIMEOUT, farewell), &runtime);
         }
@@ -280,7 +277,7 @@ impl Peer {
 
     /// Interfaces to try: those that work, as far as is known; else all.
     fn in_turn<'a>(&self, interfaces: &'a [Connection]) -> Vec<&'a Connection> {
-        let mut passed_over = lock(&self.inner.passed_over);
+        let mut passed_over = self.inner.passed_over.lock();
         passed_over.retain(|(_, since)| since.elapsed() < PASSED_OVER);
         let works = |connection: &&Connection| !passed_over.iter().any(|(to, _)| *to == connection.to);
         let working: Vec<_> = interfaces.iter().filter(works).collect();
@@ -291,7 +288,7 @@ impl Peer {
     fn pass_over(&self, connection: &Connection, error: PeerError) -> PeerError {
         callboard_message::log::debug!(%error, version = ?connection.to.version, binding = ?connection.to.binding, "an interface is passed over");
         if !matches!(error, PeerError::Unreachable | PeerError::NotInVersion) {
-            let mut passed_over = lock(&self.inner.passed_over);
+            let mut passed_over = self.inner.passed_over.lock();
             passed_over.retain(|(to, _)| *to != connection.to);
             passed_over.push((connection.to.clone(), Instant::now()));
         }

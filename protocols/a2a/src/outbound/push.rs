@@ -1,17 +1,16 @@
 //! Where remote agents may push, so that tasks without a stream needn't be looked at so often.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use parking_lot::Mutex;
 use rand::RngCore;
 use secrecy::{ExposeSecret, SecretString};
 use subtle::ConstantTimeEq;
 use tokio::sync::Notify;
 use url::Url;
-
-use super::lock;
 
 /// Most calls that wait for a push at once; more look at their tasks only.
 /// At the limit: more only look.
@@ -44,7 +43,7 @@ impl PushInbox {
     /// A push has arrived at `{base}/{id}`, with this `X-A2A-Notification-Token`. Whether it was expected, and its token is
     /// the one that was given.
     pub fn deliver(&self, id: &str, token: Option<&str>) -> bool {
-        let expected = self.expected();
+        let expected = self.0.expected.lock();
         let Some((given, arrived)) = expected.get(id) else { return false };
         let is_given = given.expose_secret().as_bytes().ct_eq(token.unwrap_or_default().as_bytes());
         if bool::from(is_given) {
@@ -59,17 +58,13 @@ impl PushInbox {
         let mut url = self.0.base.clone();
         url.path_segments_mut().ok()?.pop_if_empty().push(&id);
         let arrived = Arc::<Notify>::default();
-        let mut expected = self.expected();
+        let mut expected = self.0.expected.lock();
         if expected.len() == PUSHES_EXPECTED_MAX {
             return None;
         }
         expected.insert(id.clone(), (token.clone(), arrived.clone()));
         drop(expected);
         Some(Expected { inbox: self.clone(), id, url, token, arrived })
-    }
-
-    fn expected(&self) -> MutexGuard<'_, HashMap<String, (SecretString, Arc<Notify>)>> {
-        lock(&self.0.expected)
     }
 }
 
@@ -82,7 +77,7 @@ impl Expected {
 
 impl Drop for Expected {
     fn drop(&mut self) {
-        self.inbox.expected().remove(&self.id);
+        self.inbox.0.expected.lock().remove(&self.id);
     }
 }
 

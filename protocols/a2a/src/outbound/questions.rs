@@ -2,10 +2,10 @@
 
 use callboard_message::{Answer, ElicitAction, Elicitation, Failure, Question, RawObject};
 use serde_json::json;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use uuid::Uuid;
 
-use super::story::{Story, text_of};
+use super::story::Story;
 use crate::convert::QUESTION;
 use crate::wire::{Message, Part, PartContent, Role};
 
@@ -18,23 +18,10 @@ const TEXT: &str = "text";
 /// A question of a remote agent's.
 pub(super) struct Asked {
     pub(super) question: Question,
-    manner: Manner,
-}
-
-/// How the agent asks, and so how it is answered.
-enum Manner {
-    /// As a call asks: the agent is a callboard. Its name for the question.
-    Call(Option<String>),
-    /// In words.
-    Words,
-}
-
-/// What becomes of an answer.
-pub(super) enum Reply {
-    /// It is said.
-    Say(Message),
-    /// The person doesn't want to: the task is taken back, unless the agent can be told.
-    TakeBack(ElicitAction),
+    /// It asks as a call does, for it is a callboard; else in words.
+    is_call: bool,
+    /// Its name for the question.
+    key: Option<String>,
 }
 
 impl Asked {
@@ -42,7 +29,7 @@ impl Asked {
     pub(super) fn of(story: &Story) -> Self {
         let said = story.said.as_ref();
         if let Some((question, key)) = said.and_then(of_call) {
-            return Self { question, manner: Manner::Call(key) };
+            return Self { question, is_call: true, key };
         }
         let is_auth = story.state == Some(callboard_message::TaskState::AuthRequired);
         let text = said.map(told).filter(|text| !text.is_empty());
@@ -59,14 +46,15 @@ impl Asked {
                 Question::elicit(text, form)
             }
         };
-        Self { question, manner: Manner::Words }
+        Self { question, is_call: false, key: None }
     }
 
     /// What is said to the agent.
     ///
     /// # Errors
-    /// Where the answer is one to another kind of question.
-    pub(super) fn reply(&self, answer: Answer, story: &Story) -> Result<Reply, Failure> {
+    /// Where the answer is one to another kind of question, or the person doesn't want to, which an agent that asks in words
+    /// can't be told: the task is taken back.
+    pub(super) fn reply(&self, answer: Answer, story: &Story) -> Result<Message, Failure> {
         let fits = matches!(
             (&self.question, &answer),
             (Question::Elicit(_), Answer::Elicit(_))
@@ -76,41 +64,36 @@ impl Asked {
         if !fits {
             return Err(Failure::invalid("the answer doesn't fit the question"));
         }
-        let part = match (&self.manner, answer) {
-            (Manner::Call(_), Answer::Elicit(answer)) => data(&answer.0),
-            (Manner::Call(_), Answer::Sample(answer)) => data(&answer.0),
-            (Manner::Call(_), Answer::Roots(answer)) => data(&answer.0),
-            (Manner::Words, Answer::Elicit(answer)) => match answer.action() {
-                ElicitAction::Accept => match answer.content() {
-                    Some(content) => match content[TEXT].as_str() {
-                        Some(text) => Part::text(text),
-                        None => data(&content),
-                    },
-                    // Visited the address.
-                    None => Part::text("done"),
+        let part = match answer {
+            answer if self.is_call => Part::data(answer.to_raw()),
+            Answer::Elicit(answer) => match (answer.action(), answer.content()) {
+                (ElicitAction::Accept, Some(content)) => match content[TEXT].as_str() {
+                    Some(text) => Part::text(text),
+                    None => Part::data(to_raw_value(&content).unwrap_or_default()),
                 },
-                refused => return Ok(Reply::TakeBack(refused)),
+                // Visited the address.
+                (ElicitAction::Accept, None) => Part::text("done"),
+                (refused, _) => return Err(taken_back(refused).with_data(story.place())),
             },
             _ => return Err(Failure::internal("a question in words has no such answer")),
         };
-        let key = match &self.manner {
-            Manner::Call(key) => key.as_ref(),
-            Manner::Words => None,
-        };
-        Ok(Reply::Say(Message {
+        Ok(Message {
             message_id: Uuid::new_v4().to_string(),
             context_id: story.context.clone(),
             task_id: story.task.clone(),
             role: Role::User,
             parts: vec![part],
-            metadata: key.map(|key| RawObject::of(QUESTION, key)),
+            metadata: self.key.as_ref().map(|key| RawObject::of(QUESTION, key)),
             ..Message::default()
-        }))
+        })
     }
 }
 
-fn data(value: &impl serde::Serialize) -> Part {
-    Part::data(serde_json::value::to_raw_value(value).unwrap_or_default())
+fn taken_back(action: ElicitAction) -> Failure {
+    match action {
+        ElicitAction::Cancel => Failure::cancelled("the person closed the agent's question"),
+        _ => Failure::rejected("the person declined the agent's question"),
+    }
 }
 
 /// The question of a callboard's call, and its name for it.
@@ -124,7 +107,7 @@ fn of_call(said: &Message) -> Option<(Question, Option<String>)> {
 
 /// What a message says, for a person: its texts, else its values.
 fn told(said: &Message) -> String {
-    let text = text_of(said);
+    let text = said.text();
     if !text.trim().is_empty() {
         return text.trim().to_owned();
     }
@@ -155,7 +138,7 @@ fn address(said: &Message) -> Option<String> {
 mod tests {
     use super::*;
     use crate::convert::question_parts;
-    use callboard_message::{ElicitAnswer, SampleAnswer, TaskState};
+    use callboard_message::{ElicitAnswer, FailureKind, SampleAnswer, TaskState};
 
     fn story(state: TaskState, parts: Vec<Part>) -> Story {
         let said = Message { parts, ..Message::default() };
@@ -165,10 +148,7 @@ mod tests {
     }
 
     fn said(asked: &Asked, answer: Answer, story: &Story) -> Message {
-        match asked.reply(answer, story).unwrap() {
-            Reply::Say(message) => message,
-            Reply::TakeBack(_) => panic!("it is said"),
-        }
+        asked.reply(answer, story).unwrap()
     }
 
     /// Goal: a question of a callboard arrives as it was asked, and its answer names it. Method: one through the server's
@@ -196,8 +176,8 @@ mod tests {
         assert_eq!(form.message(), "Which day?");
         let answer = Answer::Elicit(ElicitAnswer::accept(json!({ "text": "Monday" })));
         assert_eq!(said(&asked, answer, &story).parts, [Part::text("Monday")]);
-        let declined = asked.reply(Answer::Elicit(ElicitAnswer::decline()), &story).unwrap();
-        assert!(matches!(declined, Reply::TakeBack(ElicitAction::Decline)));
+        let declined = asked.reply(Answer::Elicit(ElicitAnswer::decline()), &story).unwrap_err();
+        assert_eq!(declined.kind, FailureKind::Rejected);
     }
 
     /// Goal: whoever must sign in is sent to the address, wherever it stands. Method: each place; none.

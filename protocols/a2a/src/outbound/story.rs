@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::SystemTime;
 
 use callboard_message::{RawObject, TaskState};
+use serde_json::{Value, json};
 
 use super::error::PeerError;
 use super::options::{EVENTS_MAX, HISTORY_MESSAGES_MAX};
@@ -59,6 +60,11 @@ impl Story {
     /// About a task that there is already.
     pub(super) fn of(task: &str, context: &str) -> Self {
         Self { task: task.to_owned(), context: context.to_owned(), ..Self::default() }
+    }
+
+    /// Where the conversation can be taken up.
+    pub(super) fn place(&self) -> Value {
+        json!({ "taskId": self.task, "contextId": self.context })
     }
 
     /// Whether the agent numbers what happens, so that nothing is lost or doubled when a stream is taken up.
@@ -163,7 +169,7 @@ impl Story {
     /// The answer of a task that ended without another: what the agent said while it was working, in order. Agents that
     /// number what happens are callboards, where such words are progress and nothing else.
     pub(super) fn interim_answer(&self) -> &[Message] {
-        if self.ended_without_answer() && !self.is_numbered() { self.interim.messages() } else { &[] }
+        if self.ended_without_answer() && !self.is_numbered() { &self.interim.messages } else { &[] }
     }
 
     /// What it has come to, as the agent would tell it.
@@ -209,7 +215,7 @@ impl Story {
             return Ok(None);
         }
         let message = status.message.as_ref().map(|message| message.message_id.clone()).unwrap_or_default();
-        let text = status.message.as_ref().map(text_of).unwrap_or_default();
+        let text = status.message.as_ref().map(Message::text).unwrap_or_default();
         let key = StatusKey { state: status.state, since: status.timestamp, message, text: text.clone() };
         self.state = Some(status.state);
         if !is_another && self.status.as_ref() == Some(&key) {
@@ -240,18 +246,13 @@ impl Story {
     /// An artifact as it is by now: what of it is news.
     fn reconcile(&mut self, artifact: &Artifact) -> Result<Option<News>, PeerError> {
         let there = self.artifacts.iter().find(|there| there.artifact_id == artifact.artifact_id);
-        let Some(there) = there else { return self.artifact(artifact.clone(), false, false).map(Some) };
-        if there == artifact {
-            return Ok(None);
-        }
-        let known = there.parts.len();
-        match artifact.parts.get(..known).is_some_and(|begin| known > 0 && begin == &*there.parts) {
-            true => {
-                let parts = artifact.parts.iter().skip(known).cloned().collect();
-                self.artifact(Artifact { parts, ..artifact.clone() }, true, false).map(Some)
-            }
-            false => self.artifact(artifact.clone(), false, false).map(Some),
-        }
+        let known = match there {
+            Some(there) if there == artifact => return Ok(None),
+            Some(there) if artifact.parts.starts_with(&there.parts) => there.parts.len(),
+            _ => 0,
+        };
+        let parts = artifact.parts.iter().skip(known).cloned().collect();
+        self.artifact(Artifact { parts, ..artifact.clone() }, known > 0, false).map(Some)
     }
 
     fn weigh(&mut self, bytes: usize) -> Result<(), PeerError> {
@@ -264,20 +265,13 @@ impl Story {
 fn bytes_of(parts: &[Part]) -> usize {
     let bytes = |part: &Part| {
         let content = match &part.content {
-            PartContent::Text(text) | PartContent::Url(text) => text.len(),
             PartContent::Raw(bytes) => bytes.len(),
-            PartContent::Data(data) => data.get().len(),
+            _ => part.bytes(),
         };
         let beside = part.metadata.as_ref().map_or(0, |metadata| metadata.to_raw().get().len());
         content + beside + part.filename.len() + part.media_type.len()
     };
     parts.iter().map(bytes).sum()
-}
-
-/// The texts of a message, one a line.
-pub(super) fn text_of(message: &Message) -> String {
-    let texts: Vec<&str> = message.parts.iter().filter_map(Part::as_text).collect();
-    texts.join("\n")
 }
 
 fn number(metadata: &Option<RawObject>) -> Option<u64> {
@@ -300,10 +294,6 @@ struct InterimMessages {
 }
 
 impl InterimMessages {
-    fn messages(&self) -> &[Message] {
-        &self.messages
-    }
-
     /// Adds the message of a status. Returns the weight that was added, in bytes.
     ///
     /// # Errors
@@ -374,8 +364,8 @@ fn weight(message: &Message) -> usize {
 
 /// Whether `message` begins with all the words of `known`, which has some.
 fn is_longer(message: &Message, known: &Message) -> bool {
-    let words = text_of(known);
-    !words.is_empty() && text_of(message).starts_with(&words)
+    let words = known.text();
+    !words.is_empty() && message.text().starts_with(&words)
 }
 
 fn has_id_of(one: &Message, other: &Message) -> bool {

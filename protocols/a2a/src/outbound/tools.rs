@@ -35,6 +35,7 @@ pub(super) struct Book {
 }
 
 /// A skill as a tool.
+#[derive(Default)]
 pub(super) struct Skill {
     tool: String,
     /// `None`: the agent has none, and is just spoken to.
@@ -84,11 +85,9 @@ impl Book {
         }
         // An agent of which no skill can be named is spoken to like one that has none.
         if skills.is_empty() {
-            let (id, takes_data) = (None, true);
             let agent = AgentSkill { description: card.description.clone(), ..AgentSkill::default() };
             tools.push(described(MESSAGE, &agent, &RawObject::new()));
-            let (takes_schema, answers_text, is_wrapped) = (false, false, false);
-            skills.push(Skill { tool: MESSAGE.into(), id, takes_schema, takes_data, answers_text, is_wrapped });
+            skills.push(Skill { tool: MESSAGE.into(), takes_data: true, ..Skill::default() });
         }
         // What the agent may do without naming it, it may do whichever tool is used.
         if disguised.iter().chain(beyond).any(|skill| is_destructive(skill))

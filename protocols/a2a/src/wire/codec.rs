@@ -107,15 +107,17 @@ impl<'a> Members<'a> {
 
     /// The member of a name, or of an older one; `null` is none.
     pub(crate) fn find(&self, name: &'static str, older: &[&'static str]) -> Result<Option<&'a RawValue>, ReadError> {
-        let mut present = self.all.iter().filter(|(_, value)| value.get() != "null");
-        let mut same = present.by_ref().filter(|(member, _)| is_named(member, name));
+        let mut same = self.named(name);
         let found = same.next();
         if same.next().is_some() {
             return Err(self.at(name).error("stands twice, in two spellings"));
         }
-        let of_older =
-            |name: &&str| self.all.iter().find(|(member, value)| is_named(member, name) && value.get() != "null");
-        Ok(found.or_else(|| older.iter().find_map(of_older)).map(|(_, value)| value))
+        Ok(found.or_else(|| older.iter().find_map(|name| self.named(name).next())))
+    }
+
+    fn named(&self, name: &'static str) -> impl Iterator<Item = &'a RawValue> {
+        let is_it = move |(member, value): &(&str, &RawValue)| is_named(member, name) && value.get() != "null";
+        self.all.iter().filter(is_it).map(|(_, value)| value)
     }
 
     /// Whether a member is there, `null` included.
@@ -129,9 +131,8 @@ impl<'a> Members<'a> {
 
     /// Must be there, and not empty.
     pub(crate) fn required<T: Wire>(&self, name: &'static str, older: &[&'static str]) -> Result<T, ReadError> {
-        let at = self.at(name);
-        let found = self.find(name, older)?.map(|raw| T::read(raw, &at)).transpose()?;
-        found.filter(|found| !found.is_blank()).ok_or_else(|| at.error("is missing"))
+        let found: Option<T> = self.optional(name, older)?;
+        found.filter(|found| !found.is_blank()).ok_or_else(|| self.at(name).error("is missing"))
     }
 
     /// May be left out, is written unless blank.
@@ -212,14 +213,13 @@ impl<'a> Writer<'a> {
     }
 
     pub(crate) fn object(&mut self) -> ObjectWriter<'_> {
-        self.out.push('{');
-        ObjectWriter { out: self.out, is_first: true }
+        Writer::new(self.out).into_object()
     }
 
     /// An object that outlives this writer.
     pub(crate) fn into_object(self) -> ObjectWriter<'a> {
         self.out.push('{');
-        ObjectWriter { out: self.out, is_first: true }
+        ObjectWriter { out: self.out }
     }
 
     /// A list whose entries `write` writes.
@@ -254,13 +254,12 @@ pub(crate) fn written_about(bytes: usize, write: impl FnOnce(&mut Writer<'_>)) -
 /// An object that is being written. Ends with [`ObjectWriter::end`].
 pub(crate) struct ObjectWriter<'a> {
     out: &'a mut String,
-    is_first: bool,
 }
 
 impl ObjectWriter<'_> {
     /// A member's name, of letters and the like only; its value follows.
     pub(crate) fn member(&mut self, name: &'static str) -> Writer<'_> {
-        self.out.push_str(if std::mem::take(&mut self.is_first) { "\"" } else { ",\"" });
+        self.out.push_str(if self.is_empty() { "\"" } else { ",\"" });
         self.out.push_str(name);
         self.out.push_str("\":");
         Writer::new(self.out)
@@ -268,12 +267,17 @@ impl ObjectWriter<'_> {
 
     /// The same with any name.
     pub(crate) fn named(&mut self, name: &str) -> Writer<'_> {
-        if !std::mem::take(&mut self.is_first) {
+        if !self.is_empty() {
             self.out.push(',');
         }
         quote_to(name, self.out);
         self.out.push(':');
         Writer::new(self.out)
+    }
+
+    /// No value ends like the object's beginning.
+    fn is_empty(&self) -> bool {
+        self.out.ends_with('{')
     }
 
     pub(crate) fn end(self) {
@@ -474,13 +478,9 @@ const STATES: [(TaskState, &str); 8] = [
 
 impl Wire for TaskState {
     fn read(raw: &RawValue, at: &At<'_>) -> Result<Self, ReadError> {
-        let read = text(raw).and_then(|name| {
-            let name = constant(&name, "TASK_STATE_");
-            let name = if name == "CANCELLED" { "CANCELED" } else { &*name };
-            STATES.iter().find(|(_, of_state)| *of_state == name)
-        });
-        let numbered = || STATES.get(raw.get().parse::<usize>().ok()?.checked_sub(1)?);
-        read.or_else(numbered).map(|(state, _)| *state).ok_or_else(|| at.error("names no state of a task"))
+        let numbered = || Some(STATES.get(raw.get().parse::<usize>().ok()?.checked_sub(1)?)?.0);
+        let read = text(raw).and_then(|name| state_of(&name)).or_else(numbered);
+        read.ok_or_else(|| at.error("names no state of a task"))
     }
 
     fn write(&self, out: &mut Writer<'_>) {
@@ -489,6 +489,13 @@ impl Wire for TaskState {
             out.json(part);
         }
     }
+}
+
+/// The state that a name is of, in any version's spelling.
+pub(crate) fn state_of(name: &str) -> Option<TaskState> {
+    let name = constant(name, "TASK_STATE_");
+    let name = if name == "CANCELLED" { "CANCELED" } else { &*name };
+    STATES.iter().find(|(_, of_state)| *of_state == name).map(|(state, _)| *state)
 }
 
 /// A constant's name in capitals, `_` between its words, without its prefix.

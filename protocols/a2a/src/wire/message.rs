@@ -258,6 +258,13 @@ wire! {
     }
 }
 
+impl Message {
+    /// Its texts, one a line.
+    pub(crate) fn text(&self) -> String {
+        self.parts.iter().filter_map(Part::as_text).collect::<Vec<_>>().join("\n")
+    }
+}
+
 impl TaskStatus {
     /// A state, and nothing said about it.
     pub fn new(state: TaskState) -> Self {

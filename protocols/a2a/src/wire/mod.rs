@@ -11,6 +11,6 @@ mod request;
 
 pub use card::*;
 pub use codec::{At, ReadError, Wire, Writer};
-pub(crate) use codec::{Members, ObjectWriter, entries, written, written_about};
+pub(crate) use codec::{Members, ObjectWriter, entries, state_of, written, written_about};
 pub use message::*;
 pub use request::*;

@@ -159,17 +159,6 @@ wire! {
         id: String = required "id",
     }
 
-    /// Takes a push configuration away.
-    #[derive(Default)]
-    pub struct DeleteTaskPushNotificationConfigRequest {
-        /// Which of several agents; empty: the one of this address.
-        tenant: String = default "tenant",
-        /// Of which task.
-        task_id: String = required "taskId",
-        /// Which one.
-        id: String = required "id",
-    }
-
     /// Asks for the push configurations of a task.
     #[derive(Default)]
     pub struct ListTaskPushNotificationConfigsRequest {
@@ -199,3 +188,6 @@ wire! {
         tenant: String = default "tenant",
     }
 }
+
+/// Takes a push configuration away.
+pub type DeleteTaskPushNotificationConfigRequest = GetTaskPushNotificationConfigRequest;

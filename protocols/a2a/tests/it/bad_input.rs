@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::kit::{Peer, Seen, Served, given, said, soon};
+use crate::kit::{Peer, Seen, Served, given, said, serving, soon};
 
 async fn answer(peer: &Peer, body: impl Into<reqwest::Body>) -> (u16, Value) {
     let response = peer.post("", body).await;
@@ -23,8 +23,7 @@ async fn answer(peer: &Peer, body: impl Into<reqwest::Body>) -> (u16, Value) {
 /// A4 … A6, A8 … A11). Method: rows; after each, a good request.
 #[tokio::test]
 async fn envelopes() {
-    let served = Served::start().await;
-    let peer = served.client();
+    let (served, peer) = serving(|_| {}).await;
     let params = r#"{"id":"none"}"#;
     let get = |more: &str| format!(r#"{{"jsonrpc":"2.0",{more}"method":"GetTask","params":{params}}}"#);
     let deep = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
@@ -104,8 +103,7 @@ async fn envelopes() {
 /// JSON-RPC and HTTP+JSON.
 #[tokio::test]
 async fn messages() {
-    let served = Served::start().await;
-    let peer = served.client();
+    let (served, peer) = serving(|_| {}).await;
     let without = |name: &str| {
         let mut message = said("m-1", "x", "echo");
         message.as_object_mut().unwrap().remove(name);
@@ -181,8 +179,7 @@ async fn messages() {
 /// rows.
 #[tokio::test]
 async fn arguments() {
-    let served = Served::start().await;
-    let peer = served.client();
+    let (served, peer) = serving(|_| {}).await;
     for message in [
         given("m", json!({ "a": 1 }), "add"),
         given("m", json!({ "a": 1, "b": "2" }), "add"),
@@ -308,8 +305,7 @@ async fn bodies() {
 /// A2A says it). Method: an echo with breaks and a false event in it; a stream that is dropped, then the task.
 #[tokio::test]
 async fn streams() {
-    let mut served = Served::start().await;
-    let peer = served.client();
+    let (mut served, peer) = serving(|_| {}).await;
     let text = "a\r\n\r\nid: 99\r\nevent: forged\r\ndata: {\"result\":1}\n\n\u{2028}";
     let mut stream = peer.stream("SendStreamingMessage", json!({ "message": said("m-1", text, "echo") })).await;
     let mut shown = String::new();
@@ -374,8 +370,7 @@ async fn policies() {
 /// through one more.
 #[tokio::test]
 async fn circles() {
-    let served = Served::start().await;
-    let peer = served.client();
+    let (served, peer) = serving(|_| {}).await;
     let passed = |hops: u64| {
         let mut message = said("m", "round", "echo");
         message["metadata"]["callboard/hops"] = json!(hops);

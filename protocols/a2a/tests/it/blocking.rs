@@ -3,7 +3,7 @@
 use callboard_a2a::Operation as Op;
 use serde_json::{Value, json};
 
-use crate::kit::{Seen, Served, soon};
+use crate::kit::{Seen, Served, serving, soon};
 use crate::tongue::{About, Tongue};
 
 /// A task's state in the words of 1.0.
@@ -18,8 +18,7 @@ pub fn state(task: &Value) -> String {
 #[tokio::test]
 async fn waits_unless_told_otherwise() {
     for tongue in Tongue::ALL {
-        let mut served = Served::start().await;
-        let peer = served.client();
+        let (mut served, peer) = serving(|_| {}).await;
         // 0.1 has no word for not waiting.
         if tongue != Tongue::Rpc01 {
             let about = About { skill: "linger", text: "{}", waits: false, ..About::default() };

@@ -16,7 +16,7 @@ use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyP
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::kit::{Peer, Served, named_keys, options, soon};
+use crate::kit::{Peer, Served, named_keys, options, serving, soon};
 use crate::receiver::Receiver;
 
 const CARD: &str = "/.well-known/agent-card.json";
@@ -98,8 +98,7 @@ async fn a_card_tells_what_the_agent_is_for() {
 /// form of a condition.
 #[tokio::test]
 async fn a_known_card_is_not_sent() {
-    let served = Served::with(|options| options.signer = Some(p256())).await;
-    let peer = served.client();
+    let (served, peer) = serving(|options| options.signer = Some(p256())).await;
     let first = get(&peer, CARD).await;
     let header = |response: &Response, name: &str| response.headers()[name].to_str().unwrap().to_owned();
     assert_eq!(header(&first, "vary"), "A2A-Version, Authorization");
@@ -141,12 +140,11 @@ async fn served_cards_verify() {
     let ed25519 = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
     let ed25519 = SigningKey::from_pem(&pem(ed25519.as_ref()).into()).unwrap();
     for key in [p256(), ed25519] {
-        let served = Served::with(|options| {
+        let (served, peer) = serving(|options| {
             options.signer = Some(key.clone());
             options.access = named_keys();
         })
         .await;
-        let peer = served.client();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut east = options(&listener);
         east.base_url = format!("http://{}/agents/east", served.address).parse().unwrap();
@@ -340,8 +338,7 @@ async fn extended_card() {
     let (status, _) = served.client().rest(Method::GET, "/extendedAgentCard", None).await;
     assert_eq!(status, 401);
     served.stop().await;
-    let served = Served::start().await;
-    let peer = served.client();
+    let (served, peer) = serving(|_| {}).await;
     assert_eq!(peer.code("GetExtendedAgentCard", json!({})).await, -32_004);
     assert_eq!(peer.code("agent/getAuthenticatedExtendedCard", json!({})).await, -32_007);
     served.stop().await;
@@ -351,8 +348,7 @@ async fn extended_card() {
 /// there; then a policy that keeps one of them for somebody.
 #[tokio::test]
 async fn catalogue() {
-    let served = Served::start().await;
-    let peer = served.client();
+    let (served, peer) = serving(|_| {}).await;
     let empty: Value = soon(get(&peer, "/.well-known/ai-catalog.json").await.json()).await.unwrap();
     assert_eq!((&empty["specVersion"], &empty["entries"]), (&json!("1.0"), &json!([])));
     let [east, west] = [0, 1].map(|_| served.watched.spawn(&served.system));

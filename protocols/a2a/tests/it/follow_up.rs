@@ -4,7 +4,7 @@ use callboard_a2a::Operation as Op;
 use serde_json::Value;
 
 use crate::blocking::state;
-use crate::kit::Served;
+use crate::kit::serving;
 use crate::tongue::{About, Tongue};
 
 fn texts(parts: &Value) -> Vec<String> {
@@ -16,8 +16,7 @@ fn texts(parts: &Value) -> Vec<String> {
 /// comes twice changes nothing. Method: every dialect, one that asks for a name.
 #[tokio::test]
 async fn a_message_answers() {
-    let served = Served::start().await;
-    let peer = served.client();
+    let (served, peer) = serving(|_| {}).await;
     for tongue in Tongue::ALL {
         let own = if tongue == Tongue::Rpc01 { "booking" } else { "" };
         let message = format!("m-{tongue:?}");

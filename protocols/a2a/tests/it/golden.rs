@@ -18,6 +18,7 @@ async fn the_oldest_client() {
     assert_eq!((&answer["result"]["id"], &answer["result"]["status"]["state"]), (&json!("t1"), &json!("completed")));
     let part = json!({ "type": "text", "text": "What is the capital of France?" });
     assert_eq!(answer["result"]["artifacts"][0]["parts"], json!([part]), "{answer}");
+    assert_eq!(answer["result"]["artifacts"][0]["index"], 0);
     let about = About { task: "t1", ..About::default() };
     let now = Tongue::Rpc10.result(&peer, Op::GetTask, about).await;
     assert_eq!((&now["id"], &now["status"]["state"]), (&json!("t1"), &json!("TASK_STATE_COMPLETED")));

@@ -119,6 +119,13 @@ impl Served {
     }
 }
 
+/// A server with other options, and a client of it.
+pub async fn serving(change: impl FnOnce(&mut A2aOptions)) -> (Served, Peer) {
+    let served = Served::with(change).await;
+    let peer = served.client();
+    (served, peer)
+}
+
 /// A client: of the address' `/a2a` unless it is told otherwise.
 #[derive(Clone)]
 pub struct Peer {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use callboard_a2a::Operation as Op;
 use serde_json::{Value, json};
 
-use crate::kit::{Peer, Seen, Served, Stream, soon};
+use crate::kit::{Peer, Seen, Served, Stream, serving, soon};
 use crate::tongue::{About, HOOK, Reply, Tongue};
 
 /// The state of a task, in 1.0's words without their prefix.
@@ -29,8 +29,7 @@ async fn begun(tongue: Tongue, peer: &Peer, about: About<'_>) -> String {
 /// and binding.
 #[tokio::test]
 async fn send_get_cancel() {
-    let served = Served::start().await;
-    let peer = served.client();
+    let (served, peer) = serving(|_| {}).await;
     for tongue in Tongue::ALL {
         let message = format!("m-{tongue:?}");
         let about = About { message: &message, text: "said", ..About::default() };
@@ -57,8 +56,7 @@ async fn send_get_cancel() {
 /// Goal: what runs is seen to run, and is cancelled. Method: a call that waits, in every version and binding.
 #[tokio::test]
 async fn cancel_what_runs() {
-    let mut served = Served::start().await;
-    let peer = served.client();
+    let (mut served, peer) = serving(|_| {}).await;
     for tongue in Tongue::ALL {
         let message = format!("m-{tongue:?}");
         let (about, waits) =
@@ -84,8 +82,7 @@ async fn cancel_what_runs() {
 /// version and binding.
 #[tokio::test]
 async fn streams() {
-    let served = Served::start().await;
-    let peer = served.client();
+    let (served, peer) = serving(|_| {}).await;
     for tongue in Tongue::ALL {
         let message = format!("m-{tongue:?}");
         let about = About { message: &message, text: "said", ..About::default() };
@@ -167,8 +164,7 @@ async fn errors_of_streams() {
 /// Method: set twice, over both bindings.
 #[tokio::test]
 async fn the_only_push_configuration() {
-    let served = Served::with(|options| options.push.allow = vec!["127.0.0.0/8".parse().unwrap()]).await;
-    let peer = served.client();
+    let (served, peer) = serving(|options| options.push.allow = vec!["127.0.0.0/8".parse().unwrap()]).await;
     let id = begun(Tongue::Rpc03, &peer, About { skill: "linger", ..About::default() }).await;
     let set = |url: &str| json!({ "taskId": id, "pushNotificationConfig": { "url": url, "authentication": {} } });
     peer.result("tasks/pushNotificationConfig/set", set(HOOK)).await;
@@ -190,8 +186,7 @@ async fn the_only_push_configuration() {
 /// Goal: push configurations are kept, read, listed and taken away. Method: every version and binding that has it.
 #[tokio::test]
 async fn push_configurations() {
-    let mut served = Served::with(|options| options.push.allow = vec!["127.0.0.0/8".parse().unwrap()]).await;
-    let peer = served.client();
+    let (mut served, peer) = serving(|options| options.push.allow = vec!["127.0.0.0/8".parse().unwrap()]).await;
     for tongue in Tongue::ALL.into_iter().filter(|tongue| *tongue != Tongue::Rpc01) {
         let message = format!("m-{tongue:?}");
         let id = begun(tongue, &peer, About { message: &message, skill: "linger", ..About::default() }).await;
@@ -221,8 +216,7 @@ async fn push_configurations() {
 /// refused. Method: 5 tasks in two contexts, over JSON-RPC and HTTP+JSON.
 #[tokio::test]
 async fn lists() {
-    let served = Served::start().await;
-    let peer = served.client();
+    let (served, peer) = serving(|_| {}).await;
     let mut made = Vec::new();
     for nth in 0..5 {
         let mut message = crate::kit::said(&format!("m-{nth}"), "said", "echo");
@@ -249,8 +243,12 @@ async fn lists() {
     let tail = "/tasks?contextId=even&status=TASK_STATE_COMPLETED&page_size=2&includeArtifacts=false";
     let (status, even) = peer.rest(reqwest::Method::GET, tail, None).await;
     assert_eq!((status, ids(&even)), (200, vec![made[0].clone(), made[2].clone()]), "{even}");
-    let none = peer.result("ListTasks", json!({ "status": "TASK_STATE_WORKING" })).await;
-    assert_eq!((&none["totalSize"], ids(&none).len()), (&json!(0), 0));
+    peer.result("SendMessage", json!({ "message": crate::kit::given("m-5", json!({ "kind": "rejected" }), "fail") }))
+        .await;
+    for (state, count) in [("WORKING", 0), ("REJECTED", 1), ("COMPLETED", 5)] {
+        let found = peer.result("ListTasks", json!({ "status": format!("TASK_STATE_{state}") })).await;
+        assert_eq!((&found["totalSize"], ids(&found).len()), (&json!(count), count), "{state}");
+    }
     for params in [
         json!({ "pageSize": 0 }),
         json!({ "pageSize": 101 }),
@@ -268,8 +266,7 @@ async fn lists() {
 /// Goal: an id of every form that JSON-RPC has comes back as it was written. Method: rows.
 #[tokio::test]
 async fn ids_are_echoed() {
-    let served = Served::start().await;
-    let peer = served.client();
+    let (served, peer) = serving(|_| {}).await;
     for id in ["1", "-7", "9223372036854775808", "\"1\"", "\"a\\u0062c\"", "\"\"", "0"] {
         let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"GetTask","params":{{"id":"none"}}}}"#);
         let reply = soon(peer.post("", body).await.text()).await.unwrap();

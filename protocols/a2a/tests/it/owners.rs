@@ -4,7 +4,7 @@ use callboard_a2a::Operation as Op;
 use callboard_rpc::Trust;
 use serde_json::json;
 
-use crate::kit::{Peer, Seen, Served, Stream, named_keys, said, soon};
+use crate::kit::{Peer, Seen, Served, Stream, named_keys, said, serving, soon};
 use crate::tongue::{About, Tongue};
 
 const OF_A_TASK: [Op; 8] = [
@@ -61,6 +61,8 @@ async fn anothers_task_is_no_task() {
         }
     }
     assert_eq!(tried, 9 * 4 + 7);
+    let again = bob.with("Last-Event-ID", "0");
+    assert_eq!(again.code("SubscribeToTask", json!({ "id": task })).await, -32_001);
     // Nothing of it did anything.
     let about = About { task: &task, ..About::default() };
     let kept = Tongue::Rpc10.result(&alice, Op::GetTask, about).await;
@@ -75,12 +77,11 @@ async fn anothers_task_is_no_task() {
 #[tokio::test]
 async fn lists_of_the_anonymous() {
     for is_one in [false, true] {
-        let served = Served::with(|options| {
+        let (served, peer) = serving(|options| {
             options.access = Trust::Anonymous.into();
             options.one_anonymous = is_one;
         })
         .await;
-        let peer = served.client();
         let sent = peer.result("SendMessage", json!({ "message": said("m", "hello", "echo") })).await;
         let listed = peer.result("ListTasks", json!({})).await;
         assert_eq!(listed["totalSize"], u32::from(is_one), "{listed}");

@@ -10,7 +10,7 @@ use callboard_a2a::inbound::{
 use callboard_runtime::{AuditEntry, MemoryAudit, Store};
 use serde_json::{Value, json};
 
-use crate::kit::{Peer, SOON, Seen, Served, given, options, said, soon};
+use crate::kit::{Peer, SOON, Seen, Served, given, options, said, serving, soon};
 use crate::receiver::{Answers, Post, Receiver};
 
 /// Lets posts go to this machine, and tries again soon.
@@ -85,8 +85,7 @@ async fn events_arrive_in_order() {
 /// asks and is answered.
 #[tokio::test]
 async fn older_versions_get_the_task() {
-    let served = Served::with(here).await;
-    let peer = served.client();
+    let (served, peer) = serving(here).await;
     for (method, version, kind) in
         [("tasks/pushNotificationConfig/set", "0.3", json!("task")), ("tasks/pushNotification/set", "0.1", Value::Null)]
     {
@@ -111,8 +110,7 @@ async fn older_versions_get_the_task() {
 /// Goal: what a receiver doesn't take is posted again, and nothing overtakes it. Method: a receiver that refuses twice.
 #[tokio::test]
 async fn refused_posts_come_again() {
-    let served = Served::with(here).await;
-    let peer = served.client();
+    let (served, peer) = serving(here).await;
     let answers = ["500 Oh", "503 Busy\r\nRetry-After: 0", "200 OK"];
     let mut receiver = Receiver::start("127.0.0.1", &answers).await;
     let task = booking(&peer, json!({ "url": receiver.url() })).await;
@@ -133,8 +131,7 @@ async fn refused_posts_come_again() {
 /// Goal: a receiver that wants no more gets no more, and its configuration is gone. Method: one that answers 410.
 #[tokio::test]
 async fn gone_is_gone() {
-    let served = Served::with(here).await;
-    let peer = served.client();
+    let (served, peer) = serving(here).await;
     let mut receiver = Receiver::start("127.0.0.1", &["410 Gone"]).await;
     let task = booking(&peer, json!({ "id": "c", "url": receiver.url() })).await;
     receiver.post().await;
@@ -214,8 +211,7 @@ async fn a_restart_loses_nothing() {
 /// a task that has ended.
 #[tokio::test]
 async fn configurations_are_kept() {
-    let served = Served::with(here).await;
-    let peer = served.client();
+    let (served, peer) = serving(here).await;
     let sent = peer.result("SendMessage", json!({ "message": said("m", "hello", "echo") })).await;
     let task = &sent["task"]["id"];
     let url = |n: usize| format!("https://hook.invalid/{n}");
@@ -257,8 +253,7 @@ async fn configurations_are_kept() {
 /// Goal: what fits no header, or is too long, is refused. Method: each limit and one more; line breaks.
 #[tokio::test]
 async fn limits() {
-    let served = Served::with(here).await;
-    let peer = served.client();
+    let (served, peer) = serving(here).await;
     let sent = peer.result("SendMessage", json!({ "message": said("m", "hello", "echo") })).await;
     let task = &sent["task"]["id"];
     let url = |bytes: usize| format!("{:x<bytes$}", "https://hook.invalid/");
@@ -297,8 +292,7 @@ async fn limits() {
 /// Goal: who deletes a configuration gets nothing more of a task that goes on. Method: delete while it waits.
 #[tokio::test]
 async fn deleted_is_deleted() {
-    let mut served = Served::with(here).await;
-    let peer = served.client();
+    let (mut served, peer) = serving(here).await;
     let mut receiver = Receiver::start("127.0.0.1", &["200 OK"]).await;
     let params = json!({ "message": given("m", json!({}), "linger"), "configuration": { "returnImmediately": true,
         "taskPushNotificationConfig": { "id": "c", "url": receiver.url() } } });

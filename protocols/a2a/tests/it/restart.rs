@@ -35,6 +35,8 @@ async fn the_next_server_knows() {
     })
     .await;
     assert_eq!(now["history"][0]["messageId"], "m-2");
+    let said = now["status"]["message"]["parts"][0]["text"].as_str().unwrap();
+    assert!(said.contains("whether the agent acted is unknown"), "{said}");
     let mut missed = peer.with("Last-Event-ID", "1").stream("SubscribeToTask", json!({ "id": left["id"] })).await;
     let told = missed.results().await;
     assert_eq!(told[0]["task"]["status"]["state"], "TASK_STATE_WORKING");

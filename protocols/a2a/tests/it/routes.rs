@@ -5,7 +5,7 @@ use callboard_a2a::wire::AgentExtension;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::kit::{Served, named_keys, options, said, soon};
+use crate::kit::{Served, named_keys, options, said, serving, soon};
 
 fn echo() -> Value {
     json!({ "message": said("m-1", "hello", "echo") })
@@ -69,8 +69,7 @@ async fn every_address() {
 /// else. Method: rows.
 #[tokio::test]
 async fn versions() {
-    let served = Served::start().await;
-    let peer = served.client();
+    let (served, peer) = serving(|_| {}).await;
     for version in ["1.0", " 1.0 ", "1.0.1", "1", "v1.0", "0.3", "0.3.0", "0.2.6", "0.1", ""] {
         let peer = peer.with("A2A-Version", version);
         assert!(peer.rpc("SendMessage", echo()).await["error"].is_null(), "{version}");
@@ -93,8 +92,7 @@ async fn versions() {
 /// Goal: JSON is taken under both of its names, and given under the plain one unless only A2A's is read. Method: rows.
 #[tokio::test]
 async fn types() {
-    let served = Served::start().await;
-    let peer = served.client();
+    let (served, peer) = serving(|_| {}).await;
     for (sent, status) in [
         ("application/json", 200),
         ("application/json; charset=utf-8", 200),
@@ -137,8 +135,7 @@ fn rpc(params: Value) -> Value {
 /// Goal: nobody without a key; a key counts in either header, one at a time. Method: rows, both bindings.
 #[tokio::test]
 async fn credentials() {
-    let served = Served::with(|options| options.access = named_keys()).await;
-    let peer = served.client();
+    let (served, peer) = serving(|options| options.access = named_keys()).await;
     for (peer, status) in [
         (peer.key("alice"), 200),
         (peer.with("X-API-Key", "bob"), 200),
@@ -166,8 +163,7 @@ async fn credentials() {
 async fn required_extensions() {
     let extension = |uri: &str, required| AgentExtension { uri: uri.into(), required, ..Default::default() };
     let extensions = vec![extension("https://x.example/must", true), extension("https://x.example/may", false)];
-    let served = Served::with(|options| options.extensions = extensions).await;
-    let peer = served.client();
+    let (served, peer) = serving(|options| options.extensions = extensions).await;
     assert_eq!(peer.code("SendMessage", echo()).await, -32_008);
     assert_eq!(peer.with("A2A-Extensions", "https://x.example/may").code("SendMessage", echo()).await, -32_008);
     for (name, list) in [

@@ -8,7 +8,7 @@ use callboard_runtime::{MemoryAudit, Store};
 use serde_json::{Value, json};
 
 use crate::inside::INSIDE;
-use crate::kit::{Peer, Served, given, said, soon};
+use crate::kit::{Peer, Served, given, said, serving, soon};
 use crate::receiver::{Answers, Receiver};
 
 async fn task(peer: &Peer) -> Value {
@@ -70,8 +70,7 @@ async fn names_that_lead_inside() {
         (Some("93.184.216.34"), Value::Null),
         (None, Value::Null),
     ] {
-        let served = Served::with(with(Answers::new(&[answer]), Store::in_memory())).await;
-        let peer = served.client();
+        let (served, peer) = serving(with(Answers::new(&[answer]), Store::in_memory())).await;
         assert_eq!(made(&peer, &task(&peer).await, &url).await, expected, "{answer:?}");
         served.stop().await;
     }
@@ -138,8 +137,7 @@ async fn redirects_are_not_followed() {
 /// Goal: `http` is for the networks that are allowed, and for no others. Method: a network of one address.
 #[tokio::test]
 async fn http_stays_where_it_is_allowed() {
-    let served = Served::with(|options| options.push.allow = vec!["127.0.0.3/32".parse().unwrap()]).await;
-    let peer = served.client();
+    let (served, peer) = serving(|options| options.push.allow = vec!["127.0.0.3/32".parse().unwrap()]).await;
     let task = task(&peer).await;
     for (url, expected) in [
         ("http://127.0.0.3:1/", Value::Null),

@@ -15,11 +15,10 @@ use uuid::Uuid;
 use super::pick::{Picked, pick};
 use super::skills::{Callee, Route};
 use super::view::{self, CONTEXT, MESSAGE, written_context};
-use super::{Core, Who};
+use super::{Calls, Who};
 use crate::convert::{Ended, ended};
 use crate::inbound::options::A2aOptions;
-use crate::limits::ID_BYTES_MAX;
-use crate::wire::{Message, Part, SendMessageRequest, TaskPushNotificationConfig, Wire as _, written_about};
+use crate::wire::{Message, Part, SendMessageRequest, TaskPushNotificationConfig, Wire, written_about};
 use crate::{A2aError, Dialect, ErrorKind};
 
 /// Member of [`Task::request`]: what the skill is given.
@@ -75,16 +74,19 @@ pub(super) enum Taken {
     Again,
 }
 
-impl Core {
+impl Calls {
     /// Begins the call that a message asks for. `id`: what an older client calls the task.
     pub(super) async fn begin(
-        self: &Arc<Self>,
+        &self,
         who: &Who,
         request: SendMessageRequest,
         id: Option<TaskId>,
         waits: Waits,
     ) -> Result<Sent, A2aError> {
-        let context = context_of(&request.message)?;
+        let context = match &*request.message.context_id {
+            "" => Uuid::new_v4().to_string(),
+            id => id.to_owned(),
+        };
         let id = id.unwrap_or_else(TaskId::fresh);
         let callee = self.callee();
         let call = who.call();
@@ -99,8 +101,9 @@ impl Core {
         // Without what is told of other tasks: that is another thing later, and the message still the same.
         let mut kept = Some(self.request_of(&request, &picked));
         let push = request.configuration.as_ref().and_then(|given| given.task_push_notification_config.as_ref());
-        let asks = Asks { skill: &picked.skill, request: kept.as_deref().unwrap_or(RawValue::NULL), push };
-        let mut known = Known::of(who, &request.message, &self.options, &*self.store.audit, asks)?;
+        let push = push.map(Wire::to_json).unwrap_or_default();
+        let asked = [&*picked.skill, kept.as_deref().map_or("null", RawValue::get), &push];
+        let mut known = Known::of(who, &request.message, &self.options, &*self.store.audit, asked)?;
         let on_restart = callee.on_restart(&skills, &picked.skill);
         let begun = loop {
             let asked = kept.take().unwrap_or_else(|| self.request_of(&request, &picked));
@@ -254,17 +257,6 @@ pub(super) fn left(task: &Task) -> Duration {
     task.expires.duration_since(SystemTime::now()).unwrap_or_default()
 }
 
-/// The conversation that a message begins or goes on with.
-fn context_of(message: &Message) -> Result<String, A2aError> {
-    match &*message.context_id {
-        "" => Ok(Uuid::new_v4().to_string()),
-        id if id.len() > ID_BYTES_MAX || id.chars().any(char::is_control) => {
-            Err(ErrorKind::InvalidParams.error("`contextId` is too long, or has control characters"))
-        }
-        id => Ok(id.to_owned()),
-    }
-}
-
 /// Member of a message's metadata: the same key of the same owner is the same task, as long as that is kept. A string of 1 to
 /// 128 bytes.
 const KEY: &str = "callboard/key";
@@ -289,8 +281,8 @@ enum Known {
 }
 
 impl Known {
-    /// What a message is known by that asks for `skill`, as it is kept: `request`. Its mark is made by `marks`, for it is kept where
-    /// what was said may not be.
+    /// What a message is known by that asks for what `asked` says: its skill, what is kept of its request, and its push
+    /// configuration. Its mark is made by `marks`, for it is kept where what was said may not be.
     ///
     /// # Errors
     /// `InvalidParams` for a key that isn't a text, or looks like one of ours.
@@ -299,7 +291,7 @@ impl Known {
         message: &Message,
         options: &A2aOptions,
         marks: &dyn Audit,
-        asks: Asks<'_>,
+        asked: [&str; 3],
     ) -> Result<Self, A2aError> {
         if let Some(key) = message.metadata.as_ref().and_then(|metadata| metadata.get(KEY)) {
             let invalid = |why: String| ErrorKind::InvalidParams.error(format!("`metadata[\"{KEY}\"]` {why}"));
@@ -316,10 +308,8 @@ impl Known {
         if who.dialect == Dialect::V01 || within.is_zero() || !is_whose {
             return Ok(Self::Not);
         }
-        let push = asks.push.map(|push| push.to_raw());
-        let said = [asks.skill, asks.request.get(), push.as_deref().map_or("", RawValue::get)];
         let digest =
-            said.into_iter().fold(Sha256::new(), |hash, part| hash.chain_update(part).chain_update([0])).finalize();
+            asked.into_iter().fold(Sha256::new(), |hash, part| hash.chain_update(part).chain_update([0])).finalize();
         let hash = marks.mark(options.tasks.class, &digest).hash;
         let digits = hash.rsplit(':').next().unwrap_or_default();
         let mark = digits.get(..MARK_DIGITS).unwrap_or(digits).to_owned();
@@ -353,19 +343,12 @@ impl Known {
     }
 }
 
-/// What a message asks for.
-struct Asks<'a> {
-    skill: &'a str,
-    request: &'a RawValue,
-    push: Option<&'a TaskPushNotificationConfig>,
-}
-
 /// Whether a task that was begun at `begun` is still the answer to its message.
 fn counts(begun: SystemTime, now: SystemTime, within: Duration) -> bool {
     now.duration_since(begun).unwrap_or_default() <= within
 }
 
-impl TaskHost for Core {
+impl TaskHost for Calls {
     fn resume(self: Arc<Self>, task: Arc<Task>, lease: Lease) -> BoxFuture<'static, Result<(), CannotResume>> {
         Box::pin(async move {
             let Some(given) = arguments(&task) else {
@@ -405,8 +388,8 @@ mod tests {
         let known = |class| {
             let mut options = A2aOptions::at("http://127.0.0.1:1".parse().unwrap());
             options.tasks.class = class;
-            let asks = Asks { skill: "skill", request: RawValue::NULL, push: None };
-            Known::of(&who, &Message::default(), &options, &MemoryAudit::default(), asks).unwrap().key().unwrap()
+            let asked = ["skill", "null", ""];
+            Known::of(&who, &Message::default(), &options, &MemoryAudit::default(), asked).unwrap().key().unwrap()
         };
         assert_eq!(known(DataClass::Internal), known(DataClass::Internal));
         assert_ne!(known(DataClass::Clinical), known(DataClass::Clinical));

@@ -1,27 +1,26 @@
 //! Messages to a task that there is (they answer what it asks), and waiting for one.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::{RawObject, TaskState};
 use callboard_runtime::live::Found;
-use callboard_runtime::{By, OpenQuestion, Task, TaskError, TaskId, TaskOwner, TaskStep};
+use callboard_runtime::{By, OpenQuestion, Task, TaskError, TaskId, TaskStep};
 use tokio::time::{Instant, timeout_at};
 
 use super::begin::{Sent, Taken};
 use super::view::{self, NEEDED, context};
-use super::{Core, Who};
-use crate::convert::{Fit, QUESTION, answered};
+use super::{Calls, Who};
+use crate::convert::{QUESTION, answered};
 use crate::wire::{Message, Wire as _};
 use crate::{A2aError, ErrorKind};
 
-impl Core {
+impl Calls {
     /// Takes a message for a task.
     ///
     /// # Errors
     /// `InvalidParams` where it belongs to another conversation or names no open question, `UnsupportedOperation` where the task has
     /// ended or asks nothing.
-    pub(super) async fn follow_up(self: &Arc<Self>, mut found: Found, mut message: Message) -> Result<Sent, A2aError> {
+    pub(super) async fn follow_up(&self, mut found: Found, mut message: Message) -> Result<Sent, A2aError> {
         let context = context(&found.task);
         if !message.context_id.is_empty() && message.context_id != context {
             return Err(ErrorKind::InvalidParams.error("the task belongs to another `contextId`"));
@@ -30,7 +29,10 @@ impl Core {
             let Found { task, live, .. } = found;
             return Ok(Sent { task, live, how: Taken::Again });
         }
-        asks_again(&mut found).await?;
+        if found.live.as_ref().is_some_and(|live| live.is_resumed) {
+            // What it had asked before the restart is asked again, soon.
+            settled(&mut found, Instant::now() + ASKS_AGAIN_IN).await?;
+        }
         let Found { task, live, .. } = found;
         if task.state.is_terminal() {
             return Err(ended(&task));
@@ -39,21 +41,21 @@ impl Core {
         task.id.as_str().clone_into(&mut message.task_id);
         let open = self.open(&task, &message)?;
         let told = match (&live, answered(&open.question, &message)) {
-            (Some(live), Fit::Answer(answer)) => {
+            (Some(live), Ok(answer)) => {
                 let is_needed = task.said.as_deref().is_some_and(|said| said.starts_with(NEEDED));
                 let said = is_needed.then(|| TaskStep::Said(String::new()));
                 let steps = [history_step(&message)].into_iter().chain(said).collect();
                 live.tell(steps, Some((open.key.clone(), answer))).await
             }
             // Others than its worker may answer, and nothing else. The answer tells of its message.
-            (None, Fit::Answer(answer)) => {
+            (None, Ok(answer)) => {
                 let step = TaskStep::Answered { key: open.key.clone(), answer: answer.to_raw() };
                 self.store.tasks.step(&task.id, By::Owner(&task.owner), vec![step]).await
             }
-            (Some(live), Fit::Lacks(lacks)) => {
+            (Some(live), Err(lacks)) => {
                 live.tell(vec![history_step(&message), TaskStep::Said(needed(&lacks))], None).await
             }
-            (None, Fit::Lacks(lacks)) => return Err(ErrorKind::InvalidParams.error(needed(&lacks))),
+            (None, Err(lacks)) => return Err(ErrorKind::InvalidParams.error(needed(&lacks))),
         };
         match told {
             Ok(task) => Ok(Sent { task, live, how: Taken::Answered }),
@@ -100,21 +102,17 @@ fn asks_nothing(task: &Task) -> A2aError {
 /// How long a message waits for a task that goes on after a restart to ask again what it answers.
 const ASKS_AGAIN_IN: Duration = Duration::from_secs(5);
 
-impl Core {
+impl Calls {
     /// A task of `who`'s. Another's isn't told from one that never was.
     ///
     /// # Errors
     /// `TaskNotFound`.
     pub(super) async fn find(&self, who: &Who, id: &str) -> Result<Found, A2aError> {
         let found = match TaskId::new(id) {
-            Ok(task) => self.look_for(&task, &who.owner()).await?,
+            Ok(task) => self.live.find(&task, &who.owner()).await?,
             Err(_) => None,
         };
         found.ok_or_else(|| A2aError::task_not_found(id))
-    }
-
-    pub(super) async fn look_for(&self, id: &TaskId, owner: &TaskOwner) -> Result<Option<Found>, A2aError> {
-        Ok(self.live.find(id, owner).await?)
     }
 }
 
@@ -130,17 +128,6 @@ pub(super) async fn settled(found: &mut Found, until: Instant) -> Result<(), A2a
         }
     }
     Ok(())
-}
-
-/// Ends when a task stands still, where it goes on after a restart: what it had asked is asked again, soon.
-///
-/// # Errors
-/// As [`settled`].
-async fn asks_again(found: &mut Found) -> Result<(), A2aError> {
-    match &found.live {
-        Some(live) if live.is_resumed => settled(found, Instant::now() + ASKS_AGAIN_IN).await,
-        _ => Ok(()),
-    }
 }
 
 /// Cancels a task, and looks what became of it.

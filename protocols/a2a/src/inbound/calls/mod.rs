@@ -27,16 +27,14 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::options::A2aOptions;
-use crate::wire::{
-    self, ListTasksRequest, ListTasksResponse, Message, SendMessageRequest, SendMessageResponse, StreamResponse,
-    TaskPushNotificationConfig,
-};
+use crate::wire::{self, Message, SendMessageRequest, SendMessageResponse, StreamResponse, TaskPushNotificationConfig};
 use crate::{A2aError, Dialect, ErrorKind};
 use begin::{Sent, Taken, Waits};
 use skills::Callee;
 use stream::Until;
 
 pub(crate) use begin::dialect_of;
+pub(crate) use page::most;
 pub(crate) use skills::{Skill, Skills};
 
 /// What a stream tells, in the canonical model, and its place among the task's events.
@@ -56,31 +54,21 @@ pub(crate) type Events = BoxStream<'static, Result<Numbered, A2aError>>;
 pub(crate) type KeepPush =
     dyn Fn(Who, Arc<Task>, TaskPushNotificationConfig) -> BoxFuture<'static, Result<(), A2aError>> + Send + Sync;
 
-/// What a message came to.
-enum Replied {
-    /// Words, and no task.
-    Message(Message),
-    /// A task, to be shown with so many messages at most; `None`: all.
-    Task(Arc<Task>, Option<u32>),
-}
-
 /// An agent's calls and tasks, whatever wire they come by.
-#[derive(Clone)]
-pub(crate) struct Calls(Arc<Core>);
-
-struct Core {
+pub(crate) struct Calls {
     options: Arc<A2aOptions>,
-    store: Store,
+    /// Where tasks and push configurations are kept.
+    pub(crate) store: Store,
     /// Who is served now. What a message began with one goes on with it.
     callee: RwLock<Arc<Callee>>,
     push: OnceLock<Arc<KeepPush>>,
     /// Those that run here.
-    live: Arc<LiveTasks>,
+    pub(crate) live: Arc<LiveTasks>,
 }
 
 impl Calls {
     /// Within a tokio runtime it begins to look after the store's tasks; outside of one the first request does.
-    pub(crate) fn new(agent: AgentRef, options: Arc<A2aOptions>) -> Self {
+    pub(crate) fn new(agent: AgentRef, options: Arc<A2aOptions>) -> Arc<Self> {
         let store = options.tasks.store();
         let live = LiveOptions {
             is_shared: options.tasks.store.is_some(),
@@ -88,47 +76,32 @@ impl Calls {
             artifacts: Some(view::made),
             ..LiveOptions::default()
         };
-        let core = Arc::new(Core {
+        let calls = Arc::new(Self {
             live: store.live.of(&store.tasks, options.scope(), live),
             store,
             callee: RwLock::new(Arc::new(Callee::new(agent))),
             push: OnceLock::new(),
             options,
         });
-        core.live.serve(&core);
-        Self(core)
-    }
-
-    /// Its tasks that run here.
-    pub(crate) fn live(&self) -> &Arc<LiveTasks> {
-        &self.0.live
-    }
-
-    /// The store that tasks and push configurations are kept in.
-    pub(crate) fn store(&self) -> &Store {
-        &self.0.store
+        calls.live.serve(&calls);
+        calls
     }
 
     /// Where push configurations that come with a message go. Without it there are no push notifications. To be said once.
-    pub(crate) fn keep_push(&self, keep: Arc<KeepPush>) {
+    pub(crate) fn keep_pushes_with(&self, keep: Arc<KeepPush>) {
         // Said twice, the first stands.
-        let _ = self.0.push.set(keep);
+        let _ = self.push.set(keep);
     }
 
     /// Another agent takes the place of this one. Calls that run go on with theirs.
     pub(crate) fn replace(&self, agent: AgentRef) {
-        *self.0.callee.write() = Arc::new(Callee::new(agent));
-    }
-
-    /// Serves them no more: those in a store that lasts go on.
-    pub(crate) fn leave(&self) {
-        self.0.live.leave();
+        *self.callee.write() = Arc::new(Callee::new(agent));
     }
 
     /// Ends the work on all tasks here, whoever else serves them; a store that lasts hands them to whoever serves next.
     pub(crate) async fn stop(&self) {
-        self.0.live.stop();
-        self.0.live.stopped().await;
+        self.live.stop();
+        self.live.stopped().await;
     }
 
     /// What the agent can do, as `call`'s principal may know.
@@ -136,14 +109,14 @@ impl Calls {
     /// # Errors
     /// `Denied`, `Blocked`: the policy's; `Overloaded` where the agent can't be asked now.
     pub(crate) async fn skills(&self, call: CallMeta) -> Result<Arc<Skills>, A2aError> {
-        let callee = self.0.callee();
+        let callee = self.callee();
         let call = callee.seen(call).await?;
         Ok(callee.skills(call).await?)
     }
 
     /// Whether `call`'s principal may know what the agent can do.
     pub(crate) async fn is_seen_by(&self, call: CallMeta) -> bool {
-        let judged = self.0.callee().seen(call).await;
+        let judged = self.callee().seen(call).await;
         !judged.is_err_and(|refused| matches!(refused.kind, FailureKind::Denied | FailureKind::Blocked))
     }
 
@@ -153,40 +126,31 @@ impl Calls {
     /// Before there is a task: `InvalidParams`, `ContentTypeNotSupported`, `TaskNotFound`, `UnsupportedOperation`,
     /// `Overloaded`, `Denied`, `Blocked`. Later a failure is the task's state.
     pub(crate) async fn send(&self, who: &Who, request: SendMessageRequest) -> Result<Box<RawValue>, A2aError> {
-        let replied = self.replied(who, request).await?;
-        if let (Replied::Task(task, messages_max), Dialect::V10) = (&replied, who.dialect) {
-            let mut out = String::from("{\"task\":");
-            if view::write(task, *messages_max, &mut out) {
-                out.push('}');
-                return Ok(raw(out));
-            }
-        }
-        Ok(who.dialect.write_send_response(&match replied {
-            Replied::Message(message) => SendMessageResponse::Message(message),
-            Replied::Task(task, messages_max) => {
-                SendMessageResponse::Task(self.0.seen(&task, messages_max, true).await?)
-            }
-        }))
-    }
-
-    async fn replied(&self, who: &Who, request: SendMessageRequest) -> Result<Replied, A2aError> {
         let given = request.configuration.as_ref();
         let is_blocking = !given.is_some_and(|given| given.return_immediately);
-        let messages_max = page::messages_max(given.and_then(|given| given.history_length))?;
+        let messages_max = most(given.and_then(|given| given.history_length));
         let waits = if is_blocking { Waits::ForItsEnd } else { Waits::ForItsBeginning };
-        let Sent { mut task, live, how } = self.0.take(who, request, waits).await?;
+        let Sent { mut task, live, how } = self.take(who, request, waits).await?;
         if is_blocking && how != Taken::Again && !task.state.is_terminal() {
-            let mut found = self.0.live.found(task, live);
-            follow_up::settled(&mut found, Instant::now() + self.0.options.call_deadline).await?;
+            let mut found = self.live.found(task, live);
+            follow_up::settled(&mut found, Instant::now() + self.options.call_deadline).await?;
             task = found.task;
         }
         if how == Taken::Begun
             && is_blocking
-            && let Some(message) = self.0.said_at_once(&task).await
+            && let Some(message) = self.said_at_once(&task).await
         {
-            return Ok(Replied::Message(message));
+            return Ok(who.dialect.write_send_response(&SendMessageResponse::Message(message)));
         }
-        Ok(Replied::Task(task, messages_max))
+        if who.dialect == Dialect::V10 {
+            let mut out = String::from("{\"task\":");
+            if view::write(&task, messages_max, &mut out) {
+                out.push('}');
+                return Ok(raw(out));
+            }
+        }
+        let task = self.seen(&task, messages_max).await?;
+        Ok(who.dialect.write_send_response(&SendMessageResponse::Task(task)))
     }
 
     /// First the task, then what happens to it, until it ends or asks.
@@ -195,9 +159,9 @@ impl Calls {
     /// As [`Calls::send`].
     pub(crate) async fn stream(&self, who: &Who, request: SendMessageRequest) -> Result<Events, A2aError> {
         let given = request.configuration.as_ref();
-        let messages_max = page::messages_max(given.and_then(|given| given.history_length))?;
-        let sent = self.0.take(who, request, Waits::ForItsBeginning).await?;
-        self.0.told(sent, messages_max).await
+        let messages_max = most(given.and_then(|given| given.history_length));
+        let sent = self.take(who, request, Waits::ForItsBeginning).await?;
+        self.told(sent, messages_max).await
     }
 
     /// First the task, then what happens to it, until it ends; with `last_event` as it was then, and all that came after.
@@ -205,16 +169,16 @@ impl Calls {
     /// # Errors
     /// `TaskNotFound`; `UnsupportedOperation` where it has ended, and nothing came after `last_event`.
     pub(crate) async fn subscribe(&self, who: &Who, id: &str, last_event: Option<u64>) -> Result<Events, A2aError> {
-        let task = self.0.find(who, id).await?.task;
+        let task = self.find(who, id).await?.task;
         let missed = last_event.filter(|last| *last < task.last_event);
         if task.state.is_terminal() && missed.is_none() {
             return Err(ErrorKind::UnsupportedOperation.error("the task has ended").about(id));
         }
         let task = match missed {
-            Some(last) => Arc::new(self.0.as_of(&task, last).await?),
+            Some(last) => Arc::new(self.as_of(&task, last).await?),
             None => task,
         };
-        self.0.from(task, None, Until::End).await
+        self.from(task, None, Until::End).await
     }
 
     /// A task with at most the last `messages_max` messages; `None`: all.
@@ -222,16 +186,8 @@ impl Calls {
     /// # Errors
     /// `TaskNotFound`.
     pub(crate) async fn get(&self, who: &Who, id: &str, messages_max: Option<u32>) -> Result<wire::Task, A2aError> {
-        let found = self.0.find(who, id).await?;
-        self.0.seen(&found.task, messages_max, true).await
-    }
-
-    /// The tasks of `who`'s.
-    ///
-    /// # Errors
-    /// `InvalidParams`.
-    pub(crate) async fn list(&self, who: &Who, request: ListTasksRequest) -> Result<ListTasksResponse, A2aError> {
-        self.0.list(who, request).await
+        let found = self.find(who, id).await?;
+        self.seen(&found.task, messages_max).await
     }
 
     /// Ends a task; answers it as it is then.
@@ -239,9 +195,9 @@ impl Calls {
     /// # Errors
     /// `TaskNotFound`, `TaskNotCancelable`.
     pub(crate) async fn cancel(&self, who: &Who, id: &str) -> Result<wire::Task, A2aError> {
-        let mut found = self.0.find(who, id).await?;
+        let mut found = self.find(who, id).await?;
         follow_up::cancel_found(&mut found).await?;
-        self.0.seen(&found.task, None, true).await
+        self.seen(&found.task, None).await
     }
 
     /// A task of `who`'s, as it is kept.
@@ -249,15 +205,15 @@ impl Calls {
     /// # Errors
     /// `TaskNotFound`, for another's as for one that never was.
     pub(crate) async fn owned(&self, who: &Who, id: &str) -> Result<Arc<Task>, A2aError> {
-        Ok(self.0.find(who, id).await?.task)
+        Ok(self.find(who, id).await?.task)
     }
 
-    /// A task of anybody's in the canonical model, for push notifications.
+    /// A task of anybody's in the canonical model, with at most the last `messages_max` messages; `None`: all.
     ///
     /// # Errors
     /// The store's.
-    pub(crate) async fn seen(&self, task: &Task) -> Result<wire::Task, A2aError> {
-        self.0.seen(task, None, true).await
+    pub(crate) async fn seen(&self, task: &Task, messages_max: Option<u32>) -> Result<wire::Task, A2aError> {
+        Ok(view::task(task, self.history(task, messages_max).await?, true))
     }
 
     /// What happens to a task after its event `after`, until it ends, for push notifications.
@@ -265,23 +221,16 @@ impl Calls {
     /// # Errors
     /// The store's.
     pub(crate) async fn follow(&self, task: &Task, after: u64) -> Result<Events, A2aError> {
-        let then = self.0.as_of(task, after.min(task.last_event)).await?;
-        Ok(self.0.after(then, Until::End))
+        let then = self.as_of(task, after.min(task.last_event)).await?;
+        Ok(self.after(then, Until::End))
     }
-}
 
-impl Core {
     fn callee(&self) -> Arc<Callee> {
         self.callee.read().clone()
     }
 
     /// A message begins a task, or goes to the one that it names.
-    async fn take(
-        self: &Arc<Self>,
-        who: &Who,
-        mut request: SendMessageRequest,
-        waits: Waits,
-    ) -> Result<Sent, A2aError> {
+    async fn take(&self, who: &Who, mut request: SendMessageRequest, waits: Waits) -> Result<Sent, A2aError> {
         self.live.start();
         let id = std::mem::take(&mut request.message.task_id);
         if id.is_empty() {
@@ -290,7 +239,7 @@ impl Core {
         if who.dialect == Dialect::V01 {
             // Its clients name their tasks.
             let named = TaskId::new(&*id)?;
-            return match self.look_for(&named, &who.owner()).await? {
+            return match self.live.find(&named, &who.owner()).await? {
                 Some(found) => self.go_on(who, found, request).await,
                 None => match self.begin(who, request, Some(named), waits).await {
                     // It is another's.
@@ -305,17 +254,12 @@ impl Core {
         self.go_on(who, found, request).await
     }
 
-    async fn go_on(self: &Arc<Self>, who: &Who, found: Found, request: SendMessageRequest) -> Result<Sent, A2aError> {
+    async fn go_on(&self, who: &Who, found: Found, request: SendMessageRequest) -> Result<Sent, A2aError> {
         let push = request.configuration.and_then(|given| given.task_push_notification_config);
         if let Some(config) = push.filter(|_| !found.task.state.is_terminal()) {
             self.keep_push(who, &found.task, config).await?;
         }
         self.follow_up(found, request.message).await
-    }
-
-    async fn seen(&self, task: &Task, messages_max: Option<u32>, with_artifacts: bool) -> Result<wire::Task, A2aError> {
-        let said = self.history(task, messages_max).await?;
-        Ok(view::task(task, said, with_artifacts))
     }
 
     /// What a call said at once and nothing else: then there need be no task.
@@ -344,6 +288,11 @@ impl Who {
     /// Somebody at the beginning of a trace.
     pub(crate) fn new(principal: Arc<Principal>, dialect: Dialect) -> Self {
         Self { principal, dialect, trace: TraceContext::root(), hops: 0 }
+    }
+
+    /// The same, called from `caller`'s place in a trace, if that is known.
+    pub(crate) fn traced(self, caller: Option<TraceContext>) -> Self {
+        Self { trace: caller.map_or(self.trace, |caller| caller.child()), ..self }
     }
 
     pub(crate) fn owner(&self) -> TaskOwner {

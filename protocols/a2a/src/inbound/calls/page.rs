@@ -9,8 +9,8 @@ use callboard_message::TaskState;
 use callboard_runtime::{Task, TaskFilter, TaskId};
 
 use super::begin::{is_of_party, left};
-use super::{Core, Who, view};
-use crate::limits::{PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX};
+use super::{Calls, Who, view};
+use crate::limits::PAGE_SIZE_DEFAULT;
 use crate::wire::{ListTasksRequest, ListTasksResponse};
 use crate::{A2aError, ErrorKind};
 
@@ -20,21 +20,14 @@ const TASKS_READ_MAX: usize = 64;
 /// Where a task stands among the others: those that changed last come first.
 type Place = (u64, u64);
 
-struct Head {
-    place: Place,
-    id: TaskId,
-}
-
-impl Core {
+impl Calls {
+    /// The tasks of `who`'s.
+    ///
     /// # Errors
-    /// `InvalidParams` for a size that is out of range, or a token that none of these pages had.
-    pub(super) async fn list(&self, who: &Who, request: ListTasksRequest) -> Result<ListTasksResponse, A2aError> {
+    /// `InvalidParams` for a token that none of these pages had.
+    pub(crate) async fn list(&self, who: &Who, request: ListTasksRequest) -> Result<ListTasksResponse, A2aError> {
         let page_size = request.page_size.unwrap_or(PAGE_SIZE_DEFAULT);
-        if !(1..=PAGE_SIZE_MAX).contains(&page_size) {
-            let why = format!("`pageSize` must be 1 to {PAGE_SIZE_MAX}");
-            return Err(ErrorKind::InvalidParams.error(why));
-        }
-        let messages_max = messages_max(request.history_length)?;
+        let (size, messages_max) = (usize::try_from(page_size).unwrap_or_default(), most(request.history_length));
         let after = match &*request.page_token {
             "" => None,
             token => {
@@ -43,19 +36,15 @@ impl Core {
             }
         };
         let mut heads = self.heads(who, &request).await?;
-        heads.sort_unstable_by_key(|head| Reverse(head.place));
+        heads.sort_unstable_by_key(|(place, _)| Reverse(*place));
         let total = heads.len();
-        let rest = heads.into_iter().filter(|head| after.is_none_or(|after| head.place < after));
-        let mut page: Vec<Head> = rest.take(usize::try_from(page_size).unwrap_or_default() + 1).collect();
-        let has_more = page.len() > usize::try_from(page_size).unwrap_or_default();
-        if has_more {
-            page.pop();
-        }
-        let next = page.last().filter(|_| has_more).map(|head| token(head.place));
+        let mut rest = heads.into_iter().filter(|(place, _)| after.is_none_or(|after| *place < after));
+        let page: Vec<_> = rest.by_ref().take(size).collect();
+        let next = page.last().filter(|_| rest.next().is_some()).map(|(place, _)| token(*place));
         let mut tasks = Vec::with_capacity(page.len());
-        for head in page {
+        for (_, id) in page {
             // Forgotten in between is gone.
-            let found = self.store.tasks.get(&head.id).await?;
+            let found = self.store.tasks.get(&id).await?;
             let Some(task) = found else { continue };
             let said = self.history(&task, messages_max).await?;
             tasks.push(view::task(&task, said, request.include_artifacts.unwrap_or_default()));
@@ -69,7 +58,7 @@ impl Core {
     }
 
     /// Those that the request leaves, in the order in which they began.
-    async fn heads(&self, who: &Who, request: &ListTasksRequest) -> Result<Vec<Head>, A2aError> {
+    async fn heads(&self, who: &Who, request: &ListTasksRequest) -> Result<Vec<(Place, TaskId)>, A2aError> {
         if who.is_anonymous() && !self.options.one_anonymous {
             // Whoever they are, they know the ids of their own.
             return Ok(Vec::new());
@@ -94,7 +83,7 @@ impl Core {
             let Some(last) = tasks.last() else { return Ok(heads) };
             after = last.number;
             let left = tasks.iter().filter(|task| leaves(task));
-            heads.extend(left.map(|task| Head { place: (micros(task.updated), task.number), id: task.id.clone() }));
+            heads.extend(left.map(|task| ((micros(task.updated), task.number), task.id.clone())));
             if !has_more {
                 return Ok(heads);
             }
@@ -111,12 +100,8 @@ fn kept_as(state: TaskState) -> Vec<TaskState> {
 }
 
 /// How many messages of a history are wanted; `None` is all.
-///
-/// # Errors
-/// `InvalidParams` for less than none.
-pub(super) fn messages_max(wanted: Option<i32>) -> Result<Option<u32>, A2aError> {
-    let invalid = |_| ErrorKind::InvalidParams.error("`historyLength` must not be negative");
-    wanted.map(u32::try_from).transpose().map_err(invalid)
+pub(crate) fn most(history_length: Option<i32>) -> Option<u32> {
+    history_length.and_then(|length| u32::try_from(length).ok())
 }
 
 fn micros(time: SystemTime) -> u64 {

@@ -5,10 +5,9 @@ use base64::engine::general_purpose::STANDARD;
 use callboard_message::surface::Converse;
 use callboard_message::{Message as _, RawObject};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 
 use super::skills::{ANY_MODE, Skill, Skills};
-use crate::convert::write_block;
+use crate::convert::{Form, write_block};
 use crate::wire::{Message, Part, PartContent, SendMessageRequest, written_about};
 use crate::{A2aError, ErrorKind};
 
@@ -18,8 +17,6 @@ const SKILL_NAMES: [&str; 3] = ["skill", "skillId", "skill_id"];
 const CALL_NAMES: [&str; 3] = ["skill", "name", "tool"];
 /// Its members that hold the arguments.
 const CALL_ARGUMENTS: [&str; 3] = ["arguments", "args", "input"];
-/// Properties that take a text where several could.
-const TEXT_PROPERTIES: [&str; 5] = ["text", "message", "query", "prompt", "input"];
 /// Skills that an error names at most.
 const SKILLS_NAMED_MAX: usize = 32;
 
@@ -54,8 +51,7 @@ pub(super) fn pick(skills: &Skills, request: &SendMessageRequest) -> Result<Pick
     if skills.converses {
         return Ok(conversed(message, None));
     }
-    let needs_one_text = |skill: &&Skill| Form::of(skill).needs_one_text();
-    let mut talkers = skills.all.iter().filter(needs_one_text);
+    let mut talkers = skills.all.iter().filter(|skill| form_of(skill).needs_one_text());
     let skill = match (&*skills.all, talkers.next(), talkers.next()) {
         ([only], ..) => only,
         (_, Some(only), None) => only,
@@ -96,7 +92,7 @@ fn call_in_data<'a>(skills: &'a Skills, message: &Message) -> Option<(&'a Skill,
 }
 
 fn fitted(skill: &Skill, arguments: RawObject) -> Result<Picked, A2aError> {
-    let missing: Vec<_> = Form::of(skill).required.into_iter().filter(|name| !arguments.has(name)).collect();
+    let missing = form_of(skill).lacks(&arguments);
     if !missing.is_empty() {
         let why = format!("`{}` needs: {}", skill.spec.name, missing.join(", "));
         return Err(ErrorKind::InvalidParams.error(why));
@@ -106,7 +102,7 @@ fn fitted(skill: &Skill, arguments: RawObject) -> Result<Picked, A2aError> {
 
 /// What a message gives to a skill.
 fn arguments_of(skill: &Skill, message: &Message) -> Result<RawObject, A2aError> {
-    let form = Form::of(skill);
+    let form = form_of(skill);
     let mut files = Vec::new();
     let (mut data, mut texts) = (Vec::new(), Vec::new());
     for part in &message.parts {
@@ -121,17 +117,17 @@ fn arguments_of(skill: &Skill, message: &Message) -> Result<RawObject, A2aError>
     let mut arguments = match &*data {
         [] => match serde_json::from_str::<RawObject>(text.trim()).ok().filter(|object| form.knows(object)) {
             Some(arguments) => arguments,
-            None => text_arguments(&form, RawObject::new(), &text, files.is_empty())?,
+            None => text_arguments(skill, &form, RawObject::new(), &text, files.is_empty())?,
         },
         [one] => {
-            let given = RawObject::parse(one).map_err(|_| form.refusal("a data part that is an object"))?;
-            text_arguments(&form, given, &text, false)?
+            let given = RawObject::parse(one).map_err(|_| refusal(skill, "a data part that is an object"))?;
+            text_arguments(skill, &form, given, &text, false)?
         }
-        _ => return Err(form.refusal("one data part")),
+        _ => return Err(refusal(skill, "one data part")),
     };
     let places: Vec<_> = form.file_properties().filter(|name| !arguments.has(name)).collect();
     if files.len() > places.len() {
-        return Err(form.refusal("fewer files"));
+        return Err(refusal(skill, "fewer files"));
     }
     for (name, file) in places.into_iter().zip(files) {
         match &file.content {
@@ -144,13 +140,19 @@ fn arguments_of(skill: &Skill, message: &Message) -> Result<RawObject, A2aError>
 }
 
 /// Arguments with a text in the property that takes it, unless that is given. `is_all`: there is nothing but the text.
-fn text_arguments(form: &Form<'_>, mut given: RawObject, text: &str, is_all: bool) -> Result<RawObject, A2aError> {
+fn text_arguments(
+    skill: &Skill,
+    form: &Form<'_>,
+    mut given: RawObject,
+    text: &str,
+    is_all: bool,
+) -> Result<RawObject, A2aError> {
     if text.is_empty() {
         return Ok(given);
     }
     match form.text_property() {
         Some(property) if !given.has(property) => given.set(property, text),
-        None if is_all && !form.properties.is_empty() => return Err(form.refusal("a data part")),
+        None if is_all && !form.properties.is_empty() => return Err(refusal(skill, "a data part")),
         _ => {}
     }
     Ok(given)
@@ -179,71 +181,11 @@ fn takes(skill: &Skill, form: &Form<'_>, part: &Part) -> Result<(), A2aError> {
     Err(ErrorKind::ContentTypeNotSupported.error(why))
 }
 
-/// The arguments of a skill, as far as its schema says.
-struct Form<'a> {
-    skill: &'a str,
-    properties: Vec<(&'a str, &'a Value)>,
-    required: Vec<&'a str>,
+fn form_of(skill: &Skill) -> Form<'_> {
+    Form::of(&skill.spec.input_schema)
 }
 
-impl<'a> Form<'a> {
-    fn of(skill: &'a Skill) -> Self {
-        let schema = &skill.spec.input_schema;
-        let properties = schema.get("properties").and_then(Value::as_object);
-        let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
-        Self {
-            skill: &skill.spec.name,
-            properties: properties.into_iter().flat_map(Map::iter).map(|(name, of)| (&**name, of)).collect(),
-            required: required.filter_map(Value::as_str).collect(),
-        }
-    }
-
-    fn knows(&self, object: &RawObject) -> bool {
-        let is_known = |(name, _): (&str, &RawValue)| self.properties.iter().any(|(known, _)| *known == name);
-        self.properties.is_empty() || object.iter().any(is_known)
-    }
-
-    fn strings(&self) -> impl Iterator<Item = &'a str> {
-        let is_text = |of: &Value| is_string(of) && !is_file(of);
-        self.properties.iter().filter(move |(_, of)| is_text(of)).map(|(name, _)| *name)
-    }
-
-    fn needs_one_text(&self) -> bool {
-        matches!(&*self.required, [only] if self.strings().any(|name| name == *only))
-    }
-
-    /// Where a text goes.
-    fn text_property(&self) -> Option<&'a str> {
-        let only = |mut names: Vec<&'a str>| names.pop().filter(|_| names.is_empty());
-        only(self.strings().filter(|name| self.required.contains(name)).collect())
-            .or_else(|| only(self.strings().collect()))
-            .or_else(|| TEXT_PROPERTIES.into_iter().find(|name| self.strings().any(|other| other == *name)))
-    }
-
-    /// Where files go.
-    fn file_properties(&self) -> impl Iterator<Item = &'a str> {
-        self.properties.iter().filter(|(_, of)| is_file(of)).map(|(name, _)| *name)
-    }
-
-    fn refusal(&self, wanted: &str) -> A2aError {
-        let names: Vec<&str> = match self.required.is_empty() {
-            true => self.properties.iter().map(|(name, _)| *name).collect(),
-            false => self.required.clone(),
-        };
-        let why = format!("`{}` takes {wanted}, with: {}", self.skill, names.join(", "));
-        ErrorKind::InvalidParams.error(why)
-    }
-}
-
-fn is_string(of: &Value) -> bool {
-    match of.get("type") {
-        Some(Value::String(kind)) => kind == "string",
-        // `Option<String>` is a string or nothing.
-        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "string"),
-        _ => false,
-    }
-}
-
-fn is_file(of: &Value) -> bool {
-    is_string(of) && of.get("contentEncoding").is_some_and(|encoding| encoding == "base64")
+fn refusal(skill: &Skill, wanted: &str) -> A2aError {
+    let why = format!("`{}` takes {wanted}, with: {}", skill.spec.name, form_of(skill).wanted().join(", "));
+    ErrorKind::InvalidParams.error(why)
 }

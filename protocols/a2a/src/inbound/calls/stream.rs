@@ -8,7 +8,7 @@ use futures::stream::{self, StreamExt};
 use tokio::time::{Instant, timeout_at};
 
 use super::begin::{Sent, Taken};
-use super::{Core, Events, Numbered, view};
+use super::{Calls, Events, Numbered, view};
 use crate::A2aError;
 use crate::wire::{StreamResponse, TaskArtifactUpdateEvent, TaskStatusUpdateEvent};
 
@@ -33,9 +33,9 @@ impl Until {
     }
 }
 
-impl Core {
+impl Calls {
     /// What a message brings about.
-    pub(super) async fn told(self: &Arc<Self>, sent: Sent, messages_max: Option<u32>) -> Result<Events, A2aError> {
+    pub(super) async fn told(&self, sent: Sent, messages_max: Option<u32>) -> Result<Events, A2aError> {
         if sent.how == Taken::Begun
             && let Some(live) = sent.live.clone()
         {
@@ -60,13 +60,12 @@ impl Core {
 
     /// A task as it is, and what happens to it from then on.
     pub(super) async fn from(
-        self: &Arc<Self>,
+        &self,
         task: Arc<Task>,
         messages_max: Option<u32>,
         until: Until,
     ) -> Result<Events, A2aError> {
-        let said = self.history(&task, messages_max).await?;
-        let event = StreamResponse::Task(view::task(&task, said, true));
+        let event = StreamResponse::Task(self.seen(&task, messages_max).await?);
         let (number, ends) = (task.last_event, until.is_over(&task));
         let first = stream::iter([Ok(Numbered { number, event, ends })]);
         if ends {

@@ -1,7 +1,6 @@
 //! Tasks as their owner sees them, in the canonical model: state, artifacts, history, and what messages refer to.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use callboard_message::json::{Walk, raw};
 use callboard_message::surface::SAID;
@@ -9,7 +8,7 @@ use callboard_message::{Content, RawObject, TaskState};
 use callboard_runtime::{OpenQuestion, Task, TaskOutcome, TaskStep};
 use serde_json::value::RawValue;
 
-use super::{Core, Who};
+use super::{Calls, Who};
 use crate::A2aError;
 use crate::convert::{EVENT, QUESTION, is_address, is_said_at_once, parts_of, question_parts, said_parts, write_block};
 use crate::wire::{self, Artifact, Message, Part, Role, TaskStatus, Wire as _, Writer, written_about};
@@ -210,7 +209,7 @@ fn only_message(task: &Task) -> Option<Option<&RawValue>> {
     is_only_first(task).then(|| task.request.as_deref().and_then(said))
 }
 
-impl Core {
+impl Calls {
     /// Messages of a task, oldest first: the owner's and the agent's questions, but for those that still wait. At most the
     /// last `messages_max`; `None` where none are wanted.
     pub(super) async fn history(
@@ -305,7 +304,7 @@ impl Turn {
     }
 }
 
-impl Core {
+impl Calls {
     /// The arguments of a conversation, with what was said and made in the tasks that a message refers to as its `history`, in
     /// their order; `None` where there is nothing to tell. What isn't `who`'s, or is no more, isn't told from what never was: it is
     /// left out.
@@ -313,7 +312,7 @@ impl Core {
     /// # Errors
     /// The store's.
     pub(super) async fn with_referenced(
-        self: &Arc<Self>,
+        &self,
         who: &Who,
         said: &Message,
         arguments: &RawValue,

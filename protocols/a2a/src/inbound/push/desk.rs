@@ -35,17 +35,15 @@ const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// Notes that are read at once.
 const NOTES_READ_MAX: usize = 100;
 
-/// The push configurations of an agent's tasks. Clones are the same desk; with the last one its workers end, and another
-/// process goes on from what is kept.
-#[derive(Clone)]
+/// The push configurations of an agent's tasks. With it its workers end, and another process goes on from what is kept.
 pub(crate) struct PushDesk {
     desk: Arc<Desk>,
-    /// Ends workers that nobody holds a desk for.
-    _ends: Arc<DropGuard>,
+    /// Ends the workers, which hold the inner desk.
+    _ends: DropGuard,
 }
 
 struct Desk {
-    calls: Calls,
+    calls: Arc<Calls>,
     notes: Arc<dyn Notes>,
     tasks: Arc<dyn Tasks>,
     audit: AuditLog,
@@ -73,8 +71,8 @@ struct Worker {
 
 impl PushDesk {
     /// A desk over the store of `calls`. Within a tokio runtime it goes on with what is kept at once.
-    pub(crate) fn new(calls: &Calls, options: &A2aOptions) -> Self {
-        let store = calls.store();
+    pub(crate) fn new(calls: &Arc<Calls>, options: &A2aOptions) -> Self {
+        let store = &calls.store;
         let sender = Sender::new(&options.push);
         let sender = sender
             .inspect_err(|error| callboard_message::log::error!(%error, "there will be no push notifications"))
@@ -88,16 +86,16 @@ impl PushDesk {
             sender,
             space: config::space(&options.scope()),
             node: name_of(store.tasks.worker()).to_owned(),
-            workers: calls.live().beside(),
+            workers: calls.live.beside(),
             stopped: stopped.clone(),
         });
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(look(Arc::downgrade(&desk), stopped.clone()));
         }
-        Self { desk, _ends: Arc::new(stopped.drop_guard()) }
+        Self { desk, _ends: stopped.drop_guard() }
     }
 
-    /// For [`Calls::keep_push`].
+    /// For [`Calls::keep_pushes_with`].
     pub(crate) fn keeper(&self) -> Arc<KeepPush> {
         let desk = Arc::downgrade(&self.desk);
         Arc::new(move |who, task, config| {
@@ -169,9 +167,6 @@ impl PushDesk {
     /// The store's.
     pub(crate) async fn delete(&self, task: &Task, id: &str) -> Result<(), A2aError> {
         config::check_id(id)?;
-        if id.is_empty() {
-            return Ok(());
-        }
         self.desk.forget(&config::key(&task.id, id)).await.map_err(unkept)
     }
 
@@ -259,7 +254,7 @@ impl Desk {
             }
         }
         let desk = self.clone();
-        self.calls.live().spawn_here(async move {
+        self.calls.live.spawn_here(async move {
             let work = Work { desk: &desk, key: &key, kept, version };
             stopped.run_until_cancelled(work.run(task)).await;
             let mut workers = desk.workers();
@@ -397,7 +392,7 @@ impl Work<'_> {
         }
         let gone = || ErrorKind::TaskNotFound.error("the task is gone");
         let now = self.desk.tasks.get(&task.id).await.map_err(unkept)?.ok_or_else(gone)?;
-        let seen = self.desk.calls.seen(&now).await?;
+        let seen = self.desk.calls.seen(&now, None).await?;
         Ok(self.kept.dialect.write_task(&seen).get().to_owned())
     }
 

@@ -39,13 +39,8 @@ pub(super) enum Sent {
     Dropped(&'static str),
 }
 
-/// What became of one post.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Tried {
-    Done(Sent),
-    /// Not before this has passed, where the receiver says so.
-    Again(Option<Duration>, &'static str),
-}
+/// Why a post is to be tried again, and not before when, where the receiver says so.
+type Again = (Option<Duration>, &'static str);
 
 /// Posts events.
 pub(super) struct Sender {
@@ -78,8 +73,8 @@ impl Sender {
         let mut tries = 0;
         loop {
             let (asked, why) = match self.try_once(config, dialect, body).await {
-                Tried::Done(sent) => return sent,
-                Tried::Again(asked, why) => (asked, why),
+                Ok(sent) => return sent,
+                Err(again) => again,
             };
             if tries == PUSH_RETRIES_MAX {
                 return Sent::Dropped(why);
@@ -90,9 +85,9 @@ impl Sender {
         }
     }
 
-    async fn try_once(&self, config: &TaskPushNotificationConfig, dialect: Dialect, body: &str) -> Tried {
-        let Ok(url) = Url::parse(&config.url) else { return Tried::Done(Sent::Dropped("no URL")) };
-        let Some(headers) = headers(config, dialect) else { return Tried::Done(Sent::Dropped("no header")) };
+    async fn try_once(&self, config: &TaskPushNotificationConfig, dialect: Dialect, body: &str) -> Result<Sent, Again> {
+        let Ok(url) = Url::parse(&config.url) else { return Ok(Sent::Dropped("no URL")) };
+        let Some(headers) = headers(config, dialect) else { return Ok(Sent::Dropped("no header")) };
         judge(self.hooks.post(&url, headers, Bytes::copy_from_slice(body.as_bytes())).await)
     }
 }
@@ -118,18 +113,18 @@ fn headers(config: &TaskPushNotificationConfig, dialect: Dialect) -> Option<Head
 }
 
 /// What a post means.
-fn judge(posted: Posted) -> Tried {
+fn judge(posted: Posted) -> Result<Sent, Again> {
     let (status, retry_after) = match posted {
         Posted::Answered { status, retry_after } => (status, retry_after),
-        Posted::Silent => return Tried::Again(None, "no answer"),
-        Posted::NotAllowed => return Tried::Done(Sent::Dropped("not allowed")),
+        Posted::Silent => return Err((None, "no answer")),
+        Posted::NotAllowed => return Ok(Sent::Dropped("not allowed")),
     };
     match status.as_u16() {
-        200..=299 => Tried::Done(Sent::Delivered),
-        410 => Tried::Done(Sent::Gone),
+        200..=299 => Ok(Sent::Delivered),
+        410 => Ok(Sent::Gone),
         // It would say the same again, and nobody goes where it points.
-        300..=399 => Tried::Done(Sent::Dropped("redirected")),
-        _ => Tried::Again(retry_after, "refused"),
+        300..=399 => Ok(Sent::Dropped("redirected")),
+        _ => Err((retry_after, "refused")),
     }
 }
 
@@ -152,18 +147,18 @@ mod tests {
             |status: u16, retry_after| judge(Posted::Answered { status: status.try_into().unwrap(), retry_after });
         let seconds = Some(Duration::from_secs(7));
         for (status, retry_after, expected) in [
-            (200, None, Tried::Done(Sent::Delivered)),
-            (204, None, Tried::Done(Sent::Delivered)),
-            (302, None, Tried::Done(Sent::Dropped("redirected"))),
-            (410, None, Tried::Done(Sent::Gone)),
-            (404, None, Tried::Again(None, "refused")),
-            (500, None, Tried::Again(None, "refused")),
-            (503, seconds, Tried::Again(seconds, "refused")),
+            (200, None, Ok(Sent::Delivered)),
+            (204, None, Ok(Sent::Delivered)),
+            (302, None, Ok(Sent::Dropped("redirected"))),
+            (410, None, Ok(Sent::Gone)),
+            (404, None, Err((None, "refused"))),
+            (500, None, Err((None, "refused"))),
+            (503, seconds, Err((seconds, "refused"))),
         ] {
             assert_eq!(judged(status, retry_after), expected, "{status} {retry_after:?}");
         }
-        assert_eq!(judge(Posted::Silent), Tried::Again(None, "no answer"));
-        assert_eq!(judge(Posted::NotAllowed), Tried::Done(Sent::Dropped("not allowed")));
+        assert_eq!(judge(Posted::Silent), Err((None, "no answer")));
+        assert_eq!(judge(Posted::NotAllowed), Ok(Sent::Dropped("not allowed")));
     }
 
     /// Goal: waits grow from the first, and a receiver can ask for longer ones. Method: rows.

@@ -157,7 +157,7 @@ fn interim_messages_are_the_last_resort() {
         let (task_id, context_id) = ("t".to_owned(), "c".to_owned());
         StreamResponse::StatusUpdate(TaskStatusUpdateEvent { task_id, context_id, status, metadata: None })
     };
-    let answer = |story: &Story| story.interim_answer().iter().map(text_of).collect::<Vec<_>>();
+    let answer = |story: &Story| story.interim_answer().iter().map(Message::text).collect::<Vec<_>>();
     let ended = |history: Vec<Message>| Task { history: Some(history), ..task(0, TaskState::Completed, &[]) };
 
     let mut story = Story::default();

@@ -5,7 +5,7 @@ use callboard_message::TaskState::{AuthRequired, Completed, InputRequired};
 use serde_json::json;
 use serde_json::value::to_raw_value;
 
-use super::kit::{made, message, paused, refused, request, said_in, says, says_to, sent, somebody, talker};
+use super::kit::{made, message, refused, request, said_in, says, says_to, sent, talking};
 use crate::ErrorKind;
 use crate::convert::QUESTION;
 use crate::wire::{Message, Part, Role};
@@ -14,8 +14,7 @@ use crate::wire::{Message, Part, Role};
 /// the answer is a text; who sends the answer again gets the task as it is.
 #[test]
 fn a_message_answers_a_question() {
-    paused(async |system| {
-        let (calls, ann) = (talker(system), somebody("ann"));
+    talking(async |calls, ann| {
         let task = sent(&calls, &ann, says("ask name")).await;
         assert_eq!((task.status.state, said_in(&task)), (InputRequired, "Which name?".into()));
         let asks = task.status.message.as_ref().unwrap();
@@ -42,8 +41,7 @@ fn a_message_answers_a_question() {
 /// Goal: what doesn't fit is told, and the task goes on asking; then the answer is taken. Method: a form with two fields.
 #[test]
 fn what_does_not_fit_is_asked_again() {
-    paused(async |system| {
-        let (calls, ann) = (talker(system), somebody("ann"));
+    talking(async |calls, ann| {
         let task = sent(&calls, &ann, says("ask name")).await;
         let data = |value| vec![Part::data(to_raw_value(&value).unwrap())];
         let wrong = Message { task_id: task.id.clone(), ..message("m2", data(json!({ "nam": "x" }))) };
@@ -57,8 +55,7 @@ fn what_does_not_fit_is_asked_again() {
 /// Goal: an address to visit is AUTH_REQUIRED, found by that state, and any message agrees. Method: a visit.
 #[test]
 fn a_visit_is_an_authorization() {
-    paused(async |system| {
-        let (calls, ann) = (talker(system), somebody("ann"));
+    talking(async |calls, ann| {
         let task = sent(&calls, &ann, says("visit")).await;
         assert_eq!((task.status.state, said_in(&task)), (AuthRequired, "Sign in\nhttps://id.example/1".into()));
         for (state, count) in [(AuthRequired, 1), (InputRequired, 0)] {
@@ -74,8 +71,7 @@ fn a_visit_is_an_authorization() {
 /// that isn't asked, to a task that nobody has.
 #[test]
 fn messages_that_nobody_reads() {
-    paused(async |system| {
-        let (calls, ann) = (talker(system), somebody("ann"));
+    talking(async |calls, ann| {
         let asks = sent(&calls, &ann, says("ask name")).await;
         let mut elsewhere = says_to(&asks, "m2", "x");
         elsewhere.message.context_id = "another".into();
@@ -88,16 +84,5 @@ fn messages_that_nobody_reads() {
         let mut nobodys = says_to(&done, "m2", "x");
         nobodys.message.task_id = "never-was".into();
         assert_eq!(refused(&calls, &ann, nobodys).await.kind, ErrorKind::TaskNotFound);
-    });
-}
-
-/// Goal: a task that asks can be cancelled. Method: that.
-#[test]
-fn a_question_is_cancelled() {
-    paused(async |system| {
-        let (calls, ann) = (talker(system), somebody("ann"));
-        let task = sent(&calls, &ann, says("ask name")).await;
-        let ended = calls.cancel(&ann, &task.id).await.unwrap();
-        assert_eq!(ended.status.state, callboard_message::TaskState::Canceled);
     });
 }

@@ -54,7 +54,7 @@ impl ConcurrentHandler<Converse> for Near {
     }
 }
 
-fn quick(system: &System) -> Calls {
+fn quick(system: &System) -> Arc<Calls> {
     serve(&system.spawn(Quick))
 }
 
@@ -152,8 +152,9 @@ fn limits_hold_at_once() {
     });
 }
 
-/// Goal: one key is one task, also where both come at once, and another message is refused. Method: two sends together, of an
-/// agent that ends at once and of one that doesn't; a third with other words.
+/// Goal: one key is one task, also where both come at once, and another message is refused; the same message id alone is none.
+/// Method: two sends together, of an agent that ends at once and of one that doesn't; again, without the key, by another, with
+/// other words or parts, and with a key that looks like one of ours.
 #[test]
 fn a_key_is_one_task() {
     paused(async |system| {
@@ -161,8 +162,15 @@ fn a_key_is_one_task() {
             let ann = somebody("ann");
             let (one, other) = join(sent(&calls, &ann, keyed("k", "hi")), sent(&calls, &ann, keyed("k", "hi"))).await;
             assert_eq!((&one.id, one.status.state, other.status.state), (&other.id, Completed, Completed));
-            assert_eq!(refused(&calls, &ann, keyed("k", "ho")).await.kind, ErrorKind::InvalidParams);
-            assert_eq!(calls.list(&ann, ListTasksRequest::default()).await.unwrap().total_size, 1);
+            assert!(sent(&calls, &ann, keyed("k", "hi")).await == one);
+            assert_ne!(sent(&calls, &ann, says("hi")).await.id, one.id);
+            assert_ne!(sent(&calls, &somebody("bob"), keyed("k", "hi")).await.id, one.id);
+            let mut more = keyed("k", "hi");
+            more.message.parts.push(Part::text("more"));
+            for wrong in [keyed("k", "ho"), more, keyed("callboard/again:0:0", "hi")] {
+                assert_eq!(refused(&calls, &ann, wrong).await.kind, ErrorKind::InvalidParams);
+            }
+            assert_eq!(calls.list(&ann, ListTasksRequest::default()).await.unwrap().total_size, 2);
         }
     });
 }

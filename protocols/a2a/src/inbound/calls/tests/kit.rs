@@ -166,20 +166,25 @@ pub(super) fn paused(test: impl AsyncFnOnce(&System)) {
     });
 }
 
+/// The same with a [`Talker`] and somebody who calls it.
+pub(super) fn talking(test: impl AsyncFnOnce(Arc<Calls>, Who)) {
+    paused(async |system| test(talker(system), somebody("ann")).await);
+}
+
 pub(super) fn options() -> A2aOptions {
     A2aOptions::at(Url::parse("http://127.0.0.1:1").unwrap())
 }
 
-pub(super) fn serve(agent: &AgentRef) -> Calls {
+pub(super) fn serve(agent: &AgentRef) -> Arc<Calls> {
     Calls::new(agent.clone(), Arc::new(options()))
 }
 
-pub(super) fn talker(system: &System) -> Calls {
+fn talker(system: &System) -> Arc<Calls> {
     serve(&system.spawn(Talker))
 }
 
 /// The next run of the same server.
-pub(super) fn serve_with(agent: &AgentRef, tasks: &Arc<MemoryTasks>) -> Calls {
+pub(super) fn serve_with(agent: &AgentRef, tasks: &Arc<MemoryTasks>) -> Arc<Calls> {
     let mut options = options();
     options.tasks.store = Some(Store { tasks: tasks.clone(), ..Store::in_memory() });
     Calls::new(agent.clone(), Arc::new(options))

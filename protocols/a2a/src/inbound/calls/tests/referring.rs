@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::kit::{Talker, made, paused, says, says_to, sent, serve_with, somebody, talker};
+use super::kit::{Talker, made, paused, says, says_to, sent, serve_with, somebody, talking};
 use crate::wire::{Message, SendMessageRequest};
 
 fn about(text: &str, tasks: &[&str]) -> SendMessageRequest {
@@ -18,8 +18,8 @@ fn about(text: &str, tasks: &[&str]) -> SendMessageRequest {
 /// else's; without any there is no history. Method: a task that asked, one that failed, another's, one that never was.
 #[test]
 fn it_hears_of_what_is_referred_to() {
-    paused(async |system| {
-        let (calls, ann, eve) = (talker(system), somebody("ann"), somebody("eve"));
+    talking(async |calls, ann| {
+        let eve = somebody("eve");
         let asked = sent(&calls, &ann, says("ask name")).await;
         let asked = sent(&calls, &ann, says_to(&asked, "m2", "Ann")).await;
         let failed = sent(&calls, &ann, says("fail")).await;
@@ -61,8 +61,7 @@ fn it_is_known_again() {
 /// words are too many.
 #[test]
 fn what_is_told_is_bounded() {
-    paused(async |system| {
-        let (calls, ann) = (talker(system), somebody("ann"));
+    talking(async |calls, ann| {
         let mut ids = Vec::new();
         for name in ["a", "b", "c"] {
             let text = format!("reject {}", name.repeat(100 * 1024));

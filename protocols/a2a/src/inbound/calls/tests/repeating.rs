@@ -6,7 +6,7 @@ use std::time::Duration;
 use callboard_message::{Principal, RawObject};
 use callboard_runtime::{AgentRef, MemoryTasks};
 
-use super::kit::{Talker, all, options, paused, says, sent, serve, serve_with, somebody};
+use super::kit::{Talker, all, options, paused, says, sent, serve_with, somebody, talking};
 use crate::Dialect;
 use crate::inbound::calls::{Calls, Who};
 use crate::inbound::options::A2aOptions;
@@ -26,7 +26,7 @@ fn configured() -> SendMessageConfiguration {
     SendMessageConfiguration { task_push_notification_config: Some(push), ..Default::default() }
 }
 
-fn serving(agent: &AgentRef, change: impl FnOnce(&mut A2aOptions)) -> Calls {
+fn serving(agent: &AgentRef, change: impl FnOnce(&mut A2aOptions)) -> Arc<Calls> {
     let mut options = options();
     change(&mut options);
     Calls::new(agent.clone(), Arc::new(options))
@@ -36,9 +36,8 @@ fn serving(agent: &AgentRef, change: impl FnOnce(&mut A2aOptions)) -> Calls {
 /// under its id, or is another's, begins a task. Method: rows; then the list has no more than those.
 #[test]
 fn a_message_that_comes_again_begins_nothing() {
-    paused(async |system| {
-        let (calls, ann) = (serve(&system.spawn(Talker)), somebody("ann"));
-        calls.keep_push(Arc::new(|_, _, _| Box::pin(std::future::ready(Ok(())))));
+    talking(async |calls, ann| {
+        calls.keep_pushes_with(Arc::new(|_, _, _| Box::pin(std::future::ready(Ok(())))));
         let first = sent(&calls, &ann, says("hello")).await;
         assert!(sent(&calls, &ann, says("hello")).await == first);
         let told = all(calls.stream(&ann, says("hello")).await.unwrap()).await;
@@ -68,8 +67,7 @@ fn a_message_that_comes_again_begins_nothing() {
 /// Goal: what came twice at once was one message. Method: one that asks, twice, of which neither waits for the other.
 #[test]
 fn two_at_once_are_one() {
-    paused(async |system| {
-        let (calls, ann) = (serve(&system.spawn(Talker)), somebody("ann"));
+    talking(async |calls, ann| {
         let (one, other) = futures::join!(sent(&calls, &ann, says("ask name")), sent(&calls, &ann, says("ask name")));
         assert_eq!(one.id, other.id);
         assert_eq!(one.status.state, callboard_message::TaskState::InputRequired);
@@ -80,8 +78,7 @@ fn two_at_once_are_one() {
 /// cancelled while it asks; before that it is known.
 #[test]
 fn what_came_to_nothing_is_tried_again() {
-    paused(async |system| {
-        let (calls, ann) = (serve(&system.spawn(Talker)), somebody("ann"));
+    talking(async |calls, ann| {
         for text in ["fail", "reject", "ask name"] {
             let mut ids = Vec::new();
             for _ in 0..3 {

@@ -1,34 +1,11 @@
 //! A store that outlives its server.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use callboard_message::TaskState::{Completed, Failed, InputRequired, Working};
+use callboard_message::TaskState::{Completed, InputRequired, Working};
 use callboard_runtime::MemoryTasks;
 
-use super::kit::{LOOKS_FOR, Talker, Usher, made, paused, said_in, says, says_as, says_to, sent, serve_with, somebody};
-
-/// Goal: what a server leaves in the midst of it is failed by the next where it can't be done twice, and what has ended stays.
-/// Method: two servers on one store, in turn.
-#[test]
-fn the_next_server_takes_over() {
-    paused(async |system| {
-        let (tasks, ann) = (Arc::new(MemoryTasks::default()), somebody("ann"));
-        let agent = system.spawn(Talker);
-        let first = serve_with(&agent, &tasks);
-        let done = sent(&first, &ann, says("hello")).await;
-        let asks = sent(&first, &ann, says("ask name")).await;
-        assert_eq!(asks.status.state, InputRequired);
-        first.stop().await;
-
-        let second = serve_with(&agent, &tasks);
-        assert_eq!(second.get(&ann, &done.id, None).await.unwrap().status.state, Completed);
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        let left = second.get(&ann, &asks.id, None).await.unwrap();
-        assert_eq!(left.status.state, Failed);
-        assert!(said_in(&left).contains("whether the agent acted is unknown"), "{}", said_in(&left));
-    });
-}
+use super::kit::{LOOKS_FOR, Talker, Usher, made, paused, says, says_as, says_to, sent, serve_with, somebody};
 
 /// Goal: a server that doesn't run a task answers and cancels it all the same: its worker hears of it, and its history has the
 /// message. Method: two servers on one store at once; the question is asked by the first and answered by the second.

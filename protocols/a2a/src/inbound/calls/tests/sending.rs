@@ -3,13 +3,12 @@
 use callboard_message::TaskState::{Canceled, Completed, Failed, Rejected, Working};
 
 use super::kit::{
-    Talker, made, message, options, paused, refused, request, said_in, says, says_as, sent, serve, somebody, talker,
-    texts,
+    Talker, made, options, paused, refused, said_in, says, says_as, sent, serve, somebody, talking, texts,
 };
 use crate::ErrorKind;
 use crate::convert::EVENT;
 use crate::inbound::calls::Calls;
-use crate::wire::{ListTasksRequest, Part, SendMessageConfiguration, SendMessageRequest, SendMessageResponse};
+use crate::wire::{ListTasksRequest, SendMessageConfiguration, SendMessageRequest, SendMessageResponse};
 
 fn at_once(request: SendMessageRequest) -> SendMessageRequest {
     let configuration = SendMessageConfiguration { return_immediately: true, ..Default::default() };
@@ -20,8 +19,7 @@ fn at_once(request: SendMessageRequest) -> SendMessageRequest {
 /// repeated; looked at again afterwards, with and without history.
 #[test]
 fn a_message_is_answered_by_its_task() {
-    paused(async |system| {
-        let (calls, ann) = (talker(system), somebody("ann"));
+    talking(async |calls, ann| {
         let task = sent(&calls, &ann, says("hello")).await;
         assert_eq!(task.status.state, Completed);
         assert_eq!(made(&task), [("result".into(), "heard: hello".into())]);
@@ -40,8 +38,7 @@ fn a_message_is_answered_by_its_task() {
 /// streamed; the list is empty after each.
 #[test]
 fn what_is_said_at_once_is_no_task() {
-    paused(async |system| {
-        let (calls, ann) = (talker(system), somebody("ann"));
+    talking(async |calls, ann| {
         let answer = super::kit::answered(&calls, &ann, says("say hi")).await;
         let Ok(SendMessageResponse::Message(said)) = answer else { panic!("a task") };
         assert_eq!((texts(&said.parts), &*said.task_id), ("hi".into(), ""));
@@ -55,8 +52,7 @@ fn what_is_said_at_once_is_no_task() {
 /// Goal: how a call ends is the task's state, never an error. Method: one that refuses, a tool that says what went wrong.
 #[test]
 fn failures_are_states() {
-    paused(async |system| {
-        let (calls, ann) = (talker(system), somebody("ann"));
+    talking(async |calls, ann| {
         for (text, state, why) in [("reject", Rejected, "I won't"), ("fail", Failed, "no luck")] {
             let task = sent(&calls, &ann, says(text)).await;
             assert_eq!((task.status.state, said_in(&task)), (state, why.to_owned()));
@@ -69,8 +65,7 @@ fn failures_are_states() {
 /// twice; a look at it in between.
 #[test]
 fn returns_at_once_and_cancels() {
-    paused(async |system| {
-        let (calls, ann) = (talker(system), somebody("ann"));
+    talking(async |calls, ann| {
         let task = sent(&calls, &ann, at_once(says("wait"))).await;
         assert_eq!(task.status.state, Working);
         let cancelled = calls.cancel(&ann, &task.id).await.unwrap();
@@ -85,36 +80,10 @@ fn returns_at_once_and_cancels() {
 /// time is passed over.
 #[test]
 fn a_long_call_is_answered_as_it_is() {
-    paused(async |system| {
-        let (calls, ann) = (talker(system), somebody("ann"));
+    talking(async |calls, ann| {
         let task = sent(&calls, &ann, says("wait")).await;
         assert_eq!((task.status.state, said_in(&task)), (Working, "waiting".into()));
         calls.cancel(&ann, &task.id).await.unwrap();
-    });
-}
-
-/// Goal: the same key is the same task; the same message id alone is not. Method: a message three times, two of them with a key.
-#[test]
-fn keys_make_a_message_idempotent() {
-    paused(async |system| {
-        let (calls, ann) = (talker(system), somebody("ann"));
-        let keyed_by = |key: &str| {
-            let mut request = says("hello");
-            request.message.metadata = Some(callboard_message::RawObject::of("callboard/key", key));
-            request
-        };
-        let keyed = || keyed_by("k1");
-        let (first, second) = (sent(&calls, &ann, keyed()).await, sent(&calls, &ann, says("hello")).await);
-        assert_ne!(first.id, second.id);
-        assert!(sent(&calls, &ann, keyed()).await == first);
-        assert_ne!(sent(&calls, &somebody("bob"), keyed()).await.id, first.id);
-        let mut other = keyed();
-        other.message.parts.push(Part::text("more"));
-        for wrong in [other, keyed_by("callboard/again:0:0")] {
-            assert_eq!(refused(&calls, &ann, wrong).await.kind, ErrorKind::InvalidParams);
-        }
-        let listed = calls.list(&ann, ListTasksRequest::default()).await.unwrap();
-        assert_eq!(listed.total_size, 2);
     });
 }
 
@@ -134,61 +103,6 @@ fn ended_tasks_make_room() {
         assert_eq!(calls.get(&ann, &running.id, None).await.unwrap().status.state, Working);
         assert_eq!(refused(&calls, &ann, says("2")).await.kind, ErrorKind::Overloaded);
         sent(&calls, &somebody("bob"), says("mine")).await;
-    });
-}
-
-/// Goal: pages hold every task once, newest change first, and filters leave what they say. Method: five tasks in two
-/// conversations, pages of two; a state; a token that is none.
-#[test]
-fn lists_page_by_page() {
-    paused(async |system| {
-        let (calls, ann) = (talker(system), somebody("ann"));
-        let mut ids = Vec::new();
-        for nth in 0..5 {
-            let mut request = says(if nth == 4 { "reject" } else { "hello" });
-            request.message.message_id = format!("m{nth}");
-            request.message.context_id = format!("c{}", nth % 2);
-            ids.push(sent(&calls, &ann, request).await.id);
-        }
-        ids.reverse();
-        let (mut seen, mut token) = (Vec::new(), String::new());
-        loop {
-            let page = ListTasksRequest { page_size: Some(2), page_token: token, ..Default::default() };
-            let page = calls.list(&ann, page).await.unwrap();
-            assert_eq!((page.total_size, page.page_size), (5, 2));
-            assert!(page.tasks.iter().all(|task| task.artifacts.is_none()));
-            seen.extend(page.tasks.into_iter().map(|task| task.id));
-            token = page.next_page_token;
-            if token.is_empty() {
-                break;
-            }
-        }
-        assert_eq!(seen, ids);
-        let of_context = ListTasksRequest { context_id: "c1".into(), ..Default::default() };
-        assert_eq!(calls.list(&ann, of_context).await.unwrap().total_size, 2);
-        let rejected = ListTasksRequest { status: Some(Rejected), ..Default::default() };
-        assert_eq!(calls.list(&ann, rejected).await.unwrap().total_size, 1);
-        for bad in [
-            ListTasksRequest { page_token: "nonsense".into(), ..Default::default() },
-            ListTasksRequest { page_size: Some(0), ..Default::default() },
-            ListTasksRequest { page_size: Some(101), ..Default::default() },
-            ListTasksRequest { history_length: Some(-1), ..Default::default() },
-        ] {
-            assert_eq!(calls.list(&ann, bad).await.unwrap_err().kind, ErrorKind::InvalidParams);
-        }
-    });
-}
-
-/// Goal: a context that can't be one is refused. Method: too long by one, and a control character.
-#[test]
-fn contexts_are_bounded() {
-    paused(async |system| {
-        let (calls, ann) = (talker(system), somebody("ann"));
-        for (context, is_taken) in [("c".repeat(128), true), ("c".repeat(129), false), ("a\nb".to_owned(), false)] {
-            let mut request = request(message("m", vec![Part::text("hello")]));
-            request.message.context_id = context;
-            assert_eq!(calls.send(&ann, request).await.is_ok(), is_taken);
-        }
     });
 }
 

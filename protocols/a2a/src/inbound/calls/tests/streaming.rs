@@ -3,7 +3,7 @@
 use callboard_message::TaskState::Completed;
 use futures::StreamExt;
 
-use super::kit::{all, made, paused, says, says_to, sent, somebody, story, talker};
+use super::kit::{all, made, says, says_to, sent, story, talking};
 use crate::ErrorKind;
 use crate::wire::StreamResponse;
 
@@ -11,8 +11,7 @@ use crate::wire::StreamResponse;
 /// the task afterwards holds them as one artifact.
 #[test]
 fn a_stream_tells_everything_in_order() {
-    paused(async |system| {
-        let (calls, ann) = (talker(system), somebody("ann"));
+    talking(async |calls, ann| {
         let told = all(calls.stream(&ann, says("make 3")).await.unwrap()).await;
         let numbers = ["numbers 1 false false", "numbers 2 true false", "numbers 3 true true"];
         assert_eq!(story(&told), [&["task working"][..], &numbers, &["completed"]].concat());
@@ -27,8 +26,7 @@ fn a_stream_tells_everything_in_order() {
 /// a question.
 #[test]
 fn a_question_ends_the_stream_of_its_message() {
-    paused(async |system| {
-        let (calls, ann) = (talker(system), somebody("ann"));
+    talking(async |calls, ann| {
         let told = all(calls.stream(&ann, says("ask name")).await.unwrap()).await;
         assert_eq!(story(&told), ["task working", "input_required Which name?"]);
         let StreamResponse::Task(task) = &told[0].event else { panic!("no task") };
@@ -45,8 +43,7 @@ fn a_question_ends_the_stream_of_its_message() {
 /// 200 pieces, from every event on; from its end, and without a last event, there is nothing.
 #[test]
 fn who_comes_back_misses_nothing() {
-    paused(async |system| {
-        let (calls, ann) = (talker(system), somebody("ann"));
+    talking(async |calls, ann| {
         let task = sent(&calls, &ann, says("make 200")).await;
         assert_eq!(task.status.state, Completed);
         for last in (0..202).step_by(7) {
@@ -72,8 +69,7 @@ fn who_comes_back_misses_nothing() {
 /// Goal: whoever goes away ends only its stream. Method: a stream of a task that waits, dropped after two events.
 #[test]
 fn a_stream_that_is_dropped_ends_nothing() {
-    paused(async |system| {
-        let (calls, ann) = (talker(system), somebody("ann"));
+    talking(async |calls, ann| {
         let mut told = calls.stream(&ann, says("wait")).await.unwrap();
         let StreamResponse::Task(task) = told.next().await.unwrap().unwrap().event else { panic!("no task") };
         told.next().await.unwrap().unwrap();
@@ -89,8 +85,7 @@ fn a_stream_that_is_dropped_ends_nothing() {
 /// pieces as wait, and one more.
 #[test]
 fn what_is_missed_is_in_the_result() {
-    paused(async |system| {
-        let (calls, ann) = (talker(system), somebody("ann"));
+    talking(async |calls, ann| {
         for (count, wanted) in [(1_024, vec![("numbers", 1_024)]), (1_025, vec![("numbers", 1_024), ("result", 1_025)])]
         {
             let task = sent(&calls, &ann, says(&format!("make {count}"))).await;
