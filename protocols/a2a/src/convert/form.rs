@@ -1,3 +1,5 @@
+//! What a JSON Schema asks for: arguments of a skill, fields of a question.
+
 use callboard_message::RawObject;
 use serde_json::{Map, Value};
 

@@ -1,8 +1,7 @@
 //! The client: A2A agents elsewhere, as agents of this system.
 //!
-//! [`RemoteA2a`] is the agent, [`Peer`] what it speaks through, in A2A's own words. Below them, from the outside in: `errand`
-//! (what a message wants) and `tools` (skills as tools); `conversation` (one call as a task, with all that is told and asked
-//! until it ends; `follow`, `unfinished`), `story` (what has been heard so far), `questions`, `outcome`; `resolve` and `choose` (card and
+//! [`RemoteA2a`] is the agent, [`Peer`] what it speaks through, in A2A's own words. Below them, from the outside in: `tools`
+//! (skills as tools); `conversation` (one call as a task, with all that is told and asked until it ends), `story` (what has been heard so far), `questions`, `outcome`; `resolve` and `choose` (card and
 //! interface), `operations` (one operation as it is asked), `bindings`, `connection`.
 //!
 //! # Where requests go

@@ -8,7 +8,7 @@ use callboard_rpc::Limits;
 use callboard_runtime::CallEvent;
 use serde_json::{Value, json};
 
-use crate::client_kit::{Hit, Played, Remote, joined, piece, quick, status, task, tool};
+use crate::client_kit::{Hit, Played, joined, piece, quick, status, task, tool};
 use crate::kit::soon;
 
 pub const SAY: &str = "callboard.tools.call";
@@ -198,8 +198,7 @@ async fn slashes_are_tried() {
 #[tokio::test]
 async fn other_interfaces_are_tried() {
     for code in [-32009, -32601] {
-        let mut peer = Played::start().await;
-        let remote = Remote::at(&peer.url, quick());
+        let (mut peer, remote) = Played::with(quick()).await;
         let mut card = peer.card("1.0", "/new", false);
         let old = json!({ "url": format!("{}/old", peer.url), "protocolBinding": "JSONRPC", "protocolVersion": "0.3" });
         card["supportedInterfaces"].as_array_mut().unwrap().push(old);
@@ -227,8 +226,7 @@ async fn other_interfaces_are_tried() {
 /// declined.
 #[tokio::test]
 async fn questions_are_bounded() {
-    let mut peer = Played::start().await;
-    let remote = Remote::at(&peer.url, quick());
+    let (mut peer, remote) = Played::with(quick()).await;
     let card = peer.card("1.0", "/a2a", false);
     let mut call = remote.call(SAY, hello());
     let answering = tokio::spawn(async move {

@@ -103,8 +103,7 @@ async fn bad_cards_are_told() {
 /// the client's own, which a call is ended by that is given up before it is answered.
 #[tokio::test]
 async fn the_oldest_agents_are_spoken_to() {
-    let mut peer = Played::start().await;
-    let remote = Remote::at(&peer.url, RemoteOptions { versions: vec![Version::V01], ..quick() });
+    let (mut peer, remote) = Played::with(RemoteOptions { versions: vec![Version::V01], ..quick() }).await;
     let asked = remote.asking(SAY, hello());
     peer.get("/.well-known/agent-card.json").await.empty(404).await;
     let card =
@@ -164,8 +163,7 @@ async fn tokens_are_got() {
     joined(asked).await.unwrap();
     remote.stop().await;
     for elsewhere in ["https://169.254.169.254/token", "https://localhost:9/token", "http://tokens.example/"] {
-        let mut peer = Played::start().await;
-        let remote = Remote::at(&peer.url, RemoteOptions { auth: auth(), ..quick() });
+        let (mut peer, remote) = Played::with(RemoteOptions { auth: auth(), ..quick() }).await;
         let asked = remote.asking(SAY, hello());
         card["securitySchemes"]["oauth"]["oauth2SecurityScheme"]["flows"]["clientCredentials"]["tokenUrl"] =
             json!(elsewhere);

@@ -1,6 +1,5 @@
 //! What a tool says of its harm is on its agent's card, and on the tools of whoever uses that agent.
 
-use callboard_a2a::inbound::A2aServer;
 use callboard_macros::Message;
 use callboard_runtime::{Agent, Cx, Handlers, SyncHandler};
 use schemars::JsonSchema;
@@ -8,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::client_kit::{Remote, quick};
-use crate::kit::{Served, options};
+use crate::kit::Served;
 
 /// Wipes.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
@@ -49,12 +48,9 @@ impl SyncHandler<Look> for Disks {
 #[tokio::test]
 async fn destructive_hints_go_through_cards() {
     let served = Served::start().await;
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut disks = options(&listener);
-    disks.base_url = format!("http://{}/agents/disks", served.address).parse().unwrap();
-    let agent = served.system.spawn(Disks);
-    served.named.set([("disks".to_owned(), A2aServer::new(agent, disks))].into());
-    let remote = Remote::at(&format!("http://{}/agents/disks", served.address), quick());
+    let url = format!("http://{}/agents/disks", served.address);
+    served.name([("disks", served.system.spawn(Disks))], |options| options.base_url = url.parse().unwrap());
+    let remote = Remote::at(&url, quick());
     let listed = remote.ask("callboard.tools.list", json!({})).await.unwrap();
     let tool = |name: &str| -> Value {
         let tools = listed["tools"].as_array().unwrap();

@@ -4,11 +4,10 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use callboard_a2a::Dialect;
 use callboard_a2a::card::{Jwks, SIGNATURE_HEADER_BYTES_MAX, SigningKey, VerifyError, sign, verify, verify_with};
-use callboard_a2a::inbound::A2aServer;
 use callboard_a2a::wire::{AgentCard, AgentCardSignature, Wire};
 use callboard_message::Failure;
 use callboard_rpc::Egress;
-use callboard_runtime::{AgentRef, Crossing, Policy};
+use callboard_runtime::{Crossing, Policy};
 use futures::future::BoxFuture;
 use reqwest::{Method, Response};
 use ring::rand::SystemRandom;
@@ -16,7 +15,7 @@ use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyP
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::kit::{Peer, Served, named_keys, options, serving, soon};
+use crate::kit::{Peer, Served, named_keys, serving, soon};
 use crate::receiver::Receiver;
 
 const CARD: &str = "/.well-known/agent-card.json";
@@ -145,12 +144,10 @@ async fn served_cards_verify() {
             options.access = named_keys();
         })
         .await;
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut east = options(&listener);
-        east.base_url = format!("http://{}/agents/east", served.address).parse().unwrap();
-        east.signer = Some(key.clone());
-        let east = A2aServer::new(served.watched.spawn(&served.system), east);
-        served.named.set([("east".to_owned(), east)].into());
+        served.name([("east", served.watched.spawn(&served.system))], |east| {
+            east.base_url = format!("http://{}/agents/east", served.address).parse().unwrap();
+            east.signer = Some(key.clone());
+        });
         let jwks = soon(get(&peer, "/.well-known/jwks.json").await.bytes()).await.unwrap();
         let trusted = Jwks::parse(&jwks).unwrap();
         assert_eq!(trusted.len(), 1);
@@ -352,14 +349,10 @@ async fn catalogue() {
     let empty: Value = soon(get(&peer, "/.well-known/ai-catalog.json").await.json()).await.unwrap();
     assert_eq!((&empty["specVersion"], &empty["entries"]), (&json!("1.0"), &json!([])));
     let [east, west] = [0, 1].map(|_| served.watched.spawn(&served.system));
-    let server = |name: &str, agent: &AgentRef| {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut options = options(&listener);
-        options.info.name = format!("the {name}");
+    served.name([("west", west.clone()), ("east", east)], |options| {
+        options.info.name.insert_str(0, "the ");
         options.access = named_keys();
-        (name.to_owned(), A2aServer::new(agent.clone(), options))
-    };
-    served.named.set([server("west", &west), server("east", &east)].into());
+    });
     let catalog: Value = soon(get(&peer, "/.well-known/ai-catalog.json").await.json()).await.unwrap();
     let entries = catalog["entries"].as_array().unwrap();
     assert_eq!(entries.iter().map(|entry| &entry["name"]).collect::<Vec<_>>(), ["east", "west"]);

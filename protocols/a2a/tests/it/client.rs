@@ -202,8 +202,7 @@ async fn keys_are_shown() {
 /// Goal: a call has its place in a trace at a remote agent too. Method: what an agent is sent in the course of a call.
 #[tokio::test]
 async fn traces_go_on() {
-    let mut peer = Played::start().await;
-    let remote = Remote::at(&peer.url, quick());
+    let (mut peer, remote) = Played::with(quick()).await;
     let call = CallMeta::new(Arc::new(Principal::local_operator()));
     let trace = format!("{:032x}", call.trace.trace_id());
     let asked = remote.ask_in("callboard.tools.call", tool("message", json!({ "text": "hi" })), call);
@@ -220,8 +219,7 @@ async fn traces_go_on() {
 /// and metadata; an agent that answers with a message.
 #[tokio::test]
 async fn conversations_arrive_whole() {
-    let mut peer = Played::start().await;
-    let remote = Remote::at(&peer.url, quick());
+    let (mut peer, remote) = Played::with(quick()).await;
     let image = Content::image(b"x", "image/png");
     let said = json!({
         "content": [Content::text("look"), image], "key": "k1", "context": "c1", "skill": "see", "metadata": { "m": 1 },
@@ -329,8 +327,7 @@ async fn twenty_cuts_are_not_heard() {
 /// is sent for a call of five hops; one that has used up its hops.
 #[tokio::test]
 async fn hops_travel() {
-    let mut peer = Played::start().await;
-    let remote = Remote::at(&peer.url, quick());
+    let (mut peer, remote) = Played::with(quick()).await;
     let call = |hops| CallMeta { hops, ..CallMeta::new(Arc::new(Principal::local_operator())) };
     let arguments = || tool("message", json!({ "text": "hello" }));
     let asked = remote.ask_in("callboard.tools.call", arguments(), call(5));

@@ -99,10 +99,16 @@ impl Played {
         Self::at("").await
     }
 
+    /// An agent, and a client of it.
+    pub async fn with(options: RemoteOptions) -> (Self, Remote) {
+        let peer = Self::start().await;
+        let remote = Remote::at(&peer.url, options);
+        (peer, remote)
+    }
+
     /// An agent of 1.0 that a client has found and says something to.
     pub async fn asked(options: RemoteOptions, streaming: bool) -> (Self, Remote, JoinHandle<Result<Value, Failure>>) {
-        let mut peer = Self::start().await;
-        let remote = Remote::at(&peer.url, options);
+        let (mut peer, remote) = Self::with(options).await;
         let asked = remote.asking("callboard.tools.call", tool("message", json!({ "text": "hello" })));
         let card = peer.card("1.0", "/a2a", streaming);
         peer.show(&card).await;

@@ -6,7 +6,7 @@ use callboard_runtime::CallEvent;
 use serde_json::{Value, json};
 
 use crate::bad_peer::{SAY, hello, text_of};
-use crate::client_kit::{Played, Remote, joined, piece, quick, status, task, tool};
+use crate::client_kit::{Played, joined, piece, quick, status, task, tool};
 use crate::kit::soon;
 
 /// The three versions: a card, the methods that stream and that don't, and how a result is written.
@@ -85,8 +85,7 @@ fn id_of(body: &Value) -> String {
 #[tokio::test]
 async fn streamed_answers_are_kept() {
     for (version, name, stream, _) in VERSIONS {
-        let mut peer = Played::start().await;
-        let remote = Remote::at(&peer.url, RemoteOptions { versions: vec![version], ..quick() });
+        let (mut peer, remote) = Played::with(RemoteOptions { versions: vec![version], ..quick() }).await;
         let mut call = remote.call(SAY, hello());
         let heard = tokio::spawn(async move {
             let mut progress = Vec::new();
@@ -118,8 +117,7 @@ async fn streamed_answers_are_kept() {
 #[tokio::test]
 async fn answers_in_the_history_are_kept() {
     for (version, name, _, send) in VERSIONS {
-        let mut peer = Played::start().await;
-        let remote = Remote::at(&peer.url, RemoteOptions { versions: vec![version], ..quick() });
+        let (mut peer, remote) = Played::with(RemoteOptions { versions: vec![version], ..quick() }).await;
         let asked = remote.asking(SAY, hello());
         let card = card(&peer, name, false);
         peer.show(&card).await;
@@ -166,8 +164,7 @@ async fn answers_are_not_doubled() {
         assert_eq!(json!(text_of(&joined(asked).await.unwrap())), expect);
         remote.stop().await;
     }
-    let mut peer = Played::start().await;
-    let remote = Remote::at(&peer.url, quick());
+    let (mut peer, remote) = Played::with(quick()).await;
     let asked = remote.asking("message", tool("message", json!({}))["arguments"].take());
     let card = peer.card("1.0", "/a2a", true);
     peer.show(&card).await;

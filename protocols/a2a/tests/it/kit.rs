@@ -8,7 +8,7 @@ use actix_web::dev::ServerHandle;
 use callboard_a2a::inbound::{A2aOptions, A2aServer, ListenOptions, NamedAgents, serve};
 use callboard_message::{Principal, PrincipalKind};
 use callboard_rpc::{Access, BearerVerifier, CredentialError, SseDecoder, SseEvent, SseLimits, Trust};
-use callboard_runtime::System;
+use callboard_runtime::{AgentRef, System};
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 
@@ -98,6 +98,18 @@ impl Served {
         let handle = serving.server.handle();
         tokio::spawn(serving.server);
         Self { address: serving.address, system, watched, server, named, handle }
+    }
+
+    /// Serves agents by their names too.
+    pub fn name<const N: usize>(&self, agents: [(&str, AgentRef); N], change: impl Fn(&mut A2aOptions)) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = |(name, agent): (&str, AgentRef)| {
+            let mut options = options(&listener);
+            options.info.name = name.into();
+            change(&mut options);
+            (name.to_owned(), A2aServer::new(agent, options))
+        };
+        self.named.set(agents.map(server).into());
     }
 
     /// A client of this server, at a path.

@@ -1,11 +1,11 @@
 //! Addresses, versions, types and credentials.
 
-use callboard_a2a::inbound::{A2aServer, NAMED_PATH};
+use callboard_a2a::inbound::NAMED_PATH;
 use callboard_a2a::wire::AgentExtension;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::kit::{Served, named_keys, options, said, serving, soon};
+use crate::kit::{named_keys, said, serving, soon};
 
 fn echo() -> Value {
     json!({ "message": said("m-1", "hello", "echo") })
@@ -15,13 +15,8 @@ fn echo() -> Value {
 /// (0.3 over HTTP+JSON) at the root. Method: the same message to each; then what isn't there.
 #[tokio::test]
 async fn every_address() {
-    let served = Served::start().await;
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut east = options(&listener);
-    east.info.name = "east".into();
-    let east = A2aServer::new(served.watched.spawn(&served.system), east);
-    served.named.set([("east".to_owned(), east)].into());
-    let peer = served.client();
+    let (served, peer) = serving(|_| {}).await;
+    served.name([("east", served.watched.spawn(&served.system))], |_| {});
     let named = peer.at(&NAMED_PATH.replace("{name}", "east"));
     let bases = ["", "/", "/agents/east", "/agents/east/"].map(|path| peer.at(path));
     for peer in [&peer, &peer.at("/a2a/"), &named, &named.at("/agents/east/a2a/")].into_iter().chain(&bases) {

@@ -1,26 +1,17 @@
 //! Agents behind one address, told apart by the tenant that a request names.
 
-use std::net::TcpListener;
-
 use callboard_a2a::Operation as Op;
-use callboard_a2a::inbound::A2aServer;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::kit::{Peer, Served, named_keys, options, said};
+use crate::kit::{Peer, Served, named_keys, said, serving};
 use crate::tongue::{About, Tongue};
 
 /// Two more agents, `east` and `west`, beside the one of the address.
-async fn two() -> Served {
-    let served = Served::start().await;
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let named = ["east", "west"].map(|name| {
-        let mut options = options(&listener);
-        options.info.name = name.into();
-        (name.to_owned(), A2aServer::new(served.watched.spawn(&served.system), options))
-    });
-    served.named.set(named.into());
-    served
+async fn two() -> (Served, Peer) {
+    let (served, peer) = serving(|_| {}).await;
+    served.name(["east", "west"].map(|name| (name, served.watched.spawn(&served.system))), |_| {});
+    (served, peer)
 }
 
 fn send(tenant: &str) -> Value {
@@ -35,8 +26,7 @@ async fn begun(peer: &Peer, tenant: &str) -> String {
 /// one agent looked for at every other.
 #[tokio::test]
 async fn a_tenant_is_an_agent() {
-    let served = two().await;
-    let peer = served.client();
+    let (served, peer) = two().await;
     let task = begun(&peer, "east").await;
     let found = peer.result("GetTask", json!({ "tenant": "east", "id": task })).await;
     assert_eq!(found["id"], *task);
@@ -71,8 +61,7 @@ async fn a_tenant_is_an_agent() {
 /// rows; all operations for one that isn't there.
 #[tokio::test]
 async fn other_tenants() {
-    let served = two().await;
-    let peer = served.client();
+    let (served, peer) = two().await;
     for op in Op::ALL {
         let mut params = Tongue::Rpc10.params(op, About { task: "t", ..About::default() });
         params["tenant"] = json!("north");
@@ -98,13 +87,8 @@ async fn other_tenants() {
 /// wants a key; over both bindings.
 #[tokio::test]
 async fn a_tenant_has_keys_of_its_own() {
-    let served = Served::start().await;
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut closed = options(&listener);
-    (closed.info.name, closed.access) = ("closed".into(), named_keys());
-    let closed = A2aServer::new(served.watched.spawn(&served.system), closed);
-    served.named.set([("closed".to_owned(), closed)].into());
-    let peer = served.client();
+    let (served, peer) = serving(|_| {}).await;
+    served.name([("closed", served.watched.spawn(&served.system))], |options| options.access = named_keys());
     peer.result("SendMessage", send("")).await;
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": send("closed") });
     assert_eq!(peer.post("", body.to_string()).await.status(), 401);

@@ -130,25 +130,27 @@ fn what_doesnt_end_at_once_goes_on() {
     });
 }
 
-/// Goal: limits hold for calls that end at once. Method: as many as are kept run; one more is refused; once they have ended, it
-/// takes the place of the oldest.
+/// Goal: limits hold, also for calls that end at once. Method: as many as are kept run; one more is refused; once they have ended,
+/// it takes the place of the oldest.
 #[test]
 fn limits_hold_at_once() {
     paused(async |system| {
-        let mut options = options();
-        (options.tasks.tasks_max, options.tasks.owner_tasks_max) = (3, 2);
-        let calls = Calls::new(system.spawn(Near(Talker)), Arc::new(options));
-        let (ann, ben) = (somebody("ann"), somebody("ben"));
-        let first = sent(&calls, &ann, says("ask name")).await;
-        let second = sent(&calls, &ann, says_as("m1b", "ask name")).await;
-        assert_eq!(refused(&calls, &ann, says("hello")).await.kind, ErrorKind::Overloaded);
-        assert_eq!(sent(&calls, &ben, says("hello")).await.status.state, Completed);
-        assert_eq!(refused(&calls, &somebody("cleo"), says("hello")).await.kind, ErrorKind::Overloaded);
-        for task in [&first, &second] {
-            assert_eq!(sent(&calls, &ann, says_to(task, "m2", "Kim")).await.status.state, Completed);
+        for agent in [system.spawn(Near(Talker)), system.spawn(Talker)] {
+            let mut options = options();
+            (options.tasks.tasks_max, options.tasks.owner_tasks_max) = (3, 2);
+            let calls = Calls::new(agent, Arc::new(options));
+            let (ann, ben) = (somebody("ann"), somebody("ben"));
+            let first = sent(&calls, &ann, says("ask name")).await;
+            let second = sent(&calls, &ann, says_as("m1b", "ask name")).await;
+            assert_eq!(refused(&calls, &ann, says("hello")).await.kind, ErrorKind::Overloaded);
+            assert_eq!(sent(&calls, &ben, says("hello")).await.status.state, Completed);
+            assert_eq!(refused(&calls, &somebody("cleo"), says("hello")).await.kind, ErrorKind::Overloaded);
+            for task in [&first, &second] {
+                assert_eq!(sent(&calls, &ann, says_to(task, "m2", "Kim")).await.status.state, Completed);
+            }
+            assert_eq!(sent(&calls, &ann, says("hello")).await.status.state, Completed);
+            assert_eq!(calls.get(&ann, &first.id, None).await.unwrap_err().kind, ErrorKind::TaskNotFound);
         }
-        assert_eq!(sent(&calls, &ann, says("hello")).await.status.state, Completed);
-        assert_eq!(calls.get(&ann, &first.id, None).await.unwrap_err().kind, ErrorKind::TaskNotFound);
     });
 }
 

@@ -27,37 +27,18 @@ struct Echo {
     text: String,
 }
 
-/// Adds.
-#[derive(Message, Serialize, Deserialize, JsonSchema)]
-#[message(reply = Sum)]
-struct Add {
-    a: i64,
-    b: i64,
-}
-
-#[derive(Serialize, Deserialize, JsonSchema)]
-struct Sum {
-    sum: i64,
-}
-
-/// Has skills.
+/// Has a skill.
 pub(super) struct Desk;
 
 impl Agent for Desk {
     fn handlers(on: &mut Handlers<Self>) {
-        on.sync::<Echo>().sync::<Add>();
+        on.sync::<Echo>();
     }
 }
 
 impl SyncHandler<Echo> for Desk {
     fn handle(&mut self, message: Echo, _: &mut Cx) -> String {
         message.text
-    }
-}
-
-impl SyncHandler<Add> for Desk {
-    fn handle(&mut self, message: Add, _: &mut Cx) -> Sum {
-        Sum { sum: message.a + message.b }
     }
 }
 

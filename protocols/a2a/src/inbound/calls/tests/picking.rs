@@ -7,7 +7,7 @@ use callboard_runtime::{Agent, Cx, Handlers, SyncHandler};
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
-use super::kit::{Desk, made, message, paused, request, sent, serve, somebody};
+use super::kit::{message, paused, request, serve, somebody};
 use crate::ErrorKind;
 use crate::inbound::calls::pick::pick;
 use crate::inbound::calls::skills::{Skill, Skills};
@@ -75,6 +75,7 @@ fn rows() {
         (&desk, vec![Part::text(r#"{"x":1}"#)], None, Ok(("echo", json!({ "text": r#"{"x":1}"# })))),
         // A call in a data part.
         (&desk, vec![data(json!({ "skill": "add", "arguments": sum }))], None, Ok(("add", sum.clone()))),
+        (&desk, vec![data(json!({ "name": "add", "args": sum }))], None, Ok(("add", sum.clone()))),
         (&desk, vec![data(json!({ "tool": "add", "input": sum }))], None, Ok(("add", sum.clone()))),
         // The only one.
         (&one, vec![data(sum.clone())], None, Ok(("add", sum.clone()))),
@@ -122,22 +123,6 @@ fn conversations() {
     assert_eq!((&body["key"], &body["content"][0]["text"]), (&json!("m1"), &json!("<p>")));
     assert_eq!(picked(&talks, html(), Some("sing")).unwrap().1["skill"], "sing");
     assert_eq!(picked(&talks, vec![Part::text("hi")], Some("echo")).unwrap().0, "echo");
-}
-
-/// Goal: what a skill answers is an artifact named after it: text as text, an object as data. Method: both, asked for real.
-#[test]
-fn results() {
-    paused(async |system| {
-        let (calls, ann) = (serve(&system.spawn(Desk)), somebody("ann"));
-        for (part, wanted) in
-            [(Part::text("hi"), "hi"), (data(json!({ "name": "add", "args": { "a": 1, "b": 2 } })), r#"{"sum":3}"#)]
-        {
-            let task = sent(&calls, &ann, request(message("m1", vec![part]))).await;
-            assert_eq!(made(&task), [("result".into(), wanted.into())]);
-        }
-        let skills = calls.skills(ann.call()).await.unwrap();
-        assert_eq!(skills.all.iter().map(|skill| &*skill.spec.name).collect::<Vec<_>>(), ["echo", "add"]);
-    });
 }
 
 /// Has a tool that it shows to those only who can be asked.

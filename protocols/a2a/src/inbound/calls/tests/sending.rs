@@ -2,12 +2,9 @@
 
 use callboard_message::TaskState::{Canceled, Completed, Failed, Rejected, Working};
 
-use super::kit::{
-    Talker, made, options, paused, refused, said_in, says, says_as, sent, serve, somebody, talking, texts,
-};
+use super::kit::{Talker, made, paused, said_in, says, sent, serve, somebody, talking, texts};
 use crate::ErrorKind;
 use crate::convert::EVENT;
-use crate::inbound::calls::Calls;
 use crate::wire::{ListTasksRequest, SendMessageConfiguration, SendMessageRequest, SendMessageResponse};
 
 fn at_once(request: SendMessageRequest) -> SendMessageRequest {
@@ -84,25 +81,6 @@ fn a_long_call_is_answered_as_it_is() {
         let task = sent(&calls, &ann, says("wait")).await;
         assert_eq!((task.status.state, said_in(&task)), (Working, "waiting".into()));
         calls.cancel(&ann, &task.id).await.unwrap();
-    });
-}
-
-/// Goal: where an owner has as many tasks as it may, the oldest that ended make room, and running ones never. Method: a limit of
-/// two; ended ones, then running ones.
-#[test]
-fn ended_tasks_make_room() {
-    paused(async |system| {
-        let mut options = options();
-        options.tasks.owner_tasks_max = 2;
-        let calls = Calls::new(system.spawn(Talker), std::sync::Arc::new(options));
-        let ann = somebody("ann");
-        let first = sent(&calls, &ann, says("1")).await;
-        let running = sent(&calls, &ann, at_once(says("wait"))).await;
-        sent(&calls, &ann, at_once(says_as("m2", "wait"))).await;
-        assert_eq!(calls.get(&ann, &first.id, None).await.unwrap_err().kind, ErrorKind::TaskNotFound);
-        assert_eq!(calls.get(&ann, &running.id, None).await.unwrap().status.state, Working);
-        assert_eq!(refused(&calls, &ann, says("2")).await.kind, ErrorKind::Overloaded);
-        sent(&calls, &somebody("bob"), says("mine")).await;
     });
 }
 
