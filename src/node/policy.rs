@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use callboard_gateway::answering::{AnswerError, Answerers};
-use callboard_guardrail::{Guard, GuardPolicy, Guardrail, OwnRule};
+use callboard_guardrail::{Guard, Guardrail, OwnRule};
 use callboard_message::{DataClass, Failure};
 use callboard_runtime::{
     AgentRef, Answering, AuditPolicy, CallMeta, Caller, Crossing, Part, Policy, RateLimit, System,
@@ -62,7 +62,7 @@ impl Policies {
                 let agent = self.system.prepare_with(move || Guardrail::with(&own)).label("guardrail").spawn();
                 (agent, rules.clone())
             });
-            guard.push(Box::new(GuardPolicy::new(Guard::new(guardrail.clone()))));
+            guard.push(Box::new(Guard::new(guardrail.clone())));
         }
         self.guard.fill(&self.system, guard);
         old.map(|(agent, _)| agent)

@@ -26,7 +26,7 @@ use serde_json::{Map, Value, json};
 pub use normalize::SCREEN_BYTES_MAX;
 pub use rules::{OWN_RULE_BYTES_MAX, OWN_RULES_MAX, OwnRule, RuleError, Rules, SCORE_BLOCKED};
 use screen::NO_RULES;
-pub use screen::{Origin, Screen, Screening, blocked, screen};
+pub use screen::{Origin, Screen, Screening};
 
 /// The guardrail as an agent: ask it to [`Screen`].
 #[derive(derive_more::Debug)]
@@ -91,7 +91,8 @@ pub const GUARD_ABSENT: &str = "guard.absent";
 /// The rule that hit where a message is no JSON.
 pub const GUARD_UNREADABLE: &str = "guard.unreadable";
 
-/// A guardrail agent, and how to ask it: what it doesn't pass in time is blocked.
+/// A guardrail agent, and how to ask it: what it doesn't pass in time is blocked. As a policy it stands before and behind every crossing:
+/// messages, replies, and the questions and answers between.
 #[derive(Debug, Clone)]
 pub struct Guard {
     agent: AgentRef,
@@ -108,11 +109,6 @@ impl Guard {
     pub fn within(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
-    }
-
-    /// The agent that is asked.
-    pub fn agent(&self) -> &AgentRef {
-        &self.agent
     }
 
     /// Lets a message pass, all of its texts read as one.
@@ -139,8 +135,10 @@ impl Guard {
     }
 }
 
+/// What whoever sent a blocked text is told: not which rule, that would help to get round it.
 fn refusal(rules: impl Into<Value>) -> Failure {
-    blocked().with_data(json!({ "reason": GUARD_REASON, "rules": rules.into() }))
+    let blocked = Failure::new(FailureKind::Blocked, "Request blocked by guardrails");
+    blocked.with_data(json!({ "reason": GUARD_REASON, "rules": rules.into() }))
 }
 
 /// The ids of the rules that a guard's refusal names; `None` for any other failure.
@@ -151,22 +149,9 @@ pub fn rules_of(failure: &Failure) -> Option<Vec<String>> {
     by_guard.then(|| rules.unwrap_or_default())
 }
 
-/// The guardrail before and behind every crossing: messages, replies, and the questions and answers between.
-#[derive(Debug, Clone)]
-pub struct GuardPolicy {
-    guard: Guard,
-}
-
-impl GuardPolicy {
-    /// Lets pass what `guard` passes.
-    pub fn new(guard: Guard) -> Self {
-        Self { guard }
-    }
-}
-
-impl Policy for GuardPolicy {
+impl Policy for Guard {
     fn judge<'a>(&'a self, crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>> {
-        Box::pin(self.guard.pass(crossing.payload, Origin::User))
+        Box::pin(self.pass(crossing.payload, Origin::User))
     }
 
     fn judges_parts(&self) -> bool {
@@ -174,7 +159,7 @@ impl Policy for GuardPolicy {
     }
 
     fn judge_part<'a>(&'a self, part: Part, crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>> {
-        Box::pin(self.guard.pass(crossing.payload, origin(part, crossing.message)))
+        Box::pin(self.pass(crossing.payload, origin(part, crossing.message)))
     }
 }
 

@@ -52,7 +52,8 @@ pub(super) fn plain(text: &str) -> Plain {
 }
 
 fn push_folded(c: char, out: &mut Plain) {
-    if is_unseen(c) {
+    // What prints nothing of its own, an accent that stands apart included.
+    if is_invisible(c) || matches!(c, '\u{0300}'..='\u{036f}') {
         out.splitters += usize::from(out.text.ends_with(|l: char| l.is_ascii_alphabetic()));
         return;
     }
@@ -79,17 +80,8 @@ fn is_plain_script(c: char) -> bool {
 }
 
 fn tag_letter(c: char) -> Option<char> {
-    let code = u32::from(c);
-    (0xe0020..=0xe007e)
-        .contains(&code)
-        .then(|| char::from_u32(code - 0xe0000))
-        .flatten()
-        .map(|l| l.to_ascii_lowercase())
-}
-
-/// What prints nothing of its own, an accent that stands apart included.
-fn is_unseen(c: char) -> bool {
-    is_invisible(c) || matches!(c, '\u{0300}'..='\u{036f}')
+    let code = u32::from(c).checked_sub(0xe0000).filter(|code| (0x20..=0x7e).contains(code))?;
+    char::from_u32(code).map(|letter| letter.to_ascii_lowercase())
 }
 
 /// The ASCII character that a letter of another script, a quotation mark, a dash or a space is drawn like.
@@ -106,20 +98,12 @@ fn like_ascii(c: char) -> Option<char> {
 /// How a reading was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Disguise {
-    /// None: the text as it stands.
+    /// The text as it stands.
     None,
-    /// Digits and signs for letters.
-    Leet,
-    /// Letters apart.
-    Spaced,
-    /// Escapes of a web page or of JSON.
-    Escaped,
-    /// Base64, base32, hexadecimal, binary, Morse.
-    Encoded,
-    /// Each letter moved by thirteen.
-    Rot13,
-    /// Back to front.
-    Reversed,
+    /// Digits and signs for letters; letters apart; escapes of a web page or of JSON; base64, base32, hexadecimal, binary, Morse.
+    Hidden,
+    /// Each letter moved by thirteen; back to front.
+    Turned,
 }
 
 /// Bytes of all decoded runs of one text, together; more is not decoded and the text is refused.
@@ -133,13 +117,11 @@ const LEET_WORDS_MIN: usize = 2;
 
 /// All readings of a plain text but the text itself and the encoded ones. `plain` is lower case.
 pub(super) fn readings(plain: &str) -> Vec<(Disguise, String)> {
-    let mut all = Vec::new();
-    all.extend(leet(plain).map(|t| (Disguise::Leet, t)));
-    all.extend(spaced(plain).map(|t| (Disguise::Spaced, t)));
-    all.extend(escaped(plain).map(|t| (Disguise::Escaped, t)));
+    let hidden = [leet(plain), spaced(plain), escaped(plain)].into_iter().flatten();
+    let mut all: Vec<_> = hidden.map(|text| (Disguise::Hidden, text)).collect();
     if plain.bytes().any(|b| b.is_ascii_alphabetic()) {
-        all.push((Disguise::Rot13, ascii(plain.bytes().map(rot13))));
-        all.push((Disguise::Reversed, ascii(plain.bytes().rev())));
+        all.push((Disguise::Turned, ascii(plain.bytes().map(rot13))));
+        all.push((Disguise::Turned, ascii(plain.bytes().rev())));
     }
     all
 }

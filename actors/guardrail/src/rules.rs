@@ -73,8 +73,7 @@ pub struct Rules {
 /// A chain of concepts.
 pub(super) struct Rule {
     pub id: String,
-    weight: u32,
-    outside: u32,
+    pub weight: Weight,
     /// Number of its first step among the steps of all rules.
     pub first_step: usize,
     /// For each step the words within which it must follow the one before.
@@ -86,22 +85,25 @@ pub(super) struct Rule {
     pub is_quotable: bool,
 }
 
-impl Rule {
-    pub(super) fn weight(&self, is_users: bool) -> u32 {
-        if is_users { self.weight } else { self.outside }
-    }
-}
-
 /// A pattern that no honest text has.
 pub(super) struct Sign {
     pub id: String,
-    weight: u32,
+    pub weight: Weight,
+}
+
+/// Weight in texts of the user, and in those from outside.
+pub(super) struct Weight {
+    users: u32,
     outside: u32,
 }
 
-impl Sign {
-    pub(super) fn weight(&self, is_users: bool) -> u32 {
-        if is_users { self.weight } else { self.outside }
+impl Weight {
+    fn new(users: u32, outside: Option<u32>) -> Self {
+        Self { users, outside: outside.unwrap_or_default().max(users) }
+    }
+
+    pub(super) fn of(&self, is_users: bool) -> u32 {
+        if is_users { self.users } else { self.outside }
     }
 }
 
@@ -275,8 +277,7 @@ impl Rules {
             concepts.iter().for_each(|concept| self.steps_of[usize::from(*concept)].push((self.rules.len(), step)));
         }
         let rule = Rule {
-            weight: written.weight,
-            outside: written.outside.unwrap_or_default().max(written.weight),
+            weight: Weight::new(written.weight, written.outside),
             first_step: self.steps,
             unless_before: names.any(id, &written.unless_before)?,
             unless_inside: names.any(id, &written.unless_inside)?,
@@ -297,12 +298,12 @@ impl Rules {
         }
         let mut patterns = Vec::new();
         for WrittenSign { id, weight, outside, pattern } in signs {
-            self.signs.push(Sign { id, weight, outside: outside.unwrap_or_default().max(weight) });
+            self.signs.push(Sign { id, weight: Weight::new(weight, outside) });
             patterns.push(pattern);
         }
         for rule in own {
             patterns.push(rule.checked()?);
-            self.signs.push(Sign { id: rule.id.clone(), weight: rule.weight, outside: rule.weight });
+            self.signs.push(Sign { id: rule.id.clone(), weight: Weight::new(rule.weight, None) });
         }
         let too_large = |e: regex::Error| RuleError { id: "rules".to_owned(), why: format!("{e}: use fewer rules") };
         self.patterns = RegexSet::new(&patterns).map_err(too_large)?;

@@ -1,7 +1,6 @@
 //! Screening: each reading of a text against the rules, and the score of what hits close together.
 
 use callboard_macros::Message;
-use callboard_message::{Failure, FailureKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -44,13 +43,6 @@ pub struct Screen {
     pub origin: Origin,
 }
 
-impl Screen {
-    /// A text from `origin`.
-    pub fn new(text: impl Into<String>, origin: Origin) -> Self {
-        Self { text: text.into(), origin }
-    }
-}
-
 /// Who wrote a text. Only the user may tell the assistant what to do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -79,26 +71,8 @@ pub struct Screening {
 }
 
 impl Screening {
-    /// The failure that the sender of a blocked text gets; nothing if it may pass.
-    pub fn failure(&self) -> Result<(), Failure> {
-        if self.blocked { Err(blocked()) } else { Ok(()) }
-    }
-
     pub(super) fn unread(rule: &str) -> Self {
         Self { blocked: true, score: SCORE_BLOCKED, rules: vec![rule.to_owned()] }
-    }
-}
-
-/// What whoever sent a blocked text is told: not which rule, that would help to get round it.
-pub fn blocked() -> Failure {
-    Failure::new(FailureKind::Blocked, "Request blocked by guardrails")
-}
-
-/// Screens `text` with the rules of every guardrail. Deterministic, time linear in its length, fails closed.
-pub fn screen(text: &str, origin: Origin) -> Screening {
-    match Rules::built_in() {
-        Ok(rules) => rules.screen(text, origin),
-        Err(_) => Screening::unread(NO_RULES),
     }
 }
 
@@ -122,20 +96,18 @@ impl Rules {
             return Screening::unread("limit.decoded_too_long");
         }
         for reading in decoded {
-            self.read(&normalize::plain(&reading).text, Disguise::Encoded, origin, &mut hits);
+            self.read(&normalize::plain(&reading).text, Disguise::Hidden, origin, &mut hits);
         }
-        if plain.tags >= HIDDEN_CHARS_MIN {
-            hits.push(Hit {
-                place: 0,
-                id: "hidden.tags",
-                weight: if plain.tags > TAG_CHARS_MAX { SCORE_BLOCKED } else { 60 },
-            });
-        }
-        if plain.lookalikes >= HIDDEN_CHARS_MIN && plain.text.is_ascii() {
-            hits.push(Hit { place: 0, id: "hidden.lookalikes", weight: 30 });
-        }
-        if plain.splitters >= HIDDEN_CHARS_MIN {
-            hits.push(Hit { place: 0, id: "hidden.splitters", weight: 30 });
+        let tags_weight = if plain.tags > TAG_CHARS_MAX { SCORE_BLOCKED } else { 60 };
+        let lookalikes = if plain.text.is_ascii() { plain.lookalikes } else { 0 };
+        for (count, id, weight) in [
+            (plain.tags, "hidden.tags", tags_weight),
+            (lookalikes, "hidden.lookalikes", 30),
+            (plain.splitters, "hidden.splitters", 30),
+        ] {
+            if count >= HIDDEN_CHARS_MIN {
+                hits.push(Hit { place: 0, id, weight });
+            }
         }
         verdict(hits)
     }
@@ -145,10 +117,10 @@ impl Rules {
         let from = hits.len();
         self.chains(&self.marks(plain), is_users, hits);
         // A disguised text is read for its signs too, but turned text has none.
-        if !matches!(disguise, Disguise::Rot13 | Disguise::Reversed) {
+        if disguise != Disguise::Turned {
             let found = self.patterns.matches(plain);
             let signs = found.iter().filter_map(|n| self.signs.get(n));
-            hits.extend(signs.map(|sign| Hit { place: 0, id: &sign.id, weight: sign.weight(is_users) }));
+            hits.extend(signs.map(|sign| Hit { place: 0, id: &sign.id, weight: sign.weight.of(is_users) }));
         }
         if disguise != Disguise::None {
             hits[from..].iter_mut().for_each(|h| h.weight += DISGUISED_WEIGHT);
@@ -178,7 +150,7 @@ impl Rules {
                 if complete && fresh && !excepted(rule, text, start, m) {
                     last_hit[*r] = mark.place;
                     let share = if rule.is_quotable && self.is_reported(text, start, m) { 2 } else { 1 };
-                    hits.push(Hit { place: mark.place, id: &rule.id, weight: rule.weight(is_users) / share });
+                    hits.push(Hit { place: mark.place, id: &rule.id, weight: rule.weight.of(is_users) / share });
                 }
             }
         }
