@@ -398,7 +398,9 @@ impl Place {
     pub fn of(kind: Kind, config: &Remote, keys: Keys<'_>) -> Result<Self, ModelError> {
         let wire = kind.wire(config.api)?;
         let url = address(kind, config, wire)?;
-        let mut headers = headers_of_all();
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream, application/x-ndjson"));
         if kind == Kind::Anthropic {
             headers.insert(ANTHROPIC_VERSION, HeaderValue::from_static("2023-06-01"));
         }
@@ -415,14 +417,6 @@ impl Place {
         }
         Ok(Self { url, headers, wire })
     }
-}
-
-/// Headers of every request.
-fn headers_of_all() -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream, application/x-ndjson"));
-    headers
 }
 
 fn address(kind: Kind, config: &Remote, wire: Wire) -> Result<Url, ModelError> {

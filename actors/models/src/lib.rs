@@ -20,18 +20,19 @@ mod trouble;
 mod wire;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use callboard_macros::Message;
 use callboard_message::surface::{About, CreateMessage, Describe};
 use callboard_message::{Failure, FailureKind, Message, Progress, RawObject, SampleAnswer};
 use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Profile, SyncHandler};
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use config::{Keys, Kind, Place};
 use remote::{Pieces, Provider, Try};
@@ -199,11 +200,7 @@ impl Inner {
             _ => None,
         };
         let end = [own_end, cx.deadline()].into_iter().flatten().min();
-        let took_too_long = || Trouble::TimedOut.failure();
-        let permit = match end {
-            Some(end) => tokio::time::timeout_at(end, self.calls.acquire()).await.map_err(|_| took_too_long())?,
-            None => self.calls.acquire().await,
-        };
+        let permit = until(end, self.calls.acquire()).await?;
         let _permit = permit.map_err(|_| Failure::internal("the model takes no calls"))?;
         let budget = cx.call().map(|call| call.budget).unwrap_or_default();
         let (grant, tokens_max) = self.ledger.grant(request.tokens_estimate(), request.tokens_max, budget)?;
@@ -212,12 +209,7 @@ impl Inner {
                 let end = end.unwrap_or_else(|| provider.end());
                 self.follow(provider, request, tokens_max, end, &grant, cx).await?
             }
-            Voice::Script(script) => match end {
-                Some(end) => {
-                    tokio::time::timeout_at(end, script.answer(request)).await.map_err(|_| took_too_long())??
-                }
-                None => script.answer(request).await?,
-            },
+            Voice::Script(script) => until(end, script.answer(request)).await??,
             Voice::Echo => Draft::said(request.last_text()),
         };
         let usage = draft.usage(request);
@@ -237,7 +229,7 @@ impl Inner {
         grant: &Grant,
         cx: &Cx,
     ) -> Result<Draft, Failure> {
-        let (report, shown) = (Report::new(cx), Pieces::wanted(request, cx));
+        let (report, shown) = (Report { cx, told: Mutex::default() }, Pieces::wanted(request, cx));
         let pieces = |draft: &Draft| {
             grant.spend(draft.usage(request));
             match &shown {
@@ -250,28 +242,33 @@ impl Inner {
     }
 }
 
+/// Waits for something until `end`.
+///
+/// # Errors
+/// `TimedOut`.
+async fn until<T>(end: Option<Instant>, work: impl Future<Output = T>) -> Result<T, Failure> {
+    match end {
+        Some(end) => timeout_at(end, work).await.map_err(|_| Trouble::TimedOut.failure()),
+        None => Ok(work.await),
+    }
+}
+
 /// Tells the caller how much is written, in bytes: never what.
 struct Report<'a> {
     cx: &'a Cx,
-    begun: Instant,
-    /// Milliseconds from the beginning.
-    next: AtomicU64,
-    told: AtomicU64,
+    /// Bytes that were told, and when.
+    told: Mutex<(u64, Option<Instant>)>,
 }
 
-impl<'a> Report<'a> {
-    fn new(cx: &'a Cx) -> Self {
-        Self { cx, begun: Instant::now(), next: AtomicU64::new(0), told: AtomicU64::new(0) }
-    }
-
+impl Report<'_> {
     fn written(&self, bytes: u64) {
-        let now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let mut told = self.told.lock();
+        let is_early = told.1.is_some_and(|last| last.elapsed() < MODEL_PROGRESS_EVERY);
         // Another try begins anew; progress only grows.
-        if bytes <= self.told.load(Relaxed) || now < self.next.load(Relaxed) {
+        if bytes <= told.0 || is_early {
             return;
         }
-        self.told.store(bytes, Relaxed);
-        self.next.store(now + MODEL_PROGRESS_EVERY.as_millis() as u64, Relaxed);
+        *told = (bytes, Some(Instant::now()));
         let message = Some(format!("{bytes} bytes written"));
         self.cx.progress(Progress { done: bytes as f64, total: None, message });
     }
@@ -405,9 +402,9 @@ impl Card {
     }
 
     fn worth(&self, preferences: &Preferences) -> f64 {
-        preferences.cost * self.scores.cost
-            + preferences.speed * self.scores.speed
-            + preferences.intelligence * self.scores.intelligence
+        let Scores { cost, speed, intelligence } = self.scores;
+        let [cheap, fast, clever] = preferences.weights;
+        cheap * cost + fast * speed + clever * intelligence
     }
 }
 

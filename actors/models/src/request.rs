@@ -86,7 +86,8 @@ pub(super) struct Tool {
 }
 
 /// Whether tools may, must, or must not be used.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Choice {
     #[default]
     Auto,
@@ -330,9 +331,8 @@ impl Choice {
 pub(super) struct Preferences {
     /// Parts of names, the preferred first, in lower case.
     pub hints: Vec<String>,
-    pub cost: f64,
-    pub speed: f64,
-    pub intelligence: f64,
+    /// Weights of cost, speed and intelligence, each from 0 to 1.
+    pub weights: [f64; 3],
 }
 
 impl Preferences {
@@ -341,12 +341,10 @@ impl Preferences {
         let preferences = params.0.object("modelPreferences").unwrap_or_default();
         let hints: Vec<Value> = preferences.read("hints").unwrap_or_default();
         let names = hints.iter().filter_map(|hint| hint["name"].as_str()).filter(|name| !name.is_empty());
-        let weight = |name: &str| preferences.read::<f64>(name).unwrap_or(0.0).clamp(0.0, 1.0);
+        let weights = ["costPriority", "speedPriority", "intelligencePriority"];
         Self {
             hints: names.map(str::to_lowercase).collect(),
-            cost: weight("costPriority"),
-            speed: weight("speedPriority"),
-            intelligence: weight("intelligencePriority"),
+            weights: weights.map(|name| preferences.read::<f64>(name).unwrap_or(0.0).clamp(0.0, 1.0)),
         }
     }
 }

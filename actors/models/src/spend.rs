@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::{Budget, Failure};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::config::{ModelError, ModelLimits, Prices};
@@ -21,13 +21,8 @@ pub(super) struct Ledger {
     limits: ModelLimits,
     /// Without prices a model is free.
     prices: Prices,
-    windows: Mutex<Windows>,
-}
-
-#[derive(Debug)]
-struct Windows {
-    minute: Window,
-    day: Window,
+    /// This minute and this day.
+    windows: Mutex<[Window; 2]>,
 }
 
 /// What was used, or is set aside, since a moment.
@@ -61,8 +56,7 @@ impl Ledger {
         if !is_price(prices.input_usd_per_million) || !is_price(prices.output_usd_per_million) {
             return wrong("prices", "a price is a number from 0 to 1,000,000 dollars for a million tokens");
         }
-        let window = |length| Window { length, since: Instant::now(), requests: 0, tokens: 0, micro_usd: 0 };
-        let windows = Mutex::new(Windows { minute: window(MINUTE), day: window(DAY) });
+        let windows = Mutex::new([MINUTE, DAY].map(Window::new));
         Ok(Arc::new(Self { limits: limits.clone(), prices, windows }))
     }
 
@@ -86,10 +80,9 @@ impl Ledger {
         }
         let most = Usage { input, output };
         let (tokens, cost) = (most.total(), self.cost(most));
-        let mut windows = self.windows();
-        let Windows { minute, day } = &mut *windows;
-        minute.turn();
-        day.turn();
+        let mut windows = self.windows.lock();
+        windows.iter_mut().for_each(Window::turn);
+        let [minute, day] = &*windows;
         let used = [
             (minute.requests + 1, limits.requests_per_minute_max, "calls of this minute are"),
             (minute.tokens.saturating_add(tokens), limits.tokens_per_minute_max, "tokens of this minute are"),
@@ -99,8 +92,8 @@ impl Ledger {
         if let Some((.., what)) = used.iter().find(|(used, max, _)| max.is_some_and(|max| *used > max)) {
             return Err(Failure::overloaded(format!("the model's {what} used up")));
         }
-        let since = (minute.since, day.since);
-        for window in [minute, day] {
+        let since = [minute.since, day.since];
+        for window in windows.iter_mut() {
             window.requests += 1;
             window.tokens = window.tokens.saturating_add(tokens);
             window.micro_usd = window.micro_usd.saturating_add(cost);
@@ -126,24 +119,23 @@ impl Ledger {
         }
     }
 
-    fn windows(&self) -> MutexGuard<'_, Windows> {
-        self.windows.lock()
-    }
-
     /// Tokens and millionths of a dollar of this day, what is set aside included.
     pub fn today(&self) -> (u64, u64) {
-        let mut windows = self.windows();
-        windows.day.turn();
-        (windows.day.tokens, windows.day.micro_usd)
+        let [_, day] = &mut *self.windows.lock();
+        day.turn();
+        (day.tokens, day.micro_usd)
     }
 }
 
 impl Window {
+    fn new(length: Duration) -> Self {
+        Self { length, since: Instant::now(), requests: 0, tokens: 0, micro_usd: 0 }
+    }
+
     /// A new one begins where this is over.
     fn turn(&mut self) {
-        let now = Instant::now();
-        if now.duration_since(self.since) >= self.length {
-            *self = Self { length: self.length, since: now, requests: 0, tokens: 0, micro_usd: 0 };
+        if self.since.elapsed() >= self.length {
+            *self = Self::new(self.length);
         }
     }
 
@@ -159,7 +151,7 @@ impl Window {
 pub(super) struct Grant {
     ledger: Arc<Ledger>,
     /// Which minute and day it was taken from.
-    since: (Instant, Instant),
+    since: [Instant; 2],
     most: Usage,
     spent: Mutex<Usage>,
 }
@@ -176,9 +168,9 @@ impl Drop for Grant {
         let both = |usage: Usage| (usage.total(), self.ledger.cost(usage));
         let spent = *self.spent.get_mut();
         let (aside, spent) = (both(self.most), both(spent));
-        let mut windows = self.ledger.windows();
-        windows.minute.settle(self.since.0, aside, spent);
-        windows.day.settle(self.since.1, aside, spent);
+        for (window, since) in self.ledger.windows.lock().iter_mut().zip(self.since) {
+            window.settle(since, aside, spent);
+        }
     }
 }
 

@@ -82,27 +82,27 @@ impl Trouble {
     pub fn failure(&self) -> Failure {
         use FailureKind::{NotFound, Overloaded, Rejected, TimedOut, Unavailable};
         let (kind, sentence) = match self {
-            Self::Status { status: 429, .. } => (Overloaded, "the model's provider has its limit".to_owned()),
-            Self::Status { status: 401 | 403, .. } => (Unavailable, "the model's provider refuses the key".to_owned()),
-            Self::Status { status: 404, .. } => (NotFound, "the provider has no such model or address".to_owned()),
+            Self::Status { status: 429, .. } => (Overloaded, "the model's provider has its limit"),
+            Self::Status { status: 401 | 403, .. } => (Unavailable, "the model's provider refuses the key"),
+            Self::Status { status: 404, .. } => (NotFound, "the provider has no such model or address"),
             Self::Status { status: status @ (400 | 413 | 422), .. } => {
-                (Rejected, format!("the model's provider refuses the request ({status})"))
+                (Rejected, &*format!("the model's provider refuses the request ({status})"))
             }
-            Self::Status { status, .. } => (Unavailable, format!("the model's provider answered {status}")),
-            Self::Told { .. } => (Unavailable, "the model's provider broke off with an error".to_owned()),
-            Self::Connect => (Unavailable, "the model's provider can't be reached".to_owned()),
-            Self::Cut => (Unavailable, "the model's provider broke off in the middle".to_owned()),
-            Self::Silent => (TimedOut, "the model was silent for too long".to_owned()),
-            Self::TimedOut => (TimedOut, "the model took too long".to_owned()),
-            Self::TooLarge => (Unavailable, "the model's answer is over its limit".to_owned()),
-            Self::Malformed(what) => (Unavailable, format!("the model's answer can't be read: {what}")),
-            Self::Unfit(what) => (Rejected, format!("this model doesn't take {what}")),
+            Self::Status { status, .. } => (Unavailable, &*format!("the model's provider answered {status}")),
+            Self::Told { .. } => (Unavailable, "the model's provider broke off with an error"),
+            Self::Connect => (Unavailable, "the model's provider can't be reached"),
+            Self::Cut => (Unavailable, "the model's provider broke off in the middle"),
+            Self::Silent => (TimedOut, "the model was silent for too long"),
+            Self::TimedOut => (TimedOut, "the model took too long"),
+            Self::TooLarge => (Unavailable, "the model's answer is over its limit"),
+            Self::Malformed(what) => (Unavailable, &*format!("the model's answer can't be read: {what}")),
+            Self::Unfit(what) => (Rejected, &*format!("this model doesn't take {what}")),
         };
         let failure = match self {
             Self::Status { code: Some(code), .. } | Self::Told { code: Some(code), .. } => {
                 Failure::new(kind, format!("{sentence}: {code}"))
             }
-            _ => Failure::new(kind, sentence),
+            _ => Failure::new(kind, sentence.to_owned()),
         };
         match (self, kind) {
             (Self::Status { status: 401 | 403, .. }, _) => failure.with_data(Refused::Key.data()),

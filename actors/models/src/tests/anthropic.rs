@@ -1,11 +1,8 @@
 //! Anthropic's messages.
 
-use std::time::Duration;
-
-use callboard_runtime::testkit;
 use serde_json::json;
 
-use super::kit::{self, asked, at, events, gist, rich, said, sample, server, spawn, times_asked, whole};
+use super::kit::{self, asked, at, events, gist, real, rich, said, sample, server, spawn, times_asked, whole};
 use crate::{ModelConfig, Remote};
 
 const PIECES: [&str; 8] = [
@@ -22,7 +19,7 @@ const PIECES: [&str; 8] = [
 /// Goal: a streamed answer is put together, tokens of the cache included. Method: recorded pieces.
 #[test]
 fn a_stream_is_an_answer() {
-    testkit::real(async |system| {
+    real(async |system| {
         let server = server([events(&PIECES)]).await;
         let agent = spawn(system, ModelConfig::Anthropic(at(&server)));
         let answer = sample(&agent, &said("Hi")).await.unwrap();
@@ -33,28 +30,26 @@ fn a_stream_is_an_answer() {
         assert_eq!(request.headers["x-api-key"], kit::KEY);
         assert_eq!(request.headers["anthropic-version"], "2023-06-01");
         assert!(!request.headers.contains_key("authorization"));
-        system.shutdown(Duration::from_secs(5)).await;
     });
 }
 
 /// Goal: pictures, tools, results and settings are said in the API's words. Method: everything at once, snapshot.
 #[test]
 fn a_rich_conversation() {
-    testkit::real(async |system| {
+    real(async |system| {
         let answer =
             json!({ "model": "m", "content": [{ "type": "text", "text": "A cat." }], "stop_reason": "stop_sequence" });
         let server = server([whole(answer)]).await;
         let agent = spawn(system, ModelConfig::Anthropic(Remote { stream: false, ..at(&server) }));
         assert_eq!(sample(&agent, &rich()).await.unwrap()["stopReason"], "stopSequence");
         insta::assert_json_snapshot!(asked(&server).await);
-        system.shutdown(Duration::from_secs(5)).await;
     });
 }
 
 /// Goal: uses of tools come as blocks beside text, streamed or whole. Method: recorded pieces, and the same whole.
 #[test]
 fn uses_of_tools() {
-    testkit::real(async |system| {
+    real(async |system| {
         let pieces = events(&[
             r#"{"type":"message_start","message":{"model":"m","content":[],"usage":{"input_tokens":7,"output_tokens":1}}}"#,
             r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":""}}"#,
@@ -85,38 +80,13 @@ fn uses_of_tools() {
             ]);
             assert_eq!(answer["content"], expected);
         }
-        system.shutdown(Duration::from_secs(5)).await;
-    });
-}
-
-/// Goal: every reason has its word. Method: rows.
-#[test]
-fn reasons() {
-    testkit::real(async |system| {
-        let rows = [
-            ("end_turn", "endTurn"),
-            ("max_tokens", "maxTokens"),
-            ("model_context_window_exceeded", "maxTokens"),
-            ("refusal", "refusal"),
-            ("pause_turn", "pauseTurn"),
-            ("something_new", "other"),
-        ];
-        let answer = |(reason, _): (&str, &str)| {
-            whole(json!({ "model": "m", "content": [{ "type": "text", "text": "a" }], "stop_reason": reason }))
-        };
-        let server = server(rows.map(answer)).await;
-        let agent = spawn(system, ModelConfig::Anthropic(at(&server)));
-        for (theirs, ours) in rows {
-            assert_eq!(sample(&agent, &said("Hi")).await.unwrap()["stopReason"], ours, "{theirs}");
-        }
-        system.shutdown(Duration::from_secs(5)).await;
     });
 }
 
 /// Goal: an overload told in the middle of a stream is tried again, any other error isn't. Method: each, then an answer.
 #[test]
 fn an_error_in_the_middle() {
-    testkit::real(async |system| {
+    real(async |system| {
         let overloaded = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
         let wrong = r#"{"type":"error","error":{"type":"invalid_request_error","message":"You said: Hi"}}"#;
         let first = [PIECES[0], PIECES[3], overloaded];
@@ -127,6 +97,5 @@ fn an_error_in_the_middle() {
         let failure = sample(&agent, &said("Hi")).await.unwrap_err();
         assert_eq!(failure.message, "the model's provider broke off with an error: invalid_request_error");
         assert_eq!(times_asked(&server).await, 3);
-        system.shutdown(Duration::from_secs(5)).await;
     });
 }

@@ -8,13 +8,13 @@ use serde_json::json;
 use tokio::time::Instant;
 use wiremock::ResponseTemplate;
 
-use super::kit::{asked, at, rich, said, sample, server, spawn, times_asked, whole};
+use super::kit::{asked, at, real, rich, said, sample, server, spawn, times_asked, whole};
 use crate::{MODEL_REQUEST_BYTES_MAX, MODEL_TOOL_USES_MAX, ModelConfig};
 
 /// Goal: an answer uses so many tools and no more. Method: at the limit, and one more.
 #[test]
 fn uses_of_tools_in_one_answer() {
-    testkit::real(async |system| {
+    real(async |system| {
         let uses = |count: usize| {
             let call = |at| json!({ "id": format!("c{at}"), "function": { "name": "a", "arguments": "{}" } });
             let calls: Vec<_> = (0..count).map(call).collect();
@@ -26,7 +26,6 @@ fn uses_of_tools_in_one_answer() {
         assert_eq!(answer["content"].as_array().unwrap().len(), MODEL_TOOL_USES_MAX);
         let failure = sample(&agent, &said("Hi")).await.unwrap_err();
         assert_eq!(failure.message, "the model's answer is over its limit");
-        system.shutdown(Duration::from_secs(5)).await;
     });
 }
 
@@ -34,7 +33,7 @@ fn uses_of_tools_in_one_answer() {
 /// limit, then a byte more.
 #[test]
 fn the_body_of_a_request() {
-    testkit::real(async |system| {
+    real(async |system| {
         let answer = json!({ "choices": [{ "message": { "content": "a" }, "finish_reason": "stop" }] });
         let server = server([whole(answer)]).await;
         let agent = spawn(system, ModelConfig::Openai(at(&server)));
@@ -47,20 +46,18 @@ fn the_body_of_a_request() {
             (FailureKind::Rejected, "this model doesn't take so long a conversation")
         );
         assert_eq!(times_asked(&server).await, 2);
-        system.shutdown(Duration::from_secs(5)).await;
     });
 }
 
 /// Goal: a provider's error may be of any size: the status is enough. Method: one of a megabyte.
 #[test]
 fn a_huge_error() {
-    testkit::real(async |system| {
+    real(async |system| {
         let huge = json!({ "error": { "code": "odd", "message": "a".repeat(1024 * 1024) } });
         let server = server([ResponseTemplate::new(400).set_body_json(huge)]).await;
         let agent = spawn(system, ModelConfig::Openai(at(&server)));
         let failure = sample(&agent, &said("Hi")).await.unwrap_err();
         assert_eq!(failure.message, "the model's provider refuses the request (400)");
-        system.shutdown(Duration::from_secs(5)).await;
     });
 }
 
@@ -86,7 +83,7 @@ fn calls_at_once() {
 /// result.
 #[test]
 fn a_picture_of_a_tool() {
-    testkit::real(async |system| {
+    real(async |system| {
         let answer = json!({ "choices": [{ "message": { "content": "a" }, "finish_reason": "stop" }] });
         let server = server([whole(answer)]).await;
         let agent = spawn(system, ModelConfig::Openai(at(&server)));
@@ -100,6 +97,5 @@ fn a_picture_of_a_tool() {
         assert_eq!(messages[3], json!({ "role": "tool", "tool_call_id": "t1", "content": "a cat" }));
         let picture = json!({ "type": "image_url", "image_url": { "url": "data:image/png;base64,aGk=" } });
         assert_eq!(messages[4], json!({ "role": "user", "content": [picture] }));
-        system.shutdown(Duration::from_secs(5)).await;
     });
 }

@@ -1,9 +1,8 @@
 //! OpenAI's chat completions.
 
-use callboard_runtime::testkit;
 use serde_json::json;
 
-use super::kit::{self, asked, at, events, gist, rich, said, sample, server, spawn, whole};
+use super::kit::{self, asked, at, events, gist, real, rich, said, sample, server, spawn, whole};
 use crate::{ModelConfig, Remote};
 
 const PIECES: [&str; 6] = [
@@ -15,10 +14,11 @@ const PIECES: [&str; 6] = [
     "[DONE]",
 ];
 
-/// Goal: a streamed answer is put together, with its model, reason and tokens. Method: recorded pieces.
+/// Goal: a streamed answer is put together, with its model, reason and tokens; the key goes into the header, the path is the API's.
+/// Method: recorded pieces, and what the server got.
 #[test]
 fn a_stream_is_an_answer() {
-    testkit::real(async |system| {
+    real(async |system| {
         let server = server([events(&PIECES)]).await;
         let agent = spawn(system, ModelConfig::Openai(at(&server)));
         let answer = sample(&agent, &said("Hi")).await.unwrap();
@@ -29,42 +29,29 @@ fn a_stream_is_an_answer() {
         assert_eq!(body["stream"], true);
         assert_eq!(body["stream_options"]["include_usage"], true);
         assert_eq!((&body["model"], &body["max_completion_tokens"]), (&json!("m-1"), &json!(100)));
-        system.shutdown(std::time::Duration::from_secs(5)).await;
-    });
-}
-
-/// Goal: the key goes into the header, the path is the API's. Method: what the server got.
-#[test]
-fn the_key_is_a_bearer_token() {
-    testkit::real(async |system| {
-        let server = server([events(&PIECES)]).await;
-        let agent = spawn(system, ModelConfig::Openai(at(&server)));
-        sample(&agent, &said("Hi")).await.unwrap();
         let request = server.received_requests().await.unwrap().remove(0);
         assert_eq!(request.url.path(), "/v1/chat/completions");
         assert_eq!(request.headers["authorization"], format!("Bearer {}", kit::KEY));
-        system.shutdown(std::time::Duration::from_secs(5)).await;
     });
 }
 
 /// Goal: pictures, tools, results and settings are said in the API's words. Method: everything at once, snapshot.
 #[test]
 fn a_rich_conversation() {
-    testkit::real(async |system| {
+    real(async |system| {
         let answer =
             json!({ "model": "m-1", "choices": [{ "message": { "content": "A cat." }, "finish_reason": "stop" }] });
         let server = server([whole(answer)]).await;
         let agent = spawn(system, ModelConfig::OpenaiCompatible(Remote { stream: false, ..at(&server) }));
         sample(&agent, &rich()).await.unwrap();
         insta::assert_json_snapshot!(asked(&server).await);
-        system.shutdown(std::time::Duration::from_secs(5)).await;
     });
 }
 
 /// Goal: uses of tools come as blocks, streamed or whole, several at once. Method: recorded pieces, and the same whole.
 #[test]
 fn uses_of_tools() {
-    testkit::real(async |system| {
+    real(async |system| {
         let pieces = events(&[
             r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"call_a","type":"function","function":{"name":"look","arguments":""}}]}}]}"#,
             r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"zoom\""}}]}}]}"#,
@@ -89,36 +76,39 @@ fn uses_of_tools() {
             ]);
             assert_eq!(answer["content"], expected);
         }
-        system.shutdown(std::time::Duration::from_secs(5)).await;
     });
 }
 
-/// Goal: every reason has its word. Method: rows.
+/// Goal: every reason has its word, here and in Anthropic's messages. Method: rows.
 #[test]
 fn reasons() {
-    testkit::real(async |system| {
-        let rows = [
-            ("stop", "endTurn"),
-            ("length", "maxTokens"),
-            ("content_filter", "contentFilter"),
-            ("something_new", "other"),
-        ];
-        let answer = |(reason, _): (&str, &str)| {
-            whole(json!({ "choices": [{ "message": { "content": "a" }, "finish_reason": reason }] }))
-        };
-        let server = server(rows.map(answer)).await;
-        let agent = spawn(system, ModelConfig::Openai(at(&server)));
-        for (said_by_it, ours) in rows {
-            assert_eq!(sample(&agent, &said("Hi")).await.unwrap()["stopReason"], ours, "{said_by_it}");
+    let chat = |reason| json!({ "choices": [{ "message": { "content": "a" }, "finish_reason": reason }] });
+    let messages = |reason| json!({ "content": [{ "type": "text", "text": "a" }], "stop_reason": reason });
+    real(async |system| {
+        for (is_chat, reason, ours) in [
+            (true, "stop", "endTurn"),
+            (true, "length", "maxTokens"),
+            (true, "content_filter", "contentFilter"),
+            (true, "something_new", "other"),
+            (false, "end_turn", "endTurn"),
+            (false, "max_tokens", "maxTokens"),
+            (false, "model_context_window_exceeded", "maxTokens"),
+            (false, "refusal", "refusal"),
+            (false, "pause_turn", "pauseTurn"),
+            (false, "something_new", "other"),
+        ] {
+            let server = server([whole(if is_chat { chat(reason) } else { messages(reason) })]).await;
+            let config = if is_chat { ModelConfig::Openai } else { ModelConfig::Anthropic };
+            let answer = sample(&spawn(system, config(at(&server))), &said("Hi")).await.unwrap();
+            assert_eq!(answer["stopReason"], ours, "{reason}");
         }
-        system.shutdown(std::time::Duration::from_secs(5)).await;
     });
 }
 
 /// Goal: a tool's input that was cut off at the limit is left out, and the reason says why. Method: half an input.
 #[test]
 fn half_an_input_is_none() {
-    testkit::real(async |system| {
+    real(async |system| {
         let half = |reason: &str| {
             let calls = json!([{ "id": "a", "function": { "name": "look", "arguments": "{\"zo" } }]);
             whole(
@@ -131,6 +121,5 @@ fn half_an_input_is_none() {
         assert_eq!((&answer["stopReason"], &answer["content"]["text"]), (&json!("maxTokens"), &json!("")));
         let failure = sample(&agent, &said("Hi")).await.unwrap_err();
         assert!(failure.message.contains("input is no object"), "{failure}");
-        system.shutdown(std::time::Duration::from_secs(5)).await;
     });
 }

@@ -3,11 +3,10 @@
 use std::time::{Duration, Instant};
 
 use callboard_message::FailureKind;
-use callboard_runtime::testkit;
 use serde_json::json;
 use wiremock::ResponseTemplate;
 
-use super::kit::{at, events, said, sample, server, spawn, times_asked, whole};
+use super::kit::{at, events, real, said, sample, server, spawn, times_asked, whole};
 use crate::{ModelConfig, ModelLimits, Refused, Remote, Retries};
 
 fn hello() -> ResponseTemplate {
@@ -17,7 +16,7 @@ fn hello() -> ResponseTemplate {
 /// Goal: a limit is waited out for as long as the provider says. Method: 429 with a second to wait, then an answer.
 #[test]
 fn a_limit_is_waited_out() {
-    testkit::real(async |system| {
+    real(async |system| {
         let limited = ResponseTemplate::new(429).insert_header("retry-after", "1");
         let server = server([limited, hello()]).await;
         let agent = spawn(system, ModelConfig::Openai(at(&server)));
@@ -25,14 +24,13 @@ fn a_limit_is_waited_out() {
         assert_eq!(sample(&agent, &said("Hi")).await.unwrap()["content"]["text"], "Hello");
         assert!(began.elapsed() >= Duration::from_secs(1));
         assert_eq!(times_asked(&server).await, 2);
-        system.shutdown(Duration::from_secs(5)).await;
     });
 }
 
 /// Goal: a wait that would pass the call's deadline isn't begun. Method: an hour to wait, with a minute's time.
 #[test]
 fn no_wait_past_the_deadline() {
-    testkit::real(async |system| {
+    real(async |system| {
         let server = server([ResponseTemplate::new(429).insert_header("retry-after", "20")]).await;
         let retries = Retries { pause_ms_max: 60_000, ..Retries::default() };
         let agent = spawn(system, ModelConfig::Openai(Remote { retries, ..at(&server) }));
@@ -42,7 +40,6 @@ fn no_wait_past_the_deadline() {
         assert_eq!(reply.unwrap_err().kind, FailureKind::Overloaded);
         assert!(began.elapsed() < Duration::from_secs(10));
         assert_eq!(times_asked(&server).await, 1);
-        system.shutdown(Duration::from_secs(5)).await;
     });
 }
 
@@ -66,7 +63,7 @@ fn refusals() {
         (529, "overloaded_error", Unavailable, 3),
         (302, "", Unavailable, 1),
     ];
-    testkit::real(async |system| {
+    real(async |system| {
         for (status, code, kind, tries) in rows {
             let error = json!({ "error": { "code": code, "message": "you said: the secret of Hi" } });
             let answer =
@@ -84,19 +81,17 @@ fn refusals() {
             assert!(!failure.message.contains("secret") && failure.message.contains(code), "{failure}");
             assert_eq!(times_asked(&server).await, tries, "{status} {code}");
         }
-        system.shutdown(Duration::from_secs(5)).await;
     });
 }
 
 /// Goal: a broken server is asked again until it answers. Method: two failures, one answer, two retries.
 #[test]
 fn a_broken_server_recovers() {
-    testkit::real(async |system| {
+    real(async |system| {
         let server = server([ResponseTemplate::new(500), ResponseTemplate::new(502), hello()]).await;
         let agent = spawn(system, ModelConfig::Openai(at(&server)));
         assert_eq!(sample(&agent, &said("Hi")).await.unwrap()["content"]["text"], "Hello");
         assert_eq!(times_asked(&server).await, 3);
-        system.shutdown(Duration::from_secs(5)).await;
     });
 }
 
@@ -116,7 +111,7 @@ fn bodies_that_cannot_be_read() {
         ("an empty stream", events(&[])),
         ("no UTF-8", ResponseTemplate::new(200).set_body_raw(b"data: \xff\xfe\n\n".to_vec(), "text/event-stream")),
     ];
-    testkit::real(async |system| {
+    real(async |system| {
         for (what, answer) in rows {
             let server = server([answer]).await;
             let agent = spawn(system, ModelConfig::Openai(at(&server)));
@@ -124,14 +119,13 @@ fn bodies_that_cannot_be_read() {
             assert_eq!(failure.kind, FailureKind::Unavailable, "{what}: {failure}");
             assert_eq!(times_asked(&server).await, 1, "{what}");
         }
-        system.shutdown(Duration::from_secs(5)).await;
     });
 }
 
 /// Goal: an answer has a limit, whole or streamed. Method: just the limit, and a byte more.
 #[test]
 fn answers_have_a_limit() {
-    testkit::real(async |system| {
+    real(async |system| {
         let text = r#"{"choices":[{"message":{"content":"Hello"},"finish_reason":"stop"}]}"#;
         let stream = format!("data: {text}\n\n");
         for (body, kind) in [(text.to_owned(), "application/json"), (stream, "text/event-stream")] {
@@ -143,14 +137,13 @@ fn answers_have_a_limit() {
                 assert_eq!(answer.is_ok(), fits, "{kind}: {answer:?}");
             }
         }
-        system.shutdown(Duration::from_secs(5)).await;
     });
 }
 
 /// Goal: a provider that isn't there is a failure that says so. Method: a port that was just given back.
 #[test]
 fn nobody_there() {
-    testkit::real(async |system| {
+    real(async |system| {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         drop(listener);
@@ -162,6 +155,5 @@ fn nobody_there() {
             (failure.kind, &*failure.message),
             (FailureKind::Unavailable, "the model's provider can't be reached")
         );
-        system.shutdown(Duration::from_secs(5)).await;
     });
 }

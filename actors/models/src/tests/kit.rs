@@ -1,14 +1,24 @@
 //! A server that answers as told, a model that asks it, and what it was asked.
 
+use std::time::Duration;
+
 use callboard_message::surface::CreateMessage;
 use callboard_message::{Failure, SampleAnswer};
-use callboard_runtime::{AgentRef, System};
+use callboard_runtime::{AgentRef, System, testkit};
 use secrecy::SecretString;
 use serde_json::{Value, json};
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use crate::{Model, ModelConfig, Remote, Retries};
+
+/// A test in real time; the system is shut down after it.
+pub fn real(test: impl AsyncFnOnce(&System)) {
+    testkit::real(async |system| {
+        test(system).await;
+        system.shutdown(Duration::from_secs(5)).await;
+    });
+}
 
 /// The key of every model here.
 pub const KEY: &str = "sk-test-7f3a";

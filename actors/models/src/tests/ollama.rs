@@ -1,13 +1,10 @@
 //! Ollama's own API.
 
-use std::time::Duration;
-
 use callboard_message::FailureKind;
-use callboard_runtime::testkit;
 use serde_json::{Value, json};
 use wiremock::ResponseTemplate;
 
-use super::kit::{asked, at, gist, rich, said, sample, server, spawn, times_asked, whole};
+use super::kit::{asked, at, gist, real, rich, said, sample, server, spawn, times_asked, whole};
 use crate::{ModelConfig, Remote};
 
 fn lines(lines: &str) -> ResponseTemplate {
@@ -18,7 +15,7 @@ fn lines(lines: &str) -> ResponseTemplate {
 /// the last without its end.
 #[test]
 fn a_stream_is_an_answer() {
-    testkit::real(async |system| {
+    real(async |system| {
         let server = server([lines(concat!(
             r#"{"model":"m-1","message":{"role":"assistant","content":"Hé"},"done":false}"#, "\n",
             r#"{"model":"m-1","message":{"role":"assistant","content":"llo"},"done":false}"#, "\n",
@@ -31,14 +28,13 @@ fn a_stream_is_an_answer() {
         let request = server.received_requests().await.unwrap().remove(0);
         assert_eq!(request.url.path(), "/api/chat");
         assert!(!request.headers.contains_key("authorization"));
-        system.shutdown(Duration::from_secs(5)).await;
     });
 }
 
 /// Goal: pictures, tools, results and settings are said in the API's words. Method: everything at once, snapshot.
 #[test]
 fn a_rich_conversation() {
-    testkit::real(async |system| {
+    real(async |system| {
         let calls = json!([{ "function": { "name": "look", "arguments": { "zoom": 3 } } }]);
         let answer = json!({ "model": "m", "message": { "content": "", "tool_calls": calls }, "done": true, "done_reason": "stop" });
         let server = server([whole(answer)]).await;
@@ -48,7 +44,6 @@ fn a_rich_conversation() {
         let expected = json!({ "type": "tool_use", "id": "call_1", "name": "look", "input": { "zoom": 3 } });
         assert_eq!(answer["content"], expected, "the id is one that the conversation hasn't had");
         insta::assert_json_snapshot!(asked(&server).await);
-        system.shutdown(Duration::from_secs(5)).await;
     });
 }
 
@@ -56,7 +51,7 @@ fn a_rich_conversation() {
 /// must be used, sound, and an error of its own.
 #[test]
 fn what_it_cannot_do() {
-    testkit::real(async |system| {
+    real(async |system| {
         let server = server([lines("{\"error\":\"model ran out of Hi\"}\n")]).await;
         let agent = spawn(system, ModelConfig::Ollama(at(&server)));
         let mut must = rich();
@@ -70,6 +65,5 @@ fn what_it_cannot_do() {
         assert_eq!(times_asked(&server).await, 0);
         let failure = sample(&agent, &said("Hi")).await.unwrap_err();
         assert_eq!(failure.message, "the model's provider broke off with an error");
-        system.shutdown(Duration::from_secs(5)).await;
     });
 }

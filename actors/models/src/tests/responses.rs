@@ -1,11 +1,8 @@
 //! OpenAI's responses.
 
-use std::time::Duration;
-
-use callboard_runtime::testkit;
 use serde_json::json;
 
-use super::kit::{asked, at, events, gist, rich, said, sample, server, spawn, whole};
+use super::kit::{asked, at, events, gist, real, rich, said, sample, server, spawn, whole};
 use crate::{Api, ModelConfig, Remote};
 
 const PIECES: [&str; 6] = [
@@ -20,20 +17,19 @@ const PIECES: [&str; 6] = [
 /// Goal: a streamed answer is put together once, with its model, reason and tokens. Method: recorded pieces.
 #[test]
 fn a_stream_is_an_answer() {
-    testkit::real(async |system| {
+    real(async |system| {
         let server = server([events(&PIECES)]).await;
         let agent = spawn(system, ModelConfig::Openai(Remote { api: Api::Responses, ..at(&server) }));
         let answer = sample(&agent, &said("Hi")).await.unwrap();
         assert_eq!(gist(&answer), ("Hello", "endTurn", "m-1-2026", (9, 2)));
         assert_eq!(server.received_requests().await.unwrap()[0].url.path(), "/v1/responses");
-        system.shutdown(Duration::from_secs(5)).await;
     });
 }
 
 /// Goal: pictures, tools, results and settings are said in the API's words. Method: everything at once, snapshot.
 #[test]
 fn a_rich_conversation() {
-    testkit::real(async |system| {
+    real(async |system| {
         let output =
             json!([{ "type": "message", "content": [{ "type": "output_text", "text": "A cat.END and more" }] }]);
         let server = server([whole(json!({ "status": "completed", "model": "m", "output": output }))]).await;
@@ -42,14 +38,13 @@ fn a_rich_conversation() {
         assert_eq!(answer["content"]["text"], "A cat.", "the API knows no stop sequences");
         assert_eq!(answer["stopReason"], "stopSequence");
         insta::assert_json_snapshot!(asked(&server).await);
-        system.shutdown(Duration::from_secs(5)).await;
     });
 }
 
 /// Goal: uses of tools come as blocks; an answer that was cut, refused or failed says so. Method: recorded ends.
 #[test]
 fn uses_of_tools_and_other_ends() {
-    testkit::real(async |system| {
+    real(async |system| {
         let tool = events(&[
             r#"{"type":"response.output_item.added","output_index":1,"item":{"type":"function_call","call_id":"call_a","name":"look","arguments":""}}"#,
             r#"{"type":"response.function_call_arguments.delta","output_index":1,"delta":"{\"zoom\":"}"#,
@@ -78,6 +73,5 @@ fn uses_of_tools_and_other_ends() {
         assert_eq!((&answer["content"]["text"], &answer["stopReason"]), (&json!("No."), &json!("refusal")));
         let failure = sample(&agent, &said("Hi")).await.unwrap_err();
         assert_eq!(failure.message, "the model's provider broke off with an error: invalid_prompt");
-        system.shutdown(Duration::from_secs(5)).await;
     });
 }

@@ -1,13 +1,10 @@
 //! What is said, and keys, stay where they belong.
 
-use std::time::Duration;
-
-use callboard_runtime::testkit;
 use serde_json::json;
 use tracing::level_filters::LevelFilter;
 use wiremock::ResponseTemplate;
 
-use super::kit::{KEY, at, open, said, sample, server};
+use super::kit::{KEY, at, open, real, said, sample, server};
 use crate::recording::Recording;
 use crate::{AskModel, ModelConfig, ScriptedAnswer};
 
@@ -17,7 +14,7 @@ use crate::{AskModel, ModelConfig, ScriptedAnswer};
 fn nothing_is_told() {
     let recording = Recording::start(LevelFilter::TRACE);
     let mut told = String::new();
-    testkit::real(async |system| {
+    real(async |system| {
         let quoted = json!({ "error": { "code": "Marta of Porto", "message": format!("{KEY} Marta") } });
         let refused = |status| ResponseTemplate::new(status).set_body_json(&quoted);
         let answer = json!({ "choices": [{ "message": { "content": "Vilanova" }, "finish_reason": "stop" }] });
@@ -34,7 +31,6 @@ fn nothing_is_told() {
         }
         told += &format!("{:?} {:?}", AskModel::new("Marta"), ScriptedAnswer::text("Vilanova"));
         told += &agent.observe().await.to_string();
-        system.shutdown(Duration::from_secs(5)).await;
     });
     let log = recording.text();
     assert!(log.contains("answered") && log.contains("gave no answer"), "the operator is told: {log}");

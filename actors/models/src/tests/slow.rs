@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
-use super::kit::{open, params, said, sample, spawn};
+use super::kit::{open, params, real, said, sample, spawn};
 use crate::{ModelConfig, Remote, Retries, STREAM_ARTIFACT, STREAM_KEY, STREAM_PIECE_EVERY, Timeouts};
 
 const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -75,7 +75,7 @@ async fn closed(stream: &mut TcpStream) {
 /// before the head, after it, and after a piece.
 #[test]
 fn silence_has_an_end() {
-    testkit::real(async |system| {
+    real(async |system| {
         for said_before in [&[][..], &["head"], &["head", "piece"]] {
             let bare = Bare::new().await;
             let agent = spawn(system, bare.config(Timeouts { silence_ms: 50, ..Timeouts::default() }));
@@ -97,14 +97,13 @@ fn silence_has_an_end() {
             assert_eq!(failure.kind, FailureKind::TimedOut, "{failure}");
             assert_eq!(failure.message, "the model was silent for too long");
         }
-        system.shutdown(Duration::from_secs(5)).await;
     });
 }
 
 /// Goal: an answer that comes in small pieces for ever has an end too. Method: pieces until the connection is closed.
 #[test]
 fn the_whole_has_an_end() {
-    testkit::real(async |system| {
+    real(async |system| {
         let bare = Bare::new().await;
         let agent = spawn(system, bare.config(Timeouts { whole_ms: 100, ..Timeouts::default() }));
         let request = said("Hi");
@@ -118,14 +117,13 @@ fn the_whole_has_an_end() {
         };
         let failure = reply_of(sample(&agent, &request), serve).await.unwrap_err();
         assert_eq!((failure.kind, &*failure.message), (FailureKind::TimedOut, "the model took too long"));
-        system.shutdown(Duration::from_secs(5)).await;
     });
 }
 
 /// Goal: a connection that breaks in the middle is a failure, not half an answer. Method: break it after a piece.
 #[test]
 fn a_broken_connection() {
-    testkit::real(async |system| {
+    real(async |system| {
         let bare = Bare::new().await;
         let agent = spawn(system, bare.config(Timeouts::default()));
         let request = said("Hi");
@@ -137,7 +135,6 @@ fn a_broken_connection() {
         let (answer, ()) = tokio::join!(sample(&agent, &request), serve);
         let failure = answer.unwrap_err();
         assert_eq!(failure.message, "the model's provider broke off in the middle");
-        system.shutdown(Duration::from_secs(5)).await;
     });
 }
 
@@ -145,7 +142,7 @@ fn a_broken_connection() {
 /// second piece is sent once the first was told of.
 #[test]
 fn progress_is_told() {
-    testkit::real(async |system| {
+    real(async |system| {
         let bare = Bare::new().await;
         let agent = spawn(system, bare.config(Timeouts::default()));
         let (tell, told) = oneshot::channel();
@@ -166,7 +163,6 @@ fn progress_is_told() {
         };
         let (answer, ()) = tokio::join!(ask, serve);
         assert_eq!(answer.written().as_deref(), Some("Hello"));
-        system.shutdown(Duration::from_secs(5)).await;
     });
 }
 
@@ -174,7 +170,7 @@ fn progress_is_told() {
 /// itself. Method: small pieces until two were given; the rest.
 #[test]
 fn the_text_comes_while_it_is_written() {
-    testkit::real(async |system| {
+    real(async |system| {
         let bare = Bare::new().await;
         let agent = spawn(system, bare.config(Timeouts::default()));
         let (tell, mut told) = oneshot::channel();
@@ -206,7 +202,6 @@ fn the_text_comes_while_it_is_written() {
         };
         let ((text, answer), ()) = tokio::join!(ask, serve);
         assert!(text.len() > 3 && answer.trim().starts_with(&text) && answer.ends_with("Hello"), "{text} {answer}");
-        system.shutdown(Duration::from_secs(5)).await;
     });
 }
 
@@ -214,7 +209,7 @@ fn the_text_comes_while_it_is_written() {
 /// piece; the server sees the connection close.
 #[test]
 fn a_cancelled_call_closes_the_request() {
-    testkit::real(async |system| {
+    real(async |system| {
         let bare = Bare::new().await;
         let model = open(bare.config(Timeouts::default()));
         let agent = system.spawn(model.clone());
@@ -236,14 +231,13 @@ fn a_cancelled_call_closes_the_request() {
         let used = || model.0.ledger.today().0;
         testkit::eventually("the rest is free again", Duration::from_secs(5), || used() < 10).await;
         assert!(used() >= 2, "{}", used());
-        system.shutdown(Duration::from_secs(5)).await;
     });
 }
 
 /// Goal: a call's own deadline ends the wait for a provider. Method: a server that never answers.
 #[test]
 fn the_deadline_of_the_call_counts() {
-    testkit::real(async |system| {
+    real(async |system| {
         let bare = Bare::new().await;
         let agent = spawn(system, bare.config(Timeouts::default()));
         let ask = agent.call(params(&said("Hi"))).within(Duration::from_millis(50)).start().reply();
@@ -252,6 +246,5 @@ fn the_deadline_of_the_call_counts() {
             Ok(reply) => assert_eq!(reply.unwrap_err().kind, FailureKind::TimedOut),
             Err(error) => assert_eq!(callboard_message::Failure::from(error).kind, FailureKind::TimedOut),
         }
-        system.shutdown(Duration::from_secs(5)).await;
     });
 }

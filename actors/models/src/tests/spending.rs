@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::super::config::ModelError;
 use super::super::request::Usage;
-use super::kit::{asked, at, params, said, sample, server, spawn, times_asked, whole};
+use super::kit::{asked, at, params, real, said, sample, server, spawn, times_asked, whole};
 use crate::config::{ModelLimits, Prices};
 use crate::spend::Ledger;
 use crate::{ModelConfig, Remote};
@@ -127,7 +127,7 @@ fn hello(tokens: u64) -> Value {
 /// budget in the call, then a day that is over its tokens.
 #[test]
 fn the_provider_is_asked_for_no_more() {
-    testkit::real(async |system| {
+    real(async |system| {
         let server = server([whole(hello(400))]).await;
         let limits = ModelLimits { tokens_max: 60, tokens_per_day_max: Some(300), ..ModelLimits::default() };
         let agent = spawn(system, ModelConfig::OpenaiCompatible(Remote { limits, ..at(&server) }));
@@ -139,19 +139,17 @@ fn the_provider_is_asked_for_no_more() {
         let failure = sample(&agent, &said("Hi")).await.unwrap_err();
         assert_eq!(failure.kind, FailureKind::Overloaded, "the first has used 401 tokens");
         assert_eq!(times_asked(&server).await, 1);
-        system.shutdown(Duration::from_secs(5)).await;
     });
 }
 
 /// Goal: a request that fails costs nothing. Method: a refusal, then the day's account.
 #[test]
 fn a_refusal_is_free() {
-    testkit::real(async |system| {
+    real(async |system| {
         let server = server([wiremock::ResponseTemplate::new(400)]).await;
         let model = super::kit::open(ModelConfig::OpenaiCompatible(at(&server)));
         let agent = system.spawn(model.clone());
         sample(&agent, &said("Hi")).await.unwrap_err();
         assert_eq!(model.0.ledger.today(), (0, 0));
-        system.shutdown(Duration::from_secs(5)).await;
     });
 }

@@ -8,7 +8,7 @@ use crate::request::{Block, Choice, Request, Tool, Turn};
 
 use super::super::request::{Draft, Stop};
 use super::super::trouble::Trouble;
-use super::{Ask, ProviderError, TokenUsage};
+use super::{Ask, ProviderError, TokenUsage, note};
 
 pub(super) fn body(request: &Request, ask: Ask<'_>) -> Result<RawObject, Trouble> {
     let mut body = RawObject::of("model", ask.model).with("max_tokens", ask.tokens_max);
@@ -108,9 +108,7 @@ pub(super) fn whole(said: MessageSaid, draft: &mut Draft) -> Result<(), Trouble>
     for (at, block) in (0_u64..).zip(said.content) {
         begin(at, block, true, draft)?;
     }
-    if let Some(usage) = said.usage {
-        usage.note(draft);
-    }
+    note(said.usage, draft);
     draft.stop = Some(Stop::of(&said.stop_reason.ok_or(Trouble::Malformed("it has no stop reason"))?));
     draft.is_whole = true;
     Ok(())
@@ -131,16 +129,12 @@ fn begin(place: u64, block: BlockSaid, is_whole: bool, draft: &mut Draft) -> Res
 }
 
 pub(super) fn piece(event: Event, draft: &mut Draft) -> Result<(), Trouble> {
-    if let Some(usage) = &event.usage {
-        usage.note(draft);
-    }
+    note(event.usage, draft);
     match &*event.r#type {
         "message_start" => {
             if let Some(message) = event.message {
                 draft.model = message.model;
-                if let Some(usage) = &message.usage {
-                    usage.note(draft);
-                }
+                note(message.usage, draft);
             }
         }
         "content_block_start" => {

@@ -116,13 +116,13 @@ struct TokenUsage {
     cache_read_input_tokens: Option<u64>,
 }
 
-impl TokenUsage {
-    fn note(&self, draft: &mut Draft) {
-        let cached = self.cache_creation_input_tokens.unwrap_or(0) + self.cache_read_input_tokens.unwrap_or(0);
-        let input = self.prompt_tokens.or(self.input_tokens.map(|tokens| tokens + cached));
-        draft.input_tokens = input.or(draft.input_tokens);
-        draft.output_tokens = self.completion_tokens.or(self.output_tokens).or(draft.output_tokens);
-    }
+/// Notes the tokens that a provider tells of.
+fn note(usage: Option<TokenUsage>, draft: &mut Draft) {
+    let Some(usage) = usage else { return };
+    let cached = usage.cache_creation_input_tokens.unwrap_or(0) + usage.cache_read_input_tokens.unwrap_or(0);
+    let input = usage.prompt_tokens.or(usage.input_tokens.map(|tokens| tokens + cached));
+    draft.input_tokens = input.or(draft.input_tokens);
+    draft.output_tokens = usage.completion_tokens.or(usage.output_tokens).or(draft.output_tokens);
 }
 
 /// The body of an error: OpenAI's and Anthropic's have `code` or `type` in it, Ollama's is a sentence, which is left out.

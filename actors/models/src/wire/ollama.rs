@@ -115,9 +115,7 @@ pub(super) fn piece(said: Said, draft: &mut Draft) -> Result<(), Trouble> {
     if said.error.is_some() {
         return Err(Trouble::Told { code: None, again: false });
     }
-    if said.model.is_some() {
-        draft.model = said.model;
-    }
+    draft.model = said.model.or(draft.model.take());
     if let Some(message) = said.message {
         draft.text.push_str(message.content.as_deref().unwrap_or_default());
         for call in message.tool_calls.unwrap_or_default() {

@@ -3,11 +3,11 @@
 use callboard_message::{RawObject, Speaker};
 use serde::Deserialize;
 
-use crate::request::{Block, Choice, Request, Tool, Turn, texts};
+use crate::request::{Block, Request, Tool, Turn, texts};
 
 use super::super::request::{Draft, Stop};
 use super::super::trouble::Trouble;
-use super::{Ask, ProviderError, TokenUsage};
+use super::{Ask, ProviderError, TokenUsage, note};
 
 pub(super) fn body(request: &Request, ask: Ask<'_>, tokens_max: &str) -> Result<RawObject, Trouble> {
     let mut messages = Vec::new();
@@ -28,22 +28,13 @@ pub(super) fn body(request: &Request, ask: Ask<'_>, tokens_max: &str) -> Result<
     }
     if !request.tools.is_empty() {
         body.set("tools", request.tools.iter().map(tool).collect::<Vec<_>>());
-        body.set("tool_choice", choice(request.choice));
+        body.set("tool_choice", request.choice);
     }
     body.set("stream", ask.stream);
     if ask.stream {
         body.set("stream_options", RawObject::of("include_usage", true));
     }
     Ok(body)
-}
-
-/// OpenAI's word for it, in both APIs.
-pub(super) fn choice(choice: Choice) -> &'static str {
-    match choice {
-        Choice::Auto => "auto",
-        Choice::Required => "required",
-        Choice::None => "none",
-    }
 }
 
 pub(super) fn tool(tool: &Tool) -> RawObject {
@@ -163,12 +154,8 @@ pub(super) fn piece(said: Completion, draft: &mut Draft) -> Result<(), Trouble> 
     if let Some(error) = said.error {
         return Err(error.trouble());
     }
-    if said.model.is_some() {
-        draft.model = said.model;
-    }
-    if let Some(usage) = said.usage {
-        usage.note(draft);
-    }
+    draft.model = said.model.or(draft.model.take());
+    note(said.usage, draft);
     // One answer was asked for.
     let Some(choice) = said.choices.into_iter().next() else { return Ok(()) };
     if let Some(said) = choice.message.or(choice.delta) {

@@ -7,7 +7,7 @@ use crate::request::{Block, Media, Request, Tool, Turn, texts};
 
 use super::super::request::{Draft, Stop};
 use super::super::trouble::{Trouble, code};
-use super::{Ask, ProviderError, TokenUsage, openai_chat};
+use super::{Ask, ProviderError, TokenUsage, note};
 
 /// The fewest tokens that the API lets an answer have.
 const TOKENS_MIN: u32 = 16;
@@ -24,7 +24,7 @@ pub(super) fn body(request: &Request, ask: Ask<'_>) -> Result<RawObject, Trouble
     body.set_some("temperature", &request.temperature);
     if !request.tools.is_empty() {
         body.set("tools", request.tools.iter().map(tool).collect::<Vec<_>>());
-        body.set("tool_choice", openai_chat::choice(request.choice));
+        body.set("tool_choice", request.choice);
     }
     // Nothing is to stay at the provider.
     Ok(body.with("store", false).with("stream", ask.stream))
@@ -166,9 +166,7 @@ pub(super) fn whole(said: ResponseSaid, draft: &mut Draft) -> Result<(), Trouble
         }
     }
     draft.model = said.model;
-    if let Some(usage) = said.usage {
-        usage.note(draft);
-    }
+    note(said.usage, draft);
     let reason = said.incomplete_details.and_then(|details| details.reason);
     let ended = match (said.status.as_deref(), reason.as_deref()) {
         (None | Some("completed"), _) => Stop::EndTurn,
