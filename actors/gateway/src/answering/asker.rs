@@ -10,7 +10,7 @@ use callboard_message::{
     Abilities, Answer, Artifact, ElicitAction, ElicitAnswer, Elicitation, Failure, FailureKind, Progress, Question,
     RawObject, Sample, SampleAnswer,
 };
-use callboard_runtime::{AgentRef, AuditEntry, CallMeta, Caller, JournalError};
+use callboard_runtime::{AgentRef, AuditEntry, CallMeta, Caller};
 use futures::future::{BoxFuture, Either, select};
 use serde_json::json;
 use tokio::time::timeout;
@@ -174,6 +174,8 @@ impl Caller for Asker {
             match &answer {
                 // What a person agreed to must be on record before the server hears of it.
                 Ok(Answer::Elicit(given)) if given.action() == ElicitAction::Accept => {
+                    let unrecorded =
+                        |error| Failure::unavailable(format!("the consent can't be put on record: {error}"));
                     log.record(entry).await.map_err(unrecorded)?;
                 }
                 _ => log.placed(entry).await,
@@ -193,12 +195,8 @@ impl Asker {
         };
         let entry = AuditEntry::new("question").with_message(asked).with_peer(&*self.source).with_call(self.call.id);
         let entry = entry.with_principal(&self.call.principal).with_outcome(outcome);
-        entry.with("by", by).with("strategy", strategy.as_str())
+        entry.with("by", by).with("strategy", strategy.to_string())
     }
-}
-
-fn unrecorded(error: JournalError) -> Failure {
-    Failure::unavailable(format!("the consent can't be put on record: {error}"))
 }
 
 fn action(answer: &ElicitAnswer) -> &'static str {
@@ -245,12 +243,7 @@ impl Asker {
         });
         let message = format!("Server \"{}\" asks a model: \u{201c}{}\u{201d}", self.source, shown(sample));
         match client.ask(Question::Elicit(Elicitation::form(message, schema))).await? {
-            Answer::Elicit(answer)
-                if answer.action() == ElicitAction::Accept
-                    && answer.content().is_some_and(|content| content["allow"] == true) =>
-            {
-                Ok(())
-            }
+            Answer::Elicit(answer) if answer.content().is_some_and(|content| content["allow"] == true) => Ok(()),
             _ => Err(Failure::rejected("the person at the client doesn't let a model answer")),
         }
     }
@@ -302,11 +295,10 @@ impl Asker {
 
     async fn ask_client(&self, sample: &Sample) -> Result<SampleAnswer, Failure> {
         let client = self.client.as_ref().ok_or_else(nobody)?;
-        let question = Question::Sample(sample.clone());
-        if !client.abilities().can_answer(&question) {
+        if !self.client_can(sample) {
             return Err(Failure::nobody_to_ask("the client has no model to ask"));
         }
-        match client.ask(question).await? {
+        match client.ask(Question::Sample(sample.clone())).await? {
             Answer::Sample(answer) => Ok(answer),
             _ => Err(Failure::invalid("the answer doesn't fit the question")),
         }
@@ -327,24 +319,18 @@ impl Asker {
             hops,
             trace: self.call.trace.child(),
             cancel: cancel.clone(),
-            budget: charge.budget(),
+            budget: charge.budget,
             // What is asked in this call is no other call's of the session.
             session: None,
             caller: self.client.clone().map(|client| Arc::new(Unheard(client)) as Arc<dyn Caller>),
             ..self.call.clone()
         };
         let _cancelled_with_this = cancel.drop_guard();
-        let answer = match agent.ask(question).within_call(Some(Arc::new(call))).await {
-            Ok(answer) => answer,
-            Err(unsent) => Err(unsent.into()),
-        };
-        match &answer {
-            Ok(answer) => {
-                if let Some(used) = Spent::told(&answer.0) {
-                    charge.settle(&used);
-                }
-            }
-            Err(_) => charge.settle(&Spent::default()),
+        let asked = agent.ask(question).within_call(Some(Arc::new(call)));
+        let answer = asked.await.map_err(Failure::from).flatten();
+        let used = answer.as_ref().map_or(Some(Spent::default()), |answer| Spent::told(&answer.0));
+        if let Some(used) = used {
+            charge.settle(&used);
         }
         answer
     }
@@ -361,13 +347,6 @@ impl Caller for Unheard {
     fn progress(&self, _: Progress) {}
 
     fn artifact(&self, _: Artifact) {}
-}
-
-/// `_meta` of the answer with a member more.
-fn with_meta(mut answer: SampleAnswer, name: &str, value: RawObject) -> SampleAnswer {
-    let meta = answer.0.object("_meta").unwrap_or_default();
-    answer.0.set("_meta", meta.with(name, value));
-    answer
 }
 
 /// Who answered, and what.
@@ -401,7 +380,9 @@ impl Asker {
         let entry = self.entry("sample", &by, "answered");
         let entry = entry.with("tokens_in", used.tokens_in).with("tokens_out", used.tokens_out);
         self.core.system.audit().placed(entry).await;
-        Ok(with_meta(answer, ANSWERED, RawObject::of("by", by).with("strategy", strategy)))
+        let meta = answer.0.object("_meta").unwrap_or_default();
+        let meta = meta.with(ANSWERED, RawObject::of("by", by).with("strategy", strategy));
+        Ok(SampleAnswer(answer.0.with("_meta", meta)))
     }
 
     fn client_can(&self, sample: &Sample) -> bool {
@@ -430,7 +411,7 @@ impl Asker {
             let asking = self.ask_one(&who, sample);
             let answer = match left {
                 0 => asking.await,
-                _ => timeout(limit, asking).await.unwrap_or_else(|_| Err(late())),
+                _ => timeout(limit, asking).await.unwrap_or_else(|_| Err(Failure::timed_out("no answer in time"))),
             };
             match answer {
                 Ok(answer) => return Ok((who, answer)),
@@ -455,8 +436,6 @@ impl Asker {
             Either::Right((first, rest)) => (first, Either::Right(rest)),
         };
         match first {
-            Ok(answered) => Ok(answered),
-            Err(Unanswered::Final(failure)) => Err(Unanswered::Final(failure)),
             // The other one's failure is told, unless it had nothing to say.
             Err(Unanswered::Failed(failure)) => match second.await {
                 Err(Unanswered::Failed(other)) if other.kind == FailureKind::NobodyToAsk => {
@@ -464,6 +443,7 @@ impl Asker {
                 }
                 other => other,
             },
+            decided => decided,
         }
     }
 
@@ -562,10 +542,6 @@ fn together(mut failures: Vec<(Candidate, Failure)>) -> Failure {
     }
     let told: Vec<String> = failures.iter().map(|(who, failure)| format!("{who}: {}", failure.kind)).collect();
     Failure::new(kind, format!("nobody answered ({})", told.join(", ")))
-}
-
-fn late() -> Failure {
-    Failure::timed_out("no answer in time")
 }
 
 #[cfg(test)]

@@ -104,6 +104,7 @@ impl Ledger {
 }
 
 /// What one server's questions in one call cost.
+#[derive(Clone)]
 pub(super) struct Account {
     ledger: Arc<Ledger>,
     spent: Arc<Mutex<Spent>>,
@@ -154,27 +155,24 @@ impl Account {
             return Err(over("this call's questions have used up their tokens".into()));
         }
         let left = left.min(caps.tokens_per_minute_max.saturating_sub(minute.tokens()));
-        let money_left = [
-            caps.micro_usd_per_call_max.map(|cap| cap.saturating_sub(spent.micro_usd)),
-            self.budget.micro_usd.map(|cap| cap.saturating_sub(spent.micro_usd)),
-            caps.micro_usd_per_minute_max.map(|cap| cap.saturating_sub(minute.micro_usd)),
-        ];
-        let budget = Budget { tokens: Some(left), micro_usd: money_left.into_iter().flatten().min() };
+        let money_left = |cap: Option<u64>, spent: &Spent| cap.map(|cap| cap.saturating_sub(spent.micro_usd));
+        let of_call = [caps.micro_usd_per_call_max, self.budget.micro_usd].map(|cap| money_left(cap, &spent));
+        let of_minute = money_left(caps.micro_usd_per_minute_max, &minute);
+        let micro_usd = of_call.into_iter().chain([of_minute]).flatten().min();
         if left == 0 {
             return Err(over("the server's questions have used up this minute's tokens".into()));
         }
-        let money = |cap: Option<u64>, spent: u64| cap.is_some_and(|cap| spent >= cap);
-        if money(caps.micro_usd_per_call_max, spent.micro_usd) || money(self.budget.micro_usd, spent.micro_usd) {
+        if of_call.contains(&Some(0)) {
             return Err(over("this call's questions have used up their money".into()));
         }
-        if money(caps.micro_usd_per_minute_max, minute.micro_usd) {
+        if of_minute == Some(0) {
             return Err(over("the server's questions have used up this minute's money".into()));
         }
         let aside = Spent { tokens_out: left.min(wanted), ..Spent::default() };
         spent.add(&aside);
         let number = book.enter(aside);
-        let account = Self { ledger: self.ledger.clone(), spent: self.spent.clone(), budget: self.budget };
-        Ok(Charge { account, number, aside, budget })
+        let budget = Budget { tokens: Some(left), micro_usd };
+        Ok(Charge { account: self.clone(), number, aside, budget })
     }
 }
 
@@ -183,15 +181,11 @@ pub(super) struct Charge {
     account: Account,
     number: u64,
     aside: Spent,
-    budget: Budget,
+    /// All that whoever answers may use up, what is read included.
+    pub budget: Budget,
 }
 
 impl Charge {
-    /// All that whoever answers may use up, what is read included.
-    pub fn budget(&self) -> Budget {
-        self.budget
-    }
-
     /// How many tokens the answer may have.
     pub fn tokens(&self) -> u64 {
         self.aside.tokens_out

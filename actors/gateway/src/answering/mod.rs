@@ -129,15 +129,8 @@ impl Drop for Link {
 struct Facts {
     /// By which hints find it, in lower case.
     names: Vec<String>,
-    scores: Scores,
-}
-
-/// How it compares to others, each from 0 to 1.
-#[derive(Debug, Default, Clone, Copy, PartialEq)]
-struct Scores {
-    cost: f64,
-    speed: f64,
-    intelligence: f64,
+    /// How it compares to others by cost, speed and intelligence, each from 0 to 1.
+    scores: [f64; 3],
 }
 
 impl Core {
@@ -190,8 +183,7 @@ impl Facts {
         let more: Vec<String> = model.read("names").unwrap_or_default();
         names.extend(more.iter().map(|name| name.to_lowercase()));
         let scores = model.object("scores").unwrap_or_default();
-        let score = |name| scores.read::<f64>(name).unwrap_or_default();
-        let scores = Scores { cost: score("cost"), speed: score("speed"), intelligence: score("intelligence") };
+        let scores = ["cost", "speed", "intelligence"].map(|name| scores.read(name).unwrap_or_default());
         Self { names, scores }
     }
 }
@@ -200,20 +192,17 @@ impl Facts {
 struct Wanted {
     /// In lower case, the most wanted first.
     hints: Vec<String>,
-    weights: Scores,
+    /// Weights of cost, speed and intelligence.
+    weights: [f64; 3],
 }
 
 impl Wanted {
     fn of(preferences: &RawObject) -> Self {
         let hints: Vec<RawObject> = preferences.read("hints").unwrap_or_default();
-        let weight = |name| preferences.read::<f64>(name).unwrap_or_default();
+        let weights = ["costPriority", "speedPriority", "intelligencePriority"];
         Self {
             hints: hints.iter().filter_map(|hint| hint.text("name")).map(|hint| hint.to_lowercase()).collect(),
-            weights: Scores {
-                cost: weight("costPriority"),
-                speed: weight("speedPriority"),
-                intelligence: weight("intelligencePriority"),
-            },
+            weights: weights.map(|name| preferences.read(name).unwrap_or_default()),
         }
     }
 
@@ -226,10 +215,7 @@ impl Wanted {
     /// The earlier hint goes first, then the higher score; else the order stays.
     fn compare(&self, a: &Facts, b: &Facts) -> Ordering {
         let rank = |facts| self.hint(facts).unwrap_or(usize::MAX);
-        let score = |facts: &Facts| {
-            let (has, wants) = (facts.scores, self.weights);
-            has.cost * wants.cost + has.speed * wants.speed + has.intelligence * wants.intelligence
-        };
+        let score = |facts: &Facts| facts.scores.iter().zip(&self.weights).map(|(has, wants)| has * wants).sum::<f64>();
         rank(a).cmp(&rank(b)).then_with(|| score(b).total_cmp(&score(a)))
     }
 }

@@ -1,6 +1,6 @@
 //! Who may ask, who answers, and how much.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -102,19 +102,6 @@ pub enum Strategy {
 }
 
 impl Strategy {
-    /// Its name in files and answers.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::MagictunnelHandled => "magictunnel_handled",
-            Self::ClientForwarded => "client_forwarded",
-            Self::ExternalServer => "external_server",
-            Self::ClientFirst => "client_first",
-            Self::MagictunnelFirst => "magictunnel_first",
-            Self::Parallel => "parallel",
-            Self::Hybrid => "hybrid",
-        }
-    }
-
     /// Whether it leaves the answer to whoever called, so that a person can give it.
     pub fn asks_people_only(self) -> bool {
         matches!(self, Self::ClientForwarded | Self::ClientFirst)
@@ -122,8 +109,9 @@ impl Strategy {
 }
 
 impl fmt::Display for Strategy {
+    /// Its name in files and answers.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+        self.serialize(f)
     }
 }
 
@@ -280,12 +268,11 @@ impl AnswerOptions {
                 return Err(AnswerError::UnknownAnswerer { name: name.clone() });
             }
         }
-        for strategy in self.sampling.strategies() {
-            if self.steps(strategy).is_empty() {
-                return Err(AnswerError::NobodyInOrder { strategy });
-            }
+        let strategies = self.sampling.server_strategies.values().copied().chain([self.sampling.default_strategy]);
+        match strategies.filter(|strategy| self.steps(*strategy).is_empty()).min() {
+            Some(strategy) => Err(AnswerError::NobodyInOrder { strategy }),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn check_elicitation(&self) -> Result<(), AnswerError> {
@@ -327,12 +314,6 @@ impl AnswerOptions {
             steps.push(Answerer::Models);
         }
         steps
-    }
-}
-
-impl Routing {
-    fn strategies(&self) -> BTreeSet<Strategy> {
-        self.server_strategies.values().copied().chain([self.default_strategy]).collect()
     }
 }
 

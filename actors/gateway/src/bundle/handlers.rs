@@ -12,6 +12,7 @@ use callboard_runtime::{Agent, Changed, ConcurrentHandler, Cx, Handlers, Profile
 use futures::StreamExt;
 use futures::future::join_all;
 use futures::stream::FuturesUnordered;
+use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
 use super::list::What;
@@ -21,121 +22,82 @@ use super::{
     Parts,
 };
 
-/// A bundle that answers like a model, as one of its members does.
-#[derive(Clone)]
-pub(super) struct Sampling(pub(super) Bundle);
+impl<const SAMPLES: bool> Agent for Bundle<SAMPLES> {
+    fn handlers(on: &mut Handlers<Self>) {
+        const MAX: u32 = BUNDLE_CALLS_MAX;
+        on.sync::<Changed>().concurrent::<Probe>(BUNDLE_MEMBERS_MAX as u32).concurrent::<Describe>(MAX);
+        on.concurrent::<ListTools>(MAX).concurrent::<CallTool>(MAX);
+        on.concurrent::<ListResources>(MAX).concurrent::<ListResourceTemplates>(MAX).concurrent::<ReadResource>(MAX);
+        on.concurrent::<Subscribe>(MAX).concurrent::<Unsubscribe>(MAX);
+        on.concurrent::<ListPrompts>(MAX).concurrent::<GetPrompt>(MAX).concurrent::<Complete>(MAX);
+        if SAMPLES {
+            on.concurrent::<CreateMessage>(MAX);
+        }
+    }
 
-trait IsBundle {
-    fn bundle(&self) -> &Bundle;
-}
+    /// It has no state that a dropped request could leave half changed, and hardly any work of its own.
+    fn profile() -> Profile {
+        Profile::default().cancel_safe().with_askers()
+    }
 
-impl IsBundle for Bundle {
-    fn bundle(&self) -> &Bundle {
-        self
+    /// Follows the members, so that whoever follows the bundle hears of their changes.
+    fn started(&mut self, cx: &mut Cx) {
+        if let Some(recipient) = cx.me().recipient::<Changed>() {
+            self.parts.members.iter().for_each(|member| member.agent.follow(recipient.clone()));
+        }
+    }
+
+    fn observe(&self) -> Value {
+        let names = |is: fn(&Member) -> bool| {
+            self.parts.members.iter().filter(move |member| is(member)).map(|member| &*member.name).collect::<Vec<_>>()
+        };
+        json!({ "members": names(|_| true), "missing": names(|member| member.away().is_missed()) })
     }
 }
 
-impl IsBundle for Sampling {
-    fn bundle(&self) -> &Bundle {
-        &self.0
+impl<const SAMPLES: bool> SyncHandler<Changed> for Bundle<SAMPLES> {
+    fn handle(&mut self, changed: Changed, cx: &mut Cx) {
+        cx.changed(changed.change);
     }
 }
 
-fn handlers<B>(on: &mut Handlers<B>)
-where
-    B: Agent + SyncHandler<Changed> + ConcurrentHandler<Probe> + ConcurrentHandler<Describe>,
-    B: ConcurrentHandler<ListTools> + ConcurrentHandler<CallTool> + ConcurrentHandler<ListPrompts>,
-    B: ConcurrentHandler<ListResources> + ConcurrentHandler<ListResourceTemplates> + ConcurrentHandler<ReadResource>,
-    B: ConcurrentHandler<Subscribe> + ConcurrentHandler<Unsubscribe> + ConcurrentHandler<GetPrompt>,
-    B: ConcurrentHandler<Complete>,
-{
-    const MAX: u32 = BUNDLE_CALLS_MAX;
-    on.sync::<Changed>().concurrent::<Probe>(BUNDLE_MEMBERS_MAX as u32).concurrent::<Describe>(MAX);
-    on.concurrent::<ListTools>(MAX).concurrent::<CallTool>(MAX);
-    on.concurrent::<ListResources>(MAX).concurrent::<ListResourceTemplates>(MAX).concurrent::<ReadResource>(MAX);
-    on.concurrent::<Subscribe>(MAX).concurrent::<Unsubscribe>(MAX);
-    on.concurrent::<ListPrompts>(MAX).concurrent::<GetPrompt>(MAX).concurrent::<Complete>(MAX);
-}
-
-macro_rules! agents {
-    ($($agent:ident: $on:ident $more:block;)*) => {$(
-        impl Agent for $agent {
-            fn handlers($on: &mut Handlers<Self>) {
-                handlers($on);
-                $more
-            }
-
-            /// It has no state that a dropped request could leave half changed, and hardly any work of its own.
-            fn profile() -> Profile {
-                Profile::default().cancel_safe().with_askers()
-            }
-
-            fn started(&mut self, cx: &mut Cx) {
-                self.bundle().follow_all(cx);
-            }
-
-            fn observe(&self) -> serde_json::Value {
-                self.bundle().parts.observe()
-            }
-        }
-
-        impl SyncHandler<Changed> for $agent {
-            fn handle(&mut self, changed: Changed, cx: &mut Cx) {
-                cx.changed(changed.change);
-            }
-        }
-
-        impl ConcurrentHandler<Probe> for $agent {
-            fn handle(&mut self, probe: Probe, cx: Cx) -> impl Future<Output = ()> + Send + 'static {
-                let parts = self.bundle().parts.clone();
-                async move { parts.probe(probe.member, &cx).await }
-            }
-        }
-    )*};
-}
-
-agents! {
-    Bundle: on {};
-    Sampling: on { on.concurrent::<CreateMessage>(BUNDLE_CALLS_MAX); };
+impl<const SAMPLES: bool> ConcurrentHandler<Probe> for Bundle<SAMPLES> {
+    fn handle(&mut self, probe: Probe, cx: Cx) -> impl Future<Output = ()> + Send + 'static {
+        let parts = self.parts.clone();
+        async move { parts.probe(probe.member, &cx).await }
+    }
 }
 
 macro_rules! answers {
-    ($($agent:ident { $($message:ident -> $reply:ty: $with:expr;)* })*) => {$($(
-        impl ConcurrentHandler<$message> for $agent {
+    ($($message:ident -> $reply:ty: $with:expr;)*) => {$(
+        impl<const SAMPLES: bool> ConcurrentHandler<$message> for Bundle<SAMPLES> {
             fn handle(
                 &mut self,
                 message: $message,
                 cx: Cx,
             ) -> impl Future<Output = Result<$reply, Failure>> + Send + 'static {
-                let parts = self.bundle().parts.clone();
+                let parts = self.parts.clone();
                 async move { $with(&*parts, message.0, &cx).await }
             }
         }
-    )*)*};
+    )*};
 }
 
-macro_rules! answers_of {
-    ($($agent:ident)*) => {answers! {$(
-        $agent {
-        Describe -> About: async |parts: &Parts, _, cx: &Cx| parts.about(cx).await;
-        ListTools -> RawObject: async |parts: &Parts, params, cx: &Cx| parts.list(What::Tools, &params, cx).await;
-        ListResources -> RawObject:
-            async |parts: &Parts, params, cx: &Cx| parts.list(What::Resources, &params, cx).await;
-        ListResourceTemplates -> RawObject:
-            async |parts: &Parts, params, cx: &Cx| parts.list(What::Templates, &params, cx).await;
-        ListPrompts -> RawObject: async |parts: &Parts, params, cx: &Cx| parts.list(What::Prompts, &params, cx).await;
-        CallTool -> ToolResult: Parts::call_tool;
-        ReadResource -> ReadResourceResult: Parts::read_resource;
-        Subscribe -> RawObject: Parts::subscribe;
-        Unsubscribe -> RawObject: Parts::unsubscribe;
-        GetPrompt -> GetPromptResult: Parts::get_prompt;
-        Complete -> CompleteResult: Parts::complete;
-        }
-    )*}};
+answers! {
+    Describe -> About: async |parts: &Parts, _, cx: &Cx| parts.about(cx).await;
+    ListTools -> RawObject: async |parts: &Parts, params, cx: &Cx| parts.list(What::Tools, &params, cx).await;
+    ListResources -> RawObject: async |parts: &Parts, params, cx: &Cx| parts.list(What::Resources, &params, cx).await;
+    ListResourceTemplates -> RawObject:
+        async |parts: &Parts, params, cx: &Cx| parts.list(What::Templates, &params, cx).await;
+    ListPrompts -> RawObject: async |parts: &Parts, params, cx: &Cx| parts.list(What::Prompts, &params, cx).await;
+    CallTool -> ToolResult: Parts::call_tool;
+    ReadResource -> ReadResourceResult: Parts::read_resource;
+    Subscribe -> RawObject: Parts::subscribe;
+    Unsubscribe -> RawObject: Parts::unsubscribe;
+    GetPrompt -> GetPromptResult: Parts::get_prompt;
+    Complete -> CompleteResult: Parts::complete;
+    CreateMessage -> SampleAnswer: Parts::sample;
 }
-
-answers_of! { Bundle Sampling }
-answers! { Sampling { CreateMessage -> SampleAnswer: Parts::sample; } }
 
 impl Parts {
     /// What the members say of themselves, and what they can do together.
@@ -171,7 +133,7 @@ impl Parts {
     }
 
     async fn call_tool(&self, mut params: RawObject, cx: &Cx) -> Result<ToolResult, Failure> {
-        let shown = params.text("name").ok_or_else(|| Failure::invalid("`name` must be a string"))?;
+        let shown = text(&params, "name")?;
         if let Some(tool) = self.by_name.get(&shown).and_then(|at| self.tools.get(*at)) {
             let arguments = params.remove("arguments").unwrap_or_else(|| RawObject::new().to_raw());
             let member = self.members.get(tool.member).ok_or_else(|| unknown_tool(&shown))?;
@@ -184,7 +146,7 @@ impl Parts {
     }
 
     async fn get_prompt(&self, mut params: RawObject, cx: &Cx) -> Result<GetPromptResult, Failure> {
-        let shown = params.text("name").ok_or_else(|| Failure::invalid("`name` must be a string"))?;
+        let shown = text(&params, "name")?;
         let (member, own) = self.find(What::Prompts, &shown, cx, no_prompt).await?;
         params.set("name", own);
         member.ask::<GetPrompt>(params, cx).await.map(GetPromptResult)
@@ -212,13 +174,10 @@ impl Parts {
         let member = member.ok_or_else(|| Failure::not_found("nothing here answers like a model"))?;
         member.ask::<CreateMessage>(params, cx).await.map(SampleAnswer)
     }
+}
 
-    fn observe(&self) -> serde_json::Value {
-        let names = |is: fn(&Member) -> bool| {
-            self.members.iter().filter(move |member| is(member)).map(|member| &*member.name).collect::<Vec<_>>()
-        };
-        serde_json::json!({ "members": names(|_| true), "missing": names(|member| member.away().is_missed()) })
-    }
+fn text(params: &RawObject, member: &str) -> Result<String, Failure> {
+    params.text(member).ok_or_else(|| Failure::invalid(format!("`{member}` must be a string")))
 }
 
 fn no_prompt() -> Failure {
@@ -247,7 +206,7 @@ impl Parts {
     }
 
     pub async fn read_resource(&self, params: RawObject, cx: &Cx) -> Result<ReadResourceResult, Failure> {
-        let uri = params.text("uri").ok_or_else(|| Failure::invalid("`uri` must be a string"))?;
+        let uri = text(&params, "uri")?;
         let (at, read) = self.of_owner::<ReadResource>(&uri, Member::handles::<ReadResource>, params, cx).await?;
         // It may have moved.
         if uri.len() <= BUNDLE_URI_BYTES_MAX && self.owners.peek(&uri) != Some(at) {
@@ -324,7 +283,7 @@ impl Parts {
 
     /// Passes it on to whoever has the resource, the first time it is said.
     pub async fn subscribe(&self, params: RawObject, cx: &Cx) -> Result<RawObject, Failure> {
-        let uri = params.text("uri").ok_or_else(|| Failure::invalid("`uri` must be a string"))?;
+        let uri = text(&params, "uri")?;
         if self.follow(&uri, None)? {
             return Ok(RawObject::new());
         }
@@ -378,7 +337,7 @@ impl Parts {
 
     /// Passes it on to whoever was told, the last time it is said.
     pub async fn unsubscribe(&self, params: RawObject, cx: &Cx) -> Result<RawObject, Failure> {
-        let uri = params.text("uri").ok_or_else(|| Failure::invalid("`uri` must be a string"))?;
+        let uri = text(&params, "uri")?;
         let ended = match self.followed.lock().entry(uri) {
             Entry::Occupied(mut entry) if entry.get().times > 1 => {
                 entry.get_mut().times -= 1;

@@ -66,7 +66,7 @@ impl Member {
         let mut member =
             Self { name, separator, agent, naming, handles, is_outside, specs: Vec::new(), away: Mutex::default() };
         if !member.lists_tools() {
-            member.specs = all.into_iter().filter(is_tool).collect();
+            member.specs = all.into_iter().filter(|spec| !spec.name.starts_with(RESERVED_PREFIX)).collect();
         }
         Ok(member)
     }
@@ -125,8 +125,10 @@ impl Member {
         let late = || Failure::timed_out("it doesn't answer in time");
         let asked = timeout_at(limit, self.ask::<M>(body, cx)).await.unwrap_or_else(|_| Err(late()));
         match &asked {
-            Ok(_) => self.away().returned(),
-            Err(failure) if failure.kind == FailureKind::TimedOut => self.away().is_slow(),
+            Ok(_) => self.away().slow_until = None,
+            Err(failure) if failure.kind == FailureKind::TimedOut => {
+                self.away().slow_until = Some(Instant::now() + BUNDLE_SLOW_FOR);
+            }
             Err(_) => {}
         }
         asked
@@ -154,14 +156,6 @@ pub(super) struct Away {
 }
 
 impl Away {
-    pub fn returned(&mut self) {
-        self.slow_until = None;
-    }
-
-    pub fn is_slow(&mut self) {
-        self.slow_until = Some(Instant::now() + BUNDLE_SLOW_FOR);
-    }
-
     pub fn patience(&self, patience: Duration) -> Duration {
         match self.slow_until {
             Some(until) if Instant::now() < until => patience.min(BUNDLE_SLOW_WAIT),
@@ -205,14 +199,14 @@ pub(super) struct Missing {
 impl Missing {
     /// Puts a failure to the account of `member`; one that has no such thing isn't missing.
     pub fn add(&mut self, member: &Member, at: usize, failure: &Failure, cx: &Cx) {
-        use FailureKind::{Cancelled, NotFound, Overloaded, TimedOut, Unavailable};
-        if matches!(failure.kind, NotFound | Cancelled) {
+        if matches!(failure.kind, FailureKind::NotFound | FailureKind::Cancelled) {
             return;
         }
         callboard_message::log::warn!(by: &member.name, member = member.name, kind = %failure.kind, "a member's part is missing");
         self.servers.push((member.name.clone(), why(member, failure)));
-        let may_return = matches!(failure.kind, Overloaded | TimedOut | Unavailable);
-        if may_return && let Some(pause) = member.away().begin() {
+        if may_return(failure)
+            && let Some(pause) = member.away().begin()
+        {
             cx.tell_after(pause, Probe { member: at });
         }
     }
@@ -265,6 +259,11 @@ impl Missing {
     }
 }
 
+/// Whether a member that failed so may be there again.
+fn may_return(failure: &Failure) -> bool {
+    matches!(failure.kind, FailureKind::Overloaded | FailureKind::TimedOut | FailureKind::Unavailable)
+}
+
 /// A bug's sentence stays here, because a panic or a parser may have put data in it.
 fn why(member: &Member, failure: &Failure) -> String {
     let own = failure.message.strip_prefix(&format!("{}: ", member.name)).unwrap_or(&failure.message);
@@ -288,8 +287,7 @@ impl Parts {
             () if member.has_prompts() => member.ask_until::<ListPrompts>(RawObject::new(), limit, cx).await,
             () => member.ask_until::<ListResources>(RawObject::new(), limit, cx).await,
         };
-        use FailureKind::{Overloaded, TimedOut, Unavailable};
-        if asked.is_err_and(|failure| matches!(failure.kind, Overloaded | TimedOut | Unavailable)) {
+        if asked.is_err_and(|failure| may_return(&failure)) {
             let pause = member.away().longer();
             cx.tell_after(pause, Probe { member: at });
             return;
@@ -330,10 +328,7 @@ impl Reply {
 
     /// The tool's result.
     pub fn result(self, reply: &RawValue) -> ToolResult {
-        let text = || match serde_json::from_str::<String>(reply.get()) {
-            Ok(text) => text,
-            Err(_) => reply.get().to_owned(),
-        };
+        let text = || serde_json::from_str(reply.get()).unwrap_or_else(|_| reply.get().to_owned());
         match self {
             Self::Result => ToolResult(RawObject::parse(reply).unwrap_or_default()),
             Self::Nothing => ToolResult::of([]),
@@ -343,16 +338,10 @@ impl Reply {
     }
 }
 
-/// Whether a message type is a tool.
-fn is_tool(spec: &MessageSpec) -> bool {
-    !spec.name.starts_with(RESERVED_PREFIX)
-}
-
 /// A message type as a tool of this name. Calls here aren't tasks, so `execution` stays away.
 fn listed(spec: &MessageSpec, name: &str, reply: Reply) -> RawObject {
-    let mut tool = RawObject::of("name", name);
-    tool.set("description", &spec.description);
-    tool.set("inputSchema", &spec.input_schema);
+    let tool = RawObject::of("name", name).with("description", &spec.description);
+    let mut tool = tool.with("inputSchema", &spec.input_schema);
     match (&spec.output_schema, reply) {
         (Some(schema), Reply::Object) => tool.set("outputSchema", schema),
         (Some(schema), Reply::Value) => tool.set("outputSchema", wrapped(schema)),

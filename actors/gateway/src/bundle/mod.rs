@@ -22,12 +22,12 @@ use std::time::Duration;
 
 use callboard_message::RawObject;
 use callboard_message::surface::{Complete, ListResources, ReadResource};
-use callboard_runtime::{AgentRef, Changed, Cx, System};
+use callboard_runtime::{AgentRef, System};
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use serde::Deserialize;
 
-use handlers::{Followed, Sampling};
+use handlers::Followed;
 use member::{Member, OwnTool};
 use names::{Sieve, plain, shown};
 
@@ -67,10 +67,10 @@ pub const BUNDLE_NAME_BYTES_MAX: usize = 1_024;
 /// Maximum resources that are followed through one bundle. Further ones are refused with `Overloaded`. Fixed.
 pub const BUNDLE_SUBSCRIPTIONS_MAX: usize = 10_000;
 
-/// Several agents as one. Cheap to clone.
+/// Several agents as one. Cheap to clone. One that `SAMPLES` answers like a model, as one of its members does.
 #[derive(derive_more::Debug, Clone)]
 #[debug("{:?}", parts.members.iter().map(|member| &member.name).collect::<Vec<_>>())]
-pub struct Bundle {
+pub struct Bundle<const SAMPLES: bool = false> {
     parts: Arc<Parts>,
 }
 
@@ -146,16 +146,10 @@ impl Bundle {
     /// Starts it. It answers like a model (`callboard.sample`) where exactly one of its members says that it does;
     /// [`System::spawn`] starts one that doesn't.
     pub fn spawn(self, system: &System, label: &str) -> AgentRef {
-        match self.parts.sampler {
-            None => system.prepare_with(move || self.clone()).label(label).spawn(),
-            Some(_) => system.prepare_with(move || Sampling(self.clone())).label(label).spawn(),
-        }
-    }
-
-    /// Follows the members, so that whoever follows the bundle hears of their changes.
-    fn follow_all(&self, cx: &Cx) {
-        if let Some(recipient) = cx.me().recipient::<Changed>() {
-            self.parts.members.iter().for_each(|member| member.agent.follow(recipient.clone()));
+        let Self { parts } = self;
+        match parts.sampler {
+            None => system.prepare_with(move || Self { parts: parts.clone() }).label(label).spawn(),
+            Some(_) => system.prepare_with(move || Bundle::<true> { parts: parts.clone() }).label(label).spawn(),
         }
     }
 }

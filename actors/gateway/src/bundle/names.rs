@@ -1,6 +1,6 @@
 //! Names of what several agents have, so that each means one thing.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use callboard_runtime::Patterns;
 
@@ -57,23 +57,17 @@ pub(super) fn shown<'a>(
         true => joined(member, separator, tool),
         false => (*tool).to_owned(),
     };
-    let mut shown: Vec<String> = tools.iter().zip(&is_joined).map(name).collect();
     // A joined name may be another's own: then that one is joined too. Each round joins one more at least.
     loop {
-        let mut seen: HashMap<&str, usize> = HashMap::new();
-        shown.iter().for_each(|name| *seen.entry(name).or_default() += 1);
-        let twice: HashSet<String> =
-            seen.into_iter().filter(|(_, times)| *times > 1).map(|(name, _)| name.to_owned()).collect();
-        let to_join: Vec<usize> =
-            (0..tools.len()).filter(|at| !is_joined[*at] && twice.contains(&shown[*at])).collect();
+        let shown: Vec<String> = tools.iter().zip(&is_joined).map(name).collect();
+        let mut times: HashMap<&str, usize> = HashMap::new();
+        shown.iter().for_each(|name| *times.entry(name).or_default() += 1);
+        let is_twice = |at: &usize| !is_joined[*at] && times[&*shown[*at]] > 1;
+        let to_join: Vec<usize> = (0..tools.len()).filter(is_twice).collect();
         if to_join.is_empty() {
             return shown;
         }
-        for at in to_join {
-            let (member, tool) = tools[at];
-            shown[at] = joined(member, separator, tool);
-            is_joined[at] = true;
-        }
+        to_join.into_iter().for_each(|at| is_joined[at] = true);
     }
 }
 

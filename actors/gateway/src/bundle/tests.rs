@@ -9,7 +9,7 @@ use callboard_message::surface::{
 use callboard_message::{
     Change, Content, Failure, FailureKind, Principal, RawObject, ResourceContent, Speaker, ToolResult,
 };
-use callboard_runtime::testkit::paused;
+use callboard_runtime::testkit;
 use callboard_runtime::{Agent, AgentRef, CallMeta, Changed, Cx, Handlers, SyncHandler, System};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,6 +22,15 @@ mod away;
 mod filters;
 mod resources;
 mod upstream;
+
+/// A test in paused time; the system is shut down after it.
+fn paused<T>(test: impl AsyncFnOnce(&System) -> T) -> T {
+    testkit::paused(async |system| {
+        let ended = test(system).await;
+        system.shutdown(Duration::from_secs(1)).await;
+        ended
+    })
+}
 
 /// How many.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
@@ -159,7 +168,6 @@ fn tools_of_all_in_one_list() {
             ask(&bundle, "tools.list", json!({ "cursor": "x" })).await.unwrap_err().kind,
             FailureKind::InvalidInput
         );
-        system.shutdown(Duration::from_secs(1)).await;
     });
 }
 
@@ -179,7 +187,6 @@ fn calls_reach_whom_they_mean() {
         let cut = call(&bundle, listed["tools"][5]["name"].as_str().unwrap()).await.unwrap();
         assert_eq!(cut["content"][0]["text"], format!("{LONG} {{\"a\":1.0}}"));
         assert_eq!(call(&bundle, "count").await.unwrap_err().kind, FailureKind::InvalidInput);
-        system.shutdown(Duration::from_secs(1)).await;
     });
 }
 
@@ -205,7 +212,6 @@ fn more_than_tools() {
         assert_eq!(completed["completion"]["values"], json!(["greet"]));
         let resources = ask(&bundle, "resources.list", json!({})).await.unwrap();
         assert_eq!(resources, json!({ "resources": [] }));
-        system.shutdown(Duration::from_secs(1)).await;
     });
 }
 
@@ -234,7 +240,6 @@ fn changes_of_members_are_the_bundles() {
         call(&bundle, "one.count").await.unwrap();
         let change = tokio::time::timeout(Duration::from_secs(5), changes.recv()).await.unwrap();
         assert_eq!(change, Some(Change::Tools));
-        system.shutdown(Duration::from_secs(1)).await;
     });
 }
 
@@ -248,6 +253,5 @@ fn bundles_that_cannot_be() {
         let many = |n: usize| (0..n).map(|n| named(&format!("m{n}"))).collect::<Vec<_>>();
         assert!(Bundle::new(many(BUNDLE_MEMBERS_MAX)).is_ok());
         assert_eq!(Bundle::new(many(BUNDLE_MEMBERS_MAX + 1)).unwrap_err(), BundleError::TooMany);
-        system.shutdown(Duration::from_secs(1)).await;
     });
 }

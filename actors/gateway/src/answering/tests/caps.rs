@@ -1,9 +1,8 @@
 use callboard_message::{FailureKind, Sample};
 use callboard_runtime::System;
-use callboard_runtime::testkit::paused;
 use std::time::Duration;
 
-use super::kit::{Client, Does, Seen, ask, ask_for, by, options, speaker};
+use super::kit::{Client, Does, Seen, ask, ask_for, by, options, paused, speaker};
 use crate::answering::{Answerers, REFUSAL_PAUSE};
 
 /// A server `s` with these caps whose samples a model answers that costs 3 + 4 tokens and 10 millionths.
@@ -36,7 +35,6 @@ fn questions_are_counted() {
         assert_eq!(refused.message, "more than 3 questions in a minute");
         tokio::time::advance(Duration::from_secs(60)).await;
         ask(&answerers, "s", &client.call()).await.unwrap();
-        system.shutdown(Duration::ZERO).await;
     });
 }
 
@@ -53,7 +51,6 @@ fn asking_on_and_on_is_slow() {
             refused += u32::from(open.ask(callboard_message::Question::sample("p", 1)).await.is_err());
         }
         assert!((90..=100).contains(&refused), "{refused}");
-        system.shutdown(Duration::ZERO).await;
     });
 }
 
@@ -72,7 +69,6 @@ fn answers_are_bounded() {
             let heard = model.heard.lock().unwrap().pop().unwrap();
             assert_eq!(heard.read::<u32>("maxTokens"), Some(tokens));
         }
-        system.shutdown(Duration::ZERO).await;
     });
 }
 
@@ -108,7 +104,6 @@ fn tokens_are_counted() {
             assert_eq!([&budgets[0][name], &budgets[1][name]], left);
             let refused = ask(&answerers, "s", &call).await.unwrap_err();
             assert_eq!((refused.kind, refused.message.as_str()), (FailureKind::Overloaded, message));
-            system.shutdown(Duration::ZERO).await;
         });
     }
 }
@@ -127,7 +122,6 @@ fn budgets_count() {
         let _open = callboard_runtime::Answering::caller(&answerers, "s", &call).unwrap();
         _open.ask(callboard_message::Question::sample("p", 100)).await.unwrap();
         assert_eq!(by(&ask(&answerers, "s", &call).await.unwrap()), "client");
-        system.shutdown(Duration::ZERO).await;
     });
 }
 
@@ -146,7 +140,6 @@ fn what_is_unknown_counts_whole() {
             ask_for(&answerers, "s", &Client::that(Does::Answers).call(), sample).await.unwrap();
             let given: u64 = heard.heard.lock().unwrap()[0].read("maxTokens").unwrap();
             assert_eq!(given, left.min(60));
-            system.shutdown(Duration::ZERO).await;
         });
     }
 }

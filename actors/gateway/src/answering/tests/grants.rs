@@ -1,11 +1,9 @@
 use callboard_message::{Answer, ElicitAnswer, Elicitation, FailureKind, Question};
 use callboard_runtime::Answering;
-use callboard_runtime::testkit::paused;
 use serde_json::{Value, json};
-use std::time::Duration;
 use tracing::level_filters::LevelFilter;
 
-use super::kit::{Client, Does, ask, by, options, speaker};
+use super::kit::{Client, Does, ask, by, options, paused, speaker};
 use crate::answering::{AnswerError, AnswerOptions, Answerers, Strategy};
 use crate::recording::Recording;
 
@@ -43,7 +41,6 @@ fn nothing_is_granted_by_default() {
             }
             assert_eq!(told["other"], json!({}));
         }
-        system.shutdown(Duration::ZERO).await;
     });
 }
 
@@ -63,7 +60,6 @@ fn abilities_are_true() {
             let answerers = Answerers::new(system.clone(), options(&toml)).unwrap();
             let caller = answerers.caller("s", &Client::that_can(can.clone()).call()).unwrap();
             let told = serde_json::to_value(caller.abilities()).unwrap();
-            system.shutdown(Duration::ZERO).await;
             told.get("sampling").cloned().unwrap_or_default()
         })
     };
@@ -107,7 +103,6 @@ fn models_answer_no_elicitation() {
             alone.caller = None;
             assert!(answerers.caller("s", &alone).is_none());
             assert!(model.heard.lock().unwrap().is_empty());
-            system.shutdown(Duration::ZERO).await;
         });
     }
 }
@@ -152,7 +147,6 @@ fn questions_are_recorded() {
             json!({ "by": "model:m", "strategy": "magictunnel_handled" })
         );
         ask(&answerers, "t", &client.call()).await.unwrap_err();
-        system.shutdown(Duration::ZERO).await;
     });
     let lines = recording.text();
     let audit: Vec<&str> = lines.lines().filter(|line| line.contains("callboard::audit")).collect();

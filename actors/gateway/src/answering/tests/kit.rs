@@ -9,11 +9,20 @@ use callboard_message::{
     RootsAnswer, Sample, SampleAnswer,
 };
 use callboard_runtime::{
-    Agent, AgentRef, Answering, CallMeta, Caller, ConcurrentHandler, Cx, Handlers, SyncHandler, System,
+    Agent, AgentRef, Answering, CallMeta, Caller, ConcurrentHandler, Cx, Handlers, SyncHandler, System, testkit,
 };
 use futures::future::BoxFuture;
 
 use crate::answering::{ANSWERED, AnswerOptions, Answerers};
+
+/// A test in paused time; the system is shut down after it.
+pub fn paused<T>(test: impl AsyncFnOnce(&System) -> T) -> T {
+    testkit::paused(async |system| {
+        let ended = test(system).await;
+        system.shutdown(Duration::ZERO).await;
+        ended
+    })
+}
 
 /// What somebody does with a sample.
 #[derive(Clone)]

@@ -1,11 +1,11 @@
 use callboard_message::{ElicitAnswer, FailureKind, Question, Sample};
 use callboard_models::{Model, ModelConfig};
-use callboard_runtime::testkit::{eventually, paused};
+use callboard_runtime::testkit::eventually;
 use callboard_runtime::{Answering, CallMeta};
 use serde_json::json;
 use std::time::Duration;
 
-use super::kit::{Client, Does, ask, ask_for, by, options, speaker, speaker_about};
+use super::kit::{Client, Does, ask, ask_for, by, options, paused, speaker, speaker_about};
 use crate::answering::Answerers;
 
 const SOON: Duration = Duration::from_secs(10);
@@ -45,7 +45,6 @@ fn strategies_choose() {
                 let answerers = Answerers::new(system.clone(), options(&toml)).unwrap();
                 let by = ask(&answerers, "asker", &Client::that(well(*client)).call()).await.map(|a| by(&a));
                 assert_eq!(answerers.0.chains.len(), 0);
-                system.shutdown(Duration::ZERO).await;
                 by
             });
             match expected[at] {
@@ -86,9 +85,7 @@ fn configuration_decides() {
             }
             let answerers = Answerers::new(system.clone(), options(&format!("{toml}\n{CAST}"))).unwrap();
             let client = Client::that(Does::Fails(FailureKind::Unavailable));
-            let by = ask(&answerers, "asker", &client.call()).await.map(|a| by(&a));
-            system.shutdown(Duration::ZERO).await;
-            by
+            ask(&answerers, "asker", &client.call()).await.map(|a| by(&a))
         });
         assert_eq!(by.unwrap_or("-".into()), expected, "{toml}");
     }
@@ -120,7 +117,6 @@ fn askers_are_never_asked() {
         let failed = ask(&answerers, "ai-analysis-server", &client.call()).await.unwrap_err();
         assert_eq!(failed.kind, FailureKind::NobodyToAsk);
         assert_eq!((asker.heard.lock().unwrap().len(), other.heard.lock().unwrap().len()), (0, 1));
-        system.shutdown(Duration::ZERO).await;
     });
 }
 
@@ -147,7 +143,6 @@ fn nesting_ends() {
             }
             let answer = ask(&answerers, "a", &Client::that(Does::Answers).call()).await;
             assert_eq!(answer.map(|answer| by(&answer)).map_err(|why| why.kind), expected.map(str::to_owned));
-            system.shutdown(Duration::ZERO).await;
         });
     }
 }
@@ -175,7 +170,6 @@ fn the_first_answer_counts() {
         // A person's no, and a guard's, ends it for all.
         let refusing = Client::that(Does::Fails(FailureKind::Blocked));
         assert_eq!(ask(&answerers, "asker", &refusing.call()).await.unwrap_err().kind, FailureKind::Blocked);
-        system.shutdown(Duration::ZERO).await;
     });
 }
 
@@ -197,7 +191,6 @@ fn failures_go_on_to_the_next() {
         assert_eq!(failed.message, "nobody answered (model:m1: timed out, model:m2: overloaded, client: unavailable)");
         let refusing = Client::that(Does::Fails(FailureKind::Blocked));
         assert_eq!(ask(&answerers, "asker", &refusing.call()).await.unwrap_err().message, "client fails");
-        system.shutdown(Duration::ZERO).await;
     });
 }
 
@@ -219,7 +212,6 @@ fn questions_name_models() {
         {
             assert_eq!(by(&ask_for(&answerers, "asker", &client.call(), sample).await.unwrap()), expected);
         }
-        system.shutdown(Duration::ZERO).await;
     });
 }
 
@@ -252,7 +244,6 @@ fn configured_models_answer() {
         }
         let refused = ask(&answerers, "asker", &client.call()).await.unwrap_err();
         assert_eq!(refused.kind, FailureKind::Overloaded);
-        system.shutdown(Duration::ZERO).await;
     });
 }
 
@@ -271,7 +262,6 @@ fn samples_say_who_asks() {
         let expected =
             json!({ "source_external_server": "asker", "tool_execution_context": "t", "bidirectional_request": true });
         assert_eq!(heard, expected);
-        system.shutdown(Duration::ZERO).await;
     });
 }
 
@@ -295,7 +285,6 @@ fn people_approve() {
         let alone = Client::that_can(json!({ "sampling": {} }));
         assert_eq!(by(&ask(&answerers, "asker", &alone.call()).await.unwrap()), "client");
         assert_eq!(model.heard.lock().unwrap().len(), 1);
-        system.shutdown(Duration::ZERO).await;
     });
 }
 
@@ -327,7 +316,6 @@ fn a_clients_refusal_is_final() {
                     }
                     (false, _) => assert_ne!(by(&answer.unwrap()), "client", "{strategy} {kind}"),
                 }
-                system.shutdown(Duration::ZERO).await;
             });
         }
     }
@@ -347,7 +335,6 @@ fn a_servers_refusal_is_final() {
             let answerers = Answerers::new(system.clone(), options(&toml)).unwrap();
             let answer = ask(&answerers, "asker", &Client::that(Does::Answers).call()).await;
             let heard: usize = models.iter().map(|model| model.heard.lock().unwrap().len()).sum();
-            system.shutdown(Duration::ZERO).await;
             (answer.map(|answer| by(&answer)).map_err(|failure| failure.kind), heard)
         })
     };

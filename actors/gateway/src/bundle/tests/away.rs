@@ -58,7 +58,6 @@ fn lists_say_what_is_missing() {
         assert_eq!(about["ttlMs"], 0);
         assert!(instructions.starts_with("e: I am e.\na isn't available now: it doesn't answer"), "{instructions}");
         assert!(!instructions.contains("Souza") && instructions.lines().count() == 5, "{instructions}");
-        system.shutdown(LATE).await;
     });
 }
 
@@ -81,7 +80,6 @@ fn members_are_listed_at_once() {
         let listed = bundle.ask_named("callboard.tools.list", empty, Some(Arc::new(call))).await.unwrap();
         let listed: Value = serde_json::from_str(listed.get()).unwrap();
         assert_eq!((names(&listed), listed["_meta"][MISSING].as_array().unwrap().len()), (vec!["d.t"], 3));
-        system.shutdown(LATE).await;
     });
 }
 
@@ -109,7 +107,6 @@ fn calls_fail_at_once() {
             result = quick => assert_eq!(result.unwrap()["content"][0]["text"], "d: t"),
         }
         assert_eq!(began.elapsed(), Duration::ZERO);
-        system.shutdown(LATE).await;
     });
 }
 
@@ -135,7 +132,6 @@ fn return_is_told() {
         assert_eq!(change, Some(Change::Tools));
         assert_eq!(names(&list(&bundle).await), ["a.t", "b.t"]);
         assert_eq!(bundle.observe().await["missing"], json!([]));
-        system.shutdown(LATE).await;
     });
 }
 
@@ -145,7 +141,6 @@ fn what_a_member_does_not_have_is_not_missing() {
     paused(async |system| {
         let (bundle, _) = bundle_of(system, [&Upstream::new("a", &[])]);
         assert_eq!(ask(&bundle, "prompts.list", json!({})).await.unwrap(), json!({ "prompts": [] }));
-        system.shutdown(LATE).await;
     });
 }
 
@@ -180,7 +175,6 @@ fn pages_have_everything_once() {
             .collect();
         assert_eq!(seen, expected);
         assert!((3..=5).contains(&pages), "{pages}");
-        system.shutdown(LATE).await;
     });
 }
 
@@ -203,7 +197,6 @@ fn bundles_in_bundles() {
         assert_eq!(call(&outer, "a.a.t").await.unwrap_err().message, "a: the server can't be reached");
         let about = ask(&outer, "describe", json!({})).await.unwrap();
         assert_eq!(about["instructions"], "a isn't available now: the server can't be reached");
-        system.shutdown(LATE).await;
     });
 }
 
@@ -220,7 +213,6 @@ fn capabilities_of_servers() {
         assert_eq!(can().await, ["logging", "tools"]);
         upstream.set(Mode::Away);
         assert_eq!(can().await, ["completions", "logging", "prompts", "resources", "tools"]);
-        system.shutdown(LATE).await;
     });
 }
 
@@ -242,7 +234,6 @@ fn names_that_were_cut() {
         assert!(call(&bundle, &shown).await.is_ok());
         assert_eq!((upstream.asked::<ListTools>(), other.asked::<ListTools>()), (lists, 0));
         assert_eq!(call(&bundle, &never).await.unwrap_err().kind, FailureKind::InvalidInput);
-        system.shutdown(LATE).await;
     });
 }
 
@@ -272,6 +263,5 @@ fn a_list_without_end_ends() {
             assert_eq!((seen.len(), &**seen.last().unwrap()), (BUNDLE_MEMBER_PAGES_MAX + 1, "b.last"));
             assert_eq!(told.as_deref(), why);
         }
-        system.shutdown(LATE).await;
     });
 }

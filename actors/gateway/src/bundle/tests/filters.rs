@@ -47,7 +47,6 @@ fn filters_and_renames() {
         for hidden in ["files.read_file", "files.read_secret", "files.write", "files.list", "read", "count", "who"] {
             assert_eq!(text(&bundle, hidden).await, Err(FailureKind::InvalidInput), "{hidden}");
         }
-        system.shutdown(Duration::from_secs(1)).await;
     });
 }
 
@@ -63,7 +62,6 @@ fn selections() {
         assert_eq!(text(&bundle, "b.x").await, Err(FailureKind::InvalidInput));
         assert_eq!(text(&bundle, "who").await, Err(FailureKind::InvalidInput));
         assert_eq!(text(&bundle, "b.y").await, Ok("b: y".into()));
-        system.shutdown(Duration::from_secs(1)).await;
     });
 }
 
@@ -80,7 +78,6 @@ fn names_of_lists_are_theirs() {
         assert_eq!(text(&bundle, "typed.a.count").await, Ok("7".into()));
         let alone = system.spawn(Bundle::with([typed()], BundleOptions::default()).unwrap());
         assert_eq!(names(&alone).await, ["a.count"]);
-        system.shutdown(Duration::from_secs(1)).await;
     });
 }
 
@@ -107,7 +104,6 @@ fn prefixes() {
         assert_eq!(two, BundleError::NeedsPrefix("a".into(), "b".into()));
         let all = system.spawn(Bundle::with([typed(), server("a")], with(Prefix::Always)).unwrap());
         assert_eq!(names(&all).await[..3], ["typed.count", "typed.who", "a.read"]);
-        system.shutdown(Duration::from_secs(1)).await;
     });
 }
 
@@ -134,7 +130,6 @@ fn separators() {
             let refused = Bundle::with([server(name)], options()).unwrap_err();
             assert_eq!(refused, BundleError::Separator(name.into()));
         }
-        system.shutdown(Duration::from_secs(1)).await;
     });
 }
 
@@ -146,6 +141,5 @@ fn renames_that_cannot_be() {
         let member = member.filtered(filter(&[], &[], &[("count", "x"), ("who", "x")]));
         let refused = Bundle::with([member], BundleOptions::default()).unwrap_err();
         assert_eq!(refused, BundleError::Rename { member: "a".into(), name: "x".into() });
-        system.shutdown(Duration::from_secs(1)).await;
     });
 }

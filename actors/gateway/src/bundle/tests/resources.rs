@@ -39,7 +39,6 @@ fn a_slow_member_delays_no_resource() {
         assert_eq!(read(&bundle, "x:2").await, Ok("b".into()));
         assert_eq!((hangs.asked::<ReadResource>(), has.asked::<ReadResource>()), (1, 3));
         assert!(began.elapsed() <= SECOND * 5 + Duration::from_millis(5));
-        system.shutdown(SECOND).await;
     });
 }
 
@@ -59,7 +58,6 @@ fn the_first_in_order_counts() {
         ask(&bundle, "resources.list", json!({})).await.unwrap();
         assert_eq!(read(&bundle, "x:1").await, Ok("a".into()));
         assert_eq!(b.asked::<ReadResource>(), 0);
-        system.shutdown(SECOND).await;
     });
 }
 
@@ -84,7 +82,6 @@ fn owners() {
         let asked = a.asked::<ReadResource>();
         assert_eq!(read(&bundle, "x:1").await, Ok("b".into()));
         assert_eq!(a.asked::<ReadResource>(), asked);
-        system.shutdown(SECOND).await;
     });
 }
 
@@ -100,7 +97,6 @@ fn owners_are_bounded() {
         let (at, past) = ("x".repeat(BUNDLE_URI_BYTES_MAX), "x".repeat(BUNDLE_URI_BYTES_MAX + 1));
         [&at, &past].into_iter().for_each(|uri| bundle.parts.learn_owner(uri, 0));
         assert_eq!((bundle.parts.owners.get(&at), bundle.parts.owners.get(&past)), (Some(0), None));
-        system.shutdown(SECOND).await;
     });
 }
 
@@ -126,7 +122,6 @@ fn subscriptions() {
         say("resources.unsubscribe", "x:2").await.unwrap();
         assert_eq!((told(), a.asked::<Subscribe>(), a.asked::<Unsubscribe>()), ((2, 2), 1, 0));
         assert_eq!(say("resources.subscribe", "x:9").await.unwrap_err().kind, FailureKind::NotFound);
-        system.shutdown(SECOND).await;
     });
 }
 
@@ -144,7 +139,6 @@ fn subscriptions_are_bounded() {
         assert_eq!(refused.kind, FailureKind::Overloaded);
         say("resources.unsubscribe", 0).await.unwrap();
         say("resources.subscribe", BUNDLE_SUBSCRIPTIONS_MAX).await.unwrap();
-        system.shutdown(SECOND).await;
     });
 }
 
@@ -177,6 +171,5 @@ fn one_answers_like_a_model() {
         let outer = spawn(vec![("inner".to_owned(), one), server()]);
         assert!(is_model(&outer));
         assert_eq!(ask(&outer, "sample", json!({ "messages": [] })).await.unwrap(), json!({ "model": "m" }));
-        system.shutdown(SECOND).await;
     });
 }
