@@ -27,7 +27,8 @@ pub(crate) enum Tool {
 }
 
 impl Tool {
-    const ALL: [Self; 7] = [
+    /// Every tool, in the order of [`TOOL_NAMES`].
+    pub(crate) const ALL: [Self; 7] = [
         Self::Echo,
         Self::Llm,
         Self::Summarize,
@@ -39,10 +40,10 @@ impl Tool {
 
     /// The tool of exactly that name.
     pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().zip(TOOL_NAMES).find(|(_, known)| *known == name).map(|(tool, _)| tool)
+        Self::ALL.into_iter().find(|tool| tool.name() == name)
     }
 
     pub(crate) fn name(self) -> &'static str {
-        Self::ALL.into_iter().zip(TOOL_NAMES).find(|(tool, _)| *tool == self).map_or("", |(_, name)| name)
+        TOOL_NAMES[self as usize]
     }
 }

@@ -149,27 +149,36 @@ impl Deciders {
         let (begun, at_ms) = (Instant::now(), now_ms());
         let body = D::wire().and_then(|wire| (wire.encode)(&message).ok());
         let inputs = cx.system().audit().mark(self.class, body.as_deref().map_or(&[], |body| body.get().as_bytes()));
-        let asked = ask(seat, cx, message.clone()).await;
-        let judged = judge(&message, asked);
-        let fallback = judged.fallback;
-        let outcome = match fallback {
-            None => judged.outcome,
-            Some(_) => message.fallback(),
+        let (decided, failure) = match ask(seat, cx, message.clone()).await {
+            Ok(decided) => (decided, None),
+            Err(failure) => (Decided::unclear(""), Some(failure)),
         };
-        let word = outcome.as_ref().map_or("none".into(), Outcome::word);
+        let fallback = match (&failure, &decided.outcome) {
+            (Some(Failure { kind: FailureKind::TimedOut, .. }), _) => Some(FallbackWhy::TimedOut),
+            (Some(failure), _) => Some(FallbackWhy::Failed(failure.kind)),
+            (None, None) => Some(FallbackWhy::Unclear),
+            (None, Some(outcome)) => (!message.fits(outcome)).then_some(FallbackWhy::Unknown),
+        };
+        let (outcome, confidence) = match fallback {
+            // What comes from elsewhere may be any number.
+            None if decided.confidence.is_finite() => (decided.outcome, decided.confidence.clamp(0.0, 1.0)),
+            None => (decided.outcome, 0.0),
+            Some(_) => (message.fallback(), 0.0),
+        };
+        let word = outcome.as_ref().map_or_else(|| "none".to_owned(), Outcome::word);
         let record = DecisionRecord {
             point: D::POINT,
             by: seat.by.clone(),
             inputs,
-            outcome: word.into_owned(),
-            confidence: judged.confidence,
+            outcome: word,
+            confidence,
             ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
-            cost: judged.cost,
+            cost: decided.cost,
             fallback,
             at_ms,
         };
-        self.tell(cx, run, &record, judged.failure.as_ref());
-        Settled { outcome, failure: judged.failure, record }
+        self.tell(cx, run, &record, failure.as_ref());
+        Settled { outcome, failure, record }
     }
 
     /// Number of decisions and of fallbacks by point: for [`callboard_runtime::Agent::observe`].
@@ -194,7 +203,8 @@ impl Deciders {
             .with("point", record.point.as_str())
             .with("by", record.by.as_str())
             .with("run", run.as_str())
-            .with("confidence", per_mille(record.confidence))
+            // Per mille of 0 to 1.
+            .with("confidence", (record.confidence * 1_000.0).round() as u32)
             .with("ms", record.ms)
             .with("micro_usd", record.cost.micro_usd);
         if let Some(call) = cx.call() {
@@ -209,38 +219,6 @@ impl Deciders {
         cx.system().audit().note(entry);
         cx.progress(Progress { message: Some(record.to_string()), ..Progress::default() });
     }
-}
-
-/// Answer of a decider, checked.
-struct Judged<T> {
-    outcome: Option<T>,
-    confidence: f32,
-    cost: Cost,
-    fallback: Option<FallbackWhy>,
-    failure: Option<Failure>,
-}
-
-fn judge<D: Decision>(message: &D, asked: Result<Decided<D::Outcome>, Failure>) -> Judged<D::Outcome> {
-    let decided = match asked {
-        Ok(decided) => decided,
-        Err(failure) => {
-            let fallback = match failure.kind {
-                FailureKind::TimedOut => FallbackWhy::TimedOut,
-                kind => FallbackWhy::Failed(kind),
-            };
-            let (fallback, failure) = (Some(fallback), Some(failure));
-            return Judged { outcome: None, confidence: 0.0, cost: Cost::default(), fallback, failure };
-        }
-    };
-    // What comes from elsewhere may be any number.
-    let confidence = if decided.confidence.is_finite() { decided.confidence.clamp(0.0, 1.0) } else { 0.0 };
-    let fallback = match &decided.outcome {
-        None => Some(FallbackWhy::Unclear),
-        Some(outcome) if !message.fits(outcome) => Some(FallbackWhy::Unknown),
-        Some(_) => None,
-    };
-    let confidence = if fallback.is_some() { 0.0 } else { confidence };
-    Judged { outcome: decided.outcome, confidence, cost: decided.cost, fallback, failure: None }
 }
 
 async fn ask<D: Decision>(seat: &Decider, cx: &Cx, message: D) -> Result<Decided<D::Outcome>, Failure> {
@@ -264,11 +242,6 @@ async fn ask<D: Decision>(seat: &Decider, cx: &Cx, message: D) -> Result<Decided
         Some(within) => ask.within(within).await?,
         None => ask.await?,
     }
-}
-
-fn per_mille(share: f32) -> u32 {
-    // 0 to 1 by now.
-    (share * 1_000.0).round() as u32
 }
 
 /// Names everything that is done for one request: the same request again, under the same key, has the same.

@@ -109,14 +109,6 @@ pub struct PlannedStep {
     pub action: RoutingDecision,
 }
 
-impl RoutingDecision {
-    /// To the tool that answers with words.
-    fn llm(text: &str) -> Self {
-        let ToolChoice { tool_name, params } = ToolChoice::llm(text);
-        Self::Local { tool_name, params }
-    }
-}
-
 /// A request taken in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Intake {
@@ -187,10 +179,8 @@ impl Taking<'_> {
     /// NP1: what is missing.
     async fn unclear(&mut self) -> Option<String> {
         let Request { text, history, .. } = self.request;
-        match self
-            .decide(DecideClarity { history: history.clone(), request: text.clone(), world: self.world.clone() })
-            .await
-        {
+        let (request, history, world) = (text.clone(), history.clone(), self.world.clone());
+        match self.decide(DecideClarity { history, request, world }).await {
             Some(Clarity::NeedsClarify { question }) => Some(question),
             Some(Clarity::Clear) | None => None,
         }
@@ -225,20 +215,20 @@ impl Taking<'_> {
         let Settled { outcome, record, .. } = self.deciders.decide(self.cx, &self.request.run, message).await;
         let fell_back = record.fallback.is_some();
         let mut records = vec![record];
-        let decision = match outcome {
-            Some(Route::Reject { reason }) => RoutingDecision::Reject { reason },
-            Some(Route::Remote { agent }) => RoutingDecision::Remote { agent_id: agent },
+        let choice = match outcome {
+            Some(Route::Reject { reason }) => return (records, RoutingDecision::Reject { reason }),
+            Some(Route::Remote { agent }) => return (records, RoutingDecision::Remote { agent_id: agent }),
             Some(Route::Local) if !fell_back => {
                 let message = DecideTool { request, history, tools: self.world.tools.clone(), slim };
                 let Settled { outcome, record, .. } = self.deciders.decide(self.cx, &self.request.run, message).await;
                 records.push(record);
-                let ToolChoice { tool_name, params } = outcome.unwrap_or_else(|| ToolChoice::llm(text));
-                RoutingDecision::Local { tool_name, params }
+                outcome
             }
-            // Nobody decided: the words go to the model as they are.
-            Some(Route::Local) | None => RoutingDecision::llm(text),
+            Some(Route::Local) | None => None,
         };
-        (records, decision)
+        // Nobody decided: the words go to the model as they are.
+        let ToolChoice { tool_name, params } = choice.unwrap_or_else(|| ToolChoice::llm(text));
+        (records, RoutingDecision::Local { tool_name, params })
     }
 
     async fn decide<D: Decision>(&mut self, message: D) -> Option<D::Outcome> {

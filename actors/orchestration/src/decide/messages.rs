@@ -1,4 +1,3 @@
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -191,9 +190,15 @@ quiet! {
 }
 
 /// Something that is decided at one point.
-pub trait Outcome: Clone + PartialEq + Send + 'static {
-    /// In a word or two, for records and people: names and ids, never what was said.
-    fn word(&self) -> Cow<'static, str>;
+pub trait Outcome: Clone + PartialEq + Serialize + Send + 'static {
+    /// In a word or two, for records and people: names and ids, never what was said. By default the variant's name in JSON.
+    fn word(&self) -> String {
+        match serde_json::to_value(self) {
+            Ok(Value::String(variant)) => variant,
+            Ok(Value::Object(variant)) => variant.into_iter().map(|(name, _)| name).collect(),
+            _ => String::new(),
+        }
+    }
 }
 
 /// DP1.
@@ -284,20 +289,10 @@ pub enum ErrorClass {
     Unknown,
 }
 
-impl ErrorClass {
-    /// Every class.
-    pub const ALL: [Self; 5] =
-        [Self::TransientNetwork, Self::PermissionAuth, Self::ToolSyntax, Self::AgentUnavailable, Self::Unknown];
-
+impl fmt::Display for ErrorClass {
     /// Its name, as in JSON.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::TransientNetwork => "TransientNetwork",
-            Self::PermissionAuth => "PermissionAuth",
-            Self::ToolSyntax => "ToolSyntax",
-            Self::AgentUnavailable => "AgentUnavailable",
-            Self::Unknown => "Unknown/Other",
-        }
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
     }
 }
 
@@ -380,88 +375,57 @@ pub enum Confirm {
     SafeToProceed,
 }
 
-impl Outcome for FollowUp {
-    fn word(&self) -> Cow<'static, str> {
-        match self {
-            Self::HandleDirectly => "handle_directly".into(),
-            Self::NeedHumanInput { .. } => "need_human_input".into(),
-        }
-    }
-}
-
-impl Outcome for Clarity {
-    fn word(&self) -> Cow<'static, str> {
-        match self {
-            Self::Clear => "clear".into(),
-            Self::NeedsClarify { .. } => "needs_clarify".into(),
-        }
-    }
-}
-
-impl Outcome for Split {
-    fn word(&self) -> Cow<'static, str> {
-        match self {
-            Self::Yes => "yes".into(),
-            Self::No => "no".into(),
-        }
-    }
-}
+impl Outcome for FollowUp {}
+impl Outcome for Clarity {}
+impl Outcome for Split {}
+impl Outcome for Confirm {}
 
 impl Outcome for StepPlan {
-    fn word(&self) -> Cow<'static, str> {
+    fn word(&self) -> String {
         match self.steps().len() {
-            1 => "1 step".into(),
-            count => format!("{count} steps").into(),
+            1 => "1 step".to_owned(),
+            count => format!("{count} steps"),
         }
     }
 }
 
 impl Outcome for Route {
-    fn word(&self) -> Cow<'static, str> {
+    fn word(&self) -> String {
         match self {
-            Self::Local => "local".into(),
-            Self::Remote { agent } => format!("remote {agent}").into(),
-            Self::Reject { .. } => "reject".into(),
+            Self::Local => "local".to_owned(),
+            Self::Remote { agent } => format!("remote {agent}"),
+            Self::Reject { .. } => "reject".to_owned(),
         }
     }
 }
 
 impl Outcome for ToolChoice {
-    fn word(&self) -> Cow<'static, str> {
-        self.tool_name.clone().into()
+    fn word(&self) -> String {
+        self.tool_name.clone()
     }
 }
 
 impl Outcome for String {
-    fn word(&self) -> Cow<'static, str> {
-        format!("{} bytes", self.len()).into()
+    fn word(&self) -> String {
+        format!("{} bytes", self.len())
     }
 }
 
 impl Outcome for Recovery {
-    fn word(&self) -> Cow<'static, str> {
+    fn word(&self) -> String {
         match self {
-            Self::RetrySame => "retry_same".into(),
-            Self::RetryModified { .. } => "retry_modified".into(),
-            Self::UseAlternative { which } => format!("use_alternative {which}").into(),
-            Self::AskHuman { .. } => "ask_human".into(),
-            Self::Abandon { .. } => "abandon".into(),
+            Self::RetrySame => "retry_same".to_owned(),
+            Self::RetryModified { .. } => "retry_modified".to_owned(),
+            Self::UseAlternative { which } => format!("use_alternative {which}"),
+            Self::AskHuman { .. } => "ask_human".to_owned(),
+            Self::Abandon { .. } => "abandon".to_owned(),
         }
     }
 }
 
 impl Outcome for Synthesis {
-    fn word(&self) -> Cow<'static, str> {
-        format!("confidence {:.2}", self.confidence).into()
-    }
-}
-
-impl Outcome for Confirm {
-    fn word(&self) -> Cow<'static, str> {
-        match self {
-            Self::ConfirmNeeded => "confirm_needed".into(),
-            Self::SafeToProceed => "safe_to_proceed".into(),
-        }
+    fn word(&self) -> String {
+        format!("confidence {:.2}", self.confidence)
     }
 }
 

@@ -96,8 +96,8 @@ trait Formed: Decision {
     fn read(&self, content: &Value) -> Option<Self::Outcome>;
 }
 
-fn form(properties: Value, required: &[&str]) -> Value {
-    json!({ "type": "object", "properties": properties, "required": required })
+fn form(properties: Value, required: &str) -> Value {
+    json!({ "type": "object", "properties": properties, "required": [required] })
 }
 
 /// A member that is a text with something in it.
@@ -126,7 +126,7 @@ impl Formed for DecideFollowUp {
     fn form(&self) -> (String, Value) {
         let message = format!("Is this answer enough to go on?\n\nQuestion: {}\nAnswer: {}", self.reason, self.message);
         let properties = json!({ "enough": boolean("Enough"), "question": string("If not: what to ask") });
-        (message, form(properties, &["enough"]))
+        (message, form(properties, "enough"))
     }
 
     fn read(&self, content: &Value) -> Option<FollowUp> {
@@ -140,7 +140,7 @@ impl Formed for DecideFollowUp {
 impl Formed for DecideClarity {
     fn form(&self) -> (String, Value) {
         let properties = json!({ "clear": boolean("Clear"), "question": string("If not: what to ask") });
-        (format!("Is this request clear enough to begin?\n\n{}", self.request), form(properties, &["clear"]))
+        (format!("Is this request clear enough to begin?\n\n{}", self.request), form(properties, "clear"))
     }
 
     fn read(&self, content: &Value) -> Option<Clarity> {
@@ -154,7 +154,7 @@ impl Formed for DecideClarity {
 impl Formed for DecideSplit {
     fn form(&self) -> (String, Value) {
         let properties = json!({ "several": boolean("Several steps") });
-        (format!("Does this request need several steps?\n\n{}", self.request), form(properties, &["several"]))
+        (format!("Does this request need several steps?\n\n{}", self.request), form(properties, "several"))
     }
 
     fn read(&self, content: &Value) -> Option<Split> {
@@ -167,7 +167,7 @@ impl Formed for MakeSteps {
         let message =
             format!("Which steps does this request need? One a line, at most {STEPS_MAX}.\n\n{}", self.request);
         let properties = json!({ "steps": string("Steps"), "in_order": boolean("Each needs the one before") });
-        (message, form(properties, &["steps"]))
+        (message, form(properties, "steps"))
     }
 
     fn read(&self, content: &Value) -> Option<StepPlan> {
@@ -190,7 +190,7 @@ impl Formed for DecideRoute {
         choices.extend(up.map(|agent| format!("remote {}", agent.id)));
         choices.push("reject".to_owned());
         let properties = json!({ "who": one_of("Who", &choices), "reason": string("If rejected: why") });
-        (format!("Who should do this?\n\n{}", self.request), form(properties, &["who"]))
+        (format!("Who should do this?\n\n{}", self.request), form(properties, "who"))
     }
 
     fn read(&self, content: &Value) -> Option<Route> {
@@ -209,7 +209,7 @@ impl Formed for DecideTool {
         let tools: Vec<String> = self.tools.iter().take(CHOICES_MAX).map(|tool| tool.name.clone()).collect();
         let params = string("Parameters as a JSON object; empty: the request as its text");
         let properties = json!({ "tool": one_of("Tool", &tools), "params": params });
-        (format!("Which tool should do this?\n\n{}", self.request), form(properties, &["tool"]))
+        (format!("Which tool should do this?\n\n{}", self.request), form(properties, "tool"))
     }
 
     fn read(&self, content: &Value) -> Option<ToolChoice> {
@@ -223,7 +223,7 @@ impl Formed for DecideTool {
 
 impl Formed for WriteAnswer {
     fn form(&self) -> (String, Value) {
-        (format!("What is the answer?\n\n{}", self.request), form(json!({ "answer": string("Answer") }), &["answer"]))
+        (format!("What is the answer?\n\n{}", self.request), form(json!({ "answer": string("Answer") }), "answer"))
     }
 
     fn read(&self, content: &Value) -> Option<String> {
@@ -243,7 +243,7 @@ impl Formed for DecideRecovery {
         let (target, times) = (self.action.target(), self.attempts);
         let message = format!("{target} failed ({times} so far): {}. What now?\n\n{}", self.error, self.root_goal);
         let more = string("The parameters as a JSON object, or why it is given up");
-        (message, form(json!({ "next": one_of("Next", &choices), "more": more }), &["next"]))
+        (message, form(json!({ "next": one_of("Next", &choices), "more": more }), "next"))
     }
 
     fn read(&self, content: &Value) -> Option<Recovery> {
@@ -264,7 +264,7 @@ impl Formed for Synthesize {
         let results = self.results.iter().map(line).collect::<Vec<_>>().join("\n");
         let sure = json!({ "type": "number", "title": "How sure, 0 to 1", "minimum": 0, "maximum": 1 });
         let message = format!("What do these results come to?\n\n{}\n\n{results}", self.goal);
-        (message, form(json!({ "answer": string("Answer"), "sure": sure }), &["answer"]))
+        (message, form(json!({ "answer": string("Answer"), "sure": sure }), "answer"))
     }
 
     fn read(&self, content: &Value) -> Option<Synthesis> {

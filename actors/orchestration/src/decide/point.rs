@@ -126,12 +126,6 @@ impl<T> Decided<T> {
     pub fn at_cost(self, cost: Cost) -> Self {
         Self { cost, ..self }
     }
-
-    /// The same with another outcome.
-    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Decided<U> {
-        let Self { outcome, confidence, why, cost } = self;
-        Decided { outcome: outcome.map(change), confidence, why, cost }
-    }
 }
 
 fn cut(mut why: String) -> String {
@@ -149,18 +143,6 @@ pub struct Cost {
     pub tokens_out: u32,
     /// Price, in millionths of a US dollar.
     pub micro_usd: u64,
-}
-
-impl std::ops::Add for Cost {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            tokens_in: self.tokens_in.saturating_add(other.tokens_in),
-            tokens_out: self.tokens_out.saturating_add(other.tokens_out),
-            micro_usd: self.micro_usd.saturating_add(other.micro_usd),
-        }
-    }
 }
 
 #[cfg(test)]

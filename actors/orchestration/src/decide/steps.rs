@@ -30,23 +30,17 @@ pub struct StepMetadata {
 
 /// Steps that can be done: 1 to [`STEPS_MAX`], in an order in which what a step needs comes before it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(try_from = "Steps", into = "Steps")]
+#[serde(try_from = "Steps")]
 #[schemars(with = "Steps")]
 pub struct StepPlan {
     steps: Vec<StepDefinition>,
 }
 
 /// A plan as it is written.
-#[derive(Serialize, Deserialize, JsonSchema)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Steps {
     steps: Vec<StepDefinition>,
-}
-
-impl From<StepPlan> for Steps {
-    fn from(plan: StepPlan) -> Self {
-        Self { steps: plan.steps }
-    }
 }
 
 impl TryFrom<Steps> for StepPlan {

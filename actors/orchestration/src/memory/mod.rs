@@ -78,9 +78,8 @@ impl Memory {
         self.put(&outgoing).await?;
         let there = self.look().await?;
         let surplus = there.len().saturating_sub(MEMORY_REQUESTS_MAX);
-        let is_old = |kept: &Outgoing| is_too_old(kept.at_ms);
         for (nth, (key, kept)) in there.iter().enumerate() {
-            if nth < surplus || is_old(kept) {
+            if nth < surplus || is_too_old(kept.at_ms) {
                 self.notes.remove(&self.space, key).await?;
             }
         }
@@ -159,11 +158,7 @@ impl Memory {
         };
         let raw = serde_json::value::to_raw_value(&kept).and_then(|raw| RawObject::parse(&raw));
         let raw = raw.map_err(|_| Failure::internal("a request can't be written down"))?;
-        match self.notes.put(&self.space, key, raw, None).await {
-            Ok(_) => Ok(()),
-            Err(NoteError::Journal(error)) => Err(error.into()),
-            Err(other) => Err(Failure::internal(other.to_string())),
-        }
+        self.notes.put(&self.space, key, raw, None).await.map(drop).map_err(unkept)
     }
 
     /// All that is kept, by key: oldest first. What can't be read is left out.
@@ -175,6 +170,14 @@ impl Memory {
 
 fn read(note: Note) -> Option<(String, Outgoing)> {
     Some((note.key, serde_json::from_str(note.body.to_raw().get()).ok()?))
+}
+
+/// Failure of a note that wasn't kept.
+pub(crate) fn unkept(error: NoteError) -> Failure {
+    match error {
+        NoteError::Journal(error) => error.into(),
+        other => Failure::internal(other.to_string()),
+    }
 }
 
 /// Now, in milliseconds since 1970.

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use callboard_message::{Failure, RawObject};
-use callboard_runtime::{AgentRef, NOTE_BYTES_MAX_DEFAULT, Note, NoteError, Notes};
+use callboard_runtime::{AgentRef, NOTE_BYTES_MAX_DEFAULT, Note, Notes};
 use serde_json::value::to_raw_value;
 use tokio::time::Instant;
 
 use super::sanitize::{description, name, place, skills};
 use super::{DIRECTORY_SPACE, Health, KNOWN_AGENTS_MAX, Known, Learned};
 use crate::decide::AgentView;
+use crate::memory::unkept;
 
 /// Notes of one look at the store.
 const PAGE: usize = 200;
@@ -137,11 +138,7 @@ pub(super) async fn keep(notes: &dyn Notes, known: &Known) -> Result<(), Failure
         let tame = known.skills.iter().rposition(|skill| !skill.is_destructive());
         known.skills.remove(tame.unwrap_or(known.skills.len() - 1));
     };
-    match notes.put(DIRECTORY_SPACE, &known.id, body, None).await {
-        Ok(_) => Ok(()),
-        Err(NoteError::Journal(error)) => Err(error.into()),
-        Err(other) => Err(Failure::internal(other.to_string())),
-    }
+    notes.put(DIRECTORY_SPACE, &known.id, body, None).await.map(drop).map_err(unkept)
 }
 
 /// A note as an agent, however little it says: the file that it was imported from may be anybody's.

@@ -152,11 +152,10 @@ impl KnownAgents {
     async fn exchange(&self, agent: &AgentRef, seen: &Seen) -> Option<Exchanged> {
         let arguments = json!({ "format": "exchange" });
         let said = self.use_skill(agent, seen, LIST_AGENTS, arguments).await?;
-        let itself = said.object("self").unwrap_or_default();
         let entries: Vec<RawObject> = said.read("agents").unwrap_or_default();
         let entry = |entry: RawObject| Some((entry.text("id")?, entry.text("name")?, entry.text("url")?));
         let agents = entries.into_iter().take(EXCHANGE_AGENTS_MAX).filter_map(entry).collect();
-        Some(Exchanged { id: itself.text("id"), agents })
+        Some(Exchanged { id: said.object("self").and_then(|itself| itself.text("id")), agents })
     }
 
     /// Tells an agent where we are, if we are anywhere.
@@ -266,7 +265,7 @@ impl KnownAgents {
             let mut book = self.book();
             match before {
                 Some(before) => book.put(before),
-                None => drop::<Option<Entry>>(book.remove(&known.id)),
+                None => drop(book.remove(&known.id)),
             }
             return Err(failure);
         }
@@ -287,28 +286,21 @@ impl KnownAgents {
     pub(super) async fn describe_declared(&self) {
         let now = Instant::now();
         let asked: Vec<(String, AgentRef)> = {
-            let mut book = self.book();
-            let ids: Vec<String> =
-                book.all().filter(|e| e.known.learned == Learned::Declared).map(|e| e.known.id.clone()).collect();
-            let mut stale = |id: String| {
-                let entry = book.get_mut(&id)?;
-                let is_fresh = entry.described.is_some_and(|at| now.duration_since(at) < DESCRIBED_FOR);
-                if is_fresh { None } else { Some((id, entry.agent.clone()?)) }
-            };
-            ids.into_iter().filter_map(&mut stale).collect()
+            let is_fresh = |entry: &Entry| entry.described.is_some_and(|at| now.duration_since(at) < DESCRIBED_FOR);
+            let book = self.book();
+            let stale = book.all().filter(|entry| entry.known.learned == Learned::Declared && !is_fresh(entry));
+            stale.filter_map(|entry| Some((entry.known.id.clone(), entry.agent.clone()?))).collect()
         };
-        let described = asked.iter().map(|(_, agent)| describe(agent));
-        let described = join_all(described).await;
+        let described = join_all(asked.iter().map(|(_, agent)| describe(agent))).await;
         let mut book = self.book();
         for ((id, _), said) in asked.iter().zip(described) {
             let Some(entry) = book.get_mut(id).filter(|e| e.known.learned == Learned::Declared) else { continue };
             // One that is away is asked again with the next request.
             entry.described = said.skills.is_some().then_some(now);
             let known = &mut entry.known;
-            known.state = if said.skills.is_some() { Health::Up } else { Health::Down };
+            known.state = Health::Down;
             if let Some(all) = said.skills {
-                known.skills = all;
-                known.seen_ms = now_ms();
+                (known.skills, known.state, known.seen_ms) = (all, Health::Up, now_ms());
             }
             if let Some(text) = said.name.filter(|text| !text.is_empty()) {
                 known.name = text;
@@ -370,11 +362,7 @@ fn destroys(more: &RawObject, schema: &Value) -> bool {
     // A tool that says that it changes something may destroy it unless it says that it doesn't; of one that says nothing
     // at all, nothing is known.
     let (reads, destroys) = (hints.read::<bool>("readOnlyHint"), hints.read::<bool>("destructiveHint"));
-    let says_so = match (reads, destroys) {
-        (Some(true), _) => false,
-        (Some(false), said) => said.unwrap_or(true),
-        (None, said) => said.unwrap_or(false),
-    };
+    let says_so = reads != Some(true) && destroys.unwrap_or(reads == Some(false));
     says_so && text_member(schema).is_some()
 }
 
@@ -462,28 +450,25 @@ impl KnownAgents {
             match seen {
                 // Of hearsay the name was part.
                 Ok(seen) if seen.name == known.name || known.learned == Learned::Connected => {
-                    self.answered(&id, Some(seen)).await;
+                    self.answered(&id, seen).await;
                 }
                 _ => self.missed(&id).await,
             }
         }
     }
 
-    /// Notes that an agent answered, and what its card says where that was looked at.
-    async fn answered(&self, id: &str, seen: Option<Seen>) {
+    /// Notes that an agent answered, and what its card says.
+    async fn answered(&self, id: &str, Seen { name, description, skills }: Seen) {
         let changed = {
             let mut book = self.book();
             let Some(entry) = book.get_mut(id) else { return };
             entry.misses = 0;
             let known = &mut entry.known;
             let before = known.clone();
-            known.state = Health::Up;
-            if let Some(Seen { name, description, skills }) = seen {
-                (known.name, known.description, known.skills) = (name, description, skills);
-            }
+            (known.name, known.description, known.skills, known.state) = (name, description, skills, Health::Up);
             let is_other = *known != before;
             known.seen_ms = now_ms();
-            (is_other && known.learned != Learned::Declared).then(|| known.clone())
+            is_other.then(|| known.clone())
         };
         self.keep_quietly(changed).await;
     }
@@ -495,11 +480,11 @@ impl KnownAgents {
             let Some(entry) = book.get_mut(id) else { return };
             entry.misses = entry.misses.saturating_add(1);
             let goes_down = entry.misses >= DOWN_AFTER_MISSES && entry.known.state != Health::Down;
-            if goes_down {
-                entry.known.state = Health::Down;
+            goes_down.then(|| {
                 callboard_message::log::info!(id, "an agent doesn't answer any more");
-            }
-            (goes_down && entry.known.learned != Learned::Declared).then(|| entry.known.clone())
+                entry.known.state = Health::Down;
+                entry.known.clone()
+            })
         };
         self.keep_quietly(changed).await;
     }

@@ -1,8 +1,7 @@
 //! What agents say of themselves, made fit to be shown and to be decided by: one line each, of bounded length.
 
 use callboard_message::Failure;
-use callboard_message::text::cut_chars;
-use callboard_message::text::{fold, plain, words};
+use callboard_message::text::{cut_chars, fold, plain, words};
 use url::{Host, Url};
 
 use crate::decide::limits::DESCRIPTION_CHARS_MAX;

@@ -10,14 +10,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::follow::follow;
-use super::plan::{Plan, is_command, only, root_id};
+use super::plan::{Plan, action_of, is_command, only, root_id};
 use super::question_dedup::{Asked, Kept, RunNotes, asked_once};
 use super::request::{Said, bounded};
-use super::state::{Event, Standing, end_of};
 use super::{Shared, world};
 use crate::decide::intake::{From, Intake, IntakeOptions, PlannedStep, Request, RoutingDecision, route};
 use crate::decide::limits::CLARIFY_ROUNDS_MAX;
-use crate::decide::{Action, ConfirmWhy, DecisionRecord, RunId, Turn, World, text_member};
+use crate::decide::{ConfirmWhy, DecisionRecord, RunId, Turn, World, text_member};
 use crate::task::execution::{Doubt, Errand, confirm, passes, text_of};
 use crate::tools::{plain_field, text_answer, text_question};
 
@@ -62,12 +61,9 @@ pub(super) async fn answer(shared: &Shared, said: Said, cx: &Cx) -> Result<ToolR
         false => asked_once(cx, Kept::Notes(notes.clone())),
     };
     let (text, context) = (said.text.clone(), said.context.clone());
-    let life = Standing::NEW;
-    let mut call =
-        Call { shared, cx: once, asked, said, owner, run, notes: notes.clone(), life, clarified: Vec::new() };
+    let mut call = Call { shared, cx: once, asked, said, owner, run, notes: notes.clone(), clarified: Vec::new() };
     let answer = call.through().await;
-    call.life.on(answer.as_ref().map_or_else(end_of, |_| Event::Done));
-    shared.count(call.life.state);
+    shared.count(&answer);
     if !shared.options.ending.is_cancelled() {
         notes.forget().await;
     }
@@ -85,7 +81,6 @@ struct Call<'a> {
     owner: TaskOwner,
     run: RunId,
     notes: RunNotes,
-    life: Standing,
     /// Questions and answers before the request was clear.
     clarified: Vec<Turn>,
 }
@@ -95,14 +90,11 @@ impl Call<'_> {
         let options = &self.shared.options;
         passes(options.guard.as_ref(), &self.said.text, Origin::User).await?;
         if self.is_there().await? {
-            self.life.on(Event::Decided);
-            self.life.on(Event::Kept);
             return self.follow().await;
         }
         let world = world(options).await;
         if let Some((name, params)) = self.said.tool.take() {
             let action = RoutingDecision::Local { tool_name: name, params };
-            self.life.on(Event::Decided);
             return self.act(self.said.text.clone(), action, &world, Vec::new(), false).await;
         }
         let mut history = self.shared.conversations.history(self.owner.as_str(), &self.said.context);
@@ -112,7 +104,6 @@ impl Call<'_> {
             history = bounded(told.into_iter().chain(history).collect());
         }
         let Routed { text, decision, records, .. } = self.routed(&history, &world).await?;
-        self.life.on(Event::Decided);
         match decision {
             RoutingDecision::Reject { reason } => Err(Failure::rejected(reason)),
             RoutingDecision::Decompose { subtasks } => {
@@ -191,20 +182,18 @@ impl Call<'_> {
     }
 
     /// NP1's question goes to whoever asked, in its own words and no others.
-    async fn clarified(&mut self, round: u32, question: &str) -> Result<String, Failure> {
-        self.life.on(Event::Asked);
+    async fn clarified(&self, round: u32, question: &str) -> Result<String, Failure> {
         let form = text_question(question, &clarify_key(round), plain_field());
         let answer = self.cx.elicit(form).await.map_err(|failure| match failure.kind {
             FailureKind::NobodyToAsk => Failure { message: format!("nobody could be asked: {question}"), ..failure },
             _ => failure,
         })?;
-        self.life.on(Event::Answered);
         text_answer(&answer).ok_or_else(|| Failure::cancelled(format!("not answered: {question}")))
     }
 
     /// NP5 for what it may cost: what was decided so far, and about as much for each of `left` decisions.
     async fn affordable(
-        &mut self,
+        &self,
         what: String,
         action: Value,
         left: usize,
@@ -226,15 +215,12 @@ impl Call<'_> {
             always: false,
             key: CONFIRM_COST,
         };
-        self.life.on(Event::Asked);
-        confirm(&options.deciders, &self.cx, &self.run, &self.asked, doubt).await?;
-        self.life.on(Event::Answered);
-        Ok(())
+        confirm(&options.deciders, &self.cx, &self.run, &self.asked, doubt).await
     }
 
     /// One tool, or one agent.
     async fn act(
-        &mut self,
+        &self,
         text: String,
         action: RoutingDecision,
         world: &World,
@@ -245,12 +231,7 @@ impl Call<'_> {
         if is_command(&action) {
             return self.plan(&text, vec![only(&text, action)], Vec::new(), recovers).await;
         }
-        self.life.on(Event::Begun);
-        let action = match action {
-            RoutingDecision::Local { tool_name, params } => Action::Local { tool: tool_name, params },
-            RoutingDecision::Remote { agent_id } => Action::Remote { agent: agent_id, text: text.clone() },
-            _ => return Err(Failure::internal("that is nothing that one does")),
-        };
+        let action = action_of(action, &text, "", world)?;
         let errand = Errand {
             options: &self.shared.options,
             cx: &self.cx,
@@ -268,7 +249,7 @@ impl Call<'_> {
     }
 
     async fn plan(
-        &mut self,
+        &self,
         goal: &str,
         steps: Vec<PlannedStep>,
         records: Vec<DecisionRecord>,
@@ -285,14 +266,12 @@ impl Call<'_> {
             recovers,
         };
         plan.keep(&self.shared.options, &*self.cx.system().store().tasks.clone()).await?;
-        self.life.on(Event::Kept);
         self.follow().await
     }
 
-    async fn follow(&mut self) -> Result<ToolResult, Failure> {
-        let Self { shared, cx, run, owner, life, notes, .. } = self;
-        notes.may_be_there();
-        follow(shared, cx, run, owner, life).await
+    async fn follow(&self) -> Result<ToolResult, Failure> {
+        self.notes.may_be_there();
+        follow(self.shared, &self.cx, &self.run, &self.owner).await
     }
 }
 

@@ -16,7 +16,6 @@ use super::Shared;
 use super::bell::Hearing;
 use super::plan::root_id;
 use super::question_dedup::no_answer;
-use super::state::{Event, Standing, State};
 use crate::decide::RunId;
 use crate::decide::limits::STEPS_MAX;
 
@@ -51,7 +50,6 @@ struct Following<'a> {
     cx: &'a Cx,
     run: &'a RunId,
     owner: &'a TaskOwner,
-    life: &'a mut Standing,
     tasks: Arc<dyn Tasks>,
     bell: Hearing,
     /// The root is the last.
@@ -68,19 +66,12 @@ struct Following<'a> {
 ///
 /// # Errors
 /// What it failed with.
-pub(super) async fn follow(
-    shared: &Shared,
-    cx: &Cx,
-    run: &RunId,
-    owner: &TaskOwner,
-    life: &mut Standing,
-) -> Result<ToolResult, Failure> {
+pub(super) async fn follow(shared: &Shared, cx: &Cx, run: &RunId, owner: &TaskOwner) -> Result<ToolResult, Failure> {
     let mut following = Following {
         shared,
         cx,
         run,
         owner,
-        life,
         tasks: cx.system().store().tasks.clone(),
         // Before the first look: what happens after it rings.
         bell: shared.bells.hear(run.clone()),
@@ -111,9 +102,6 @@ impl Following<'_> {
         let (steps, _) = self.tasks.list(filter, 0, STEPS_MAX).await?;
         let root = self.tasks.get(&root_id).await?.filter(|root| root.owner == *self.owner);
         let root = root.ok_or_else(|| Failure::not_found("the run isn't there any more"))?;
-        if steps.iter().chain([&root]).any(|task| task.last_event > 0) {
-            self.life.on(Event::StepsBegun);
-        }
         self.parts_all = steps.len() + 1;
         let prefix = format!("{root_id}.");
         for task in &steps {
@@ -138,9 +126,6 @@ impl Following<'_> {
             self.parts[at].read = task.last_event.saturating_sub(1);
             self.parts[at].ended = false;
             return self.look(at).await;
-        }
-        if is_root && task.last_event > 0 && task.children_open == 0 {
-            self.life.on(Event::StepsEnded);
         }
         // What an earlier process asked is asked again by whoever goes on with it.
         if is_ours(task, self.tasks.worker()) {
@@ -226,14 +211,7 @@ impl Following<'_> {
             TaskStep::Start if is_root => {
                 // It begins when all parts have ended, whether that was read or not.
                 (0..at).for_each(|part| self.give_up_all(part));
-                if self.life.state == State::Planned {
-                    self.life.on(Event::StepsBegun);
-                }
-                if self.life.state == State::Running {
-                    self.life.on(Event::StepsEnded);
-                }
             }
-            TaskStep::Start if self.life.state == State::Planned => self.life.on(Event::StepsBegun),
             TaskStep::Said(message) => {
                 // That a part has ended is said of the root by the store, in words for operators.
                 let line = match &self.parts[at].step {
@@ -247,9 +225,7 @@ impl Following<'_> {
             TaskStep::Answered { key, .. } | TaskStep::GivenUp { key } => self.give_up(at, &key),
             TaskStep::Completed(reply) if is_root => self.end = Some(Ok(reply)),
             TaskStep::Failed(failure) | TaskStep::Rejected(failure) if is_root => self.end = Some(Err(failure)),
-            TaskStep::Cancelled { why } if is_root => {
-                self.end = Some(Err(Failure::cancelled(why)));
-            }
+            TaskStep::Cancelled { why } if is_root => self.end = Some(Err(Failure::cancelled(why))),
             _ => {}
         }
     }
@@ -273,10 +249,8 @@ impl Following<'_> {
             (at, key, answer)
         };
         self.asking.push(Box::pin(Abortable::new(asking, registration)));
-        self.life.on(Event::Asked);
         if let Some(before) = self.open.insert(place, abort) {
             before.abort();
-            self.life.on(Event::Answered);
         }
     }
 
@@ -300,13 +274,11 @@ impl Following<'_> {
     fn give_up(&mut self, at: usize, key: &str) {
         if let Some(asking) = self.open.remove(&(at, key.to_owned())) {
             asking.abort();
-            self.life.on(Event::Answered);
         }
     }
 
     fn give_up_all(&mut self, at: usize) {
-        let keys: Vec<String> = self.open.keys().filter(|(of, _)| *of == at).map(|(_, key)| key.clone()).collect();
-        keys.iter().for_each(|key| self.give_up(at, key));
+        self.open.extract_if(|(of, _), _| *of == at).for_each(|(_, asking)| asking.abort());
     }
 }
 

@@ -10,7 +10,6 @@ mod follow;
 mod plan;
 mod question_dedup;
 mod request;
-mod state;
 #[cfg(test)]
 mod tests;
 
@@ -20,7 +19,7 @@ use std::time::Duration;
 
 use callboard_guardrail::Origin;
 use callboard_message::surface::{About, CallTool, Converse, Describe, ListTools};
-use callboard_message::{DataClass, Failure, RawObject, ToolResult};
+use callboard_message::{DataClass, Failure, FailureKind, RawObject, ToolResult};
 use callboard_runtime::{Agent, AgentRef, ConcurrentHandler, Cx, Handlers, Profile};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -31,15 +30,15 @@ use crate::decide::limits::{WORLD_AGENTS_MAX, WORLD_TOOLS_MAX};
 use crate::decide::{Action, ConfirmWhy, Deciders, Risk, RunId, ToolView, World};
 use crate::memory::Memory;
 use crate::peer_registry::KnownAgents;
+use crate::tool_name::EXECUTE_COMMAND;
 use crate::tools::{Toolbox, may_run};
 
 use bell::Bells;
 use call::answer;
-use execution::{CONFIRM, Doubt, TOOL_COMMAND, confirm, passes, risk_of};
+use execution::{CONFIRM, Doubt, confirm, passes, risk_of};
 use plan::{RunPlan, RunStep, StepDone};
 use question_dedup::RunNotes;
 use request::{Conversations, Said};
-use state::State;
 
 pub(crate) use question_dedup::Asked;
 pub use request::CONVERSATIONS_MAX;
@@ -104,25 +103,14 @@ impl Shared {
         RunNotes::new(cx.system().store().notes.clone(), &self.options.id, self.options.class, run.clone())
     }
 
-    fn count(&self, end: State) {
-        let at = match end {
-            State::Completed => 0,
-            State::Failed => 1,
-            State::Rejected => 2,
-            State::Canceled => 3,
-            _ => return,
+    fn count(&self, answer: &Result<ToolResult, Failure>) {
+        let at = match answer.as_ref().map_err(|failure| failure.kind) {
+            Ok(_) => 0,
+            Err(FailureKind::Rejected) => 2,
+            Err(FailureKind::Cancelled) => 3,
+            Err(_) => 1,
         };
         self.ended[at].fetch_add(1, Relaxed);
-    }
-
-    fn observe(&self) -> Value {
-        let [completed, failed, rejected, canceled] = self.ended.each_ref().map(|count| count.load(Relaxed));
-        json!({
-            "in_flight": CALLS_AT_ONCE_MAX - self.calls.available_permits(),
-            "followed": self.bells.len(),
-            "ended": { "completed": completed, "failed": failed, "rejected": rejected, "canceled": canceled },
-            "decisions": self.options.deciders.observe(),
-        })
     }
 }
 
@@ -140,7 +128,14 @@ impl Agent for TaskOrchestrator {
     }
 
     fn observe(&self) -> Value {
-        self.shared.observe()
+        let Shared { options, bells, calls, ended, .. } = &*self.shared;
+        let [completed, failed, rejected, canceled] = ended.each_ref().map(|count| count.load(Relaxed));
+        json!({
+            "in_flight": CALLS_AT_ONCE_MAX - calls.available_permits(),
+            "followed": bells.len(),
+            "ended": { "completed": completed, "failed": failed, "rejected": rejected, "canceled": canceled },
+            "decisions": options.deciders.observe(),
+        })
     }
 }
 
@@ -237,7 +232,7 @@ async fn call_tool(shared: &Shared, message: CallTool, cx: &Cx) -> Result<ToolRe
     let options = &shared.options;
     options.tools.check(&name, &arguments)?;
     passes(options.guard.as_ref(), arguments.to_raw().get(), Origin::User).await?;
-    if name == TOOL_COMMAND {
+    if name == EXECUTE_COMMAND {
         may_run(cx.principal())?;
         // Whoever asks for it by its name is asked too.
         let action = Action::Local { tool: name.clone(), params: arguments.clone() };

@@ -6,8 +6,7 @@ use std::time::SystemTime;
 
 use callboard_guardrail::Origin;
 use callboard_macros::Message;
-use callboard_message::text::cut_bytes;
-use callboard_message::text::fold;
+use callboard_message::text::{cut_bytes, fold};
 use callboard_message::{Failure, FailureKind, Message, Principal, RawObject, TaskState, ToolResult};
 use callboard_runtime::{Cx, NewTask, OnRestart, Task, TaskError, TaskId, TaskOutcome, TaskOwner, Tasks};
 use schemars::JsonSchema;
@@ -20,10 +19,10 @@ use super::{Shared, TaskOptions, world};
 use crate::decide::intake::{PlannedStep, RoutingDecision};
 use crate::decide::limits::{STEP_INPUT_BYTES_MAX, STEP_RESULT_BYTES_MAX};
 use crate::decide::{
-    Action, ConfirmWhy, Decision, DecisionRecord, RunId, StepDefinition, StepMetadata, StepReport, Synthesis,
-    Synthesize, World,
+    Action, ConfirmWhy, DecisionRecord, RunId, StepDefinition, StepMetadata, StepReport, Synthesis, Synthesize, World,
 };
-use crate::task::execution::{CONFIRM, Done, Doubt, Errand, TOOL_COMMAND, confirm, passes, text_of};
+use crate::task::execution::{CONFIRM, Done, Doubt, Errand, confirm, passes, text_of};
+use crate::tool_name::EXECUTE_COMMAND;
 
 /// The id of the step of a plan that has but one, and was never planned.
 const ONLY: &str = "step";
@@ -69,7 +68,7 @@ fn step_id(run: &RunId, step: &str) -> Result<TaskId, Failure> {
 
 /// Whether that is done by running a program.
 pub(super) fn is_command(action: &RoutingDecision) -> bool {
-    matches!(action, RoutingDecision::Local { tool_name, .. } if tool_name == TOOL_COMMAND)
+    matches!(action, RoutingDecision::Local { tool_name, .. } if tool_name == EXECUTE_COMMAND)
 }
 
 impl Plan<'_> {
@@ -211,7 +210,7 @@ pub(super) async fn run_step(shared: &Shared, message: RunStep, cx: &Cx) -> Resu
 }
 
 /// Action of a step, with the results of earlier steps.
-fn action_of(action: RoutingDecision, text: &str, results: &str, world: &World) -> Result<Action, Failure> {
+pub(super) fn action_of(action: RoutingDecision, text: &str, results: &str, world: &World) -> Result<Action, Failure> {
     match action {
         RoutingDecision::Local { tool_name, mut params } => {
             if !results.is_empty() {
@@ -229,12 +228,11 @@ fn action_of(action: RoutingDecision, text: &str, results: &str, world: &World) 
 
 /// What a step came to that this one needs: it has completed.
 async fn result_of(tasks: &dyn Tasks, id: &TaskId) -> Result<String, Failure> {
-    let task = tasks.get(id).await?;
-    match task.as_ref().and_then(|task| task.outcome.as_ref()) {
-        Some(TaskOutcome::Reply(reply)) => match serde_json::from_str::<StepDone>(reply.get()) {
-            Ok(done) => Ok(done.text),
-            Err(_) => Err(Failure::internal("what an earlier step came to can't be read")),
-        },
+    let unreadable = |_| Failure::internal("what an earlier step came to can't be read");
+    match tasks.get(id).await?.as_ref().and_then(|task| task.outcome.as_ref()) {
+        Some(TaskOutcome::Reply(reply)) => {
+            serde_json::from_str(reply.get()).map(|done: StepDone| done.text).map_err(unreadable)
+        }
         _ => Err(Failure::unavailable("what an earlier step came to isn't kept any more")),
     }
 }
@@ -288,10 +286,9 @@ async fn synthesis(
         return Ok(there);
     }
     let message = Synthesize { goal: goal.to_owned(), results: reports.to_vec() };
-    let fallback = message.fallback();
     let settled = shared.options.deciders.decide(cx, run, message).await;
     let unsaid = || Failure::internal("nobody made one answer of the results");
-    let mut answer = settled.outcome.or(fallback).ok_or_else(unsaid)?;
+    let mut answer = settled.outcome.ok_or_else(unsaid)?;
     name_missing_steps(&mut answer, reports);
     match notes.keep(SYNTHESIS, &answer).await {
         Ok(()) => {}

@@ -18,6 +18,7 @@ use sha2::{Digest, Sha256};
 
 use super::bell::Ringer;
 use crate::decide::{RunId, with_caller};
+use crate::memory::unkept;
 
 /// Events of a task that are read at once.
 const EVENTS_READ_MAX: usize = 100;
@@ -51,7 +52,7 @@ impl Asked {
     pub(crate) async fn before(&self, key: &str) -> Result<Option<Elicitation>, Failure> {
         let Some(kept) = &self.0 else { return Ok(None) };
         match &**kept {
-            Kept::Notes(notes) => Ok(notes.question(key).await?.map(|body| Elicitation(body).key(key))),
+            Kept::Notes(notes) => Ok(notes.under(QUESTIONS, key).await?.map(|body| Elicitation(body).key(key))),
             Kept::Task { tasks, id, .. } => {
                 let asked = last(&**tasks, id, |step| match step {
                     TaskStep::Asked(open) if open.key == key => Some(open.question),
@@ -89,12 +90,7 @@ impl Once {
         if let Some(key) = question.take_key() {
             return key;
         }
-        let body = match &*question {
-            Question::Sample(sample) => sample.0.to_raw(),
-            Question::Elicit(elicitation) => elicitation.0.to_raw(),
-            Question::Roots(roots) => roots.0.to_raw(),
-            _ => RawValue::NULL.to_owned(),
-        };
+        let body = question.body().to_raw();
         let mut key = format!("ask-{}", hex(&Sha256::digest(body.get())[..HASH_BYTES]));
         let mut asked = self.asked.lock();
         let times = asked.entry(key.clone()).or_default();
@@ -107,7 +103,7 @@ impl Once {
 
     async fn answered(&self, key: &str) -> Result<Option<RawObject>, Failure> {
         let answer = match &*self.kept {
-            Kept::Notes(notes) => return notes.answer(key).await,
+            Kept::Notes(notes) => return notes.under(ANSWERS, key).await,
             Kept::Task { tasks, id, .. } => {
                 let answered = last(&**tasks, id, |step| match step {
                     TaskStep::Answered { key: of, answer } if of == key => Some(answer),
@@ -166,11 +162,9 @@ impl Caller for Once {
                 _ => {}
             }
             let answer = self.inner.ask(question.key(&key)).await?;
-            if let Kept::Notes(notes) = &*self.kept
-                && let Ok(body) = RawObject::parse(&answer.to_raw())
-            {
+            if let Kept::Notes(notes) = &*self.kept {
                 // Before it is used: what is done with it must not be done with another.
-                notes.keep_answer(&key, body).await?;
+                notes.keep_under(ANSWERS, &key, answer.body(), &RawObject::new()).await?;
             }
             heard(answer)
         })
@@ -186,14 +180,8 @@ pub(super) fn no_answer(failure: &Failure) -> Box<RawValue> {
 
 /// An answer, unless it says why there is none.
 fn heard(answer: Answer) -> Result<Answer, Failure> {
-    let (Answer::Sample(callboard_message::SampleAnswer(body))
-    | Answer::Elicit(ElicitAnswer(body))
-    | Answer::Roots(callboard_message::RootsAnswer(body))) = &answer
-    else {
-        return Ok(answer);
-    };
-    let failed = body.object("_meta").and_then(|meta| meta.object(FAILURE)?.read::<FailureKind>("kind"));
-    match failed {
+    let meta = answer.body().object("_meta");
+    match meta.and_then(|meta| meta.object(FAILURE)?.read::<FailureKind>("kind")) {
         Some(kind) => Err(Failure::new(kind, "nobody answered the question")),
         None => Ok(answer),
     }
@@ -246,42 +234,32 @@ impl RunNotes {
         }
     }
 
-    /// Question under a key.
-    pub async fn question(&self, key: &str) -> Result<Option<RawObject>, Failure> {
-        Ok(self.get::<RawObject>(QUESTIONS).await?.and_then(|questions| questions.object(key)))
+    /// Question or answer under a key.
+    async fn under(&self, member: &str, key: &str) -> Result<Option<RawObject>, Failure> {
+        Ok(self.get::<RawObject>(member).await?.and_then(|all| all.object(key)))
+    }
+
+    /// Keeps a question or an answer under a key, and the members of `more`.
+    async fn keep_under(&self, member: &str, key: &str, body: &RawObject, more: &RawObject) -> Result<(), Failure> {
+        let change = |note: &mut RawObject| {
+            more.iter().for_each(|(name, value)| note.set(name, value));
+            let all = note.object(member).unwrap_or_default();
+            note.set(member, all.with(key, body));
+        };
+        self.change(change).await
     }
 
     /// Keeps a question, and what was decided up to it.
-    pub async fn keep_question(&self, key: &str, question: &RawObject) -> Result<(), Failure> {
-        if self.question(key).await?.is_some_and(|there| there == *question) {
+    async fn keep_question(&self, key: &str, question: &RawObject) -> Result<(), Failure> {
+        if self.under(QUESTIONS, key).await?.as_ref() == Some(question) {
             return Ok(());
         }
         let staged = self.staged.lock().clone();
-        let kept = self.change(|body| {
-            for (name, value) in staged.iter() {
-                body.set(name, value);
-            }
-            let questions = body.object(QUESTIONS).unwrap_or_default();
-            body.set(QUESTIONS, questions.with(key, question));
-        });
         // It is asked all the same; after a restart it is decided anew.
-        if let Err(failure) = kept.await {
+        if let Err(failure) = self.keep_under(QUESTIONS, key, question, &staged).await {
             callboard_message::log::warn!(run = %self.run, %failure, "a question and what led to it aren't kept");
         }
         Ok(())
-    }
-
-    /// Answer under a key.
-    pub async fn answer(&self, key: &str) -> Result<Option<RawObject>, Failure> {
-        Ok(self.get::<RawObject>(ANSWERS).await?.and_then(|answers| answers.object(key)))
-    }
-
-    pub async fn keep_answer(&self, key: &str, answer: RawObject) -> Result<(), Failure> {
-        self.change(|body| {
-            let answers = body.object(ANSWERS).unwrap_or_default();
-            body.set(ANSWERS, answers.with(key, &answer));
-        })
-        .await
     }
 
     /// Forgets all of it: the run has ended.
@@ -309,8 +287,7 @@ impl RunNotes {
             match self.notes.put(&self.space, self.run.as_str(), body, Some(version)).await {
                 Ok(_) => return Ok(()),
                 Err(NoteError::Changed { .. }) => {}
-                Err(NoteError::Journal(error)) => return Err(error.into()),
-                Err(error) => return Err(Failure::internal(error.to_string())),
+                Err(error) => return Err(unkept(error)),
             }
         }
         Err(Failure::unavailable("the notes of the run are written by others at the same time: try again"))

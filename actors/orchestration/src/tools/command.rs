@@ -172,11 +172,16 @@ impl Commands {
         };
         Ok(ToolResult::text(ran.told()).structured(json!({ "exit_code": ran.code, "is_cut": ran.is_cut() })))
     }
-}
 
-impl Commands {
+    /// Runs it to its end. Dropped, it kills it.
     async fn end_of(&self, command: Command) -> Result<Ran, Failure> {
-        run(command, &self.directory, self.options.within, self.options.output_bytes_max).await
+        let CommandOptions { within, output_bytes_max, .. } = self.options;
+        let ended = timeout(within, to_the_end(command, &self.directory, output_bytes_max)).await;
+        let ended = ended.map_err(|_| Failure::timed_out(format!("the command was ended after {within:?}")))?;
+        ended.map_err(|error| {
+            callboard_message::log::warn!(%error, "a command can't be run");
+            Failure::unavailable("the command can't be run")
+        })
     }
 }
 
@@ -295,15 +300,6 @@ impl Drop for Group {
     }
 }
 
-/// Runs it to its end. Dropped, it kills it.
-async fn run(command: Command, directory: &Path, within: Duration, output_bytes_max: usize) -> Result<Ran, Failure> {
-    let late = |_| Failure::timed_out(format!("the command was ended after {within:?}"));
-    timeout(within, to_the_end(command, directory, output_bytes_max)).await.map_err(late)?.map_err(|error| {
-        callboard_message::log::warn!(%error, "a command can't be run");
-        Failure::unavailable("the command can't be run")
-    })
-}
-
 async fn to_the_end(command: Command, directory: &Path, bytes_max: usize) -> io::Result<Ran> {
     let lang = std::env::var_os("LANG").unwrap_or_else(|| LANG_DEFAULT.into());
     let input = if command.input.is_some() { Stdio::piped() } else { Stdio::null() };
@@ -349,13 +345,6 @@ async fn feed(input: Option<ChildStdin>, text: Option<String>) {
     }
 }
 
-/// A quoted passage that is open.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Quote {
-    Single,
-    Double,
-}
-
 /// The words of a command line: blanks separate them; `'…'`, `"…"` and `\` quote. The whole line comes to words, or none of
 /// it: what a shell would act on (`;`, `|`, `&`, `<`, `>`, globs, expansions, substitutions, comments, line breaks) is refused.
 ///
@@ -365,20 +354,21 @@ pub(crate) fn words_of(line: &str) -> Result<Vec<String>, Failure> {
     let mut words = Vec::new();
     // `None`: between words.
     let mut word: Option<String> = None;
-    let mut quote: Option<Quote> = None;
+    // The mark that began a quoted passage.
+    let mut quote: Option<char> = None;
     let mut chars = line.chars().peekable();
     while let Some(c) = chars.next() {
         match (quote, c) {
-            (Some(Quote::Single), '\'') | (Some(Quote::Double), '"') => quote = None,
-            (Some(Quote::Double), '$' | '`') => return Err(needs_shell(c)),
-            (Some(Quote::Double), '\\') if chars.peek() == Some(&'\n') => return Err(refused("a line break")),
-            (Some(Quote::Double), '\\') => {
+            (Some(mark), c) if c == mark => quote = None,
+            (Some('"'), '$' | '`') => return Err(needs_shell(c)),
+            (Some('"'), '\\') if chars.peek() == Some(&'\n') => return Err(refused("a line break")),
+            (Some('"'), '\\') => {
                 let escaped = chars.next_if(|next| matches!(next, '"' | '\\' | '$' | '`'));
                 word.get_or_insert_default().push(escaped.unwrap_or(c));
             }
             (Some(_), c) => word.get_or_insert_default().push(c),
             (None, '\'' | '"') => {
-                quote = Some(if c == '"' { Quote::Double } else { Quote::Single });
+                quote = Some(c);
                 word.get_or_insert_default();
             }
             (None, '\\') => match chars.next() {

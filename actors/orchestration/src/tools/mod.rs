@@ -9,8 +9,7 @@ mod tool;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use callboard_message::text::is_invisible;
-use callboard_message::text::{cut_bytes, cut_chars};
+use callboard_message::text::{cut_bytes, cut_chars, is_invisible};
 use callboard_message::time::rfc3339;
 use callboard_message::{ElicitAnswer, Elicitation, Failure, FailureKind, PrincipalKind, RawObject, ToolResult};
 use callboard_models::Refused;
@@ -93,12 +92,11 @@ impl Toolbox {
         let is_enabled = |name: &str| enabled.iter().any(|enabled| enabled == name);
         let commands = command.filter(|_| is_enabled(EXECUTE_COMMAND)).map(Commands::open).transpose();
         let commands = commands.map_err(|error| Failure::invalid(format!("{EXECUTE_COMMAND}: {error}")))?;
-        let is_there = |name: &&str| is_enabled(name) && (*name != EXECUTE_COMMAND || commands.is_some());
+        let is_there = |tool: &Tool| is_enabled(tool.name()) && (*tool != Tool::ExecuteCommand || commands.is_some());
         if is_enabled(EXECUTE_COMMAND) && commands.is_none() {
             callboard_message::log::warn!("{EXECUTE_COMMAND} stays off: nothing says which programs it may run");
         }
-        let tools = TOOL_NAMES.into_iter().filter(is_there).filter_map(Tool::named);
-        let tools = tools.map(|tool| (tool, tool.view())).collect();
+        let tools = Tool::ALL.into_iter().filter(is_there).map(|tool| (tool, tool.view())).collect();
         Ok(Self { inner: Arc::new(Inner { tools, deciders, known, system_prompt, commands }) })
     }
 
@@ -188,16 +186,14 @@ impl Toolbox {
         }
         let message = WriteAnswer { request, history, system_prompt: self.inner.system_prompt.clone() };
         let settled = self.inner.deciders.decide(cx, run, message).await;
-        let silent = || Failure::unavailable("the model gave no answer: try again");
-        let failure = match settled.failure {
+        settled.outcome.ok_or_else(|| match settled.failure {
             // Ours is refused, not what was asked for: that may be recovered from.
             Some(failure) if Refused::of(&failure) == Some(Refused::Request) => {
                 Failure { kind: FailureKind::Internal, ..failure }
             }
             Some(failure) => failure,
-            None => silent(),
-        };
-        settled.outcome.ok_or(failure)
+            None => Failure::unavailable("the model gave no answer: try again"),
+        })
     }
 
     /// The model's summary; by rules where there is no model, or none that answers.
@@ -314,24 +310,18 @@ fn listed(known: &KnownAgents, format: Format) -> RawObject {
             itself.set("url", url);
         }
         // How to reach the others is ours to know.
-        let (agents, left_out) = some(all.iter().filter(|agent| !agent.url.is_empty()), format);
-        return told(RawObject::of("self", itself), agents, left_out);
+        let reachable = all.iter().filter(|agent| !agent.url.is_empty());
+        return with_agents(RawObject::of("self", itself), reachable, format);
     }
     let count = RawObject::of("count", all.len());
     if all.is_empty() {
         return count.with("message", NOBODY);
     }
-    let (agents, left_out) = some(all.iter(), format);
-    told(count, agents, left_out)
-}
-
-fn told(begun: RawObject, agents: Vec<Box<RawValue>>, left_out: usize) -> RawObject {
-    let all = begun.with("agents", agents);
-    if left_out == 0 { all } else { all.with("left_out", left_out) }
+    with_agents(count, all.iter(), format)
 }
 
 /// As many as there is room for, and how many there isn't.
-fn some<'a>(agents: impl Iterator<Item = &'a Known>, format: Format) -> (Vec<Box<RawValue>>, usize) {
+fn with_agents<'a>(begun: RawObject, agents: impl Iterator<Item = &'a Known>, format: Format) -> RawObject {
     let (mut listed, mut bytes, mut left_out) = (Vec::new(), 0, 0);
     for agent in agents {
         let entry = entry(agent, format);
@@ -342,7 +332,8 @@ fn some<'a>(agents: impl Iterator<Item = &'a Known>, format: Format) -> (Vec<Box
             listed.push(entry);
         }
     }
-    (listed, left_out)
+    let all = begun.with("agents", listed);
+    if left_out == 0 { all } else { all.with("left_out", left_out) }
 }
 
 fn entry(agent: &Known, format: Format) -> Box<RawValue> {

@@ -54,36 +54,55 @@ impl Tool {
 
     /// What is said of it.
     pub fn view(self) -> ToolView {
-        let (description, tags, examples): (&str, &[&str], &[&str]) = match self {
+        let text = |says: &str| json!({ "type": "string", "description": says });
+        let (description, tags, examples, properties, required): (&str, &[&str], &[&str], Value, &[&str]) = match self {
             Self::Echo => (
                 "Says a text back as it is.",
                 &["echo", "repeat", "say back"],
                 &["Echo: hello there", "Repeat after me: one two three"],
+                json!({ "text": text("What is said back") }),
+                &["text"],
             ),
             Self::Llm => (
                 "Answers in words: general knowledge, explaining, writing, translating.",
                 &["answer", "explain", "write", "translate", "question"],
                 &["What is the capital of France?", "Write a short thank-you note"],
+                json!({ "text": text("The question or task, whole") }),
+                &["text"],
             ),
             Self::Summarize => (
                 "Shortens a text to its main sentences.",
                 &["summarize", "summary", "shorten", "tl;dr"],
                 &["Summarize this text: …", "Give me the short version of the following report: …"],
+                json!({
+                    "text": text("The text itself"),
+                    "sentences": { "type": "integer", "minimum": 1, "maximum": SENTENCES_MAX },
+                }),
+                &["text"],
             ),
             Self::ListAgents => (
                 "Lists the other agents that this one knows.",
                 &["agents", "directory", "list", "discovery"],
                 &["Which agents do you know?", "List the agents in the directory"],
+                json!({ "format": { "type": "string", "enum": Format::ALL.map(|(word, _)| word) } }),
+                &[],
             ),
             Self::RememberAgent => (
                 "Takes another agent into the directory, by its address.",
                 &["agents", "directory", "remember", "add"],
                 &["Remember the agent at http://localhost:4202"],
+                json!({
+                    "url": text("Where it is: HOST:PORT or a URL"),
+                    "id": text("The id that it shall have here; else it is made of its name"),
+                }),
+                &["url"],
             ),
             Self::HumanInput => (
                 "Asks the person behind the request.",
                 &["human", "person", "ask"],
                 &["Ask a person before you answer", "I want to talk to a human"],
+                json!({ "question": text("What the person is asked") }),
+                &["question"],
             ),
             Self::ExecuteCommand => (
                 "Runs a program on this agent's machine, if its operator allowed that one. There is no shell: `command` is the \
@@ -91,6 +110,16 @@ impl Tool {
                  `$`, globs or anything else that needs a shell is refused as a whole.",
                 &["run", "execute", "command", "program"],
                 &["Run `git status`", "Execute ls -l"],
+                json!({
+                    "command": {
+                        "anyOf": [
+                            { "type": "array", "items": { "type": "string" }, "minItems": 1 },
+                            { "type": "string" },
+                        ],
+                    },
+                    "stdin": text("What the program reads on its standard input"),
+                }),
+                &["command"],
             ),
         };
         let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
@@ -99,41 +128,15 @@ impl Tool {
             description: description.to_owned(),
             tags: owned(tags),
             examples: owned(examples),
-            params: self.schema(),
+            params: json!({
+                "type": "object", "properties": properties, "required": required, "additionalProperties": false
+            }),
             risk: match self {
                 Self::RememberAgent => Risk::Writes,
                 Self::ExecuteCommand => Risk::Acts,
                 _ => Risk::Reads,
             },
         }
-    }
-
-    fn schema(self) -> Value {
-        let text = |says: &str| json!({ "type": "string", "description": says });
-        let (properties, required) = match self {
-            Self::Echo => (json!({ "text": text("What is said back") }), vec!["text"]),
-            Self::Llm => (json!({ "text": text("The question or task, whole") }), vec!["text"]),
-            Self::Summarize => {
-                let most = json!({ "type": "integer", "minimum": 1, "maximum": SENTENCES_MAX });
-                (json!({ "text": text("The text itself"), "sentences": most }), vec!["text"])
-            }
-            Self::ListAgents => {
-                let formats = Format::ALL.map(|(word, _)| word);
-                (json!({ "format": { "type": "string", "enum": formats } }), vec![])
-            }
-            Self::RememberAgent => {
-                let id = text("The id that it shall have here; else it is made of its name");
-                (json!({ "url": text("Where it is: HOST:PORT or a URL"), "id": id }), vec!["url"])
-            }
-            Self::HumanInput => (json!({ "question": text("What the person is asked") }), vec!["question"]),
-            Self::ExecuteCommand => {
-                let list = json!({ "type": "array", "items": { "type": "string" }, "minItems": 1 });
-                let command = json!({ "anyOf": [list, { "type": "string" }] });
-                let stdin = text("What the program reads on its standard input");
-                (json!({ "command": command, "stdin": stdin }), vec!["command"])
-            }
-        };
-        json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
     }
 }
 

@@ -79,7 +79,7 @@ impl ModelDecider {
 
 impl Inner {
     async fn decide<D: PromptSpec>(&self, asked: &D, cx: &Cx) -> Result<Decided<D::Outcome>, Failure> {
-        let Some(plain) = self.prompted(D::POINT, asked.material(), D::TOKENS_MAX)? else {
+        let Some(plain) = self.prompted(D::POINT, asked.material(), D::TOKENS_MAX) else {
             return Ok(Decided::unclear(TOO_LONG));
         };
         let answer = self.ask(D::POINT, plain, Some(asked.schema()), cx).await?;
@@ -87,7 +87,7 @@ impl Inner {
     }
 
     async fn write(&self, asked: &WriteAnswer, cx: &Cx) -> Result<Decided<String>, Failure> {
-        let Some(plain) = self.prompted(Point::Answer, answer_material(asked), ANSWER_TOKENS_MAX)? else {
+        let Some(plain) = self.prompted(Point::Answer, answer_material(asked), ANSWER_TOKENS_MAX) else {
             return Ok(Decided::unclear(TOO_LONG));
         };
         // Whoever asked may read it while it is written.
@@ -97,10 +97,9 @@ impl Inner {
     }
 
     /// Request to the model, as a text; `None` where it doesn't fit.
-    fn prompted(&self, point: Point, material: Material, tokens_max: u32) -> Result<Option<RawObject>, Failure> {
-        let prompt = self.prompts.of(point).ok_or_else(|| Failure::internal("a point has no prompt"))?;
-        let Ok((system, turn)) = prompt::fit(prompt, material, PROMPT_TOKENS_MAX) else { return Ok(None) };
-        Ok(Some(Sample::prompt(turn, tokens_max).system_prompt(system).0))
+    fn prompted(&self, point: Point, material: Material, tokens_max: u32) -> Option<RawObject> {
+        let (system, turn) = prompt::fit(self.prompts.of(point), material, PROMPT_TOKENS_MAX)?;
+        Some(Sample::prompt(turn, tokens_max).system_prompt(system).0)
     }
 
     /// Asks the model, with a schema for its answer where it takes one.

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::prompt::{Fill, Material, PROMPT_TOKENS_MAX, one_line, without_middle};
-use super::read::{Line, PromptSpec, Read, bare, object_in, sentence, word_of};
+use super::read::{Line, PromptSpec, Read, bare, sentence, word_of};
 use crate::decide::limits::STEPS_MAX;
 use crate::decide::{
     Action, Clarity, Confirm, ConfirmWhy, DecideClarity, DecideConfirm, DecideFollowUp, DecideRecovery, DecideRoute,
@@ -315,7 +315,7 @@ impl PromptSpec for DecideRecovery {
                 ("task_id", Fill::Bare(one_line(&self.task_id, MESSAGE_CHARS_MAX))),
                 ("attempts", Fill::Bare(self.attempts.to_string())),
                 ("may_ask", yes_or_no(self.may_ask)),
-                ("class", Fill::Bare(self.class.as_str().to_owned())),
+                ("class", Fill::Bare(self.class.to_string())),
                 ("list", ids(&self.tools)),
                 ("list", ids(&self.agents)),
             ],
@@ -346,7 +346,7 @@ impl PromptSpec for DecideRecovery {
                 return None;
             }
             let behind = behind.trim_start_matches(':').trim();
-            let params = object_in::<RawObject>(behind);
+            let params = serde_json::from_str::<RawObject>(behind).ok();
             let said = Some(bare(behind)).filter(|said| params.is_none() && !said.is_empty());
             Some(self.strategy(&word, params, said))
         };

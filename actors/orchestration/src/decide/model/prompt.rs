@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use callboard_message::Speaker;
-use callboard_message::text::{cut_bytes, cut_chars};
-use callboard_message::text::{fold, plain, words};
+use callboard_message::text::{cut_bytes, cut_chars, fold, plain, words};
 
 use crate::decide::limits::DESCRIPTION_CHARS_MAX;
 use crate::decide::{AgentView, Point, ToolView, Turn};
@@ -47,14 +46,14 @@ pub(super) enum PromptError {
     Folder { folder: PathBuf, source: io::Error },
     #[error("failed to read the prompt {}: {source}", .file.display())]
     Read { file: PathBuf, source: io::Error },
-    #[error("the prompt {file} is longer than {PROMPT_BYTES_MAX} bytes: shorten it")]
-    TooLong { file: String },
-    #[error("the prompt {file} has a {{{{ without }}}}: close it")]
-    Open { file: String },
-    #[error("the prompt {file} knows no {{{{{name}}}}} here: it has {known}")]
-    Unknown { file: String, name: String, known: String },
-    #[error("the prompt {file} doesn't show {{{{{name}}}}}: the model couldn't decide")]
-    Missing { file: String, name: &'static str },
+    #[error("the prompt {0}.md is longer than {PROMPT_BYTES_MAX} bytes: shorten it")]
+    TooLong(Point),
+    #[error("the prompt {0}.md has a {{{{ without }}}}: close it")]
+    Open(Point),
+    #[error("the prompt {point}.md knows no {{{{{name}}}}} here: it has {known}")]
+    Unknown { point: Point, name: String, known: String },
+    #[error("the prompt {0}.md doesn't show {{{{{1}}}}}: the model couldn't decide")]
+    Missing(Point, &'static str),
 }
 
 /// The prompts of all points.
@@ -97,8 +96,8 @@ impl Prompts {
         Point::ALL.into_iter().map(|point| Prompt::open(point, folder)).collect::<Result<_, _>>().map(Self)
     }
 
-    pub fn of(&self, point: Point) -> Option<&Prompt> {
-        self.0.get(point.index())
+    pub fn of(&self, point: Point) -> &Prompt {
+        &self.0[point.index()]
     }
 }
 
@@ -115,19 +114,18 @@ impl Prompt {
     }
 
     pub fn parse(point: Point, text: &str) -> Result<Self, PromptError> {
-        let file = || format!("{point}.md");
         if text.len() > PROMPT_BYTES_MAX {
-            return Err(PromptError::TooLong { file: file() });
+            return Err(PromptError::TooLong(point));
         }
         let text = text.replace("\r\n", "\n");
         let (system, turn) = text.split_once("\n---\n").unwrap_or(("", &text));
         let of_point = prompt_of(point);
-        let system = pieces(system.trim(), of_point.system, &file)?;
+        let system = pieces(system.trim(), of_point.system, point)?;
         let known: Vec<&'static str> = of_point.required.iter().chain(of_point.optional).copied().collect();
-        let turn = pieces(turn.trim(), &known, &file)?;
+        let turn = pieces(turn.trim(), &known, point)?;
         let shows = |name: &str| turn.iter().any(|piece| matches!(piece, Piece::Place(place) if place == name));
         match of_point.required.iter().find(|name| !shows(name)) {
-            Some(name) => Err(PromptError::Missing { file: file(), name }),
+            Some(name) => Err(PromptError::Missing(point, name)),
             None => Ok(Self { code: point.code(), system, turn }),
         }
     }
@@ -194,18 +192,18 @@ fn filled(pieces: &[Piece], fills: &Fills) -> String {
     out
 }
 
-fn pieces(text: &str, known: &[&'static str], file: &impl Fn() -> String) -> Result<Vec<Piece>, PromptError> {
+fn pieces(text: &str, known: &[&str], point: Point) -> Result<Vec<Piece>, PromptError> {
     let mut pieces = Vec::new();
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once("{{") {
-        let (name, behind) = behind.split_once("}}").ok_or_else(|| PromptError::Open { file: file() })?;
+        let (name, behind) = behind.split_once("}}").ok_or(PromptError::Open(point))?;
         let name = name.trim();
         if !known.contains(&name) {
             let known = match known {
                 [] => "no places".to_owned(),
                 known => known.iter().map(|name| format!("{{{{{name}}}}}")).collect::<Vec<_>>().join(", "),
             };
-            return Err(PromptError::Unknown { file: file(), name: name.to_owned(), known });
+            return Err(PromptError::Unknown { point, name: name.to_owned(), known });
         }
         pieces.push(Piece::Text(before.to_owned()));
         pieces.push(Piece::Place(name.to_owned()));
@@ -276,29 +274,21 @@ impl Material {
     }
 }
 
-/// It doesn't fit, whatever is left out.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct TooLong;
-
-/// System prompt and turn within so many tokens.
-pub(super) fn fit(prompt: &Prompt, mut material: Material, tokens_max: usize) -> Result<(String, String), TooLong> {
+/// System prompt and turn within so many tokens; `None` where it doesn't fit, whatever is left out.
+pub(super) fn fit(prompt: &Prompt, mut material: Material, tokens_max: usize) -> Option<(String, String)> {
     let bytes_max = tokens_max.saturating_mul(BYTES_A_TOKEN);
     let over = |material: &Material| {
         let (system, turn) = material.fill(prompt);
         (system.len() + turn.len()).saturating_sub(bytes_max)
     };
     material.history.iter_mut().for_each(|turn| turn.text = one_line(&turn.text, TURN_CHARS_MAX));
-    let mut too_much = over(&material);
-    if too_much > 0 {
-        let mut freed = 0;
-        let gone = material.history.iter().take_while(|turn| {
-            let more = freed < too_much;
-            freed += turn.text.len();
-            more
-        });
-        let gone = gone.count();
-        material.history.drain(..gone);
-    }
+    let too_much = over(&material);
+    let mut freed = 0;
+    material.history.retain(|turn| {
+        let is_kept = freed >= too_much;
+        freed += turn.text.len();
+        is_kept
+    });
     let cuts: [fn(&mut Material); 3] =
         [Material::without_examples, Material::with_short_descriptions, Material::with_few_agents];
     for cut in cuts {
@@ -307,14 +297,8 @@ pub(super) fn fit(prompt: &Prompt, mut material: Material, tokens_max: usize) ->
         }
         cut(&mut material);
     }
-    too_much = over(&material);
-    if too_much > 0 {
-        material.cut_texts(too_much)?;
-    }
-    match over(&material) {
-        0 => Ok(material.fill(prompt)),
-        _ => Err(TooLong),
-    }
+    material.cut_texts(over(&material))?;
+    (over(&material) == 0).then(|| material.fill(prompt))
 }
 
 impl Material {
@@ -380,29 +364,24 @@ impl Material {
             let told: Vec<&str> = words(&told).collect();
             wanted.iter().filter(|word| told.contains(word)).count()
         };
-        let mut ranked: Vec<(usize, usize)> =
-            self.agents.iter().enumerate().map(|(at, agent)| (at, shared(agent))).collect();
-        ranked.sort_by_key(|(_, shared)| Reverse(*shared));
+        let mut ranked: Vec<(usize, AgentView)> = std::mem::take(&mut self.agents).into_iter().enumerate().collect();
+        ranked.sort_by_cached_key(|(_, agent)| Reverse(shared(agent)));
         ranked.truncate(AGENTS_KEPT);
-        let mut at = 0;
-        self.agents.retain(|_| {
-            let kept = ranked.iter().any(|(kept, _)| *kept == at);
-            at += 1;
-            kept
-        });
+        ranked.sort_by_key(|(at, _)| *at);
+        self.agents = ranked.into_iter().map(|(_, agent)| agent).collect();
     }
 
     /// The middles of the texts, the longer the more.
-    fn cut_texts(&mut self, too_much: usize) -> Result<(), TooLong> {
+    fn cut_texts(&mut self, too_much: usize) -> Option<()> {
         let all: usize = self.texts.iter().map(|(_, text)| text.len()).sum();
         let left = all.saturating_sub(too_much);
         for (_, text) in &mut self.texts {
             let bytes_max = (text.len() as u128 * left as u128 / all.max(1) as u128) as usize;
             if text.len() > bytes_max {
-                *text = without_middle(text, bytes_max).ok_or(TooLong)?;
+                *text = without_middle(text, bytes_max)?;
             }
         }
-        Ok(())
+        Some(())
     }
 }
 
@@ -433,22 +412,18 @@ fn agent_line(agent: &AgentView) -> String {
         let (name, description) = (one_line(&skill.name, 80), one_line(&skill.description, DESCRIPTION_CHARS_MAX));
         let _ = write!(line, " Skill {name}: {description}");
         add_words(&mut line, &skill.tags, &skill.examples);
+        // Without the types that any agent has.
+        let is_plain = |word: &&str| matches!(*word, "text/plain" | "application/json" | "*/*" | "text");
         for (what, words) in [("takes", &skill.input_modes), ("makes", &skill.output_modes), ("needs", &skill.security)]
         {
-            add_traits(&mut line, what, words);
+            let words: Vec<&str> = words.iter().map(String::as_str).filter(|word| !is_plain(word)).collect();
+            if !words.is_empty() {
+                let _ = write!(line, "; {what} {}", one_line(&words.join(", "), SHORT_DESCRIPTION_CHARS));
+            }
         }
         line.push('.');
     }
     line
-}
-
-/// Adds media types and security schemes, without the types that any agent has.
-fn add_traits(line: &mut String, what: &str, words: &[String]) {
-    let is_plain = |word: &&String| matches!(word.as_str(), "text/plain" | "application/json" | "*/*" | "text");
-    let words: Vec<&str> = words.iter().filter(|word| !is_plain(word)).map(String::as_str).collect();
-    if !words.is_empty() {
-        let _ = write!(line, "; {what} {}", one_line(&words.join(", "), SHORT_DESCRIPTION_CHARS));
-    }
 }
 
 fn add_words(line: &mut String, tags: &[String], examples: &[String]) {

@@ -4,7 +4,6 @@
 use callboard_message::text::cut_chars;
 use callboard_message::{RawObject, SampleAnswer};
 use callboard_models::USAGE_KEY;
-use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -47,15 +46,6 @@ impl Said {
         }
         said
     }
-
-    /// Why it is no answer, where it ended before it was one.
-    pub fn broken_off(&self) -> Option<&'static str> {
-        match self.stop.as_deref() {
-            Some("maxTokens") => Some("the model's answer was cut off"),
-            Some("refusal" | "contentFilter") => Some("the model refused to answer"),
-            _ => None,
-        }
-    }
 }
 
 fn cost(answer: &SampleAnswer) -> Cost {
@@ -67,50 +57,37 @@ fn cost(answer: &SampleAnswer) -> Cost {
     }
 }
 
-/// One answer that can be read.
-struct Reading<T> {
-    outcome: T,
-    confidence: Option<f32>,
-    why: Option<String>,
-}
-
 /// An answer, or why what looks like one is none.
 pub(super) type Read<T> = Result<T, &'static str>;
 
-impl<T> Reading<T> {
-    /// From an object: its `confidence`, and why by the first of `reason`, `justification`.
-    fn of(outcome: T, object: &RawObject) -> Self {
-        let why = ["reason", "justification"].iter().find_map(|name| object.text(name));
-        Self { outcome, confidence: object.read("confidence").filter(|sure| (0.0..=1.0).contains(sure)), why }
-    }
+/// The decision of an object: its `confidence`, and why by the first of `reason`, `justification`.
+fn of_object<T>(outcome: T, object: &RawObject) -> Decided<T> {
+    let why = ["reason", "justification"].iter().find_map(|name| object.text(name));
+    decided(outcome, object.read("confidence"), why.unwrap_or_default())
+}
 
-    /// From lines: what `CONFIDENCE`, `REASON` or `JUSTIFICATION` say.
-    fn from(outcome: T, lines: &[Line], has_reason: bool) -> Self {
-        let said = |key: &str| lines.iter().find_map(|line| line.value(key));
-        let confidence = said("CONFIDENCE").and_then(|sure| sure.parse().ok());
-        let why = said("REASON").or_else(|| said("JUSTIFICATION")).filter(|_| has_reason);
-        Self {
-            outcome,
-            confidence: confidence.filter(|sure| (0.0..=1.0).contains(sure)),
-            why: why.map(|why| bare(why).to_owned()),
-        }
-    }
+/// The decision of lines: what `CONFIDENCE`, `REASON` or `JUSTIFICATION` say.
+fn of_lines<T>(outcome: T, lines: &[Line], has_reason: bool) -> Decided<T> {
+    let said = |key: &str| lines.iter().find_map(|line| line.value(key));
+    let why = said("REASON").or_else(|| said("JUSTIFICATION")).filter(|_| has_reason);
+    decided(outcome, said("CONFIDENCE").and_then(|sure| sure.parse().ok()), why.map(bare).unwrap_or_default())
+}
+
+fn decided<T>(outcome: T, confidence: Option<f32>, why: impl Into<String>) -> Decided<T> {
+    let confidence = confidence.filter(|sure| (0.0..=1.0).contains(sure));
+    Decided::sure(outcome, confidence.unwrap_or(CONFIDENCE_UNSAID), why)
 }
 
 /// Reads a model's decision.
 pub(super) fn read<D: PromptSpec>(asked: &D, said: &Said) -> Decided<D::Outcome> {
-    let decided = match answers(asked, said) {
-        Err(why) => Decided::unclear(why),
-        Ok(Reading { outcome, confidence, why }) => {
-            Decided::sure(outcome, confidence.unwrap_or(CONFIDENCE_UNSAID), why.unwrap_or_default())
-        }
-    };
-    decided.at_cost(said.cost)
+    answers(asked, said).unwrap_or_else(Decided::unclear).at_cost(said.cost)
 }
 
-fn answers<D: PromptSpec>(asked: &D, said: &Said) -> Read<Reading<D::Outcome>> {
-    if let Some(why) = said.broken_off() {
-        return Err(why);
+fn answers<D: PromptSpec>(asked: &D, said: &Said) -> Read<Decided<D::Outcome>> {
+    match said.stop.as_deref() {
+        Some("maxTokens") => return Err("the model's answer was cut off"),
+        Some("refusal" | "contentFilter") => return Err("the model refused to answer"),
+        _ => {}
     }
     if said.uses_others {
         return Err("the model used a tool that it wasn't offered");
@@ -139,12 +116,12 @@ fn answers<D: PromptSpec>(asked: &D, said: &Said) -> Read<Reading<D::Outcome>> {
 /// An object without what makes it an answer.
 const LACKS: &str = "the model's answer lacks what was asked for";
 
-fn in_object<D: PromptSpec>(asked: &D, object: &RawObject) -> Option<Read<Reading<D::Outcome>>> {
-    asked.object(object).map(|read| Ok(Reading::of(read?, object)))
+fn in_object<D: PromptSpec>(asked: &D, object: &RawObject) -> Option<Read<Decided<D::Outcome>>> {
+    asked.object(object).map(|read| Ok(of_object(read?, object)))
 }
 
 /// Every answer in a text: JSON objects and lists, and words in what is left.
-fn in_text<D: PromptSpec>(asked: &D, text: &str) -> Vec<Read<Reading<D::Outcome>>> {
+fn in_text<D: PromptSpec>(asked: &D, text: &str) -> Vec<Read<Decided<D::Outcome>>> {
     let mut found = Vec::new();
     let mut rest = String::new();
     let mut from = 0;
@@ -154,7 +131,7 @@ fn in_text<D: PromptSpec>(asked: &D, text: &str) -> Vec<Read<Reading<D::Outcome>
     }
     for (start, raw) in values {
         let answer = match raw.get().starts_with('[') {
-            true => asked.list(raw).map(|read| Ok(Reading::of(read?, &RawObject::new()))),
+            true => asked.list(raw).map(|read| Ok(of_object(read?, &RawObject::new()))),
             false => match RawObject::parse(raw) {
                 Ok(object) => in_object(asked, &object),
                 // A key that is there twice says two things.
@@ -170,7 +147,7 @@ fn in_text<D: PromptSpec>(asked: &D, text: &str) -> Vec<Read<Reading<D::Outcome>
     }
     rest.push_str(text.get(from..).unwrap_or_default());
     let lines: Vec<Line> = rest.lines().map(Line::of).filter(|line| !line.0.is_empty()).collect();
-    found.extend(asked.lines(&lines).into_iter().map(|read| Ok(Reading::from(read?, &lines, D::HAS_REASON_LINE))));
+    found.extend(asked.lines(&lines).into_iter().map(|read| Ok(of_lines(read?, &lines, D::HAS_REASON_LINE))));
     found
 }
 
@@ -254,11 +231,6 @@ pub(super) fn sentence(text: &str, chars_max: usize) -> String {
     let words = bare(text).split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
     let line = words.collect::<Vec<_>>().join(" ");
     cut_chars(&line, chars_max).to_owned()
-}
-
-/// JSON behind the word of a line.
-pub(super) fn object_in<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
-    serde_json::from_str(text.trim()).ok()
 }
 
 /// Prompt of a point: the material it may show, and how its answer is read.

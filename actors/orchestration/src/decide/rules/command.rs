@@ -6,7 +6,7 @@
 use callboard_message::text::is_one_of;
 
 use super::lexicon::Set;
-use super::reading::Reading;
+use super::reading::{Reading, closing_mark};
 use super::words::Kind;
 
 /// Words between the verb and the program.
@@ -100,13 +100,8 @@ fn delimited(reading: &Reading, start: usize) -> Option<&str> {
     let start = start - before.map_or(0, char::len_utf8);
     let tail = text.get(start..)?.trim_start();
     let mark = tail.chars().next().filter(|c| matches!(c, '`' | '"' | '\'' | '“' | '«'))?;
-    let close = match mark {
-        '“' => '”',
-        '«' => '»',
-        same => same,
-    };
     let inside = tail.get(mark.len_utf8()..)?;
-    let (line, rest) = inside.split_once(close)?;
+    let (line, rest) = inside.split_once(closing_mark(mark))?;
     let rest_at = text.len() - rest.len();
     is_aside(reading, rest_at).then(|| line.trim())
 }

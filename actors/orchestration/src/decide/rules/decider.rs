@@ -13,8 +13,8 @@ use super::tools::choice;
 use crate::decide::limits::{REQUEST_CHARS_MAX, RISK_MAX_DEFAULT};
 use crate::decide::{
     Clarity, Confirm, DecideClarity, DecideConfirm, DecideFollowUp, DecideRecovery, DecideRoute, DecideSplit,
-    DecideTool, Decided, FollowUp, MakeSteps, Recovery, Route, Split, StepPlan, StepPlanError, Synthesis, Synthesize,
-    TOOL_LLM, ToolChoice, ToolView, Turn, World, WriteAnswer,
+    DecideTool, Decided, Decision, FollowUp, MakeSteps, Recovery, Route, Split, StepPlan, StepPlanError, Synthesis,
+    Synthesize, TOOL_LLM, ToolChoice, Turn, World, WriteAnswer,
 };
 
 /// Evidence from which on one of our tools does it, or another agent.
@@ -67,17 +67,18 @@ impl RulesDecider {
         Self { max_risk, ..self }
     }
 
-    /// Who is in this world: read anew only where it is another.
-    fn candidates(&mut self, world: &Arc<World>) -> Arc<Candidates> {
+    /// The request and who is in the world, read: a world only where it is another than the last one.
+    fn read(&mut self, request: &str, world: &Arc<World>) -> Result<(Arc<Reading>, Arc<Candidates>), Failure> {
+        let reading = self.reading(request)?;
         if !self.world.as_ref().is_some_and(|last| Arc::ptr_eq(last, world)) {
             self.candidates = Arc::new(Candidates::of(&world.tools, &world.agents));
             self.world = Some(world.clone());
         }
-        self.candidates.clone()
+        Ok((reading, self.candidates.clone()))
     }
 
     /// The request, read: only where it isn't the last one.
-    fn read(&mut self, request: &str) -> Result<Arc<Reading>, Failure> {
+    fn reading(&mut self, request: &str) -> Result<Arc<Reading>, Failure> {
         let chars = request.chars().count();
         if chars > REQUEST_CHARS_MAX {
             return Err(Failure::invalid(format!(
@@ -130,56 +131,34 @@ impl Agent for RulesDecider {
     }
 }
 
-impl SyncHandler<DecideFollowUp> for RulesDecider {
-    fn handle(&mut self, asked: DecideFollowUp, _cx: &mut Cx) -> Result<Decided<FollowUp>, Failure> {
-        Ok(run_time::follow_up(&asked))
+/// Decision of the rules.
+type Ruling<T> = Result<Decided<T>, Failure>;
+
+/// A point that rules decide.
+pub(super) trait Ruled: Decision {
+    fn decide(&self, rules: &mut RulesDecider) -> Ruling<Self::Outcome>;
+}
+
+impl<D: Ruled> SyncHandler<D> for RulesDecider {
+    fn handle(&mut self, asked: D, _: &mut Cx) -> Ruling<D::Outcome> {
+        asked.decide(self)
     }
 }
 
-impl SyncHandler<DecideClarity> for RulesDecider {
-    fn handle(&mut self, asked: DecideClarity, _cx: &mut Cx) -> Result<Decided<Clarity>, Failure> {
-        self.clarity(&asked.request, &asked.history, &asked.world)
+impl Ruled for DecideFollowUp {
+    fn decide(&self, _: &mut RulesDecider) -> Ruling<FollowUp> {
+        Ok(run_time::follow_up(self))
     }
 }
 
-impl SyncHandler<DecideSplit> for RulesDecider {
-    fn handle(&mut self, asked: DecideSplit, _cx: &mut Cx) -> Result<Decided<Split>, Failure> {
-        self.split(&asked.request, &asked.world)
-    }
-}
-
-impl SyncHandler<MakeSteps> for RulesDecider {
-    fn handle(&mut self, asked: MakeSteps, _cx: &mut Cx) -> Result<Decided<StepPlan>, Failure> {
-        self.steps(&asked.request, &asked.world)
-    }
-}
-
-impl SyncHandler<DecideRoute> for RulesDecider {
-    fn handle(&mut self, asked: DecideRoute, _cx: &mut Cx) -> Result<Decided<Route>, Failure> {
-        self.route(&asked.request, &asked.history, &asked.world)
-    }
-}
-
-impl SyncHandler<DecideTool> for RulesDecider {
-    fn handle(&mut self, asked: DecideTool, _cx: &mut Cx) -> Result<Decided<ToolChoice>, Failure> {
-        self.tool(&asked.request, &asked.history, &asked.tools)
-    }
-}
-
-/// The points before anything runs.
-impl RulesDecider {
-    /// NP1.
-    pub(super) fn clarity(
-        &mut self,
-        request: &str,
-        history: &[Turn],
-        world: &Arc<World>,
-    ) -> Result<Decided<Clarity>, Failure> {
-        let (reading, candidates) = (self.read(request)?, self.candidates(world));
+/// NP1.
+impl Ruled for DecideClarity {
+    fn decide(&self, rules: &mut RulesDecider) -> Ruling<Clarity> {
+        let (reading, candidates) = rules.read(&self.request, &self.world)?;
         if refused(&reading).is_some() {
             return Ok(Decided::sure(Clarity::Clear, 0.9, "it is to be refused, not asked about"));
         }
-        let (vague, missing) = vagueness(&reading, history, &candidates);
+        let (vague, missing) = vagueness(&reading, &self.history, &candidates);
         let is_named = candidates.named(&reading).is_some();
         Ok(match missing.filter(|_| vague > VAGUE_ABOVE && !is_named) {
             Some(missing) => {
@@ -189,10 +168,12 @@ impl RulesDecider {
             None => Decided::sure(Clarity::Clear, 1.0 - vague, format!("vagueness {vague:.2}")),
         })
     }
+}
 
-    /// NP2.A.
-    pub(super) fn split(&mut self, request: &str, world: &Arc<World>) -> Result<Decided<Split>, Failure> {
-        let (reading, candidates) = (self.read(request)?, self.candidates(world));
+/// NP2.A.
+impl Ruled for DecideSplit {
+    fn decide(&self, rules: &mut RulesDecider) -> Ruling<Split> {
+        let (reading, candidates) = rules.read(&self.request, &self.world)?;
         if refused(&reading).is_some() {
             return Ok(Decided::sure(Split::No, 0.9, "it is to be refused as a whole"));
         }
@@ -206,10 +187,12 @@ impl RulesDecider {
             false => Decided::sure(Split::No, 0.7, "one part"),
         })
     }
+}
 
-    /// NP2.B.
-    pub(super) fn steps(&mut self, request: &str, world: &Arc<World>) -> Result<Decided<StepPlan>, Failure> {
-        let (reading, candidates) = (self.read(request)?, self.candidates(world));
+/// NP2.B.
+impl Ruled for MakeSteps {
+    fn decide(&self, rules: &mut RulesDecider) -> Ruling<StepPlan> {
+        let (reading, candidates) = rules.read(&self.request, &self.world)?;
         let parts = parts(&reading, &candidates);
         Ok(match StepPlan::checked(steps(&reading, &parts)) {
             Ok(plan) => Decided::sure(plan, least(&parts), "a step for each part"),
@@ -217,15 +200,12 @@ impl RulesDecider {
             Err(error) => Decided::unclear(error.to_string()),
         })
     }
+}
 
-    /// DP2. An agent that is named gets it; else whoever has most evidence and is up.
-    pub(super) fn route(
-        &mut self,
-        request: &str,
-        history: &[Turn],
-        world: &Arc<World>,
-    ) -> Result<Decided<Route>, Failure> {
-        let (reading, candidates) = (self.read(request)?, self.candidates(world));
+/// DP2. An agent that is named gets it; else whoever has most evidence and is up.
+impl Ruled for DecideRoute {
+    fn decide(&self, rules: &mut RulesDecider) -> Ruling<Route> {
+        let (reading, candidates) = rules.read(&self.request, &self.world)?;
         if let Some(Refusal { class, score, reason }) = refused(&reading) {
             return Ok(Decided::sure(Route::Reject { reason }, score, format!("refused: {class}")));
         }
@@ -233,7 +213,7 @@ impl RulesDecider {
         if let Some(agent) = candidates.named(&reading).filter(|agent| agent.is_up) {
             return Ok(Decided::sure(remote(agent), 0.9, format!("{} is named", agent.id)));
         }
-        let ranked = ranked(&candidates, &reading, history);
+        let ranked = ranked(&candidates, &reading, &self.history);
         let enough = |each: &&Ranked<'_>| each.evidence >= if each.candidate.is_agent { AGENT_FROM } else { TOOL_FROM };
         let down = ranked.iter().find(enough).map(|each| each.candidate).filter(|first| !first.is_up);
         let down = down.map(|agent| format!("; {} is down", agent.id)).unwrap_or_default();
@@ -251,15 +231,13 @@ impl RulesDecider {
             None => Decided::sure(Route::Local, CONFIDENCE_ELSE, format!("nobody's skill{down}")),
         })
     }
+}
 
-    /// DP3.
-    pub(super) fn tool(
-        &mut self,
-        request: &str,
-        history: &[Turn],
-        tools: &[ToolView],
-    ) -> Result<Decided<ToolChoice>, Failure> {
-        let reading = self.read(request)?;
+/// DP3.
+impl Ruled for DecideTool {
+    fn decide(&self, rules: &mut RulesDecider) -> Ruling<ToolChoice> {
+        let Self { request, history, tools, .. } = self;
+        let reading = rules.reading(request)?;
         let candidates = Candidates::of(tools, &[]);
         let ranked = ranked(&candidates, &reading, history);
         let best = ranked.first().filter(|best| best.evidence >= TOOL_FROM);
@@ -282,26 +260,26 @@ fn least(parts: &[Part]) -> f32 {
     parts.iter().map(|part| confidence(part.evidence, 0.0)).fold(1.0, f32::min)
 }
 
-impl SyncHandler<WriteAnswer> for RulesDecider {
-    fn handle(&mut self, _asked: WriteAnswer, _cx: &mut Cx) -> Result<Decided<String>, Failure> {
+impl Ruled for WriteAnswer {
+    fn decide(&self, _: &mut RulesDecider) -> Ruling<String> {
         Ok(Decided::unclear("rules don't write answers: that takes a language model"))
     }
 }
 
-impl SyncHandler<DecideRecovery> for RulesDecider {
-    fn handle(&mut self, asked: DecideRecovery, _cx: &mut Cx) -> Result<Decided<Recovery>, Failure> {
-        Ok(run_time::recovery(&asked))
+impl Ruled for DecideRecovery {
+    fn decide(&self, _: &mut RulesDecider) -> Ruling<Recovery> {
+        Ok(run_time::recovery(self))
     }
 }
 
-impl SyncHandler<Synthesize> for RulesDecider {
-    fn handle(&mut self, asked: Synthesize, _cx: &mut Cx) -> Result<Decided<Synthesis>, Failure> {
-        Ok(run_time::synthesis(&asked))
+impl Ruled for Synthesize {
+    fn decide(&self, _: &mut RulesDecider) -> Ruling<Synthesis> {
+        Ok(run_time::synthesis(self))
     }
 }
 
-impl SyncHandler<DecideConfirm> for RulesDecider {
-    fn handle(&mut self, asked: DecideConfirm, _cx: &mut Cx) -> Result<Decided<Confirm>, Failure> {
-        Ok(run_time::confirm(&asked, self.max_risk))
+impl Ruled for DecideConfirm {
+    fn decide(&self, rules: &mut RulesDecider) -> Ruling<Confirm> {
+        Ok(run_time::confirm(self, rules.max_risk))
     }
 }

@@ -106,7 +106,7 @@ pub(super) struct Lexicon {
     pub(super) anchors: Matcher<usize>,
     pub(super) words: Matcher<OfSubject>,
     pub(super) sets: Matcher<Set>,
-    emoji: HashMap<char, &'static str>,
+    emoji: HashMap<char, String>,
     /// Single words by first letter, for misspellings. Those of subjects come first.
     spelling: HashMap<char, Vec<String>>,
     known: HashSet<String>,
@@ -184,9 +184,8 @@ impl Lexicon {
             lexicon.tools.insert(name.clone(), patterns(texts)?);
         }
         for (word, pictures) in &file.emoji {
-            // Leaked once a process: they live as long as the lexicon.
-            let word: &'static str = Box::leak(word.replace('_', " ").into_boxed_str());
-            lexicon.emoji.extend(pictures.chars().filter(|c| !matches!(c, '\u{200d}' | '\u{fe0f}')).map(|c| (c, word)));
+            let pictures = pictures.chars().filter(|c| !matches!(c, '\u{200d}' | '\u{fe0f}'));
+            lexicon.emoji.extend(pictures.map(|c| (c, word.replace('_', " "))));
         }
         Ok(lexicon)
     }
@@ -210,8 +209,8 @@ impl Lexicon {
     }
 
     /// The word that a picture stands for.
-    pub(super) fn emoji(&self, c: char) -> Option<&'static str> {
-        self.emoji.get(&c).copied()
+    pub(super) fn emoji(&self, c: char) -> Option<&str> {
+        self.emoji.get(&c).map(String::as_str)
     }
 
     /// The known word that a misspelt one probably is: the same first letter, one slip, in long words two.

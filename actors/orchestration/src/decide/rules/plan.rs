@@ -5,7 +5,6 @@ use std::ops::Range;
 use callboard_message::text::{cut_bytes, fold, is_one_of};
 
 use super::candidates::{Candidates, Ranked};
-use super::lexicon::Set;
 use super::reading::Reading;
 use super::words::{Kind, Token};
 use crate::decide::limits::{STEP_ID_BYTES_MAX, STEP_INPUT_BYTES_MAX, STEPS_MAX};
@@ -51,10 +50,8 @@ fn clauses(reading: &Reading) -> Vec<Range<usize>> {
         let is_sign = token.is_some_and(|token| token.kind == Kind::Sign);
         // "é" is a verb, "e" joins.
         let is_verb = |token: &Token| reading.text.get(token.range.clone()) == Some("é");
-        let begins_next = || reading.hits.iter().any(|hit| hit.value == Set::Sequence && hit.at == at);
-        let joins = token.is_none_or(|token| {
-            is_sign || token.is_word() && is_one_of(&token.folded, JOINS) && !is_verb(token) || begins_next()
-        });
+        let joins =
+            token.is_none_or(|token| is_sign || token.is_word() && is_one_of(&token.folded, JOINS) && !is_verb(token));
         if !joins {
             continue;
         }
@@ -128,13 +125,10 @@ pub(super) fn steps(reading: &Reading, parts: &[Part]) -> Vec<StepDefinition> {
 
 /// Whether a part goes on from the one before: it says "then", or only points at what it is about.
 fn builds_on(reading: &Reading, span: &Range<usize>) -> bool {
-    let begins = |at: usize| is_one_of(&reading.tokens[at].folded, "then depois seguida afterwards next finally entao");
-    let sequence = (span.start..(span.start + 3).min(span.end)).any(begins);
-    let points = |at: usize| {
-        const POINT: &str = "it that them those this tudo isso ele ela deles dela whichever whoever whatever esse essa";
-        is_one_of(&reading.tokens[at].folded, POINT)
-    };
-    sequence || span.clone().any(points)
+    const THEN: &str = "then depois seguida afterwards next finally entao";
+    const POINT: &str = "it that them those this tudo isso ele ela deles dela whichever whoever whatever esse essa";
+    let mut words = reading.tokens[span.clone()].iter().map(|token| &*token.folded);
+    words.clone().take(3).any(|word| is_one_of(word, THEN)) || words.any(|word| is_one_of(word, POINT))
 }
 
 fn step_id(target: &str, steps: &[StepDefinition]) -> String {
@@ -152,11 +146,16 @@ fn step_id(target: &str, steps: &[StepDefinition]) -> String {
     id
 }
 
+/// Where a part begins behind signs and joining words.
+fn beginning(reading: &Reading, span: &Range<usize>, joins: &str) -> usize {
+    let is_light =
+        |at: &usize| reading.tokens.get(*at).is_some_and(|t| t.kind == Kind::Sign || is_one_of(&t.folded, joins));
+    span.clone().find(|at| !is_light(at)).unwrap_or(span.start)
+}
+
 /// A part in the request's own words, with what is quoted in it, also at its end.
 fn whole<'a>(reading: &'a Reading, span: &Range<usize>) -> &'a str {
-    let is_light =
-        |at: &usize| reading.tokens.get(*at).is_some_and(|t| t.kind == Kind::Sign || is_one_of(&t.folded, JOINS));
-    let first = span.clone().find(|at| !is_light(at)).unwrap_or(span.start);
+    let first = beginning(reading, span, JOINS);
     let start = reading.tokens.get(first).map_or(reading.text.len(), |token| token.range.start);
     // `, and` joins it to the next part; other signs may be of it.
     let mut next = span.end;
@@ -171,10 +170,7 @@ fn whole<'a>(reading: &'a Reading, span: &Range<usize>) -> &'a str {
 
 /// What a step is told: its part, the names that it needs from the others, and the text to work on.
 fn input(reading: &Reading, parts: &[Part], span: &Range<usize>, has_result: bool) -> String {
-    let light = |at: &usize| {
-        reading.tokens.get(*at).is_some_and(|t| t.kind == Kind::Sign || is_one_of(&t.folded, "and e then plus depois"))
-    };
-    let start = span.clone().find(|at| !light(at)).unwrap_or(span.start);
+    let start = beginning(reading, span, "and e then plus depois");
     let mut text = reading.shown(&(start..span.end)).to_owned();
     let own = names(reading, span);
     if own.is_empty() {

@@ -231,17 +231,9 @@ impl Reading {
     /// Whether the words that carry the span's first meaning are of the set: nothing but stop words and courtesies before.
     pub(super) fn begins_with(&self, set: Set, span: &Range<usize>) -> bool {
         let light = Set::Stop.bit() | Set::Filler.bit();
-        for at in span.clone() {
-            let Some(token) = self.tokens.get(at) else { return false };
-            if self.is(at, set) && self.hits.iter().any(|hit| hit.value == set && hit.at == at) {
-                return true;
-            }
-            let is_light = self.bits.get(at).is_some_and(|bits| bits & light != 0) || token.kind == Kind::Sign;
-            if !is_light {
-                return false;
-            }
-        }
-        false
+        let begins = |at: usize| self.hits.iter().any(|hit| hit.value == set && hit.at == at);
+        let is_light = |at: usize| self.bits[at] & light != 0 || self.tokens[at].kind == Kind::Sign;
+        span.clone().find(|at| begins(*at) || !is_light(*at)).is_some_and(begins)
     }
 
     /// The address in it; `None` where there are several, since which is meant isn't known.
@@ -320,13 +312,18 @@ fn opens(text: &str, at: usize, c: char) -> bool {
     }
 }
 
-/// Where the passage ends: at the mark that a word doesn't go on after.
-fn closing(text: &str, start: usize, mark: char) -> Option<usize> {
-    let close = match mark {
+/// The mark that closes a passage.
+pub(super) fn closing_mark(mark: char) -> char {
+    match mark {
         '“' | '„' => '”',
         '«' => '»',
         same => same,
-    };
+    }
+}
+
+/// Where the passage ends: at the mark that a word doesn't go on after.
+fn closing(text: &str, start: usize, mark: char) -> Option<usize> {
+    let close = closing_mark(mark);
     let is_end = |at: usize| !text[at + close.len_utf8()..].starts_with(char::is_alphanumeric);
     text[start..].char_indices().filter(|(_, c)| *c == close).map(|(at, _)| start + at).find(|at| is_end(*at))
 }
@@ -357,9 +354,7 @@ fn pasted(text: &str, tokens: &[Token], quotes: &[Range<usize>], is_english: boo
     }
     let head: Vec<Token> = tokens[..at].to_vec();
     let tail = text.get(sign.range.end..)?;
-    // `say: …` and nothing else before the colon.
-    let says = head.len() <= 2 && works(&head, &[Set::SayVerb], is_english);
-    let works = says || works(&head, &WORKS_ON, is_english);
+    let works = works(&head, &WORKS_ON, is_english);
     let coded = tokens[at..].iter().any(|token| token.kind == Kind::Code);
     const PASTED_BYTES_MIN: usize = 200;
     let long = sign.is_sign("\n") && tail.trim().len() > PASTED_BYTES_MIN;

@@ -28,7 +28,7 @@ pub(super) struct Refusal {
 #[serde(deny_unknown_fields)]
 struct File {
     sets: BTreeMap<String, String>,
-    class: Vec<ClassText>,
+    class: Vec<Class<String>>,
     sum: Sum,
 }
 
@@ -51,10 +51,11 @@ struct Kind {
     sets: String,
 }
 
-#[derive(Deserialize)]
-struct ClassText {
+/// A class of requests, its patterns as they are written or read.
+#[derive(Debug, Deserialize)]
+struct Class<P> {
     name: String,
-    patterns: Vec<String>,
+    patterns: Vec<P>,
     #[serde(flatten)]
     phrases: Phrases,
     #[serde(default)]
@@ -81,17 +82,9 @@ struct Rules {
     /// Names of the sets, by place.
     names: Vec<String>,
     words: Matcher<usize>,
-    classes: Vec<Class>,
+    classes: Vec<Class<Pattern<usize>>>,
     objects: Matcher<(usize, usize)>,
     sum: Sum,
-}
-
-#[derive(Debug)]
-struct Class {
-    name: String,
-    patterns: Vec<Pattern<usize>>,
-    phrases: Phrases,
-    objects: Vec<Object>,
 }
 
 /// `None` where the file can't be read, which a test rules out.
@@ -122,7 +115,7 @@ impl Rules {
             return Err(format!("no set is called {name}"));
         }
         let mut classes = Vec::new();
-        for ClassText { name, patterns, phrases, objects: texts } in file.class {
+        for Class { name, patterns, phrases, objects: texts } in file.class {
             for (at, object) in texts.iter().enumerate() {
                 objects.add(&object.words, (classes.len(), at));
             }

@@ -67,13 +67,8 @@ fn elsewhere(asked: &DecideRecovery) -> Option<Decided<Recovery>> {
     let shared = |id: &str| words(&fold(id)).filter(|word| words(&wanted).any(|w| w == *word)).count();
     let others = asked.agents.iter().filter(|id| **id != failed);
     // The first of those that match equally: the caller gives them in its own order.
-    let best = others.rev().max_by_key(|id| shared(id));
-    match best {
-        Some(which) => {
-            Some(Decided::sure(Recovery::UseAlternative { which: which.clone() }, 0.6, "another agent may do it"))
-        }
-        None => llm(asked),
-    }
+    let Some(which) = others.rev().max_by_key(|id| shared(id)) else { return llm(asked) };
+    Some(Decided::sure(Recovery::UseAlternative { which: which.clone() }, 0.6, "another agent may do it"))
 }
 
 fn llm(asked: &DecideRecovery) -> Option<Decided<Recovery>> {

@@ -12,7 +12,7 @@ use callboard_runtime::{AgentRef, Caller, Cx};
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-use super::{Errand, is_blocked, passes, text_of};
+use super::{Errand, passes, text_of};
 use crate::decide::limits::STEP_RESULT_BYTES_MAX;
 use crate::decide::{Action, DecideFollowUp, Deciders, FollowUp, RunId, Turn, text_member, with_caller, withheld};
 use crate::memory::{Outgoing, now_ms};
@@ -154,7 +154,7 @@ impl Errand<'_> {
     async fn heard(&self, task: &str, there: Option<String>, ended: &Result<ToolResult, Trouble>) {
         let (state, answer) = match ended {
             Ok(result) => (TaskState::Completed, text_of(result, STEP_RESULT_BYTES_MAX)),
-            Err(trouble) if is_blocked(&trouble.failure) => (TaskState::Failed, String::new()),
+            Err(trouble) if trouble.failure.kind == FailureKind::Blocked => (TaskState::Failed, String::new()),
             Err(trouble) => (state_of(&trouble.failure), trouble.failure.message.clone()),
         };
         let answer = Some(answer).filter(|answer| !answer.is_empty());

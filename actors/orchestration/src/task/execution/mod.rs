@@ -4,12 +4,10 @@ mod attempt;
 mod recover;
 
 use callboard_guardrail::{Guard, Origin};
-use callboard_message::json::quote;
-use callboard_message::text::plain;
-use callboard_message::text::{cut_bytes, cut_chars};
-use callboard_message::{Elicitation, Failure, FailureKind, ToolResult};
+use callboard_message::json::quoted;
+use callboard_message::text::{cut_bytes, cut_chars, plain};
+use callboard_message::{Elicitation, Failure, ToolResult};
 use callboard_runtime::{AgentRef, Cx};
-use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use crate::decide::limits::ERROR_CHARS_MAX;
@@ -17,9 +15,8 @@ use crate::decide::{
     Action, AgentView, Confirm, ConfirmWhy, DecideConfirm, Deciders, Risk, RunId, SkillView, Turn, World,
 };
 use crate::task::{Asked, TaskOptions};
+use crate::tool_name::EXECUTE_COMMAND;
 
-/// The tool that runs programs: it is never repeated by itself, and always confirmed.
-pub(crate) const TOOL_COMMAND: &str = "execute_command";
 /// Maximum attempts of one step, in all.
 pub const TRIES_MAX: u32 = 4;
 /// Maximum reroutes of one step to another tool or agent.
@@ -113,7 +110,7 @@ pub(crate) struct Doubt<'a> {
 /// Has it confirmed, where that is needed. What was asked before the process ended is asked again as it was.
 ///
 /// # Errors
-/// [`FailureKind::Cancelled`] where the person doesn't want it, [`FailureKind::NobodyToAsk`] where there is nobody.
+/// `Cancelled` where the person doesn't want it, `NobodyToAsk` where there is nobody.
 pub(crate) async fn confirm(
     deciders: &Deciders,
     cx: &Cx,
@@ -122,8 +119,12 @@ pub(crate) async fn confirm(
     doubt: Doubt<'_>,
 ) -> Result<(), Failure> {
     let before = asked.before(doubt.key).await?;
-    if before.is_none() && !doubt.always && is_safe(deciders, cx, run, &doubt).await {
-        return Ok(());
+    if before.is_none() && !doubt.always {
+        let Doubt { action, why, risk, .. } = &doubt;
+        let message = DecideConfirm { action: action.clone(), why: *why, risk: *risk, preference_known: false };
+        if deciders.decide(cx, run, message).await.outcome == Some(Confirm::SafeToProceed) {
+            return Ok(());
+        }
     }
     let question = before.unwrap_or_else(|| question(&doubt));
     let answer = cx.elicit(question).await?;
@@ -131,12 +132,6 @@ pub(crate) async fn confirm(
         Some(true) => Ok(()),
         _ => Err(Failure::cancelled("not confirmed")),
     }
-}
-
-async fn is_safe(deciders: &Deciders, cx: &Cx, run: &RunId, doubt: &Doubt<'_>) -> bool {
-    let Doubt { action, why, risk, .. } = doubt;
-    let message = DecideConfirm { action: action.clone(), why: *why, risk: *risk, preference_known: false };
-    deciders.decide(cx, run, message).await.outcome == Some(Confirm::SafeToProceed)
 }
 
 fn question(doubt: &Doubt<'_>) -> Elicitation {
@@ -159,7 +154,7 @@ fn question(doubt: &Doubt<'_>) -> Elicitation {
 /// Risk of an action, 0 to 1.
 pub(crate) fn risk_of(action: &Action, world: &World) -> f32 {
     match action {
-        Action::Local { tool, .. } if tool == TOOL_COMMAND => Risk::Acts.score(),
+        Action::Local { tool, .. } if tool == EXECUTE_COMMAND => Risk::Acts.score(),
         // What isn't there does nothing.
         Action::Local { tool, .. } => world.tool(tool).map_or(0.0, |tool| tool.risk.score()),
         Action::Remote { agent, .. } => {
@@ -174,11 +169,10 @@ pub(crate) fn risk_of(action: &Action, world: &World) -> f32 {
 /// Lets a text pass.
 ///
 /// # Errors
-/// [`FailureKind::Blocked`], without the text.
+/// `Blocked`, without the text.
 pub(crate) async fn passes(guard: Option<&AgentRef>, text: &str, origin: Origin) -> Result<(), Failure> {
     let Some(guard) = guard else { return Ok(()) };
-    let body = RawValue::from_string(quote(text)).or_else(|_| to_raw_value(text)).unwrap_or_default();
-    Guard::new(guard.clone()).pass(&body, origin).await
+    Guard::new(guard.clone()).pass(&quoted(text), origin).await
 }
 
 /// An error as a decider may see it: one line, [`ERROR_CHARS_MAX`] characters.
@@ -190,11 +184,6 @@ pub(crate) async fn screened(guard: Option<&AgentRef>, failure: &Failure) -> Str
         Ok(()) => failure.kind.to_string(),
         Err(_) => STOPPED.to_owned(),
     }
-}
-
-/// Whether that failure is the guardrail's.
-pub(super) fn is_blocked(failure: &Failure) -> bool {
-    failure.kind == FailureKind::Blocked
 }
 
 #[cfg(test)]

@@ -3,19 +3,19 @@
 use std::time::Duration;
 
 use callboard_message::text::cut_chars;
-use callboard_message::{ElicitAction, Elicitation, Failure, FailureKind, Progress, RawObject};
+use callboard_message::{Elicitation, Failure, FailureKind, Progress, RawObject};
 use callboard_runtime::AuditEntry;
 use rand::Rng;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::attempt::Trouble;
-use super::{ASKS_MAX, Done, Doubt, Errand, REROUTES_MAX, TOOL_COMMAND, TRIES_MAX, confirm, risk_of, screened};
+use super::{ASKS_MAX, Done, Doubt, Errand, REROUTES_MAX, TRIES_MAX, confirm, risk_of, screened};
 use crate::decide::limits::STEP_INPUT_BYTES_MAX;
 use crate::decide::{
-    Action, ConfirmWhy, DecideRecovery, Decision, ErrorClass, Outcome, Recovery, Risk, class_of, text_member,
-    told_instead,
+    Action, ConfirmWhy, DecideRecovery, ErrorClass, Outcome, Recovery, Risk, class_of, text_member, told_instead,
 };
+use crate::tool_name::EXECUTE_COMMAND;
 use crate::tools::{may_run, text_answer, text_question};
 
 /// Before the first repetition; twice as long before each further one.
@@ -48,12 +48,6 @@ pub(super) struct Trying<'a> {
     confirmed: u32,
     /// The action is new: nobody has confirmed it.
     is_new: bool,
-}
-
-/// Continuation after a failure.
-enum Next {
-    Again,
-    Over(Failure),
 }
 
 impl<'a> Trying<'a> {
@@ -91,15 +85,11 @@ impl<'a> Trying<'a> {
                 }
             };
             self.attempts += 1;
-            let trouble = match tried {
+            match tried {
                 Ok(result) => {
                     return Ok(Done { by: self.action.target().to_owned(), result, attempts: self.attempts });
                 }
-                Err(trouble) => trouble,
-            };
-            match self.after(trouble).await {
-                Next::Again => {}
-                Next::Over(failure) => return Err(failure),
+                Err(trouble) => self.after(trouble).await?,
             }
         }
     }
@@ -129,13 +119,13 @@ impl<'a> Trying<'a> {
     /// Nobody is asked to confirm a program that isn't allowed.
     fn is_fit(&self) -> Result<(), Failure> {
         match &self.action {
-            Action::Local { tool, params } if tool == TOOL_COMMAND => self.errand.options.tools.check(tool, params),
+            Action::Local { tool, params } if tool == EXECUTE_COMMAND => self.errand.options.tools.check(tool, params),
             _ => Ok(()),
         }
     }
 
     fn is_command(&self) -> bool {
-        matches!(&self.action, Action::Local { tool, .. } if tool == TOOL_COMMAND)
+        matches!(&self.action, Action::Local { tool, .. } if tool == EXECUTE_COMMAND)
     }
 
     /// Whether the same again may act twice.
@@ -148,7 +138,11 @@ impl<'a> Trying<'a> {
         }
     }
 
-    async fn after(&mut self, trouble: Trouble) -> Next {
+    /// Does what is done about it; then it is tried again.
+    ///
+    /// # Errors
+    /// Why it isn't.
+    async fn after(&mut self, trouble: Trouble) -> Result<(), Failure> {
         let Trouble { failure, is_away, is_settled } = trouble;
         self.in_a_row += 1;
         self.settled += u32::from(is_settled);
@@ -159,14 +153,14 @@ impl<'a> Trying<'a> {
             }
             Action::Local { .. } => failure,
         };
-        let Some(class) = class_of(&failure, self.in_a_row) else { return Next::Over(failure) };
+        let Some(class) = class_of(&failure, self.in_a_row) else { return Err(failure) };
         let class = if is_away { ErrorClass::AgentUnavailable } else { class };
         if !self.errand.recovers {
-            return Next::Over(failure);
+            return Err(failure);
         }
         if self.attempts >= TRIES_MAX || !self.has_time() {
             self.tell(class, "abandon: over budget");
-            return Next::Over(failure);
+            return Err(failure);
         }
         if self.may_ask()
             && let Ok(Some(question)) = self.errand.asked.before(&self.question_key()).await
@@ -175,10 +169,8 @@ impl<'a> Trying<'a> {
             return self.ask(question, failure).await;
         }
         let message = self.message(class, &failure).await;
-        let fallback = message.fallback();
-        let options = self.errand.options;
-        let settled = options.deciders.decide(self.errand.cx, self.errand.run, message).await;
-        let decided = settled.outcome.or(fallback).unwrap_or_else(|| abandon(&failure));
+        let settled = self.errand.options.deciders.decide(self.errand.cx, self.errand.run, message).await;
+        let decided = settled.outcome.unwrap_or_else(|| abandon(&failure));
         let strategy = self.possible(decided, &failure, is_settled);
         self.tell(class, &strategy.word());
         self.follow(strategy, failure).await
@@ -254,10 +246,12 @@ impl<'a> Trying<'a> {
         }
     }
 
-    async fn follow(&mut self, strategy: Recovery, failure: Failure) -> Next {
-        let repeats = matches!(strategy, Recovery::RetrySame);
+    async fn follow(&mut self, strategy: Recovery, failure: Failure) -> Result<(), Failure> {
         match strategy {
-            Recovery::RetrySame => self.pause().await,
+            Recovery::RetrySame => {
+                self.pause().await;
+                return Ok(());
+            }
             Recovery::RetryModified { params } => {
                 if let Some(patched) = self.patched(&params) {
                     self.action = patched;
@@ -269,12 +263,10 @@ impl<'a> Trying<'a> {
                 let field = json!({ "type": "string", "description": format!("What to do, or `{SKIP}`.") });
                 return self.ask(text_question(message, &self.question_key(), field), failure).await;
             }
-            Recovery::Abandon { reason } => return Next::Over(Failure { message: reason, ..failure }),
+            Recovery::Abandon { reason } => return Err(Failure { message: reason, ..failure }),
         }
-        if !repeats {
-            self.repeated = 0;
-        }
-        Next::Again
+        self.repeated = 0;
+        Ok(())
     }
 
     fn reroute(&mut self, which: String) {
@@ -300,16 +292,16 @@ impl<'a> Trying<'a> {
         format!("recover-{}", self.asks + 1)
     }
 
-    async fn ask(&mut self, question: Elicitation, failure: Failure) -> Next {
+    async fn ask(&mut self, question: Elicitation, failure: Failure) -> Result<(), Failure> {
         self.asks += 1;
         let answer = match self.errand.cx.elicit(question).await {
             Ok(answer) => answer,
             // Nobody helps: it failed as it failed.
-            Err(nobody) if nobody.kind == FailureKind::NobodyToAsk => return Next::Over(failure),
-            Err(other) => return Next::Over(other),
+            Err(nobody) if nobody.kind == FailureKind::NobodyToAsk => return Err(failure),
+            Err(other) => return Err(other),
         };
-        match (answer.action(), text_answer(&answer)) {
-            (ElicitAction::Accept, Some(said)) if !said.eq_ignore_ascii_case(SKIP) => {
+        match text_answer(&answer) {
+            Some(said) if !said.eq_ignore_ascii_case(SKIP) => {
                 self.text = format!("{}\n{said}", self.text);
                 match &mut self.action {
                     Action::Remote { text, .. } => text.clone_from(&self.text),
@@ -320,9 +312,9 @@ impl<'a> Trying<'a> {
                 // What was said may have made another task of it.
                 self.settled += 1;
                 self.is_new = true;
-                Next::Again
+                Ok(())
             }
-            _ => Next::Over(failure),
+            _ => Err(failure),
         }
     }
 
@@ -336,14 +328,14 @@ impl<'a> Trying<'a> {
     /// What is done about it, for whoever called and for the record: no texts.
     fn tell(&self, class: ErrorClass, strategy: &str) {
         let (cx, target, attempts) = (self.errand.cx, self.action.target(), self.attempts);
-        let line = format!("NP3: {target} failed ({}, attempt {attempts}): {strategy}", class.as_str());
+        let line = format!("NP3: {target} failed ({class}, attempt {attempts}): {strategy}");
         cx.progress(Progress { message: Some(line), ..Progress::default() });
         let mut entry = AuditEntry::new("recovery")
             .with_agent(&self.errand.options.id)
             .with_peer(target)
             .with_principal(cx.principal())
             .with_outcome(strategy.to_owned())
-            .with("class", class.as_str())
+            .with("class", class.to_string())
             .with("attempts", attempts)
             .with("run", self.errand.run.as_str())
             .with("step", self.errand.step);

@@ -199,6 +199,11 @@ pub(super) fn with(change: impl FnOnce(&mut TaskOptions), test: impl AsyncFnOnce
     paused(async |system| run(system, change, test).await);
 }
 
+/// The same with the options as they are.
+pub(super) fn with_kit(test: impl AsyncFnOnce(&mut Kit)) {
+    with(|_| {}, test);
+}
+
 /// The same behind a guardrail.
 pub(super) fn with_guard(test: impl AsyncFnOnce(&mut Kit)) {
     paused(async |system| {

@@ -4,7 +4,7 @@ use callboard_message::{ElicitAnswer, Failure, FailureKind, SHOWN, TaskState};
 use callboard_runtime::{TaskFilter, TaskId};
 use serde_json::{Value, json};
 
-use super::kit::{Act, Kit, decided, nobody, said, says, steps, with};
+use super::kit::{Act, Kit, decided, nobody, said, says, steps, with, with_kit};
 
 /// A request that becomes a plan of these steps, each for the peer of its id.
 fn planned(kit: &Kit, all: &[(&str, &str, &[&str])]) {
@@ -22,38 +22,32 @@ fn synthesis(kit: &Kit, confidence: f64) {
 /// `final_answer`. Method: two peers, and a third that needs both.
 #[test]
 fn steps_in_order() {
-    with(
-        |_| {},
-        async |kit| {
-            planned(kit, &[("sun", "sunrise?", &[]), ("tide", "tide?", &[]), ("sum", "plan it", &["sun", "tide"])]);
-            kit.peer("sun", [Act::Say("at 6:00")]);
-            kit.peer("tide", [Act::Say("at 7:00")]);
-            let sum = kit.peer("sum", [Act::Say("go at 6:30")]);
-            let heard = kit.hear(said("plan my day", "k", "c"), &nobody).await;
-            assert_eq!(
-                (heard.text(), heard.artifacts.clone()),
-                ("all together".into(), vec!["final_answer".to_owned()])
-            );
-            assert_eq!(
-                sum.lock().unwrap()[0].texts(),
-                "plan it\n\nResults of earlier steps:\n- sun: at 6:00\n- tide: at 7:00"
-            );
-            let reply = heard.reply.unwrap();
-            assert_eq!(reply.0.object("_meta").unwrap().read::<bool>(SHOWN), Some(true));
-            let told = reply.structured_content().unwrap();
-            assert_eq!((&told["confidence"], &told["steps"][2]["by"]), (&json!(0.9), &json!("sum")));
-            let run = TaskId::new(told["run"].as_str().unwrap()).unwrap();
-            let filter = TaskFilter { parent: Some(run.clone()), ..TaskFilter::default() };
-            let (children, _) = kit.system.store().tasks.list(filter, 0, 10).await.unwrap();
-            assert_eq!(children.len(), 3);
-            assert!(children.iter().all(|child| child.extra.text("parent_id").as_deref() == Some(run.as_str())));
+    with_kit(async |kit| {
+        planned(kit, &[("sun", "sunrise?", &[]), ("tide", "tide?", &[]), ("sum", "plan it", &["sun", "tide"])]);
+        kit.peer("sun", [Act::Say("at 6:00")]);
+        kit.peer("tide", [Act::Say("at 7:00")]);
+        let sum = kit.peer("sum", [Act::Say("go at 6:30")]);
+        let heard = kit.hear(said("plan my day", "k", "c"), &nobody).await;
+        assert_eq!((heard.text(), heard.artifacts.clone()), ("all together".into(), vec!["final_answer".to_owned()]));
+        assert_eq!(
+            sum.lock().unwrap()[0].texts(),
+            "plan it\n\nResults of earlier steps:\n- sun: at 6:00\n- tide: at 7:00"
+        );
+        let reply = heard.reply.unwrap();
+        assert_eq!(reply.0.object("_meta").unwrap().read::<bool>(SHOWN), Some(true));
+        let told = reply.structured_content().unwrap();
+        assert_eq!((&told["confidence"], &told["steps"][2]["by"]), (&json!(0.9), &json!("sum")));
+        let run = TaskId::new(told["run"].as_str().unwrap()).unwrap();
+        let filter = TaskFilter { parent: Some(run.clone()), ..TaskFilter::default() };
+        let (children, _) = kit.system.store().tasks.list(filter, 0, 10).await.unwrap();
+        assert_eq!(children.len(), 3);
+        assert!(children.iter().all(|child| child.extra.text("parent_id").as_deref() == Some(run.as_str())));
 
-            // The same again, under the same key, is the same run.
-            let again = kit.hear(said("plan my day", "k", "c"), &nobody).await;
-            assert_eq!((again.text(), sum.lock().unwrap().len()), ("all together".into(), 1));
-            assert_eq!(kit.asked("make_steps").len(), 1);
-        },
-    );
+        // The same again, under the same key, is the same run.
+        let again = kit.hear(said("plan my day", "k", "c"), &nobody).await;
+        assert_eq!((again.text(), sum.lock().unwrap().len()), ("all together".into(), 1));
+        assert_eq!(kit.asked("make_steps").len(), 1);
+    });
 }
 
 /// Goal: a parent ends as its parts do: some completed, all refused, all failed. Method: rows of peers.
@@ -66,118 +60,103 @@ fn roll_up() {
         (no(FailureKind::Internal), no(FailureKind::Rejected), TaskState::Failed),
         (no(FailureKind::Cancelled), no(FailureKind::Cancelled), TaskState::Canceled),
     ] {
-        with(
-            |_| {},
-            async |kit| {
-                planned(kit, &[("a", "do a", &[]), ("b", "do b", &[])]);
-                kit.peer("a", [a.clone()]);
-                kit.peer("b", [b.clone()]);
-                let heard = kit.say("both", &nobody).await;
-                match expect {
-                    TaskState::Completed => {
-                        let text = heard.text();
-                        assert!(text.starts_with("all together") && text.contains("b (failed)"), "{text}");
-                    }
-                    TaskState::Rejected => assert_eq!(heard.failure().kind, FailureKind::Rejected),
-                    TaskState::Canceled => assert_eq!(heard.failure().kind, FailureKind::Cancelled),
-                    _ => {
-                        let why = &heard.failure().message;
-                        assert!(why.contains("a failed: ") && why.contains("b rejected: no"), "{why}");
-                    }
+        with_kit(async |kit| {
+            planned(kit, &[("a", "do a", &[]), ("b", "do b", &[])]);
+            kit.peer("a", [a.clone()]);
+            kit.peer("b", [b.clone()]);
+            let heard = kit.say("both", &nobody).await;
+            match expect {
+                TaskState::Completed => {
+                    let text = heard.text();
+                    assert!(text.starts_with("all together") && text.contains("b (failed)"), "{text}");
                 }
-                let asked = kit.asked("synthesize").len();
-                assert_eq!(asked, usize::from(expect == TaskState::Completed));
-            },
-        );
+                TaskState::Rejected => assert_eq!(heard.failure().kind, FailureKind::Rejected),
+                TaskState::Canceled => assert_eq!(heard.failure().kind, FailureKind::Cancelled),
+                _ => {
+                    let why = &heard.failure().message;
+                    assert!(why.contains("a failed: ") && why.contains("b rejected: no"), "{why}");
+                }
+            }
+            let asked = kit.asked("synthesize").len();
+            assert_eq!(asked, usize::from(expect == TaskState::Completed));
+        });
     }
 }
 
 /// Goal: what needs a step that failed is cancelled, and named. Method: one of two, and one behind it.
 #[test]
 fn needs_that_fail() {
-    with(
-        |_| {},
-        async |kit| {
-            planned(kit, &[("a", "do a", &[]), ("b", "do b", &[]), ("c", "do c", &["b"])]);
-            kit.peer("a", [Act::Say("yes")]);
-            kit.peer("b", [Act::Fail(Failure::internal("no"))]);
-            let c = kit.peer("c", [Act::Say("never")]);
-            let text = kit.say("all", &nobody).await.text();
-            assert!(text.contains("b (failed), c (canceled)"), "{text}");
-            assert!(c.lock().unwrap().is_empty());
-        },
-    );
+    with_kit(async |kit| {
+        planned(kit, &[("a", "do a", &[]), ("b", "do b", &[]), ("c", "do c", &["b"])]);
+        kit.peer("a", [Act::Say("yes")]);
+        kit.peer("b", [Act::Fail(Failure::internal("no"))]);
+        let c = kit.peer("c", [Act::Say("never")]);
+        let text = kit.say("all", &nobody).await.text();
+        assert!(text.contains("b (failed), c (canceled)"), "{text}");
+        assert!(c.lock().unwrap().is_empty());
+    });
 }
 
 /// Goal: below 0.40 a person confirms, at 0.40 nobody does (T-B13); no and nobody are no. Method: rows.
 #[test]
 fn confidence() {
     let first_line = "⚠️ Planned action needs your confirmation…";
-    with(
-        |_| {},
-        async |kit| {
-            for (confidence, questions) in [(0.39, 1), (0.40, 0)] {
-                planned(kit, &[("a", "do a", &[]), ("b", "do b", &[])]);
-                synthesis(kit, confidence);
-                kit.peer("a", [Act::Say("x")]);
-                kit.peer("b", [Act::Say("y")]);
-                let heard = kit.say("both", &says("yes")).await;
-                assert_eq!((heard.text(), heard.questions.len()), ("together".into(), questions), "{confidence}");
-                assert_eq!(heard.artifacts, ["final_answer"]);
-                if let Some((key, words)) = heard.questions.first() {
-                    assert_eq!((&**key, words.lines().next()), ("confirm", Some(first_line)));
-                }
-            }
+    with_kit(async |kit| {
+        for (confidence, questions) in [(0.39, 1), (0.40, 0)] {
             planned(kit, &[("a", "do a", &[]), ("b", "do b", &[])]);
-            synthesis(kit, 0.1);
-            let no = |_: &str, _: &str| Some(ElicitAnswer::accept(json!({ "confirm": false })));
-            for (heard, kind) in [
-                (kit.say("both", &no).await, FailureKind::Cancelled),
-                (kit.say("both", &|_, _| Some(ElicitAnswer::decline())).await, FailureKind::Cancelled),
-                (kit.say("both", &nobody).await, FailureKind::NobodyToAsk),
-            ] {
-                assert_eq!(heard.failure().kind, kind);
-                assert!(heard.artifacts.is_empty());
+            synthesis(kit, confidence);
+            kit.peer("a", [Act::Say("x")]);
+            kit.peer("b", [Act::Say("y")]);
+            let heard = kit.say("both", &says("yes")).await;
+            assert_eq!((heard.text(), heard.questions.len()), ("together".into(), questions), "{confidence}");
+            assert_eq!(heard.artifacts, ["final_answer"]);
+            if let Some((key, words)) = heard.questions.first() {
+                assert_eq!((&**key, words.lines().next()), ("confirm", Some(first_line)));
             }
-            kit.decide("decide_confirm", [decided(json!("safe_to_proceed"))]);
-            assert_eq!(kit.say("both", &nobody).await.text(), "together");
-        },
-    );
+        }
+        planned(kit, &[("a", "do a", &[]), ("b", "do b", &[])]);
+        synthesis(kit, 0.1);
+        let no = |_: &str, _: &str| Some(ElicitAnswer::accept(json!({ "confirm": false })));
+        for (heard, kind) in [
+            (kit.say("both", &no).await, FailureKind::Cancelled),
+            (kit.say("both", &|_, _| Some(ElicitAnswer::decline())).await, FailureKind::Cancelled),
+            (kit.say("both", &nobody).await, FailureKind::NobodyToAsk),
+        ] {
+            assert_eq!(heard.failure().kind, kind);
+            assert!(heard.artifacts.is_empty());
+        }
+        kit.decide("decide_confirm", [decided(json!("safe_to_proceed"))]);
+        assert_eq!(kit.say("both", &nobody).await.text(), "together");
+    });
 }
 
 /// Goal: what a decider didn't put together is put together by rule, and confirmed. Method: NP4 unclear.
 #[test]
 fn synthesis_falls_back() {
-    with(
-        |_| {},
-        async |kit| {
-            planned(kit, &[("a", "do a", &[]), ("b", "do b", &[])]);
-            kit.decide("synthesize", [json!({ "outcome": null })]);
-            kit.peer("a", [Act::Say("x")]);
-            kit.peer("b", [Act::Say("y")]);
-            let heard = kit.say("both", &says("yes")).await;
-            assert_eq!((heard.text(), heard.questions.len()), ("x\n\ny".into(), 1));
-        },
-    );
+    with_kit(async |kit| {
+        planned(kit, &[("a", "do a", &[]), ("b", "do b", &[])]);
+        kit.decide("synthesize", [json!({ "outcome": null })]);
+        kit.peer("a", [Act::Say("x")]);
+        kit.peer("b", [Act::Say("y")]);
+        let heard = kit.say("both", &says("yes")).await;
+        assert_eq!((heard.text(), heard.questions.len()), ("x\n\ny".into(), 1));
+    });
 }
 
 /// Goal: what a step asks bubbles up, and the answer goes back. Method: a peer that asks, in a step.
 #[test]
 fn questions_bubble_up() {
-    with(
-        |_| {},
-        async |kit| {
-            planned(kit, &[("a", "do a", &[]), ("b", "do b", &[])]);
-            kit.peer("a", [Act::Ask("Which city?")]);
-            kit.peer("b", [Act::Say("y")]);
-            let heard = kit.say("both", &says("Rome")).await;
-            assert_eq!(heard.text(), "all together");
-            let (key, words) = &heard.questions[0];
-            assert!(key.starts_with("a.") && words == "Which city? (step a)", "{key} {words}");
-            let results = &kit.asked("synthesize")[0]["results"];
-            assert_eq!(results[0]["text"], "heard \"Rome\"");
-        },
-    );
+    with_kit(async |kit| {
+        planned(kit, &[("a", "do a", &[]), ("b", "do b", &[])]);
+        kit.peer("a", [Act::Ask("Which city?")]);
+        kit.peer("b", [Act::Say("y")]);
+        let heard = kit.say("both", &says("Rome")).await;
+        assert_eq!(heard.text(), "all together");
+        let (key, words) = &heard.questions[0];
+        assert!(key.starts_with("a.") && words == "Which city? (step a)", "{key} {words}");
+        let results = &kit.asked("synthesize")[0]["results"];
+        assert_eq!(results[0]["text"], "heard \"Rome\"");
+    });
 }
 
 /// Goal: a plan dearer than allowed is confirmed before anything of it is done. Method: decisions that cost.
@@ -233,31 +212,28 @@ fn cost_of_one() {
 /// Goal: who gives up a request gives up its steps. Method: a call that is dropped while a peer hangs.
 #[test]
 fn cancelled() {
-    with(
-        |_| {},
-        async |kit| {
-            planned(kit, &[("a", "do a", &[]), ("b", "do b", &[])]);
-            let a = kit.peer("a", [Act::Hang]);
-            kit.peer("b", [Act::Say("y")]);
-            let call = kit.agent.call(said("both", "k", "")).start();
-            let hangs = async {
-                while a.lock().unwrap().is_empty() {
-                    tokio::task::yield_now().await
-                }
-            };
-            let mut call = call;
-            tokio::select! { () = hangs => {}, () = async { while call.next().await.is_some() {} } => panic!("ended") }
-            drop(call);
-            let open = || async {
-                let (all, _) = kit.system.store().tasks.list(TaskFilter::default(), 0, 10).await.unwrap();
-                all.iter().filter(|task| !task.state.is_terminal()).count()
-            };
-            while open().await > 0 {
-                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    with_kit(async |kit| {
+        planned(kit, &[("a", "do a", &[]), ("b", "do b", &[])]);
+        let a = kit.peer("a", [Act::Hang]);
+        kit.peer("b", [Act::Say("y")]);
+        let call = kit.agent.call(said("both", "k", "")).start();
+        let hangs = async {
+            while a.lock().unwrap().is_empty() {
+                tokio::task::yield_now().await
             }
+        };
+        let mut call = call;
+        tokio::select! { () = hangs => {}, () = async { while call.next().await.is_some() {} } => panic!("ended") }
+        drop(call);
+        let open = || async {
             let (all, _) = kit.system.store().tasks.list(TaskFilter::default(), 0, 10).await.unwrap();
-            let canceled = all.iter().filter(|task| task.state == TaskState::Canceled).count();
-            assert_eq!((all.len(), canceled), (3, 2));
-        },
-    );
+            all.iter().filter(|task| !task.state.is_terminal()).count()
+        };
+        while open().await > 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+        let (all, _) = kit.system.store().tasks.list(TaskFilter::default(), 0, 10).await.unwrap();
+        let canceled = all.iter().filter(|task| task.state == TaskState::Canceled).count();
+        assert_eq!((all.len(), canceled), (3, 2));
+    });
 }

@@ -6,7 +6,7 @@ use callboard_message::{ElicitAnswer, Failure, FailureKind};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::kit::{Act, Kit, decided, nobody, says, with};
+use super::kit::{Act, Kit, decided, nobody, says, with_kit};
 use crate::task::execution::TRIES_MAX;
 
 fn away() -> Act {
@@ -22,55 +22,46 @@ fn to_one(kit: &Kit, strategies: impl IntoIterator<Item = Value>) {
 /// Goal: the same again, after pauses that grow, under the same key. Method: a peer away twice; the time that passed.
 #[test]
 fn retry_same() {
-    with(
-        |_| {},
-        async |kit| {
-            to_one(kit, [json!("retry_same")]);
-            let heard_by = kit.peer("one", [away(), away(), Act::Say("done")]);
-            let began = Instant::now();
-            let heard = kit.say("go", &nobody).await;
-            assert_eq!(heard.text(), "done");
-            // 500 ms and 1 s, each half of it more or less.
-            let took = began.elapsed();
-            assert!((Duration::from_millis(750)..Duration::from_millis(2_300)).contains(&took), "{took:?}");
-            let keys: Vec<String> = heard_by.lock().unwrap().iter().map(|said| said.key()).collect();
-            assert!(keys.len() == 3 && keys.iter().all(|key| *key == keys[0]), "{keys:?}");
-            let told: Vec<_> = heard.progress.iter().filter(|line| line.starts_with("NP3: one failed")).collect();
-            assert_eq!(told[0], "NP3: one failed (TransientNetwork, attempt 1): retry_same");
-            assert!(told.iter().all(|line| !line.contains("refused")));
-        },
-    );
+    with_kit(async |kit| {
+        to_one(kit, [json!("retry_same")]);
+        let heard_by = kit.peer("one", [away(), away(), Act::Say("done")]);
+        let began = Instant::now();
+        let heard = kit.say("go", &nobody).await;
+        assert_eq!(heard.text(), "done");
+        // 500 ms and 1 s, each half of it more or less.
+        let took = began.elapsed();
+        assert!((Duration::from_millis(750)..Duration::from_millis(2_300)).contains(&took), "{took:?}");
+        let keys: Vec<String> = heard_by.lock().unwrap().iter().map(|said| said.key()).collect();
+        assert!(keys.len() == 3 && keys.iter().all(|key| *key == keys[0]), "{keys:?}");
+        let told: Vec<_> = heard.progress.iter().filter(|line| line.starts_with("NP3: one failed")).collect();
+        assert_eq!(told[0], "NP3: one failed (TransientNetwork, attempt 1): retry_same");
+        assert!(told.iter().all(|line| !line.contains("refused")));
+    });
 }
 
 /// Goal: what ended at the peer is another task there when it is tried again. Method: a failure that isn't the network's.
 #[test]
 fn settled_failures_are_other_tasks() {
-    with(
-        |_| {},
-        async |kit| {
-            to_one(kit, [json!("retry_same")]);
-            let heard_by = kit.peer("one", [Act::Fail(Failure::internal("no")), Act::Say("done")]);
-            assert_eq!(kit.say("go", &nobody).await.text(), "done");
-            let keys: Vec<String> = heard_by.lock().unwrap().iter().map(|said| said.key()).collect();
-            assert_eq!(keys[1], format!("{}/1", keys[0]));
-        },
-    );
+    with_kit(async |kit| {
+        to_one(kit, [json!("retry_same")]);
+        let heard_by = kit.peer("one", [Act::Fail(Failure::internal("no")), Act::Say("done")]);
+        assert_eq!(kit.say("go", &nobody).await.text(), "done");
+        let keys: Vec<String> = heard_by.lock().unwrap().iter().map(|said| said.key()).collect();
+        assert_eq!(keys[1], format!("{}/1", keys[0]));
+    });
 }
 
 /// Goal: again with other parameters, as far as the tool takes them. Method: a tool that misses one; parameters that miss too.
 #[test]
 fn retry_modified() {
-    with(
-        |_| {},
-        async |kit| {
-            kit.decide("decide_tool", [decided(json!({ "tool_name": "echo", "params": { "words": "x" } }))]);
-            kit.decide("decide_recovery", [decided(json!({ "retry_modified": { "params": { "text": "mended" } } }))]);
-            assert_eq!(kit.say("go", &nobody).await.text(), "mended");
-            assert_eq!(kit.asked("decide_recovery")[0]["class"], "ToolSyntax");
-            kit.decide("decide_recovery", [decided(json!({ "retry_modified": { "params": { "wrong": 1 } } }))]);
-            assert_eq!(kit.say("go", &nobody).await.failure().kind, FailureKind::InvalidInput);
-        },
-    );
+    with_kit(async |kit| {
+        kit.decide("decide_tool", [decided(json!({ "tool_name": "echo", "params": { "words": "x" } }))]);
+        kit.decide("decide_recovery", [decided(json!({ "retry_modified": { "params": { "text": "mended" } } }))]);
+        assert_eq!(kit.say("go", &nobody).await.text(), "mended");
+        assert_eq!(kit.asked("decide_recovery")[0]["class"], "ToolSyntax");
+        kit.decide("decide_recovery", [decided(json!({ "retry_modified": { "params": { "wrong": 1 } } }))]);
+        assert_eq!(kit.say("go", &nobody).await.failure().kind, FailureKind::InvalidInput);
+    });
 }
 
 /// Goal: other parameters change what they name and no more; to an agent they are other words, under another key. Method: a patch of
@@ -82,109 +73,88 @@ fn retry_patched() {
         (json!({ "text": text, "sentences": 0 }), json!({ "sentences": 1 })),
         (json!({ "text": text, "sentences": 1, "words": 3 }), json!({ "words": null })),
     ] {
-        with(
-            |_| {},
-            async |kit| {
-                kit.decide("write_answer", [decided(json!("short"))]);
-                kit.decide("decide_tool", [decided(json!({ "tool_name": "summarize", "params": params }))]);
-                kit.decide("decide_recovery", [decided(json!({ "retry_modified": { "params": patch } }))]);
-                assert_eq!(kit.say("go", &nobody).await.text(), "short", "{patch}");
-                let asked = kit.asked("write_answer")[0]["request"].take();
-                let asked = asked.as_str().unwrap();
-                assert!(asked.contains(text) && asked.contains("at most 1 sentences"), "{asked}");
-            },
-        );
+        with_kit(async |kit| {
+            kit.decide("write_answer", [decided(json!("short"))]);
+            kit.decide("decide_tool", [decided(json!({ "tool_name": "summarize", "params": params }))]);
+            kit.decide("decide_recovery", [decided(json!({ "retry_modified": { "params": patch } }))]);
+            assert_eq!(kit.say("go", &nobody).await.text(), "short", "{patch}");
+            let asked = kit.asked("write_answer")[0]["request"].take();
+            let asked = asked.as_str().unwrap();
+            assert!(asked.contains(text) && asked.contains("at most 1 sentences"), "{asked}");
+        });
     }
-    with(
-        |_| {},
-        async |kit| {
-            to_one(kit, [json!({ "retry_modified": { "params": { "text": "go slowly" } } })]);
-            let one = kit.peer("one", [Act::Fail(Failure::internal("too fast")), Act::Say("done")]);
-            assert_eq!(kit.say("go", &nobody).await.text(), "done");
-            let one = one.lock().unwrap();
-            assert_eq!(one[1].texts(), "go slowly");
-            assert_eq!(one[1].key(), format!("{}/1", one[0].key()));
-        },
-    );
+    with_kit(async |kit| {
+        to_one(kit, [json!({ "retry_modified": { "params": { "text": "go slowly" } } })]);
+        let one = kit.peer("one", [Act::Fail(Failure::internal("too fast")), Act::Say("done")]);
+        assert_eq!(kit.say("go", &nobody).await.text(), "done");
+        let one = one.lock().unwrap();
+        assert_eq!(one[1].texts(), "go slowly");
+        assert_eq!(one[1].key(), format!("{}/1", one[0].key()));
+    });
     for kind in [FailureKind::TimedOut, FailureKind::Unavailable] {
-        with(
-            |_| {},
-            async |kit| {
-                to_one(kit, [json!({ "retry_modified": { "params": { "text": "go slowly" } } })]);
-                let one = kit.peer("one", [Act::Fail(Failure::new(kind, "no answer")), Act::Say("done")]);
-                assert_eq!(kit.say("go", &nobody).await.failure().kind, kind);
-                assert_eq!(one.lock().unwrap().len(), 1, "it may act twice");
-            },
-        );
+        with_kit(async |kit| {
+            to_one(kit, [json!({ "retry_modified": { "params": { "text": "go slowly" } } })]);
+            let one = kit.peer("one", [Act::Fail(Failure::new(kind, "no answer")), Act::Say("done")]);
+            assert_eq!(kit.say("go", &nobody).await.failure().kind, kind);
+            assert_eq!(one.lock().unwrap().len(), 1, "it may act twice");
+        });
     }
 }
 
 /// Goal: another does it, by its exact name, and none twice. Method: an agent, a tool; one that isn't offered.
 #[test]
 fn use_alternative() {
-    with(
-        |_| {},
-        async |kit| {
-            to_one(kit, [json!({ "use_alternative": { "which": "two" } })]);
-            kit.peer("one", [away()]);
-            let two = kit.peer("two", [Act::Say("by two")]);
-            assert_eq!(kit.say("go", &nobody).await.text(), "by two");
-            assert_eq!(two.lock().unwrap()[0].texts(), "go");
-            assert_eq!(kit.asked("decide_recovery")[0]["agents"], json!(["two"]));
+    with_kit(async |kit| {
+        to_one(kit, [json!({ "use_alternative": { "which": "two" } })]);
+        kit.peer("one", [away()]);
+        let two = kit.peer("two", [Act::Say("by two")]);
+        assert_eq!(kit.say("go", &nobody).await.text(), "by two");
+        assert_eq!(two.lock().unwrap()[0].texts(), "go");
+        assert_eq!(kit.asked("decide_recovery")[0]["agents"], json!(["two"]));
 
-            to_one(kit, [json!({ "use_alternative": { "which": "echo" } })]);
-            assert_eq!(kit.say("go", &nobody).await.text(), "go");
+        to_one(kit, [json!({ "use_alternative": { "which": "echo" } })]);
+        assert_eq!(kit.say("go", &nobody).await.text(), "go");
 
-            for which in ["one", "tow"] {
-                to_one(kit, [json!({ "use_alternative": { "which": which } })]);
-                assert_eq!(kit.say("go", &nobody).await.failure().kind, FailureKind::Unavailable, "{which}");
-            }
-        },
-    );
+        for which in ["one", "tow"] {
+            to_one(kit, [json!({ "use_alternative": { "which": which } })]);
+            assert_eq!(kit.say("go", &nobody).await.failure().kind, FailureKind::Unavailable, "{which}");
+        }
+    });
 }
 
 /// Goal: a person says what to do, or that it is enough. Method: a word more; `skip`; nobody; twice is too often.
 #[test]
 fn ask_human() {
-    with(
-        |_| {},
-        async |kit| {
-            let help = || json!({ "ask_human": { "message": "What now?" } });
-            to_one(kit, [help()]);
-            let denied = || Act::Fail(Failure::denied("no key"));
-            let one = kit.peer("one", [denied(), Act::Say("done")]);
-            let heard = kit.say("go", &says("with this key")).await;
-            assert_eq!((heard.text(), heard.questions.len()), ("done".to_owned(), 1));
-            assert_eq!(heard.questions[0], ("recover-1".to_owned(), "What now?".to_owned()));
-            assert_eq!(one.lock().unwrap()[1].texts(), "go\nwith this key");
-            assert_eq!(kit.asked("decide_recovery")[0]["class"], "PermissionAuth");
+    with_kit(async |kit| {
+        let help = || json!({ "ask_human": { "message": "What now?" } });
+        to_one(kit, [help()]);
+        let denied = || Act::Fail(Failure::denied("no key"));
+        let one = kit.peer("one", [denied(), Act::Say("done")]);
+        let heard = kit.say("go", &says("with this key")).await;
+        assert_eq!((heard.text(), heard.questions.len()), ("done".to_owned(), 1));
+        assert_eq!(heard.questions[0], ("recover-1".to_owned(), "What now?".to_owned()));
+        assert_eq!(one.lock().unwrap()[1].texts(), "go\nwith this key");
+        assert_eq!(kit.asked("decide_recovery")[0]["class"], "PermissionAuth");
 
-            to_one(kit, [help()]);
-            kit.peer("one", [denied()]);
-            assert_eq!(kit.say("go", &says("skip")).await.failure().message, "no key");
-            assert_eq!(kit.say("go", &|_, _| Some(ElicitAnswer::decline())).await.failure().message, "no key");
-            assert_eq!(kit.say("go", &nobody).await.failure().message, "no key");
-            let heard = kit.say("go", &says("again")).await;
-            assert_eq!((heard.questions.len(), heard.failure().kind), (1, FailureKind::Denied));
-        },
-    );
+        to_one(kit, [help()]);
+        kit.peer("one", [denied()]);
+        assert_eq!(kit.say("go", &says("skip")).await.failure().message, "no key");
+        assert_eq!(kit.say("go", &|_, _| Some(ElicitAnswer::decline())).await.failure().message, "no key");
+        assert_eq!(kit.say("go", &nobody).await.failure().message, "no key");
+        let heard = kit.say("go", &says("again")).await;
+        assert_eq!((heard.questions.len(), heard.failure().kind), (1, FailureKind::Denied));
+    });
 }
 
 /// Goal: what is given up fails with the reason. Method: one.
 #[test]
 fn abandon() {
-    with(
-        |_| {},
-        async |kit| {
-            to_one(kit, [json!({ "abandon": { "reason": "it is of no use" } })]);
-            kit.peer("one", [away()]);
-            let heard = kit.say("go", &nobody).await;
-            assert_eq!(
-                (heard.failure().kind, &*heard.failure().message),
-                (FailureKind::Unavailable, "it is of no use")
-            );
-        },
-    );
+    with_kit(async |kit| {
+        to_one(kit, [json!({ "abandon": { "reason": "it is of no use" } })]);
+        kit.peer("one", [away()]);
+        let heard = kit.say("go", &nobody).await;
+        assert_eq!((heard.failure().kind, &*heard.failure().message), (FailureKind::Unavailable, "it is of no use"));
+    });
 }
 
 /// Goal: what a model's provider refuses is an error to recover from, and no refusal of what was asked for. Method: a key and a
@@ -196,17 +166,14 @@ fn provider_refuses() {
         ("rejected", json!({ "provider_refuses": "request" }), Some("Unknown/Other"), FailureKind::Internal),
         ("rejected", Value::Null, None, FailureKind::Rejected),
     ] {
-        with(
-            |_| {},
-            async |kit| {
-                kit.decide("decide_tool", [decided(json!({ "tool_name": "llm", "params": { "text": "go" } }))]);
-                kit.decide("write_answer", [json!({ "fails": { "kind": kind, "message": "no", "data": data } })]);
-                assert_eq!(kit.say("go", &nobody).await.failure().kind, ends, "{kind} {data}");
-                let classes = kit.asked("decide_recovery");
-                let first = classes.first().map(|asked| asked["class"].as_str().unwrap());
-                assert_eq!(first, class, "{kind} {data}");
-            },
-        );
+        with_kit(async |kit| {
+            kit.decide("decide_tool", [decided(json!({ "tool_name": "llm", "params": { "text": "go" } }))]);
+            kit.decide("write_answer", [json!({ "fails": { "kind": kind, "message": "no", "data": data } })]);
+            assert_eq!(kit.say("go", &nobody).await.failure().kind, ends, "{kind} {data}");
+            let classes = kit.asked("decide_recovery");
+            let first = classes.first().map(|asked| asked["class"].as_str().unwrap());
+            assert_eq!(first, class, "{kind} {data}");
+        });
     }
 }
 
@@ -214,35 +181,29 @@ fn provider_refuses() {
 /// gives up; a peer that refuses.
 #[test]
 fn budgets() {
-    with(
-        |_| {},
-        async |kit| {
-            to_one(kit, [json!("retry_same")]);
-            let one = kit.peer("one", [away()]);
-            assert_eq!(kit.say("go", &nobody).await.failure().kind, FailureKind::Unavailable);
-            assert_eq!(one.lock().unwrap().len(), TRIES_MAX as usize);
-            // The third in a row, and not the fourth, which is over the budget.
-            let classes: Vec<Value> = kit.asked("decide_recovery").iter().map(|asked| asked["class"].clone()).collect();
-            assert_eq!(classes, ["TransientNetwork", "TransientNetwork", "AgentUnavailable"]);
+    with_kit(async |kit| {
+        to_one(kit, [json!("retry_same")]);
+        let one = kit.peer("one", [away()]);
+        assert_eq!(kit.say("go", &nobody).await.failure().kind, FailureKind::Unavailable);
+        assert_eq!(one.lock().unwrap().len(), TRIES_MAX as usize);
+        // The third in a row, and not the fourth, which is over the budget.
+        let classes: Vec<Value> = kit.asked("decide_recovery").iter().map(|asked| asked["class"].clone()).collect();
+        assert_eq!(classes, ["TransientNetwork", "TransientNetwork", "AgentUnavailable"]);
 
-            for kind in [FailureKind::Rejected, FailureKind::Blocked] {
-                kit.peer("one", [Act::Fail(Failure::new(kind, "no"))]);
-                assert_eq!(kit.say("go", &nobody).await.failure().kind, kind);
-            }
-            assert_eq!(kit.asked("decide_recovery").len(), 3);
-        },
-    );
-    with(
-        |_| {},
-        async |kit| {
-            let alternative = |which: &str| json!({ "use_alternative": { "which": which } });
-            to_one(kit, [alternative("two"), alternative("three"), alternative("four")]);
-            for id in ["one", "two", "three"] {
-                kit.peer(id, [away()]);
-            }
-            let four = kit.peer("four", [Act::Say("by four")]);
-            assert!(kit.say("go", &nobody).await.reply.is_err());
-            assert!(four.lock().unwrap().is_empty());
-        },
-    );
+        for kind in [FailureKind::Rejected, FailureKind::Blocked] {
+            kit.peer("one", [Act::Fail(Failure::new(kind, "no"))]);
+            assert_eq!(kit.say("go", &nobody).await.failure().kind, kind);
+        }
+        assert_eq!(kit.asked("decide_recovery").len(), 3);
+    });
+    with_kit(async |kit| {
+        let alternative = |which: &str| json!({ "use_alternative": { "which": which } });
+        to_one(kit, [alternative("two"), alternative("three"), alternative("four")]);
+        for id in ["one", "two", "three"] {
+            kit.peer(id, [away()]);
+        }
+        let four = kit.peer("four", [Act::Say("by four")]);
+        assert!(kit.say("go", &nobody).await.reply.is_err());
+        assert!(four.lock().unwrap().is_empty());
+    });
 }

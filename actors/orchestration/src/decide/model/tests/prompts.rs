@@ -23,8 +23,8 @@ fn wrong(point: Point, text: &str) -> String {
 #[test]
 fn ours() {
     let prompts = Prompts::open(None).unwrap();
-    assert!(Point::ALL.into_iter().all(|point| prompts.of(point).is_some()));
-    let (system, turn) = fit(prompts.of(Point::Recovery).unwrap(), recovery().material(), PROMPT_TOKENS_MAX).unwrap();
+    Point::ALL.into_iter().for_each(|point| _ = prompts.of(point));
+    let (system, turn) = fit(prompts.of(Point::Recovery), recovery().material(), PROMPT_TOKENS_MAX).unwrap();
     for word in ["RETRY_SAME", "RETRY_MODIFIED", "USE_ALTERNATIVE", "ASK_HUMAN", "ABANDON"] {
         assert!(system.contains(word), "{word}");
     }
@@ -75,7 +75,7 @@ fn of_a_folder() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("clarity.md"), "Mine.\r\n---\r\n{{latest_user_text}}\r\n").unwrap();
     let prompts = Prompts::open(Some(folder.path())).unwrap();
-    let (system, turn) = fit(prompts.of(Point::Clarity).unwrap(), clarity().material(), PROMPT_TOKENS_MAX).unwrap();
+    let (system, turn) = fit(prompts.of(Point::Clarity), clarity().material(), PROMPT_TOKENS_MAX).unwrap();
     assert!(system.starts_with("Mine.\n\n"), "{system}");
     assert!(turn.ends_with("\n\n<data>\nWhat is the weather in Porto?\n</data>"), "{turn}");
     fs::write(folder.path().join("route.md"), "{{nothing}}").unwrap();
@@ -111,8 +111,7 @@ fn data_stays_data() {
 #[test]
 fn the_system_prompt() {
     let prompts = Prompts::open(None).unwrap();
-    let (system, turn) =
-        fit(prompts.of(Point::Answer).unwrap(), answer_material(&answer()), PROMPT_TOKENS_MAX).unwrap();
+    let (system, turn) = fit(prompts.of(Point::Answer), answer_material(&answer()), PROMPT_TOKENS_MAX).unwrap();
     assert!(system.starts_with("You are kind.\n\nAnswer the request"), "{system}");
     assert!(turn.contains("- user: Hello\n- assistant: What can I do?"), "{turn}");
 }

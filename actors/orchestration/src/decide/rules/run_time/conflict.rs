@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use callboard_message::text::cut_bytes;
-use callboard_message::text::{fold, is_one_of, plain};
+use callboard_message::text::{cut_bytes, fold, is_one_of, plain};
 
 use crate::decide::StepReport;
 use crate::decide::rules::words::stems;

@@ -13,8 +13,10 @@ use callboard_message::RawObject;
 use serde_json::json;
 
 use super::RulesDecider;
+use super::decider::Ruled;
 use crate::decide::{
-    AgentView, Clarity, Decided, Route, SkillView, Split, StepPlan, ToolChoice, ToolView, Turn, World,
+    AgentView, Clarity, DecideClarity, DecideRoute, DecideSplit, DecideTool, Decided, MakeSteps, Route, SkillView,
+    Split, StepPlan, ToolChoice, ToolView, Turn, World,
 };
 
 /// The points, with requests that aren't too long.
@@ -23,23 +25,27 @@ struct Rules(RulesDecider);
 
 impl Rules {
     fn clarity(&mut self, request: &str, history: &[Turn], world: &Arc<World>) -> Decided<Clarity> {
-        self.0.clarity(request, history, world).unwrap()
+        let (request, history, world) = (request.to_owned(), history.to_vec(), world.clone());
+        DecideClarity { request, history, world }.decide(&mut self.0).unwrap()
     }
 
     fn split(&mut self, request: &str, world: &Arc<World>) -> Decided<Split> {
-        self.0.split(request, world).unwrap()
+        let (request, world) = (request.to_owned(), world.clone());
+        DecideSplit { request, history: Vec::new(), world }.decide(&mut self.0).unwrap()
     }
 
     fn steps(&mut self, request: &str, world: &Arc<World>) -> Decided<StepPlan> {
-        self.0.steps(request, world).unwrap()
+        MakeSteps { request: request.to_owned(), world: world.clone() }.decide(&mut self.0).unwrap()
     }
 
     fn route(&mut self, request: &str, history: &[Turn], world: &Arc<World>) -> Decided<Route> {
-        self.0.route(request, history, world).unwrap()
+        let (request, history, world) = (request.to_owned(), history.to_vec(), world.clone());
+        DecideRoute { request, history, world, slim: false }.decide(&mut self.0).unwrap()
     }
 
     fn tool(&mut self, request: &str, history: &[Turn], tools: &[ToolView]) -> Decided<ToolChoice> {
-        self.0.tool(request, history, tools).unwrap()
+        let (request, history, tools) = (request.to_owned(), history.to_vec(), tools.to_vec());
+        DecideTool { request, history, tools, slim: false }.decide(&mut self.0).unwrap()
     }
 }
 
