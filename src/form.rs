@@ -11,61 +11,41 @@ pub(crate) const DECLINE: &str = ":decline";
 /// The word that closes a form without an answer.
 pub(crate) const CANCEL: &str = ":cancel";
 
-/// A form that is filled in line by line.
-pub(crate) struct Form {
-    fields: Vec<Field>,
-    /// The field that is asked for next.
-    at: usize,
-    content: Map<String, Value>,
-}
-
-impl Form {
-    /// `alone_is_required`: the only field has to be filled in, whatever the form says.
-    pub(crate) fn read(form: &Elicitation, alone_is_required: bool) -> Self {
-        let schema = form.0.object("requestedSchema").unwrap_or_default();
-        let fields = schema.object("properties").unwrap_or_default();
-        let required: Vec<String> = schema.read("required").unwrap_or_default();
-        let must = alone_is_required && fields.len() == 1;
-        let is_required = |name: &str| must || required.iter().any(|needed| needed == name);
-        let fields = fields.iter().map(|(name, field)| Field::read(name, field, is_required(name))).collect();
-        Self { fields, at: 0, content: Map::new() }
+/// Fills in a form. `alone_is_required`: the only field has to be filled in, whatever the form says. `line` is given the
+/// prompt of a field, below what is wrong with the line before it, and the number of fields. A form without fields takes
+/// one line all the same: it is declined by words that say no, else agreed to.
+///
+/// # Errors
+/// Those of `line`.
+pub(crate) async fn fill_in<E>(
+    form: &Elicitation,
+    alone_is_required: bool,
+    mut line: impl AsyncFnMut(String, usize) -> Result<String, E>,
+) -> Result<ElicitAnswer, E> {
+    let schema = form.0.object("requestedSchema").unwrap_or_default();
+    let fields = schema.object("properties").unwrap_or_default();
+    let required: Vec<String> = schema.read("required").unwrap_or_default();
+    let must = alone_is_required && fields.len() == 1;
+    let mut content = Map::new();
+    for (name, field) in fields.iter() {
+        let field = Field::read(name, field, must || required.iter().any(|needed| needed == name));
+        let mut prompt = field.prompt();
+        let value = loop {
+            match field.fill(line(prompt, fields.len()).await?.trim()) {
+                Ok(value) => break value,
+                Err(why) => prompt = format!("  {why}\n{}", field.prompt()),
+            }
+        };
+        content.extend(value.map(|value| (name.to_owned(), value)));
     }
-
-    /// Number of fields.
-    pub(crate) fn len(&self) -> usize {
-        self.fields.len()
+    if fields.is_empty() && assent(&line(String::new(), 0).await?) == Some(false) {
+        return Ok(ElicitAnswer::decline());
     }
-
-    /// Prompt of the field that is asked for next.
-    pub(crate) fn prompt(&self) -> Option<String> {
-        self.fields.get(self.at).map(Field::prompt)
-    }
-
-    /// Takes a line for that field, or says what is wrong with it.
-    pub(crate) fn fill(&mut self, line: &str) -> Result<(), String> {
-        let Some(field) = self.fields.get(self.at) else { return Ok(()) };
-        let value = field.fill(line)?;
-        self.content.extend(value.map(|value| (field.name.clone(), value)));
-        self.at += 1;
-        Ok(())
-    }
-
-    pub(crate) fn answer(self) -> ElicitAnswer {
-        ElicitAnswer::accept(self.content.into())
-    }
-
-    /// Answer of a line to a form without fields: declined by words that say no, else agreed to.
-    pub(crate) fn agreed(line: &str) -> ElicitAnswer {
-        match assent(line) {
-            Some(false) => ElicitAnswer::decline(),
-            _ => ElicitAnswer::accept(Map::new().into()),
-        }
-    }
+    Ok(ElicitAnswer::accept(content.into()))
 }
 
 /// A field, as far as a person fills it in.
 struct Field {
-    name: String,
     title: String,
     told: Option<String>,
     kind: Kind,
@@ -109,7 +89,6 @@ impl Field {
             },
         };
         Self {
-            name: name.to_owned(),
             title: text("title").unwrap_or_else(|| name.to_owned()),
             told: text("description"),
             kind,
@@ -264,11 +243,13 @@ mod tests {
     }
 
     /// Goal: a form without fields is declined by a no. Method: Enter, a yes and a no.
-    #[test]
-    fn empty_forms() {
+    #[tokio::test]
+    async fn empty_forms() {
         for (line, action) in [("", ElicitAction::Accept), ("yes", ElicitAction::Accept), ("no", ElicitAction::Decline)]
         {
-            assert_eq!(Form::agreed(line).action(), action, "{line}");
+            let typed = async |_, _| Ok::<_, ()>(line.to_owned());
+            let answer = fill_in(&Elicitation::form("m", json!({})), true, typed).await.unwrap();
+            assert_eq!(answer.action(), action, "{line}");
         }
     }
 

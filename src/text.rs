@@ -1,6 +1,7 @@
 //! Texts of others, for people: without what moves a terminal's cursor, shortened, and blocks in words.
 
 use callboard_message::{Content, Progress};
+use serde_json::Value;
 
 /// What a server sent, without what would move a terminal's cursor, change its colours, or turn the direction of what follows.
 pub(crate) fn printable(text: &str) -> String {
@@ -18,6 +19,11 @@ pub(crate) fn told_progress(progress: &Progress) -> String {
         (done, Some(total), None) => format!("{done} of {total}"),
         (done, Some(total), Some(said)) => format!("{done} of {total}  {said}"),
     }
+}
+
+/// What people read of a value: a text as it is, else its JSON.
+pub(crate) fn told_value(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// The first line of a text, for lists.

@@ -1,7 +1,8 @@
 //! `callboard audit`.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufReader, BufWriter, IsTerminal, Write, stdout};
+use std::io::{BufReader, BufWriter, Write, stdout};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -95,43 +96,41 @@ pub(super) struct With {
 }
 
 impl With {
-    fn options(&self, public_keys: Option<&PathBuf>) -> VerifyOptions {
-        let (chain, anchor) = (self.chain.clone(), self.anchor.clone());
-        VerifyOptions { chain, anchor, public_keys: public_keys.cloned() }
+    fn options(self, public_keys: Option<PathBuf>) -> VerifyOptions {
+        VerifyOptions { chain: self.chain, anchor: self.anchor, public_keys }
     }
 }
 
 /// Does it, and says how it ended.
-pub(super) async fn run(command: &AuditCommand) -> Outcome {
+pub(super) async fn run(command: AuditCommand) -> Outcome {
     match command {
         AuditCommand::Verify { store, with, public_key } => {
-            let options = with.options(public_key.as_ref());
-            tell(&store.visit(async |visitor| visitor.verify_audit(&options).await).await?, with.json)
+            let (json, options) = (with.json, with.options(public_key));
+            tell(&store.visit(async |visitor| visitor.verify_audit(&options).await).await?, json)
         }
         AuditCommand::VerifyExport { file, with, public_key } => {
-            let from = File::open(file).map_err(|e| cannot("read", file, &e))?;
-            tell(&verify_export(BufReader::new(from), &with.options(Some(public_key)))?, with.json)
+            let from = File::open(&file).map_err(|e| cannot("read", &file, &e))?;
+            let (json, options) = (with.json, with.options(Some(public_key)));
+            tell(&verify_export(BufReader::new(from), &options)?, json)
         }
         AuditCommand::Show { store, event, agent, principal, call, chain, since, limit, json } => {
             let filter = AuditFilter {
-                chain: chain.clone(),
-                event: event.clone(),
-                agent: agent.clone(),
-                principal: principal.clone(),
-                call: call.clone(),
+                chain,
+                event,
+                agent,
+                principal,
+                call,
                 since: since.map(|since| SystemTime::now().checked_sub(since).unwrap_or(SystemTime::UNIX_EPOCH)),
-                entries_max: *limit,
+                entries_max: limit,
             };
             let lines = store.visit(async |visitor| visitor.audit_lines(&filter).await).await?;
-            if !json && stdout().is_terminal() {
-                show::heading("AT\tENTRY\tEVENT\tAGENT\tMESSAGE\tPEER\tPRINCIPAL\tOUTCOME")?;
-            }
-            for line in &lines {
-                show::raw(if *json { line.line.clone() } else { described(line) })?;
+            Rows::begin(json, "AT\tENTRY\tEVENT\tAGENT\tMESSAGE\tPEER\tPRINCIPAL\tOUTCOME")?;
+            for line in lines {
+                show::raw(if json { line.line } else { described(&line) })?;
             }
             Ok(EXIT_ANSWERED)
         }
-        AuditCommand::Export { file, store } => export(file, store).await,
+        AuditCommand::Export { file, store } => export(&file, &store).await,
     }
 }
 
@@ -179,7 +178,11 @@ fn plain(text: &str) -> String {
 async fn export(file: &Path, store: &StoreArguments) -> Outcome {
     let mut out: Box<dyn Write + Send> = match file.to_str() {
         Some(STANDARD_OUTPUT) => Box::new(stdout()),
-        _ => Box::new(created(file).map_err(|e| cannot("make", file, &e))?),
+        _ => {
+            // For its owner only.
+            let new = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
+            Box::new(new.map_err(|e| cannot("make", file, &e))?)
+        }
     };
     let exported = store.visit(async |visitor| match visitor.export_audit(&mut BufWriter::new(&mut out)).await {
         Err(ExportError::Io(error)) => Err(cannot("write", file, &error)),
@@ -187,18 +190,6 @@ async fn export(file: &Path, store: &StoreArguments) -> Outcome {
     });
     show::aside(format_args!("exported {} entries", exported.await?));
     Ok(EXIT_ANSWERED)
-}
-
-/// A new file, for its owner only.
-fn created(file: &Path) -> std::io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt;
-        options.mode(0o600);
-    }
-    options.open(file)
 }
 
 fn cannot(what: &str, file: &Path, error: &std::io::Error) -> CommandError {

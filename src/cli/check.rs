@@ -17,13 +17,13 @@ use crate::config::{Checked, Level, Problem, Topology, UpstreamDeclaration, Upst
 const WITHIN: Duration = Duration::from_secs(30);
 
 /// Checks, and says how it ended.
-pub(super) async fn run(arguments: &CheckArguments) -> Outcome {
-    let checked = Topology::check(&arguments.topology)?;
-    let upstreams = checked.topology.iter().filter(|_| arguments.connect).flat_map(|topology| &topology.upstreams);
+pub(super) async fn run(CheckArguments { topology: file, json, connect }: CheckArguments) -> Outcome {
+    let checked = Topology::check(&file)?;
+    let upstreams = checked.topology.iter().filter(|_| connect).flat_map(|topology| &topology.upstreams);
     let found = futures::future::join_all(upstreams.map(Found::ask)).await;
-    show::raw(match arguments.json {
-        true => as_json(&arguments.topology, &checked, &found),
-        false => for_people(&arguments.topology, &checked, &found),
+    show::raw(match json {
+        true => as_json(&file, &checked, &found),
+        false => for_people(&file, &checked, &found),
     })?;
     Ok(match checked.topology {
         None => EXIT_USAGE,
@@ -63,12 +63,13 @@ impl Found {
         }
     }
 
+    /// A line below others.
     fn in_words(&self, width: usize) -> String {
         let told = match &self.seen {
             Ok((revision, tools)) => format!("{} era, {revision}, {}", era(revision), counted(*tools, "tool")),
             Err(why) => format!("away: {why}"),
         };
-        format!("  {:width$}  {told}", self.id)
+        format!("\n  {:width$}  {told}", self.id)
     }
 }
 
@@ -88,11 +89,8 @@ fn as_json(file: &Path, checked: &Checked, found: &[Found]) -> String {
 /// Each mistake with the line that it is in, then how many there are.
 fn for_people(file: &Path, checked: &Checked, found: &[Found]) -> String {
     let renderer = if stdout().is_terminal() { Renderer::styled() } else { Renderer::plain() };
-    let mut out = String::new();
-    for problem in &checked.problems {
-        out.push_str(&drawn(file, &checked.text, problem, &renderer));
-        out.push_str("\n\n");
-    }
+    let drawn = checked.problems.iter().map(|problem| drawn(file, &checked.text, problem, &renderer) + "\n\n");
+    let mut out: String = drawn.collect();
     let count = |level| checked.problems.iter().filter(|problem| problem.level == level).count();
     let (errors, warnings) = (count(Level::Error), count(Level::Warning));
     out.push_str(&match &checked.topology {
@@ -109,12 +107,8 @@ fn for_people(file: &Path, checked: &Checked, found: &[Found]) -> String {
             format!("{} can't be used: {}, {}", file.display(), counted(errors, "error"), counted(warnings, "warning"))
         }
     });
-    let upstreams = checked.topology.iter().flat_map(|topology| &topology.upstreams);
-    let width = upstreams.map(|upstream| upstream.id.chars().count()).max().unwrap_or_default();
-    for line in found.iter().map(|found| found.in_words(width)) {
-        out.push('\n');
-        out.push_str(&line);
-    }
+    let width = found.iter().map(|found| found.id.chars().count()).max().unwrap_or_default();
+    out.extend(found.iter().map(|found| found.in_words(width)));
     out
 }
 

@@ -31,8 +31,8 @@ enum Demonstration {
 }
 
 /// Runs it; fails unless each question ends as it has to.
-pub(super) async fn run(arguments: &DemoArguments) -> Outcome {
-    let (as_expected, who) = match &arguments.what {
+pub(super) async fn run(arguments: DemoArguments) -> Outcome {
+    let (as_expected, who) = match arguments.what {
         None => {
             show::heading("Two clinics, each a process with a database of its own")?;
             (with_clinics(Clinics::start_examples(), ask_all).await?, "clinics")
@@ -40,10 +40,7 @@ pub(super) async fn run(arguments: &DemoArguments) -> Outcome {
         Some(Demonstration::Agents) => (agents::demo().await?, "agents"),
         Some(Demonstration::Hmcp(arguments)) => (hmcp::demo(arguments.transport).await?, "agents"),
     };
-    show::heading(format_args!(
-        "
-The {who} have ended"
-    ))?;
+    show::heading(format_args!("\nThe {who} have ended"))?;
     if !as_expected {
         return Err(CommandError::failed("a step didn't end as it has to"));
     }

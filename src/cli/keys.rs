@@ -9,11 +9,11 @@ use super::{CommandError, EXIT_ANSWERED, KeysAction, KeysArguments, Outcome, sho
 use crate::config::Topology;
 
 /// Makes, lists or revokes a key.
-pub(super) fn run(arguments: &KeysArguments) -> Outcome {
-    let file = file(arguments)?;
-    match &arguments.action {
+pub(super) fn run(KeysArguments { keys, topology, action }: KeysArguments) -> Outcome {
+    let file = keys.map_or_else(|| file(topology), Ok)?;
+    match action {
         KeysAction::Add { name, scope } => {
-            let key = KeyStore::load_or_new(file)?.add(name, scope.clone())?;
+            let key = KeyStore::load_or_new(file)?.add(&name, scope)?;
             // The key alone on standard output, so that it can go straight to where it is kept.
             show::line(key.expose_secret())?;
             show::progress(format_args!("this is the only time that the key of {name} is shown"));
@@ -24,7 +24,7 @@ pub(super) fn run(arguments: &KeysArguments) -> Outcome {
             }
         }
         KeysAction::Revoke { name } => {
-            KeyStore::load(file)?.revoke(name)?;
+            KeyStore::load(file)?.revoke(&name)?;
             show::progress(format_args!("the key of {name} counts no more"));
         }
     }
@@ -36,13 +36,10 @@ fn described(key: &KeyEntry) -> String {
     [&*key.name, state].into_iter().chain(key.scopes.iter().map(String::as_str)).collect::<Vec<_>>().join("	")
 }
 
-fn file(arguments: &KeysArguments) -> Result<PathBuf, CommandError> {
-    if let Some(file) = &arguments.keys {
-        return Ok(file.clone());
-    }
+/// The key file that the topology's listeners name.
+fn file(topology: Option<PathBuf>) -> Result<PathBuf, CommandError> {
     let none = "which key file? Say --keys FILE, or --topology FILE for one whose listeners name it";
-    let topology = arguments.topology.as_ref().ok_or_else(|| CommandError::usage(none))?;
-    let topology = Topology::read(topology)?;
+    let topology = Topology::read(&topology.ok_or_else(|| CommandError::usage(none))?)?;
     let mut named: Vec<_> = topology.listeners.into_iter().filter_map(|listener| listener.keys).collect();
     named.dedup();
     match (named.len(), named.pop()) {

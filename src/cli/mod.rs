@@ -18,7 +18,7 @@ mod tasks;
 
 use std::fmt::Display;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use callboard_a2a::outbound::{PeerError, RemoteError};
@@ -204,7 +204,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         show::complain(error);
         return ExitCode::from(EXIT_USAGE);
     }
-    let done = actix_web::rt::System::new().block_on(act(&arguments.command));
+    let done = actix_web::rt::System::new().block_on(act(arguments.command));
     let code = done.unwrap_or_else(|error| {
         show::complain(&error.message);
         error.exit_code
@@ -213,7 +213,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
     ExitCode::from(code)
 }
 
-async fn act(command: &Command) -> Outcome {
+async fn act(command: Command) -> Outcome {
     match command {
         Command::Demo(arguments) => demo::run(arguments).await,
         Command::Ask(arguments) => send::run_ask(arguments).await,
@@ -274,7 +274,12 @@ impl CommandError {
         Self { exit_code: EXIT_USAGE, ..Self::failed(why) }
     }
 
-    pub(super) fn failed(why: impl Display) -> Self {
+    /// A file named on the command line is wrong.
+    fn file(path: &Path, why: impl Display) -> Self {
+        Self::usage(format_args!("{}: {why}", path.display()))
+    }
+
+    fn failed(why: impl Display) -> Self {
         Self { message: why.to_string(), exit_code: EXIT_FAILED }
     }
 }

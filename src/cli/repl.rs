@@ -6,13 +6,11 @@ use std::path::{Path, PathBuf};
 use super::serve::{self, Start};
 use super::{EXIT_ANSWERED, EXIT_FAILED, EXIT_INPUT_REQUIRED};
 use crate::config::{
-    BIDIRECTIONAL_PORT_DEFAULT, Listener, ModeDeclaration, OrchestratorDeclaration, Protocol, Topology,
+    BIDIRECTIONAL_PORT_DEFAULT, Listener, OrchestratorDeclaration, Protocol, StoreDeclaration, Topology,
 };
 use crate::node::{Node, NodeError};
-use crate::repl::{self, Ended, First, Setup};
+use crate::repl::{self, Ended, Setup};
 
-/// The word of the prompt.
-const PROMPT_DEFAULT: &str = "agent";
 /// The lines that were typed, beside the store.
 const HISTORY_FILE: &str = "repl_history";
 /// Endings of names that are a file's, whether it is there or not.
@@ -41,17 +39,11 @@ pub(super) struct ReplArguments {
 }
 
 /// Runs it.
-pub(super) async fn run(arguments: &ReplArguments) -> super::Outcome {
-    let embedded =
-        Embedded::choose(arguments.target.as_deref(), arguments.agent.as_deref(), arguments.state.as_deref())?;
-    if let Source::File(start) = &embedded.source {
-        start.warn();
-    }
-    let node = embedded.start().await?;
-    let setup = embedded.setup();
-    let connect = embedded.connect.clone().or(setup.connect.clone());
-    let first = First { listen: arguments.listen, connect, message: arguments.message.clone() };
-    Ok(match repl::run(node, setup, first).await? {
+pub(super) async fn run(ReplArguments { target, agent, listen, state, message }: ReplArguments) -> super::Outcome {
+    let embedded = Embedded::choose(target.as_deref(), agent, state.as_deref())?;
+    let setup = Setup { listen, message, ..embedded.setup()? };
+    embedded.start.warn();
+    Ok(match repl::run(embedded.node().await?, setup).await? {
         Ended::Answered => EXIT_ANSWERED,
         Ended::Failed => EXIT_FAILED,
         Ended::Asks => EXIT_INPUT_REQUIRED,
@@ -60,82 +52,71 @@ pub(super) async fn run(arguments: &ReplArguments) -> super::Outcome {
 
 /// A node of this process, and the orchestrator of it that is talked to.
 pub(super) struct Embedded {
-    source: Source,
-    /// Which orchestrator.
-    pub(super) id: String,
+    start: Start,
+    /// Whether there is a folder for its data.
+    is_kept: bool,
+    /// Which orchestrator; without it, the first.
+    agent: Option<String>,
     /// Where to connect to first.
     connect: Option<String>,
-}
-
-enum Source {
-    File(Box<Start>),
-    /// One that no file declares, with a folder for its data, if it has one.
-    Own(Box<Topology>, Option<PathBuf>),
 }
 
 impl Embedded {
     /// What `target` names: a file that is there, else an address. `agent`: which orchestrator of the file.
     ///
     /// # Errors
-    /// The file is of no use, or has no such orchestrator.
-    pub(super) fn choose(target: Option<&str>, agent: Option<&str>, state: Option<&Path>) -> Result<Self, NodeError> {
-        let is_file = |target: &&str| is_file(target);
-        let source = match target.filter(is_file) {
-            Some(file) => Source::File(Box::new(serve::read(file, state)?)),
-            None => Source::Own(Box::new(Topology::parse(OWN, false, Path::new(""))?), state.map(Path::to_owned)),
+    /// The file is of no use.
+    pub(super) fn choose(target: Option<&str>, agent: Option<String>, state: Option<&Path>) -> Result<Self, NodeError> {
+        let file = target.filter(|target| is_file(target));
+        let is_kept = file.is_some() || state.is_some();
+        let start = match file {
+            Some(file) => serve::read(file, state)?,
+            None => {
+                let mut topology = Topology::parse(OWN, false, Path::new(""))?;
+                if state.is_none() {
+                    topology.store = Some(StoreDeclaration::in_memory());
+                }
+                Start::of(topology, state.unwrap_or(Path::new("")))
+            }
         };
-        let connect = target.filter(|target| !is_file(target)).map(str::to_owned);
-        let mut all = source.topology().agents().map(|declared: &OrchestratorDeclaration| declared.id.clone());
-        let id = all.find(|id| agent.is_none_or(|wanted| id == wanted));
-        drop(all);
-        let id = id.ok_or_else(|| NodeError::NoOrchestrator { id: agent.map(str::to_owned) })?;
-        Ok(Self { source, id, connect })
+        let connect = target.filter(|_| file.is_none()).map(str::to_owned);
+        Ok(Self { start, is_kept, agent, connect })
+    }
+
+    /// The orchestrator that is talked to.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(super) fn declared(&self) -> Result<&OrchestratorDeclaration, NodeError> {
+        let is_wanted =
+            |declared: &&OrchestratorDeclaration| self.agent.as_ref().is_none_or(|wanted| declared.id == *wanted);
+        let declared = self.start.topology.agents().find(is_wanted);
+        declared.ok_or_else(|| NodeError::NoOrchestrator { id: self.agent.clone() })
     }
 
     /// Starts it, with its listeners closed. On an actix arbiter.
     ///
     /// # Errors
     /// See [`NodeError`].
-    pub(super) async fn start(&self) -> Result<Node, NodeError> {
-        match &self.source {
-            Source::File(start) => Node::start_embedded(&start.topology, &start.state).await,
-            Source::Own(topology, Some(state)) => Node::start_embedded(topology, state).await,
-            Source::Own(topology, None) => Node::start_agents(topology, Path::new("")).await,
-        }
+    pub(super) async fn node(&self) -> Result<Node, NodeError> {
+        Node::start_embedded(&self.start.topology, &self.start.state).await
     }
 
-    fn setup(&self) -> Setup<'_> {
-        let quiet = ModeDeclaration::default();
-        let topology = self.source.topology();
-        let declared = topology.orchestrator(&self.id);
-        let mode = topology.mode.as_ref().unwrap_or(&quiet);
+    fn setup(&self) -> Result<Setup<'_>, NodeError> {
+        let Start { topology, state, .. } = &self.start;
+        let mode = topology.mode.clone().unwrap_or_default();
         let is_a2a = |listener: &&Listener| listener.protocol == Protocol::A2a;
         let bind = topology.listeners.iter().find(is_a2a).map(|listener| listener.bind);
-        let state = match &self.source {
-            Source::File(start) => Some(&*start.state),
-            Source::Own(_, state) => state.as_deref(),
-        };
-        Setup {
+        Ok(Setup {
             topology,
-            id: self.id.clone(),
-            name: declared.map(OrchestratorDeclaration::name).unwrap_or_default().to_owned(),
-            description: declared.and_then(|declared| declared.description.clone()).unwrap_or_default(),
-            class: declared.map(|declared| declared.class).unwrap_or_default(),
+            agent: self.declared()?,
             bind: bind.unwrap_or((Ipv4Addr::LOCALHOST, BIDIRECTIONAL_PORT_DEFAULT).into()),
-            prompt: mode.prompt.clone().unwrap_or_else(|| PROMPT_DEFAULT.to_owned()),
-            log: mode.repl_log_file.clone(),
-            connect: mode.target_url.clone(),
-            history: state.map(|state| state.join(HISTORY_FILE)),
-        }
-    }
-}
-
-impl Source {
-    fn topology(&self) -> &Topology {
-        match self {
-            Self::File(start) => &start.topology,
-            Self::Own(topology, _) => topology,
-        }
+            connect: self.connect.clone().or(mode.target_url.clone()),
+            mode,
+            history: self.is_kept.then(|| state.join(HISTORY_FILE)),
+            listen: None,
+            message: None,
+        })
     }
 }
 
@@ -154,12 +135,13 @@ mod tests {
     #[test]
     fn the_own_agent_is_sound() {
         let own = Embedded::choose(None, None, None).unwrap();
-        let setup = own.setup();
-        assert_eq!((&*setup.id, &*setup.name), ("bidirectional-agent", "Bidirectional A2A Agent"));
+        let setup = own.setup().unwrap();
+        assert_eq!((&*setup.agent.id, setup.agent.name()), ("bidirectional-agent", "Bidirectional A2A Agent"));
         assert_eq!(setup.bind, "127.0.0.1:8080".parse().unwrap());
         let connecting = Embedded::choose(Some("localhost:8081"), None, None).unwrap();
         assert_eq!(connecting.connect.as_deref(), Some("localhost:8081"));
-        let wrong = Embedded::choose(None, Some("other"), None).err().unwrap();
+        let other = Embedded::choose(None, Some("other".to_owned()), None).unwrap();
+        let wrong = other.declared().err().unwrap();
         assert!(wrong.is_usage(), "{wrong}");
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_clinics::orchestrator::{Answer, AskClinics, Status};
+use callboard_clinics::orchestrator::{AskClinics, Status};
 use callboard_message::surface::Converse;
 use callboard_message::{CallId, Content, Failure, FailureKind, Message, ToolResult};
 use callboard_runtime::AgentRef;
@@ -43,21 +43,23 @@ pub(super) struct SendArguments {
 }
 
 /// Runs it.
-pub(super) async fn run(arguments: &SendArguments) -> Outcome {
-    let SendArguments { target, text, json, ask, timeout } = arguments;
-    if is_file(target) {
-        return shown(here(&Embedded::choose(Some(target), None, None)?, arguments).await?, *json);
+pub(super) async fn run(arguments: SendArguments) -> Outcome {
+    if is_file(&arguments.target) {
+        return shown(here(&arguments).await?, arguments.json);
     }
-    let url = if target.contains("://") { target.clone() } else { format!("http://{target}") };
-    a2a::send(&a2a::SendArguments::new(url, text, *timeout, *json, *ask)).await
+    let SendArguments { target, text, json, ask, timeout } = arguments;
+    let url = if target.contains("://") { target } else { format!("http://{target}") };
+    a2a::send(&a2a::SendArguments::new(url, text, timeout, json, ask)).await
 }
 
 /// The agent of a file answers in this process.
-async fn here(embedded: &Embedded, arguments: &SendArguments) -> Result<Result<ToolResult, Failure>, NodeError> {
-    let node = embedded.start().await?;
-    let Some(orchestrated) = node.orchestrator(&embedded.id) else {
+async fn here(arguments: &SendArguments) -> Result<Result<ToolResult, Failure>, NodeError> {
+    let embedded = Embedded::choose(Some(&arguments.target), None, None)?;
+    let id = &embedded.declared()?.id;
+    let node = embedded.node().await?;
+    let Some(orchestrated) = node.orchestrator(id) else {
         node.shutdown().await;
-        return Err(NodeError::NoOrchestrator { id: Some(embedded.id.clone()) });
+        return Err(NodeError::NoOrchestrator { id: Some(id.clone()) });
     };
     let limit = Duration::from_secs(arguments.timeout);
     let reply = tokio::select! {
@@ -97,36 +99,31 @@ fn shown(reply: Result<ToolResult, Failure>, json: bool) -> Outcome {
 }
 
 /// Asks, prints, and says how it ended.
-pub(super) async fn run_ask(arguments: &AskArguments) -> Outcome {
-    let AskArguments { query, purpose, .. } = arguments;
+pub(super) async fn run_ask(AskArguments { query, topology, purpose, json }: AskArguments) -> Outcome {
     // What can't be asked starts no clinic.
     AskClinics { query: query.clone(), purpose: purpose.clone() }.check().map_err(ClinicsError::from)?;
     let starting = async {
-        match &arguments.topology {
-            Some(file) => Clinics::connect(Topology::read(file)?),
+        match topology {
+            Some(file) => Clinics::connect(Topology::read(&file)?),
             None => Clinics::start_examples().await,
         }
     };
     let told = |line: &str| {
-        if !arguments.json {
+        if !json {
             show::progress(line);
         }
     };
-    let asking = async |clinics: &Clinics| Ok(clinics.ask(query, purpose.as_deref(), told).await?);
+    let asking = async |clinics: &Clinics| Ok(clinics.ask(&query, purpose.as_deref(), told).await?);
     let answer = with_clinics(starting, asking).await?;
-    match arguments.json {
+    match json {
         true => show::json(&answer),
         false => show::answer(&answer),
     }?;
-    Ok(exit_code(&answer))
-}
-
-fn exit_code(answer: &Answer) -> u8 {
-    match answer.status() {
+    Ok(match answer.status() {
         Status::Answered => EXIT_ANSWERED,
         Status::Blocked => EXIT_BLOCKED,
         Status::Failed => EXIT_FAILED,
-    }
+    })
 }
 
 /// Runs `work` with clinics, which have ended when this returns.

@@ -18,10 +18,10 @@ use crate::node::{LISTENING, Listening, Node, NodeError, READY, Watch};
 /// The last line of a reload, after a line for each listener.
 const RELOADED: &str = "reloaded";
 /// Serves until interrupted.
-pub(super) async fn run(arguments: &ServeArguments) -> Outcome {
+pub(super) async fn run(arguments: ServeArguments) -> Outcome {
     let start = read(&arguments.topology, arguments.state.as_deref())?;
     if start.topology.listeners.is_empty() {
-        return Err(NodeError::NothingToServe { path: PathBuf::from(&arguments.topology) }.into());
+        return Err(NodeError::NothingToServe { path: arguments.topology.into() }.into());
     }
     start.warn();
     let lifeline = arguments.lifeline.then(lifeline);
@@ -42,6 +42,11 @@ pub(super) struct Start {
 }
 
 impl Start {
+    /// One that no file of the user's declares.
+    pub(super) fn of(topology: Topology, state: &Path) -> Self {
+        Self { topology, state: state.to_owned(), file: None, warnings: Vec::new(), _scratch: None }
+    }
+
     /// Says what is wrong with the file and doesn't keep it from being used: a line each, nothing of its text (a key may be there).
     pub(super) fn warn(&self) {
         let file = self.file.as_deref().unwrap_or(Path::new("")).display();
@@ -56,16 +61,16 @@ pub(super) fn read(file: &str, state: Option<&Path>) -> Result<Start, NodeError>
     if let Some(name) = file.strip_prefix("example:") {
         let scratch = tempfile::Builder::new().prefix("callboard-").tempdir().map_err(NodeError::Scratch)?;
         let file = examples::write(name, scratch.path())?;
-        let state = state.unwrap_or(scratch.path()).to_owned();
         let mut topology = Topology::read(&file)?;
         // An example leaves nothing behind.
         topology.declare(StoreDeclaration::in_memory());
-        return Ok(Start { topology, state, file: None, warnings: Vec::new(), _scratch: Some(scratch) });
+        let start = Start::of(topology, state.unwrap_or(scratch.path()));
+        return Ok(Start { _scratch: Some(scratch), ..start });
     }
     let file = Path::new(file);
-    let state = state.or(file.parent()).unwrap_or(Path::new("")).to_owned();
+    let state = state.or(file.parent()).unwrap_or(Path::new(""));
     let (topology, warnings) = Topology::read_with_warnings(file)?;
-    Ok(Start { topology, state, file: Some(file.to_owned()), warnings, _scratch: None })
+    Ok(Start { file: Some(file.to_owned()), warnings, ..Start::of(topology, state) })
 }
 
 async fn serve(
@@ -148,27 +153,22 @@ const PIPE_BYTES: usize = 64 * 1024;
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// Serves until the client closes its side, or somebody interrupts.
-pub(super) async fn stdio(arguments: &StdioArguments) -> Outcome {
+pub(super) async fn stdio(arguments: StdioArguments) -> Outcome {
     serve_one(&read(&arguments.topology, arguments.state.as_deref())?, &arguments.agent).await?;
     Ok(EXIT_ANSWERED)
 }
 
 async fn serve_one(Start { topology, state, .. }: &Start, wanted: &[String]) -> Result<(), NodeError> {
     let stop = interrupted();
-    let mut declared = topology.ids();
+    let declared = topology.ids();
     if declared.is_empty() {
         return Err(ConfigError::NoAgents.into());
     }
-    let servers = || topology.servers.iter().map(|server| &*server.id);
-    if let Some(unknown) =
-        wanted.iter().find(|id| !declared.iter().copied().chain(servers()).any(|known| known == **id))
-    {
+    let is_known = |id: &str| declared.contains(&id) || topology.servers.iter().any(|server| &*server.id == id);
+    if let Some(unknown) = wanted.iter().find(|id| !is_known(id)) {
         return Err(ConfigError::UnknownAgent { agent: unknown.clone() }.into());
     }
-    if !wanted.is_empty() {
-        declared = wanted.iter().map(String::as_str).collect();
-    }
-    let ids = declared;
+    let ids = if wanted.is_empty() { declared } else { wanted.iter().map(String::as_str).collect() };
     let name = if let [alone] = *ids { alone } else { &*topology.name };
     let node = Node::start_agents(topology, state).await?;
     let served = match node.as_one(&ids) {

@@ -83,8 +83,8 @@ pub(super) enum DirectoryCommand {
 }
 
 /// Copies the store, and says what was copied.
-pub(super) async fn backup(FileArguments { file, store }: &FileArguments) -> Outcome {
-    let report = store.visit(async |visitor| visitor.backup(file).await).await?;
+pub(super) async fn backup(FileArguments { file, store }: FileArguments) -> Outcome {
+    let report = store.visit(async |visitor| visitor.backup(&file).await).await?;
     let chains: Vec<_> = report.chains.iter().map(|(chain, number)| format!("{chain}:{number}")).collect();
     let audit = if chains.is_empty() { "no audit".to_owned() } else { format!("audit up to {}", chains.join(", ")) };
     show::line(format_args!("backed up to {}: {} bytes, {audit}", file.display(), report.bytes))?;
@@ -92,20 +92,18 @@ pub(super) async fn backup(FileArguments { file, store }: &FileArguments) -> Out
 }
 
 /// Writes the directory of agents to a file, or reads it from one.
-pub(super) async fn directory(command: &DirectoryCommand) -> Outcome {
-    let (DirectoryCommand::Export(FileArguments { file, store })
-    | DirectoryCommand::Import(FileArguments { file, store })) = command;
-    let wrong = |error: io::Error| CommandError::failed(format_args!("{}: {error}", file.display()));
+pub(super) async fn directory(command: DirectoryCommand) -> Outcome {
+    let wrong = |file: &Path, error| CommandError::failed(format_args!("{}: {error}", file.display()));
     match command {
-        DirectoryCommand::Export(_) => {
+        DirectoryCommand::Export(FileArguments { file, store }) => {
             let text = store.visit(async |visitor| export_directory(&*visitor.notes()).await).await?;
-            match is_standard(file) {
+            match is_standard(&file) {
                 true => show::raw(text)?,
-                false => write(file, &text).map_err(wrong)?,
+                false => write(&file, &text).map_err(|error| wrong(&file, error))?,
             }
         }
-        DirectoryCommand::Import(_) => {
-            let text = read(file).map_err(wrong)?;
+        DirectoryCommand::Import(FileArguments { file, store }) => {
+            let text = read(&file).map_err(|error| wrong(&file, error))?;
             let imported = store.visit(async |visitor| import_directory(&*visitor.notes(), &text).await).await?;
             show::line(format_args!("{} new, {} changed, {} the same", imported.new, imported.changed, imported.same))?;
         }

@@ -14,6 +14,7 @@ use super::arguments::{one_of, span};
 use super::show::{self, Rows};
 use super::store::StoreArguments;
 use super::{CommandError, EXIT_ANSWERED, Outcome};
+use crate::text::told_value;
 
 /// Tasks that are listed without `--limit`.
 const LIMIT_DEFAULT: usize = 100;
@@ -45,7 +46,7 @@ pub(super) struct ListArguments {
     #[arg(long)]
     scope: Option<String>,
     /// Parts of this task.
-    #[arg(long, value_name = "ID", value_parser = id)]
+    #[arg(long, value_name = "ID", value_parser = |id: &str| TaskId::new(id))]
     parent: Option<TaskId>,
     /// Whose last step is at most so long ago, for example 90s, 5m, 2h or 7d.
     #[arg(long, value_name = "SPAN", value_parser = span)]
@@ -64,7 +65,7 @@ pub(super) struct ListArguments {
 #[derive(Debug, clap::Args)]
 pub(super) struct ShowArguments {
     /// The task.
-    #[arg(value_parser = id)]
+    #[arg(value_parser = |id: &str| TaskId::new(id))]
     id: TaskId,
     #[command(flatten)]
     store: StoreArguments,
@@ -79,7 +80,7 @@ pub(super) struct ShowArguments {
 #[derive(Debug, clap::Args)]
 pub(super) struct CancelArguments {
     /// The task.
-    #[arg(value_parser = id)]
+    #[arg(value_parser = |id: &str| TaskId::new(id))]
     id: TaskId,
     #[command(flatten)]
     store: StoreArguments,
@@ -88,21 +89,15 @@ pub(super) struct CancelArguments {
     json: bool,
 }
 
-fn id(text: &str) -> Result<TaskId, String> {
-    TaskId::new(text).map_err(|error| error.to_string())
-}
-
 /// Does it, and says how it ended.
-pub(super) async fn run(command: &TasksCommand) -> Outcome {
-    let store = match command {
-        TasksCommand::List(arguments) => &arguments.store,
-        TasksCommand::Show(arguments) => &arguments.store,
-        TasksCommand::Cancel(arguments) => &arguments.store,
-    };
+pub(super) async fn run(command: TasksCommand) -> Outcome {
+    let (TasksCommand::List(ListArguments { store, .. })
+    | TasksCommand::Show(ShowArguments { store, .. })
+    | TasksCommand::Cancel(CancelArguments { store, .. })) = &command;
     let act = async |visitor: &Visitor| {
         // Who looks and cancels keeps no bodies, so nothing is marked.
         let tasks = visitor.tasks(Store::in_memory().audit);
-        match command {
+        match &command {
             TasksCommand::List(arguments) => list(arguments, &*tasks).await,
             TasksCommand::Show(arguments) => show_one(arguments, &*tasks).await,
             TasksCommand::Cancel(arguments) => cancel(arguments, &*tasks).await,
@@ -132,14 +127,10 @@ async fn list(arguments: &ListArguments, tasks: &dyn Tasks) -> Result<(), Comman
         }
         left -= page.len().min(left);
         after = page.last().map_or(after, |task| task.number);
-        match (is_more, left) {
-            (false, _) => return Ok(()),
-            (true, 0) => {
-                show::more(Some(after));
-                return Ok(());
-            }
-            // A page is bounded in bytes too.
-            (true, _) => {}
+        // A page is bounded in bytes too.
+        if !is_more || left == 0 {
+            show::more(is_more.then_some(after));
+            return Ok(());
         }
     }
 }
@@ -197,18 +188,15 @@ const NOT_KEPT: &str = "not kept";
 
 /// A row of the list.
 pub(super) fn row(task: &Task) -> String {
-    let said = task.said.as_deref().unwrap_or_default();
-    let updated = rfc3339(task.updated);
-    let number = task.number.to_string();
     let cells = [
-        &number,
+        &*task.number.to_string(),
         task.id.as_str(),
         task.state.as_str(),
         &task.agent,
         &task.message,
         task.owner.as_str(),
-        &updated,
-        said,
+        &rfc3339(task.updated),
+        task.said.as_deref().unwrap_or_default(),
     ];
     cells.map(plain).join("\t")
 }
@@ -260,9 +248,9 @@ fn lines(task: &Task, with_bodies: bool) -> Vec<String> {
     let texts = |name: &str| match &told[name] {
         Value::Null | Value::Bool(false) => Vec::new(),
         Value::Number(number) if number.as_u64() == Some(0) => Vec::new(),
-        Value::Array(items) => items.iter().map(text).collect(),
-        Value::String(by) if name == "worker" => vec![format!("{by} until {}", text(&told["worker_until"]))],
-        value => vec![text(value)],
+        Value::Array(items) => items.iter().map(told_value).collect(),
+        Value::String(by) if name == "worker" => vec![format!("{by} until {}", told_value(&told["worker_until"]))],
+        value => vec![told_value(value)],
     };
     let label = |name| if name == "questions" { "open" } else { name };
     let of = |name: &'static str| texts(name).into_iter().map(move |text| (label(name), text));
@@ -270,11 +258,6 @@ fn lines(task: &Task, with_bodies: bool) -> Vec<String> {
     let bodies = if with_bodies { bodies(task) } else { Vec::new() };
     let all = SHOWN.into_iter().flat_map(of).chain(said).chain(bodies);
     all.map(|(name, text)| format!("{name}: {}", plain(&text))).collect()
-}
-
-/// A value as people read it.
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// What was asked, made and answered.

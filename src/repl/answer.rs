@@ -45,18 +45,10 @@ impl<'a> Answering<'a> {
     fn print(&self, how: How, text: &str) {
         match how {
             How::First => self.screen.line(HEADING),
-            How::Anew => {
-                self.screen.end_pieces();
-                self.screen.line(ANEW);
-            }
+            How::Anew => self.screen.line(ANEW),
             How::GoesOn => {}
         }
         self.screen.piece(text);
-    }
-
-    /// Ends the line that pieces were added to: something else comes in between.
-    pub(super) fn pause(&mut self) {
-        self.screen.end_pieces();
     }
 
     /// Prints how it ended, as far as that isn't there yet.
@@ -70,17 +62,13 @@ impl<'a> Answering<'a> {
                 self.screen.end_pieces();
                 self.print(self.shown.whole(), &text);
             }
-            Rest::Cancelled(line) => {
-                self.screen.end_pieces();
-                self.screen.line(&line);
-            }
+            Rest::Cancelled(line) => self.screen.line(&line),
         }
         self.screen.end_pieces();
     }
 
     /// Prints what it waits for and nobody answers now.
     pub(super) fn waits(self, question: &Question) {
-        self.screen.end_pieces();
         self.screen.line(&format!("{HEADING}\n{}\n\n{NEEDS_MORE}", asked(question)));
     }
 }
@@ -206,9 +194,8 @@ fn failed(state: TaskState, failure: &Failure) -> String {
 /// What a task came to, in lines.
 pub(super) fn outcome(task: &Task) -> Option<String> {
     match rest(task, "") {
-        _ if !task.state.is_terminal() => None,
-        Rest::Whole(text) | Rest::More(text) | Rest::Cancelled(text) => Some(text),
-        Rest::Nothing => None,
+        Rest::Whole(text) | Rest::Cancelled(text) if task.state.is_terminal() => Some(text),
+        _ => None,
     }
 }
 

@@ -36,8 +36,7 @@ pub(super) enum Command {
     Stop,
     Tool {
         name: String,
-        /// A JSON object.
-        params: Params,
+        params: RawObject,
     },
     NewSession,
     ShowSession,
@@ -54,16 +53,6 @@ pub(super) enum Command {
     ClearMemory,
     MemoryTask(String),
     Quit,
-}
-
-/// What a tool is given.
-#[derive(Debug, Clone)]
-pub(super) struct Params(pub(super) RawObject);
-
-impl PartialEq for Params {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.to_raw().get() == other.0.to_raw().get()
-    }
 }
 
 /// Whom to connect to.
@@ -99,39 +88,27 @@ fn meant(nearest: &Option<&'static str>) -> String {
     }
 }
 
-/// A command's name, what follows it, and what it does.
-pub(super) struct Entry {
-    pub(super) name: &'static str,
-    /// As it is typed.
-    pub(super) usage: &'static str,
-    pub(super) about: &'static str,
-}
-
-const fn entry(name: &'static str, usage: &'static str, about: &'static str) -> Entry {
-    Entry { name, usage, about }
-}
-
-/// All commands, in the order of the help.
-pub(super) const COMMANDS: &[Entry] = &[
-    entry("help", ":help", "Show this help"),
-    entry("card", ":card [remote]", "Show the agent's card, or that of the connected agent"),
-    entry("servers", ":servers", "List the agents that are known"),
-    entry("connect", ":connect URL|N", "Connect to the agent at URL, or to number N of :servers"),
-    entry("disconnect", ":disconnect", "Disconnect from the connected agent"),
-    entry("remote", ":remote MESSAGE", "Send MESSAGE as a task to the connected agent"),
-    entry("listen", ":listen [PORT]", "Start the server on PORT"),
-    entry("stop", ":stop", "Stop the server"),
-    entry("tool", ":tool NAME [PARAMS]", "Run a tool with PARAMS, a JSON object"),
-    entry("session", ":session new|show", "Begin a new conversation, or show the id of this one"),
-    entry("history", ":history", "Show what was said in this session"),
-    entry("tasks", ":tasks [all]", "List the tasks of this session, or all that this agent keeps"),
-    entry("task", ":task ID", "Show a task"),
-    entry("artifacts", ":artifacts ID", "Show what a task has made"),
-    entry("cancelTask", ":cancelTask ID", "Cancel a task"),
-    entry("answer", ":answer ID", "Answer what a task asks, and wait for its end"),
-    entry("memory", ":memory [clear]", "Show what was sent to other agents, or forget it"),
-    entry("memoryTask", ":memoryTask ID", "Show a task that was sent to another agent"),
-    entry("quit", ":quit", "End"),
+/// All commands in the order of the help: each as it is typed, and what it does.
+pub(super) const COMMANDS: [(&str, &str); 19] = [
+    (":help", "Show this help"),
+    (":card [remote]", "Show the agent's card, or that of the connected agent"),
+    (":servers", "List the agents that are known"),
+    (":connect URL|N", "Connect to the agent at URL, or to number N of :servers"),
+    (":disconnect", "Disconnect from the connected agent"),
+    (":remote MESSAGE", "Send MESSAGE as a task to the connected agent"),
+    (":listen [PORT]", "Start the server on PORT"),
+    (":stop", "Stop the server"),
+    (":tool NAME [PARAMS]", "Run a tool with PARAMS, a JSON object"),
+    (":session new|show", "Begin a new conversation, or show the id of this one"),
+    (":history", "Show what was said in this session"),
+    (":tasks [all]", "List the tasks of this session, or all that this agent keeps"),
+    (":task ID", "Show a task"),
+    (":artifacts ID", "Show what a task has made"),
+    (":cancelTask ID", "Cancel a task"),
+    (":answer ID", "Answer what a task asks, and wait for its end"),
+    (":memory [clear]", "Show what was sent to other agents, or forget it"),
+    (":memoryTask ID", "Show a task that was sent to another agent"),
+    (":quit", "End"),
 ];
 
 /// Reads a line.
@@ -153,21 +130,25 @@ pub(super) fn read(line: &str) -> Result<Typed, Mistake> {
 /// Whether a line begins like a command that there is.
 pub(super) fn is_command(line: &str) -> bool {
     let name = line.trim().strip_prefix(':').map(|typed| cut(typed).0);
-    name.is_some_and(|name| COMMANDS.iter().any(|entry| entry.name.eq_ignore_ascii_case(name)))
+    name.is_some_and(|name| names().any(|known| known.eq_ignore_ascii_case(name)))
+}
+
+/// Names of all commands.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    COMMANDS.iter().map(|(usage, _)| cut(&usage[1..]).0)
 }
 
 fn command_of(typed: &str) -> Result<Command, Mistake> {
     let (name, rest) = cut(typed);
-    let Some(entry) = COMMANDS.iter().find(|entry| entry.name.eq_ignore_ascii_case(name)) else {
-        let nearest = closest(name, COMMANDS.iter().map(|entry| entry.name));
-        return Err(Mistake::Unknown { name: text::cut(name, NAME_CHARS_MAX), nearest });
+    let Some((known, (usage, _))) = names().zip(COMMANDS).find(|(known, _)| known.eq_ignore_ascii_case(name)) else {
+        return Err(Mistake::Unknown { name: text::cut(name, NAME_CHARS_MAX), nearest: closest(name, names()) });
     };
-    let usage = Mistake::Usage(entry.usage);
+    let usage = Mistake::Usage(usage);
     let whole = || (!rest.is_empty()).then(|| rest.to_owned()).ok_or(usage.clone());
     let id = || whole().and_then(|id| if id.contains(char::is_whitespace) { Err(usage.clone()) } else { Ok(id) });
     let alone = |command: Command| if rest.is_empty() { Ok(command) } else { Err(usage.clone()) };
     let word = |word: &str| rest.eq_ignore_ascii_case(word);
-    match entry.name {
+    match known {
         "help" => Ok(Command::Help),
         "card" if word("remote") => Ok(Command::Card { of_remote: true }),
         "card" => alone(Command::Card { of_remote: false }),
@@ -210,7 +191,7 @@ fn tool(rest: &str, usage: Mistake) -> Result<Command, Mistake> {
         "" => RawObject::new(),
         params => serde_json::from_str(params).map_err(|_| Mistake::Params)?,
     };
-    Ok(Command::Tool { name: name.to_owned(), params: Params(params) })
+    Ok(Command::Tool { name: name.to_owned(), params })
 }
 
 /// The first word, and the rest.
@@ -330,7 +311,7 @@ mod tests {
     #[test]
     fn tools() {
         let params = |line: &str| match read(line)? {
-            Typed::Do(Command::Tool { name, params }) => Ok((name, params.0.to_raw().get().to_owned())),
+            Typed::Do(Command::Tool { name, params }) => Ok((name, params.to_raw().get().to_owned())),
             other => panic!("{other:?}"),
         };
         assert_eq!(params(":tool list_agents"), Ok(("list_agents".into(), "{}".into())));

@@ -17,6 +17,7 @@ use serde_json::value::RawValue;
 
 use super::answer::{asked, result_of};
 use super::print::{Screen, one_line};
+use crate::config::OrchestratorDeclaration;
 
 /// How long what was said here is kept.
 const KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -33,7 +34,7 @@ const SESSION: &str = "context";
 
 /// The tasks of this REPL.
 pub(super) struct Desk {
-    live: Arc<LiveTasks>,
+    pub(super) live: Arc<LiveTasks>,
     agent: AgentRef,
     /// The agent's id.
     id: String,
@@ -48,8 +49,7 @@ impl Desk {
     pub(super) fn open(
         tasks: Arc<dyn Tasks>,
         agent: AgentRef,
-        id: &str,
-        class: DataClass,
+        OrchestratorDeclaration { id, class, .. }: &OrchestratorDeclaration,
         screen: &Screen,
     ) -> Arc<Self> {
         let options = LiveOptions {
@@ -59,15 +59,10 @@ impl Desk {
             artifacts: Some(|artifact| artifact.0.clone()),
         };
         let live = LiveTasks::new(tasks, format!("repl:{id}"), options);
-        let (id, screen, attended) = (id.to_owned(), screen.clone(), Mutex::default());
-        let desk = Arc::new(Self { live, agent, id, class, screen, attended });
+        let (id, screen, attended) = (id.clone(), screen.clone(), Mutex::default());
+        let desk = Arc::new(Self { live, agent, id, class: *class, screen, attended });
         desk.live.serve(&desk);
         desk
-    }
-
-    /// Where tasks are kept.
-    pub(super) fn tasks(&self) -> &dyn Tasks {
-        &*self.live.tasks
     }
 
     /// Says something to the agent: the task that answers it.
@@ -95,14 +90,8 @@ impl Desk {
     }
 
     fn run(self: &Arc<Self>, task: Arc<Task>, lease: Lease, is_resumed: bool, said: Box<RawValue>) -> LiveTask {
-        let work = self.work(&task, said);
-        let told: Arc<dyn Caller> = Arc::new(Onlooker { desk: self.clone(), task: task.id.clone() });
-        self.live.run(Run { task, lease, is_resumed, abilities: abilities(), told: Some(told), work })
-    }
-
-    fn work(&self, task: &Task, said: Box<RawValue>) -> BeginWork<'static> {
         let (agent, principal) = (self.agent.clone(), Arc::new(task.principal.clone()));
-        Box::new(move |caller, expiry| {
+        let work: BeginWork<'static> = Box::new(move |caller, expiry| {
             let call = CallMeta::new(principal).with_caller(caller).until(expiry);
             Box::pin(async move {
                 let gone = call.cancel.clone().drop_guard();
@@ -111,12 +100,9 @@ impl Desk {
                 let ending: Ending = Box::new(move |_| vec![end(reply)]);
                 ending
             })
-        })
-    }
-
-    /// One that runs here.
-    pub(super) fn live(&self, id: &TaskId) -> Option<LiveTask> {
-        self.live.get(id)
+        });
+        let told: Arc<dyn Caller> = Arc::new(Onlooker { desk: self.clone(), task: task.id.clone() });
+        self.live.run(Run { task, lease, is_resumed, abilities: abilities(), told: Some(told), work })
     }
 
     /// A task by its id, or by the beginning of one of ours that begins no other.
@@ -126,7 +112,7 @@ impl Desk {
     pub(super) async fn find(&self, given: &str) -> Result<Arc<Task>, String> {
         let unknown = || format!("There is no task {} (:tasks lists them)", one_line(given));
         let id = TaskId::new(given).map_err(|_| unknown())?;
-        if let Some(task) = self.tasks().get(&id).await.map_err(|error| error.to_string())? {
+        if let Some(task) = self.live.tasks.get(&id).await.map_err(|error| error.to_string())? {
             return Ok(task);
         }
         if given.chars().count() < PREFIX_CHARS_MIN {
@@ -189,7 +175,7 @@ impl Desk {
         let mut all: Vec<Arc<Task>> = Vec::new();
         loop {
             let after = all.last().map_or(0, |task| task.number);
-            let (page, is_more) = self.tasks().list(filter.clone(), after, PAGE).await?;
+            let (page, is_more) = self.live.tasks.list(filter.clone(), after, PAGE).await?;
             all.extend(page);
             if !is_more {
                 break;
@@ -204,9 +190,9 @@ impl Desk {
     /// # Errors
     /// `HasEnded`, or the store's.
     pub(super) async fn cancel(&self, id: &TaskId) -> Result<Arc<Task>, TaskError> {
-        match self.live(id) {
+        match self.live.get(id) {
             Some(live) => live.cancel().await,
-            None => self.tasks().want_cancel(id, By::Operator).await,
+            None => self.live.tasks.want_cancel(id, By::Operator).await,
         }
     }
 
@@ -319,7 +305,7 @@ fn abilities() -> Arc<Abilities> {
     Arc::new(Abilities(RawObject::of("elicitation", forms)))
 }
 
-/// Shows how far a task has come, while somebody waits for it.
+/// Shows how far a task has come, while somebody waits for it. Questions are the task's.
 struct Onlooker {
     desk: Arc<Desk>,
     task: TaskId,
@@ -330,10 +316,5 @@ impl Caller for Onlooker {
         if let Some(message) = progress.message.filter(|_| self.desk.is_attended(&self.task)) {
             self.desk.screen.aside(&message);
         }
-    }
-
-    fn ask(&self, _: callboard_message::Question) -> BoxFuture<'_, Result<callboard_message::Answer, Failure>> {
-        // Questions are the task's.
-        Box::pin(async { Err(Failure::nobody_to_ask("nobody to ask")) })
     }
 }

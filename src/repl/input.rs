@@ -4,7 +4,7 @@ use std::io::{self, BufRead, IsTerminal, Read, stdin};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 
-use callboard_message::{Answer, ElicitAnswer, Elicitation, Question};
+use callboard_message::{ElicitAnswer, Elicitation, Question};
 use parking_lot::Mutex;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use rustyline::completion::Completer;
@@ -17,9 +17,9 @@ use rustyline::{CompletionType, Config, Context, EditMode, Editor, Helper};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
-use super::command::{COMMANDS, LINE_BYTES_MAX, is_command};
+use super::command::{LINE_BYTES_MAX, is_command, names as commands};
 use super::print::Screen;
-use crate::form::{CANCEL, DECLINE, Form};
+use crate::form::{self, CANCEL, DECLINE};
 
 /// How many lines are remembered.
 const HISTORY_LINES_MAX: usize = 1_000;
@@ -29,7 +29,7 @@ const HISTORY_LINES_MAX: usize = 1_000;
 pub(super) enum Got {
     /// One, without its end.
     Line(String),
-    /// Ctrl-C: it was given up.
+    /// Ctrl-C, or its signal: it was given up.
     GivenUp,
     /// Nothing more will come.
     End,
@@ -48,10 +48,13 @@ pub(super) struct Input {
     wishes: mpsc::Sender<Wish>,
     /// A line that was waited for until something else happened.
     waiting: Option<oneshot::Receiver<Got>>,
-    is_terminal: bool,
+    /// Somebody sits there.
+    pub(super) is_terminal: bool,
     /// How the terminal was: a line that is still edited when all ends has changed it.
     before: Option<Termios>,
     screen: Screen,
+    pub(super) completion: Completion,
+    pub(super) signals: Signals,
 }
 
 impl Drop for Input {
@@ -69,41 +72,50 @@ impl Input {
     ///
     /// # Errors
     /// The terminal's.
-    pub(super) fn open(screen: &Screen, completion: Completion, history: Option<PathBuf>) -> io::Result<Self> {
-        let is_terminal = stdin().is_terminal();
-        let before = tcgetattr(stdin()).ok();
-        let (wishes, wished) = mpsc::channel();
-        if is_terminal {
-            let editor = editor(screen, completion, history.as_deref()).map_err(io::Error::other)?;
-            std::thread::Builder::new().name("repl".to_owned()).spawn(move || edit(editor, &history, &wished))?;
-        } else {
-            std::thread::Builder::new().name("repl".to_owned()).spawn(move || read(&wished))?;
-        }
-        Ok(Self { wishes, waiting: None, is_terminal, before, screen: screen.clone() })
-    }
-
-    /// Whether somebody sits there.
-    pub(super) fn is_terminal(&self) -> bool {
-        self.is_terminal
-    }
-
-    /// The next line. Dropped before it came, the next call waits for the same one.
-    pub(super) async fn line(&mut self, prompt: &str, is_remembered: bool) -> Got {
-        if self.waiting.is_none() {
-            let (got, waiting) = oneshot::channel();
-            let prompt = prompt.to_owned();
-            if self.wishes.send(Wish { prompt, is_remembered, got }).is_err() {
-                return Got::End;
+    pub(super) fn open(screen: &Screen, history: Option<PathBuf>) -> io::Result<Self> {
+        let (is_terminal, before, completion) = (stdin().is_terminal(), tcgetattr(stdin()).ok(), Completion::default());
+        let (wishes, wished) = mpsc::channel::<Wish>();
+        let editor = is_terminal.then(|| editor(screen, completion.clone(), history.as_deref()));
+        let mut editor = editor.transpose().map_err(io::Error::other)?;
+        // A thread of its own, for a blocked read can't be given up.
+        std::thread::Builder::new().name("repl".to_owned()).spawn(move || {
+            while let Ok(wish) = wished.recv() {
+                let line = match &mut editor {
+                    Some(editor) => edited(editor, &wish, &history),
+                    None => next(&mut stdin().lock()),
+                };
+                if wish.got.send(line).is_err() {
+                    return;
+                }
             }
-            self.waiting = Some(waiting);
-        }
-        let got = match &mut self.waiting {
-            Some(waiting) => waiting.await.unwrap_or(Got::End),
-            None => Got::End,
+        })?;
+        let signals = Signals::listen()?;
+        Ok(Self { wishes, waiting: None, is_terminal, before, screen: screen.clone(), completion, signals })
+    }
+
+    /// The next line, unless a signal comes first: the next call waits for the same line then.
+    pub(super) async fn line(&mut self, prompt: &str, is_remembered: bool) -> Got {
+        let waiting = match &mut self.waiting {
+            Some(waiting) => waiting,
+            None => {
+                let (got, waiting) = oneshot::channel();
+                let prompt = prompt.to_owned();
+                if self.wishes.send(Wish { prompt, is_remembered, got }).is_err() {
+                    return Got::End;
+                }
+                self.waiting.insert(waiting)
+            }
+        };
+        let got = tokio::select! {
+            got = waiting => got.unwrap_or(Got::End),
+            said = self.signals.next() => return match said {
+                Said::Interrupt => Got::GivenUp,
+                Said::Terminate => Got::End,
+            },
         };
         self.waiting = None;
         if let Got::Line(line) = &got {
-            self.screen.typed(line);
+            self.screen.keep("typed", line);
         }
         got
     }
@@ -133,42 +145,32 @@ fn editor(
     Ok(editor)
 }
 
-/// A thread of its own, for a blocked read can't be given up.
-fn edit(mut editor: Editor<Completion, FileHistory>, history: &Option<PathBuf>, wished: &mpsc::Receiver<Wish>) {
-    while let Ok(Wish { prompt, is_remembered, got }) = wished.recv() {
-        let line = match editor.readline(&prompt) {
-            Ok(line) => {
-                let is_new = is_remembered && editor.add_history_entry(&line).unwrap_or_default();
-                if let Some(history) = history.as_ref().filter(|_| is_new)
-                    && let Err(error) = editor.append_history(history)
-                {
-                    tracing::warn!(%error, "the lines typed can't be kept");
-                }
-                Got::Line(line)
+/// A line that is typed at a terminal, and remembered.
+fn edited(
+    editor: &mut Editor<Completion, FileHistory>,
+    Wish { prompt, is_remembered, .. }: &Wish,
+    history: &Option<PathBuf>,
+) -> Got {
+    match editor.readline(prompt) {
+        Ok(line) => {
+            let is_new = *is_remembered && editor.add_history_entry(&line).unwrap_or_default();
+            if let Some(history) = history.as_ref().filter(|_| is_new)
+                && let Err(error) = editor.append_history(history)
+            {
+                tracing::warn!(%error, "the lines typed can't be kept");
             }
-            Err(ReadlineError::Interrupted) => Got::GivenUp,
-            Err(ReadlineError::Eof) => Got::End,
-            Err(error) => {
-                tracing::debug!(%error, "no more lines can be read");
-                Got::End
-            }
-        };
-        if got.send(line).is_err() {
-            return;
+            Got::Line(line)
+        }
+        Err(ReadlineError::Interrupted) => Got::GivenUp,
+        Err(ReadlineError::Eof) => Got::End,
+        Err(error) => {
+            tracing::debug!(%error, "no more lines can be read");
+            Got::End
         }
     }
 }
 
-/// The same for what comes through a pipe: no prompt, and a line that is too long is cut, so that it is told.
-fn read(wished: &mpsc::Receiver<Wish>) {
-    let mut lines = stdin().lock();
-    while let Ok(Wish { got, .. }) = wished.recv() {
-        if got.send(next(&mut lines)).is_err() {
-            return;
-        }
-    }
-}
-
+/// A line that comes through a pipe. One that is too long is cut, so that it is told.
 fn next(lines: &mut impl BufRead) -> Got {
     let mut line = Vec::new();
     let most = u64::try_from(LINE_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(2);
@@ -240,60 +242,35 @@ const LATER: &str = ":later";
 /// What came of a question.
 #[derive(Debug)]
 pub(super) enum Asked {
-    Answered(Answer),
+    Answered(ElicitAnswer),
     /// Nobody answers now.
     Later,
     /// What asked is no longer wanted.
     Interrupted,
 }
 
-/// Puts a question and waits for what is typed. `can_wait`: the question can be left open.
-pub(super) async fn ask(
-    question: &Question,
-    can_wait: bool,
-    input: &mut Input,
-    screen: &Screen,
-    signals: &mut Signals,
-) -> Asked {
-    let Question::Elicit(form) = question else { return Asked::Later };
-    screen.line(&format!("❓ {}", form.message()));
-    if input.is_terminal() {
-        let later = if can_wait { format!(", {LATER} leaves it open") } else { String::new() };
-        screen.aside(&format!("{DECLINE} says no, {CANCEL} answers nothing{later}, Ctrl-C cancels the task"));
+impl Input {
+    /// Puts a question and waits for what is typed. `can_wait`: the question can be left open.
+    pub(super) async fn ask(&mut self, question: &Question, can_wait: bool) -> Asked {
+        let Question::Elicit(form) = question else { return Asked::Later };
+        self.screen.line(&format!("❓ {}", form.message()));
+        if self.is_terminal {
+            let later = if can_wait { format!(", {LATER} leaves it open") } else { String::new() };
+            let help = format!("{DECLINE} says no, {CANCEL} answers nothing{later}, Ctrl-C cancels the task");
+            self.screen.aside(&help);
+        }
+        self.fill_in(form).await.map_or_else(|asked| asked, Asked::Answered)
     }
-    let mut asking = Asking { input, screen, signals };
-    asking.fill_in(form).await.map_or_else(|asked| asked, Asked::of)
-}
 
-impl Asked {
-    fn of(answer: ElicitAnswer) -> Self {
-        Self::Answered(Answer::Elicit(answer))
-    }
-}
-
-struct Asking<'a> {
-    input: &'a mut Input,
-    screen: &'a Screen,
-    signals: &'a mut Signals,
-}
-
-impl Asking<'_> {
     /// The next line that is an answer; `Err`: there is none.
-    async fn line(&mut self, prompt: &str) -> Result<String, Asked> {
+    async fn answer(&mut self, prompt: &str) -> Result<String, Asked> {
         loop {
-            let got = tokio::select! {
-                got = self.input.line(prompt, false) => got,
-                said = self.signals.next() => return Err(match said {
-                    Said::Interrupt => Asked::Interrupted,
-                    Said::Terminate => Asked::Later,
-                }),
-            };
-            return match got {
+            return match self.line(prompt, false).await {
                 Got::GivenUp => Err(Asked::Interrupted),
                 Got::End => Err(Asked::Later),
                 Got::Line(line) => match line.trim() {
-                    DECLINE => Err(Asked::of(ElicitAnswer::decline())),
-                    CANCEL => Err(Asked::of(ElicitAnswer::cancel())),
+                    DECLINE => Err(Asked::Answered(ElicitAnswer::decline())),
+                    CANCEL => Err(Asked::Answered(ElicitAnswer::cancel())),
                     LATER => Err(Asked::Later),
                     // It would be taken for the answer.
                     line if is_command(line) => {
@@ -310,25 +287,18 @@ impl Asking<'_> {
     async fn fill_in(&mut self, form: &Elicitation) -> Result<ElicitAnswer, Asked> {
         if let Some(address) = form.address() {
             self.screen.line(&format!("Visit {address} yourself, then press Enter."));
-            self.line(PROMPT).await?;
+            self.answer(PROMPT).await?;
             return Ok(ElicitAnswer::agree());
         }
-        let mut form = Form::read(form, true);
-        while let Some(prompt) = form.prompt() {
+        let line = async |prompt: String, fields: usize| {
             let (above, last) = prompt.rsplit_once('\n').unwrap_or(("", &prompt));
             if !above.is_empty() {
                 self.screen.line(above);
             }
             // The only one is what the question is about: it needs no title.
-            let line = self.line(if form.len() == 1 { PROMPT } else { last }).await?;
-            if let Err(why) = form.fill(&line) {
-                self.screen.line(&format!("  {why}"));
-            }
-        }
-        if form.len() == 0 {
-            return Ok(Form::agreed(&self.line(PROMPT).await?));
-        }
-        Ok(form.answer())
+            self.answer(if fields > 1 { last } else { PROMPT }).await
+        };
+        form::fill_in(form, true, line).await
     }
 }
 
@@ -358,26 +328,23 @@ fn completions(line: &str, names: &Names) -> (usize, Vec<String>) {
     let Some(typed) = line.strip_prefix(':') else { return (line.len(), Vec::new()) };
     let Some((command, rest)) = typed.split_once(' ') else {
         let fits = |name: &&str| name.get(..typed.len()).is_some_and(|head| head.eq_ignore_ascii_case(typed));
-        let all = COMMANDS.iter().map(|entry| entry.name).filter(fits);
-        return (0, all.map(|name| format!(":{name}")).collect());
+        return (0, commands().filter(fits).map(|name| format!(":{name}")).collect());
     };
     if rest.contains(' ') {
         return (line.len(), Vec::new());
     }
-    let words: Vec<&str> = match command {
-        "tool" => names.tools.iter().map(String::as_str).collect(),
-        "connect" => names.agents.iter().map(String::as_str).collect(),
-        "task" | "artifacts" | "cancelTask" | "answer" | "memoryTask" => {
-            names.tasks.iter().map(String::as_str).collect()
-        }
-        "session" => vec!["new", "show"],
-        "memory" => vec!["clear"],
-        "tasks" => vec!["all"],
-        "card" => vec!["remote"],
-        _ => Vec::new(),
+    let (words, named): (&[&str], &[String]) = match command {
+        "tool" => (&[], &names.tools),
+        "connect" => (&[], &names.agents),
+        "task" | "artifacts" | "cancelTask" | "answer" | "memoryTask" => (&[], &names.tasks),
+        "session" => (&["new", "show"], &[]),
+        "memory" => (&["clear"], &[]),
+        "tasks" => (&["all"], &[]),
+        "card" => (&["remote"], &[]),
+        _ => (&[], &[]),
     };
-    let fitting = words.into_iter().filter(|word| word.starts_with(rest)).map(str::to_owned);
-    (line.len() - rest.len(), fitting.collect())
+    let words = words.iter().copied().chain(named.iter().map(String::as_str));
+    (line.len() - rest.len(), words.filter(|word| word.starts_with(rest)).map(str::to_owned).collect())
 }
 
 impl Completer for Completion {
@@ -435,7 +402,7 @@ mod complete_tests {
             tasks: vec!["1234-abcd".into()],
         };
         for (line, at, words) in [
-            (":", 0, COMMANDS.iter().map(|entry| format!(":{}", entry.name)).collect()),
+            (":", 0, commands().map(|name| format!(":{name}")).collect()),
             (":mem", 0, vec![":memory".to_owned(), ":memoryTask".to_owned()]),
             (":CANCEL", 0, vec![":cancelTask".to_owned()]),
             (":tool l", 6, vec!["list_agents".to_owned()]),

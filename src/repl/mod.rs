@@ -13,52 +13,38 @@ mod remote;
 mod shell;
 mod views;
 
-use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use callboard_message::{CallId, DataClass};
+use callboard_message::CallId;
+use command::Whom;
 use desk::Desk;
-use input::{Completion, Input};
+use input::Input;
 use print::{Log, Screen};
 use shell::Shell;
 
 pub(crate) use input::Signals;
 pub(crate) use shell::Ended;
 
-use crate::config::Topology;
+use crate::config::{ModeDeclaration, OrchestratorDeclaration, Topology};
 use crate::node::{Node, NodeError};
 
 /// What a REPL is made of.
 pub(crate) struct Setup<'a> {
     /// What the node was started with.
     pub(crate) topology: &'a Topology,
-    /// The id of the agent that is talked to.
-    pub(crate) id: String,
-    pub(crate) name: String,
-    pub(crate) description: String,
-    /// What may be kept of what is said.
-    pub(crate) class: DataClass,
+    /// The agent that is talked to.
+    pub(crate) agent: &'a OrchestratorDeclaration,
+    pub(crate) mode: ModeDeclaration,
     /// Where the agent listens once it is told to.
     pub(crate) bind: SocketAddr,
-    /// The word of the prompt.
-    pub(crate) prompt: String,
-    /// Where all that is typed and printed is kept.
-    pub(crate) log: Option<PathBuf>,
-    /// Where it connects to as it starts, unless somebody says otherwise.
-    pub(crate) connect: Option<String>,
     /// Where the lines that were typed are found again.
     pub(crate) history: Option<PathBuf>,
-}
-
-/// What is done before the first line is read.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct First {
-    /// Listen there.
+    /// Where it listens before the first line is read.
     pub(crate) listen: Option<u16>,
-    /// Connect to that address.
+    /// Where it connects to before the first line is read.
     pub(crate) connect: Option<String>,
-    /// Say that, and read no lines but answers.
+    /// What it says in place of reading lines: only answers are read.
     pub(crate) message: Option<String>,
 }
 
@@ -66,24 +52,26 @@ pub(crate) struct First {
 ///
 /// # Errors
 /// There is no such agent; the terminal, the log or the output is of no use.
-pub(crate) async fn run(node: Node, setup: Setup<'_>, first: First) -> Result<Ended, NodeError> {
-    let no_agent = || NodeError::NoOrchestrator { id: Some(setup.id.clone()) };
-    let made = Made::of(&setup).map_err(NodeError::from);
-    let made = made.and_then(|made| Ok((made, node.orchestrator(&setup.id).ok_or_else(no_agent)?)));
-    let (Made { screen, input, signals, completion }, orchestrated) = match made {
-        Ok(made) => made,
+pub(crate) async fn run(node: Node, setup: Setup<'_>) -> Result<Ended, NodeError> {
+    let id = &setup.agent.id;
+    let open = || {
+        let screen = Screen::new(setup.mode.repl_log_file.as_deref().map(Log::open).transpose()?);
+        let input = Input::open(&screen, setup.history.clone())?;
+        let orchestrated = node.orchestrator(id).ok_or_else(|| NodeError::NoOrchestrator { id: Some(id.clone()) })?;
+        Ok((screen, input, orchestrated))
+    };
+    let (screen, input, orchestrated) = match open() {
+        Ok(opened) => opened,
         Err(error) => {
             node.shutdown().await;
             return Err(error);
         }
     };
     let tasks = node.system().store().tasks.clone();
-    let desk = Desk::open(tasks, orchestrated.agent.clone(), &setup.id, setup.class, &screen);
+    let desk = Desk::open(tasks, orchestrated.agent.clone(), setup.agent, &screen);
     let session = CallId::fresh().to_string();
-    let (remote, listening) = (None, None);
-    let mut shell =
-        Shell { node, setup, orchestrated, desk, screen, input, signals, completion, session, remote, listening };
-    let outcome = talk(&mut shell, first).await;
+    let mut shell = Shell { node, setup, orchestrated, desk, screen, input, session, remote: None, listening: None };
+    let outcome = talk(&mut shell).await;
     shell.node.begins_to_end();
     shell.desk.close().await;
     let failed = shell.screen.failed();
@@ -91,36 +79,19 @@ pub(crate) async fn run(node: Node, setup: Setup<'_>, first: First) -> Result<En
     failed.map_or(Ok(outcome), |error| Err(error.into()))
 }
 
-async fn talk(shell: &mut Shell<'_>, first: First) -> Ended {
-    if let Some(port) = first.listen {
-        shell.listen(Some(port)).await;
+async fn talk(shell: &mut Shell<'_>) -> Ended {
+    if shell.setup.listen.is_some() {
+        shell.listen(shell.setup.listen).await;
     }
-    if let Some(address) = first.connect {
-        shell.connect_to(&address).await;
+    if let Some(address) = shell.setup.connect.take() {
+        shell.connect(Whom::Address(address)).await;
     }
-    match first.message {
+    match shell.setup.message.take() {
         Some(message) => shell.say(&message).await,
         None => {
             shell.welcome();
             shell.run().await;
             Ended::Answered
         }
-    }
-}
-
-/// What a REPL has of this process.
-struct Made {
-    screen: Screen,
-    input: Input,
-    signals: Signals,
-    completion: Completion,
-}
-
-impl Made {
-    fn of(setup: &Setup<'_>) -> io::Result<Self> {
-        let screen = Screen::new(setup.log.as_deref().map(Log::open).transpose()?);
-        let completion = Completion::default();
-        let input = Input::open(&screen, completion.clone(), setup.history.clone())?;
-        Ok(Self { screen, input, signals: Signals::listen()?, completion })
     }
 }

@@ -121,11 +121,6 @@ impl Screen {
         self.keep("printed", open.trim_end_matches('\n'));
     }
 
-    /// Keeps what was typed.
-    pub(super) fn typed(&self, line: &str) {
-        self.keep("typed", line);
-    }
-
     /// Why nothing can be printed any more. Whoever closed the pipe has what they wanted.
     pub(super) fn failed(&self) -> Option<io::Error> {
         self.state().failed.take()
@@ -135,7 +130,8 @@ impl Screen {
         self.state().failed.is_some()
     }
 
-    fn keep(&self, what: &str, text: &str) {
+    /// Keeps a line in the log. `what` is `typed` or `printed`.
+    pub(super) fn keep(&self, what: &str, text: &str) {
         if let Some(log) = &self.0.log
             && let Err(error) = log.keep(what, text)
         {

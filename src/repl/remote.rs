@@ -7,7 +7,6 @@ use callboard_rpc::Egress;
 use callboard_runtime::{AgentRef, System};
 use url::Url;
 
-use super::Setup;
 use super::command::Whom;
 use crate::node::spawn;
 
@@ -65,14 +64,14 @@ pub(super) fn is_here(typed: &str, listening: &str) -> bool {
 ///
 /// # Errors
 /// Why it doesn't go.
-pub(super) async fn connect_here(system: &System, typed: String, setup: &Setup<'_>) -> Result<Remote, String> {
+pub(super) async fn connect_here(system: &System, typed: String, id: &str) -> Result<Remote, String> {
     let url = Url::parse(&format!("http://{}", place_of(&typed))).map_err(|error| error.to_string())?;
     let options = RemoteOptions { egress: Egress::public().with_loopback(), ..RemoteOptions::default() };
     let remote = RemoteA2a::new(url, options).map_err(|error| error.to_string())?;
     let name = remote.card().await.map_err(|failure| failure.message)?.name.clone();
-    let agent = spawn(system, &setup.id, remote);
+    let agent = spawn(system, id, remote);
     let (at, context) = (place_of(&typed), CallId::fresh().to_string());
-    Ok(Remote { agent, id: setup.id.clone(), name, typed, at, context })
+    Ok(Remote { agent, id: id.to_owned(), name, typed, at, context })
 }
 
 /// Host and port of an address, as it was typed.

@@ -6,15 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::surface::{CallTool, Converse};
-use callboard_message::{CallId, Content, DataClass, Failure, FailureKind, Message, Principal, TaskState, ToolResult};
+use callboard_message::{
+    Answer, CallId, Content, DataClass, Failure, FailureKind, Message, Principal, RawObject, TaskState, ToolResult,
+};
 use callboard_orchestration::memory::{Outgoing, now_ms};
 use callboard_runtime::live::LiveTask;
-use callboard_runtime::{AgentRef, CallEvent, RunningCall, SendError, Task, TaskError, TaskId};
+use callboard_runtime::{AgentRef, CallEvent, Task, TaskError, TaskId};
 
 use super::answer::{Answering, text_of_result};
-use super::command::{Command, Params, Typed, Whom, read};
+use super::command::{Command, Typed, Whom, read};
 use super::desk::Desk;
-use super::input::{Asked, Completion, Got, Input, Names, Said, Signals, ask};
+use super::input::{Asked, Got, Input, Names, Said};
 use super::print::{self, Screen, capital, one_line};
 use super::remote::{self, Remote, sent};
 use super::{Setup, views};
@@ -22,6 +24,8 @@ use crate::node::{Listening, Node, Orchestrated};
 
 /// How long a tool or an agent elsewhere may take, questions included.
 const CALL_MAX: Duration = Duration::from_secs(60 * 60);
+/// The word of the prompt.
+const PROMPT_DEFAULT: &str = "agent";
 /// What is told where nothing of what is said is kept.
 const CLINICAL: &str =
     "What is said here is clinical: it is kept in memory alone, and what isn't done when this ends is lost.";
@@ -43,8 +47,6 @@ pub(super) struct Shell<'a> {
     pub(super) desk: Arc<Desk>,
     pub(super) screen: Screen,
     pub(super) input: Input,
-    pub(super) signals: Signals,
-    pub(super) completion: Completion,
     /// The conversation.
     pub(super) session: String,
     pub(super) remote: Option<Remote>,
@@ -58,18 +60,10 @@ impl Shell<'_> {
         loop {
             self.name_names().await;
             let prompt = self.prompt();
-            let got = tokio::select! {
-                got = self.input.line(&prompt, true) => got,
-                said = self.signals.next() => match (said, self.input.is_terminal()) {
-                    // A terminal that can't edit lines lets it through.
-                    (Said::Interrupt, true) => Got::GivenUp,
-                    _ => Got::End,
-                },
-            };
-            let line = match got {
+            let line = match self.input.line(&prompt, true).await {
                 Got::Line(line) => line,
-                Got::GivenUp => continue,
-                Got::End => return,
+                Got::GivenUp if self.input.is_terminal => continue,
+                Got::GivenUp | Got::End => return,
             };
             match read(&line) {
                 Ok(Typed::Nothing) => {}
@@ -86,30 +80,32 @@ impl Shell<'_> {
 
     /// Says who is here, to whoever sits at a terminal.
     pub(super) fn welcome(&self) {
-        let Setup { name, id, .. } = &self.setup;
+        let agent = self.setup.agent;
+        let (name, id) = (agent.name(), &agent.id);
         self.screen.aside(&format!("{name} ({id}). :help lists the commands, :quit or Ctrl-D ends."));
-        if self.setup.class == DataClass::Clinical {
+        if agent.class == DataClass::Clinical {
             self.screen.aside(CLINICAL);
         }
     }
 
     fn prompt(&self) -> String {
+        let word = self.setup.mode.prompt.as_deref().unwrap_or(PROMPT_DEFAULT);
         match &self.remote {
-            Some(remote) => format!("{}@{}> ", self.setup.prompt, remote.at),
-            None => format!("{}> ", self.setup.prompt),
+            Some(remote) => format!("{word}@{}> ", remote.at),
+            None => format!("{word}> "),
         }
     }
 
     /// What can be completed from here on.
     async fn name_names(&self) {
-        if !self.input.is_terminal() {
+        if !self.input.is_terminal {
             return;
         }
         // Those of sessions before too: what was left open is gone on with by its id.
         let ours = self.desk.ours(None).await.unwrap_or_default();
         let sent = self.orchestrated.memory.list().await.unwrap_or_default();
         let agents = self.orchestrated.known.list().into_iter();
-        self.completion.set(Names {
+        self.input.completion.set(Names {
             tools: self.orchestrated.toolbox.list().into_iter().map(|tool| tool.name).collect(),
             agents: agents.map(|known| known.url).filter(|url| !url.is_empty()).collect(),
             tasks: ours.iter().map(|task| task.id.to_string()).chain(sent.into_iter().map(|sent| sent.task)).collect(),
@@ -174,7 +170,7 @@ impl Shell<'_> {
     }
 
     async fn follow(&mut self, live: &LiveTask, id: &TaskId) -> Ended {
-        let Self { screen, input, signals, desk, .. } = self;
+        let Self { screen, input, desk, .. } = self;
         let mut seen = live.seen.clone();
         let mut answering = Answering::new(screen);
         loop {
@@ -185,12 +181,15 @@ impl Shell<'_> {
             }
             answering.news(&task);
             if let Some(open) = task.open.first() {
-                answering.pause();
-                match ask(&open.question, true, input, screen, signals).await {
-                    Asked::Answered(answer) => match live.tell(Vec::new(), Some((open.key.clone(), answer))).await {
-                        Ok(_) | Err(TaskError::HasEnded(_)) => {}
-                        Err(error) => screen.trouble(&format!("The answer wasn't taken: {error}")),
-                    },
+                screen.end_pieces();
+                match input.ask(&open.question, true).await {
+                    Asked::Answered(answer) => {
+                        let answer = (open.key.clone(), Answer::Elicit(answer));
+                        match live.tell(Vec::new(), Some(answer)).await {
+                            Ok(_) | Err(TaskError::HasEnded(_)) => {}
+                            Err(error) => screen.trouble(&format!("The answer wasn't taken: {error}")),
+                        }
+                    }
                     Asked::Later => {
                         answering.waits(&open.question);
                         return Ended::Asks;
@@ -201,69 +200,54 @@ impl Shell<'_> {
             }
             tokio::select! {
                 changed = seen.changed() => if changed.is_err() { break },
-                said = signals.next() => match said {
+                said = input.signals.next() => match said {
                     Said::Interrupt => cancel(live, screen).await,
                     // It goes on with the next start, where it was kept.
                     Said::Terminate => {
-                        answering.pause();
+                        screen.end_pieces();
                         return Ended::Failed;
                     }
                 },
             }
         }
         // It runs here no more: it ended in the last moment, or another has it.
-        match desk.tasks().get(id).await {
-            Ok(Some(task)) => {
-                answering.end(&task);
-                ended(&task)
-            }
-            _ => {
-                answering.pause();
-                Ended::Failed
-            }
-        }
+        let Ok(Some(task)) = desk.live.tasks.get(id).await else {
+            screen.end_pieces();
+            return Ended::Failed;
+        };
+        answering.end(&task);
+        ended(&task)
     }
 
-    /// Hears a call to its end; whoever types answers what it asks. `None`: it was cancelled.
-    async fn hear<M: Message>(&mut self, mut call: RunningCall<M>) -> Option<Result<M::Reply, SendError<M>>> {
-        let Self { screen, input, signals, .. } = self;
-        loop {
-            let event = tokio::select! {
-                event = call.next() => event,
-                _ = signals.next() => {
-                    call.cancel();
-                    return None;
-                }
-            };
-            match event {
-                None => return Some(call.reply().await),
-                Some(CallEvent::Progress(progress)) => {
-                    progress.message.iter().for_each(|message| screen.aside(message));
-                }
-                Some(CallEvent::Question(asked)) => match ask(&asked.question, false, input, screen, signals).await {
-                    Asked::Answered(answer) => asked.answer(answer),
-                    Asked::Later => asked.refuse(Failure::nobody_to_ask("nobody answered")),
-                    Asked::Interrupted => {
-                        call.cancel();
-                        return None;
-                    }
-                },
-                Some(_) => {}
-            }
-        }
-    }
-
+    /// Calls an agent; whoever types answers what it asks. `None`: it was cancelled, and that was said.
     async fn call<M: Message<Reply = Result<ToolResult, Failure>>>(
         &mut self,
         agent: &AgentRef,
         message: M,
     ) -> Option<Result<ToolResult, Failure>> {
-        let call = agent.call(message).principal(Principal::local_operator()).within(CALL_MAX).start();
-        let reply = self.hear(call).await;
-        if reply.is_none() {
-            self.screen.line(CANCELLED);
+        let mut call = agent.call(message).principal(Principal::local_operator()).within(CALL_MAX).start();
+        let Self { screen, input, .. } = self;
+        loop {
+            let event = tokio::select! {
+                event = call.next() => event,
+                _ = input.signals.next() => break,
+            };
+            match event {
+                None => return Some(call.reply().await.map_err(Failure::from).flatten()),
+                Some(CallEvent::Progress(progress)) => {
+                    progress.message.iter().for_each(|message| screen.aside(message));
+                }
+                Some(CallEvent::Question(asked)) => match input.ask(&asked.question, false).await {
+                    Asked::Answered(answer) => asked.answer(Answer::Elicit(answer)),
+                    Asked::Later => asked.refuse(Failure::nobody_to_ask("nobody answered")),
+                    Asked::Interrupted => break,
+                },
+                Some(_) => {}
+            }
         }
-        reply.map(|reply| reply.map_err(Failure::from).flatten())
+        call.cancel();
+        screen.line(CANCELLED);
+        None
     }
 }
 
@@ -284,7 +268,7 @@ const CANCELLED: &str = "⏹ Cancelled";
 const NOT_CONNECTED: &str = "Not connected: use :connect URL";
 
 impl Shell<'_> {
-    async fn tool(&mut self, name: &str, Params(params): Params) {
+    async fn tool(&mut self, name: &str, params: RawObject) {
         let agent = self.orchestrated.agent.clone();
         match self.call(&agent, CallTool::new(name, params)).await {
             None => {}
@@ -311,12 +295,12 @@ impl Shell<'_> {
         self.screen.line(&format!("📋 Tool Result:\n{text}"));
     }
 
-    async fn connect(&mut self, whom: Whom) {
-        let Self { node, setup, orchestrated, listening, signals, .. } = self;
+    pub(super) async fn connect(&mut self, whom: Whom) {
+        let Self { node, setup, orchestrated, listening, input, .. } = self;
         let connecting = async {
             match (whom, listening) {
                 (Whom::Address(typed), Some(listening)) if remote::is_here(&typed, listening) => {
-                    let here = remote::connect_here(node.system(), typed.clone(), setup).await;
+                    let here = remote::connect_here(node.system(), typed.clone(), &setup.agent.id).await;
                     here.map_err(|why| (typed, why))
                 }
                 (whom, _) => remote::connect(&orchestrated.known, whom).await,
@@ -324,7 +308,7 @@ impl Shell<'_> {
         };
         let connected = tokio::select! {
             connected = connecting => connected,
-            _ = signals.next() => return self.screen.line(CANCELLED),
+            _ = input.signals.next() => return self.screen.line(CANCELLED),
         };
         match connected {
             Ok(remote) => {
@@ -336,10 +320,6 @@ impl Shell<'_> {
                 self.screen.trouble(&format!("Failed to connect to {}: {why}", one_line(&whom)));
             }
         }
-    }
-
-    pub(super) async fn connect_to(&mut self, address: &str) {
-        self.connect(Whom::Address(address.to_owned())).await;
     }
 
     fn disconnect(&mut self) {
@@ -394,9 +374,10 @@ impl Shell<'_> {
         }
         let bind = SocketAddr::new(self.setup.bind.ip(), port.unwrap_or(self.setup.bind.port()));
         self.screen.line(&format!("🚀 Starting server on port {}...", bind.port()));
-        match self.node.listen_a2a(self.setup.topology, &self.setup.id, bind).await {
+        match self.node.listen_a2a(self.setup.topology, &self.setup.agent.id, bind).await {
             Ok(Listening { url, .. }) => {
-                let address = origin(&url);
+                // Without its path.
+                let address = url.split('/').take(3).collect::<Vec<_>>().join("/");
                 self.screen.line(&format!("✅ Server started on {address}"));
                 self.listening = Some(address);
             }
@@ -416,11 +397,12 @@ impl Shell<'_> {
     fn card(&self, of_remote: bool) {
         let card = match (of_remote, &self.remote) {
             (false, _) => {
-                let Setup { id, name, description, .. } = &self.setup;
+                let agent = self.setup.agent;
+                let description = agent.description.as_deref().unwrap_or_default();
                 let address = self.listening.as_deref().unwrap_or("none, it isn't listening (:listen PORT)");
                 let tools = self.orchestrated.toolbox.list();
                 views::card(
-                    [name, id, description, address],
+                    [agent.name(), &agent.id, description, address],
                     tools.iter().map(|tool| (&*tool.name, &*tool.description)),
                 )
             }
@@ -473,7 +455,7 @@ impl Shell<'_> {
     /// Goes on with a task that asks.
     pub(super) async fn answer(&mut self, id: &str) {
         let Some(task) = self.found(id).await else { return };
-        match self.desk.live(&task.id) {
+        match self.desk.live.get(&task.id) {
             Some(live) => drop(self.attend(live).await),
             None if task.state.is_terminal() => {
                 self.screen.trouble(&format!("Task {} has ended (:task {} shows it)", task.id, task.id));
@@ -483,7 +465,7 @@ impl Shell<'_> {
     }
 
     async fn memory(&self) {
-        if self.setup.class == DataClass::Clinical {
+        if self.setup.agent.class == DataClass::Clinical {
             return self.screen.line("🧠 Nothing is remembered here: what is said is clinical");
         }
         self.shown(self.orchestrated.memory.list().await.map(|all| views::memory(&all)));
@@ -507,11 +489,4 @@ impl Shell<'_> {
             Err(error) => self.screen.trouble(&capital(&error.to_string())),
         }
     }
-}
-
-/// A URL without its path.
-fn origin(url: &str) -> String {
-    let host = url.find("://").map_or(0, |at| at + 3);
-    let end = url[host..].find('/').map_or(url.len(), |at| host + at);
-    url[..end].to_owned()
 }

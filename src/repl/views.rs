@@ -20,9 +20,9 @@ HOST:PORT, list servers, show card, listen on port N, stop server, quit.
 Tasks of agents elsewhere can be looked at with: callboard a2a card|send|task|list|cancel URL";
 
 pub(super) fn help() -> String {
-    let width = COMMANDS.iter().map(|entry| entry.usage.chars().count()).max().unwrap_or_default();
+    let width = COMMANDS.iter().map(|(usage, _)| usage.len()).max().unwrap_or_default();
     let mut lines = vec!["📖 Commands:".to_owned()];
-    lines.extend(COMMANDS.iter().map(|entry| format!("  {:width$}  {}", entry.usage, entry.about)));
+    lines.extend(COMMANDS.iter().map(|(usage, about)| format!("  {usage:width$}  {about}")));
     lines.push(MORE.to_owned());
     lines.join("\n")
 }
@@ -64,10 +64,10 @@ pub(super) fn servers(known: &[Known]) -> String {
 }
 
 /// Tasks, in the form of the rolling memory.
-pub(super) fn tasks(tasks: &[impl AsRef<Task>], all: bool) -> String {
+pub(super) fn tasks(tasks: &[Arc<Task>], all: bool) -> String {
     let whose = if all { "of this agent" } else { "of this session" };
     let mut lines = vec![format!("📋 Tasks {whose} ({}):", tasks.len())];
-    for (at, task) in tasks.iter().map(AsRef::as_ref).enumerate() {
+    for (at, task) in tasks.iter().enumerate() {
         lines.push(format!("\n{}. Task ID: {} (Status: {})", at + 1, task.id, camel(task.state)));
         if all {
             lines.push(format!("   From: {} ({})", task.owner, task.scope));
@@ -121,9 +121,9 @@ pub(super) fn artifacts(task: &Task, parts: &[Arc<Task>]) -> String {
 }
 
 /// What was said in a session.
-pub(super) fn history(session: &str, tasks: &[impl AsRef<Task>]) -> String {
+pub(super) fn history(session: &str, tasks: &[Arc<Task>]) -> String {
     let mut lines = vec![format!("💬 Session {session}:")];
-    for task in tasks.iter().map(AsRef::as_ref) {
+    for task in tasks {
         lines.push(format!("\n👤 {}", text_of_request(task)));
         match outcome(task) {
             Some(outcome) => lines.push(format!("🤖 {outcome}")),
@@ -180,7 +180,6 @@ fn step_lines(part: &Task) -> Vec<String> {
 }
 
 /// What a step's task says of it.
-#[derive(Default)]
 struct Part {
     id: String,
     goal: String,
@@ -191,8 +190,7 @@ struct Part {
 impl Part {
     fn read(part: &Task) -> Self {
         let request = part.request.as_ref().and_then(|request| RawObject::parse(request).ok()).unwrap_or_default();
-        let Some(step) = request.object("step") else { return Self { id: part.id.to_string(), ..Self::default() } };
-        let action = request.object("action").unwrap_or_default();
+        let [step, action] = ["step", "action"].map(|member| request.object(member).unwrap_or_default());
         let planned = [("local", "tool_name"), ("remote", "agent_id")];
         let planned = planned.iter().find_map(|(who, name)| action.object(who)?.text(name));
         let by = result(part).map(|(by, _)| by).or(planned).unwrap_or_default();
@@ -329,7 +327,7 @@ The current weather in Paris is sunny with a temperature of 22°C (72°F).";
     #[test]
     fn help_is_whole() {
         let help = help();
-        assert!(COMMANDS.iter().all(|entry| help.contains(entry.usage)), "{help}");
+        assert!(COMMANDS.iter().all(|(usage, _)| help.contains(usage)), "{help}");
     }
 }
 

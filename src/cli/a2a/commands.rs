@@ -81,33 +81,26 @@ async fn with_history(peer: &Peer, response: SendMessageResponse) -> SendMessage
 fn message(arguments: &SendArguments) -> Result<Message, CommandError> {
     let mut parts: Vec<Part> = arguments.text.iter().map(Part::text).collect();
     if let Some(data) = &arguments.data {
-        let data = RawValue::from_string(data.clone());
-        parts
-            .push(Part::data(data.map_err(|error| CommandError::usage(format_args!("--data must be JSON: {error}")))?));
+        let wrong = |error| CommandError::usage(format_args!("--data must be JSON: {error}"));
+        parts.push(Part::data(RawValue::from_string(data.clone()).map_err(wrong)?));
     }
     for path in &arguments.files {
-        parts.push(file(path)?);
+        let bytes = std::fs::read(path).map_err(|error| CommandError::file(path, error))?;
+        let filename = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        parts.push(Part { filename, ..Part::raw(bytes, media_type(path)) });
     }
     if parts.is_empty() {
         return Err(CommandError::usage("say something: TEXT, --data or --file"));
     }
-    let given = |id: &Option<String>| id.clone().unwrap_or_default();
     Ok(Message {
         message_id: CallId::fresh().to_string(),
-        context_id: given(&arguments.context),
-        task_id: given(&arguments.task),
+        context_id: arguments.context.clone().unwrap_or_default(),
+        task_id: arguments.task.clone().unwrap_or_default(),
         role: Role::User,
         parts,
         metadata: arguments.skill.as_ref().map(|skill| RawObject::of("skill", skill)),
         ..Message::default()
     })
-}
-
-fn file(path: &Path) -> Result<Part, CommandError> {
-    let bytes =
-        std::fs::read(path).map_err(|error| CommandError::usage(format_args!("{}: {error}", path.display())))?;
-    let filename = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    Ok(Part { filename, ..Part::raw(bytes, media_type(path)) })
 }
 
 /// What has been printed of a stream.
@@ -118,7 +111,7 @@ struct Shown {
 }
 
 impl Shown {
-    pub(super) fn new(json: bool) -> Self {
+    fn new(json: bool) -> Self {
         Self { json, open: Mutex::default() }
     }
 
@@ -185,10 +178,7 @@ impl Shown {
             && !self.json
             && answers_by_history(task)
         {
-            let text = text_of_task(task);
-            if !text.is_empty() {
-                show::line(text)?;
-            }
+            say(&text_of_task(task))?;
         }
         Ok(response)
     }
@@ -221,7 +211,8 @@ pub(super) async fn show_task(arguments: &TaskArguments) -> Outcome {
     }
     show::line(in_line(&task))?;
     for said in task.history.iter().flatten() {
-        show::line(format_args!("{}: {}", speaker(said), text_of(said)))?;
+        let speaker = if said.role == Role::Agent { "agent" } else { "user" };
+        show::line(format_args!("{speaker}: {}", text_of(said)))?;
     }
     print(&whole, &agent.url)?;
     Ok(exit_code(&whole))
@@ -278,10 +269,6 @@ fn in_line(task: &Task) -> String {
     format!("{}\t{}\t{}\t{updated}", plain(&task.id), task.status.state, plain(&task.context_id))
 }
 
-fn speaker(said: &Message) -> &'static str {
-    if said.role == Role::Agent { "agent" } else { "user" }
-}
-
 pub(super) async fn card(arguments: &CardArguments) -> Outcome {
     let keys = arguments.verify.as_deref().map(keys).transpose()?;
     let read = async |peer: &Peer| {
@@ -317,9 +304,8 @@ pub(super) async fn card(arguments: &CardArguments) -> Outcome {
 }
 
 fn keys(path: &Path) -> Result<Jwks, CommandError> {
-    let wrong = |why: &dyn std::fmt::Display| CommandError::usage(format_args!("{}: {why}", path.display()));
-    let text = std::fs::read(path).map_err(|error| wrong(&error))?;
-    Jwks::parse(&text).map_err(|error| wrong(&error))
+    let text = std::fs::read(path).map_err(|error| CommandError::file(path, error))?;
+    Jwks::parse(&text).map_err(|error| CommandError::file(path, error))
 }
 
 fn print_card(card: &AgentCard) -> io::Result<()> {
@@ -339,22 +325,24 @@ fn print_card(card: &AgentCard) -> io::Result<()> {
     Ok(())
 }
 
+/// Prints a text, if there is one.
+fn say(text: &str) -> io::Result<()> {
+    if text.is_empty() { Ok(()) } else { show::line(text) }
+}
+
 /// Prints what people read of an answer: what the task made; else what it says; else what was said last.
 fn print(response: &SendMessageResponse, url: &str) -> io::Result<()> {
     let text = match response {
         SendMessageResponse::Message(message) => text_of(message),
         SendMessageResponse::Task(task) => text_of_task(task),
     };
-    if !text.is_empty() {
-        show::line(&text)?;
-    }
+    say(&text)?;
     if let SendMessageResponse::Task(task) = response {
         match task.status.state {
-            TaskState::Completed => {}
+            TaskState::Completed | TaskState::InputRequired | TaskState::AuthRequired => {}
             TaskState::Submitted | TaskState::Working => {
                 show::aside(format_args!("the task goes on: callboard a2a task {url} {}", task.id));
             }
-            TaskState::InputRequired | TaskState::AuthRequired => {}
             state => {
                 let told = format!("{state}: {}", said(task));
                 show::complain(told.trim_end_matches([':', ' ']));
@@ -396,14 +384,11 @@ fn text_of_task(task: &Task) -> String {
     if task.status.state != TaskState::Completed {
         return String::new();
     }
-    match said(task) {
-        text if !text.is_empty() => text,
-        _ => answer_in_history(task),
+    let said = said(task);
+    if !said.is_empty() {
+        return said;
     }
-}
-
-/// What the agent said since the user spoke last: the answer of agents that give no other.
-fn answer_in_history(task: &Task) -> String {
+    // What the agent said since the user spoke last: the answer of agents that give no other.
     let history = task.history.as_deref().unwrap_or_default();
     let begin = history.iter().rposition(|said| said.role == Role::User).map_or(0, |at| at + 1);
     let texts: Vec<String> = history.iter().skip(begin).map(text_of).filter(|text| !text.is_empty()).collect();

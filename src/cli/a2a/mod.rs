@@ -133,8 +133,8 @@ struct AgentArguments {
 }
 
 /// Runs a command.
-pub(super) async fn run(command: &A2aCommand) -> Outcome {
-    match command {
+pub(super) async fn run(command: A2aCommand) -> Outcome {
+    match &command {
         A2aCommand::Card(arguments) => commands::card(arguments).await,
         A2aCommand::Send(arguments) => send(arguments).await,
         A2aCommand::Stream(arguments) => commands::stream(arguments).await,
@@ -146,9 +146,9 @@ pub(super) async fn run(command: &A2aCommand) -> Outcome {
 
 impl SendArguments {
     /// Says a text to the agent at `url`.
-    pub(super) fn new(url: String, text: &str, timeout: u64, json: bool, ask: bool) -> Self {
+    pub(super) fn new(url: String, text: String, timeout: u64, json: bool, ask: bool) -> Self {
         let agent = AgentArguments { url, timeout, json, ..AgentArguments::default() };
-        Self { agent, text: Some(text.to_owned()), ask, ..Self::default() }
+        Self { agent, text: Some(text), ask, ..Self::default() }
     }
 }
 

@@ -1,13 +1,11 @@
 //! `callboard demo agents`: three agents as processes of their own, the first spoken to at its prompt.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use callboard_a2a::outbound::{RemoteA2a, RemoteOptions};
-use callboard_message::surface::Converse;
-use callboard_message::{Content, Failure};
+use callboard_a2a::outbound::{Peer, RemoteOptions};
+use callboard_a2a::wire::{Message, Part, Role, SendMessageRequest, Wire};
+use callboard_message::CallId;
 use callboard_rpc::Egress;
-use callboard_runtime::System;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{ChildStdin, ChildStdout};
@@ -16,7 +14,6 @@ use url::Url;
 use crate::cli::{CommandError, show, unless_interrupted};
 use crate::clinics::{Child, ClinicsError, own_program};
 use crate::examples;
-use crate::node::spawn;
 
 /// Where the agents that serve listen by their files.
 const PORT_TWO: u16 = 4_201;
@@ -26,8 +23,6 @@ const HOST: &str = "127.0.0.1";
 const ACQUAINTED: Duration = Duration::from_secs(15);
 /// Pause between two looks at the agents that it knows. Fixed.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How long agents of this process may take to end.
-const SHUTDOWN: Duration = Duration::from_secs(1);
 const WEATHER: &str = "The current weather in Paris is sunny with a temperature of 22°C (72°F).";
 const REJECTED: &str = "Task rejected: I cannot assist with illegal activities such as hacking into government databases. This \
                         request violates ethical guidelines and legal standards. I'm designed to provide helpful and lawful \
@@ -108,7 +103,7 @@ impl Cast {
     }
 
     /// An agent's file, in a folder of its own, with the ports of those that run.
-    fn file(&self, example: &str) -> Result<PathBuf, ClinicsError> {
+    fn file(&self, example: &str) -> Result<String, ClinicsError> {
         let folder = self.folder.path().join(example);
         std::fs::create_dir_all(&folder)?;
         let written = examples::write(example, &folder).map_err(|error| failed(example, error))?;
@@ -117,15 +112,16 @@ impl Cast {
             text = text.replace(&declared.to_string(), &port.to_string());
         }
         std::fs::write(&written, text)?;
-        Ok(written)
+        Ok(written.display().to_string())
     }
 
     /// Starts an agent that only serves, at a port that it finds free itself: nobody can take it in between.
     async fn serve(&mut self, example: &'static str, name: &str, declared: u16) -> Result<(), CommandError> {
         let file = self.file(example)?;
-        let child = Child::serving(example, &[path(&file), "--free-ports"]).await?;
+        let child = Child::serving(example, &[&file, "--free-ports"]).await?;
         show::line(format_args!("  {name:11}  {}  (process {})", child.url, child.process_id))?;
-        let port = port_of(&child.url).ok_or_else(|| failed(example, "it listens at no port"))?;
+        let port = Url::parse(&child.url).ok().and_then(|url| url.port());
+        let port = port.ok_or_else(|| failed(example, "it listens at no port"))?;
         self.ports.push((example, declared, port));
         self.children.push(child);
         Ok(())
@@ -133,38 +129,35 @@ impl Cast {
 
     /// Waits until the second knows the third.
     async fn acquainted(&self) -> Result<(), CommandError> {
-        let system = System::start(1).map_err(ClinicsError::from)?;
         let options = RemoteOptions { egress: Egress::public().with_loopback(), ..RemoteOptions::default() };
         let url =
             Url::parse(&format!("http://{HOST}:{}", self.port("agent2"))).map_err(|error| failed("agent2", error))?;
-        let two = RemoteA2a::new(url, options).map_err(|error| failed("agent2", error))?;
-        let agent = spawn(&system, "agent2", two.clone());
+        let two = Peer::new(url, options).map_err(|error| failed("agent2", error))?;
         let asking = async {
             loop {
-                let said = agent.ask(Converse::of([Content::text(":tool list_agents")])).within(ACQUAINTED).await;
-                let knows = said.map_err(Failure::from).flatten().map(|result| result.texts().contains("Agent Three"));
-                match knows {
-                    Ok(true) => return Ok(()),
-                    Ok(false) => tokio::time::sleep(LOOK_EVERY).await,
-                    Err(failure) => return Err(failure),
+                let message = Message {
+                    message_id: CallId::fresh().to_string(),
+                    role: Role::User,
+                    parts: vec![Part::text(":tool list_agents")],
+                    ..Message::default()
+                };
+                let said = two.send(SendMessageRequest { message, ..SendMessageRequest::default() }).await?;
+                if said.to_json().contains("Agent Three") {
+                    return Ok::<_, CommandError>(());
                 }
+                tokio::time::sleep(LOOK_EVERY).await;
             }
         };
         let knows = tokio::time::timeout(ACQUAINTED, asking).await;
-        agent.stop();
         two.said_goodbye().await;
-        system.shutdown(SHUTDOWN).await;
-        match knows {
-            Ok(knows) => Ok(knows.map_err(ClinicsError::from)?),
-            Err(_) => Err(failed("agent2", "it didn't find agent3").into()),
-        }
+        knows.unwrap_or_else(|_| Err(failed("agent2", "it didn't find agent3").into()))
     }
 
     /// Starts the agent that one talks to.
     async fn sit_down(&self) -> Result<Prompt, CommandError> {
         let file = self.file("agent1")?;
-        let mut prompt = Prompt::start(&[path(&file), "--listen", "0"])?;
-        let url = prompt.listening().await?;
+        let mut prompt = Prompt::start(&[&file, "--listen", "0"])?;
+        let (_, url) = prompt.until(LISTENING).await?;
         show::line(format_args!("  {:11}  {url}  (process {})", "Agent One", prompt.process_id))?;
         Ok(prompt)
     }
@@ -172,15 +165,6 @@ impl Cast {
     async fn end(self) {
         futures::future::join_all(self.children.into_iter().map(Child::end)).await;
     }
-}
-
-/// The port of a child's address, which may have a path.
-fn port_of(url: &str) -> Option<u16> {
-    Url::parse(url).ok()?.port()
-}
-
-fn path(file: &Path) -> &str {
-    file.to_str().unwrap_or_default()
 }
 
 fn failed(example: &str, why: impl ToString) -> ClinicsError {
@@ -218,22 +202,13 @@ impl Prompt {
     /// Types a line, shows what comes of it, and says whether all of `wanted` is in it: then `that` is so.
     async fn step(&mut self, line: &str, wanted: &[&str], that: &str) -> Result<bool, CommandError> {
         show::line(format_args!("  agent1> {line}"))?;
-        let said = self.type_in(line).await?;
+        let lines = format!("{line}\n{}\n", LAST.0);
+        self.typed.write_all(lines.as_bytes()).await.map_err(ClinicsError::from)?;
+        let (said, _) = self.until(LAST.1).await?;
         said.iter().try_for_each(|line| show::line(format_args!("  {line}")))?;
         let is_so = wanted.iter().all(|wanted| said.iter().any(|line| line.contains(wanted)));
         show::line(format_args!("  {} {that}", if is_so { '✔' } else { '✘' }))?;
         Ok(is_so)
-    }
-
-    /// Waits until it listens; where.
-    async fn listening(&mut self) -> Result<String, CommandError> {
-        Ok(self.until(LISTENING).await?.1)
-    }
-
-    async fn type_in(&mut self, line: &str) -> Result<Vec<String>, CommandError> {
-        let lines = format!("{line}\n{}\n", LAST.0);
-        self.typed.write_all(lines.as_bytes()).await.map_err(ClinicsError::from)?;
-        Ok(self.until(LAST.1).await?.0)
     }
 
     /// The lines before the one that begins so, and what follows that beginning.

@@ -173,7 +173,7 @@ pub(super) fn cases(file: &str, text: &str, world: &World) -> Result<Vec<Case>, 
         check(&case, world).map_err(wrong)?;
         Ok(case)
     };
-    let cases: Vec<Case> = lines.map(case).collect::<Result<_, CaseError>>()?;
+    let cases = lines.map(case).collect::<Result<Vec<Case>, _>>()?;
     let twice = cases.iter().enumerate().find(|(at, case)| cases[..*at].iter().any(|earlier| earlier.id == case.id));
     match twice {
         Some((at, case)) => {
@@ -294,11 +294,8 @@ impl ConcurrentHandler<RouteAll> for Router {
         let deciders = self.deciders.clone();
         async move {
             let RouteAll { cases, world } = message;
-            let one = |case: Case| {
-                let (deciders, cx, world) = (deciders.clone(), cx.clone(), world.clone());
-                async move { route(&deciders, &cx, &case, &world).await }
-            };
-            stream::iter(cases).map(one).buffered(AT_ONCE).collect().await
+            let routes: Vec<_> = cases.iter().map(|case| route(&deciders, &cx, case, &world)).collect();
+            stream::iter(routes).buffered(AT_ONCE).collect().await
         }
     }
 }

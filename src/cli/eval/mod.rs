@@ -5,14 +5,13 @@ mod cases;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use callboard_orchestration::decide::World;
 use callboard_orchestration::decide::intake::RoutingDecision;
 use cases::{By, Case, Cases, Routed};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 pub(super) use cases::CaseError;
@@ -67,32 +66,33 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 /// Runs it.
-pub(super) async fn run(EvalCommand::Routing(arguments): &EvalCommand) -> Outcome {
+pub(super) async fn run(EvalCommand::Routing(arguments): EvalCommand) -> Outcome {
     unless_interrupted(routing(arguments)).await
 }
 
-async fn routing(arguments: &RoutingArguments) -> Outcome {
-    let Cases { world, dev, heldout } = Cases::read(arguments.dir.as_deref())?;
-    let parts = [("dev", dev, Wanted::Heldout), ("heldout", heldout, Wanted::Dev)];
-    let wanted = parts.into_iter().filter(|(_, cases, other)| *other != arguments.set && !cases.is_empty());
-    let by = By::start(&arguments.by, arguments.topology.as_deref()).await?;
+async fn routing(arguments: RoutingArguments) -> Outcome {
+    let RoutingArguments { set, by, topology, dir, json, failures, min } = arguments;
+    let Cases { world, dev, heldout } = Cases::read(dir.as_deref())?;
+    let parts = [("dev", dev, Wanted::Heldout), (HELDOUT, heldout, Wanted::Dev)];
+    let wanted = parts.into_iter().filter(|(_, cases, other)| *other != set && !cases.is_empty());
+    let router = By::start(&by, topology.as_deref()).await?;
     let measuring = async {
-        let mut measured: Vec<(&str, Part)> = Vec::new();
+        let mut measured = Vec::new();
         for (name, cases, _) in wanted {
             let begun = Instant::now();
-            let routed = by.route(&cases, &world).await?;
-            measured.push((name, Part::of(cases, routed, &world, begun.elapsed())));
+            let routed = router.route(&cases, &world).await?;
+            measured.push(Part::of(name, cases, routed, &world, begun.elapsed()));
         }
         Ok::<_, CommandError>(measured)
     };
     let measured = measuring.await;
-    by.stop().await;
+    router.stop().await;
     let measured = measured?;
-    let (_, last) = measured.last().ok_or_else(|| CommandError::usage("there are no requests of that set"))?;
-    let is_enough = arguments.min.is_none_or(|min| last.accuracy() >= min);
-    match arguments.json {
-        true => show::json(&report_json(&arguments.by, &measured, arguments.failures))?,
-        false => show::line(report_text(&arguments.by, &measured, arguments.failures))?,
+    let last = measured.last().ok_or_else(|| CommandError::usage("there are no requests of that set"))?;
+    let is_enough = min.is_none_or(|min| last.all.accuracy() >= min);
+    match json {
+        true => show::json(&report_json(&by, &measured, failures))?,
+        false => show::line(report_text(&by, &measured, failures))?,
     }
     Ok(if is_enough { EXIT_ANSWERED } else { EXIT_FAILED })
 }
@@ -109,24 +109,19 @@ enum Class {
 }
 
 impl Class {
-    const ALL: [Self; 5] = [Self::Local, Self::Remote, Self::Reject, Self::Clarify, Self::Decompose];
+    /// Names of all classes, in their order.
+    const NAMES: [&str; 5] = ["local", "remote", "reject", "clarify", "decompose"];
 
     const fn as_str(self) -> &'static str {
-        match self {
-            Self::Local => "local",
-            Self::Remote => "remote",
-            Self::Reject => "reject",
-            Self::Clarify => "clarify",
-            Self::Decompose => "decompose",
-        }
+        Self::NAMES[self as usize]
     }
 
     fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|class| class.as_str() == name)
+        serde_json::from_value(name.into()).ok()
     }
 
     /// The class of a decision, and the tool or agent.
-    pub(super) fn of(decision: &RoutingDecision) -> (Self, Option<&str>) {
+    fn of(decision: &RoutingDecision) -> (Self, Option<&str>) {
         match decision {
             RoutingDecision::Local { tool_name, .. } => (Self::Local, Some(tool_name)),
             RoutingDecision::Remote { agent_id } => (Self::Remote, Some(agent_id)),
@@ -151,7 +146,7 @@ impl Class {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Share {
     right: usize,
-    pub(super) all: usize,
+    all: usize,
 }
 
 impl Share {
@@ -180,24 +175,30 @@ impl Share {
 }
 
 /// One request that went elsewhere.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Serialize)]
 struct Miss {
     id: String,
-    pub(super) text: String,
     expected: String,
     got: String,
+    /// `None` of those to measure with: who reads one writes rules for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
 }
+
+/// Name of the requests to measure with.
+const HELDOUT: &str = "heldout";
 
 /// Into how many parts the requests are dealt to see how much the accuracy varies.
 const FOLDS: usize = 5;
 
 /// What came of a set of requests.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Part {
-    pub(super) all: Share,
+    name: &'static str,
+    all: Share,
     /// The class alone, whoever does it.
     class_only: Share,
-    /// Row: expected, column: got, in the order of [`Class::ALL`].
+    /// Row: expected, column: got, in the order of [`Class::NAMES`].
     confusion: [[usize; 5]; 5],
     by_lang: BTreeMap<String, Share>,
     tricky: Share,
@@ -211,20 +212,8 @@ struct Part {
 }
 
 impl Part {
-    pub(super) fn of(cases: Vec<Case>, routed: Vec<Routed>, world: &World, took: Duration) -> Self {
-        let mut part = Self {
-            all: Share::default(),
-            class_only: Share::default(),
-            confusion: [[0; 5]; 5],
-            by_lang: BTreeMap::new(),
-            tricky: Share::default(),
-            folds: [Share::default(); FOLDS],
-            misses: Vec::new(),
-            decisions: 0,
-            fallbacks: 0,
-            micro_usd: 0,
-            took,
-        };
+    fn of(name: &'static str, cases: Vec<Case>, routed: Vec<Routed>, world: &World, took: Duration) -> Self {
+        let mut part = Self { name, took, ..Self::default() };
         for (at, (case, routed)) in cases.into_iter().zip(routed).enumerate() {
             part.add(at, case, &routed, world);
         }
@@ -252,12 +241,9 @@ impl Part {
                 None => class.as_str().to_owned(),
             };
             let (expected, got) = (named(case.expect, case.target.as_deref()), named(class, target));
-            self.misses.push(Miss { id: case.id, text: case.text, expected, got });
+            let text = (self.name != HELDOUT).then_some(case.text);
+            self.misses.push(Miss { id: case.id, expected, got, text });
         }
-    }
-
-    fn accuracy(&self) -> f64 {
-        self.all.accuracy()
     }
 }
 
@@ -268,24 +254,23 @@ fn is_right(case: &Case, class: Class, target: Option<&str>) -> bool {
 }
 
 /// One object: `by`, and each set by its name.
-fn report_json(by: &str, parts: &[(&str, Part)], failures: bool) -> Value {
-    let mut all = Map::new();
-    all.insert("by".to_owned(), by.into());
-    for (name, part) in parts {
-        all.insert((*name).to_owned(), part_json(name, part, failures));
+fn report_json(by: &str, parts: &[Part], failures: bool) -> Value {
+    let mut all = json!({ "by": by });
+    for part in parts {
+        all[part.name] = part_json(part, failures);
     }
-    Value::Object(all)
+    all
 }
 
-fn part_json(name: &str, part: &Part, failures: bool) -> Value {
+fn part_json(part: &Part, failures: bool) -> Value {
     let by_lang: Map<String, Value> =
         part.by_lang.iter().map(|(lang, share)| (lang.clone(), share_json(*share))).collect();
     let mut value = json!({
         "n": part.all.all,
         "correct": part.all.right,
-        "accuracy": rounded(part.accuracy()),
+        "accuracy": rounded(part.all.accuracy()),
         "interval": part.all.interval().map(rounded),
-        "classes": Class::ALL.map(Class::as_str),
+        "classes": Class::NAMES,
         "confusion": part.confusion,
         "by_lang": by_lang,
         "tricky": share_json(part.tricky),
@@ -296,28 +281,14 @@ fn part_json(name: &str, part: &Part, failures: bool) -> Value {
         "decisions_per_s": per_second(part).round(),
         "micro_usd": part.micro_usd,
     });
-    if failures && let Value::Object(value) = &mut value {
-        let miss = |miss: &Miss| {
-            let mut line = json!({"id": miss.id, "expected": miss.expected, "got": miss.got});
-            if may_show_texts(name)
-                && let Value::Object(line) = &mut line
-            {
-                line.insert("text".to_owned(), miss.text.as_str().into());
-            }
-            line
-        };
-        value.insert("failures".to_owned(), part.misses.iter().map(miss).collect());
+    if failures {
+        value["failures"] = json!(part.misses);
     }
     value
 }
 
 fn share_json(share: Share) -> Value {
     json!({"n": share.all, "correct": share.right, "accuracy": rounded(share.accuracy()), "interval": share.interval().map(rounded)})
-}
-
-/// What is to be measured with stays unseen: who reads it writes rules for it.
-fn may_show_texts(name: &str) -> bool {
-    name != "heldout"
 }
 
 /// To four places: more would say what nobody knows.
@@ -330,68 +301,40 @@ fn per_second(part: &Part) -> f64 {
 }
 
 /// The same for people.
-fn report_text(by: &str, parts: &[(&str, Part)], failures: bool) -> String {
-    let mut text = format!("Routing, decided by {by}");
-    for (name, part) in parts {
-        text.push_str(&part_text(name, part, failures));
-    }
-    text
+fn report_text(by: &str, parts: &[Part], failures: bool) -> String {
+    let texts = parts.iter().map(|part| part_text(part, failures));
+    format!("Routing, decided by {by}{}", texts.collect::<String>())
 }
 
-fn part_text(name: &str, part: &Part, failures: bool) -> String {
-    let mut text = String::new();
-    // Writing to a String doesn't fail.
-    let _ = writeln!(text, "\n\n{name}: {}", share_text(part.all));
-    let (low, high) = part
-        .folds
-        .iter()
-        .fold((1.0_f64, 0.0_f64), |(low, high), fold| (low.min(fold.accuracy()), high.max(fold.accuracy())));
-    let _ = writeln!(text, "  class alone   {}", share_text(part.class_only));
+fn part_text(part: &Part, failures: bool) -> String {
+    let Part { name, decisions, fallbacks, .. } = part;
+    let mut text = format!("\n\n{name}: {}\n  class alone   {}\n", share_text(part.all), share_text(part.class_only));
     for (lang, share) in &part.by_lang {
-        let _ = writeln!(text, "  {lang:<13} {}", share_text(*share));
+        text += &format!("  {lang:<13} {}\n", share_text(*share));
     }
-    let _ = writeln!(text, "  tricky        {}", share_text(part.tricky));
-    let _ = writeln!(text, "  five parts    {} to {}", percent(low), percent(high));
-    let _ = writeln!(
-        text,
-        "  {} decisions, {:.0} a second, {} by fallback, {:.4} USD",
-        part.decisions,
-        per_second(part),
-        part.fallbacks,
-        part.micro_usd as f64 / 1e6
-    );
-    let _ = write!(text, "\n  {:<22}", "expected \\ got");
-    for class in Class::ALL {
-        let _ = write!(text, "{:>10}", class.as_str());
+    let folds = part.folds.map(Share::accuracy);
+    let (low, high) = (folds.into_iter().fold(1.0, f64::min), folds.into_iter().fold(0.0, f64::max));
+    let (each_second, usd) = (per_second(part), part.micro_usd as f64 / 1e6);
+    text += &format!("  tricky        {}\n", share_text(part.tricky));
+    text += &format!("  five parts    {} to {}\n", percent(low), percent(high));
+    text += &format!("  {decisions} decisions, {each_second:.0} a second, {fallbacks} by fallback, {usd:.4} USD\n");
+    text += &format!("\n  {:<22}", "expected \\ got");
+    text.extend(Class::NAMES.map(|class| format!("{class:>10}")));
+    for (class, row) in Class::NAMES.into_iter().zip(part.confusion) {
+        text += &format!("\n  {class:<22}");
+        text.extend(row.map(|count| format!("{count:>10}")));
     }
-    for (class, row) in Class::ALL.into_iter().zip(part.confusion) {
-        let _ = write!(text, "\n  {:<22}", class.as_str());
-        for count in row {
-            let _ = write!(text, "{count:>10}");
-        }
-    }
-    if failures {
-        for miss in &part.misses {
-            let Miss { id, expected, got, text: request } = miss;
-            let _ = write!(text, "\n  {id}: expected {expected}, got {got}");
-            if may_show_texts(name) {
-                let _ = write!(text, "\n      {request}");
-            }
-        }
+    for Miss { id, expected, got, text: request } in part.misses.iter().filter(|_| failures) {
+        text += &format!("\n  {id}: expected {expected}, got {got}");
+        text.extend(request.iter().map(|request| format!("\n      {request}")));
     }
     text
 }
 
 fn share_text(share: Share) -> String {
     let [low, high] = share.interval();
-    format!(
-        "{} ({} of {}; 95 %: {} to {})",
-        percent(share.accuracy()),
-        share.right,
-        share.all,
-        percent(low),
-        percent(high)
-    )
+    let Share { right, all } = share;
+    format!("{} ({right} of {all}; 95 %: {} to {})", percent(share.accuracy()), percent(low), percent(high))
 }
 
 fn percent(share: f64) -> String {

@@ -2,7 +2,6 @@
 
 pub(super) mod terminal;
 
-use std::fmt::Display;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,20 +24,14 @@ use url::Url;
 use super::arguments::{CredentialArguments, one_of};
 use super::{CommandError, EXIT_ANSWERED, Outcome, show, unless_interrupted};
 use crate::node::spawn;
-use crate::text::{first_line, told};
+use crate::text::{first_line, told, told_value};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum McpCommand {
     /// Show what a server is and offers: its tools, resources and prompts.
-    List(ListArguments),
+    List(ServerArguments),
     /// Use a tool. Exit code: 0 it answered, 2 usage, 3 blocked, 4 failed.
     Call(CallArguments),
-}
-
-#[derive(Debug, clap::Args)]
-pub(super) struct ListArguments {
-    #[command(flatten)]
-    server: ServerArguments,
 }
 
 #[derive(Debug, clap::Args)]
@@ -65,7 +58,7 @@ const ERAS: [(&str, EraChoice); 3] =
     [("auto", EraChoice::Auto), ("legacy", EraChoice::Only(Era::Legacy)), ("modern", EraChoice::Only(Era::Modern))];
 
 #[derive(Debug, clap::Args)]
-struct ServerArguments {
+pub(super) struct ServerArguments {
     /// Where the server is: a URL (http, https, ws, wss), or a command that speaks over its pipes, in quotes: "npx -y SERVER".
     #[arg(value_name = "URL|COMMAND")]
     server: String,
@@ -89,10 +82,10 @@ struct ServerArguments {
 }
 
 /// Runs a command.
-pub(super) async fn run(command: &McpCommand) -> Outcome {
+pub(super) async fn run(command: McpCommand) -> Outcome {
     match command {
-        McpCommand::List(arguments) => list(arguments).await,
-        McpCommand::Call(arguments) => call(arguments).await,
+        McpCommand::List(arguments) => list(&arguments).await,
+        McpCommand::Call(arguments) => call(&arguments).await,
     }
 }
 
@@ -164,8 +157,12 @@ impl Server {
     }
 }
 
-/// The server of the command line.
-fn connect(arguments: &ServerArguments, only_caller: Option<Arc<dyn Caller>>) -> Result<Server, CommandError> {
+/// Does `work` with the server of the command line, which has ended when this returns.
+async fn within<T>(
+    arguments: &ServerArguments,
+    only_caller: Option<Arc<dyn Caller>>,
+    work: impl AsyncFnOnce(&Server) -> Result<T, CommandError>,
+) -> Result<T, CommandError> {
     let within = Duration::from_secs(arguments.timeout);
     let options = ClientOptions {
         era: arguments.era,
@@ -181,7 +178,10 @@ fn connect(arguments: &ServerArguments, only_caller: Option<Arc<dyn Caller>>) ->
     if let Some(token) = arguments.credentials.bearer()? {
         options.authorizer = Some(Arc::new(StaticBearer::new(&token)?));
     }
-    Server::new(endpoint(arguments)?, options, within)
+    let server = Server::new(endpoint(arguments)?, options, within)?;
+    let outcome = unless_interrupted(work(&server)).await;
+    server.end().await;
+    outcome
 }
 
 fn endpoint(arguments: &ServerArguments) -> Result<Endpoint, CommandError> {
@@ -199,10 +199,8 @@ fn endpoint(arguments: &ServerArguments) -> Result<Endpoint, CommandError> {
 async fn call(arguments: &CallArguments) -> Outcome {
     let given = given(arguments)?;
     let terminal = Terminal::new(asks(arguments.ask, false), true, roots(&arguments.roots)?);
-    let server = connect(&arguments.server, Some(Arc::new(terminal)))?;
-    let result = unless_interrupted(use_tool(&server, arguments, given)).await;
-    server.end().await;
-    let result = ToolResult(result?);
+    let using = async |server: &Server| use_tool(server, arguments, given).await;
+    let result = ToolResult(within(&arguments.server, Some(Arc::new(terminal)), using).await?);
     show_result(&result, arguments.server.json)?;
     if result.is_error() {
         return Err(CommandError::failed("the tool says that it failed"));
@@ -213,10 +211,9 @@ async fn call(arguments: &CallArguments) -> Outcome {
 /// Folders that are lent to a server.
 fn roots(folders: &[PathBuf]) -> Result<Vec<Root>, CommandError> {
     let root = |path: &PathBuf| {
-        let wrong = |why: &dyn Display| CommandError::usage(format_args!("{}: {why}", path.display()));
-        let whole = path.canonicalize().map_err(|error| wrong(&error))?;
-        let uri = Url::from_file_path(&whole).map_err(|()| wrong(&"it can't be in a URL"))?.to_string();
-        Ok(Root { uri, name: whole.file_name().map(|name| name.to_string_lossy().into_owned()) })
+        let whole = path.canonicalize().map_err(|error| CommandError::file(path, error))?;
+        let uri = Url::from_file_path(&whole).map_err(|()| CommandError::file(path, "it can't be in a URL"))?;
+        Ok(Root { uri: uri.to_string(), name: whole.file_name().map(|name| name.to_string_lossy().into_owned()) })
     };
     folders.iter().map(root).collect()
 }
@@ -266,12 +263,9 @@ fn value(text: &str, schema: &Value) -> Box<RawValue> {
     }
 }
 
-pub(super) async fn list(arguments: &ListArguments) -> Outcome {
-    let server = connect(&arguments.server, None)?;
-    let found = unless_interrupted(look(&server)).await;
-    server.end().await;
-    let found = found?;
-    match arguments.server.json {
+async fn list(arguments: &ServerArguments) -> Outcome {
+    let found = within(arguments, None, look).await?;
+    match arguments.json {
         true => show::json(&found)?,
         false => print(&found)?,
     }
@@ -282,18 +276,17 @@ pub(super) async fn list(arguments: &ListArguments) -> Outcome {
 async fn look(server: &Server) -> Result<RawObject, CommandError> {
     let about = server.ask::<Describe>(RawObject::new()).await?;
     let has = |name: &str| about.object("capabilities").is_some_and(|can| can.has(name));
-    let (tools, resources, prompts) = (has("tools"), has("resources"), has("prompts"));
-    let mut found = RawObject::of("about", about);
-    if tools {
+    let mut found = RawObject::of("about", &about);
+    if has("tools") {
         found.set("tools", server.list::<ListTools>("tools").await?);
     }
-    if resources {
+    if has("resources") {
         found.set("resources", server.list::<ListResources>("resources").await?);
         // Older servers have resources but know nothing of templates.
         let templates = server.list::<ListResourceTemplates>("resourceTemplates").await;
         found.set("resourceTemplates", templates.unwrap_or_default());
     }
-    if prompts {
+    if has("prompts") {
         found.set("prompts", server.list::<ListPrompts>("prompts").await?);
     }
     Ok(found)
@@ -329,11 +322,12 @@ fn section(
     }
     show::heading(format_args!("\n{title}"))?;
     for item in items.iter().filter_map(|item| RawObject::parse(item).ok()) {
-        let described = item.text("description").or_else(|| item.text("title")).or_else(|| item.text("name"));
-        let described =
-            described.map(|text| first_line(&text).to_owned()).filter(|text| Some(text) != item.text(key).as_ref());
         let name = item.text(key).unwrap_or_default();
-        show::line(format_args!("  {name}{}", described.map(|text| format!("  –  {text}")).unwrap_or_default()))?;
+        let described = ["description", "title", "name"].into_iter().find_map(|member| item.text(member));
+        match described.as_deref().map(first_line).filter(|text| *text != name) {
+            Some(text) => show::line(format_args!("  {name}  –  {text}"))?,
+            None => show::line(format_args!("  {name}"))?,
+        }
         for field in fields(&item) {
             show::line(format_args!("      {field}"))?;
         }
@@ -343,27 +337,21 @@ fn section(
 
 fn fields_of_schema(schema: &Value) -> Vec<String> {
     let is_required = |name: &str| schema["required"].as_array().is_some_and(|names| names.iter().any(|n| n == name));
-    let fields = schema["properties"].as_object().into_iter().flatten();
-    let mut lines: Vec<(bool, String)> = fields
-        .map(|(name, field)| {
-            let optional = if is_required(name) { "" } else { ", optional" };
-            let told = field["description"].as_str().map(|d| format!("  {}", first_line(d))).unwrap_or_default();
-            (!is_required(name), format!("{} ({}{optional}){told}", name, kind(field)))
-        })
-        .collect();
+    let mut fields: Vec<(&String, &Value)> = schema["properties"].as_object().into_iter().flatten().collect();
     // What must be given stands first.
-    lines.sort_by_key(|(is_optional, _)| *is_optional);
-    lines.into_iter().map(|(_, line)| line).collect()
+    fields.sort_by_key(|(name, _)| !is_required(name));
+    let line = |(name, field): (&String, &Value)| {
+        let optional = if is_required(name) { "" } else { ", optional" };
+        let told = field["description"].as_str().map(|d| format!("  {}", first_line(d))).unwrap_or_default();
+        format!("{name} ({}{optional}){told}", kind(field))
+    };
+    fields.into_iter().map(line).collect()
 }
 
 /// What a field takes, in a word or by its choices.
 fn kind(field: &Value) -> String {
     if let Some(choices) = field["enum"].as_array() {
-        return choices
-            .iter()
-            .map(|c| c.as_str().map_or_else(|| c.to_string(), str::to_owned))
-            .collect::<Vec<_>>()
-            .join("|");
+        return choices.iter().map(told_value).collect::<Vec<_>>().join("|");
     }
     match &field["type"] {
         Value::String(kind) => kind.clone(),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use callboard_message::surface::Abilities;
 use callboard_message::{
-    Answer, ElicitAnswer, Elicitation, Failure, Log, Principal, Progress, Question, RawObject, Root, RootsAnswer,
-    Sample, SampleAnswer, Speaker,
+    Answer, ElicitAction, ElicitAnswer, Elicitation, Failure, Log, Principal, Progress, Question, RawObject, Root,
+    RootsAnswer, Sample, SampleAnswer, Speaker,
 };
 use callboard_runtime::{AgentRef, CallMeta, Caller};
 use futures::future::BoxFuture;
@@ -15,7 +15,7 @@ use tokio::sync::{Mutex, oneshot};
 use tokio::time::Instant;
 
 use crate::cli::show;
-use crate::form::{CANCEL, DECLINE, Form};
+use crate::form::{CANCEL, DECLINE, fill_in};
 use crate::text::{printable, told_progress};
 
 /// Whether the person at the terminal is asked: where that is wanted, or both sides of the command are people's.
@@ -53,7 +53,7 @@ impl Terminal {
     }
 
     /// What is typed in each field; `Err`: it isn't filled in.
-    async fn fill_in(&self, form: &Elicitation) -> Result<ElicitAnswer, Refusal> {
+    async fn fill_in(&self, form: &Elicitation) -> Result<ElicitAnswer, ElicitAnswer> {
         show::aside(format_args!("The server asks: {}", form.message()));
         if let Some(address) = form.address() {
             show::aside(format_args!("Visit {address} yourself, then press Enter ({DECLINE}, {CANCEL})."));
@@ -62,17 +62,10 @@ impl Terminal {
         show::aside(format_args!(
             "(Enter takes what stands in brackets; {DECLINE} says no, {CANCEL} closes the form.)"
         ));
-        let mut form = Form::read(form, false);
-        while let Some(prompt) = form.prompt() {
-            let line = typed(&printable(&prompt)).await?;
-            if let Err(why) = form.fill(line.trim()) {
-                show::aside(format_args!("  {why}"));
-            }
-        }
-        if form.len() == 0 {
-            return Ok(Form::agreed(&typed("Press Enter to agree: ").await?));
-        }
-        Ok(form.answer())
+        let line = async |prompt: String, fields: usize| {
+            typed(if fields == 0 { "Press Enter to agree: " } else { &prompt }).await
+        };
+        fill_in(form, false, line).await
     }
 
     async fn write(&self, sample: &Sample) -> Result<SampleAnswer, Failure> {
@@ -92,10 +85,8 @@ impl Terminal {
                     text.push_str(if text.is_empty() { "" } else { "\n" });
                     text.push_str(&line);
                 }
-                Err(Refusal::Cancel) if !text.is_empty() => break,
-                Err(_) => {
-                    return Err(Failure::rejected("the person at the terminal declined"));
-                }
+                Err(refusal) if refusal.action() == ElicitAction::Cancel && !text.is_empty() => break,
+                Err(_) => return Err(Failure::rejected("the person at the terminal declined")),
             }
         }
         Ok(SampleAnswer::text("a person", text, Some("endTurn")))
@@ -144,11 +135,9 @@ impl Caller for Terminal {
             }
             let _turn = self.turn.lock().await;
             match question {
-                Question::Elicit(form) => Ok(Answer::Elicit(match self.fill_in(&form).await {
-                    Ok(answer) => answer,
-                    Err(Refusal::Decline) => ElicitAnswer::decline(),
-                    Err(Refusal::Cancel) => ElicitAnswer::cancel(),
-                })),
+                Question::Elicit(form) => {
+                    Ok(Answer::Elicit(self.fill_in(&form).await.unwrap_or_else(|refusal| refusal)))
+                }
                 Question::Sample(sample) => self.write(&sample).await.map(Answer::Sample),
                 _ => Err(nobody()),
             }
@@ -160,16 +149,10 @@ fn nobody() -> Failure {
     Failure::nobody_to_ask("nobody is at the terminal to be asked")
 }
 
-/// A person's word in place of an answer.
-enum Refusal {
-    Decline,
-    /// Also when nothing more can be read.
-    Cancel,
-}
-
-/// Reads a line. On a thread of its own, for a blocked read can't be given up.
-async fn typed(prompt: &str) -> Result<String, Refusal> {
-    let prompt = prompt.to_owned();
+/// Reads a line; `Err`: it is a word in place of an answer, or nothing more can be read. On a thread of its own, for a
+/// blocked read can't be given up.
+async fn typed(prompt: &str) -> Result<String, ElicitAnswer> {
+    let prompt = printable(prompt);
     let (sender, line) = oneshot::channel();
     std::thread::spawn(move || {
         let mut out = io::stderr().lock();
@@ -179,10 +162,10 @@ async fn typed(prompt: &str) -> Result<String, Refusal> {
         let read = stdin().lock().read_line(&mut line);
         drop(sender.send(read.is_ok_and(|bytes| bytes > 0).then_some(line)));
     });
-    let line = line.await.ok().flatten().ok_or(Refusal::Cancel)?;
+    let line = line.await.ok().flatten().ok_or_else(ElicitAnswer::cancel)?;
     match line.trim_end_matches(['\r', '\n']) {
-        DECLINE => Err(Refusal::Decline),
-        CANCEL => Err(Refusal::Cancel),
+        DECLINE => Err(ElicitAnswer::decline()),
+        CANCEL => Err(ElicitAnswer::cancel()),
         line => Ok(line.to_owned()),
     }
 }

@@ -3,6 +3,7 @@
 pub(super) mod read;
 
 use std::io::Read;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -83,9 +84,10 @@ impl MailArguments {
     }
 
     fn base(&self) -> Result<Url, CommandError> {
-        let written = match (&self.url, &self.topology) {
-            (Some(url), None) => url.clone(),
-            (_, Some(file)) => {
+        let written = match &self.topology {
+            // One of both is there.
+            None => self.url.clone().unwrap_or_default(),
+            Some(file) => {
                 let topology = Topology::read(file)?;
                 let mut of_mail = topology.listeners.iter().filter(|listener| listener.speaks() == Speaks::Mail);
                 let (listener, more) = (of_mail.next(), of_mail.next());
@@ -94,11 +96,9 @@ impl MailArguments {
                 if more.is_some() || bind.port() == 0 {
                     return Err(CommandError::usage("the topology doesn't say where: say --url URL"));
                 }
-                let host = if bind.ip().is_unspecified() { "127.0.0.1".to_owned() } else { bind.ip().to_string() };
-                let host = if host.contains(':') { format!("[{host}]") } else { host };
-                format!("http://{host}:{}", bind.port())
+                let ip = if bind.ip().is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { bind.ip() };
+                format!("http://{}", SocketAddr::new(ip, bind.port()))
             }
-            (None, None) => return Err(CommandError::usage("where is the mail listener? Say --url URL")),
         };
         Ok(Url::parse(&written).map_err(|_| ClientError::Address)?)
     }
@@ -110,9 +110,9 @@ fn mail_id(id: &str) -> Result<MailId, CommandError> {
 }
 
 /// What is said: `-` is standard input, less the end of its last line.
-fn said(text: &str) -> Result<String, CommandError> {
+fn said(text: String) -> Result<String, CommandError> {
     if text != "-" {
-        return Ok(text.to_owned());
+        return Ok(text);
     }
     let (mut read, most) = (String::new(), MAIL_BODY_BYTES_MAX as u64 + 2);
     let reading = std::io::stdin().lock().take(most).read_to_string(&mut read);
@@ -125,7 +125,7 @@ fn said(text: &str) -> Result<String, CommandError> {
 }
 
 /// Runs a command.
-pub(super) async fn run(command: &MsgCommand) -> Outcome {
+pub(super) async fn run(command: MsgCommand) -> Outcome {
     match command {
         MsgCommand::Send(arguments) => send(arguments).await,
         MsgCommand::Broadcast(arguments) => broadcast(arguments).await,
@@ -137,10 +137,10 @@ pub(super) async fn run(command: &MsgCommand) -> Outcome {
 }
 
 /// Prints each event as it comes, until interrupted.
-async fn watch(arguments: &WatchArguments) -> Outcome {
-    let types: Vec<&str> = arguments.types.iter().map(String::as_str).collect();
-    let mut events = arguments.mail.client()?.events(arguments.after, &types);
-    let rows = Rows::plain(arguments.mail.json);
+async fn watch(WatchArguments { after, types, mail }: WatchArguments) -> Outcome {
+    let types: Vec<&str> = types.iter().map(String::as_str).collect();
+    let mut events = mail.client()?.events(after, &types);
+    let rows = Rows::plain(mail.json);
     let watching = async {
         events.ready().await?;
         loop {
@@ -205,40 +205,40 @@ struct LetterArguments {
     expires: Option<Duration>,
 }
 
-async fn send(arguments: &SendArguments) -> Outcome {
-    let letter = &arguments.letter;
-    let (one, several) = match arguments.to.contains(',') {
-        false => (Some(arguments.to.clone()), Vec::new()),
-        true => (None, arguments.to.split(',').map(|id| id.trim().to_owned()).collect()),
+async fn send(SendArguments { to, text, letter, guidance, mail }: SendArguments) -> Outcome {
+    let (one, several) = match to.contains(',') {
+        false => (Some(to), Vec::new()),
+        true => (None, to.split(',').map(|id| id.trim().to_owned()).collect()),
     };
+    let LetterArguments { urgent, topic, reply_to, key, expires } = letter;
     let message = SendMessage {
-        message: said(&arguments.text)?,
+        message: said(text)?,
         recipient_agent_id: one,
         recipient_agent_ids: several,
-        topic: letter.topic.clone(),
-        priority: letter.urgent.then_some(Priority::Urgent),
-        reply_to: letter.reply_to.clone(),
-        idempotency_key: letter.key.clone(),
-        expires_in_s: letter.expires.map(|span| span.as_secs()),
-        guidance: arguments.guidance.clone(),
+        topic,
+        priority: urgent.then_some(Priority::Urgent),
+        reply_to,
+        idempotency_key: key,
+        expires_in_s: expires.map(|span| span.as_secs()),
+        guidance,
         ..SendMessage::default()
     };
-    print_sent(&arguments.mail.client()?.send(&message).await?, arguments.mail.json)
+    print_sent(&mail.client()?.send(&message).await?, mail.json)
 }
 
-async fn broadcast(arguments: &BroadcastArguments) -> Outcome {
-    let letter = &arguments.letter;
+async fn broadcast(BroadcastArguments { text, group, letter, mail }: BroadcastArguments) -> Outcome {
+    let LetterArguments { urgent, topic, reply_to, key, expires } = letter;
     let message = BroadcastMessage {
-        message: said(&arguments.text)?,
-        group: arguments.group.clone(),
-        topic: letter.topic.clone(),
-        priority: letter.urgent.then_some(Priority::Urgent),
-        reply_to: letter.reply_to.clone(),
-        idempotency_key: letter.key.clone(),
-        expires_in_s: letter.expires.map(|span| span.as_secs()),
+        message: said(text)?,
+        group,
+        topic,
+        priority: urgent.then_some(Priority::Urgent),
+        reply_to,
+        idempotency_key: key,
+        expires_in_s: expires.map(|span| span.as_secs()),
         ..BroadcastMessage::default()
     };
-    print_sent(&arguments.mail.client()?.broadcast(&message).await?, arguments.mail.json)
+    print_sent(&mail.client()?.broadcast(&message).await?, mail.json)
 }
 
 /// Says what became of it: what was accepted on standard output, its id apart.

@@ -53,22 +53,16 @@ pub(in crate::cli) struct ShowArguments {
     mail: MailArguments,
 }
 
-pub(super) async fn list_inbox(arguments: &InboxArguments) -> Outcome {
+pub(super) async fn list_inbox(arguments: InboxArguments) -> Outcome {
     let InboxArguments { from, topic, unread, read, limit, mail } = arguments;
-    let filter = MessageHistory {
-        from: from.clone(),
-        topic: topic.clone(),
-        direction: Some(Direction::In),
-        ..MessageHistory::default()
-    };
-    pages(filter, *limit, *unread, *read, mail).await
+    let filter = MessageHistory { from, topic, direction: Some(Direction::In), ..MessageHistory::default() };
+    pages(filter, limit, unread, read, &mail).await
 }
 
 /// Lists what matches, page by page. `unread`: only that; `read`: what is listed is read then.
-async fn pages(mut filter: MessageHistory, limit: usize, unread: bool, read: bool, mail: &MailArguments) -> Outcome {
+async fn pages(mut filter: MessageHistory, mut left: usize, unread: bool, read: bool, mail: &MailArguments) -> Outcome {
     let client = mail.client()?;
     let rows = Rows::begin(mail.json, COLUMNS)?;
-    let mut left = limit;
     while left > 0 {
         filter.limit = u32::try_from(left.min(PAGE)).ok();
         let page = client.messages(&filter).await?;
@@ -89,10 +83,10 @@ async fn pages(mut filter: MessageHistory, limit: usize, unread: bool, read: boo
     Ok(EXIT_ANSWERED)
 }
 
-pub(super) async fn show_message(arguments: &ShowArguments) -> Outcome {
-    let client = arguments.mail.client()?;
-    let message = client.message(&mail_id(&arguments.id)?, arguments.receipts).await?;
-    if arguments.mail.json {
+pub(super) async fn show_message(ShowArguments { id, receipts, mail }: ShowArguments) -> Outcome {
+    let client = mail.client()?;
+    let message = client.message(&mail_id(&id)?, receipts).await?;
+    if mail.json {
         show::json(&message)?;
         return Ok(EXIT_ANSWERED);
     }
@@ -173,19 +167,19 @@ fn is_date(written: &str) -> bool {
     written.len() == 10 && written.chars().enumerate().all(is_like)
 }
 
-pub(super) async fn history(arguments: &HistoryArguments) -> Outcome {
+pub(super) async fn history(arguments: HistoryArguments) -> Outcome {
     if arguments.agent_log {
-        return log(arguments).await;
+        return log(arguments.after, arguments.limit, &arguments.mail).await;
     }
     let filter = MessageHistory {
-        with: arguments.with.clone(),
-        from: arguments.from.clone(),
-        topic: arguments.topic.clone(),
-        thread: arguments.thread.clone(),
-        text: arguments.text.clone(),
-        since: arguments.since.clone(),
-        until: arguments.until.clone(),
-        direction: Some(arguments.direction.unwrap_or(Direction::All)),
+        with: arguments.with,
+        from: arguments.from,
+        topic: arguments.topic,
+        thread: arguments.thread,
+        text: arguments.text,
+        since: arguments.since,
+        until: arguments.until,
+        direction: arguments.direction.or(Some(Direction::All)),
         state: arguments.state,
         after: arguments.after,
         ..MessageHistory::default()
@@ -193,10 +187,9 @@ pub(super) async fn history(arguments: &HistoryArguments) -> Outcome {
     pages(filter, arguments.limit, false, false, &arguments.mail).await
 }
 
-async fn log(arguments: &HistoryArguments) -> Outcome {
-    let client = arguments.mail.client()?;
-    let rows = Rows::begin(arguments.mail.json, LOG_COLUMNS)?;
-    let (mut after, mut left) = (arguments.after, arguments.limit);
+async fn log(mut after: Option<u64>, mut left: usize, mail: &MailArguments) -> Outcome {
+    let client = mail.client()?;
+    let rows = Rows::begin(mail.json, LOG_COLUMNS)?;
     while left > 0 {
         let page = left.min(LOG_PAGE);
         let asked = AgentLogs { after, limit: u32::try_from(page).ok(), ..AgentLogs::default() };
@@ -341,36 +334,32 @@ enum AgentsAction {
 #[derive(Debug, Args)]
 struct OneArguments {
     /// The agent.
-    #[arg(value_parser = id)]
+    #[arg(value_parser = |id: &str| MailId::parse(id))]
     id: MailId,
     #[command(flatten)]
     mail: MailArguments,
 }
 
-fn id(text: &str) -> Result<MailId, String> {
-    MailId::parse(text).map_err(|error| error.to_string())
-}
-
 /// Does it, and says how it ended.
-pub(in crate::cli) async fn run_agents(arguments: &AgentsArguments) -> Outcome {
-    match &arguments.action {
-        None => list_agents(&arguments.list).await,
+pub(in crate::cli) async fn run_agents(arguments: AgentsArguments) -> Outcome {
+    match arguments.action {
+        None => list_agents(arguments.list).await,
         Some(AgentsAction::End(one)) => end_agent(one, false).await,
         Some(AgentsAction::Back(one)) => end_agent(one, true).await,
     }
 }
 
-async fn list_agents(arguments: &ListArguments) -> Outcome {
-    let status = arguments.mail.client()?.agents(arguments.state).await?;
-    let rows = Rows::begin(arguments.mail.json, AGENT_COLUMNS)?;
+async fn list_agents(ListArguments { state, mail }: ListArguments) -> Outcome {
+    let status = mail.client()?.agents(state).await?;
+    let rows = Rows::begin(mail.json, AGENT_COLUMNS)?;
     for agent in &status.agents {
         rows.row(agent, || agent_row(agent))?;
     }
     Ok(EXIT_ANSWERED)
 }
 
-async fn end_agent(OneArguments { id, mail }: &OneArguments, back: bool) -> Outcome {
-    let done = mail.client()?.end_agent(id, back).await?;
+async fn end_agent(OneArguments { id, mail }: OneArguments, back: bool) -> Outcome {
+    let done = mail.client()?.end_agent(&id, back).await?;
     let now = if back { "is back" } else { "is terminated" };
     Rows::plain(mail.json).row(&done, || format!("{id} {now}"))?;
     Ok(EXIT_ANSWERED)
