@@ -154,8 +154,8 @@ fn tell(reports: &[ChainReport], as_json: bool) -> Outcome {
 
 fn described(entry: &AuditLine) -> String {
     let object: RawObject = serde_json::from_str(&entry.line).unwrap_or_default();
-    let member = |name: &str| object.read::<String>(name).map_or("-".to_owned(), |text| plain(&text));
-    let principal = object.object("principal").and_then(|who| who.read::<String>("id"));
+    let cell = |text: Option<String>| text.map_or("-".to_owned(), |text| plain(&text));
+    let member = |name: &str| cell(object.text(name));
     let columns = [
         rfc3339(entry.at),
         plain(&format!("{}:{}", entry.chain, entry.number)),
@@ -163,7 +163,7 @@ fn described(entry: &AuditLine) -> String {
         member("agent"),
         member("message"),
         member("peer"),
-        principal.map_or("-".to_owned(), |id| plain(&id)),
+        cell(object.object("principal").and_then(|who| who.text("id"))),
         member("outcome"),
     ];
     columns.join("\t")

@@ -291,47 +291,25 @@ mod tests {
     fn pieces_and_the_whole() {
         let of = |id: &str, text: &str| Artifact::new(id, [Content::text(text)]);
         let (more, whole) = (|text: &str| of("result", text).appended(false), |text: &str| of("result", text));
+        let (a, b) = (|text: &str| of("a", text), |text: &str| of("b", text));
+        use How::{Anew, First, GoesOn};
+        // What comes; how each is printed; what counts then, and how the whole answer would come.
         for (artifacts, expect, counts, at_the_end) in [
-            (
-                vec![whole("The capital"), more(" is Paris.")],
-                vec![(How::First, "The capital"), (How::GoesOn, " is Paris.")],
-                "The capital is Paris.",
-                How::Anew,
-            ),
-            (
-                vec![whole("The"), whole("The end")],
-                vec![(How::First, "The"), (How::GoesOn, " end")],
-                "The end",
-                How::Anew,
-            ),
-            (vec![whole("The"), whole("The")], vec![(How::First, "The")], "The", How::Anew),
-            (vec![whole("The"), whole("A")], vec![(How::First, "The"), (How::Anew, "A")], "A", How::Anew),
-            (
-                vec![whole("The"), whole(""), more("The c")],
-                vec![(How::First, "The"), (How::Anew, "The c")],
-                "The c",
-                How::Anew,
-            ),
-            (vec![whole("The"), whole("")], vec![(How::First, "The")], "", How::Anew),
-            (vec![of("a", "A"), of("b", "B")], vec![(How::First, "A"), (How::GoesOn, "\nB")], "A\nB", How::GoesOn),
-            (
-                vec![of("a", "A"), of("b", "B"), of("b", "B and C")],
-                vec![(How::First, "A"), (How::GoesOn, "\nB"), (How::GoesOn, " and C")],
-                "A\nB and C",
-                How::GoesOn,
-            ),
-            (
-                vec![of("a", "A"), of("b", "B"), of("b", "C")],
-                vec![(How::First, "A"), (How::GoesOn, "\nB"), (How::Anew, "C")],
-                "A\nC",
-                How::GoesOn,
-            ),
-            (vec![], vec![], "", How::First),
+            (vec![whole("The c"), more("ity.")], vec![(First, "The c"), (GoesOn, "ity.")], "The city.", Anew),
+            (vec![whole("The"), whole("The end")], vec![(First, "The"), (GoesOn, " end")], "The end", Anew),
+            (vec![whole("The"), whole("The")], vec![(First, "The")], "The", Anew),
+            (vec![whole("The"), whole("A")], vec![(First, "The"), (Anew, "A")], "A", Anew),
+            (vec![whole("The"), whole(""), more("The c")], vec![(First, "The"), (Anew, "The c")], "The c", Anew),
+            (vec![whole("The"), whole("")], vec![(First, "The")], "", Anew),
+            (vec![a("A"), b("B")], vec![(First, "A"), (GoesOn, "\nB")], "A\nB", GoesOn),
+            (vec![a("A"), b("B"), b("BC")], vec![(First, "A"), (GoesOn, "\nB"), (GoesOn, "C")], "A\nBC", GoesOn),
+            (vec![a("A"), b("B"), b("C")], vec![(First, "A"), (GoesOn, "\nB"), (Anew, "C")], "A\nC", GoesOn),
+            (vec![], vec![], "", First),
         ] {
             let mut shown = Shown::default();
             let took: Vec<_> = artifacts.iter().filter_map(|artifact| shown.take(artifact)).collect();
             let took: Vec<_> = took.iter().map(|(how, text)| (*how, &**text)).collect();
-            assert_eq!((took, &*shown.text, shown.whole()), (expect, counts, at_the_end));
+            assert_eq!((took, &*shown.text, shown.whole()), (expect, counts, at_the_end), "{artifacts:?}");
         }
     }
 

@@ -273,7 +273,6 @@ mod tests {
     /// Goal: each command is read with what it needs. Method: a row each, also in other cases and with spaces.
     #[test]
     fn commands() {
-        let address = |text: &str| Command::Connect(Whom::Address(text.to_owned()));
         for (line, command) in [
             (":help", Command::Help),
             (":card", Command::Card { of_remote: false }),
@@ -354,42 +353,34 @@ mod tests {
             let _ = read(&format!(":{line}")).map_err(|mistake| mistake.to_string());
         }
     }
-}
 
-#[cfg(test)]
-mod words_tests {
-    use super::super::command::Whom;
-    use super::*;
+    fn address(text: &str) -> Command {
+        Command::Connect(Whom::Address(text.to_owned()))
+    }
 
     /// Goal: the lines that people type for commands are those. Method: rows, in both languages and any case.
     #[test]
     fn plain_words_are_commands() {
-        let address = |text: &str| Command::Connect(Whom::Address(text.to_owned()));
-        for (line, is) in [
-            ("connect localhost:8080", address("localhost:8080")),
-            ("Connect to http://localhost:4201", address("http://localhost:4201")),
-            ("connect to 2", Command::Connect(Whom::Number(2))),
-            ("conectar a localhost:8080", address("localhost:8080")),
-            ("connect [::1]:8080", address("[::1]:8080")),
-            ("disconnect", Command::Disconnect),
-            ("list servers", Command::Servers),
-            ("List  Servers", Command::Servers),
-            ("servers", Command::Servers),
-            ("list agents", Command::Servers),
-            ("listar servidores", Command::Servers),
-            ("show card", Command::Card { of_remote: false }),
-            ("help", Command::Help),
-            ("ajuda", Command::Help),
-            ("listen 8080", Command::Listen(Some(8080))),
-            ("listen on port 8080", Command::Listen(Some(8080))),
-            ("stop server", Command::Stop),
-            ("history", Command::History),
-            ("tasks", Command::Tasks { all: false }),
-            ("memory", Command::Memory),
-            ("exit", Command::Quit),
-            ("Sair", Command::Quit),
-        ] {
-            assert_eq!(command(line), Some(is), "{line}");
+        let rows: [(&[&str], Command); 14] = [
+            (&["connect localhost:8080", "conectar a localhost:8080"], address("localhost:8080")),
+            (&["Connect to http://localhost:4201"], address("http://localhost:4201")),
+            (&["connect to 2"], Command::Connect(Whom::Number(2))),
+            (&["connect [::1]:8080"], address("[::1]:8080")),
+            (&["disconnect"], Command::Disconnect),
+            (&["list servers", "List  Servers", "servers", "list agents", "listar servidores"], Command::Servers),
+            (&["show card"], Command::Card { of_remote: false }),
+            (&["help", "ajuda"], Command::Help),
+            (&["listen 8080", "listen on port 8080"], Command::Listen(Some(8080))),
+            (&["stop server"], Command::Stop),
+            (&["history"], Command::History),
+            (&["tasks"], Command::Tasks { all: false }),
+            (&["memory"], Command::Memory),
+            (&["exit", "Sair"], Command::Quit),
+        ];
+        for (lines, is) in rows {
+            for line in lines {
+                assert_eq!(command(line), Some(is.clone()), "{line}");
+            }
         }
     }
 

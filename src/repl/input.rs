@@ -387,11 +387,6 @@ mod tests {
         assert_eq!(line(), "b");
         assert_eq!(next(&mut lines), Got::End);
     }
-}
-
-#[cfg(test)]
-mod complete_tests {
-    use super::*;
 
     /// Goal: commands and what they name are completed, texts are not. Method: rows.
     #[test]

@@ -258,6 +258,11 @@ pub(super) fn capital(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use proptest::prelude::*;
+
     use super::*;
 
     /// What was written, to look at.
@@ -298,16 +303,6 @@ mod tests {
             assert_eq!(String::from_utf8(paper.0.lock().clone()).unwrap(), expected);
         }
     }
-}
-
-#[cfg(test)]
-mod log_tests {
-    use std::fs;
-    use std::os::unix::fs::PermissionsExt;
-
-    use serde_json::Value;
-
-    use super::*;
 
     /// Goal: the file is its owner's, grows, and reads back. Method: open it twice, keep a line each with a line break in it.
     #[test]
@@ -324,13 +319,6 @@ mod log_tests {
         assert_eq!((lines[0]["typed"].as_str(), lines[1]["printed"].as_str()), (Some("a\n\"b\""), Some("a\n\"b\"")));
         assert!(lines.iter().all(|line| line["class"] == "personal" && line["at"].is_string()));
     }
-}
-
-#[cfg(test)]
-mod json_tests {
-    use proptest::prelude::*;
-
-    use super::*;
 
     fn laid(text: &str) -> String {
         of_text(text).unwrap()

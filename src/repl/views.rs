@@ -219,7 +219,7 @@ fn result(part: &Task) -> Option<(String, String)> {
 mod tests {
     use callboard_message::surface::Converse;
     use callboard_message::{Artifact, Content, Message, Principal, Question, RawObject, ToolResult};
-    use callboard_runtime::{NewTask, OpenQuestion, TaskStep};
+    use callboard_runtime::{NewTask, OpenQuestion, TaskId, TaskStep};
     use serde_json::json;
 
     use super::super::print::SHOWN_CHARS_MAX;
@@ -239,7 +239,7 @@ mod tests {
     fn said(text: &str, steps: Vec<TaskStep>) -> Arc<Task> {
         let body = Converse::of([Content::text(text)]).0.with("context", "s-1");
         let new = NewTask {
-            id: callboard_runtime::TaskId::new("t-1").unwrap(),
+            id: TaskId::new("t-1").unwrap(),
             request: Some(body.to_raw()),
             extra: RawObject::of("context", "s-1"),
             ..NewTask::new(Principal::local_operator(), "a", Converse::NAME, UNIX_EPOCH + Duration::from_secs(60))
@@ -329,19 +329,6 @@ The current weather in Paris is sunny with a temperature of 22°C (72°F).";
         let help = help();
         assert!(COMMANDS.iter().all(|(usage, _)| help.contains(usage)), "{help}");
     }
-}
-
-#[cfg(test)]
-mod steps_tests {
-    use std::sync::Arc;
-    use std::time::{Duration, UNIX_EPOCH};
-
-    use callboard_message::{Principal, Question};
-    use callboard_runtime::{NewTask, OpenQuestion, TaskId, TaskStep};
-    use serde_json::json;
-
-    use super::super::views::{artifacts, task};
-    use super::*;
 
     /// Goal: steps are told of while they run. Method: one that is done, one that works, one that asks, one that waits, in both
     /// views.

@@ -30,7 +30,8 @@ const REJECTED: &str = "Task rejected: I cannot assist with illegal activities s
 
 /// Runs it; fails unless each step ends as it has to.
 pub(super) async fn demo() -> Result<bool, CommandError> {
-    let mut cast = Cast::prepare().map_err(ClinicsError::from)?;
+    let folder = tempfile::Builder::new().prefix("callboard-").tempdir().map_err(ClinicsError::from)?;
+    let mut cast = Cast { folder, ports: Vec::new(), children: Vec::new() };
     let outcome = unless_interrupted(walk(&mut cast)).await;
     cast.end().await;
     outcome
@@ -92,11 +93,6 @@ struct Cast {
 }
 
 impl Cast {
-    fn prepare() -> std::io::Result<Self> {
-        let folder = tempfile::Builder::new().prefix("callboard-").tempdir()?;
-        Ok(Self { folder, ports: Vec::new(), children: Vec::new() })
-    }
-
     /// Where an agent listens that was started.
     fn port(&self, example: &str) -> u16 {
         self.ports.iter().find(|(of, ..)| *of == example).map_or(0, |(.., port)| *port)

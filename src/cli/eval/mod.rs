@@ -215,35 +215,32 @@ impl Part {
     fn of(name: &'static str, cases: Vec<Case>, routed: Vec<Routed>, world: &World, took: Duration) -> Self {
         let mut part = Self { name, took, ..Self::default() };
         for (at, (case, routed)) in cases.into_iter().zip(routed).enumerate() {
-            part.add(at, case, &routed, world);
-        }
-        part
-    }
-
-    fn add(&mut self, at: usize, case: Case, routed: &Routed, world: &World) {
-        let (class, target) = Class::of(&routed.decision);
-        let is_right = is_right(&case, class, target);
-        self.all.add(is_right);
-        self.class_only
-            .add(class == case.expect || case.also.iter().any(|also| Class::implied(also, world) == Some(class)));
-        self.confusion[case.expect as usize][class as usize] += 1;
-        self.by_lang.entry(case.lang).or_default().add(is_right);
-        if case.tricky {
-            self.tricky.add(is_right);
-        }
-        self.folds[at % FOLDS].add(is_right);
-        self.decisions += routed.decisions;
-        self.fallbacks += routed.fallbacks;
-        self.micro_usd += routed.micro_usd;
-        if !is_right {
+            let (class, target) = Class::of(&routed.decision);
+            let is_right = is_right(&case, class, target);
+            let is_implied = |also: &String| Class::implied(also, world) == Some(class);
+            part.all.add(is_right);
+            part.class_only.add(class == case.expect || case.also.iter().any(is_implied));
+            part.confusion[case.expect as usize][class as usize] += 1;
+            part.by_lang.entry(case.lang).or_default().add(is_right);
+            if case.tricky {
+                part.tricky.add(is_right);
+            }
+            part.folds[at % FOLDS].add(is_right);
+            part.decisions += routed.decisions;
+            part.fallbacks += routed.fallbacks;
+            part.micro_usd += routed.micro_usd;
+            if is_right {
+                continue;
+            }
             let named = |class: Class, target: Option<&str>| match target {
                 Some(target) => format!("{} {target}", class.as_str()),
                 None => class.as_str().to_owned(),
             };
             let (expected, got) = (named(case.expect, case.target.as_deref()), named(class, target));
-            let text = (self.name != HELDOUT).then_some(case.text);
-            self.misses.push(Miss { id: case.id, expected, got, text });
+            let text = (name != HELDOUT).then_some(case.text);
+            part.misses.push(Miss { id: case.id, expected, got, text });
         }
+        part
     }
 }
 

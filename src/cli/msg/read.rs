@@ -238,15 +238,13 @@ fn message_row(message: &MailView) -> String {
 
 /// What is known of a message, a line each; not what it says.
 fn lines(message: &MailView) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut add = |name: &str, value: &str| lines.push(format!("{name}: {}", brief(value)));
-    add("id", &message.message_id);
-    add("from", &message.from);
-    match message.to.is_empty() {
-        true => add("to", &format!("{} agents", message.to_count)),
+    let to = match message.to.is_empty() {
+        true => format!("{} agents", message.to_count),
         // All of them, however many characters that takes.
-        false => lines.push(format!("to: {}", message.to.join(", "))),
-    }
+        false => message.to.join(", "),
+    };
+    let (id, from) = (brief(&message.message_id), brief(&message.from));
+    let mut lines = vec![format!("id: {id}"), format!("from: {from}"), format!("to: {to}")];
     let mut add = |name: &str, value: &str| lines.push(format!("{name}: {}", brief(value)));
     add("kind", message.kind.as_str());
     add("thread", &message.thread);
@@ -367,7 +365,7 @@ async fn end_agent(OneArguments { id, mail }: OneArguments, back: bool) -> Outco
 
 #[cfg(test)]
 mod tests {
-    use super::time;
+    use super::{brief, time};
 
     /// Goal: a time is a time or a span back from now, and nothing else. Method: rows.
     #[test]
@@ -379,11 +377,6 @@ mod tests {
             assert!(time(wrong).is_err(), "{wrong}");
         }
     }
-}
-
-#[cfg(test)]
-mod words_tests {
-    use super::brief;
 
     /// Goal: a message can't make two rows of one, nor play with the terminal, and is cut by characters. Method: rows.
     #[test]
