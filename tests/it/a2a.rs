@@ -1,5 +1,3 @@
-use std::net::TcpListener;
-use std::process::Stdio;
 use std::time::Duration;
 
 use axum::Router;
@@ -7,17 +5,16 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use callboard::a2a::card::SigningKey;
-use callboard::a2a::inbound::{A2aOptions, A2aServer, ListenOptions, NamedAgents, serve};
+use callboard::a2a::inbound::A2aOptions;
 use callboard::message::{Artifact, Content, Elicitation, Progress};
 use callboard::rpc::Trust;
 use callboard::{Agent, ConcurrentHandler, Cx, Failure, FailureKind, Handlers, Message, System};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt;
 
-use crate::kit::gateway::serve as serve_node;
-use crate::kit::{Finished, Home, soon};
+use crate::kit::gateway::{end, serve};
+use crate::kit::{Finished, Home, Listening, a2a, ended, soon};
 
 /// The example of RFC 8410, section 10.3.
 const KEY: &str = "-----BEGIN PRIVATE KEY-----
@@ -70,21 +67,18 @@ impl ConcurrentHandler<Act> for Actor {
 struct Served {
     url: String,
     system: System,
+    _listening: Listening,
 }
 
 impl Served {
     fn start(change: impl FnOnce(&mut A2aOptions)) -> Self {
         let system = System::start(1).unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let base = format!("http://{}", listener.local_addr().unwrap());
-        let mut options = A2aOptions::at(base.parse().unwrap());
-        options.access = Trust::LoopbackOperator.into();
-        options.info.name = "actor".into();
-        change(&mut options);
-        let server = A2aServer::new(system.spawn(Actor), options);
-        let serving = serve(listener, server, NamedAgents::default(), &ListenOptions::default()).unwrap();
-        tokio::spawn(serving.server);
-        Self { url: format!("{base}/a2a"), system }
+        let listening = a2a::serve(system.spawn(Actor), |options| {
+            options.access = Trust::LoopbackOperator.into();
+            options.info.name = "actor".into();
+            change(options);
+        });
+        Self { url: format!("{}/a2a", listening.url), system, _listening: listening }
     }
 
     async fn stop(self) {
@@ -93,14 +87,7 @@ impl Served {
 }
 
 async fn run(home: &Home, input: Option<&str>, arguments: &[&str]) -> Finished {
-    let mut command = home.callboard(&[&["a2a"], arguments].concat());
-    let mut child = command.stdin(input.map_or_else(Stdio::null, |_| Stdio::piped())).spawn().unwrap();
-    if let (Some(text), Some(mut pipe)) = (input, child.stdin.take()) {
-        pipe.write_all(text.as_bytes()).await.unwrap();
-    }
-    let output = soon("the end of a command", child.wait_with_output()).await.unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    Finished { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    ended(&mut home.callboard(&[&["a2a"], arguments].concat()), input).await
 }
 
 /// The id of the task that a command says to go on with.
@@ -113,10 +100,8 @@ fn task_of(ended: &Finished) -> String {
 /// that is signed, checked by its key and by another.
 #[tokio::test]
 async fn cards_are_shown() {
-    let home = Home::new();
-    let served = Served::start(|_| {});
-    let shown = run(&home, None, &["card", &served.url]).await;
-    assert_eq!((shown.code, shown.err.as_str()), (Some(0), ""), "{shown:?}");
+    let (home, served) = (Home::new(), Served::start(|_| {}));
+    let shown = run(&home, None, &["card", &served.url]).await.quiet(0);
     for line in [
         "name actor",
         "skill act: Does as it is told: `greet`, `ask`, `fail`, `refuse`, `pieces`, or lingers.",
@@ -126,7 +111,7 @@ async fn cards_are_shown() {
     }
     assert!(shown.out.contains(&format!("interface JSONRPC 1.0 {}", served.url)), "{}", shown.out);
     let json = run(&home, None, &["card", &served.url, "--json"]).await;
-    let card: Value = serde_json::from_str(&json.out).unwrap();
+    let card = json.json();
     assert_eq!((card["name"].as_str(), json.out.lines().count()), (Some("actor"), 1));
     served.stop().await;
     let key = SigningKey::from_pem(&KEY.into()).unwrap();
@@ -147,19 +132,15 @@ async fn cards_are_shown() {
 /// end, in every version; what the command line gets wrong.
 #[tokio::test]
 async fn messages_are_answered() {
-    let home = Home::new();
-    let served = Served::start(|_| {});
+    let (home, served) = (Home::new(), Served::start(|_| {}));
     for version in ["1.0", "0.3", "0.1"] {
-        let said = run(&home, None, &["send", &served.url, "hi", "--version", version]).await;
-        assert_eq!((said.code, said.out.as_str()), (Some(0), "you said hi[31m\n"), "{version}: {said:?}");
+        run(&home, None, &["send", &served.url, "hi", "--version", version]).await.printing(0, "you said hi[31m\n");
         for (text, code, told) in [("fail", 4, "failed: no disk"), ("refuse", 4, "not this")] {
-            let ended = run(&home, None, &["send", &served.url, text, "--version", version]).await;
-            assert_eq!(ended.code, Some(code), "{version}: {ended:?}");
-            assert!(ended.err.contains(told), "{version}: {ended:?}");
+            run(&home, None, &["send", &served.url, text, "--version", version]).await.with(code, told);
         }
     }
     let said = run(&home, None, &["send", &served.url, "--data", r#"{"text":"x"}"#, "--skill", "act", "--json"]).await;
-    let answer: Value = serde_json::from_str(&said.out).unwrap();
+    let answer = said.json();
     assert_eq!(answer["task"]["artifacts"][0]["parts"][0]["text"], "you said x\u{1b}[31m");
     assert_eq!(answer["task"]["status"]["state"], "TASK_STATE_COMPLETED");
     for (arguments, code, why) in [
@@ -173,9 +154,7 @@ async fn messages_are_answered() {
         (vec!["task", &*served.url, "none"], 4, "(code -32001)"),
         (vec!["list", &*served.url, "--state", "done"], 2, "input_required"),
     ] {
-        let ended = run(&home, None, &arguments).await;
-        assert_eq!(ended.code, Some(code), "{arguments:?}: {ended:?}");
-        assert!(ended.err.contains(why), "{arguments:?}: {ended:?}");
+        run(&home, None, &arguments).await.with(code, why);
     }
     served.stop().await;
 }
@@ -184,31 +163,23 @@ async fn messages_are_answered() {
 /// standard input; nobody, then an answer to the task.
 #[tokio::test]
 async fn questions_are_asked_or_left() {
-    let home = Home::new();
-    let served = Served::start(|_| {});
-    let asked = run(&home, Some("Ann\n"), &["send", &served.url, "ask", "--ask"]).await;
-    assert_eq!((asked.code, asked.out.as_str()), (Some(0), "hello \"Ann\"\n"), "{asked:?}");
-    let left = run(&home, None, &["send", &served.url, "ask"]).await;
-    assert_eq!((left.code, left.out.as_str()), (Some(5), ""), "{left:?}");
+    let (home, served) = (Home::new(), Served::start(|_| {}));
+    run(&home, Some("Ann\n"), &["send", &served.url, "ask", "--ask"]).await.printing(0, "hello \"Ann\"\n");
+    let left = run(&home, None, &["send", &served.url, "ask"]).await.printing(5, "");
     assert!(left.err.contains("[input required] Who is it?\n"), "{left:?}");
     let task = task_of(&left);
-    let shown = run(&home, None, &["task", &served.url, &task]).await;
-    assert_eq!(shown.code, Some(5), "{shown:?}");
+    let shown = run(&home, None, &["task", &served.url, &task]).await.with(5, "");
     assert!(shown.out.starts_with(&format!("{task}\tinput_required\t")), "{shown:?}");
-    let ended = run(&home, None, &["send", &served.url, "Bob", "--task", &task]).await;
-    assert_eq!((ended.code, ended.out.as_str()), (Some(0), "hello \"Bob\"\n"), "{ended:?}");
-    let over = run(&home, None, &["send", &served.url, "Cid", "--task", &task]).await;
-    assert_eq!(over.code, Some(4), "{over:?}");
+    run(&home, None, &["send", &served.url, "Bob", "--task", &task]).await.printing(0, "hello \"Bob\"\n");
+    run(&home, None, &["send", &served.url, "Cid", "--task", &task]).await.with(4, "");
     served.stop().await;
 }
 
 /// Goal: what an agent makes is printed as it comes, apart from where it stands. Method: a stream for people, and for programs.
 #[tokio::test]
 async fn streams_are_printed() {
-    let home = Home::new();
-    let served = Served::start(|_| {});
-    let shown = run(&home, None, &["stream", &served.url, "pieces"]).await;
-    assert_eq!((shown.code, shown.out.as_str()), (Some(0), "one,two\neaten\n"), "{shown:?}");
+    let (home, served) = (Home::new(), Served::start(|_| {}));
+    let shown = run(&home, None, &["stream", &served.url, "pieces"]).await.printing(0, "one,two\neaten\n");
     for line in ["working cutting", "completed"] {
         assert!(shown.err.lines().any(|shown| shown == line), "{line}: {shown:?}");
     }
@@ -223,10 +194,9 @@ async fn streams_are_printed() {
 /// Goal: tasks can be begun, listed, followed and ended by different commands. Method: one that lingers.
 #[tokio::test]
 async fn tasks_are_looked_after() {
-    let home = Home::new();
-    let served = Served::start(|_| {});
+    let (home, served) = (Home::new(), Served::start(|_| {}));
     let begun = run(&home, None, &["send", &served.url, "linger", "--no-wait", "--json"]).await;
-    let answer: Value = serde_json::from_str(&begun.out).unwrap();
+    let answer = begun.json();
     let (id, context) = (answer["task"]["id"].as_str().unwrap(), answer["task"]["contextId"].as_str().unwrap());
     assert_eq!(begun.code, Some(0), "{begun:?}");
     run(&home, None, &["send", &served.url, "hi"]).await;
@@ -237,8 +207,7 @@ async fn tasks_are_looked_after() {
     assert_eq!((&columns[..3], columns.len()), (&[id, "working", context][..], 4), "{working:?}");
     assert_eq!(run(&home, None, &["list", &served.url, "--limit", "1"]).await.out.lines().count(), 1);
     let follower = home.callboard(&["a2a", "task", &served.url, id, "--follow"]).spawn().unwrap();
-    let cancelled = run(&home, None, &["cancel", &served.url, id]).await;
-    assert_eq!((cancelled.code, cancelled.out), (Some(0), format!("cancelled {id}\n")));
+    run(&home, None, &["cancel", &served.url, id]).await.printing(0, &format!("cancelled {id}\n"));
     let followed = soon("the end of the task", follower.wait_with_output()).await.unwrap();
     assert_eq!(followed.status.code(), Some(4), "{followed:?}");
     assert_eq!(run(&home, None, &["cancel", &served.url, id]).await.code, Some(4));
@@ -253,7 +222,7 @@ async fn messages_reach_the_addressed_agent_alone() {
     let file = "[node]\nname = \"two\"\n[[agent]]\nkind = \"model\"\nprovider = \"echo\"\nid = \"up\"\n\
                 [[agent]]\nkind = \"a2a\"\nid = \"down\"\nurl = \"http://127.0.0.1:9\"\n\
                 [[listener]]\nprotocol = \"a2a\"\nbind = \"127.0.0.1:0\"\ntrust = \"loopback_operator\"\n";
-    let (running, addresses) = serve_node(&home, &[&home.write("two.toml", file)]).await;
+    let (running, addresses) = serve(&home, &[&home.write("two.toml", file)]).await;
     let base = addresses[0].1.strip_suffix("/a2a").unwrap().to_owned();
     for (path, told) in [
         ("/agents/down", "HTTP status"),
@@ -262,21 +231,18 @@ async fn messages_reach_the_addressed_agent_alone() {
         ("/agents/nosuch/a2a", "another agent"),
     ] {
         let url = format!("{base}{path}");
-        let ended = run(&home, None, &["send", &url, "secret for down"]).await;
-        assert_eq!((ended.code, ended.out.as_str()), (Some(4), ""), "{path}: {ended:?}");
+        let ended = run(&home, None, &["send", &url, "secret for down"]).await.printing(4, "");
         assert!(ended.err.contains(told) && ended.err.contains(&url), "{path}: {ended:?}");
         let answer = soon("an answer", reqwest::Client::new().post(&url).body("{}").send()).await.unwrap();
         assert_eq!(answer.status() == 404, path.contains("nosuch"), "{path}");
     }
     let up = format!("{base}/agents/up");
-    let listed = run(&home, None, &["list", &up]).await;
-    assert_eq!((listed.code, listed.out.as_str()), (Some(0), ""), "nothing reached it: {listed:?}");
+    run(&home, None, &["list", &up]).await.printing(0, "");
     let said = run(&home, None, &["send", &up, "hello"]).await;
     assert_eq!((said.code, said.out.contains("hello")), (Some(0), true), "{said:?}");
     // Without a path it is the node itself.
     assert_eq!(run(&home, None, &["card", &format!("{base}/")]).await.code, Some(0));
-    running.signal("TERM").await;
-    assert_eq!(running.finished().await.code, Some(0));
+    end(running, &home).await;
 }
 
 /// Goal: an answer that an agent gives while it is working is printed as its answer. Method: an agent that says no more, with
@@ -287,18 +253,13 @@ async fn answers_while_working_are_printed() {
     for streams in [true, false] {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let card = json!({
-            "name": "bee", "description": "", "version": "1", "capabilities": { "streaming": streams }, "skills": [],
-            "supportedInterfaces": [{ "url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0" }],
-            "defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"],
-        });
+        let card = a2a::card("bee", &url, json!({ "streaming": streams }), json!([]));
         let app = Router::new()
             .route("/.well-known/agent-card.json", get(move || async move { as_json(&card) }))
             .route("/", post(move |body: String| async move { bee(&body) }));
         let serving = tokio::spawn(async move { axum::serve(listener, app).await });
         for arguments in [["send", &*url, "hi"], ["stream", &*url, "hi"], ["task", &*url, "t"]] {
-            let ended = run(&home, None, &arguments).await;
-            assert_eq!(ended.code, Some(0), "{arguments:?}: {ended:?}");
+            let ended = run(&home, None, &arguments).await.with(0, "");
             assert!(ended.out.ends_with("THE ANSWER\nand more\n"), "{streams} {arguments:?}: {ended:?}");
         }
         serving.abort();
@@ -317,10 +278,11 @@ fn bee(body: &str) -> axum::response::Response {
     match request["method"].as_str().unwrap() {
         "SendStreamingMessage" => {
             let statuses = [working("THE ANSWER"), working("and more"), completed];
-            let event =
-                |status: Value| json!({ "statusUpdate": { "taskId": "t", "contextId": "c", "status": status } });
-            let events: String =
-                statuses.into_iter().map(|status| format!("data: {}\n\n", answer(event(status)))).collect();
+            let events = statuses.map(|status| {
+                let event = json!({ "statusUpdate": { "taskId": "t", "contextId": "c", "status": status } });
+                format!("data: {}\n\n", answer(event))
+            });
+            let events = events.concat();
             ([(CONTENT_TYPE, "text/event-stream")], events).into_response()
         }
         "SendMessage" => as_json(&answer(json!({ "task": task }))),

@@ -2,11 +2,8 @@ use a2a_pb::proto::a2a_service_client::A2aServiceClient;
 use a2a_pb::proto::{Message, Part, Role, SendMessageRequest, Task, TaskState, part, send_message_response};
 use serde_json::Value;
 
-use crate::kit::gateway::{addresses, began, edit, end, script, serve};
+use crate::kit::gateway::{A2A, NODE, began, end, reloaded, script, started};
 use crate::kit::{Home, found, soon, until};
-
-const NODE: &str = "[node]\nname = \"n\"\n";
-const LISTENER: &str = "[[listener]]\nprotocol = \"a2a\"\nbind = \"127.0.0.1:0\"\n";
 
 /// What a tenant's only skill comes to; a sentence where it can't be asked.
 async fn call(address: &str, tenant: &str) -> Result<Task, String> {
@@ -53,8 +50,7 @@ async fn grpc_is_declared_and_moves() {
     let home = Home::new();
     let one = script(&home, "one", "one") + "tools = { allow = [\"who\"] }\n";
     let two = script(&home, "two", "two") + "tools = { allow = [\"wait\"] }\n";
-    edit(&home, &format!("{NODE}{one}{two}{LISTENER}grpc_bind = \"127.0.0.1:0\"\n"));
-    let (mut running, listening) = serve(&home, &[&home.path("n.toml").display().to_string()]).await;
+    let (mut running, listening) = started(&home, &format!("{NODE}{one}{two}{A2A}grpc_bind = \"127.0.0.1:0\"\n")).await;
     let (first, told) = addresses_of(&listening).await;
     assert_eq!(told, [&*first]);
     assert_eq!(said(&soon("a call", call(&first, "one")).await.unwrap()), Some("one"));
@@ -66,8 +62,7 @@ async fn grpc_is_declared_and_moves() {
     until("the call to begin", || began(&home) == 1).await;
 
     let moved = "grpc_bind = \"127.0.0.2:0\"\ngrpc_target = \"agents.example:443\"\n";
-    edit(&home, &format!("{NODE}{one}{two}{LISTENER}{moved}"));
-    let now = addresses(&mut running, "reloaded").await;
+    let now = reloaded(&home, &mut running, &format!("{NODE}{one}{two}{A2A}{moved}")).await;
     assert_eq!(now[0], listening[0]);
     let declared = async || {
         let (address, told) = addresses_of(&now).await;
@@ -83,8 +78,7 @@ async fn grpc_is_declared_and_moves() {
     assert_eq!(said(&soon("the old call", in_flight).await.unwrap().unwrap()), Some("two"));
 
     // Not declared any more, it isn't there.
-    edit(&home, &format!("{NODE}{one}{two}{LISTENER}"));
-    assert_eq!(addresses(&mut running, "reloaded").await, &now[..3]);
+    assert_eq!(reloaded(&home, &mut running, &format!("{NODE}{one}{two}{A2A}")).await, &now[..3]);
     let is_gone = async || tokio::net::TcpStream::connect(&second).await.is_err().then_some(());
     found("the end of the new address", is_gone).await;
     end(running, &home).await;

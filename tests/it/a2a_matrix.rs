@@ -1,15 +1,11 @@
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::dev::ServerHandle;
-use callboard::a2a::inbound::{A2aOptions, A2aServer, NamedAgents};
 use callboard::a2a::outbound::{Binding, RemoteA2a, RemoteOptions, Version};
 use callboard::mcp::inbound::McpServerOptions;
 use callboard::mcp::outbound::{ClientOptions, Endpoint, Era, EraChoice, McpClient};
 use callboard::message::surface::CallTool;
 use callboard::message::{Answer, ElicitAnswer, Elicitation, Failure, Progress, Question, RawObject, ToolResult};
-use callboard::rpc::serve::ListenOptions;
 use callboard::rpc::{Access, Trust};
 use callboard::{Agent, AgentRef, CallEvent, ConcurrentHandler, Cx, Handlers, Message, SyncHandler, System};
 use schemars::JsonSchema;
@@ -17,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use crate::kit::soon;
+use crate::kit::{Listening, a2a, mcp, soon};
 
 /// How long a call may take.
 const WITHIN: Duration = Duration::from_secs(30);
@@ -101,39 +97,13 @@ impl Drop for Told {
     }
 }
 
-/// A server on a free port, as long as this is held.
-struct Served {
-    url: String,
-    handle: ServerHandle,
+fn over_mcp(agent: AgentRef) -> Listening {
+    let access = Access::Open(Trust::LoopbackOperator);
+    mcp::serve(agent, McpServerOptions { access, ..McpServerOptions::default() })
 }
 
-impl Drop for Served {
-    fn drop(&mut self) {
-        // It is told at once; nobody waits for its end.
-        drop(self.handle.stop(false));
-    }
-}
-
-fn over_mcp(agent: AgentRef) -> Served {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let options = McpServerOptions { access: Access::Open(Trust::LoopbackOperator), ..McpServerOptions::default() };
-    let serving = callboard::mcp::inbound::serve(listener, agent, options, &ListenOptions::default()).unwrap();
-    let (url, handle) = (format!("http://{}/mcp", serving.address), serving.server.handle());
-    actix_web::rt::spawn(serving.server);
-    Served { url, handle }
-}
-
-fn over_a2a(agent: AgentRef) -> Served {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let mut options = A2aOptions::at(url.parse().unwrap());
-    options.access = Access::Open(Trust::LoopbackOperator);
-    let server = A2aServer::new(agent, options);
-    let serving =
-        callboard::a2a::inbound::serve(listener, server, NamedAgents::default(), &ListenOptions::default()).unwrap();
-    let handle = serving.server.handle();
-    actix_web::rt::spawn(serving.server);
-    Served { url, handle }
+fn over_a2a(agent: AgentRef) -> Listening {
+    a2a::serve(agent, |options| options.access = Access::Open(Trust::LoopbackOperator))
 }
 
 fn mcp_client(system: &System, url: &str, era: Era) -> AgentRef {

@@ -2,7 +2,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::kit::gateway::{end, serve};
+use crate::kit::gateway::{A2A, NODE, end, serve};
 use crate::kit::{Home, a2a, soon};
 use crate::played::Played;
 
@@ -31,25 +31,19 @@ async fn push(base: &str, config: &Value, token: Option<&str>) -> u16 {
 async fn pushes_make_the_node_look() {
     let home = Home::new();
     let mut far = Played::at("").await;
-    let listener = "[[listener]]\nprotocol = \"a2a\"\nbind = \"127.0.0.1:0\"\n";
     let agent = format!(
         "[[agent]]\nkind = \"a2a\"\nid = \"far\"\nurl = \"{}\"\npush_url = \"http://node.example/\"\n",
         far.url
     );
-    let file = home.write("n.toml", &format!("[node]\nname = \"n\"\n{agent}{listener}"));
+    let file = home.write("n.toml", &format!("{NODE}{agent}{A2A}"));
     let (running, listening) = serve(&home, &[&file]).await;
     let url = listening[0].1.clone();
     let base = url.strip_suffix("/a2a").unwrap().to_owned();
 
     let message = json!({ "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": "draw" }] });
     let asked = tokio::spawn(async move { a2a::ask(&url, "SendMessage", json!({ "message": message })).await });
-    let interface =
-        json!({ "url": format!("{}/a2a", far.url), "protocolBinding": "JSONRPC", "protocolVersion": "1.0" });
-    let card = json!({
-        "name": "far", "description": "", "version": "1", "skills": [], "supportedInterfaces": [interface],
-        "capabilities": { "streaming": false, "pushNotifications": true },
-        "defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"],
-    });
+    let capabilities = json!({ "streaming": false, "pushNotifications": true });
+    let card = a2a::card("far", &format!("{}/a2a", far.url), capabilities, json!([]));
     far.skips = |hit| hit.method == "GET" && hit.target != "/.well-known/agent-card.json";
     let mut hit = far.hit().await;
     while hit.method == "GET" {

@@ -4,11 +4,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::kit::gateway::{addresses, began, edit, end, script, serve};
+use crate::kit::gateway::{A2A, NODE, began, edit, end, reloaded, script, started};
 use crate::kit::{Home, a2a, found, soon, until};
-
-const NODE: &str = "[node]\nname = \"n\"\n";
-const LISTENER: &str = "[[listener]]\nprotocol = \"a2a\"\nbind = \"127.0.0.1:0\"\n";
 
 /// A call under way, answered once it has ended.
 fn call(url: &str, skill: &str) -> tokio::task::JoinHandle<Value> {
@@ -45,11 +42,9 @@ async fn cards_say_what_agents_are_for() {
     let home = Home::new();
     let declared = |what: &str| {
         let [a, b] = ["a", "b"].map(|id| script(&home, id, id));
-        format!("{NODE}{a}description = \"{what}\"\n{b}{LISTENER}")
+        format!("{NODE}{a}description = \"{what}\"\n{b}{A2A}")
     };
-    edit(&home, &declared("Knows who."));
-    let file = home.path("n.toml").display().to_string();
-    let (mut running, before) = serve(&home, &[&file]).await;
+    let (mut running, before) = started(&home, &declared("Knows who.")).await;
     let [all, a, b] = [0, 1, 2].map(|at| before[at].1.clone());
     let catalogued = async || document(&all, "ai-catalog.json").await.1["entries"][0]["description"].clone();
     assert_eq!((&card(&a).await.1["description"], catalogued().await), (&json!("Knows who."), json!("Knows who.")));
@@ -57,8 +52,7 @@ async fn cards_say_what_agents_are_for() {
         let told = card(url).await.1["description"].as_str().unwrap().to_owned();
         assert!(told.contains("who"), "{told}");
     }
-    edit(&home, &declared("Knows more."));
-    assert_eq!(addresses(&mut running, "reloaded").await, before);
+    assert_eq!(reloaded(&home, &mut running, &declared("Knows more.")).await, before);
     assert_eq!((&card(&a).await.1["description"], catalogued().await), (&json!("Knows more."), json!("Knows more.")));
 
     let base = all.strip_suffix("/a2a").unwrap();
@@ -76,17 +70,15 @@ async fn calls_in_flight_finish() {
     // One does one thing at a time.
     let three = |name: &str| ["a", "b", "c"].map(|id| script(&home, id, name)).concat();
     let other = script(&home, "other", "other");
-    edit(&home, &format!("{NODE}{}{other}{LISTENER}", three("old")));
-    let file = home.path("n.toml").display().to_string();
-    let (mut running, before) = serve(&home, &[&file]).await;
+    let (mut running, before) = started(&home, &format!("{NODE}{}{other}{A2A}", three("old"))).await;
     let [all, a, b, c, gone] = [0, 1, 2, 3, 4].map(|at| before[at].1.clone());
     assert_eq!((says(&all, "a.who").await, says(&all, "other.who").await), ("old".into(), "other".into()));
     let (answer, streamed, removed) = (call(&all, "a.wait"), stream(&b, "wait"), call(&gone, "wait"));
     let task = a2a::ask(&c, "SendMessage", a2a::for_skill("wait", true)).await["task"]["id"].clone();
     until("the calls to begin", || began(&home) == 4).await;
 
-    edit(&home, &format!("{NODE}{}{}{LISTENER}", three("new"), script(&home, "added", "added")));
-    let now = addresses(&mut running, "reloaded").await;
+    let now =
+        reloaded(&home, &mut running, &format!("{NODE}{}{}{A2A}", three("new"), script(&home, "added", "added"))).await;
     let names: Vec<_> = now.iter().map(|(name, _)| &**name).collect();
     assert_eq!(names, ["n", "a", "b", "c", "added"]);
     assert_eq!(now[..4], before[..4]);
@@ -119,17 +111,14 @@ async fn calls_in_flight_finish() {
 async fn a_listener_is_declared_anew() {
     let home = Home::new();
     let three = ["a", "b", "c"].map(|id| script(&home, id, id)).concat();
-    edit(&home, &format!("{NODE}{three}{LISTENER}version = \"1\"\n"));
-    let file = home.path("n.toml").display().to_string();
-    let (mut running, before) = serve(&home, &[&file]).await;
+    let (mut running, before) = started(&home, &format!("{NODE}{three}{A2A}version = \"1\"\n")).await;
     let [all, a, c] = [0, 1, 3].map(|at| before[at].1.clone());
     assert_eq!(card(&all).await.1["version"], "1");
     let ended = a2a::ask(&c, "SendMessage", a2a::for_skill("who", false)).await["task"]["id"].clone();
     let (answer, streamed) = (call(&all, "b.wait"), stream(&a, "wait"));
     until("the calls to begin", || began(&home) == 2).await;
 
-    edit(&home, &format!("{NODE}{three}{LISTENER}version = \"2\"\n"));
-    assert_eq!(addresses(&mut running, "reloaded").await, before);
+    assert_eq!(reloaded(&home, &mut running, &format!("{NODE}{three}{A2A}version = \"2\"\n")).await, before);
     let is_new = async || (card(&all).await.1["version"] == "2").then_some(());
     found("the new card", is_new).await;
     assert_eq!(says(&all, "c.who").await, "c");
@@ -148,8 +137,7 @@ async fn a_listener_is_declared_anew() {
 async fn a_task_outlives_its_listener() {
     let home = Home::new();
     let one = script(&home, "a", "a");
-    edit(&home, &format!("{NODE}{one}{LISTENER}version = \"1\"\n"));
-    let (mut running, before) = serve(&home, &[&home.path("n.toml").display().to_string()]).await;
+    let (mut running, before) = started(&home, &format!("{NODE}{one}{A2A}version = \"1\"\n")).await;
     let url = before[0].1.clone();
     let task = a2a::ask(&url, "SendMessage", a2a::for_skill("wait", true)).await["task"]["id"].clone();
     until("the call to begin", || began(&home) == 1).await;
@@ -158,8 +146,7 @@ async fn a_task_outlives_its_listener() {
     kept.write_all(format!("GET /.well-known/jwks.json HTTP/1.1\r\nhost: {address}\r\n\r\n").as_bytes()).await.unwrap();
     soon("an answer", kept.read_u8()).await.unwrap();
 
-    edit(&home, &format!("{NODE}{one}{LISTENER}version = \"2\"\n"));
-    assert_eq!(addresses(&mut running, "reloaded").await, before);
+    assert_eq!(reloaded(&home, &mut running, &format!("{NODE}{one}{A2A}version = \"2\"\n")).await, before);
     soon("the old listener's end", kept.read_to_end(&mut Vec::new())).await.unwrap();
     let followed = a2a::request(&url, "SubscribeToTask", json!({ "id": task }));
     let followed = soon("a stream", followed.send()).await.unwrap();
@@ -176,18 +163,15 @@ async fn guard_rules_are_of_the_file() {
     let home = Home::new();
     let agent = script(&home, "a", "codename");
     let declared = |rule: &str| {
-        format!("{NODE}{agent}{LISTENER}[policy]\nguard = true\n[[policy.guard_rules]]\nid = \"site.names\"\n{rule}\n")
+        format!("{NODE}{agent}{A2A}[policy]\nguard = true\n[[policy.guard_rules]]\nid = \"site.names\"\n{rule}\n")
     };
-    edit(&home, &declared("phrases = [\"Codename\"]"));
-    let file = home.path("n.toml").display().to_string();
-    let (mut running, before) = serve(&home, &[&file]).await;
+    let (mut running, before) = started(&home, &declared("phrases = [\"Codename\"]")).await;
     let url = before[1].1.clone();
     let said =
         async || a2a::response(a2a::request(&url, "SendMessage", a2a::for_skill("who", false))).await.to_string();
     let blocked = said().await;
     assert!(blocked.contains("blocked by guardrails") && !blocked.contains("codename"), "{blocked}");
-    edit(&home, &declared("pattern = \"another\""));
-    addresses(&mut running, "reloaded").await;
+    reloaded(&home, &mut running, &declared("pattern = \"another\"")).await;
     assert!(said().await.contains("codename"));
     end(running, &home).await;
 
@@ -197,8 +181,7 @@ async fn guard_rules_are_of_the_file() {
         ("phrase = [\"x\"]", "phrase"),
     ] {
         edit(&home, &declared(rule));
-        let run = home.run(&["check", &file]).await;
-        assert_eq!(run.code, Some(2), "{rule}: {}", run.err);
+        let run = home.run(&["check", "n.toml"]).await.with(2, "");
         assert!(run.out.contains(why) && run.out.contains("n.toml"), "{rule}: {}", run.out);
     }
 }

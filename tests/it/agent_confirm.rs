@@ -1,66 +1,26 @@
 //! What another agent may destroy is confirmed by a person first, however that agent became known.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use axum::Router;
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
-use axum::routing::{get, post};
 use callboard::config::Topology;
 use callboard::message::surface::CallTool;
 use callboard::message::{Answer, ElicitAnswer, Principal, Question};
 use callboard::{CallEvent, Node};
 use serde_json::json;
-use tokio::task::JoinHandle;
 
+use crate::kit::a2a::Refusing;
 use crate::kit::{Home, soon};
 
 /// The first line of what is asked.
 const CONFIRM: &str = "⚠️ Planned action needs your confirmation…";
 
-/// An agent whose only skill wipes disks, and which counts what it is told.
-struct Wiper {
-    url: String,
-    told: Arc<AtomicUsize>,
-    serving: JoinHandle<()>,
-}
-
-impl Wiper {
-    async fn start(tags: &[&str]) -> Self {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let card = json!({
-            "name": "wiper", "description": "Wipes disks", "version": "1", "capabilities": {},
-            "supportedInterfaces":
-                [{ "url": format!("{url}/a2a"), "protocolBinding": "JSONRPC", "protocolVersion": "1.0" }],
-            "defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"],
-            "skills": [{ "id": "wipe", "name": "wipe", "description": "Wipe the disk", "tags": tags }],
-        });
-        let told = Arc::new(AtomicUsize::new(0));
-        let counted = told.clone();
-        let busy = move || {
-            counted.fetch_add(1, Relaxed);
-            async { StatusCode::NOT_IMPLEMENTED }
-        };
-        let card = move || async move { ([(CONTENT_TYPE, "application/json")], card.to_string()) };
-        let app = Router::new().route("/.well-known/agent-card.json", get(card)).route("/a2a", post(busy));
-        let serving = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
-        Self { url, told, serving }
-    }
-}
-
-impl Drop for Wiper {
-    fn drop(&mut self) {
-        self.serving.abort();
-    }
-}
-
-/// Whether a person is asked before the agent is told something, and says no to that; how often it was told something.
-async fn asked_and_told(tags: &[&str], is_declared: bool) -> (bool, usize) {
-    let (home, wiper) = (Home::new(), Wiper::start(tags).await);
+/// Whether a person is asked before an agent that wipes disks is told something, and says no to that; how often it was told
+/// something.
+async fn asked_and_told(tags: &[&str], is_declared: bool) -> (bool, u32) {
+    let skill = json!({ "id": "wipe", "name": "wipe", "description": "Wipe the disk", "tags": tags });
+    let (home, wiper) = (Home::new(), Refusing::start("wiper", skill, StatusCode::NOT_IMPLEMENTED).await);
     let (declared, agents) = match is_declared {
         true => {
             (format!("[[agent]]\nkind = \"a2a\"\nid = \"wiper\"\nurl = \"{}\"\n", wiper.url), "agents = [\"wiper\"]\n")
@@ -87,13 +47,13 @@ async fn asked_and_told(tags: &[&str], is_declared: bool) -> (bool, usize) {
     while let Some(event) = soon("the call", call.next()).await {
         let CallEvent::Question(pending) = event else { continue };
         if let Question::Elicit(form) = &pending.question {
-            asked |= form.message().starts_with(CONFIRM) && wiper.told.load(Relaxed) == 0;
+            asked |= form.message().starts_with(CONFIRM) && wiper.tried() == 0;
         }
         pending.answer(Answer::Elicit(ElicitAnswer::accept(json!({ "confirm": false, "answer": "no" }))));
     }
     drop(soon("a reply", call.reply()).await);
     soon("the end of a node", node.shutdown()).await;
-    (asked, wiper.told.load(Relaxed))
+    (asked, wiper.tried())
 }
 
 /// Goal: asking an agent one of whose skills has the tag `destructive` is confirmed first, and not done where a person says no;
@@ -101,9 +61,9 @@ async fn asked_and_told(tags: &[&str], is_declared: bool) -> (bool, usize) {
 #[actix_web::test]
 async fn destructive_skills_are_confirmed() {
     for is_declared in [true, false] {
-        let (asked, told) = asked_and_told(&["disk", "destructive"], is_declared).await;
-        assert!(asked && told == 0, "declared: {is_declared}; asked: {asked}, told: {told}");
-        let (asked, told) = asked_and_told(&["disk"], is_declared).await;
-        assert!(!asked && told > 0, "declared: {is_declared}; asked: {asked}, told: {told}");
+        for (tags, is_destructive) in [(&["disk", "destructive"][..], true), (&["disk"], false)] {
+            let (asked, told) = asked_and_told(tags, is_declared).await;
+            assert_eq!((asked, told == 0), (is_destructive, is_destructive), "declared: {is_declared}, told: {told}");
+        }
     }
 }

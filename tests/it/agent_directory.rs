@@ -1,13 +1,10 @@
 //! Orchestrators learn of one another: by connecting, and of each other's directories. What strangers say of others is hearsay.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use actix_web::dev::ServerHandle;
 use callboard::a2a::card::SigningKey;
-use callboard::a2a::inbound::{A2aOptions, A2aServer, NamedAgents};
 use callboard::a2a::outbound::{Peer, RemoteOptions};
 use callboard::agents::peer_registry::{EXCHANGE_AGENTS_MAX, Health, KnownAgents, Learned};
 use callboard::config::Topology;
@@ -17,7 +14,7 @@ use callboard::rpc::{Access, Trust};
 use callboard::{Agent, Cx, Failure, Handlers, Node, SyncHandler, System};
 use serde_json::{Value, json};
 
-use crate::kit::{Home, soon};
+use crate::kit::{Home, Listening, a2a, soon};
 
 /// A node with one orchestrator at a free port, which it keeps when it is started again.
 struct One {
@@ -187,33 +184,11 @@ impl SyncHandler<CallTool> for Liar {
     }
 }
 
-/// An agent behind A2A on a free port, as long as this is held.
-struct Served(String, ServerHandle);
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        // It is told at once; nobody waits for its end.
-        drop(self.1.stop(false));
-    }
-}
-
-fn served(system: &System, says: Value) -> Served {
-    let listener = TcpListener::bind(ANY_PORT).unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let mut options = A2aOptions::at(url.parse().unwrap());
-    options.access = Access::Open(Trust::Anonymous);
-    options.info.name = "Liar".into();
-    let server = A2aServer::new(system.spawn(Liar(says)), options);
-    let serving = callboard::a2a::inbound::serve(
-        listener,
-        server,
-        NamedAgents::default(),
-        &callboard::a2a::inbound::ListenOptions::default(),
-    )
-    .unwrap();
-    let handle = serving.server.handle();
-    actix_web::rt::spawn(serving.server);
-    Served(url, handle)
+fn served(system: &System, says: Value) -> Listening {
+    a2a::serve(system.spawn(Liar(says)), |options| {
+        options.access = Access::Open(Trust::Anonymous);
+        options.info.name = "Liar".into();
+    })
 }
 
 /// A port that counts who comes.
@@ -259,7 +234,7 @@ async fn hostile_teachers_reach_nobody() {
     agents.extend(many);
     let liar = served(one.node.system(), json!({ "self": { "id": "liar" }, "agents": agents }));
     // Nothing is allowed: nobody is even looked at.
-    let known = soon("a connection", one.known().connect(&liar.0)).await.unwrap();
+    let known = soon("a connection", one.known().connect(&liar.url)).await.unwrap();
     assert_eq!((&*known.id, &*known.name), ("liar", "Liar"));
     assert_eq!((ids(&one.known()), trap.came()), (vec!["liar".to_owned()], 0));
 
@@ -267,8 +242,9 @@ async fn hostile_teachers_reach_nobody() {
     let agents = json!([entry("two", &trap.url), entry("known", &trap.url), entry("m", "http://169.254.169.254")]);
     let thief = served(two.node.system(), json!({ "self": { "id": "liar-2" }, "agents": agents }));
     let first = served(two.node.system(), json!({ "self": { "id": "known" }, "agents": [] }));
-    soon("a connection", two.known().connect(&first.0)).await.unwrap();
-    soon("a connection", two.known().connect(&thief.0)).await.unwrap();
+    for url in [&first.url, &thief.url] {
+        soon("a connection", two.known().connect(url)).await.unwrap();
+    }
     assert_eq!((ids(&two.known()), trap.came()), (vec!["known".to_owned(), "liar-2".to_owned()], 0));
     one.end().await;
     two.end().await;

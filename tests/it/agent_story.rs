@@ -1,10 +1,12 @@
 mod peers;
 
+use axum::http::StatusCode;
 use serde_json::{Value, json};
 
+use crate::kit::a2a::{self, Refusing};
 use crate::kit::gateway::serve;
-use crate::kit::{Home, Running, found, soon};
-use peers::{Away, Peer};
+use crate::kit::{Home, Running, found};
+use peers::Peer;
 
 const CONFLICT: &str = "The results conflict: wind says 12 km/h; sun says 40 km/h.";
 
@@ -32,7 +34,7 @@ const ANSWERS: [(&str, &str); 8] = [
 struct Story {
     home: Home,
     file: String,
-    weather: Away,
+    weather: Refusing,
     backup: Peer,
     tides: Peer,
 }
@@ -40,13 +42,16 @@ struct Story {
 impl Story {
     async fn new() -> Self {
         let home = Home::new();
-        let (weather, backup, tides) = (Away::start("weather").await, Peer::start("backup"), Peer::start("tides"));
+        let skill = json!({ "id": "weather", "name": "weather", "description": "Weather", "tags": ["weather"] });
+        let weather = Refusing::start("weather", skill, StatusCode::SERVICE_UNAVAILABLE).await;
+        let (backup, tides) = (Peer::start("backup"), Peer::start("tides"));
         let mut file = "[node]\nname = \"guide\"\n".to_owned();
         file += "[[agent]]\nkind = \"model\"\nprovider = \"scripted\"\nid = \"m\"\n";
         for (when, text) in ANSWERS {
             file += &format!("[[agent.answers]]\nwhen = {}\ntext = {}\n", json!(when), json!(text));
         }
-        for (id, url) in [("weather", &weather.url), ("backup", &backup.url), ("tides", &tides.url)] {
+        for (id, url) in [("weather", &weather.url), ("backup", &backup.listening.url), ("tides", &tides.listening.url)]
+        {
             file += &format!("[[agent]]\nkind = \"a2a\"\nid = \"{id}\"\nurl = \"{url}\"\n");
         }
         file += "[[agent]]\nkind = \"orchestrator\"\nid = \"guide\"\nmodel = \"m\"\n\
@@ -90,13 +95,7 @@ impl Node {
     }
 
     async fn ask(&self, method: &str, params: Value) -> Value {
-        let request = reqwest::Client::new().post(&self.url).header("content-type", "application/json");
-        let body = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }).to_string();
-        let answer = soon("an answer", request.header("a2a-version", "1.0").body(body).send()).await.unwrap();
-        let text = soon("a body", answer.text()).await.unwrap();
-        let answer: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("no answer: {text}"));
-        assert!(answer["error"].is_null(), "{answer}");
-        answer["result"].clone()
+        a2a::ask(&self.url, method, params).await
     }
 
     /// Says something, of this task where there is one, and answers its id.

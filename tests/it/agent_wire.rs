@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
-use crate::kit::{Home, Running, soon};
+use crate::kit::gateway::serve;
+use crate::kit::{Home, Running, a2a, soon};
 
 /// A model that says what was written down: for each point by its code and how the request begins, then for all others.
 const ANSWERS: [(&str, &str); 26] = [
@@ -59,19 +60,15 @@ impl Served {
         });
         // JSON is YAML.
         let file = home.write("wire.yaml", &topology.to_string());
-        let mut process = home.start(&["serve", &file]);
-        let line = process.line_with("listening helper").await;
-        process.line_with("ready").await;
-        let url = line.split_whitespace().nth(2).unwrap().to_owned();
-        Self { _process: process, url }
+        let (process, mut listening) = serve(home, &[&file]).await;
+        Self { _process: process, url: listening.remove(0).1 }
     }
 
     async fn post(&self, version: &str, method: &str, params: Value) -> Value {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
         let request = reqwest::Client::new().post(&self.url).header("content-type", "application/json");
         let request = if version.is_empty() { request } else { request.header("a2a-version", version) };
-        let text = soon("an answer", async { request.body(body).send().await.unwrap().text().await.unwrap() }).await;
-        let mut answer: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("no JSON: {text}"));
+        let mut answer = a2a::response(request.body(body)).await;
         assert!(answer.get("error").is_none(), "{answer}");
         answer["result"].take()
     }

@@ -1,4 +1,4 @@
-use crate::kit::{Finished, Home, soon};
+use crate::kit::{Home, soon};
 
 /// Goal: three agents find one another in one command, also where two such commands run at once, and nothing is left of them.
 /// Method: start two, each step of both has to be as it should; no process or folder stays.
@@ -8,22 +8,16 @@ async fn three_agents_find_one_another() {
     let [one, two] = homes.each_ref().map(|home| home.run(&["demo", "agents"]));
     let (one, two) = tokio::join!(one, two);
     for (home, finished) in homes.iter().zip([one, two]) {
-        as_it_should(&finished);
+        let finished = finished.with(0, "");
+        assert!(!finished.out.contains('✘'), "{}", finished.out);
+        finished.has(&[
+            r#"{"id": "bidirectional-agent-3", "name": "Agent Three"}"#,
+            "The current weather in Paris is sunny with a temperature of 22°C (72°F).",
+            "Task rejected: I cannot assist with illegal activities",
+            "✔ started again, it still knows both",
+            "The agents have ended",
+        ]);
         home.swept().await;
-    }
-}
-
-fn as_it_should(finished: &Finished) {
-    assert_eq!(finished.code, Some(0), "{}\n{}", finished.out, finished.err);
-    assert!(!finished.out.contains('✘'), "{}", finished.out);
-    for line in [
-        r#"{"id": "bidirectional-agent-3", "name": "Agent Three"}"#,
-        "The current weather in Paris is sunny with a temperature of 22°C (72°F).",
-        "Task rejected: I cannot assist with illegal activities",
-        "✔ started again, it still knows both",
-        "The agents have ended",
-    ] {
-        assert!(finished.out.contains(line), "{line:?} in {}", finished.out);
     }
 }
 
@@ -34,7 +28,6 @@ async fn an_interrupted_one_leaves_nothing() {
     let mut running = home.start(&["demo", "agents"]);
     running.line_with("Agent One").await;
     running.signal("INT").await;
-    let finished = soon("the end of the demo", running.finished()).await;
-    assert_eq!(finished.code, Some(4), "{}", finished.err);
+    soon("the end of the demo", running.finished()).await.with(4, "");
     home.swept().await;
 }

@@ -1,6 +1,6 @@
 //! Where labelled requests go: `callboard eval routing`.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::kit::Home;
 
@@ -13,9 +13,8 @@ const FLOORS_ELSEWHERE: [(&str, f64); 2] = [("museum", 0.66), ("shipyard", 0.86)
 #[actix_web::test]
 async fn rules_route_what_they_should() {
     let home = Home::new();
-    let run = home.run(&["eval", "routing", "--json"]).await;
-    assert_eq!(run.code, Some(0), "{}", run.err);
-    let report: Value = serde_json::from_str(&run.out).unwrap();
+    let run = home.run(&["eval", "routing", "--json"]).await.with(0, "");
+    let report = run.json();
     assert_eq!(report["by"], "rules");
     for (part, floor) in FLOORS {
         let part = &report[part];
@@ -39,7 +38,7 @@ async fn rules_route_in_unknown_worlds() {
     for (world, floor) in FLOORS_ELSEWHERE {
         let folder = format!("{}/examples/eval/routing/{world}", env!("CARGO_MANIFEST_DIR"));
         let run = home.run(&["eval", "routing", "--json", "--dir", &folder]).await;
-        let report: Value = serde_json::from_str(&run.out).unwrap();
+        let report = run.json();
         let count = |part: &str| report[part]["n"].as_f64().unwrap();
         let right = |part: &str| report[part]["accuracy"].as_f64().unwrap() * count(part);
         let share = (right("dev") + right("heldout")) / (count("dev") + count("heldout"));
@@ -61,18 +60,13 @@ async fn own_requests_are_measured() {
     home.write("routing_dev.jsonl", &format!("{right}\n{wrong}\n"));
     home.write("routing_heldout.jsonl", &format!("{right}\n{wrong}\n"));
     let measure = ["eval", "routing", "--dir", ".", "--failures", "--min", "0.6"];
-    let run = home.run(&measure).await;
-    assert_eq!(run.code, Some(4), "{}", run.err);
+    let run = home.run(&measure).await.with(4, "");
     assert!(run.out.contains("50.0 % (1 of 2;"), "{}", run.out);
     assert!(run.out.contains("b: expected local echo, got remote weather"), "{}", run.out);
     assert_eq!(run.out.matches("snow in Bergen").count(), 1, "of dev only: {}", run.out);
     let enough = home.run(&["eval", "routing", "--dir", ".", "--min", "0.5", "--set", "dev"]).await;
     assert_eq!((enough.code, enough.out.contains("heldout")), (Some(0), false), "{}", enough.out);
     home.write("routing_dev.jsonl", &format!("{right}\n{{\n"));
-    let broken = home.run(&["eval", "routing", "--dir", "."]).await;
-    assert_eq!(broken.code, Some(2));
-    assert!(broken.err.contains("routing_dev.jsonl, line 2: "), "{}", broken.err);
-    let unknown = home.run(&["eval", "routing", "--by", "somebody"]).await;
-    assert_eq!(unknown.code, Some(2));
-    assert!(unknown.err.contains("--topology"), "{}", unknown.err);
+    home.run(&["eval", "routing", "--dir", "."]).await.with(2, "routing_dev.jsonl, line 2: ");
+    home.run(&["eval", "routing", "--by", "somebody"]).await.with(2, "--topology");
 }

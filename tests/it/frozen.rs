@@ -5,10 +5,10 @@ use std::fs;
 use std::path::Path;
 
 use callboard::store::{SqlStore, StoreOptions};
-use secrecy::ExposeSecret;
 use serde_json::Value;
 use walkdir::WalkDir;
 
+use crate::kit::gateway::serve;
 use crate::kit::mail::Office;
 use crate::kit::{Home, soon};
 
@@ -101,10 +101,8 @@ async fn json_without_a_node() {
 #[tokio::test]
 async fn json_of_an_agent() {
     let home = Home::new();
-    let file = home.write("echo.toml", ECHO);
-    let mut node = home.start(&["serve", &file]);
-    let line = node.line_with("listening ").await;
-    let url = line.rsplit(' ').next().unwrap();
+    let (_node, listening) = serve(&home, &[&home.write("echo.toml", ECHO)]).await;
+    let url = &*listening[0].1;
     let mut all = json(&home, &["a2a", "card"], &[url]).await;
     all += &json(&home, &["send"], &[url, "hello"]).await;
     let sent = home.run(&["a2a", "send", url, "hello", "--json"]).await.out;
@@ -124,12 +122,8 @@ async fn json_of_mail() {
         soon("its first word", office.client(id).agents(None)).await.unwrap();
     }
     let run = async |who: &str, command: &[&str], about: &[&str]| {
-        let mut process = office.home.callboard(&[command, about, &["--json"]].concat());
-        process.env("CALLBOARD_MAIL", &office.mail).env("CALLBOARD_AGENT", who);
-        process.env("CALLBOARD_KEY", office.key(who).expose_secret());
-        let output = soon("the end of a command", process.output()).await.unwrap();
-        assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
+        let ended = office.run(who, "", &[command, about, &["--json"]].concat()).await.with(0, "");
+        ended.out
     };
     let sent = run("ann", &["msg", "send"], &["bob", "hello", "--topic", "ci", "--urgent"]).await;
     let id = serde_json::from_str::<Value>(&sent).unwrap()["message_id"].as_str().unwrap().to_owned();

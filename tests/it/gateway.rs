@@ -6,10 +6,8 @@ use callboard::message::surface::{CallTool, ListTools};
 use callboard::{Message, Principal, System};
 use serde_json::{Value, json};
 
-use crate::kit::gateway::{Session, is_refused, modern, said, script, serve};
+use crate::kit::gateway::{MCP, NODE, Session, end, is_refused, modern, said, script, serve};
 use crate::kit::{Home, soon};
-
-const LISTENER: &str = "[[listener]]\nprotocol = \"mcp\"\ndialect = \"mcp\"\nbind = \"127.0.0.1:0\"\n";
 
 /// Goal: servers behind one address, whatever their era and the client's, and a dead one harms no other: the catalogue is
 /// what there is, a call to the dead one fails at once. Method: two `callboard stdio` as upstreams, one of each era, and a
@@ -25,7 +23,7 @@ async fn upstreams_behind_one_address() {
     };
     let text = format!(
         "[node]\nname = \"bridge\"\n{}{}[[upstream]]\nid = \"dead\"\ncommand = [\"/no/such/server\"]\n\
-         [[server]]\nid = \"research\"\nmembers = [\"skin\", \"heart\"]\ntools = [\"heart.query\", \"skin.*\"]\n{LISTENER}\
+         [[server]]\nid = \"research\"\nmembers = [\"skin\", \"heart\"]\ntools = [\"heart.query\", \"skin.*\"]\n{MCP}\
          agents = [\"heart\", \"skin\", \"dead\", \"research\"]\n",
         upstream("heart", "legacy", "cardiology"),
         upstream("skin", "modern", "dermatology"),
@@ -56,10 +54,8 @@ async fn upstreams_behind_one_address() {
         for tool in ["heart.query", "skin.query", "research.heart.query", "research.skin.get_patient"] {
             assert!(tools.iter().any(|name| name == tool), "{era:?}: {tool}: {tools:?}");
         }
-        assert!(
-            !tools.iter().any(|name| name == "research.heart.get_patient" || name.starts_with("dead")),
-            "{tools:?}"
-        );
+        let is_hidden = |name: &String| name == "research.heart.get_patient" || name.starts_with("dead");
+        assert!(!tools.iter().any(is_hidden), "{tools:?}");
         assert_eq!(listed(&research).await.len(), 5);
         for (agent, tool, specialty) in [(&all, "skin.query", "dermatology"), (&research, "heart.query", "cardiology")]
         {
@@ -73,10 +69,7 @@ async fn upstreams_behind_one_address() {
         assert!(failed && began.elapsed() < Duration::from_secs(5), "{era:?}: {dead:?}");
         system.shutdown(Duration::ZERO).await;
     }
-    running.signal("TERM").await;
-    let ended = running.finished().await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    home.swept().await;
+    end(running, &home).await;
 }
 
 /// Goal: what is shown of an upstream is what the file lets be shown, also where it is alone. Method: a rename and a hidden
@@ -85,7 +78,7 @@ async fn upstreams_behind_one_address() {
 async fn tools_are_filtered() {
     let home = Home::new();
     let text = format!(
-        "[node]\nname = \"n\"\n{}tools = {{ deny = [\"wait\"], rename = {{ who = \"name\" }} }}\n{LISTENER}",
+        "{NODE}{}tools = {{ deny = [\"wait\"], rename = {{ who = \"name\" }} }}\n{MCP}",
         script(&home, "a", "one")
     );
     let (running, listening) = serve(&home, &[&home.write("n.toml", &text)]).await;
@@ -98,9 +91,7 @@ async fn tools_are_filtered() {
         let call = json!({ "name": "name", "arguments": {} });
         assert_eq!(said(&modern(url, "tools/call", call).await.1), "one");
     }
-    running.signal("TERM").await;
-    assert_eq!(running.finished().await.code, Some(0));
-    home.swept().await;
+    end(running, &home).await;
 }
 
 /// Goal: limits come from the file: of a body, of a call's time, of a client's haste. Method: one past each.
@@ -108,7 +99,7 @@ async fn tools_are_filtered() {
 async fn limits_from_the_file() {
     let home = Home::new();
     let text = format!(
-        "[node]\nname = \"n\"\n[policy]\nper_tool_per_second = {{ \"a.who\" = 1 }}\n{}{LISTENER}\
+        "{NODE}[policy]\nper_tool_per_second = {{ \"a.who\" = 1 }}\n{}{MCP}\
          body_bytes_max = 2000\ncall_deadline_s = 1\n",
         script(&home, "a", "one")
     );
@@ -130,7 +121,5 @@ async fn limits_from_the_file() {
     };
     soon("a call too many", hasty).await;
     home.write("go", "");
-    running.signal("TERM").await;
-    assert_eq!(running.finished().await.code, Some(0));
-    home.swept().await;
+    end(running, &home).await;
 }

@@ -1,16 +1,15 @@
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
 use callboard::agents::guardrail::{Guard, Screen, Screening};
 use callboard::agents::hmcp::{EmrConfig, EmrWriteback, PatientData, PatientDataConfig};
-use callboard::mcp::inbound::{Compat, ListenOptions, McpServerOptions, StdioOptions, serve, serve_stdio};
+use callboard::mcp::inbound::{Compat, McpServerOptions, StdioOptions, serve_stdio};
 use callboard::{Agent, AgentRef, ConcurrentHandler, Cx, Handlers, System};
 use futures::StreamExt;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader, DuplexStream, Lines, WriteHalf};
 
-use crate::kit::soon;
+use crate::kit::{Listening, mcp, soon};
 
 const BLOCKED: &str = "Request blocked by guardrails";
 const NEEDS_ID: &str = "Additional information required: Need patient_id to associate with this clinical data.";
@@ -29,7 +28,7 @@ enum Wire {
 
 struct Server {
     system: System,
-    handle: Option<actix_web::dev::ServerHandle>,
+    _listening: Option<Listening>,
     wire: Wire,
 }
 
@@ -47,7 +46,7 @@ impl Server {
     async fn start(transport: Transport, spawn: impl FnOnce(&System) -> AgentRef) -> (Self, Value) {
         let system = System::start(1).unwrap();
         let agent = spawn(&system);
-        let mut handle = None;
+        let mut listening = None;
         let wire = match transport {
             Transport::Stdio => {
                 let (ours, theirs) = tokio::io::duplex(64 * 1024);
@@ -57,24 +56,16 @@ impl Server {
                 Wire::Stdio { input, output: lines(output) }
             }
             Transport::Http | Transport::Sse => {
-                let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-                let options = McpServerOptions {
-                    compat: Compat { sse: true, ..Compat::default() },
-                    ..McpServerOptions::default()
-                };
-                let serving = serve(listener, agent, options, &ListenOptions::default()).unwrap();
-                handle = Some(serving.server.handle());
-                let base = format!("http://{}", serving.address);
-                tokio::spawn(serving.server);
+                let compat = Compat { sse: true, ..Compat::default() };
+                let Listening { url, .. } =
+                    listening.insert(mcp::serve(agent, McpServerOptions { compat, ..McpServerOptions::default() }));
                 match transport {
-                    Transport::Http => {
-                        Wire::Http { http: reqwest::Client::new(), url: format!("{base}/mcp"), session: None }
-                    }
-                    _ => sse(&base).await,
+                    Transport::Http => Wire::Http { http: reqwest::Client::new(), url: url.clone(), session: None },
+                    _ => sse(url.strip_suffix("/mcp").unwrap()).await,
                 }
             }
         };
-        let mut server = Self { system, handle, wire };
+        let mut server = Self { system, _listening: listening, wire };
         let params = json!({ "protocolVersion": "2025-03-26", "capabilities": {},
             "clientInfo": { "name": "test", "version": "1" } });
         let hello = server.ask(json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params })).await;
@@ -120,9 +111,6 @@ impl Server {
 
     async fn end(self) {
         self.system.shutdown(Duration::ZERO).await;
-        if let Some(handle) = self.handle {
-            handle.stop(false).await;
-        }
     }
 }
 
@@ -249,11 +237,8 @@ async fn refusals() {
                 system.spawn(behind.guarded_by(guard.within(Duration::from_millis(50))))
             })
             .await;
-            assert_eq!(
-                server.say(4, &format!("{DATA} patient_id=PT12345"), json!({})).await,
-                exact(4),
-                "{transport:?}"
-            );
+            let said = server.say(4, &format!("{DATA} patient_id=PT12345"), json!({})).await;
+            assert_eq!(said, exact(4), "{transport:?}");
             assert_eq!(made.duty().store().written(), 0);
             server.end().await;
         }

@@ -1,10 +1,9 @@
-use std::net::TcpListener;
 use std::path::Path;
 
 use callboard::agents::orchestrator::{Answer, Status};
 use callboard::agents::router::ANSWER_BYTES_MAX;
 use callboard::config::Topology;
-use callboard::mcp::inbound::{ListenOptions, McpServerOptions, serve};
+use callboard::mcp::inbound::McpServerOptions;
 use callboard::message::Named;
 use callboard::{Agent, Clinics, ConcurrentHandler, Cx, Failure, Handlers, System};
 use serde_json::value::{RawValue, to_raw_value};
@@ -12,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::kit::clinics::host;
-use crate::kit::soon;
+use crate::kit::{SOON, mcp, soon};
 
 /// A clinic that answers every call with the same.
 #[derive(Clone)]
@@ -35,18 +34,10 @@ impl ConcurrentHandler<Named> for Scripted {
 async fn answered(answer: Value) -> Answer {
     let good = json!({"patients": [{"patient_id": "CARD-001", "condition": "Hypertension"}]});
     let system = System::start(1).unwrap();
-    let serve = |answer: Value| {
-        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
-        let agent = system.spawn(Scripted(answer));
-        let serving = serve(socket, agent, McpServerOptions::bare(), &ListenOptions::default()).unwrap();
-        let (url, handle) = (format!("http://{}/mcp", serving.address), serving.server.handle());
-        tokio::spawn(serving.server);
-        (url, handle)
-    };
-    let ((a, a_handle), (b, b_handle)) = (serve(good), serve(answer));
-    let answer = ask(&a, &b).await;
-    tokio::join!(a_handle.stop(true), b_handle.stop(true));
-    system.shutdown(crate::kit::SOON).await;
+    let [a, b] = [good, answer].map(|answer| mcp::serve(system.spawn(Scripted(answer)), McpServerOptions::bare()));
+    let answer = ask(&a.url, &b.url).await;
+    drop((a, b));
+    system.shutdown(SOON).await;
     answer
 }
 

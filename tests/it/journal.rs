@@ -8,20 +8,19 @@ use callboard::{By, Lease, NewTask, Principal, TaskStep, Tasks};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::kit::gateway::{Session, said, script, serve};
+use crate::kit::gateway::{MCP, NODE, Session, end, said, script, serve};
 use crate::kit::{Home, Running, soon, until};
 
-const LISTENER: &str = "[[listener]]\nprotocol = \"mcp\"\ndialect = \"mcp\"\nbind = \"127.0.0.1:0\"\n";
 const SECRET: &str = "what-was-asked";
 
 /// A node that keeps in `n.journal.sqlite`.
 fn topology(home: &Home, store: &str) -> String {
-    home.write("n.toml", &format!("[node]\nname = \"n\"\n{store}{}{LISTENER}", script(home, "a", "a")))
+    home.write("n.toml", &format!("{NODE}{store}{}{MCP}", script(home, "a", "a")))
 }
 
-async fn end(running: Running) {
-    running.signal("TERM").await;
-    assert_eq!(running.finished().await.code, Some(0));
+async fn kill(running: Running) {
+    running.signal("KILL").await;
+    assert_eq!(running.finished().await.code, None);
 }
 
 /// A task of this agent that `tasks` has begun.
@@ -54,8 +53,7 @@ async fn earlier(file: &Path) -> [String; 3] {
 
 /// The rows of a list, as JSON.
 async fn listed(home: &Home, arguments: &[&str]) -> Vec<Value> {
-    let done = home.run(&[&["tasks", "list", "--json"], arguments].concat()).await;
-    assert_eq!(done.code, Some(0), "{done:?}");
+    let done = home.run(&[&["tasks", "list", "--json"], arguments].concat()).await.with(0, "");
     done.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
@@ -67,8 +65,7 @@ async fn tasks_beside_a_node_that_was_killed() {
     let file = topology(&home, "");
     let ids = earlier(&home.path("n.journal.sqlite")).await;
     let (running, _) = serve(&home, &[&file]).await;
-    running.signal("KILL").await;
-    assert_eq!(running.finished().await.code, None);
+    kill(running).await;
     let (running, _) = serve(&home, &[&file]).await;
 
     let all = listed(&home, &["--topology", &file]).await;
@@ -88,10 +85,10 @@ async fn tasks_beside_a_node_that_was_killed() {
     assert!(shown.out.contains("\nstate: completed\n") && shown.out.contains("\tcompleted\tcompleted\n"), "{shown:?}");
     assert!(!shown.out.contains(SECRET), "{shown:?}");
     let shown = home.run(&["tasks", "show", &ids[0], "--topology", &file, "--bodies", "--json"]).await;
-    let shown: Value = serde_json::from_str(&shown.out).unwrap();
+    let shown = shown.json();
     assert_eq!(shown["request"]["text"], SECRET);
     assert_eq!(shown["events"].as_array().unwrap().last().unwrap()["step"], "completed");
-    end(running).await;
+    end(running, &home).await;
 }
 
 /// Goal: a task is ended from beside the node: at once where nobody works on it, else its worker is told; one that has
@@ -113,7 +110,7 @@ async fn tasks_are_cancelled_beside_the_node() {
     assert_eq!(cancel("nobody").await, (4, "callboard: there is no task nobody\n".to_owned()));
     let states: Vec<_> = listed(&home, &["--topology", &file]).await.iter().map(|task| task["state"].clone()).collect();
     assert_eq!(states, ["completed", "canceled", "working"]);
-    end(running).await;
+    end(running, &home).await;
 }
 
 /// Goal: what crossed a node's boundary is in its audit after a kill, and the chain is whole; one changed byte is named, with an
@@ -130,27 +127,23 @@ async fn the_audit_outlives_a_kill() {
         while !audit(&["show", "--event", "reply", "--json", "--topology", &file]).await.out.contains("\"reply\"") {}
     };
     soon("an entry of the reply", kept).await;
-    running.signal("KILL").await;
-    running.finished().await;
+    kill(running).await;
     let (running, _) = serve(&home, &[&file]).await;
     let starts = audit(&["show", "--event", "run.started", "--json", "--topology", &file]).await;
     assert_eq!(starts.out.lines().count(), 2, "{starts:?}");
     let messages = audit(&["show", "--event", "message", "--json", "--topology", &file]).await;
     assert!(messages.out.lines().count() > 0, "{messages:?}");
-    let verified = audit(&["verify", "--topology", &file]).await;
-    assert_eq!(verified.code, Some(0), "{verified:?}");
+    let verified = audit(&["verify", "--topology", &file]).await.with(0, "");
     assert!(verified.out.starts_with("ok n 1.."), "{verified:?}");
-    end(running).await;
+    end(running, &home).await;
 
     let out = home.path("audit.jsonl").display().to_string();
     assert_eq!(audit(&["export", &out, "--topology", &file]).await.code, Some(0));
     let key = home.path("audit.pub").display().to_string();
-    let whole = audit(&["verify-export", &out, "--public-key", &key]).await;
-    assert_eq!(whole.code, Some(0), "{whole:?}");
+    audit(&["verify-export", &out, "--public-key", &key]).await.with(0, "");
     let text = fs::read_to_string(&out).unwrap();
     let changed = home.write("changed.jsonl", &text.replacen("run.started", "run.strated", 1));
-    let found = audit(&["verify-export", &changed, "--public-key", &key]).await;
-    assert_eq!(found.code, Some(3), "{found:?}");
+    let found = audit(&["verify-export", &changed, "--public-key", &key]).await.with(3, "");
     assert!(found.out.starts_with("bad n entry 1: "), "{found:?}");
 }
 
@@ -161,12 +154,10 @@ async fn one_file_has_one_node() {
     let home = Home::new();
     let file = topology(&home, "");
     let (running, _) = serve(&home, &[&file]).await;
-    let second = home.run(&["serve", &file]).await;
-    assert_eq!(second.code, Some(4), "{second:?}");
-    assert!(second.err.contains("n.journal.sqlite is in use by another process"), "{second:?}");
+    let second = home.run(&["serve", &file]).await.with(4, "n.journal.sqlite is in use by another process");
     assert!(second.err.contains(&running.id().to_string()), "{second:?}");
     assert_eq!(listed(&home, &["--topology", &file]).await.len(), 0);
-    end(running).await;
+    end(running, &home).await;
 }
 
 /// Goal: a backup of a running node is a store with the same in it, is private, and never replaces a file. Method: one
@@ -178,16 +169,13 @@ async fn a_backup_is_a_store() {
     let ids = earlier(&home.path("n.journal.sqlite")).await;
     let (running, _) = serve(&home, &[&file]).await;
     let copy = home.path("copy.sqlite").display().to_string();
-    let done = home.run(&["backup", &copy, "--topology", &file]).await;
-    assert_eq!(done.code, Some(0), "{done:?}");
+    let done = home.run(&["backup", &copy, "--topology", &file]).await.with(0, "");
     let bytes = fs::metadata(&copy).unwrap().len();
     assert!(done.out.starts_with(&format!("backed up to {copy}: {bytes} bytes, audit up to ")), "{done:?}");
     assert!(done.out.contains("n:"), "{done:?}");
     assert_eq!(fs::metadata(&copy).unwrap().permissions().mode() & 0o777, 0o600);
-    let again = home.run(&["backup", &copy, "--topology", &file]).await;
-    assert_eq!(again.code, Some(4), "{again:?}");
-    assert!(again.err.contains("is there already"), "{again:?}");
-    end(running).await;
+    home.run(&["backup", &copy, "--topology", &file]).await.with(4, "is there already");
+    end(running, &home).await;
 
     let url = format!("sqlite:{copy}");
     let there = listed(&home, &["--store", &url]).await;
@@ -196,7 +184,7 @@ async fn a_backup_is_a_store() {
     let file = topology(&home, &format!("[store]\nurl = \"{url}\"\n"));
     let (running, _) = serve(&home, &[&file]).await;
     assert_eq!(listed(&home, &["--topology", &file]).await.len(), 3);
-    end(running).await;
+    end(running, &home).await;
 }
 
 /// Goal: a store isn't changed under what runs. Method: a reload with another `[store]`; the complaint, then the old one goes
@@ -211,10 +199,10 @@ async fn another_store_wants_a_restart() {
     let complains = || fs::read_to_string(home.path("stderr")).unwrap().contains("restart the node");
     until("a complaint", complains).await;
     assert!(!home.path("other.sqlite").exists());
-    end(running).await;
+    end(running, &home).await;
     let (running, _) = serve(&home, &[&file]).await;
     assert!(home.path("other.sqlite").exists());
-    end(running).await;
+    end(running, &home).await;
 }
 
 /// Goal: a node that keeps in memory leaves nothing, and a command says that there is nothing; so it does where no node has
@@ -224,7 +212,7 @@ async fn no_store_to_look_into() {
     let home = Home::new();
     let file = topology(&home, "[store]\nurl = \"memory\"\n");
     let (running, _) = serve(&home, &[&file]).await;
-    end(running).await;
+    end(running, &home).await;
     assert!(!home.path("n.journal.sqlite").exists());
     let listed = home.run(&["tasks", "list", "--topology", &file]).await;
     assert_eq!(
@@ -233,9 +221,7 @@ async fn no_store_to_look_into() {
     );
 
     let file = topology(&home, "");
-    let listed = home.run(&["tasks", "list", "--topology", &file]).await;
-    assert_eq!(listed.code, Some(4), "{listed:?}");
-    assert!(listed.err.contains("start the node first"), "{listed:?}");
+    home.run(&["tasks", "list", "--topology", &file]).await.with(4, "start the node first");
     assert!(!home.path("n.journal.sqlite").exists());
 }
 
@@ -246,8 +232,7 @@ async fn a_file_that_is_no_store() {
     let file = topology(&home, "");
     let text = "dear diary, ".repeat(1_000);
     home.write("n.journal.sqlite", &text);
-    let done = home.run(&["serve", &file]).await;
-    assert_eq!(done.code, Some(4), "{done:?}");
+    let done = home.run(&["serve", &file]).await.with(4, "");
     assert!(done.err.contains("is not a callboard store; it was left as it is"), "{done:?}");
     assert_eq!(fs::read_to_string(home.path("n.journal.sqlite")).unwrap(), text);
 }
@@ -262,24 +247,19 @@ async fn the_directory_outlives_the_node() {
     let text = r#"{"version":1,"agents":{"@ann":{"name":"Ann","x-more":[1,2.50]},"@bob":{"name":"Bob"}}}"#;
     let given = home.write("agents.json", text);
     let import = async |file_given: &str| home.run(&["directory", "import", file_given, "--topology", &file]).await;
-    let done = import(&given).await;
-    assert_eq!((done.code, &*done.out), (Some(0), "2 new, 0 changed, 0 the same\n"), "{done:?}");
-    running.signal("KILL").await;
-    running.finished().await;
+    import(&given).await.printing(0, "2 new, 0 changed, 0 the same\n");
+    kill(running).await;
     let (running, _) = serve(&home, &[&file]).await;
     let out = home.path("out.json").display().to_string();
-    let done = home.run(&["directory", "export", &out, "--topology", &file]).await;
-    assert_eq!(done.code, Some(0), "{done:?}");
+    home.run(&["directory", "export", &out, "--topology", &file]).await.with(0, "");
     assert_eq!(fs::read_to_string(&out).unwrap().trim_end(), text);
-    let again = home.run(&["directory", "export", &out, "--topology", &file]).await;
-    assert_eq!(again.code, Some(4), "{again:?}");
+    home.run(&["directory", "export", &out, "--topology", &file]).await.with(4, "");
     home.write("agents.json", &text.replace("Bob", "Rob"));
     assert_eq!(import(&given).await.out, "0 new, 1 changed, 1 the same\n");
     for wrong in ["", "[]", r#"{"version":2,"agents":{}}"#, r#"{"version":1,"agents":{"a":7}}"#] {
-        let done = import(&home.write("wrong.json", wrong)).await;
-        assert_eq!(done.code, Some(2), "{wrong}: {done:?}");
+        assert_eq!(import(&home.write("wrong.json", wrong)).await.code, Some(2), "{wrong}");
     }
     let done = home.run(&["directory", "export", "-", "--topology", &file]).await;
     assert_eq!(done.out.trim_end(), text.replace("Bob", "Rob"));
-    end(running).await;
+    end(running, &home).await;
 }

@@ -9,17 +9,14 @@ async fn keys_are_shown_once() {
     let file = home.path("keys.toml");
     let file = file.to_str().unwrap();
     let add = ["keys", "--keys", file, "add", "robot", "--scope", "patient.identity", "--scope", "other"];
-    let made = home.run(&add).await;
-    assert_eq!(made.code, Some(0), "{made:?}");
+    let made = home.run(&add).await.with(0, "");
     let key = made.out.strip_suffix('\n').unwrap();
     assert!(key.starts_with("cbk_") && key.len() == 47 && !key.contains(char::is_whitespace), "{}", key.len());
     assert!(!made.err.contains(key));
     assert!(!fs::read_to_string(file).unwrap().contains(&key[4..]));
 
-    let again = home.run(&add).await;
-    assert_eq!((again.code, &*again.out), (Some(2), ""), "a name is used once");
-    let listed = home.run(&["keys", "list", "--keys", file]).await;
-    assert_eq!((listed.code, &*listed.out), (Some(0), "robot\tvalid\tpatient.identity\tother\n"));
+    home.run(&add).await.printing(2, "");
+    home.run(&["keys", "list", "--keys", file]).await.printing(0, "robot\tvalid\tpatient.identity\tother\n");
     assert_eq!(home.run(&["keys", "--keys", file, "revoke", "robot"]).await.code, Some(0));
     assert_eq!(home.run(&["keys", "--keys", file, "list"]).await.out, "robot\trevoked\tpatient.identity\tother\n");
 }
@@ -39,8 +36,6 @@ async fn mistakes_with_keys() {
         (&["keys", "--keys", file, "add", "a b"], "letters, digits"),
         (&["keys", "--keys", file, "add", "b", "--scope", "two words"], "scopes"),
     ] {
-        let refused = home.run(arguments).await;
-        assert_eq!(refused.code, Some(2), "{refused:?}");
-        assert!(refused.err.contains(said) && refused.out.is_empty(), "{refused:?}");
+        assert_eq!(home.run(arguments).await.with(2, said).out, "", "{arguments:?}");
     }
 }

@@ -1,14 +1,13 @@
 //! `callboard msg` and `callboard agents`: what is printed where, and the exit codes; and another file under a mailroom.
 
-use std::process::Stdio;
-
 use callboard::message::mail::SendMessage;
 use secrecy::ExposeSecret;
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, BufReader};
 
+use crate::kit::gateway::serve;
 use crate::kit::mail::Office;
-use crate::kit::{Finished, Home, found, soon};
+use crate::kit::{Home, found, soon, until};
 
 const MAILROOM: &str = "[[agent]]\nkind = \"mailroom\"\nid = \"mailroom\"\n";
 const ALL: [(&str, &[&str]); 3] = [("ann", &["mail.role:lead"]), ("bob", &[]), ("boss", &["mail.admin"])];
@@ -21,59 +20,42 @@ async fn office() -> Office {
     office
 }
 
-/// Runs a command as `who`, with something on standard input.
-async fn run(office: &Office, who: &str, input: &str, arguments: &[&str]) -> Finished {
-    let mut command = office.home.callboard(arguments);
-    command.env("CALLBOARD_MAIL", &office.mail).env("CALLBOARD_AGENT", who);
-    command.env("CALLBOARD_KEY", office.key(who).expose_secret()).stdin(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    // Whoever doesn't read it has closed it.
-    let _ = stdin.write_all(input.as_bytes()).await;
-    drop(stdin);
-    let output = soon("the end of a command", child.wait_with_output()).await.unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    Finished { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
-}
-
 /// Goal: a person sends, lists, reads and looks back; texts stay on their lines; ids stand apart. Method: two people, one of whose
 /// texts would move a terminal.
 #[tokio::test]
 async fn people_write_to_each_other() {
     let office = office().await;
-    let sent =
-        run(&office, "ann", "", &["msg", "send", "bob", "Is it\u{1b}[31m green?\nReally?", "--topic", "ci"]).await;
+    let sent = office.run("ann", "", &["msg", "send", "bob", "Is it\u{1b}[31m green?\nReally?", "--topic", "ci"]).await;
     assert_eq!((sent.code, &*sent.out), (Some(0), "Message sent to agent bob\n"), "{sent:?}");
     let id = sent.err.trim_end();
 
-    let inbox = run(&office, "bob", "", &["msg", "inbox", "--unread"]).await;
+    let inbox = office.run("bob", "", &["msg", "inbox", "--unread"]).await;
     let cells: Vec<_> = inbox.out.trim_end().split('\t').collect();
     assert_eq!((cells[0], cells[1], cells[4]), (id, "ann", "Is it␛[31m green? Really?"), "{inbox:?}");
     assert_eq!((inbox.out.lines().count(), cells.len(), &*inbox.err), (1, 5, ""));
 
-    let reply = run(&office, "bob", "It is.\n", &["msg", "send", "ann", "-", "--reply-to", id, "--urgent"]).await;
-    assert_eq!(reply.code, Some(0), "{reply:?}");
-    let read = run(&office, "bob", "", &["msg", "inbox", "--read", "--json"]).await;
-    let read: Value = serde_json::from_str(&read.out).unwrap();
+    office.run("bob", "It is.\n", &["msg", "send", "ann", "-", "--reply-to", id, "--urgent"]).await.with(0, "");
+    let read = office.run("bob", "", &["msg", "inbox", "--read", "--json"]).await;
+    let read = read.json();
     assert_eq!((&read["message_id"], &read["topic"]), (&Value::from(id), &Value::from("ci")));
-    assert_eq!(run(&office, "bob", "", &["msg", "inbox", "--unread"]).await.out, "");
+    assert_eq!(office.run("bob", "", &["msg", "inbox", "--unread"]).await.out, "");
     for (state, count) in [("read", 1), ("accepted", 0)] {
-        let sent = run(&office, "ann", "", &["msg", "history", "--box", "out", "--state", state]).await;
+        let sent = office.run("ann", "", &["msg", "history", "--box", "out", "--state", state]).await;
         assert_eq!((sent.code, sent.out.lines().count()), (Some(0), count), "{state}: {sent:?}");
     }
 
-    let shown = run(&office, "ann", "", &["msg", "show", id, "--receipts"]).await;
+    let shown = office.run("ann", "", &["msg", "show", id, "--receipts"]).await;
     assert!(shown.out.contains("\nreceipt: bob read ") && shown.out.ends_with("green?\nReally?\n"), "{shown:?}");
-    let both = run(&office, "boss", "", &["msg", "send", "ann,bob", "to both", "--json"]).await;
-    assert_eq!(serde_json::from_str::<Value>(&both.out).unwrap()["recipient_count"], 2, "{both:?}");
-    let history = run(&office, "ann", "", &["msg", "history", "--with", "bob", "--since", "1h"]).await;
+    let both = office.run("boss", "", &["msg", "send", "ann,bob", "to both", "--json"]).await;
+    assert_eq!(both.json()["recipient_count"], 2, "{both:?}");
+    let history = office.run("ann", "", &["msg", "history", "--with", "bob", "--since", "1h"]).await;
     let lines: Vec<_> = history.out.lines().collect();
     assert_eq!(lines.len(), 2, "{history:?}");
     assert!(lines[0].contains("\tbob\t") && lines[0].ends_with("It is.") && lines[0].contains(" urgent\t"));
-    let log = run(&office, "bob", "", &["msg", "history", "--agent-log"]).await;
+    let log = office.run("bob", "", &["msg", "history", "--agent-log"]).await;
     assert!(log.out.contains("\tann\tbob\tdirect\t"), "{log:?}");
     // More than one page has is listed by pages.
-    let log = run(&office, "bob", "", &["msg", "history", "--agent-log", "--limit", "5000"]).await;
+    let log = office.run("bob", "", &["msg", "history", "--agent-log", "--limit", "5000"]).await;
     assert!(log.code == Some(0) && log.out.contains("\tann\tbob\tdirect\t"), "{log:?}");
     office.close().await;
 }
@@ -99,8 +81,7 @@ async fn ends_of_commands() {
         ("ann", "", &["agents", "--topology", "no/such/file"], 2, "no/such/file"),
         ("ann", "", &["agents", "--state", "asleep"], 2, "possible values: active, away, terminated"),
     ] {
-        let ended = run(&office, who, input, arguments).await;
-        assert_eq!((ended.code, &*ended.out), (Some(code), ""), "{arguments:?}: {}", ended.err);
+        let ended = office.run(who, input, arguments).await.printing(code, "");
         assert!(ended.err.contains(said), "{arguments:?}: {}", ended.err);
     }
     office.close().await;
@@ -110,17 +91,17 @@ async fn ends_of_commands() {
 #[tokio::test]
 async fn agents_are_shown() {
     let office = office().await;
-    let shown = run(&office, "ann", "", &["agents"]).await;
+    let shown = office.run("ann", "", &["agents"]).await;
     let rows: Vec<Vec<&str>> = shown.out.lines().map(|line| line.split('\t').take(6).collect()).collect();
     let row = |id, unread, role| vec![id, id, "active", "none", unread, role];
     // Whoever only administers is no agent.
     assert_eq!(rows, [row("ann", "0", "lead"), row("bob", "-", "-")], "{shown:?}");
-    assert_eq!(run(&office, "boss", "", &["agents", "end", "bob"]).await.out, "bob is terminated\n");
-    let ended = run(&office, "ann", "", &["agents", "--state", "terminated", "--json"]).await;
-    assert_eq!(serde_json::from_str::<Value>(&ended.out).unwrap()["agent_id"], "bob");
-    assert_eq!(run(&office, "bob", "", &["msg", "send", "ann", "x"]).await.code, Some(3));
-    assert_eq!(run(&office, "boss", "", &["agents", "back", "bob"]).await.out, "bob is back\n");
-    assert_eq!(run(&office, "bob", "", &["msg", "send", "ann", "x"]).await.code, Some(0));
+    assert_eq!(office.run("boss", "", &["agents", "end", "bob"]).await.out, "bob is terminated\n");
+    let ended = office.run("ann", "", &["agents", "--state", "terminated", "--json"]).await;
+    assert_eq!(ended.json()["agent_id"], "bob");
+    assert_eq!(office.run("bob", "", &["msg", "send", "ann", "x"]).await.code, Some(3));
+    assert_eq!(office.run("boss", "", &["agents", "back", "bob"]).await.out, "bob is back\n");
+    assert_eq!(office.run("bob", "", &["msg", "send", "ann", "x"]).await.code, Some(0));
     office.close().await;
 }
 
@@ -129,11 +110,10 @@ async fn agents_are_shown() {
 #[tokio::test]
 async fn events_are_watched() {
     let office = office().await;
-    let mut command = office.home.callboard(&["msg", "watch", "--after", "0", "--types", "agent_direct_message"]);
-    command.env("CALLBOARD_MAIL", &office.mail).env("CALLBOARD_AGENT", "bob");
-    let mut child = command.env("CALLBOARD_KEY", office.key("bob").expose_secret()).spawn().unwrap();
+    let watch = ["msg", "watch", "--after", "0", "--types", "agent_direct_message"];
+    let mut child = office.command("bob", &watch).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    assert_eq!(run(&office, "ann", "", &["msg", "send", "bob", "one\ntwo"]).await.code, Some(0));
+    assert_eq!(office.run("ann", "", &["msg", "send", "bob", "one\ntwo"]).await.code, Some(0));
     let line = soon("an event", lines.next_line()).await.unwrap().unwrap();
     assert!(line.ends_with("\tagent_direct_message\tann to bob\tone two"), "{line}");
     let pid = child.id().unwrap().to_string();
@@ -147,13 +127,12 @@ async fn events_are_watched() {
 #[tokio::test]
 async fn members_change_under_a_mailroom() {
     let mut office = office().await;
-    let (file, text) =
-        (office.home.path("office.toml"), std::fs::read_to_string(office.home.path("office.toml")).unwrap());
+    let file = office.home.path("office.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
     let ann = office.client("ann");
-    let say = |to: &str| SendMessage {
-        message: "x".to_owned(),
-        recipient_agent_id: Some(to.to_owned()),
-        ..SendMessage::default()
+    let say = |to: &str| {
+        let recipient_agent_id = Some(to.to_owned());
+        SendMessage { message: "x".to_owned(), recipient_agent_id, ..SendMessage::default() }
     };
     assert!(soon("an answer", ann.send(&say("bob"))).await.unwrap().success);
     assert!(!soon("an answer", ann.send(&say("helper"))).await.unwrap().success);
@@ -172,11 +151,8 @@ async fn members_change_under_a_mailroom() {
     let kept = soon("an inbox", office.client("bob").messages(&Default::default())).await.unwrap().messages;
     assert_eq!(kept.len(), 1);
     std::fs::write(&file, members.replace("\"helper\", role", "\"mailroom\", role")).unwrap();
-    let complained = async || {
-        let said = std::fs::read_to_string(office.home.path("stderr")).unwrap();
-        said.contains("mailroom can't be a member").then_some(())
-    };
-    found("a complaint", complained).await;
+    let said = || std::fs::read_to_string(office.home.path("stderr")).unwrap();
+    until("a complaint", || said().contains("mailroom can't be a member")).await;
     assert!(soon("an answer", ann.send(&say("helper"))).await.unwrap().success);
     // It has complained: its end isn't silent.
     office.kill().await;
@@ -189,15 +165,11 @@ async fn the_operator_needs_no_key() {
     let home = Home::new();
     let listener = "[[listener]]\nprotocol = \"mail\"\nbind = \"127.0.0.1:0\"\nagent = \"mailroom\"\ntrust = \"loopback_operator\"\n";
     let file = home.write("own.toml", &format!("[node]\nname = \"own\"\n{listener}{MAILROOM}"));
-    let mut node = home.start(&["serve", &file]);
-    let line = node.line_with("listening mailroom").await;
-    node.line_with("ready").await;
-    let url = line.rsplit(' ').next().unwrap();
+    let (_node, listening) = serve(&home, &[&file]).await;
+    let url = &*listening[0].1;
     let shown = home.run(&["agents", "--url", url]).await;
     // The operator is no agent.
     assert_eq!((shown.code, &*shown.out), (Some(0), ""), "{shown:?}");
-    let told = home.run(&["msg", "broadcast", "anybody?", "--url", url]).await;
-    assert_eq!((told.code, &*told.out), (Some(0), "Message broadcast to 0 agent(s)\n"), "{told:?}");
-    let posing = home.run(&["msg", "broadcast", "x", "--url", url, "--as", "ann"]).await;
-    assert_eq!(posing.code, Some(3), "{posing:?}");
+    home.run(&["msg", "broadcast", "anybody?", "--url", url]).await.printing(0, "Message broadcast to 0 agent(s)\n");
+    home.run(&["msg", "broadcast", "x", "--url", url, "--as", "ann"]).await.with(3, "");
 }

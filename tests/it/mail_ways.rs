@@ -12,8 +12,9 @@ use callboard::message::mail::{BroadcastMessage, EntryState, MailId, MessageHist
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 
+use crate::kit::gateway::serve;
 use crate::kit::mail::Office;
-use crate::kit::{Home, a2a, found, soon};
+use crate::kit::{Home, a2a, found, soon, until};
 
 /// A server of tmux of its own; ended with this.
 struct Tmux(PathBuf);
@@ -69,10 +70,8 @@ const ELSEWHERE: &str = "[node]\nname = \"elsewhere\"\n[[agent]]\nkind = \"orche
 #[tokio::test]
 async fn a_broadcast_by_every_way() {
     let elsewhere = Home::new();
-    let mut other = elsewhere.start(&["serve", &elsewhere.write("elsewhere.toml", ELSEWHERE)]);
-    let listening = other.line_with("listening").await;
-    other.line_with("ready").await;
-    let remote = listening.rsplit(' ').next().unwrap();
+    let (_other, listening) = serve(&elsewhere, &[&elsewhere.write("elsewhere.toml", ELSEWHERE)]).await;
+    let remote = &listening[0].1;
     let posted = Posted::default();
     let hook = receiver(posted.clone()).await;
     let tmux_home = Home::new();
@@ -123,11 +122,8 @@ async fn a_broadcast_by_every_way() {
     assert_eq!(headers["idempotency-key"], *id);
     assert!(!headers.contains_key("x-callboard-signature"), "nothing to sign with");
     if tmux.is_some() {
-        let typed = async || {
-            let typed = std::fs::read_to_string(tmux_home.path("typed")).unwrap();
-            typed.contains("[AGENT chief BROADCAST]: echo hello\n").then_some(())
-        };
-        found("what was typed", typed).await;
+        let typed = || std::fs::read_to_string(tmux_home.path("typed")).unwrap();
+        until("what was typed", || typed().contains("[AGENT chief BROADCAST]: echo hello\n")).await;
     }
     // Agents that take words answer in words.
     let answers = async || {

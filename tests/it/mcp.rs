@@ -1,9 +1,7 @@
-use std::process::Stdio;
+use serde_json::json;
+use tokio::io::AsyncReadExt;
 
-use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-use crate::kit::{Finished, Home, soon};
+use crate::kit::{Finished, Home, ended, soon};
 
 /// A server of the legacy era as a shell script: it has the tools `echo` (says what it was sent), `ask` (asks a person),
 /// `fail` and `picture`.
@@ -35,14 +33,7 @@ fn server(home: &Home) -> String {
 
 async fn call(home: &Home, input: Option<&str>, arguments: &[&str]) -> Finished {
     let server = server(home);
-    let mut command = home.callboard(&[&["mcp", "call", &server], arguments].concat());
-    let mut child = command.stdin(input.map_or_else(Stdio::null, |_| Stdio::piped())).spawn().unwrap();
-    if let (Some(text), Some(mut pipe)) = (input, child.stdin.take()) {
-        pipe.write_all(text.as_bytes()).await.unwrap();
-    }
-    let output = soon("the end of a call", child.wait_with_output()).await.unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    Finished { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    ended(&mut home.callboard(&[&["mcp", "call", &server], arguments].concat()), input).await
 }
 
 /// Goal: a person sees what a server is and has, and nothing of it moves their terminal; a program gets one object.
@@ -51,12 +42,11 @@ async fn call(home: &Home, input: Option<&str>, arguments: &[&str]) -> Finished 
 async fn servers_are_shown() {
     let home = Home::new();
     let server = server(&home);
-    let shown = home.run(&["mcp", "list", &server]).await;
-    assert_eq!((shown.code, shown.err.as_str()), (Some(0), ""), "{shown:?}");
+    let shown = home.run(&["mcp", "list", &server]).await.quiet(0);
     let expected = "script 1.0  (MCP 2025-11-25)\n  Be[31m kind.\n\nTools\n  echo  –  Says it back.\n      text (string)  What to say.\n      n (integer, optional)\n\nPrompts\n  greet\n      who (optional)\n";
     assert_eq!(shown.out, expected);
     let json = home.run(&["mcp", "list", &server, "--json"]).await;
-    let found: Value = serde_json::from_str(&json.out).unwrap();
+    let found = json.json();
     assert_eq!((found["tools"][0]["name"].as_str(), json.out.lines().count()), (Some("echo"), 1));
     home.swept().await;
 }
@@ -66,13 +56,10 @@ async fn servers_are_shown() {
 async fn tools_are_called() {
     let home = Home::new();
     let arguments = ["echo", "--json", "--json-args", r#"{"more":[1.0],"n":1}"#, "--arg", "text=5", "--arg", "n=7"];
-    let called = call(&home, None, &arguments).await;
-    assert_eq!(called.code, Some(0), "{called:?}");
-    let result: Value = serde_json::from_str(&called.out).unwrap();
+    let result = call(&home, None, &arguments).await.with(0, "").json();
     let sent = &result["structuredContent"]["sent"]["params"];
     assert_eq!(sent["arguments"], json!({ "more": [1.0], "n": 7, "text": "5" }));
-    let picture = call(&home, None, &["picture"]).await;
-    assert_eq!((picture.code, picture.out.as_str()), (Some(0), "[image, image/png, 3 bytes]\nab\n"));
+    call(&home, None, &["picture"]).await.printing(0, "[image, image/png, 3 bytes]\nab\n");
     home.swept().await;
 }
 
@@ -89,15 +76,12 @@ async fn ends_have_codes() {
         (vec!["echo", "--bearer-env", "NO_SUCH"], 2, "there is no variable NO_SUCH"),
         (vec!["echo", "--header", "nocolon"], 2, "NAME: VALUE"),
     ] {
-        let ended = call(&home, None, &arguments).await;
-        assert_eq!(ended.code, Some(code), "{ended:?}");
-        assert!(ended.err.contains(why), "{ended:?}");
+        call(&home, None, &arguments).await.with(code, why);
     }
     for (server, code) in
         [("/no/such/server", 4), ("sh 'open", 2), ("http://u:p@a.example/", 2), ("http://127.0.0.1:9/mcp", 4)]
     {
-        let ended = home.run(&["mcp", "list", server]).await;
-        assert_eq!(ended.code, Some(code), "{server}: {ended:?}");
+        home.run(&["mcp", "list", server]).await.with(code, "");
     }
     home.swept().await;
 }
@@ -107,9 +91,8 @@ async fn ends_have_codes() {
 #[tokio::test]
 async fn people_are_asked() {
     let home = Home::new();
-    let asked = call(&home, Some("\nAna\nmany\n41\n\n"), &["ask", "--ask"]).await;
-    assert_eq!(asked.code, Some(0), "{asked:?}");
-    let result: Value = serde_json::from_str(&asked.out).unwrap();
+    let asked = call(&home, Some("\nAna\nmany\n41\n\n"), &["ask", "--ask"]).await.with(0, "");
+    let result = asked.json();
     let accepted = json!({ "action": "accept", "content": { "name": "Ana", "age": 41, "sure": true } });
     assert_eq!(result["answer"]["result"], accepted);
     for told in
@@ -118,13 +101,11 @@ async fn people_are_asked() {
         assert!(asked.err.contains(told), "{told}: {}", asked.err);
     }
     for (typed, action) in [("Ana\n:decline\n", "decline"), (":cancel\n", "cancel"), ("", "cancel")] {
-        let refused = call(&home, Some(typed), &["ask", "--ask"]).await;
-        let result: Value = serde_json::from_str(&refused.out).unwrap();
+        let result = call(&home, Some(typed), &["ask", "--ask"]).await.json();
         assert_eq!(result["answer"]["result"], json!({ "action": action }));
     }
     // Without a person the server learns that there is none.
-    let alone = call(&home, None, &["ask"]).await;
-    let result: Value = serde_json::from_str(&alone.out).unwrap();
+    let result = call(&home, None, &["ask"]).await.json();
     assert_eq!(result["answer"]["error"]["code"], -7);
     home.swept().await;
 }
@@ -154,11 +135,9 @@ async fn credentials_stay_out_of_the_log() {
         let header = format!("X-Secret: {HEADER}");
         let arguments =
             ["--log", "trace", "mcp", "list", &url, "--era", "legacy", "--bearer-env", "TOKEN", "--header", &header];
-        let mut command = home.callboard(&arguments);
-        let child = command.env("TOKEN", TOKEN).stdin(Stdio::null()).spawn().unwrap();
-        let output = soon("the end of a list", child.wait_with_output()).await.unwrap();
-        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-        assert_eq!(output.status.code(), Some(4), "{said}");
+        let Finished { code, out, err, .. } = ended(home.callboard(&arguments).env("TOKEN", TOKEN), None).await;
+        let said = out + &err;
+        assert_eq!(code, Some(4), "{said}");
         assert!(!said.contains(TOKEN) && !said.contains(HEADER), "{scheme}: {said}");
     }
     soon("what the peer saw", peer).await.unwrap();

@@ -6,7 +6,8 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 
 use crate::kit::clinics::identities;
-use crate::kit::{Home, Running, example, soon};
+use crate::kit::gateway::{answer, end, serve};
+use crate::kit::{Home, example, mcp, soon};
 
 /// `callboard stdio` and its pipes; killed when this is dropped.
 struct Client {
@@ -118,13 +119,10 @@ async fn several_agents_over_standard_streams() {
     assert_eq!(client.end().await, Some(0));
 
     let mut alone = Client::start(&home, &[&file, "--agent", "clinic_a"]).await;
-    assert_eq!(
-        alone.call("query", json!({ "query": "hypertension" })).await["structuredContent"]["specialty"],
-        "cardiology"
-    );
+    let found = alone.call("query", json!({ "query": "hypertension" })).await;
+    assert_eq!(found["structuredContent"]["specialty"], "cardiology");
     assert_eq!(alone.end().await, Some(0));
-    let refused = home.run(&["stdio", &file, "--agent", "clinic_c"]).await;
-    assert_eq!((refused.code, &*refused.out), (Some(2), ""));
+    home.run(&["stdio", &file, "--agent", "clinic_c"]).await.printing(2, "");
 }
 
 /// Goal: a signal ends it although its client keeps the pipe open. Method: SIGTERM.
@@ -140,43 +138,10 @@ async fn a_signal_ends_it() {
     home.swept().await;
 }
 
-/// A node that serves, and where.
-async fn serve(home: &Home, file: &str, count: usize) -> (Running, Vec<(String, String)>) {
-    let mut running = home.start(&["serve", file]);
-    let mut listening = Vec::new();
-    for _ in 0..count {
-        let line = running.line_with("listening ").await;
-        let words: Vec<_> = line.split(' ').collect();
-        listening.push((words[1].to_owned(), words[2].to_owned()));
-    }
-    assert_eq!(running.line_with("").await, "ready");
-    (running, listening)
-}
-
 /// Posts a request of the stateless era; status and body.
-async fn post(url: &str, key: Option<&str>, method: &str, mut params: Value) -> (u16, Value) {
-    params["_meta"] = json!({
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
-        "io.modelcontextprotocol/clientCapabilities": {},
-    });
-    let mut request = reqwest::Client::new()
-        .post(url)
-        .header("content-type", "application/json")
-        .header("accept", "application/json, text/event-stream")
-        .header("mcp-protocol-version", "2026-07-28")
-        .header("mcp-method", method);
-    if let Some(name) = params["name"].as_str() {
-        request = request.header("mcp-name", name);
-    }
-    if let Some(key) = key {
-        request = request.bearer_auth(key);
-    }
-    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
-    let response = soon("an answer", request.body(body).send()).await.unwrap();
-    let status = response.status().as_u16();
-    let text = soon("a body", response.text()).await.unwrap();
-    (status, serde_json::from_str(&text).unwrap_or_default())
+async fn post(url: &str, key: Option<&str>, method: &str, params: Value) -> (u16, Value) {
+    let request = mcp::request(url, &json!({}), method, params);
+    answer(key.into_iter().fold(request, |request, key| request.bearer_auth(key))).await
 }
 
 /// Goal: a listener serves all its agents as one, and each by itself, to those who have a key; a revoked one counts no more.
@@ -186,11 +151,10 @@ async fn a_listener_with_keys() {
     let home = Home::new();
     let listener = "[[listener]]\nprotocol = \"mcp\"\ndialect = \"mcp\"\nbind = \"0.0.0.0:0\"\nkeys = \"keys.toml\"\n";
     let file = two_clinics(&home, listener);
-    let missing = home.run(&["serve", &file]).await;
-    assert_eq!(missing.code, Some(2), "without its key file it doesn't start: {missing:?}");
+    assert_eq!(home.run(&["serve", &file]).await.code, Some(2), "without its key file it doesn't start");
     let made = home.run(&["keys", "--topology", &file, "add", "robot"]).await;
     let key = made.out.trim_end();
-    let (running, listening) = serve(&home, &file, 3).await;
+    let (running, listening) = serve(&home, &[&file]).await;
     let names: Vec<_> = listening.iter().map(|(name, _)| &**name).collect();
     assert_eq!(names, ["both", "clinic_a", "clinic_b"]);
     assert!(listening[2].1.ends_with("/agents/clinic_b/mcp"), "{listening:?}");
@@ -207,8 +171,7 @@ async fn a_listener_with_keys() {
     let url = listening[0].1.replace("0.0.0.0", "127.0.0.1");
     let refused = async { while post(&url, Some(key), "tools/list", json!({})).await.0 != 401 {} };
     soon("the revoked key to count no more", refused).await;
-    running.signal("TERM").await;
-    assert_eq!(running.finished().await.code, Some(0));
+    end(running, &home).await;
 }
 
 /// Goal: what isn't safe or can't be doesn't start, and says why. Method: rows of listeners.
@@ -236,8 +199,7 @@ async fn listeners_that_cannot_be() {
         ("dialect = \"bare\"\nbind = \"127.0.0.1:0\"\nagent = \"clinic_a\"\nkeys = \"k\"", "dialect \"mcp\""),
     ] {
         let file = two_clinics(&home, &format!("[[listener]]\nprotocol = \"mcp\"\n{lines}\n"));
-        let refused = home.run(&["serve", &file]).await;
-        assert_eq!((refused.code, &*refused.out), (Some(2), ""), "{lines}: {refused:?}");
+        let refused = home.run(&["serve", &file]).await.printing(2, "");
         assert!(refused.err.contains(said), "{lines}: {}", refused.err);
         let checked = home.run(&["check", &file]).await;
         assert!(checked.code == Some(2) && checked.out.contains(said), "{lines}: {checked:?}");

@@ -19,18 +19,14 @@ async fn a_third_clinic_needs_no_code() {
     let two = home.write("two.toml", &host("host.toml", &[&a.url, &b.url]));
 
     let question = "List all neurology patients and check dermatology patients with psoriasis";
-    let answered = home.run(&["ask", question, "--topology", &three]).await;
-    assert_eq!(answered.code, Some(0), "{}{}", answered.out, answered.err);
-    for wanted in ["clinic_c (neurology): list_patients", "NEUR-001  Migraine", "DERM-001  Psoriasis", "Verdict  safe"]
-    {
-        assert!(answered.out.contains(wanted), "{wanted:?} is not in {}", answered.out);
-    }
-    let by_id = home.run(&["ask", "Quais medicamentos toma o paciente NEUR-001?", "--topology", &three]).await;
-    assert_eq!(by_id.code, Some(0), "{}{}", by_id.out, by_id.err);
+    let answered = home.run(&["ask", question, "--topology", &three]).await.with(0, "");
+    let steps = ["clinic_c (neurology): list_patients", "NEUR-001  Migraine", "DERM-001  Psoriasis", "Verdict  safe"];
+    answered.has(&steps);
+    let by_id =
+        home.run(&["ask", "Quais medicamentos toma o paciente NEUR-001?", "--topology", &three]).await.with(0, "");
     assert!(by_id.out.contains("Sumatriptan") && !by_id.out.contains("clinic_a"), "{}", by_id.out);
 
-    let unknown = home.run(&["ask", "List all neurology patients", "--topology", &two]).await;
-    assert_eq!(unknown.code, Some(4), "{}", unknown.out);
+    let unknown = home.run(&["ask", "List all neurology patients", "--topology", &two]).await.with(4, "");
     assert!(!unknown.out.contains("NEUR-"), "{}", unknown.out);
     for clinic in [a, b, c] {
         assert_eq!(clinic.end().await.code, Some(0));

@@ -1,6 +1,7 @@
 use std::process::Stdio;
 
-use crate::kit::Home;
+use crate::kit::clinics::{host, nobody};
+use crate::kit::{Finished, Home, ended, soon};
 
 /// Goal: a reader that goes away ends nothing with a panic. Method: `demo` into `head -1`; its output, its errors, its
 /// folders.
@@ -10,7 +11,7 @@ async fn a_closed_pipe_is_no_panic() {
     let script = format!("'{}' demo | head -1", env!("CARGO_BIN_EXE_callboard"));
     let mut shell = tokio::process::Command::new("sh");
     shell.args(["-c", &script]).env("TMPDIR", home.path("tmp")).env("RUST_BACKTRACE", "1").kill_on_drop(true);
-    let output = crate::kit::soon("the end of a pipe", shell.output()).await.unwrap();
+    let output = soon("the end of a pipe", shell.output()).await.unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 1);
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     home.swept().await;
@@ -21,10 +22,8 @@ async fn a_closed_pipe_is_no_panic() {
 async fn a_full_device_is_one_line() {
     let home = Home::new();
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let demo = home.callboard(&["demo"]).stdout(Stdio::from(full)).spawn().unwrap();
-    let output = crate::kit::soon("its end", demo.wait_with_output()).await.unwrap();
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(4), "{told}");
+    let Finished { code, err: told, .. } = ended(home.callboard(&["demo"]).stdout(Stdio::from(full)), None).await;
+    assert_eq!(code, Some(4), "{told}");
     assert!(told.starts_with("callboard: failed to write to standard output: "), "{told}");
     assert_eq!(told.lines().count(), 1, "{told}");
     home.swept().await;
@@ -35,7 +34,7 @@ async fn a_full_device_is_one_line() {
 #[tokio::test]
 async fn the_log_is_plain_or_json() {
     let home = Home::new();
-    let topology = home.write("host.toml", &crate::kit::clinics::host("host.toml", &[&crate::kit::clinics::nobody()]));
+    let topology = home.write("host.toml", &host("host.toml", &[&nobody()]));
     let ask =
         async |more: &[&str]| home.ask(&topology, &[&["List cardiology patients", "--json"], more].concat()).await;
     assert_eq!(ask(&[]).await.err, "", "a clinic that is down is told by the answer");

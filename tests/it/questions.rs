@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use callboard_gateway::answering::{AnswerOptions, Answerers};
 use callboard_mcp::bridge::{Bridge, BridgeOptions};
-use callboard_mcp::outbound::{ChildCommand, ClientOptions, Dialect, Endpoint, Era, EraChoice};
+use callboard_mcp::outbound::{ClientOptions, Dialect};
 use callboard_message::surface::CreateMessage;
 use callboard_message::{
     Answer, ElicitAnswer, Failure, FailureKind, Named, Principal, Question, RawObject, Sample, SampleAnswer,
@@ -16,8 +16,8 @@ use callboard_runtime::{
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
-/// How long a test waits for what must come.
-const SOON: Duration = Duration::from_secs(30);
+use crate::kit::{SOON, mcp, until};
+
 const SERVER: &str = "ai-analysis-server";
 const CLIENT: &str = "claude-desktop-abc123";
 const WRITTEN: &str = "Based on the dataset pattern analysis, I recommend using a transformer-based approach with attention mechanisms focused on temporal dependencies...";
@@ -112,26 +112,21 @@ impl Stage {
         }))
         .unwrap();
         let answerers = Answerers::new(system.clone(), options).unwrap();
-        let mut command = ChildCommand::new("sh", ["-c", SCRIPT]);
-        command.set = vec![("ASKS".into(), asks.to_string().into())];
         let kept = Arc::new(MemoryAudit::default());
         let audit = AuditLog::new(kept.clone());
-        let client = ClientOptions { era: EraChoice::Only(Era::Legacy), dialect, ..ClientOptions::default() };
+        let client = ClientOptions { dialect, ..ClientOptions::default() };
         let options =
             BridgeOptions { client, answering: Some(Arc::new(answerers)), audit: Some(audit), ..Default::default() };
-        let bridge = Bridge::new(SERVER, Endpoint::Child(command), options).unwrap();
+        let bridge = mcp::bridge(SERVER, SCRIPT, &asks.to_string(), options);
         let server = system.spawn(bridge.clone());
         system.directory().register(SERVER, &server).unwrap();
         Self { system, server, bridge, kept, heard }
     }
 
     /// Calls the server's tool as `client`, who answers questions so. Gives the tool's result.
-    async fn call(&self, client: &str, answer: impl FnMut(PendingQuestion)) -> Value {
-        self.call_with(called(client), client, answer).await
-    }
-
-    async fn call_with(&self, params: Value, client: &str, mut answer: impl FnMut(PendingQuestion)) -> Value {
-        let named = Named { name: "callboard.tools.call".to_owned(), payload: to_raw_value(&params).unwrap() };
+    async fn call(&self, client: &str, mut answer: impl FnMut(PendingQuestion)) -> Value {
+        let payload = to_raw_value(&called(client)).unwrap();
+        let named = Named { name: "callboard.tools.call".to_owned(), payload };
         let mut call = self.server.call(named).principal(Principal::agent(client)).within(SOON).start();
         while let Some(event) = call.next().await {
             if let CallEvent::Question(question) = event {
@@ -194,13 +189,11 @@ async fn the_document_s_question_is_answered_in_its_words() {
 /// Goal: the same in MCP's own words (T-M2). Method: T-M1's question as MCP has it, dialect `mcp`.
 #[tokio::test]
 async fn the_same_is_answered_in_mcp_s_words() {
-    let asks = json!({
-        "jsonrpc": "2.0", "id": "sampling-req-456", "method": "sampling/createMessage",
-        "params": {
-            "messages": [{ "role": "user", "content": { "type": "text", "text": "Analyze this" } }],
-            "modelPreferences": { "hints": [{ "name": "gpt-4" }] }, "maxTokens": 100
-        }
-    });
+    let message = json!({ "role": "user", "content": { "type": "text", "text": "Analyze this" } });
+    let params =
+        json!({ "messages": [message], "modelPreferences": { "hints": [{ "name": "gpt-4" }] }, "maxTokens": 100 });
+    let asks =
+        json!({ "jsonrpc": "2.0", "id": "sampling-req-456", "method": "sampling/createMessage", "params": params });
     let stage = Stage::set(Dialect::Mcp, &asks, handled());
     let heard = stage.call(CLIENT, nobody_is_asked).await["heard"].clone();
     assert_eq!(heard["id"], "sampling-req-456");
@@ -227,10 +220,7 @@ async fn every_question_is_answered_on_its_id() {
             (ask(json!("p"), "sampling/createMessage", json!([])), Some(-32602)),
             (
                 json!({ "jsonrpc": "2.0", "id": 7, "method": "sampling/createMessage" }),
-                match dialect {
-                    Dialect::MagicTunnel => Some(-32602),
-                    _ => None,
-                },
+                matches!(dialect, Dialect::MagicTunnel).then_some(-32602),
             ),
         ] {
             let stage = Stage::set(dialect, &asks, handled());
@@ -258,18 +248,18 @@ async fn the_elicitation_alias_reaches_a_person() {
         let stage = Stage::set(dialect, &asks, handled());
         for accepts in [false, true] {
             let mut forwarded = Vec::new();
+            let (done, result) = match accepts {
+                true => (
+                    ElicitAnswer::accept(json!({ "name": "n" })),
+                    json!({ "action": "accept", content: { "name": "n" } }),
+                ),
+                false => (ElicitAnswer::decline(), json!({ "action": "decline" })),
+            };
             let answer = |question: PendingQuestion| {
                 forwarded.push(question.question.clone());
-                question.answer(Answer::Elicit(match accepts {
-                    true => ElicitAnswer::accept(json!({ "name": "n" })),
-                    false => ElicitAnswer::decline(),
-                }));
+                question.answer(Answer::Elicit(done.clone()));
             };
             let heard = stage.call(CLIENT, answer).await["heard"].clone();
-            let result = match accepts {
-                true => json!({ "action": "accept", content: { "name": "n" } }),
-                false => json!({ "action": "decline" }),
-            };
             assert_eq!(heard, json!({ "jsonrpc": "2.0", "id": "e1", "result": result }));
             assert_eq!(forwarded, [Question::elicit("m", schema.clone())]);
         }
@@ -326,18 +316,11 @@ async fn a_forged_origin_is_ignored() {
         assert_eq!(result["heard"]["result"], expected);
     }
     // It is written beside the call.
-    let recorded = async {
-        while stage.recorded().is_empty() {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(SOON, recorded).await.unwrap();
+    until("a record", || !stage.recorded().is_empty()).await;
     let records = stage.recorded();
-    assert_eq!(records.len(), 1, "{records:?}");
-    assert_eq!(
-        (&*records[0].event, records[0].principal.as_ref().map(|(_, id)| id.as_str())),
-        ("origin_mismatch", Some("A"))
-    );
+    let told: Vec<_> =
+        records.iter().map(|entry| (&*entry.event, entry.principal.as_ref().map(|(_, id)| id.as_str()))).collect();
+    assert_eq!(told, [("origin_mismatch", Some("A"))]);
     stage.end().await;
 }
 

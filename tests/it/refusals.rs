@@ -2,15 +2,13 @@
 
 #![expect(deprecated, reason = "rmcp deprecates sampling and roots, which clients of 2025 still use")]
 
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use callboard_gateway::answering::{AnswerOptions, Answerers};
-use callboard_mcp::bridge::{Bridge, BridgeOptions};
-use callboard_mcp::inbound::{ListenOptions, McpServerOptions, serve};
-use callboard_mcp::outbound::{ChildCommand, ClientOptions, Endpoint, Era, EraChoice};
+use callboard_mcp::bridge::BridgeOptions;
+use callboard_mcp::inbound::McpServerOptions;
 use callboard_message::surface::CreateMessage;
 use callboard_message::{Failure, SampleAnswer};
 use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, System};
@@ -20,12 +18,11 @@ use rmcp::model::{
     ProtocolVersion,
 };
 use rmcp::service::{RequestContext, RoleClient};
-use rmcp::transport::StreamableHttpClientTransport;
-use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
-use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt, ErrorData, ServiceError};
+use rmcp::{ClientHandler, ClientLifecycleMode, ErrorData, ServiceError};
 use serde_json::{Value, json};
 
-const SOON: Duration = Duration::from_secs(60);
+use crate::kit::mcp::{self, stateless};
+use crate::kit::soon;
 
 /// A server that asks what stands in the variable `ASKS`, and whose tool answers with what it heard.
 const SCRIPT: &str = r#"
@@ -131,24 +128,14 @@ async fn call(person: Person, lifecycle: ClientLifecycleMode, asks: &Value, stra
     }))
     .unwrap();
     let answerers = Answerers::new(system.clone(), options).unwrap();
-    let mut command = ChildCommand::new("sh", ["-c", SCRIPT]);
-    command.set = vec![("ASKS".into(), asks.to_string().into())];
-    let client = ClientOptions { era: EraChoice::Only(Era::Legacy), ..ClientOptions::default() };
-    let options = BridgeOptions { client, answering: Some(Arc::new(answerers)), ..BridgeOptions::default() };
-    let bridge = Bridge::new("far", Endpoint::Child(command), options).unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let agent = system.spawn(bridge.clone());
-    let serving = serve(listener, agent, McpServerOptions::default(), &ListenOptions::default()).unwrap();
-    let (url, handle) = (format!("http://{}/mcp", serving.address), serving.server.handle());
-    tokio::spawn(serving.server);
+    let options = BridgeOptions { answering: Some(Arc::new(answerers)), ..BridgeOptions::default() };
+    let bridge = mcp::bridge("far", SCRIPT, &asks.to_string(), options);
+    let listening = mcp::serve(system.spawn(bridge.clone()), McpServerOptions::default());
 
-    let config = StreamableHttpClientTransportConfig::with_uri(url);
-    let transport = StreamableHttpClientTransport::from_config(config);
-    let client = tokio::time::timeout(SOON, person.serve_with_lifecycle(transport, lifecycle)).await.unwrap().unwrap();
-    let result = tokio::time::timeout(SOON, client.call_tool(CallToolRequestParams::new("ask"))).await.unwrap();
+    let client = mcp::connect(&person, lifecycle, &listening.url).await;
+    let result = soon("an answer", client.call_tool(CallToolRequestParams::new("ask"))).await;
     let asked = asked.load(SeqCst);
     let _ = client.cancel().await;
-    handle.stop(false).await;
     system.shutdown(Duration::ZERO).await;
     bridge.said_goodbye().await;
     Outcome { result, asked }
@@ -157,10 +144,6 @@ async fn call(person: Person, lifecycle: ClientLifecycleMode, asks: &Value, stra
 fn person(code: i32, message: &'static str) -> Person {
     let data = Some(json!({ "by": "person" }));
     Person { error: ErrorData::new(ErrorCode(code), message, data), action: ElicitationAction::Decline }
-}
-
-fn stateless() -> ClientLifecycleMode {
-    ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
 }
 
 fn sample() -> Value {

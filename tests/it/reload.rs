@@ -2,11 +2,10 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::kit::gateway::{Session, addresses, began, edit, end, is_refused, modern, said, script, serve};
+use crate::kit::gateway::{
+    MCP, NODE, Session, addresses, began, edit, end, is_refused, modern, reloaded, said, script, started,
+};
 use crate::kit::{Home, soon, until};
-
-const NODE: &str = "[node]\nname = \"n\"\n";
-const LISTENER: &str = "[[listener]]\nprotocol = \"mcp\"\ndialect = \"mcp\"\nbind = \"127.0.0.1:0\"\n";
 
 async fn complaint(home: &Home, text: &str) {
     let complains = || fs::read_to_string(home.path("stderr")).unwrap().contains(text);
@@ -20,9 +19,8 @@ async fn complaint(home: &Home, text: &str) {
 async fn calls_in_flight_finish() {
     let home = Home::new();
     let (kept, other) = (script(&home, "kept", "kept"), script(&home, "other", "other"));
-    edit(&home, &format!("{NODE}{}{kept}{other}{LISTENER}", script(&home, "a", "old")));
-    let file = home.path("n.toml").display().to_string();
-    let (mut running, listening) = serve(&home, &[&file]).await;
+    let (mut running, listening) =
+        started(&home, &format!("{NODE}{}{kept}{other}{MCP}", script(&home, "a", "old"))).await;
     let url = listening[0].1.clone();
     let session = Session::begin(&url).await;
     let mut stream = session.listen().await;
@@ -44,8 +42,12 @@ async fn calls_in_flight_finish() {
     until("the calls to begin", || began(&home) == 3).await;
     let before = home.processes();
 
-    edit(&home, &format!("{NODE}{}{kept}{}{LISTENER}", script(&home, "a", "new"), script(&home, "added", "added")));
-    let now = addresses(&mut running, "reloaded").await;
+    let now = reloaded(
+        &home,
+        &mut running,
+        &format!("{NODE}{}{kept}{}{MCP}", script(&home, "a", "new"), script(&home, "added", "added")),
+    )
+    .await;
     let names: Vec<_> = now.iter().map(|(name, _)| &**name).collect();
     assert_eq!(names, ["n", "a", "kept", "added"]);
     assert_eq!(now[0].1, url);
@@ -91,17 +93,15 @@ async fn calls_in_flight_finish() {
 #[tokio::test]
 async fn a_broken_file_is_refused() {
     let home = Home::new();
-    let good = format!("{NODE}{}{LISTENER}", script(&home, "a", "one"));
-    edit(&home, &good);
-    let (mut running, listening) = serve(&home, &[&home.path("n.toml").display().to_string()]).await;
+    let good = format!("{NODE}{}{MCP}", script(&home, "a", "one"));
+    let (mut running, listening) = started(&home, &good).await;
     let session = Session::begin(&listening[0].1).await;
     edit(&home, &good.replace("era = \"legacy\"", "era = \"ancient\""));
     complaint(&home, "`era` can't be `ancient`").await;
     edit(&home, &format!("{good}keys = \"no_such_keys\"\n"));
     complaint(&home, "there is no key file").await;
     assert_eq!(said(&session.call("who").await), "one");
-    edit(&home, &format!("{good}hosts = [\"gateway.example\"]\n"));
-    assert_eq!(addresses(&mut running, "reloaded").await.len(), 2);
+    assert_eq!(reloaded(&home, &mut running, &format!("{good}hosts = [\"gateway.example\"]\n")).await.len(), 2);
     running.signal("HUP").await;
     assert_eq!(addresses(&mut running, "reloaded").await.len(), 2);
     let session = Session::begin(&listening[0].1).await;
@@ -114,18 +114,15 @@ async fn a_broken_file_is_refused() {
 async fn listeners_come_and_go() {
     let home = Home::new();
     let (a, b) = (script(&home, "a", "one"), script(&home, "b", "two"));
-    let second = LISTENER.replace("127.0.0.1:0", "127.0.0.2:0");
-    edit(&home, &format!("{NODE}{a}{b}{LISTENER}agent = \"a\"\n"));
-    let (mut running, first) = serve(&home, &[&home.path("n.toml").display().to_string()]).await;
+    let second = MCP.replace("127.0.0.1:0", "127.0.0.2:0");
+    let (mut running, first) = started(&home, &format!("{NODE}{a}{b}{MCP}agent = \"a\"\n")).await;
     let session = Session::begin(&first[0].1).await;
-    edit(&home, &format!("{NODE}{a}{b}{LISTENER}agent = \"a\"\n{second}agent = \"b\"\n"));
-    let both = addresses(&mut running, "reloaded").await;
+    let both = reloaded(&home, &mut running, &format!("{NODE}{a}{b}{MCP}agent = \"a\"\n{second}agent = \"b\"\n")).await;
     assert_eq!((both.len(), &both[..2]), (4, &first[..]));
     assert_eq!(said(&session.call("who").await), "one");
     let other = Session::begin(&both[2].1).await;
     assert_eq!(said(&other.call("who").await), "two");
-    edit(&home, &format!("{NODE}{a}{b}{second}agent = \"b\"\n"));
-    assert_eq!(addresses(&mut running, "reloaded").await, &both[2..]);
+    assert_eq!(reloaded(&home, &mut running, &format!("{NODE}{a}{b}{second}agent = \"b\"\n")).await, &both[2..]);
     assert_eq!(said(&other.call("who").await), "two");
     let address = first[0].1.trim_start_matches("http://").split('/').next().unwrap().to_owned();
     let refused = async { while tokio::net::TcpStream::connect(&address).await.is_ok() {} };

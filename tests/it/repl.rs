@@ -2,12 +2,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::kit::{Home, Running, soon};
-use pipe::piped;
+use crate::kit::{Finished, Home, Running, ended, soon};
 use pty::{Terminal, free_ports};
 
 mod killed;
-mod pipe;
 mod pty;
 mod unasked;
 mod warned;
@@ -62,6 +60,12 @@ answers = [
     home.write(&format!("{name}.toml"), &text)
 }
 
+/// What `callboard repl ARGUMENTS` makes of these lines, through a pipe.
+async fn piped(home: &Home, arguments: &[&str], lines: &[&str]) -> Finished {
+    let input = lines.join("\n") + "\n";
+    ended(&mut home.callboard(&[&["repl"], arguments].concat()), Some(&input)).await
+}
+
 /// An agent that only serves.
 async fn serving(home: &Home, file: &str) -> Running {
     let mut running = home.start(&["serve", file]);
@@ -93,27 +97,34 @@ fn first_steps_at_a_terminal() {
         let [port] = free_ports();
         let mut terminal = Terminal::start(&home, &[&file(&home, "bidirectional-agent", port, "")], term);
         terminal.sees("agent> ");
-        terminal.types(":tool list_agents");
-        terminal.sees(NOBODY);
-        terminal.types(&format!(":listen {port}"));
-        terminal.sees(&format!("🚀 Starting server on port {port}...\n✅ Server started on http://0.0.0.0:{port}\n"));
-        terminal.types(&format!(":connect localhost:{port}"));
-        terminal.sees(&format!(
-            "🔗 Connected to remote agent: localhost:{port}\n✅ Successfully connected to agent: Bidirectional A2A Agent\n"
-        ));
-        terminal.sees(&format!("agent@localhost:{port}> "));
-        terminal.types(CAPITAL);
-        terminal.sees(PARIS);
-        terminal.types(HACK);
-        terminal.sees(REJECTED);
-        terminal.types(":disconnect");
-        terminal.sees(&format!("🔌 Disconnected from localhost:{port}\n"));
-        terminal.types(":stop");
-        terminal.sees("🛑 Stopping server...\n✅ Server stopped\n");
-        terminal.sees("agent> ");
-        terminal.types(":quit");
-        assert_eq!(terminal.ends(), 0);
+        let [listen, connect] = lines(port);
+        terminal.goes(&[
+            (":tool list_agents", &[NOBODY]),
+            (&listen, &[&started(port)]),
+            (&connect, &[&connected(port), &format!("agent@localhost:{port}> ")]),
+            (CAPITAL, &[PARIS]),
+            (HACK, &[REJECTED]),
+            (":disconnect", &[&format!("🔌 Disconnected from localhost:{port}\n")]),
+            (":stop", &["🛑 Stopping server...\n✅ Server stopped\n", "agent> "]),
+            (":quit", &[]),
+        ]);
+        terminal.ends();
     }
+}
+
+/// The lines by which an agent listens, and connects to itself.
+fn lines(port: u16) -> [String; 2] {
+    [format!(":listen {port}"), format!(":connect localhost:{port}")]
+}
+
+fn started(port: u16) -> String {
+    format!("🚀 Starting server on port {port}...\n✅ Server started on http://0.0.0.0:{port}\n")
+}
+
+fn connected(port: u16) -> String {
+    format!(
+        "🔗 Connected to remote agent: localhost:{port}\n✅ Successfully connected to agent: Bidirectional A2A Agent\n"
+    )
 }
 
 /// Goal: through a pipe the same lines come, and nothing else. Method: the same session, its whole output.
@@ -122,14 +133,14 @@ async fn the_same_lines_through_a_pipe() {
     let home = Home::new();
     let [port] = free_ports();
     let file = file(&home, "bidirectional-agent", port, "");
-    let (listen, connect) = (format!(":listen {port}"), format!(":connect localhost:{port}"));
+    let [listen, connect] = lines(port);
     let lines = [":tool list_agents", &listen, &connect, CAPITAL, HACK, ":disconnect", ":stop", ":memory", ":quit"];
     let finished = piped(&home, &[&file], &lines).await;
     let expected = format!(
-        "{NOBODY}🚀 Starting server on port {port}...\n✅ Server started on http://0.0.0.0:{port}\n\
-         🔗 Connected to remote agent: localhost:{port}\n✅ Successfully connected to agent: Bidirectional A2A Agent\n\
-         {PARIS}{REJECTED}🔌 Disconnected from localhost:{port}\n🛑 Stopping server...\n✅ Server stopped\n\
-         🧠 Rolling Memory (0 outgoing requests):\n"
+        "{NOBODY}{}{}{PARIS}{REJECTED}🔌 Disconnected from localhost:{port}\n🛑 Stopping server...\n✅ Server stopped\n\
+         🧠 Rolling Memory (0 outgoing requests):\n",
+        started(port),
+        connected(port)
     );
     assert_eq!((finished.code, &*finished.out), (Some(0), &*expected), "{}", finished.err);
 }
@@ -150,38 +161,30 @@ async fn directories_are_shared() {
     soon("the second agent knows the third", acquainted).await;
     tokio::task::spawn_blocking(move || {
         let second = format!("http://localhost:{}", ports[1]);
+        let connected =
+            format!("🔗 Connected to remote agent: {second}\n✅ Successfully connected to agent: Agent Two\n");
+        let three = "✅ Successfully connected to agent: Agent Three\n";
+        let weather = "🤖 Agent response:\nThe current weather in Paris is sunny with a temperature of 22°C (72°F).\n";
+        let prompts = ports.map(|port| format!("agent1@localhost:{port}> "));
+        let completed = "   Initial state reported by remote: Completed\n📋 Tool Result:\n";
         let mut terminal = Terminal::start(&home, &[&one], "xterm");
         terminal.sees("agent1> ");
-        terminal.types(":tool list_agents");
-        terminal.sees(NOBODY);
-        terminal.types(&format!(":connect {second}"));
-        terminal
-            .sees(&format!("🔗 Connected to remote agent: {second}\n✅ Successfully connected to agent: Agent Two\n"));
-        terminal.sees(&format!("agent1@localhost:{}> ", ports[1]));
-        terminal.types(":tool list_agents");
-        terminal.sees(BOTH);
-        terminal.types(&format!(":connect http://localhost:{}", ports[2]));
-        terminal.sees("✅ Successfully connected to agent: Agent Three\n");
-        terminal.types(":tool list_agents");
-        terminal.sees(BOTH);
-        terminal.types("What is the weather in Paris?");
-        terminal.sees("🤖 Agent response:\nThe current weather in Paris is sunny with a temperature of 22°C (72°F).\n");
-        terminal.types(r#":tool list_agents {"format":"simple"}"#);
-        terminal.sees("\"bidirectional-agent-2\",\n");
-        terminal.types(":remote :tool list_agents");
-        terminal.sees("✅ Task sent successfully!\n");
-        terminal.sees("   Initial state reported by remote: Completed\n📋 Tool Result:\n");
-        terminal.sees(&format!("agent1@localhost:{}> ", ports[2]));
+        terminal.goes(&[
+            (":tool list_agents", &[NOBODY]),
+            (&format!(":connect {second}"), &[&connected, &prompts[1]]),
+            (":tool list_agents", &[BOTH]),
+            (&format!(":connect http://localhost:{}", ports[2]), &[three]),
+            (":tool list_agents", &[BOTH]),
+            ("What is the weather in Paris?", &[weather]),
+            (r#":tool list_agents {"format":"simple"}"#, &["\"bidirectional-agent-2\",\n"]),
+            (":remote :tool list_agents", &["✅ Task sent successfully!\n", completed, &prompts[2]]),
+        ]);
         terminal.control('d');
-        assert_eq!(terminal.ends(), 0);
+        terminal.ends();
 
         let mut terminal = Terminal::start(&home, &[&one], "xterm");
-        terminal.types(":tool list_agents");
-        terminal.sees(BOTH);
-        terminal.types(":connect 2");
-        terminal.sees("✅ Successfully connected to agent: Agent Three\n");
-        terminal.types(":quit");
-        assert_eq!(terminal.ends(), 0);
+        terminal.goes(&[(":tool list_agents", &[BOTH]), (":connect 2", &[three]), (":quit", &[])]);
+        terminal.ends();
     })
     .await
     .unwrap();
@@ -199,11 +202,9 @@ async fn memory_is_of_what_went_out() {
     tokio::task::spawn_blocking(move || {
         let mut terminal = Terminal::start(&home, &[&ours_file, "--listen", &ours.to_string()], "xterm");
         terminal.sees(&format!("✅ Server started on http://0.0.0.0:{ours}\n"));
-        terminal.types(&format!(":connect localhost:{theirs}"));
-        terminal.sees("✅ Successfully connected to agent: Bidirectional A2A Agent\n");
+        terminal.goes(&[(&format!(":connect localhost:{theirs}"), &[&connected(theirs)])]);
         let mut send = |text: &str| {
-            terminal.types(&format!(":remote {text}"));
-            terminal.sees("✅ Task sent successfully!\n   Task ID: ");
+            terminal.goes(&[(&format!(":remote {text}"), &["✅ Task sent successfully!\n   Task ID: "])]);
             let id = terminal.sees("\n");
             terminal.sees("   Initial state reported by remote: Completed\n");
             id
@@ -213,24 +214,21 @@ async fn memory_is_of_what_went_out() {
         let incoming = runtime.block_on(home.run(&["send", &here, "from outside"]));
         assert_eq!((incoming.code, &*incoming.out), (Some(0), "Yes.\n"), "{}", incoming.err);
 
-        terminal.types(":memory");
-        terminal.sees(&format!(
+        let both = format!(
             "🧠 Rolling Memory (2 outgoing requests):\n\n1. Task ID: {first} (Status: Completed)\n   Request: {CAPITAL}\n\n\
              2. Task ID: {second} (Status: Completed)\n   Request: Tell me about the Eiffel Tower\n"
-        ));
-        terminal.types(&format!(":memoryTask {first}"));
-        terminal.sees(&format!("🧠 Memory Task Details for ID: {first}\n\nStatus: Completed\nTimestamp: 20"));
-        terminal.sees(&format!(
-            "Z\n\n📤 Original Request:\n{CAPITAL}\n\n📥 Response:\nThe capital of France is Paris.\n"
-        ));
-        terminal.types(":tasks all");
-        terminal.sees("   Request: from outside\n");
-        terminal.types(":memory clear");
-        terminal.sees("🧹 Rolling memory cleared\n");
-        terminal.types(":memory");
-        terminal.sees("🧠 Rolling Memory (0 outgoing requests):\n");
-        terminal.types(":quit");
-        assert_eq!(terminal.ends(), 0);
+        );
+        let head = format!("🧠 Memory Task Details for ID: {first}\n\nStatus: Completed\nTimestamp: 20");
+        let rest = format!("Z\n\n📤 Original Request:\n{CAPITAL}\n\n📥 Response:\nThe capital of France is Paris.\n");
+        terminal.goes(&[
+            (":memory", &[&both]),
+            (&format!(":memoryTask {first}"), &[&head, &rest]),
+            (":tasks all", &["   Request: from outside\n"]),
+            (":memory clear", &["🧹 Rolling memory cleared\n"]),
+            (":memory", &["🧠 Rolling Memory (0 outgoing requests):\n"]),
+            (":quit", &[]),
+        ]);
+        terminal.ends();
     })
     .await
     .unwrap();
@@ -245,49 +243,36 @@ fn questions_are_asked_inline() {
     let file = file(&home, "asking", port, "experimental_clarification = true");
     let weather = "What's the weather?";
     let sunny = "🤖 Agent response:\nThe current weather in Paris is sunny.\n";
+    let asks: [&str; 2] = ["❓ Which city?\n", "> "];
     let mut terminal = Terminal::start(&home, &[&file], "xterm");
     terminal.sees("agent> ");
-    terminal.types(weather);
-    terminal.sees("❓ Which city?\n");
-    terminal.sees("> ");
-    terminal.types(":tasks");
-    terminal.sees("❌ Answer first, or type :cancel or :later: commands come after\n");
-    terminal.sees("> ");
-    terminal.types("Paris");
-    terminal.sees(sunny);
-    // A request with a conversation before it is less likely to be unclear.
-    terminal.types(":session new");
-    terminal.types(weather);
-    terminal.sees("❓ Which city?\n");
-    terminal.sees("> ");
+    terminal.goes(&[
+        (weather, &asks),
+        (":tasks", &["❌ Answer first, or type :cancel or :later: commands come after\n", "> "]),
+        ("Paris", &[sunny]),
+        // A request with a conversation before it is less likely to be unclear.
+        (":session new", &[]),
+        (weather, &asks),
+    ]);
     terminal.control('c');
     terminal.sees("⏹ Task cancelled\n");
     terminal.sees("agent> ");
-    terminal.types(":session new");
-    terminal.types(weather);
-    terminal.sees("❓ Which city?\n");
-    terminal.sees("> ");
-    terminal.types(":later");
-    terminal.sees("🤖 Agent response:\nWhich city?\n\n[Agent requires more input]\n");
-    terminal.types(":tasks all");
-    terminal.sees("(Status: Completed)\n");
-    terminal.sees("(Status: Canceled)\n");
-    terminal.sees("3. Task ID: ");
+    terminal.goes(&[
+        (":session new", &[]),
+        (weather, &asks),
+        (":later", &["🤖 Agent response:\nWhich city?\n\n[Agent requires more input]\n"]),
+        (":tasks all", &["(Status: Completed)\n", "(Status: Canceled)\n", "3. Task ID: "]),
+    ]);
     let id = terminal.sees(" (Status: InputRequired)\n");
     terminal.types(":quit");
-    assert_eq!(terminal.ends(), 0);
+    terminal.ends();
 
     let mut terminal = Terminal::start(&home, &[&file], "xterm");
     terminal.sees(&format!("🔔 Task {id} asks: Which city? (:answer {id})\n"));
-    terminal.types(&format!(":answer {id}"));
-    terminal.sees("❓ Which city?\n");
-    terminal.sees("> ");
-    terminal.types("Paris");
-    terminal.sees(sunny);
-    terminal.types(&format!(":task {id}"));
-    terminal.sees("Status: Completed\n");
+    let (answer, task) = (format!(":answer {id}"), format!(":task {id}"));
+    terminal.goes(&[(&answer, &asks), ("Paris", &[sunny]), (&task, &["Status: Completed\n"])]);
     terminal.terminate();
-    assert_eq!(terminal.ends(), 0);
+    terminal.ends();
 }
 
 /// Goal: nothing keeps a person waiting. Method: an address where somebody takes the connection and says nothing; Ctrl-C.
@@ -303,7 +288,7 @@ fn connecting_can_be_given_up() {
     terminal.sees("⏹ Cancelled\n");
     terminal.sees("agent> ");
     terminal.control('d');
-    assert_eq!(terminal.ends(), 0);
+    terminal.ends();
 }
 
 /// Goal: one message is one answer, by either command, with the exit code that says how it went. Method: answered, refused, asked
@@ -313,24 +298,22 @@ async fn one_message() {
     let home = Home::new();
     let [port] = free_ports();
     let file = file(&home, "single", port, "experimental_clarification = true");
-    let finished = home.run(&["send", &file, CAPITAL]).await;
-    assert_eq!((finished.code, &*finished.out), (Some(0), "The capital of France is Paris.\n"), "{}", finished.err);
-    let finished = home.run(&["send", "--json", &file, CAPITAL]).await;
-    let answer: serde_json::Value = serde_json::from_str(&finished.out).unwrap();
-    assert_eq!(answer["content"][0]["text"], "The capital of France is Paris.");
-    let refused = home.run(&["send", &file, HACK]).await;
-    assert_eq!((refused.code, &*refused.out), (Some(4), ""));
-    assert!(refused.err.contains("I cannot assist with illegal activities"), "{}", refused.err);
-    let asked = home.run(&["send", &file, "What's the weather?"]).await;
-    assert_eq!(asked.code, Some(5), "{} {}", asked.out, asked.err);
-    assert_eq!(home.run(&["send", "missing.toml", "hello"]).await.code, Some(2));
-
-    let said = home.run(&["repl", &file, "--message", CAPITAL]).await;
-    assert_eq!((said.code, &*said.out), (Some(0), PARIS), "{}", said.err);
-    assert_eq!(home.run(&["repl", &file, "--message", HACK]).await.code, Some(4));
-    let asked = home.run(&["repl", &file, "--message", "What's the weather?"]).await;
+    let (weather, repl) = ("What's the weather?", ["repl", &file, "--message"]);
     let question = "❓ Which city?\n🤖 Agent response:\nWhich city?\n\n[Agent requires more input]\n";
-    assert_eq!((asked.code, &*asked.out), (Some(5), question), "{}", asked.err);
+    for (arguments, code, out, err) in [
+        (["send", &file, CAPITAL].to_vec(), 0, "The capital of France is Paris.\n", ""),
+        (["send", &file, HACK].to_vec(), 4, "", "I cannot assist with illegal activities"),
+        (["send", &file, weather].to_vec(), 5, "", ""),
+        (["send", "missing.toml", "hello"].to_vec(), 2, "", ""),
+        ([&repl[..], &[CAPITAL]].concat(), 0, PARIS, ""),
+        ([&repl[..], &[HACK]].concat(), 4, REJECTED, ""),
+        ([&repl[..], &[weather]].concat(), 5, question, ""),
+    ] {
+        let finished = home.run(&arguments).await.printing(code, out);
+        assert!(finished.err.contains(err), "{arguments:?}: {}", finished.err);
+    }
+    let answer = home.run(&["send", "--json", &file, CAPITAL]).await.json();
+    assert_eq!(answer["content"][0]["text"], "The capital of France is Paris.");
 
     let log = home.path("interactions.log");
     let text = fs::read_to_string(&log).unwrap();
@@ -368,9 +351,8 @@ async fn mistakes_lead_on() {
         "connect the dots for me",
         "exit",
     ];
-    let finished = piped(&home, &[], &lines).await;
-    assert_eq!(finished.code, Some(0), "{}", finished.err);
-    for wanted in [
+    let finished = piped(&home, &[], &lines).await.with(0, "");
+    finished.has(&[
         "❌ There is no command :conect: did you mean :connect?\n❌ Not connected: use :connect URL\n❌ Not connected: use",
         "❌ The parameters of a tool are a JSON object, for example {\"format\":\"simple\"}\n",
         "(there are: echo, ",
@@ -380,8 +362,6 @@ async fn mistakes_lead_on() {
         "❌ Failed to connect to 7: there is no such number in :servers\n",
         "❌ Not listening (:listen PORT begins it)\n",
         "📡 No servers are known yet (:connect URL)\n",
-    ] {
-        assert!(finished.out.contains(wanted), "{wanted:?} in {}", finished.out);
-    }
+    ]);
     assert_eq!(finished.out.matches("Failed to connect to").count(), 1);
 }

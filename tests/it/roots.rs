@@ -2,24 +2,20 @@
 
 #![expect(deprecated, reason = "rmcp deprecates sampling and roots, which clients of 2025 still use")]
 
-use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use callboard_mcp::bridge::{Bridge, BridgeOptions};
-use callboard_mcp::inbound::{ListenOptions, McpServerOptions, serve};
-use callboard_mcp::outbound::{ChildCommand, ClientOptions, Endpoint, Era, EraChoice};
+use callboard_mcp::bridge::BridgeOptions;
+use callboard_mcp::inbound::McpServerOptions;
 use callboard_runtime::System;
 use rmcp::model::{
     CallToolRequestParams, ClientCapabilities, ClientConfig, Implementation, ListRootsResult, ProtocolVersion, Root,
 };
 use rmcp::service::{RequestContext, RoleClient, RunningService};
-use rmcp::transport::StreamableHttpClientTransport;
-use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
-use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt, ErrorData};
+use rmcp::{ClientHandler, ClientLifecycleMode, ErrorData};
 use serde_json::json;
 
-const SOON: Duration = Duration::from_secs(30);
+use crate::kit::{mcp, soon};
 
 /// A server like server-filesystem: it asks for roots once it is initialized and when they have changed, and allows all as
 /// long as it has none.
@@ -61,7 +57,7 @@ impl ClientHandler for Lender {
 async fn read(client: &RunningService<RoleClient, Lender>, path: &str) -> String {
     let arguments = json!({ "path": path }).as_object().cloned().unwrap();
     let call = client.call_tool(CallToolRequestParams::new("read").with_arguments(arguments));
-    let result = tokio::time::timeout(SOON, call).await.unwrap().unwrap();
+    let result = soon("an answer", call).await.unwrap();
     result.content[0].as_text().unwrap().text.clone()
 }
 
@@ -69,22 +65,13 @@ async fn read(client: &RunningService<RoleClient, Lender>, path: &str) -> String
 /// do calls after it has changed them. Method: a first call that reads outside; other roots; both eras.
 #[tokio::test(flavor = "multi_thread")]
 async fn roots_are_kept_to() {
-    let stateless = ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] };
-    for (lifecycle, has_session) in [(ClientLifecycleMode::Initialize, true), (stateless, false)] {
+    for (lifecycle, has_session) in [(ClientLifecycleMode::Initialize, true), (mcp::stateless(), false)] {
         let system = System::start(1).unwrap();
-        let client = ClientOptions { era: EraChoice::Only(Era::Legacy), ..ClientOptions::default() };
-        let options = BridgeOptions { client, ..BridgeOptions::default() };
-        let bridge = Bridge::new("files", Endpoint::Child(ChildCommand::new("sh", ["-c", SCRIPT])), options).unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let agent = system.spawn(bridge.clone());
-        let serving = serve(listener, agent, McpServerOptions::default(), &ListenOptions::default()).unwrap();
-        let (url, handle) = (format!("http://{}/mcp", serving.address), serving.server.handle());
-        tokio::spawn(serving.server);
+        let bridge = mcp::bridge("files", SCRIPT, "", BridgeOptions::default());
+        let listening = mcp::serve(system.spawn(bridge.clone()), McpServerOptions::default());
 
         let lender = Lender(Arc::new(Mutex::new("file:///a")));
-        let transport = StreamableHttpClientTransport::from_config(StreamableHttpClientTransportConfig::with_uri(url));
-        let client = lender.clone().serve_with_lifecycle(transport, lifecycle);
-        let client = tokio::time::timeout(SOON, client).await.unwrap().unwrap();
+        let client = mcp::connect(&lender, lifecycle, &listening.url).await;
         assert_eq!(read(&client, "file:///b/secret").await, "denied");
         assert_eq!(read(&client, "file:///a/file").await, "read");
         *lender.0.lock().unwrap() = "file:///b";
@@ -92,11 +79,10 @@ async fn roots_are_kept_to() {
             client.notify_roots_list_changed().await.unwrap();
         }
         let changed = async { while read(&client, "file:///b/secret").await != "read" {} };
-        tokio::time::timeout(SOON, changed).await.unwrap();
+        soon("the new roots", changed).await;
         assert_eq!(read(&client, "file:///a/file").await, "denied");
 
         let _ = client.cancel().await;
-        handle.stop(false).await;
         system.shutdown(Duration::ZERO).await;
         bridge.said_goodbye().await;
     }

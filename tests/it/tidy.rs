@@ -287,13 +287,13 @@ fn nothing_leads_out_of_the_repository() {
 /// Goal: the rules see what breaks them. Method: one offender a rule, beside one that only looks like it.
 #[test]
 fn rules_catch_offenders() {
-    let crossed =
-        "[package]\nname = \"callboard-mcp\"\n[dependencies]\ncallboard-a2a.workspace = true\nactix = \"0.13\"";
-    let hidden =
-        "[package]\nname = \"callboard-rpc\"\n[target.'cfg(unix)'.dev-dependencies]\ncallboard-runtime = \"1\"";
-    let fine =
-        "[package]\nname = \"callboard-rpc\"\n[dependencies]\ncallboard-message = \"1\"\n[lints]\nworkspace = true";
-    let crates = [manifest(crossed), manifest(hidden), manifest(fine), manifest("[package]\nname = \"callboard-new\"")];
+    let crates = [
+        "[package]\nname = \"callboard-mcp\"\n[dependencies]\ncallboard-a2a.workspace = true\nactix = \"0.13\"",
+        "[package]\nname = \"callboard-rpc\"\n[target.'cfg(unix)'.dev-dependencies]\ncallboard-runtime = \"1\"",
+        "[package]\nname = \"callboard-rpc\"\n[dependencies]\ncallboard-message = \"1\"\n[lints]\nworkspace = true",
+        "[package]\nname = \"callboard-new\"",
+    ];
+    let crates = crates.map(manifest);
     assert_eq!(wrong_arrows(&crates).len(), 3);
     assert_eq!(crates_on_actix(&crates).len(), 1);
     let lints: Table = "[rust]\nunsafe_code = \"forbid\"".parse().unwrap();

@@ -5,6 +5,7 @@ use callboard::config::{Topology, Transport};
 use callboard::mcp::outbound::Dialect;
 
 use crate::kit::Home;
+use crate::kit::gateway::{end, serve};
 
 const MAGICTUNNEL: &str = include_str!("data/magictunnel.yaml");
 
@@ -22,12 +23,7 @@ fn a_magictunnel_loads() {
         ("websocket-server", Transport::Websocket, true),
     ];
     assert_eq!(found, expected);
-    assert!(
-        topology
-            .upstreams
-            .iter()
-            .all(|upstream| upstream.supports_sampling && upstream.dialect == Dialect::MagicTunnel)
-    );
+    assert!(topology.upstreams.iter().all(|u| u.supports_sampling && u.dialect == Dialect::MagicTunnel));
     assert_eq!(topology.upstreams[1].command, ["npx", "@local/llm-mcp-server"]);
     let options = topology.answer_options();
     options.check().unwrap();
@@ -43,15 +39,11 @@ fn a_magictunnel_loads() {
 async fn a_magictunnel_serves() {
     let home = Home::new();
     let file = home.write("magictunnel.yaml", MAGICTUNNEL);
-    let mut running = home.start(&["serve", &file, "--free-ports"]);
-    for name in ["magictunnel", "ai-analysis-server", "local-llm-server", "websocket-server"] {
-        assert!(running.line_with("").await.starts_with(&format!("listening {name} http://127.0.0.1:")));
-    }
-    assert_eq!(running.line_with("").await, "ready");
-    running.signal("TERM").await;
-    assert_eq!(running.finished().await.code, Some(0));
+    let (running, listening) = serve(&home, &[&file, "--free-ports"]).await;
+    let names: Vec<_> = listening.iter().map(|(name, _)| &**name).collect();
+    assert_eq!(names, ["magictunnel", "ai-analysis-server", "local-llm-server", "websocket-server"]);
+    assert!(listening.iter().all(|(_, url)| url.starts_with("http://127.0.0.1:")), "{listening:?}");
+    end(running, &home).await;
     let off = home.write("off.yaml", &MAGICTUNNEL.replace("enabled: true", "enabled: false"));
-    let refused = home.run(&["serve", &off]).await;
-    assert_eq!(refused.code, Some(2), "{refused:?}");
-    home.swept().await;
+    home.run(&["serve", &off]).await.with(2, "");
 }

@@ -1,61 +1,19 @@
-//! Agents elsewhere: one that works when it is let, and one that takes no message.
+//! An agent elsewhere that works when it is let.
 
 use std::collections::HashSet;
-use std::net::TcpListener;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use axum::Router;
-use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
-use axum::routing::{get, post};
-use callboard::a2a::inbound::{A2aOptions, A2aServer, ListenOptions, NamedAgents, serve};
 use callboard::message::surface::Converse;
 use callboard::message::{Failure, ToolResult};
 use callboard::{Agent, ConcurrentHandler, Cx, Handlers, System};
-use serde_json::json;
 use tokio::sync::watch;
 
-use crate::kit::soon;
-
-/// An agent that has a card, and is too busy for everything else.
-pub struct Away {
-    pub url: String,
-    tried: Arc<AtomicUsize>,
-}
-
-impl Away {
-    pub async fn start(name: &str) -> Self {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let card = json!({
-            "name": name, "description": "The weather", "version": "1", "capabilities": {},
-            "supportedInterfaces":
-                [{ "url": format!("{url}/a2a"), "protocolBinding": "JSONRPC", "protocolVersion": "1.0" }],
-            "defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"],
-            "skills": [{ "id": "weather", "name": "weather", "description": "Weather", "tags": ["weather"] }],
-        });
-        let tried = Arc::new(AtomicUsize::new(0));
-        let counted = tried.clone();
-        let busy = move || {
-            counted.fetch_add(1, Relaxed);
-            async { StatusCode::SERVICE_UNAVAILABLE }
-        };
-        let card = move || async move { ([(CONTENT_TYPE, "application/json")], card.to_string()) };
-        let app = Router::new().route("/.well-known/agent-card.json", get(card)).route("/a2a", post(busy));
-        tokio::spawn(async move { axum::serve(listener, app).await });
-        Self { url, tried }
-    }
-
-    pub fn tried(&self) -> usize {
-        self.tried.load(Relaxed)
-    }
-}
+use crate::kit::{Listening, a2a, soon};
 
 /// An agent that does what it is told, once it may.
 pub struct Peer {
-    pub url: String,
+    pub listening: Listening,
     heard: Heard,
     may: watch::Sender<bool>,
     done: watch::Sender<HashSet<String>>,
@@ -100,14 +58,8 @@ impl Peer {
         let (heard, done) = (Heard::default(), watch::Sender::new(HashSet::new()));
         let may = watch::Sender::new(name != "tides");
         let agent = system.spawn(Works { heard: heard.clone(), may: may.subscribe(), done: done.clone() });
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let mut options = A2aOptions::at(url.parse().unwrap());
-        options.info.name = name.to_owned();
-        let server = A2aServer::new(agent, options);
-        let serving = serve(listener, server, NamedAgents::default(), &ListenOptions::default()).unwrap();
-        tokio::spawn(serving.server);
-        Self { url, heard, may, done, system: Some(system) }
+        let listening = a2a::serve(agent, |options| options.info.name = name.to_owned());
+        Self { listening, heard, may, done, system: Some(system) }
     }
 
     /// From now on it works.

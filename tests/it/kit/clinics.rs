@@ -5,7 +5,9 @@ use std::net::TcpListener;
 
 use serde_json::Value;
 
-use super::{Finished, Home, Running, example, soon};
+use super::gateway::serve;
+use super::mail::answered;
+use super::{Finished, Home, Running, example};
 
 /// One clinic, a process that listens.
 pub struct Served {
@@ -16,11 +18,8 @@ pub struct Served {
 impl Served {
     /// Starts `callboard serve` with `arguments` and waits until it is ready.
     pub async fn start(home: &Home, arguments: &[&str]) -> Self {
-        let mut running = home.start(&[&["serve"], arguments].concat());
-        let line = running.line_with("listening ").await;
-        let url = line.rsplit_once(' ').unwrap().1.to_owned();
-        assert_eq!(running.line_with("").await, "ready");
-        Self { running, url }
+        let (running, mut listening) = serve(home, arguments).await;
+        Self { running, url: listening.remove(0).1 }
     }
 
     /// An example of `examples/clinics`, on a free port.
@@ -30,9 +29,7 @@ impl Served {
 
     /// Posts a body; status and answer.
     pub async fn post(&self, body: impl Into<reqwest::Body>) -> (u16, String) {
-        let request = reqwest::Client::new().post(&self.url).header("content-type", "application/json").body(body);
-        let response = soon("an answer", request.send()).await.unwrap();
-        (response.status().as_u16(), soon("a body", response.text()).await.unwrap())
+        answered(reqwest::Client::new().post(&self.url).header("content-type", "application/json").body(body)).await
     }
 
     /// Calls a tool; the whole response.

@@ -5,7 +5,12 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use serde_json::{Value, json};
 
-use super::{Home, Running, soon};
+use super::{Home, Running, mcp, soon};
+
+/// The head of a topology, and listeners of all its agents.
+pub const NODE: &str = "[node]\nname = \"n\"\n";
+pub const MCP: &str = "[[listener]]\nprotocol = \"mcp\"\ndialect = \"mcp\"\nbind = \"127.0.0.1:0\"\n";
+pub const A2A: &str = "[[listener]]\nprotocol = \"a2a\"\nbind = \"127.0.0.1:0\"\n";
 
 /// A server of the legacy era as a shell script. `NAME` is what its tool `who` says. Its tool `wait` makes a file
 /// `began.PROCESS` in the folder `PLACE` and says the same once there is a file `go`.
@@ -45,6 +50,18 @@ pub async fn serve(home: &Home, arguments: &[&str]) -> (Running, Vec<(String, St
 pub fn edit(home: &Home, text: &str) {
     home.write("n.toml.new", text);
     fs::rename(home.path("n.toml.new"), home.path("n.toml")).unwrap();
+}
+
+/// Serves this topology, as `n.toml`.
+pub async fn started(home: &Home, text: &str) -> (Running, Vec<(String, String)>) {
+    edit(home, text);
+    serve(home, &[&home.path("n.toml").display().to_string()]).await
+}
+
+/// Goes on with another topology.
+pub async fn reloaded(home: &Home, running: &mut Running, text: &str) -> Vec<(String, String)> {
+    edit(home, text);
+    addresses(running, "reloaded").await
 }
 
 /// The addresses that a node says, until a line.
@@ -120,17 +137,8 @@ impl Session {
 }
 
 /// A request of the stateless era; status and answer.
-pub async fn modern(url: &str, method: &str, mut params: Value) -> (u16, Value) {
-    params["_meta"] = json!({
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
-        "io.modelcontextprotocol/clientCapabilities": {},
-    });
-    let name = params["name"].as_str().map(str::to_owned);
-    let mut headers = vec![("mcp-protocol-version", "2026-07-28"), ("mcp-method", method)];
-    headers.extend(name.as_deref().map(|name| ("mcp-name", name)));
-    let body = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params });
-    answer(post(url, &headers).body(body.to_string())).await
+pub async fn modern(url: &str, method: &str, params: Value) -> (u16, Value) {
+    answer(mcp::request(url, &json!({}), method, params)).await
 }
 
 fn post(url: &str, headers: &[(&str, &str)]) -> reqwest::RequestBuilder {
@@ -140,7 +148,7 @@ fn post(url: &str, headers: &[(&str, &str)]) -> reqwest::RequestBuilder {
 }
 
 /// The answer is the body, or the last event of a stream.
-async fn answer(request: reqwest::RequestBuilder) -> (u16, Value) {
+pub async fn answer(request: reqwest::RequestBuilder) -> (u16, Value) {
     let response = soon("an answer", request.send()).await.unwrap();
     let status = response.status().as_u16();
     let text = soon("a body", response.text()).await.unwrap();

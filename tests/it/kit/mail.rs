@@ -8,8 +8,9 @@ use callboard::rpc::KeyStore;
 use reqwest::{Method, RequestBuilder};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
+use tokio::process::Command;
 
-use super::{Home, Running, mcp, soon};
+use super::{Finished, Home, Running, ended, gateway, mcp, soon};
 
 /// `callboard serve` with a mailroom behind a mail listener and an MCP listener; killed when this is dropped.
 pub struct Office {
@@ -48,16 +49,8 @@ impl Office {
 
     /// Starts the node, with what it had before.
     pub async fn start(&mut self) {
-        let mut process = self.home.start(&["serve", &self.file]);
-        let mut urls = Vec::new();
-        loop {
-            let line = process.line_with("").await;
-            match line.strip_prefix("listening ") {
-                Some(told) => urls.push(told.rsplit(' ').next().unwrap().to_owned()),
-                None => break assert_eq!(line, "ready"),
-            }
-        }
-        let mut urls = urls.into_iter();
+        let (process, listening) = gateway::serve(&self.home, &[&self.file]).await;
+        let mut urls = listening.into_iter().map(|(_, url)| url);
         (self.mail, self.mcp) = (urls.next().unwrap(), urls.next().unwrap());
         self.more = urls.collect();
         self.process = Some(process);
@@ -80,6 +73,19 @@ impl Office {
 
     pub fn key(&self, id: &str) -> &SecretString {
         &self.keys[id]
+    }
+
+    /// A command as that member.
+    pub fn command(&self, id: &str, arguments: &[&str]) -> Command {
+        let mut command = self.home.callboard(arguments);
+        command.env("CALLBOARD_MAIL", &self.mail).env("CALLBOARD_AGENT", id);
+        command.env("CALLBOARD_KEY", self.keys[id].expose_secret());
+        command
+    }
+
+    /// Runs a command as that member, with something on standard input.
+    pub async fn run(&self, id: &str, input: &str, arguments: &[&str]) -> Finished {
+        ended(&mut self.command(id, arguments), Some(input)).await
     }
 
     /// Mail as that member.

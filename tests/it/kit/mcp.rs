@@ -1,9 +1,53 @@
 //! The stateless era of MCP, as it is on the wire.
 
+use std::net::TcpListener;
+
+use callboard::AgentRef;
+use callboard::mcp::bridge::{Bridge, BridgeOptions};
+use callboard::mcp::inbound::{self, ListenOptions, McpServerOptions};
+use callboard::mcp::outbound::{ChildCommand, ClientOptions, Endpoint, Era, EraChoice};
 use reqwest::RequestBuilder;
+use rmcp::model::ProtocolVersion;
+use rmcp::service::{RoleClient, RunningService};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt};
 use serde_json::{Value, json};
 
-use super::soon;
+use super::{Listening, soon};
+
+/// Serves an agent.
+pub fn serve(agent: AgentRef, options: McpServerOptions) -> Listening {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let serving = inbound::serve(listener, agent, options, &ListenOptions::default()).unwrap();
+    let (url, handle) = (format!("http://{}/mcp", serving.address), serving.server.handle());
+    tokio::spawn(serving.server);
+    Listening { url, handle }
+}
+
+/// A client of rmcp's, connected.
+pub async fn connect<H: ClientHandler + Clone>(
+    handler: &H,
+    lifecycle: ClientLifecycleMode,
+    url: &str,
+) -> RunningService<RoleClient, H> {
+    let config = StreamableHttpClientTransportConfig::with_uri(url);
+    let transport = StreamableHttpClientTransport::from_config(config);
+    soon("a client", handler.clone().serve_with_lifecycle(transport, lifecycle)).await.unwrap()
+}
+
+/// How a client of rmcp's speaks the stateless era.
+pub fn stateless() -> ClientLifecycleMode {
+    ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
+}
+
+/// A bridge to a shell script of the legacy era, which finds what it asks in the variable `ASKS`.
+pub fn bridge(name: &str, script: &str, asks: &str, options: BridgeOptions) -> Bridge {
+    let mut command = ChildCommand::new("sh", ["-c", script]);
+    command.set = vec![("ASKS".into(), asks.into())];
+    let client = ClientOptions { era: EraChoice::Only(Era::Legacy), ..options.client };
+    Bridge::new(name, Endpoint::Child(command), BridgeOptions { client, ..options }).unwrap()
+}
 
 /// A request of `method`, to which a credential may be added. `capabilities` are the client's.
 pub fn request(url: &str, capabilities: &Value, method: &str, mut params: Value) -> RequestBuilder {
@@ -14,11 +58,11 @@ pub fn request(url: &str, capabilities: &Value, method: &str, mut params: Value)
         "io.modelcontextprotocol/clientCapabilities": capabilities,
     });
     theirs.into_iter().for_each(|(name, value)| params["_meta"][name] = value);
-    let name = params["name"].as_str().or(params["taskId"].as_str()).unwrap_or_default().to_owned();
-    let request = reqwest::Client::new().post(url);
-    let request = request.header("content-type", "application/json").header("mcp-method", method);
-    let request = request.header("accept", "application/json, text/event-stream").header("mcp-name", name);
+    let name = params["name"].as_str().or(params["taskId"].as_str());
+    let request = reqwest::Client::new().post(url).header("content-type", "application/json");
+    let request = request.header("accept", "application/json, text/event-stream").header("mcp-method", method);
     let request = request.header("mcp-protocol-version", "2026-07-28");
+    let request = name.into_iter().fold(request, |request, name| request.header("mcp-name", name));
     request.body(json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }).to_string())
 }
 

@@ -12,8 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use actix_web::dev::ServerHandle;
+use serde_json::Value;
 use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
 /// How long a test waits for what must happen; long, for machines under load.
@@ -54,10 +56,76 @@ pub struct Home(TempDir);
 /// How a process ended, and what it said.
 #[derive(Debug)]
 pub struct Finished {
+    /// What was run, for messages.
+    pub command: String,
     /// None after a signal.
     pub code: Option<i32>,
     pub out: String,
     pub err: String,
+}
+
+impl Finished {
+    /// It ended with this code, and said this on standard error.
+    #[track_caller]
+    pub fn with(self, code: i32, said: &str) -> Self {
+        assert_eq!(self.code, Some(code), "{}: {self:?}", self.command);
+        assert!(self.err.contains(said), "{said:?} is not in {self:?}");
+        self
+    }
+
+    /// It ended with this code, and said nothing on standard error.
+    #[track_caller]
+    pub fn quiet(self, code: i32) -> Self {
+        assert_eq!((self.code, &*self.err), (Some(code), ""), "{}: {}", self.command, self.out);
+        self
+    }
+
+    /// It ended with this code, and printed exactly this.
+    #[track_caller]
+    pub fn printing(self, code: i32, out: &str) -> Self {
+        assert_eq!((self.code, &*self.out), (Some(code), out), "{}: {}", self.command, self.err);
+        self
+    }
+
+    /// All of that is in what it printed.
+    #[track_caller]
+    pub fn has(&self, texts: &[&str]) {
+        for text in texts {
+            assert!(self.out.contains(text), "{text:?} is not in {self:?}");
+        }
+    }
+
+    /// The object that it printed.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+/// Runs a command to its end, with this on its standard input if there is something.
+pub async fn ended(command: &mut Command, input: Option<&str>) -> Finished {
+    let mut child = command.stdin(input.map_or_else(Stdio::null, |_| Stdio::piped())).spawn().unwrap();
+    if let (Some(text), Some(mut pipe)) = (input, child.stdin.take()) {
+        // Whoever doesn't read it has closed it.
+        let _ = pipe.write_all(text.as_bytes()).await;
+    }
+    let output = soon("the end of a command", child.wait_with_output()).await.unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    let command = format!("{:?}", command.as_std().get_args().collect::<Vec<_>>());
+    Finished { command, code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+/// A server of this process on a free port, as long as this is held.
+pub struct Listening {
+    pub url: String,
+    handle: ServerHandle,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        // It is told at once; nobody waits for its end.
+        drop(self.handle.stop(false));
+    }
 }
 
 impl Home {
@@ -90,9 +158,7 @@ impl Home {
 
     /// Runs the binary to its end.
     pub async fn run(&self, arguments: &[&str]) -> Finished {
-        let output = soon("the end of a command", self.callboard(arguments).output()).await.unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        Finished { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+        ended(&mut self.callboard(arguments), None).await
     }
 
     /// Runs `callboard ask` with a topology.
@@ -174,6 +240,7 @@ impl Running {
         let status = soon("the end of a process", self.child.wait()).await.unwrap();
         let mut out = String::new();
         soon("its output", self.lines.into_inner().read_to_string(&mut out)).await.unwrap();
-        Finished { code: status.code(), out, err: fs::read_to_string(self.stderr).unwrap() }
+        let err = fs::read_to_string(self.stderr).unwrap();
+        Finished { command: "a process".to_owned(), code: status.code(), out, err }
     }
 }

@@ -49,50 +49,43 @@ async fn killed_it_goes_on() {
     let _remote = serving(&other, &file(&other, "remote", theirs)).await;
     let file = file(&home, "killed", ours);
     tokio::task::spawn_blocking(move || {
+        let connected = "✅ Successfully connected to agent: remote\n";
         let mut terminal = Terminal::start(&home, &[&file], "xterm");
         terminal.sees("agent> ");
-        terminal.types(&format!(":connect localhost:{theirs}"));
-        terminal.sees("✅ Successfully connected to agent: remote\n");
-        terminal.types("Prepare the trip");
-        terminal.sees("❓ Which hotel?\n");
-        terminal.sees("> ");
+        terminal.goes(&[
+            (&format!(":connect localhost:{theirs}"), &[connected]),
+            ("Prepare the trip", &["❓ Which hotel?\n", "> "]),
+        ]);
         terminal.kill();
 
         let mut terminal = Terminal::start(&home, &[&file], "xterm");
         terminal.sees("🔔 Task ");
         let id = terminal.sees(" goes on\n");
         terminal.sees(&format!("🔔 Task {id} asks: Which hotel? (:answer {id})\n"));
-        terminal.types(&format!(":task {id}"));
-        terminal.sees("Status: InputRequired\n");
-        terminal.sees(
-            "Steps:\n  greet (Completed, by echo) say hello\n    hello\n  hotel (InputRequired, by human_input) ask for the \
-             hotel\n    Asks: Which hotel? Results of earlier steps: - greet: hello\n",
-        );
-        terminal.types(&format!(":artifacts {id}"));
-        terminal.sees(&format!("📦 Artifacts of task {id} (1):\n\n1. step greet (by echo)\nhello\n"));
-        terminal.types(&format!(":answer {id}"));
-        terminal.sees("❓ Which hotel?\n");
-        terminal.sees("> ");
-        terminal.types("The Ritz");
-        terminal.sees("🤖 Agent response:\nThe trip is prepared.\n");
-        terminal.types(":connect 1");
-        terminal.sees("✅ Successfully connected to agent: remote\n");
-        terminal.types(":remote What's the weather?");
-        terminal.sees("❓ Which city?\n");
-        terminal.sees("> ");
+        let steps = "Steps:\n  greet (Completed, by echo) say hello\n    hello\n  hotel (InputRequired, by human_input) ask \
+                     for the hotel\n    Asks: Which hotel? Results of earlier steps: - greet: hello\n";
+        let artifacts = format!("📦 Artifacts of task {id} (1):\n\n1. step greet (by echo)\nhello\n");
+        terminal.goes(&[
+            (&format!(":task {id}"), &["Status: InputRequired\n", steps]),
+            (&format!(":artifacts {id}"), &[&artifacts]),
+            (&format!(":answer {id}"), &["❓ Which hotel?\n", "> "]),
+            ("The Ritz", &["🤖 Agent response:\nThe trip is prepared.\n"]),
+            (":connect 1", &[connected]),
+            (":remote What's the weather?", &["❓ Which city?\n", "> "]),
+        ]);
         terminal.kill();
 
         let mut terminal = Terminal::start(&home, &[&file], "xterm");
         terminal.sees("agent> ");
         terminal.repeats();
         terminal.sees("❌ Not connected: use :connect URL\n");
-        terminal.types(":memory");
-        terminal.sees("🧠 Rolling Memory (1 outgoing requests):\n\n1. Task ID: ");
-        terminal.sees(" (Status: Working)\n   Request: What's the weather?\n");
-        terminal.types(":tasks all");
-        terminal.sees(&format!("Task ID: {id} (Status: Completed)\n"));
-        terminal.types(":quit");
-        assert_eq!(terminal.ends(), 0);
+        let memory = "🧠 Rolling Memory (1 outgoing requests):\n\n1. Task ID: ";
+        terminal.goes(&[
+            (":memory", &[memory, " (Status: Working)\n   Request: What's the weather?\n"]),
+            (":tasks all", &[&format!("Task ID: {id} (Status: Completed)\n")]),
+            (":quit", &[]),
+        ]);
+        terminal.ends();
     })
     .await
     .unwrap();

@@ -32,6 +32,14 @@ impl Terminal {
         self.0.send_line(line).unwrap();
     }
 
+    /// Types each line and waits for each of the texts beside it.
+    pub fn goes(&mut self, lines: &[(&str, &[&str])]) {
+        for (line, texts) in lines {
+            self.types(line);
+            texts.iter().for_each(|text| drop(self.sees(text)));
+        }
+    }
+
     /// Presses the arrow that goes back in what was typed, and Enter.
     pub fn repeats(&mut self) {
         self.0.send_line("\x1b[A").unwrap();
@@ -51,14 +59,11 @@ impl Terminal {
         }
     }
 
-    /// Waits for the end of the process; its exit code.
-    pub fn ends(self) -> i32 {
+    /// Waits for the end of the process, in order.
+    pub fn ends(self) {
         let mut session = self.0;
         session.exp_eof().unwrap();
-        match session.process().wait().unwrap() {
-            WaitStatus::Exited(_, code) => code,
-            other => panic!("{other:?}"),
-        }
+        assert!(matches!(session.process().wait().unwrap(), WaitStatus::Exited(_, 0)));
     }
 
     /// Has the system end the process at once, in the midst of whatever it does.

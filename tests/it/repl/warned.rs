@@ -3,9 +3,8 @@
 use std::fs;
 
 use crate::kit::Home;
-use crate::repl::pipe::piped;
 use crate::repl::pty::free_ports;
-use crate::repl::serving;
+use crate::repl::{piped, serving};
 
 /// Goal: who starts an agent is told what they should know of its file, once, and no log gets the key that is in it. Method: a file
 /// with a key and an open address, its agent talked to and served; standard error.
