@@ -1,12 +1,9 @@
 use crate::kit::{Home, Running, is_alive, until};
 
 /// The process ids that the demo prints, once both clinics listen.
-async fn clinics(demo: &mut Running) -> Vec<u32> {
-    let mut ids = Vec::new();
-    for _ in 0..2 {
-        ids.push(process_id(&demo.line_with("(process ").await).unwrap());
-    }
-    ids
+async fn clinics(demo: &mut Running) -> [u32; 2] {
+    let lines = [demo.line_with("(process ").await, demo.line_with("(process ").await];
+    lines.map(|line| process_id(&line).unwrap())
 }
 
 fn process_id(line: &str) -> Option<u32> {

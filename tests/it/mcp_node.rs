@@ -188,7 +188,7 @@ async fn listeners_that_cannot_be() {
         ("dialect = \"mcp\"\nbind = \"127.0.0.1:0\"\ncompat = [\"gopher\"]", "gopher"),
         (
             "dialect = \"mcp\"\nbind = \"127.0.0.1:0\"\nhosts = [\"x\"]\ntrust = \"loopback_operator\"",
-            "would be the operator",
+            "be the operator",
         ),
         ("dialect = \"bare\"\nbind = \"0.0.0.0:0\"\nagent = \"clinic_a\"", "has no credentials"),
         ("dialect = \"bare\"\nbind = \"[::]:0\"\nagent = \"clinic_a\"", "has no credentials"),

@@ -37,18 +37,19 @@ done
 
 /// What the document's external server asks.
 fn asked() -> Value {
-    json!({
-        "jsonrpc": "2.0", "id": "sampling-req-456", "method": "sampling/createMessage",
-        "params": {
-            "messages": [{ "role": "user", "content": "Analyze this complex dataset pattern: ..." }],
-            "model_preferences": { "preferred_models": ["gpt-4", "claude-3-opus"] },
-            "metadata": {
-                "original_client_id": CLIENT,
-                "tool_execution_context": "complex_analysis_tool",
-                "external_server_id": SERVER
-            }
-        }
-    })
+    let metadata = json!({ "original_client_id": CLIENT, "tool_execution_context": "complex_analysis_tool",
+        "external_server_id": SERVER });
+    let message = json!({ "role": "user", "content": "Analyze this complex dataset pattern: ..." });
+    let preferences = json!({ "preferred_models": ["gpt-4", "claude-3-opus"] });
+    let params = json!({ "messages": [message], "model_preferences": preferences, "metadata": metadata });
+    ask(json!("sampling-req-456"), SAMPLE, params)
+}
+
+const SAMPLE: &str = "sampling/createMessage";
+
+/// A request of a server's.
+fn ask(id: Value, method: &str, params: Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
 }
 
 /// What the document's client calls.
@@ -192,9 +193,7 @@ async fn the_same_is_answered_in_mcp_s_words() {
     let message = json!({ "role": "user", "content": { "type": "text", "text": "Analyze this" } });
     let params =
         json!({ "messages": [message], "modelPreferences": { "hints": [{ "name": "gpt-4" }] }, "maxTokens": 100 });
-    let asks =
-        json!({ "jsonrpc": "2.0", "id": "sampling-req-456", "method": "sampling/createMessage", "params": params });
-    let stage = Stage::set(Dialect::Mcp, &asks, handled());
+    let stage = Stage::set(Dialect::Mcp, &ask(json!("sampling-req-456"), SAMPLE, params), handled());
     let heard = stage.call(CLIENT, nobody_is_asked).await["heard"].clone();
     assert_eq!(heard["id"], "sampling-req-456");
     assert_eq!(heard["result"]["role"], "assistant");
@@ -209,17 +208,16 @@ async fn the_same_is_answered_in_mcp_s_words() {
 /// by -32601 (T-M5), params that can't be read by -32602. Method: rows, in both dialects.
 #[tokio::test]
 async fn every_question_is_answered_on_its_id() {
-    let ask = |id: Value, method: &str, params: Value| json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
     let messages = json!({ "messages": [] });
     for dialect in [Dialect::MagicTunnel, Dialect::Mcp] {
         for (asks, code) in [
-            (ask(json!(7), "sampling/createMessage", messages.clone()), None),
-            (ask(json!("7"), "sampling/createMessage", messages.clone()), None),
+            (ask(json!(7), SAMPLE, messages.clone()), None),
+            (ask(json!("7"), SAMPLE, messages.clone()), None),
             (ask(json!("u1"), "foo/bar", json!({})), Some(-32601)),
             (ask(json!(-1), "elicitation/request", json!({ "requested_schema": {} })), Some(-32602)),
-            (ask(json!("p"), "sampling/createMessage", json!([])), Some(-32602)),
+            (ask(json!("p"), SAMPLE, json!([])), Some(-32602)),
             (
-                json!({ "jsonrpc": "2.0", "id": 7, "method": "sampling/createMessage" }),
+                json!({ "jsonrpc": "2.0", "id": 7, "method": SAMPLE }),
                 matches!(dialect, Dialect::MagicTunnel).then_some(-32602),
             ),
         ] {
@@ -240,10 +238,7 @@ async fn every_question_is_answered_on_its_id() {
 #[tokio::test]
 async fn the_elicitation_alias_reaches_a_person() {
     let schema = json!({ "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"] });
-    let asks = json!({
-        "jsonrpc": "2.0", "id": "e1", "method": "elicitation/request",
-        "params": { "message": "m", "requested_schema": schema }
-    });
+    let asks = ask(json!("e1"), "elicitation/request", json!({ "message": "m", "requested_schema": schema }));
     for (dialect, content) in [(Dialect::MagicTunnel, "data"), (Dialect::Mcp, "content")] {
         let stage = Stage::set(dialect, &asks, handled());
         for accepts in [false, true] {
@@ -276,10 +271,8 @@ async fn the_requester_is_excluded() {
     {
         let routing =
             json!({ "default_strategy": "external_server", "order": order, "fallback_to_magictunnel": false });
-        let asks = json!({
-            "jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage",
-            "params": { "messages": [{ "role": "user", "content": { "type": "text", "text": "t" } }], "maxTokens": 9 }
-        });
+        let message = json!({ "role": "user", "content": { "type": "text", "text": "t" } });
+        let asks = ask(json!(1), SAMPLE, json!({ "messages": [message], "maxTokens": 9 }));
         let stage = Stage::set(Dialect::Mcp, &asks, routing);
         let result = stage.call(CLIENT, nobody_is_asked).await;
         match by {
