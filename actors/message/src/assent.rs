@@ -1,43 +1,25 @@
 //! Whether words say yes or no.
 
-/// Words that agree, English and Portuguese.
-const YES: [&str; 25] = [
-    "y",
-    "yes",
-    "yep",
-    "yeah",
-    "true",
-    "ok",
-    "okay",
-    "sure",
-    "confirm",
-    "confirmed",
-    "agree",
-    "agreed",
-    "proceed",
-    "approve",
-    "approved",
-    "ahead",
-    "continue",
-    "s",
-    "sim",
-    "confirmo",
-    "confirmado",
-    "concordo",
-    "prossiga",
-    "claro",
-    "continua",
-];
-/// Words that don't.
-const NO: [&str; 21] = [
-    "n", "no", "nope", "false", "not", "never", "don't", "dont", "stop", "cancel", "decline", "reject", "abort", "não",
-    "nao", "nunca", "pare", "cancele", "cancela", "cancelar", "recuso",
-];
-/// Words that say neither beside those.
-const BESIDE: [&str; 18] = [
-    "please", "thanks", "thank", "you", "go", "it", "do", "that", "i", "e", "a", "o", "por", "favor", "obrigado",
-    "obrigada", "isso", "eu",
-];
+use std::sync::LazyLock;
+
+use crate::text::{Meanings, meanings};
+
+/// Words that agree and words that don't, English and Portuguese; `None`: courtesies, which say neither beside those.
+static MEANINGS: Meanings<Option<bool>> = LazyLock::new(|| {
+    meanings(&[
+        (
+            "y yes yep yeah true ok okay sure confirm confirmed agree agreed proceed approve approved ahead \
+             continue s sim confirmo confirmado concordo prossiga claro continua",
+            Some(true),
+        ),
+        (
+            "n no nope false not never don't dont stop cancel decline reject abort não nao nunca pare cancele \
+             cancela cancelar recuso",
+            Some(false),
+        ),
+        ("please thanks thank you go it do that i e a o por favor obrigado obrigada isso eu", None),
+    ])
+});
 
 /// What a person's words say to a question of yes or no: one word of the one kind and none of the other, with nothing but
 /// courtesies beside them. `None` is neither: nothing is agreed to by words that nobody here knows.
@@ -46,12 +28,7 @@ pub fn assent(text: &str) -> Option<bool> {
     let words = folded.split(|c: char| !c.is_alphanumeric() && c != '\'').filter(|word| !word.is_empty());
     let mut said = None;
     for word in words {
-        let means = match word {
-            _ if YES.contains(&word) => true,
-            _ if NO.contains(&word) => false,
-            _ if BESIDE.contains(&word) => continue,
-            _ => return None,
-        };
+        let Some(means) = *MEANINGS.get(word)? else { continue };
         if said.replace(means).is_some_and(|before| before != means) {
             return None;
         }

@@ -47,10 +47,10 @@ impl fmt::Display for SessionId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Budget {
     /// Tokens of language models, in and out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
     /// Money, in millionths of a US dollar.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub micro_usd: Option<u64>,
 }
 
@@ -60,9 +60,9 @@ pub struct Progress {
     /// Grows with every report of one call.
     pub done: f64,
     /// What `done` will be at the end, where that is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<f64>,
     /// For people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }

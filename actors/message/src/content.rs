@@ -3,18 +3,26 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::json::{self, Walk};
 use crate::raw::raw_bodies;
-use crate::{Failure, FailureKind, RawObject};
+use crate::{Failure, FailureKind, RawObject, RawReply};
 
-/// One block of what is said: text, picture, sound, a resource (MCP content block), raw with a few readers.
-#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub struct Content(pub RawObject);
+raw_bodies! {
+    /// One block of what is said: text, picture, sound, a resource (MCP content block), raw with a few readers.
+    Content;
+    /// What one resource holds (MCP `TextResourceContents`, `BlobResourceContents`).
+    ResourceContent;
+    /// A part of a call's result that is there before the rest (A2A artifact): `id`, `name`, `description`, `content` (blocks),
+    /// `append`, `last`, `metadata`.
+    ///
+    /// A caller may miss artifacts, so the reply holds all of it, unless the callee knows better ([`SHOWN`]).
+    Artifact;
+}
 
 impl Content {
     /// Text.
@@ -57,11 +65,6 @@ impl Content {
     }
 }
 
-/// What one resource holds (MCP `TextResourceContents`, `BlobResourceContents`).
-#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub struct ResourceContent(pub RawObject);
-
 impl ResourceContent {
     /// Text.
     pub fn text(uri: &str, mime_type: &str, text: impl Into<String>) -> Self {
@@ -85,11 +88,7 @@ pub struct ToolResult(pub RawObject);
 /// as it came.
 impl<'de> Deserialize<'de> for ToolResult {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = Box::<RawValue>::deserialize(deserializer)?;
-        if raw.get().starts_with('{') {
-            return RawObject::parse(&raw).map(Self).map_err(serde::de::Error::custom);
-        }
-        Ok(Self::of_plain(&raw))
+        Self::parse(&Box::<RawValue>::deserialize(deserializer)?).map_err(D::Error::custom)
     }
 }
 
@@ -106,12 +105,8 @@ impl ToolResult {
     pub fn parse(raw: &RawValue) -> Result<Self, serde_json::Error> {
         match raw.get().starts_with('{') {
             true => RawObject::parse(raw).map(Self),
-            false => Ok(Self::of_plain(raw)),
+            false => Ok(Self::text(json::text(raw).as_deref().unwrap_or(raw.get()))),
         }
-    }
-
-    fn of_plain(raw: &RawValue) -> Self {
-        Self::text(json::text(raw).as_deref().unwrap_or(raw.get()))
     }
 
     /// One block of text.
@@ -163,8 +158,7 @@ impl ToolResult {
 /// An object with these blocks as `content`.
 pub(crate) fn with_blocks(content: impl IntoIterator<Item = Content>) -> RawObject {
     let content: Vec<Content> = content.into_iter().collect();
-    let bytes = |Content(block): &Content| block.iter().map(|(name, value)| name.len() + value.get().len() + 4).sum();
-    let bytes: usize = content.iter().map(bytes).map(|bytes: usize| bytes + 2).sum();
+    let bytes: usize = content.iter().map(|Content(block)| block.bytes() + 2).sum();
     let mut list = String::with_capacity(bytes + 1);
     list.push('[');
     for block in content {
@@ -226,23 +220,10 @@ impl JsonSchema for ToolResult {
 }
 
 // What is said may be anybody's data: only names and sizes are printed.
-macro_rules! sizes_only {
-    ($($name:ident)*) => {$(
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, concat!(stringify!($name), "({:?})"), self.0)
-            }
-        }
-    )*};
-}
-sizes_only!(Content ResourceContent ToolResult);
-
-raw_bodies! {
-    /// A part of a call's result that is there before the rest (A2A artifact): `id`, `name`, `description`, `content` (blocks),
-    /// `append`, `last`, `metadata`.
-    ///
-    /// A caller may miss artifacts, so the reply holds all of it, unless the callee knows better ([`SHOWN`]).
-    Artifact;
+impl fmt::Debug for ToolResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ToolResult({:?})", self.0)
+    }
 }
 
 /// Member of a [`crate::ToolResult`]'s `_meta`, `true` where what it holds was given as artifacts already: a caller that keeps
@@ -307,11 +288,11 @@ impl ToolResult {
     ///
     /// # Errors
     /// What the result says went wrong.
-    pub fn into_value(self, wrapped: bool) -> Result<Box<RawValue>, Failure> {
-        let result = self.0;
-        if result.read("isError") == Some(true) {
-            return Err(failure(ToolResult(result)));
+    pub fn into_value(self, wrapped: bool) -> RawReply {
+        if self.is_error() {
+            return Err(failure(self));
         }
+        let result = self.0;
         if let Some(structured) = result.get("structuredContent") {
             let inner = wrapped.then(|| RawObject::parse(structured).ok()?.remove("result")).flatten();
             return Ok(inner.unwrap_or_else(|| structured.to_owned()));

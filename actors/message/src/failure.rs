@@ -13,7 +13,7 @@ pub struct Failure {
     /// One sentence for a person. Never holds secrets or patient text.
     pub message: String,
     /// Details for a program.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
 }
 

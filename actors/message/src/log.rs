@@ -57,7 +57,7 @@ impl LogLimit {
                 unreported.push(self);
             }
         }
-        self.tell(ended);
+        ended.iter().for_each(|(name, suppressed)| (self.report)(name, *suppressed));
         is_admitted
     }
 
@@ -90,17 +90,14 @@ impl LogLimit {
         (false, window.suppressed == 1, ended)
     }
 
-    /// Counts that haven't been reported, which are 0 from here on.
-    fn take_counts(&self) -> Vec<(Box<str>, u64)> {
-        let mut windows = locked(&self.windows);
-        let counted = windows.iter_mut().filter(|window| window.suppressed > 0);
-        counted.map(|window| (window.name.clone(), std::mem::take(&mut window.suppressed))).collect()
-    }
-
-    fn tell(&self, counts: Vec<(Box<str>, u64)>) {
-        for (name, suppressed) in counts {
-            (self.report)(&name, suppressed);
+    /// Reports counts that haven't been, which are 0 from here on.
+    fn report_all(&self) {
+        let mut counts = Vec::new();
+        for window in locked(&self.windows).iter_mut().filter(|window| window.suppressed > 0) {
+            counts.push((window.name.clone(), std::mem::take(&mut window.suppressed)));
         }
+        // After the lock: whoever is told may log.
+        counts.iter().for_each(|(name, suppressed)| (self.report)(name, *suppressed));
     }
 }
 
@@ -108,9 +105,7 @@ impl LogLimit {
 /// [`LOG_WINDOW`] and before it ends; without it a count is logged with the next line of its call site.
 pub fn report_suppressed() {
     let unreported = std::mem::take(&mut *locked(&UNREPORTED));
-    for limit in unreported {
-        limit.tell(limit.take_counts());
-    }
+    unreported.iter().for_each(|limit| limit.report_all());
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -40,7 +40,7 @@ pub struct Wire<M: Message> {
     /// Reads the reply, or the failure that came in its place.
     pub decode_reply: fn(RawReply) -> Result<M::Reply, Failure>,
     /// Writes the reply, or the failure that a fallible message answered.
-    pub encode_reply: fn(M::Reply) -> Result<Box<RawValue>, Failure>,
+    pub encode_reply: fn(M::Reply) -> RawReply,
     /// JSON Schema (2020-12) of the message.
     pub input_schema: fn() -> Value,
     /// JSON Schema (2020-12) of the reply.
@@ -77,7 +77,7 @@ pub struct MessageSpec {
     /// JSON Schema (2020-12) of the message.
     pub input_schema: Value,
     /// JSON Schema (2020-12) of the reply; `None` where the reply is a [`crate::ToolResult`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
     /// What else is said of it: members of an MCP tool (`title`, `annotations`, `icons`, `execution`).
     #[serde(default, skip_serializing_if = "RawObject::is_empty")]
@@ -108,7 +108,7 @@ impl fmt::Debug for Named {
 }
 
 impl Message for Named {
-    type Reply = Result<Box<RawValue>, Failure>;
+    type Reply = RawReply;
     const NAME: &'static str = "callboard.named";
 }
 
@@ -131,24 +131,22 @@ pub mod codec {
 
     pub fn encode<M: Message + Serialize>(message: &M) -> Result<Box<RawValue>, WireError> {
         let raw = serde_json::value::to_raw_value(message).map_err(|source| WireError { name: M::NAME, source })?;
-        Ok(if raw.get() == "null" { empty_object() } else { raw })
+        Ok(if raw.get() == "null" { RawObject::new().to_raw() } else { raw })
     }
 
-    pub fn decode_plain<R: DeserializeOwned>(reply: Result<Box<RawValue>, Failure>) -> Result<R, Failure> {
+    pub fn decode_plain<R: DeserializeOwned>(reply: RawReply) -> Result<R, Failure> {
         read(&reply?)
     }
 
-    pub fn encode_plain<R: Serialize>(reply: R) -> Result<Box<RawValue>, Failure> {
+    pub fn encode_plain<R: Serialize>(reply: R) -> RawReply {
         serde_json::value::to_raw_value(&reply).map_err(|e| Failure::internal(format!("reply can't be written: {e}")))
     }
 
-    pub fn decode_fallible<R: DeserializeOwned>(
-        reply: Result<Box<RawValue>, Failure>,
-    ) -> Result<Result<R, Failure>, Failure> {
+    pub fn decode_fallible<R: DeserializeOwned>(reply: RawReply) -> Result<Result<R, Failure>, Failure> {
         Ok(reply.and_then(|raw| read(&raw)))
     }
 
-    pub fn encode_fallible<R: Serialize>(reply: Result<R, Failure>) -> Result<Box<RawValue>, Failure> {
+    pub fn encode_fallible<R: Serialize>(reply: Result<R, Failure>) -> RawReply {
         encode_plain(reply?)
     }
 
@@ -170,9 +168,5 @@ pub mod codec {
 
     fn is_empty_object(raw: &RawValue) -> bool {
         raw.get().trim_start_matches('{').trim_end_matches('}').trim().is_empty()
-    }
-
-    fn empty_object() -> Box<RawValue> {
-        RawValue::from_string("{}".to_owned()).unwrap_or_default()
     }
 }

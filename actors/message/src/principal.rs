@@ -14,7 +14,7 @@ pub struct Principal {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,
     /// Why it asks now, for example `treatment`: field-level policy reads it (LGPD Art. 6, purpose limitation).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub purpose: Option<String>,
 }
 

@@ -281,7 +281,7 @@ pub struct Root {
     /// A `file://` URI.
     pub uri: String,
     /// For people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
 

@@ -36,8 +36,7 @@ impl RawObject {
 
     /// Writes it.
     pub fn to_raw(&self) -> Box<RawValue> {
-        let bytes: usize = self.iter().map(|(name, value)| name.len() + value.get().len() + 4).sum();
-        let mut out = String::with_capacity(bytes.max(1) + 1);
+        let mut out = String::with_capacity(self.bytes().max(1) + 1);
         self.write_with(&[], &mut out);
         // Names and raw values are always JSON.
         json::raw(out)
@@ -117,6 +116,11 @@ impl RawObject {
     /// Its members, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &RawValue)> + Clone {
         self.members.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    /// How large it is as it is written, about: its names and values, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.iter().map(|(name, value)| name.len() + value.get().len() + 4).sum()
     }
 
     /// How many members it has.

@@ -10,7 +10,7 @@ use hmac::{Hmac, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::journal::JournalError;
+use crate::journal::JournalResult;
 use crate::sync::Mutex;
 
 /// Entries that wait to be kept, at most.
@@ -20,7 +20,7 @@ pub const AUDIT_QUEUED_MAX: usize = 4_096;
 #[async_trait]
 pub trait Audit: Send + Sync + 'static {
     /// Keeps entries, all or none, one after the other, and answers the last one's number in this writer's chain.
-    async fn append(&self, entries: Vec<AuditEntry>) -> Result<u64, JournalError>;
+    async fn append(&self, entries: Vec<AuditEntry>) -> JournalResult<u64>;
 
     /// What stands for a body: its size and its hash, under a key of this store's where the plain one could be guessed.
     fn mark(&self, class: DataClass, body: &[u8]) -> BodyMark;
@@ -50,7 +50,9 @@ impl BodyMark {
 }
 
 /// A value of [`AuditEntry::more`]: names, counts, rule ids. Never what was said.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, derive_more::Display)]
+#[serde(untagged)]
+#[display("{_0:?}")]
 pub enum AuditValue {
     /// A name.
     Text(String),
@@ -206,7 +208,7 @@ impl MemoryAudit {
 
 #[async_trait]
 impl Audit for MemoryAudit {
-    async fn append(&self, entries: Vec<AuditEntry>) -> Result<u64, JournalError> {
+    async fn append(&self, entries: Vec<AuditEntry>) -> JournalResult<u64> {
         let mut kept = self.kept.lock();
         kept.last += entries.len() as u64;
         kept.latest.extend(entries);

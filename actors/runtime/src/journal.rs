@@ -28,13 +28,16 @@ pub struct Record {
 pub trait Journal: Send + Sync + 'static {
     /// Keeps `record` and answers with its number in its stream: from 1, without gaps. A record whose key its stream already
     /// has is not kept again; the answer is the first one's number.
-    async fn append(&self, record: Record) -> Result<u64, JournalError>;
+    async fn append(&self, record: Record) -> JournalResult<u64> {
+        let numbers = self.append_all(vec![record]).await?;
+        numbers.first().copied().ok_or_else(|| JournalError::Store("no number was given".to_owned()))
+    }
 
     /// As [`Journal::append`] for each record, all or none, at most [`RECORDS_AT_ONCE_MAX`]. The numbers are in their order.
-    async fn append_all(&self, records: Vec<Record>) -> Result<Vec<u64>, JournalError>;
+    async fn append_all(&self, records: Vec<Record>) -> JournalResult<Vec<u64>>;
 
     /// Records of `stream` with a number above `after`, oldest first, at most `records_max`.
-    async fn read(&self, stream: &str, after: u64, records_max: usize) -> Result<Vec<(u64, Record)>, JournalError>;
+    async fn read(&self, stream: &str, after: u64, records_max: usize) -> JournalResult<Vec<(u64, Record)>>;
 }
 
 /// Why the store didn't do it. Kept means committed and synced: what isn't said to be kept was not acknowledged.
@@ -93,6 +96,9 @@ pub enum JournalError {
     Store(String),
 }
 
+/// What a store answers.
+pub type JournalResult<T> = Result<T, JournalError>;
+
 impl JournalError {
     /// Whether the same, sent again later, may be kept.
     pub fn may_pass(&self) -> bool {
@@ -129,7 +135,7 @@ impl From<JournalError> for Failure {
 ///
 /// # Errors
 /// [`JournalError::Invalid`] where it has a NUL.
-pub fn storable(text: &str) -> Result<(), JournalError> {
+pub fn storable(text: &str) -> JournalResult<()> {
     match text.contains('\0') {
         true => Err(JournalError::Invalid("a text has a NUL character")),
         false => Ok(()),
@@ -168,23 +174,6 @@ impl MemoryJournal {
     pub fn with_capacity(records_max: usize) -> Self {
         Self { kept: Mutex::default(), records_max }
     }
-
-    fn keep(&self, records: Vec<Record>) -> Result<Vec<u64>, JournalError> {
-        if records.len() > RECORDS_AT_ONCE_MAX {
-            return Err(JournalError::Invalid("too many records at once"));
-        }
-        for record in &records {
-            storable(&record.stream)?;
-            record.key.as_deref().map_or(Ok(()), storable)?;
-        }
-        let mut kept = self.kept.lock();
-        // Doubles are counted too: all or none must be known before the first is kept.
-        let new = records.iter().filter(|record| kept.number_of(record).is_none()).count();
-        if kept.records + new > self.records_max {
-            return Err(JournalError::Full { records_max: self.records_max });
-        }
-        Ok(records.into_iter().map(|record| kept.push(record)).collect())
-    }
 }
 
 impl Kept {
@@ -209,15 +198,24 @@ impl Kept {
 
 #[async_trait]
 impl Journal for MemoryJournal {
-    async fn append(&self, record: Record) -> Result<u64, JournalError> {
-        Ok(self.keep(vec![record])?.first().copied().unwrap_or_default())
+    async fn append_all(&self, records: Vec<Record>) -> JournalResult<Vec<u64>> {
+        if records.len() > RECORDS_AT_ONCE_MAX {
+            return Err(JournalError::Invalid("too many records at once"));
+        }
+        for record in &records {
+            storable(&record.stream)?;
+            record.key.as_deref().map_or(Ok(()), storable)?;
+        }
+        let mut kept = self.kept.lock();
+        // Doubles are counted too: all or none must be known before the first is kept.
+        let new = records.iter().filter(|record| kept.number_of(record).is_none()).count();
+        if kept.records + new > self.records_max {
+            return Err(JournalError::Full { records_max: self.records_max });
+        }
+        Ok(records.into_iter().map(|record| kept.push(record)).collect())
     }
 
-    async fn append_all(&self, records: Vec<Record>) -> Result<Vec<u64>, JournalError> {
-        self.keep(records)
-    }
-
-    async fn read(&self, stream: &str, after: u64, records_max: usize) -> Result<Vec<(u64, Record)>, JournalError> {
+    async fn read(&self, stream: &str, after: u64, records_max: usize) -> JournalResult<Vec<(u64, Record)>> {
         let kept = self.kept.lock();
         let records = kept.streams.get(stream).map_or(&[][..], |stream| &stream.records);
         let numbered = (1u64..).zip(records).skip(usize::try_from(after).unwrap_or(usize::MAX)).take(records_max);

@@ -38,7 +38,7 @@ pub use call::{Answering, CallEvent, CallMeta, Caller, PeerSession, PendingQuest
 pub use handle::ask::{Ask, CALL_DEADLINE_DEFAULT, Call, RunningCall, Tell};
 pub use handle::pool::{Choice, Pool};
 pub use handle::{AgentRef, Recipient, SendError, Target};
-pub use journal::{Journal, JournalError, MemoryJournal, RECORDS_AT_ONCE_MAX, Record, storable};
+pub use journal::{Journal, JournalError, JournalResult, MemoryJournal, RECORDS_AT_ONCE_MAX, Record, storable};
 pub use mail::{
     COPIES_AT_ONCE_MAX, EntryState, Letter, LetterAndCopy, LetterFilter, LetterOpen, LetterPage, MAIL_EVENTS_STREAM,
     MAIL_LOG_ROWS_A_LETTER, MAIL_LOOKED_MAX, MAIL_PAGE_MAX, MARKS_AT_ONCE_MAX, Mail, MailCopy, Mark, MemoryMail,
@@ -60,6 +60,6 @@ pub use system::{ShutdownReport, Spawn, System};
 pub use task::{
     Begun, By, CANCELLED_WHY, Claim, Claimed, Lease, LeaseView, MemoryTasks, NewTask, OnRestart, OpenQuestion,
     Released, TASK_BYTES_MAX_DEFAULT, TASK_DEPTH_MAX, TASK_LEASE, TASKS_AT_ONCE_MAX, Task, TaskError, TaskEvent,
-    TaskFilter, TaskGraph, TaskId, TaskOutcome, TaskOwner, TaskPage, TaskStep, Tasks, follow, in_dependency_order,
-    live,
+    TaskFilter, TaskGraph, TaskId, TaskOutcome, TaskOwner, TaskPage, TaskResult, TaskStep, Tasks, follow,
+    in_dependency_order, live,
 };

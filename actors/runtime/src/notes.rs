@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use async_trait::async_trait;
 use callboard_message::RawObject;
 
-use crate::journal::JournalError;
+use crate::journal::{JournalError, JournalResult};
 use crate::sync::Mutex;
 
 /// Largest body of a note, in bytes, by default.
@@ -49,7 +49,7 @@ pub enum NoteError {
 #[async_trait]
 pub trait Notes: Send + Sync + 'static {
     /// The note under a key.
-    async fn get(&self, space: &str, key: &str) -> Result<Option<Note>, JournalError>;
+    async fn get(&self, space: &str, key: &str) -> JournalResult<Option<Note>>;
 
     /// Puts a note in the place of what stands there, and answers its version. With `expected` only where that is the version
     /// that stands there; 0: where none does.
@@ -59,20 +59,20 @@ pub trait Notes: Send + Sync + 'static {
     async fn put(&self, space: &str, key: &str, body: RawObject, expected: Option<u64>) -> Result<u64, NoteError>;
 
     /// Removes a note, and answers whether there was one.
-    async fn remove(&self, space: &str, key: &str) -> Result<bool, JournalError>;
+    async fn remove(&self, space: &str, key: &str) -> JournalResult<bool>;
 
     /// The first `notes_max` notes of a space whose key is after `after`, ordered by the bytes of their keys.
-    async fn list(&self, space: &str, after: Option<&str>, notes_max: usize) -> Result<Vec<Note>, JournalError>;
+    async fn list(&self, space: &str, after: Option<&str>, notes_max: usize) -> JournalResult<Vec<Note>>;
 
     /// Removes all notes of a space, and answers how many there were.
-    async fn clear(&self, space: &str) -> Result<u64, JournalError>;
+    async fn clear(&self, space: &str) -> JournalResult<u64>;
 }
 
 /// Refuses names and bodies that no store takes.
 ///
 /// # Errors
 /// [`JournalError::Invalid`], [`JournalError::TooLarge`].
-pub fn check_note(space: &str, key: &str, body: &RawObject) -> Result<(), JournalError> {
+pub fn check_note(space: &str, key: &str, body: &RawObject) -> JournalResult<()> {
     let fits = |name: &str| !name.is_empty() && name.len() <= NOTE_NAME_BYTES_MAX && !name.contains('\0');
     if !fits(space) || !fits(key) {
         return Err(JournalError::Invalid("a note's space or key is empty, too long, or has a NUL character"));
@@ -90,8 +90,13 @@ pub struct MemoryNotes {
     spaces: Mutex<HashMap<String, BTreeMap<String, Note>>>,
 }
 
-impl MemoryNotes {
-    fn keep(&self, space: &str, key: &str, body: RawObject, expected: Option<u64>) -> Result<u64, NoteError> {
+#[async_trait]
+impl Notes for MemoryNotes {
+    async fn get(&self, space: &str, key: &str) -> JournalResult<Option<Note>> {
+        Ok(self.spaces.lock().get(space).and_then(|notes| notes.get(key).cloned()))
+    }
+
+    async fn put(&self, space: &str, key: &str, body: RawObject, expected: Option<u64>) -> Result<u64, NoteError> {
         check_note(space, key, &body)?;
         let mut spaces = self.spaces.lock();
         let notes = spaces.entry(space.to_owned()).or_default();
@@ -106,23 +111,12 @@ impl MemoryNotes {
         notes.insert(key.to_owned(), note);
         Ok(version + 1)
     }
-}
 
-#[async_trait]
-impl Notes for MemoryNotes {
-    async fn get(&self, space: &str, key: &str) -> Result<Option<Note>, JournalError> {
-        Ok(self.spaces.lock().get(space).and_then(|notes| notes.get(key).cloned()))
-    }
-
-    async fn put(&self, space: &str, key: &str, body: RawObject, expected: Option<u64>) -> Result<u64, NoteError> {
-        self.keep(space, key, body, expected)
-    }
-
-    async fn remove(&self, space: &str, key: &str) -> Result<bool, JournalError> {
+    async fn remove(&self, space: &str, key: &str) -> JournalResult<bool> {
         Ok(self.spaces.lock().get_mut(space).is_some_and(|notes| notes.remove(key).is_some()))
     }
 
-    async fn list(&self, space: &str, after: Option<&str>, notes_max: usize) -> Result<Vec<Note>, JournalError> {
+    async fn list(&self, space: &str, after: Option<&str>, notes_max: usize) -> JournalResult<Vec<Note>> {
         let spaces = self.spaces.lock();
         let after = after.map_or(Bound::Unbounded, Bound::Excluded);
         let found = spaces.get(space).map(|notes| {
@@ -132,7 +126,7 @@ impl Notes for MemoryNotes {
         Ok(found.unwrap_or_default())
     }
 
-    async fn clear(&self, space: &str) -> Result<u64, JournalError> {
+    async fn clear(&self, space: &str) -> JournalResult<u64> {
         Ok(self.spaces.lock().remove(space).map_or(0, |notes| notes.len() as u64))
     }
 }

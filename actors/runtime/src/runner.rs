@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use callboard_message::{Answer, Artifact, Failure, FailureKind, Log, Progress, Question, RawObject};
+use callboard_message::{Answer, Artifact, Failure, FailureKind, Log, Progress, Question, RawObject, RawReply};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use serde_json::value::RawValue;
@@ -14,11 +14,11 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::call::{CallEvent, CallMeta, Caller, ChannelCaller, PendingQuestion, channel_caller};
-use crate::journal::JournalError;
+use crate::journal::{JournalError, JournalResult};
 use crate::system::System;
 use crate::task::{
-    By, Claim, Claimed, FOLLOW_LOOK_EVERY, Lease, OpenQuestion, Released, TASK_CANCELS_EVERY, TASK_LEASE,
-    TASK_RENEW_EVERY, Task, TaskError, TaskEvent, TaskId, TaskStep, Tasks, follow,
+    By, Claim, FOLLOW_LOOK_EVERY, Lease, NewTask, OpenQuestion, Released, TASK_CANCELS_EVERY, TASK_LEASE,
+    TASK_RENEW_EVERY, Task, TaskError, TaskEvent, TaskId, TaskResult, TaskStep, Tasks, follow,
 };
 
 /// The scope that a runner takes tasks of, by default: [`NewTask::new`](crate::NewTask::new)'s.
@@ -50,6 +50,7 @@ impl Default for RunnerOptions {
 /// A task whose parts still run when its agent has replied completes after them.
 pub struct TaskRunner {
     system: System,
+    tasks: Arc<dyn Tasks>,
     options: RunnerOptions,
     working: HashMap<TaskId, oneshot::Sender<Why>>,
     jobs: JoinSet<()>,
@@ -76,7 +77,8 @@ impl TaskRunner {
     pub fn start(system: &System, options: RunnerOptions) -> RunnerHandle {
         let stop = CancellationToken::new();
         let (ending, ended) = watch::channel(());
-        let runner = Self { system: system.clone(), options, working: HashMap::new(), jobs: JoinSet::new() };
+        let (tasks, system) = (system.store().tasks.clone(), system.clone());
+        let runner = Self { system, tasks, options, working: HashMap::new(), jobs: JoinSet::new() };
         let stopped = stop.clone();
         tokio::spawn(async move {
             runner.run(stopped).await;
@@ -86,8 +88,7 @@ impl TaskRunner {
     }
 
     async fn run(mut self, stop: CancellationToken) {
-        let tasks = self.system.store().tasks.clone();
-        let mut changes = tasks.changes();
+        let mut changes = self.tasks.changes();
         let mut look_every = every(RUNNER_LOOK_EVERY);
         let mut renew_every = every(TASK_RENEW_EVERY);
         let mut cancels_every = every(TASK_CANCELS_EVERY);
@@ -97,7 +98,7 @@ impl TaskRunner {
             if may_be_work && room > 0 && !stop.is_cancelled() {
                 // Marked as seen before the look: what comes after it wakes.
                 changes.mark_unchanged();
-                may_be_work = self.take(&*tasks, room).await;
+                may_be_work = self.take(room).await;
                 continue;
             }
             tokio::select! {
@@ -107,8 +108,8 @@ impl TaskRunner {
                     self.working.retain(|_, over| !over.is_closed());
                     may_be_work = true;
                 }
-                _ = renew_every.tick() => self.renew(&*tasks).await,
-                _ = cancels_every.tick() => self.look_for_cancels(&*tasks).await,
+                _ = renew_every.tick() => self.renew().await,
+                _ = cancels_every.tick() => self.look_for_cancels().await,
                 Ok(()) = changes.changed() => may_be_work = true,
                 _ = look_every.tick() => may_be_work = true,
             }
@@ -121,14 +122,14 @@ impl TaskRunner {
     }
 
     /// Takes work; whether there may be more.
-    async fn take(&mut self, tasks: &dyn Tasks, room: usize) -> bool {
+    async fn take(&mut self, room: usize) -> bool {
         let claim = Claim {
             scope: self.options.scope.clone(),
-            by: tasks.worker().to_owned(),
+            by: self.tasks.worker().to_owned(),
             tasks_max: room,
             lease: TASK_LEASE,
         };
-        let claimed = match tasks.claim(claim).await {
+        let claimed = match self.tasks.claim(claim).await {
             Ok(claimed) => claimed,
             Err(error) => {
                 callboard_message::log::warn!(%error, "no tasks can be taken");
@@ -137,35 +138,31 @@ impl TaskRunner {
         };
         let took = !claimed.is_empty();
         for (task, lease) in claimed {
-            self.begin((task, lease));
+            let (over, is_over) = oneshot::channel();
+            // One of before, whose lease ran out unnoticed, is another's now: this one.
+            if let Some(before) = self.working.insert(task.id.clone(), over) {
+                let _ = before.send(Why::Lost);
+            }
+            let job = Job { system: self.system.clone(), tasks: self.tasks.clone(), task, lease };
+            self.jobs.spawn(async move { job.run(is_over).await });
         }
         took
     }
 
-    fn begin(&mut self, (task, lease): Claimed) {
-        let (over, is_over) = oneshot::channel();
-        // One of before, whose lease ran out unnoticed, is another's now: this one.
-        if let Some(before) = self.working.insert(task.id.clone(), over) {
-            let _ = before.send(Why::Lost);
-        }
-        let job = Job::new(self.system.clone(), task, lease);
-        self.jobs.spawn(async move { job.run(is_over).await });
-    }
-
     /// Renews all leases; where one is missing, its job ends.
-    async fn renew(&mut self, tasks: &dyn Tasks) {
+    async fn renew(&mut self) {
         if self.working.is_empty() {
             return;
         }
-        let by = tasks.worker().to_owned();
-        match tasks.renew(&by, TASK_LEASE).await {
+        let tasks = self.tasks.clone();
+        match tasks.renew(tasks.worker(), TASK_LEASE).await {
             Ok(renewed) if renewed >= self.working.len() as u64 => {}
             Ok(_) => {
                 let ids: Vec<_> = self.working.keys().cloned().collect();
                 for id in ids {
                     let Ok(task) = tasks.get(&id).await else { continue };
-                    let is_ours = task.is_some_and(|task| task.lease.as_ref().is_some_and(|lease| lease.by == by));
-                    if !is_ours {
+                    let lease = task.as_ref().and_then(|task| task.lease.as_ref());
+                    if lease.is_none_or(|lease| lease.by != tasks.worker()) {
                         self.over(&id, Why::Lost);
                     }
                 }
@@ -174,11 +171,11 @@ impl TaskRunner {
         }
     }
 
-    async fn look_for_cancels(&mut self, tasks: &dyn Tasks) {
+    async fn look_for_cancels(&mut self) {
         if self.working.is_empty() {
             return;
         }
-        match tasks.cancels(tasks.worker()).await {
+        match self.tasks.cancels(self.tasks.worker()).await {
             Ok(ids) => ids.iter().for_each(|id| self.over(id, Why::Cancelled)),
             Err(error) => callboard_message::log::warn!(%error, "nobody can say which tasks are to be cancelled"),
         }
@@ -226,11 +223,6 @@ struct Job {
 }
 
 impl Job {
-    fn new(system: System, task: Arc<Task>, lease: Lease) -> Self {
-        let tasks = system.store().tasks.clone();
-        Self { system, tasks, task, lease }
-    }
-
     /// Until the task has ended, or is another's.
     async fn run(&self, over: oneshot::Receiver<Why>) {
         let why = tokio::select! {
@@ -249,8 +241,8 @@ impl Job {
     }
 
     async fn work(&self) {
-        let step = match self.start().await {
-            Ok(last_event) => match self.call(last_event).await {
+        let step = match self.step(vec![TaskStep::Start]).await {
+            Ok(task) => match self.call(task.last_event).await {
                 Ok(reply) => TaskStep::Completed(reply),
                 Err(failure) => ending(failure),
             },
@@ -263,18 +255,13 @@ impl Job {
         }
     }
 
-    async fn step(&self, steps: Vec<TaskStep>) -> Result<Arc<Task>, TaskError> {
+    async fn step(&self, steps: Vec<TaskStep>) -> TaskResult<Arc<Task>> {
         self.tasks.step(&self.task.id, By::Worker(&self.lease), steps).await
     }
 
-    /// The number of its last event.
-    async fn start(&self) -> Result<u64, TaskError> {
-        Ok(self.step(vec![TaskStep::Start]).await?.last_event)
-    }
-
-    /// The call. Dropped, it is cancelled.
-    async fn call(&self, last_event: u64) -> Result<Box<RawValue>, Failure> {
-        let Task { agent, message, request, principal, deadline, expires, .. } = &*self.task;
+    /// The call, after the event `last_event` of its task. Dropped, it is cancelled.
+    async fn call(&self, last_event: u64) -> RawReply {
+        let NewTask { agent, message, request, principal, deadline, expires, .. } = &self.task.new;
         let Some(callee) = self.system.directory().get(agent) else {
             return Err(Failure::not_found(format!("there is no agent {agent}")));
         };
@@ -307,7 +294,7 @@ impl Job {
 
     /// Keeps the end of the task. Where parts of it still run it waits for them; where the store is away it tries again, as
     /// long as the lease may last.
-    async fn end(&self, mut step: TaskStep) -> Result<(), JournalError> {
+    async fn end(&self, mut step: TaskStep) -> JournalResult<()> {
         let mut until = Instant::now() + TASK_LEASE;
         loop {
             match self.step(vec![step.clone()]).await {
@@ -330,7 +317,7 @@ impl Job {
     }
 
     /// Waits until no part of the task runs.
-    async fn parts_end(&self) -> Result<(), JournalError> {
+    async fn parts_end(&self) -> JournalResult<()> {
         let mut changes = self.tasks.changes();
         loop {
             // Marked as seen before the look: what comes after it wakes.
@@ -382,7 +369,7 @@ struct Asking<'a> {
     waiting: HashMap<String, Waiting>,
     asked: usize,
     /// The task's events, once something was asked: an answer is one of them.
-    followed: Option<BoxStream<'static, Result<TaskEvent, JournalError>>>,
+    followed: Option<BoxStream<'static, JournalResult<TaskEvent>>>,
     last_event: u64,
 }
 
@@ -415,22 +402,21 @@ impl Asking<'_> {
 
     async fn keep(&mut self, step: TaskStep) -> Result<(), Failure> {
         match self.job.step(vec![step]).await {
-            Ok(_) => Ok(()),
-            // Answered meanwhile, or said once too often.
-            Err(TaskError::Illegal { .. }) => Ok(()),
+            // Illegal: answered meanwhile, or said once too often.
+            Ok(_) | Err(TaskError::Illegal { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
     /// The next event of the task; never where nothing was asked.
-    async fn next(&mut self) -> Option<Result<TaskEvent, JournalError>> {
+    async fn next(&mut self) -> Option<JournalResult<TaskEvent>> {
         match &mut self.followed {
             Some(events) => events.next().await,
             None => std::future::pending().await,
         }
     }
 
-    async fn settle(&mut self, event: Option<Result<TaskEvent, JournalError>>) -> Result<(), Failure> {
+    async fn settle(&mut self, event: Option<JournalResult<TaskEvent>>) -> Result<(), Failure> {
         let Some(event) = event else {
             return Err(Failure::cancelled("the task has ended"));
         };
@@ -440,14 +426,9 @@ impl Asking<'_> {
             && let Some(waiting) = self.waiting.remove(&key)
         {
             // An agent that gave up meanwhile doesn't need it.
-            let _ = waiting.answer.send(read(&waiting.question, &answer));
+            let body = RawObject::parse(&answer).map_err(|_| Failure::invalid("the answer is no JSON object"));
+            let _ = waiting.answer.send(body.map(|body| waiting.question.answered(body)));
         }
         Ok(())
     }
-}
-
-/// An answer as the agent gets it, by what was asked.
-fn read(question: &Question, answer: &RawValue) -> Result<Answer, Failure> {
-    let body = RawObject::parse(answer).map_err(|_| Failure::invalid("the answer is no JSON object"))?;
-    Ok(question.answered(body))
 }

@@ -8,16 +8,18 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use callboard_message::mail::AgentLogRow;
-use callboard_message::{Failure, Message, Named};
+use callboard_message::{Failure, Message, Named, RawReply};
 use serde_json::Value;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::to_raw_value;
 use tokio::sync::mpsc;
 
 use crate::agent::cx::Cx;
 use crate::agent::{Agent, ConcurrentHandler, Handlers, SyncHandler};
 use crate::handle::AgentRef;
 use crate::system::System;
-use crate::{JournalError, Letter, LetterFilter, LetterOpen, LetterPage, Mail, MailCopy, Mark, NewLetter, StoredEvent};
+use crate::{
+    JournalResult, Letter, LetterFilter, LetterOpen, LetterPage, Mail, MailCopy, Mark, NewLetter, StoredEvent,
+};
 
 /// Runs `test` on one arbiter with its own system and time paused: it jumps to the next timer when all wait.
 pub fn paused<R>(test: impl AsyncFnOnce(&System) -> R) -> R {
@@ -148,11 +150,7 @@ impl Agent for Scripted {
 }
 
 impl ConcurrentHandler<Named> for Scripted {
-    fn handle(
-        &mut self,
-        message: Named,
-        _: Cx,
-    ) -> impl Future<Output = Result<Box<RawValue>, Failure>> + Send + 'static {
+    fn handle(&mut self, message: Named, _: Cx) -> impl Future<Output = RawReply> + Send + 'static {
         self.seen.push((message.name, serde_json::from_str(message.payload.get()).unwrap_or_default()));
         let act = self.script.pop_front().unwrap_or_else(|| Act::Fail(Failure::internal("the script has ended")));
         async move {
@@ -178,17 +176,17 @@ pub trait MailLayer: Send + Sync + 'static {
     fn behind(&self) -> &dyn Mail;
 
     /// As [`Mail::post`].
-    async fn post(&self, new: NewLetter) -> Result<Arc<Letter>, JournalError> {
+    async fn post(&self, new: NewLetter) -> JournalResult<Arc<Letter>> {
         self.behind().post(new).await
     }
 
     /// As [`Mail::spread`].
-    async fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> Result<(), JournalError> {
+    async fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> JournalResult<()> {
         self.behind().spread(letter, to, delivered).await
     }
 
     /// As [`Mail::mark`].
-    async fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> Result<Vec<(String, u64)>, JournalError> {
+    async fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> JournalResult<Vec<(String, u64)>> {
         self.behind().mark(marks, mark).await
     }
 
@@ -200,23 +198,23 @@ pub trait MailLayer: Send + Sync + 'static {
 
 #[async_trait]
 impl<L: MailLayer> Mail for L {
-    async fn post(&self, new: NewLetter) -> Result<Arc<Letter>, JournalError> {
+    async fn post(&self, new: NewLetter) -> JournalResult<Arc<Letter>> {
         MailLayer::post(self, new).await
     }
 
-    async fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> Result<(), JournalError> {
+    async fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> JournalResult<()> {
         MailLayer::spread(self, letter, to, delivered).await
     }
 
-    async fn unspread(&self, letters_max: usize) -> Result<Vec<Arc<Letter>>, JournalError> {
+    async fn unspread(&self, letters_max: usize) -> JournalResult<Vec<Arc<Letter>>> {
         self.behind().unspread(letters_max).await
     }
 
-    async fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> Result<Vec<(String, u64)>, JournalError> {
+    async fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> JournalResult<Vec<(String, u64)>> {
         MailLayer::mark(self, marks, mark).await
     }
 
-    async fn tried(&self, recipient: &str, letter: u64) -> Result<u32, JournalError> {
+    async fn tried(&self, recipient: &str, letter: u64) -> JournalResult<u32> {
         self.behind().tried(recipient, letter).await
     }
 
@@ -226,44 +224,39 @@ impl<L: MailLayer> Mail for L {
         after: Option<(bool, u64)>,
         undelivered: bool,
         letters_max: usize,
-    ) -> Result<Vec<LetterOpen>, JournalError> {
+    ) -> JournalResult<Vec<LetterOpen>> {
         self.behind().open(recipient, after, undelivered, letters_max).await
     }
 
-    async fn waiting(&self) -> Result<HashMap<String, u64>, JournalError> {
+    async fn waiting(&self) -> JournalResult<HashMap<String, u64>> {
         self.behind().waiting().await
     }
 
-    async fn letter(&self, id: &str) -> Result<Option<Arc<Letter>>, JournalError> {
+    async fn letter(&self, id: &str) -> JournalResult<Option<Arc<Letter>>> {
         self.behind().letter(id).await
     }
 
-    async fn receipts(
-        &self,
-        letter: u64,
-        after: Option<&str>,
-        copies_max: usize,
-    ) -> Result<Vec<MailCopy>, JournalError> {
+    async fn receipts(&self, letter: u64, after: Option<&str>, copies_max: usize) -> JournalResult<Vec<MailCopy>> {
         self.behind().receipts(letter, after, copies_max).await
     }
 
-    async fn history(&self, filter: LetterFilter, before: u64, letters_max: usize) -> Result<LetterPage, JournalError> {
+    async fn history(&self, filter: LetterFilter, before: u64, letters_max: usize) -> JournalResult<LetterPage> {
         self.behind().history(filter, before, letters_max).await
     }
 
-    async fn events(&self, after: u64, events_max: usize) -> Result<Vec<(u64, StoredEvent)>, JournalError> {
+    async fn events(&self, after: u64, events_max: usize) -> JournalResult<Vec<(u64, StoredEvent)>> {
         self.behind().events(after, events_max).await
     }
 
-    async fn last_event(&self) -> Result<u64, JournalError> {
+    async fn last_event(&self) -> JournalResult<u64> {
         self.behind().last_event().await
     }
 
-    async fn tell(&self, event: StoredEvent) -> Result<u64, JournalError> {
+    async fn tell(&self, event: StoredEvent) -> JournalResult<u64> {
         self.behind().tell(event).await
     }
 
-    async fn logs(&self, agent: Option<&str>, after: u64, rows_max: usize) -> Result<Vec<AgentLogRow>, JournalError> {
+    async fn logs(&self, agent: Option<&str>, after: u64, rows_max: usize) -> JournalResult<Vec<AgentLogRow>> {
         self.behind().logs(agent, after, rows_max).await
     }
 

@@ -1,11 +1,11 @@
 //! Records of streams on their way to the store: those of a whole transaction written together, and counters without gaps.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use callboard_runtime::{JournalError, RECORDS_AT_ONCE_MAX, Record, storable};
-use tokio::sync::oneshot;
+use callboard_runtime::{JournalError, JournalResult, RECORDS_AT_ONCE_MAX, Record, storable};
 
 use crate::sql::{Arg, Db, ManyRows, args};
+use crate::tx::{Tx, Write};
 
 /// Bytes of one record's stream, key and body.
 /// At the limit: `TooLarge`.
@@ -21,11 +21,7 @@ static FIND: ManyRows = ManyRows::new(
 static INSERT: ManyRows = ManyRows::new("INSERT INTO record (stream, number, key, at_ms, body) VALUES", 5, "");
 
 /// One caller's records, ready to be written.
-pub(super) struct Append {
-    records: Vec<Ready>,
-    numbers: Vec<u64>,
-    reply: oneshot::Sender<Result<Vec<u64>, JournalError>>,
-}
+pub(super) struct Append(Vec<Ready>);
 
 struct Ready {
     stream: String,
@@ -40,27 +36,36 @@ impl Ready {
 }
 
 impl Append {
-    pub(super) fn new(
-        records: Vec<Record>,
-        reply: oneshot::Sender<Result<Vec<u64>, JournalError>>,
-    ) -> Result<Self, JournalError> {
+    pub(super) fn new(records: Vec<Record>) -> JournalResult<Self> {
         if records.len() > RECORDS_AT_ONCE_MAX {
             return Err(JournalError::Invalid("at most 256 records at once"));
         }
-        let records = records.into_iter().map(ready).collect::<Result<_, _>>()?;
-        Ok(Self { records, numbers: Vec::new(), reply })
-    }
-
-    pub(super) fn bytes(&self) -> usize {
-        self.records.iter().map(Ready::bytes).sum()
-    }
-
-    pub(super) fn answer(self, kept: Result<(), JournalError>) {
-        let _ = self.reply.send(kept.map(|()| self.numbers));
+        records.into_iter().map(ready).collect::<Result<_, _>>().map(Self)
     }
 }
 
-fn ready(Record { stream, key, body }: Record) -> Result<Ready, JournalError> {
+impl Write for Append {
+    /// The records' numbers, in their order.
+    type Output = Vec<u64>;
+    const NAME: &'static str = "append";
+    const TOGETHER: bool = true;
+
+    fn bytes(&self) -> usize {
+        self.0.iter().map(Ready::bytes).sum()
+    }
+
+    async fn run_all(all: Vec<&mut Self>, tx: &mut Tx) -> sqlx::Result<Vec<Vec<u64>>> {
+        let now_ms = tx.now_ms;
+        let (numbers, rows) = plan(&mut tx.db, &all).await?;
+        let values = rows
+            .into_iter()
+            .flat_map(|(number, Ready { stream, key, body })| args![stream, number, key.as_deref(), now_ms, body]);
+        INSERT.execute(&mut tx.db, &values.collect::<Vec<_>>()).await?;
+        Ok(numbers)
+    }
+}
+
+fn ready(Record { stream, key, body }: Record) -> JournalResult<Ready> {
     if stream.is_empty() {
         return Err(JournalError::Invalid("a record without a stream"));
     }
@@ -81,42 +86,19 @@ pub(crate) fn counter(stream: &str) -> String {
     format!("r/{stream}")
 }
 
-/// Numbers all that is new, inserts it, and notes each caller's numbers.
-pub(super) async fn write_records(db: &mut Db, now_ms: i64, mut appends: Vec<&mut Append>) -> Result<(), sqlx::Error> {
-    let Planned { numbers, rows } = plan(db, &appends).await?;
-    let values: Vec<Arg<'_>> = rows
-        .iter()
-        .flat_map(|(number, ready)| {
-            let Ready { stream, key, body } = ready;
-            args![stream, *number, key.as_deref(), now_ms, body]
-        })
-        .collect();
-    INSERT.execute(db, &values).await?;
-    drop(values);
-    drop(rows);
-    for (append, numbers) in appends.iter_mut().zip(numbers) {
-        append.numbers = numbers;
-    }
-    Ok(())
-}
+/// Each append's numbers, and what is to be inserted.
+type Planned<'a> = (Vec<Vec<u64>>, Vec<(i64, &'a Ready)>);
 
-struct Planned<'a> {
-    /// Each append's, in its order.
-    numbers: Vec<Vec<u64>>,
-    /// What is to be inserted.
-    rows: Vec<(i64, &'a Ready)>,
-}
-
-async fn plan<'a>(db: &mut Db, appends: &'a [&mut Append]) -> Result<Planned<'a>, sqlx::Error> {
-    let all = || appends.iter().flat_map(|append| &append.records);
+async fn plan<'a>(db: &mut Db, appends: &'a [&mut Append]) -> sqlx::Result<Planned<'a>> {
+    let all = || appends.iter().flat_map(|append| &append.0);
     let mut known = known(db, all()).await?;
     // Sorted, so that two nodes never wait for each other's counters.
     let mut new: BTreeMap<&str, i64> = BTreeMap::new();
-    let mut first_of_batch: HashMap<(&str, &str), i64> = HashMap::new();
+    let mut first_of_batch: HashSet<(&str, &str)> = HashSet::new();
     for ready in all() {
         if let Some(key) = &ready.key {
             let key = (ready.stream.as_str(), key.as_str());
-            if known.contains_key(&key) || first_of_batch.insert(key, 0).is_some() {
+            if known.contains_key(&key) || !first_of_batch.insert(key) {
                 continue;
             }
         }
@@ -127,7 +109,7 @@ async fn plan<'a>(db: &mut Db, appends: &'a [&mut Append]) -> Result<Planned<'a>
     let mut numbers = Vec::new();
     for append in appends {
         let mut of_this = Vec::new();
-        for ready in &append.records {
+        for ready in &append.0 {
             let key = ready.key.as_deref().map(|key| (ready.stream.as_str(), key));
             let number = match key.and_then(|key| known.get(&key).copied()) {
                 Some(number) => number,
@@ -143,7 +125,7 @@ async fn plan<'a>(db: &mut Db, appends: &'a [&mut Append]) -> Result<Planned<'a>
         }
         numbers.push(of_this);
     }
-    Ok(Planned { numbers, rows })
+    Ok((numbers, rows))
 }
 
 /// Which keys are there already, by stream and key. Their counters are locked first: what another node has numbered and
@@ -151,7 +133,7 @@ async fn plan<'a>(db: &mut Db, appends: &'a [&mut Append]) -> Result<Planned<'a>
 async fn known<'a>(
     db: &mut Db,
     records: impl Iterator<Item = &'a Ready>,
-) -> Result<HashMap<(&'a str, &'a str), i64>, sqlx::Error> {
+) -> sqlx::Result<HashMap<(&'a str, &'a str), i64>> {
     let keyed: BTreeMap<(&str, &str), ()> =
         records.filter_map(|ready| Some(((ready.stream.as_str(), ready.key.as_deref()?), ()))).collect();
     if keyed.is_empty() {
@@ -172,7 +154,7 @@ async fn known<'a>(
 }
 
 /// Takes so many numbers of each stream; answers each one's last number before them.
-async fn count<'a>(db: &mut Db, streams: &BTreeMap<&'a str, i64>) -> Result<HashMap<&'a str, i64>, sqlx::Error> {
+async fn count<'a>(db: &mut Db, streams: &BTreeMap<&'a str, i64>) -> sqlx::Result<HashMap<&'a str, i64>> {
     let counters = streams.iter().map(|(stream, n)| (counter(stream), *n)).collect();
     let last = take_numbers(db, &counters).await?;
     let before = |stream: &&'a str| (*stream, last.get(&counter(stream)).copied().unwrap_or_default());
@@ -191,12 +173,12 @@ static SET: ManyRows =
 
 /// Takes so many numbers of each counter; answers each one's last number before them. They are locked to the commit, so
 /// numbers appear in order; sorted, so that two nodes never wait for each other's.
-async fn take_numbers(db: &mut Db, counters: &BTreeMap<String, i64>) -> Result<HashMap<String, i64>, sqlx::Error> {
+async fn take_numbers(db: &mut Db, counters: &BTreeMap<String, i64>) -> sqlx::Result<HashMap<String, i64>> {
     // Nobody else writes to a SQLite file between the two statements.
     if db.is_sqlite() { take_alone(db, counters).await } else { take_locked(db, counters).await }
 }
 
-async fn take_alone(db: &mut Db, counters: &BTreeMap<String, i64>) -> Result<HashMap<String, i64>, sqlx::Error> {
+async fn take_alone(db: &mut Db, counters: &BTreeMap<String, i64>) -> sqlx::Result<HashMap<String, i64>> {
     let names: Vec<Arg<'_>> = counters.keys().map(Arg::from).collect();
     let mut last: HashMap<String, i64> = HashMap::with_capacity(counters.len());
     for row in LAST.rows(db, &names).await? {
@@ -208,7 +190,7 @@ async fn take_alone(db: &mut Db, counters: &BTreeMap<String, i64>) -> Result<Has
     Ok(last)
 }
 
-async fn take_locked(db: &mut Db, counters: &BTreeMap<String, i64>) -> Result<HashMap<String, i64>, sqlx::Error> {
+async fn take_locked(db: &mut Db, counters: &BTreeMap<String, i64>) -> sqlx::Result<HashMap<String, i64>> {
     let values: Vec<Arg<'_>> = counters.iter().flat_map(|(name, n)| args![name, *n]).collect();
     let mut last = HashMap::with_capacity(counters.len());
     for row in TAKE.rows(db, &values).await? {

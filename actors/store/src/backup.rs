@@ -69,7 +69,7 @@ async fn checked(part: &Path) -> Result<Vec<(String, u64)>, StoreError> {
     sqlite::check_intact(&mut db, part).await?;
     let rows = db.rows("SELECT substr(name, 3), last FROM stream WHERE name LIKE 'a/%' ORDER BY name", &[]).await;
     let chain = |row: &Row| Ok((row.get(0)?, row.get(1)?));
-    let chains: Result<_, sqlx::Error> = rows.and_then(|rows| rows.iter().map(chain).collect());
+    let chains: sqlx::Result<_> = rows.and_then(|rows| rows.iter().map(chain).collect());
     db.close().await?;
     Ok(chains?)
 }
@@ -199,7 +199,7 @@ async fn copy_to_file(from: &PgConnectOptions, part: &Path) -> Result<(), StoreE
 }
 
 /// The value of a column for an insert of the same row.
-fn value(row: &Row, column: usize, kind: u8) -> Result<Arg<'_>, sqlx::Error> {
+fn value(row: &Row, column: usize, kind: u8) -> sqlx::Result<Arg<'_>> {
     match kind {
         b'n' => row.get(column).map(Arg::Int),
         b't' => row.get(column).map(Arg::Text),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use callboard_message::{RawObject, hex};
-use callboard_runtime::{JournalError, Note, NoteError, Notes};
+use callboard_runtime::{JournalError, JournalResult, Note, NoteError, Notes};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
@@ -61,7 +61,7 @@ pub struct Imported {
 ///
 /// # Errors
 /// The store's.
-pub async fn export_directory(notes: &dyn Notes) -> Result<String, JournalError> {
+pub async fn export_directory(notes: &dyn Notes) -> JournalResult<String> {
     let mut agents = BTreeMap::new();
     let mut after: Option<String> = None;
     loop {

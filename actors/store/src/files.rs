@@ -1,6 +1,6 @@
 //! Files of a store (for their owner only, on the disk with their folder's entry), and the lock of the process that writes.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
@@ -16,6 +16,14 @@ pub(crate) fn private(path: &Path, options: &mut OpenOptions) -> io::Result<File
         options.mode(0o600);
     }
     options.open(path)
+}
+
+/// The text of a file, if it is there.
+pub(crate) fn read_some(path: &Path) -> io::Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        read => read.map(Some),
+    }
 }
 
 pub(crate) fn folder(path: &Path) -> &Path {

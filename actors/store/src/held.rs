@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use callboard_message::{Failure, Question, RawObject};
-use callboard_runtime::{CANCELLED_WHY, OpenQuestion, Task, TaskError, TaskEvent, TaskId, TaskOutcome, TaskStep};
+use callboard_runtime::{
+    CANCELLED_WHY, OpenQuestion, Task, TaskError, TaskEvent, TaskId, TaskOutcome, TaskResult, TaskStep,
+};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::value::RawValue;
 
@@ -61,7 +63,7 @@ impl Held {
     }
 
     /// Makes room for `bytes` more.
-    pub(super) fn make_room(&self, bytes: usize) -> Result<(), TaskError> {
+    pub(super) fn make_room(&self, bytes: usize) -> TaskResult<()> {
         let mut bodies = self.bodies();
         while bodies.bytes + bytes > self.bytes_max {
             let Some(id) = bodies.ended.pop_front() else {

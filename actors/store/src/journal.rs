@@ -1,24 +1,23 @@
 //! Streams of records.
 
 use async_trait::async_trait;
-use callboard_runtime::{Journal, JournalError, Record};
+use callboard_runtime::{Journal, JournalResult, Record};
 
+use crate::append::Append;
 use crate::parts::Core;
 use crate::place::PAGE_MAX;
 use crate::sql::{Row, args};
 
 #[async_trait]
 impl Journal for Core {
-    async fn append(&self, record: Record) -> Result<u64, JournalError> {
-        let numbers = self.writer.append(vec![record]).await?;
-        numbers.first().copied().ok_or_else(|| JournalError::Store("no number was given".to_owned()))
+    async fn append_all(&self, records: Vec<Record>) -> JournalResult<Vec<u64>> {
+        match records.is_empty() {
+            true => Ok(Vec::new()),
+            false => self.writer.submit(Append::new(records)?).await,
+        }
     }
 
-    async fn append_all(&self, records: Vec<Record>) -> Result<Vec<u64>, JournalError> {
-        self.writer.append(records).await
-    }
-
-    async fn read(&self, stream: &str, after: u64, records_max: usize) -> Result<Vec<(u64, Record)>, JournalError> {
+    async fn read(&self, stream: &str, after: u64, records_max: usize) -> JournalResult<Vec<(u64, Record)>> {
         let sql = "SELECT number, key, body FROM record WHERE stream = $1 AND number > $2 ORDER BY number LIMIT $3";
         let args = args![stream, after, records_max.min(PAGE_MAX)];
         let record =

@@ -2,16 +2,16 @@
 
 use async_trait::async_trait;
 use callboard_message::RawObject;
-use callboard_runtime::{JournalError, NOTES_MAX_DEFAULT, Note, NoteError, Notes, check_note, storable};
+use callboard_runtime::{JournalError, JournalResult, NOTES_MAX_DEFAULT, Note, NoteError, Notes, check_note, storable};
 
 use crate::parts::Core;
 use crate::place::PAGE_MAX;
-use crate::sql::{Row, args};
+use crate::sql::{Row, Sql, args};
 use crate::tx::{Tx, Write};
 
 #[async_trait]
 impl Notes for Core {
-    async fn get(&self, space: &str, key: &str) -> Result<Option<Note>, JournalError> {
+    async fn get(&self, space: &str, key: &str) -> JournalResult<Option<Note>> {
         [space, key].into_iter().try_for_each(storable)?;
         let sql = "SELECT key, version, at_ms, body FROM note WHERE space = $1 AND key = $2";
         Ok(self.readers.read(sql, &args![space, key], note).await?.pop())
@@ -24,13 +24,13 @@ impl Notes for Core {
         self.writer.submit(Put { space, key, body, expected }).await?
     }
 
-    async fn remove(&self, space: &str, key: &str) -> Result<bool, JournalError> {
+    async fn remove(&self, space: &str, key: &str) -> JournalResult<bool> {
         [space, key].into_iter().try_for_each(storable)?;
         let remove = Remove { space: space.to_owned(), key: Some(key.to_owned()) };
         Ok(self.writer.submit(remove).await? > 0)
     }
 
-    async fn list(&self, space: &str, after: Option<&str>, notes_max: usize) -> Result<Vec<Note>, JournalError> {
+    async fn list(&self, space: &str, after: Option<&str>, notes_max: usize) -> JournalResult<Vec<Note>> {
         // No key is empty: the empty text is before all of them.
         let after = after.unwrap_or_default();
         [space, after].into_iter().try_for_each(storable)?;
@@ -38,13 +38,13 @@ impl Notes for Core {
         self.readers.read(sql, &args![space, after, notes_max.min(PAGE_MAX)], note).await
     }
 
-    async fn clear(&self, space: &str) -> Result<u64, JournalError> {
+    async fn clear(&self, space: &str) -> JournalResult<u64> {
         storable(space)?;
         self.writer.submit(Remove { space: space.to_owned(), key: None }).await
     }
 }
 
-fn note(row: &Row) -> Result<Note, sqlx::Error> {
+fn note(row: &Row) -> sqlx::Result<Note> {
     Ok(Note { key: row.get(0)?, version: row.get(1)?, at: row.get(2)?, body: row.json(3)? })
 }
 
@@ -63,16 +63,16 @@ impl Write for Put {
         self.space.len() + self.key.len() + self.body.len()
     }
 
-    async fn run(&mut self, tx: &mut Tx) -> Result<Self::Output, sqlx::Error> {
-        const VERSION: &str = "SELECT version FROM note WHERE space = $1 AND key = $2";
+    async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<Self::Output> {
+        const VERSION: Sql = Sql::new(
+            "SELECT version FROM note WHERE space = $1 AND key = $2",
+            "SELECT version FROM note WHERE space = $1 AND key = $2 FOR UPDATE",
+        );
         const COUNT: &str = "SELECT count(*) FROM note WHERE space = $1";
-        const NEW: &str = "INSERT INTO note (space, key, version, at_ms, body) VALUES ($1, $2, 1, $3, $4) \
-                           ON CONFLICT (space, key) DO NOTHING RETURNING version";
-        const NEXT: &str = "UPDATE note SET version = version + 1, at_ms = $3, body = $4 \
-                            WHERE space = $1 AND key = $2 AND version = $5 RETURNING version";
-        const EITHER: &str = "INSERT INTO note (space, key, version, at_ms, body) VALUES ($1, $2, 1, $3, $4) \
-                              ON CONFLICT (space, key) DO UPDATE SET version = note.version + 1, \
-                              at_ms = excluded.at_ms, body = excluded.body RETURNING version";
+        const PUT: &str = "INSERT INTO note (space, key, version, at_ms, body) VALUES ($1, $2, 1, $3, $4) \
+                           ON CONFLICT (space, key) DO UPDATE SET version = note.version + 1, \
+                           at_ms = excluded.at_ms, body = excluded.body \
+                           WHERE CAST($5 AS BIGINT) IS NULL OR note.version = $5 RETURNING version";
         let now = tx.now_ms;
         let changed = |there: i64| Ok(Err(NoteError::Changed { version: there.unsigned_abs() }));
         let there = tx.db.number(VERSION, &args![&self.space, &self.key]).await?;
@@ -83,12 +83,8 @@ impl Write for Put {
         if there == 0 && tx.db.number(COUNT, &args![&self.space]).await? >= NOTES_MAX_DEFAULT as i64 {
             return Ok(Err(full.into()));
         }
-        let args = args![&self.space, &self.key, now, &self.body, there];
-        let version = match (self.expected, there) {
-            (None, _) => tx.db.number(EITHER, &args[..4]).await?,
-            (Some(_), 0) => tx.db.number(NEW, &args[..4]).await?,
-            (Some(_), _) => tx.db.number(NEXT, &args).await?,
-        };
+        let expected = self.expected.map(|_| there);
+        let version = tx.db.number(PUT, &args![&self.space, &self.key, now, &self.body, expected]).await?;
         if version > 0 {
             return Ok(Ok(version.unsigned_abs()));
         }
@@ -108,7 +104,7 @@ impl Write for Remove {
     const NAME: &'static str = "note.remove";
     const MAKES_ROOM: bool = true;
 
-    async fn run(&mut self, tx: &mut Tx) -> Result<u64, sqlx::Error> {
+    async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<u64> {
         match &self.key {
             Some(key) => {
                 let sql = "DELETE FROM note WHERE space = $1 AND key = $2";

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use callboard_runtime::live::LiveScopes;
-use callboard_runtime::{Audit, JournalError, Mail, Store};
+use callboard_runtime::{Audit, JournalResult, Mail, Store};
 use tokio::task::AbortHandle;
 use uuid::Uuid;
 
@@ -66,7 +66,7 @@ impl SqlStore {
         place.is_epoch(epoch);
         let worker: Arc<str> = format!("{}#{}", options.writer, epoch).into();
         let chain = audit.chain(options, &run);
-        let batches = Batches::new(place, Some(chain), Some(db), worker.clone(), now_ms);
+        let batches = Batches::new(place, options, Some(chain), Some(db), worker.clone(), now_ms);
         let core = Core::start(options, readers, run, worker, batches);
         let audit = Arc::new(audit.begin(&core).await?);
         let cleaning = options.clean_every.map(|every| retention::keep_cleaning(&core, every));
@@ -95,7 +95,7 @@ impl SqlStore {
         };
         let run: Arc<str> = Uuid::new_v4().to_string().into();
         let worker: Arc<str> = "visitor".into();
-        let batches = Batches::new(place, None, None, worker.clone(), 0);
+        let batches = Batches::new(place, options, None, None, worker.clone(), 0);
         Ok(Visitor { core: Core::start(options, readers, run, worker, batches) })
     }
 
@@ -137,7 +137,7 @@ impl SqlStore {
     ///
     /// # Errors
     /// The store's; what was removed before it stays removed.
-    pub async fn clean(&self) -> Result<Cleaned, JournalError> {
+    pub async fn clean(&self) -> JournalResult<Cleaned> {
         retention::clean(&self.core).await
     }
 
@@ -153,7 +153,7 @@ impl SqlStore {
 }
 
 /// A new epoch for the writer, and the time. The leases of its earlier processes end here: they are gone, for the lock was free.
-async fn begin_epoch(db: &mut Db, writer: &str, run: &str) -> Result<(i64, i64), sqlx::Error> {
+async fn begin_epoch(db: &mut Db, writer: &str, run: &str) -> sqlx::Result<(i64, i64)> {
     db.run(Sql { sqlite: "BEGIN IMMEDIATE", postgres: "BEGIN" }).await?;
     let last = db.number("SELECT max(since_ms) FROM writer", &[]).await?;
     let now_ms = ms(SystemTime::now()).max(last);

@@ -3,34 +3,27 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use callboard_runtime::JournalError;
+use callboard_runtime::{JournalError, JournalResult};
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
 
-use crate::error::{journal_error, located};
+use crate::error::{StoreError, journal_error, located};
 use crate::sql::{Arg, Db, Row, Sql};
 
 /// An open store's database: it gives connections, and begins transactions.
 #[async_trait]
 pub(crate) trait Place: Send + Sync {
-    fn writer(&self) -> &str;
-
-    /// The file, or the database without user and password.
-    fn name(&self) -> String;
-
-    fn size_max(&self) -> u64;
-
     /// From now on, transactions of another epoch of this writer are refused; SQLite's lock sees to that.
     fn is_epoch(&self, _epoch: i64) {}
 
     /// Begins a transaction that may write; `false` where another process has taken over.
-    async fn begin(&self, db: &mut Db) -> Result<bool, sqlx::Error>;
+    async fn begin(&self, db: &mut Db) -> sqlx::Result<bool>;
 
     /// A new connection that writes, after the old one was lost.
-    async fn reopen(&self) -> Result<Db, JournalError>;
+    async fn reopen(&self) -> Result<Db, StoreError>;
 
     /// Closes the connection that writes, where there is one, and lets others have the store.
-    async fn close(&self, db: Option<Db>) -> Result<(), sqlx::Error> {
+    async fn close(&self, db: Option<Db>) -> sqlx::Result<()> {
         match db {
             Some(db) => db.close().await,
             None => Ok(()),
@@ -38,11 +31,11 @@ pub(crate) trait Place: Send + Sync {
     }
 
     /// Lets a write that makes room go past the limit by a little.
-    async fn open_reserve(&self, _: &mut Db) -> Result<(), sqlx::Error> {
+    async fn open_reserve(&self, _: &mut Db) -> sqlx::Result<()> {
         Ok(())
     }
 
-    async fn close_reserve(&self, _: &mut Db) -> Result<(), sqlx::Error> {
+    async fn close_reserve(&self, _: &mut Db) -> sqlx::Result<()> {
         Ok(())
     }
 
@@ -52,23 +45,13 @@ pub(crate) trait Place: Send + Sync {
     }
 
     /// What a connection does when nothing waits.
-    async fn tidy(&self, _: &mut Db) -> Result<(), sqlx::Error> {
+    async fn tidy(&self, _: &mut Db) -> sqlx::Result<()> {
         Ok(())
     }
 
     /// Bytes of the database, without its log.
-    async fn bytes(&self, db: &mut Db) -> Result<u64, sqlx::Error>;
-
-    /// Whether a transaction of `bytes` was refused by the limit, and not by a disk that is full.
-    async fn is_at_limit(&self, db: &mut Db, bytes: u64) -> Result<bool, sqlx::Error> {
-        // Pages hold more than what was bound: indexes, and what is split.
-        let wanted = bytes.saturating_mul(3).saturating_add(AROUND_LIMIT_BYTES);
-        Ok(self.bytes(db).await?.saturating_add(wanted) >= self.size_max())
-    }
+    async fn bytes(&self, db: &mut Db) -> sqlx::Result<u64>;
 }
-
-/// So near to the limit, it is the limit that was met: after a transaction is undone the file is smaller again.
-const AROUND_LIMIT_BYTES: u64 = 64 * 1024;
 
 /// How long a read waits for a connection.
 const READER_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -113,7 +96,7 @@ impl Readers {
     }
 
     /// A connection for a few short statements. Never hold it while you wait for the writer.
-    async fn get(&self) -> Result<Db, JournalError> {
+    async fn get(&self) -> JournalResult<Db> {
         let acquired = match &self.pool {
             Pool::Sqlite(pool) => pool.acquire().await.map(Db::SqliteReader),
             Pool::Postgres(pool) => pool.acquire().await.map(Db::PostgresReader),
@@ -122,7 +105,7 @@ impl Readers {
     }
 
     /// One statement's rows.
-    pub(crate) async fn rows(&self, sql: impl Into<Sql>, args: &[Arg<'_>]) -> Result<Vec<Row>, JournalError> {
+    pub(crate) async fn rows(&self, sql: impl Into<Sql>, args: &[Arg<'_>]) -> JournalResult<Vec<Row>> {
         self.get().await?.rows(sql, args).await.map_err(|error| self.error(error))
     }
 
@@ -131,8 +114,8 @@ impl Readers {
         &self,
         sql: impl Into<Sql>,
         args: &[Arg<'_>],
-        read: impl FnMut(&Row) -> Result<T, sqlx::Error>,
-    ) -> Result<Vec<T>, JournalError> {
+        read: impl FnMut(&Row) -> sqlx::Result<T>,
+    ) -> JournalResult<Vec<T>> {
         let rows = self.rows(sql, args).await?;
         rows.iter().map(read).collect::<Result<_, _>>().map_err(|error| self.error(error))
     }

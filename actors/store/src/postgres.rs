@@ -12,7 +12,7 @@ use sqlx::postgres::PgConnectOptions;
 use tokio::time::{Instant, sleep, timeout};
 use url::Url;
 
-use crate::error::{StoreError, journal_error};
+use crate::error::StoreError;
 use crate::options::StoreOptions;
 use crate::place::Place;
 use crate::sql::{Db, args};
@@ -38,8 +38,6 @@ const SIZE_KNOWN_FOR: Duration = Duration::from_secs(10);
 /// An open database.
 pub(crate) struct PostgresPlace {
     writer: String,
-    /// The database without user and password.
-    at: String,
     size_max: u64,
     options: PgConnectOptions,
     /// 0: a visitor, beside the process of that name.
@@ -57,7 +55,7 @@ pub(crate) fn connect_options(url: &Url, password: Option<&SecretString>) -> Res
     Ok(options.application_name("callboard").statement_cache_capacity(256).disable_statement_logging())
 }
 
-pub(crate) async fn connect(options: &PgConnectOptions) -> Result<Db, sqlx::Error> {
+pub(crate) async fn connect(options: &PgConnectOptions) -> sqlx::Result<Db> {
     let connection = timeout(CONNECT_WAIT_MAX, options.connect()).await.map_err(|_| sqlx::Error::PoolTimedOut)??;
     Ok(Db::Postgres(Box::new(connection)))
 }
@@ -93,8 +91,8 @@ pub(crate) async fn visit(options: &StoreOptions, connect_to: PgConnectOptions) 
 
 impl PostgresPlace {
     fn new(options: &StoreOptions, connect: PgConnectOptions) -> Self {
-        let (writer, at, size_max) = (options.writer.clone(), options.place(), options.size_max);
-        Self { writer, at, size_max, options: connect, epoch: AtomicI64::new(0), size: Mutex::default() }
+        let (writer, size_max) = (options.writer.clone(), options.size_max);
+        Self { writer, size_max, options: connect, epoch: AtomicI64::new(0), size: Mutex::default() }
     }
 
     fn is_visitor(&self) -> bool {
@@ -102,7 +100,7 @@ impl PostgresPlace {
     }
 
     /// The lock goes with the connection. Its name holds the schema: two stores may be in one database.
-    async fn lock(&self, db: &mut Db) -> Result<bool, sqlx::Error> {
+    async fn lock(&self, db: &mut Db) -> sqlx::Result<bool> {
         let until = Instant::now() + LOCK_WAIT_MAX;
         loop {
             let taken = db
@@ -122,18 +120,6 @@ impl PostgresPlace {
 
 #[async_trait]
 impl Place for PostgresPlace {
-    fn writer(&self) -> &str {
-        &self.writer
-    }
-
-    fn name(&self) -> String {
-        self.at.clone()
-    }
-
-    fn size_max(&self) -> u64 {
-        self.size_max
-    }
-
     fn is_epoch(&self, epoch: i64) {
         self.epoch.store(epoch, Ordering::Relaxed);
     }
@@ -142,7 +128,7 @@ impl Place for PostgresPlace {
         self.size.lock().is_some_and(|(_, bytes)| bytes > self.size_max)
     }
 
-    async fn begin(&self, db: &mut Db) -> Result<bool, sqlx::Error> {
+    async fn begin(&self, db: &mut Db) -> sqlx::Result<bool> {
         db.run("BEGIN").await?;
         if self.is_visitor() {
             return Ok(true);
@@ -152,26 +138,22 @@ impl Place for PostgresPlace {
         Ok(epoch == self.epoch.load(Ordering::Relaxed))
     }
 
-    async fn reopen(&self) -> Result<Db, JournalError> {
-        let mut db = connect(&self.options).await.map_err(journal_error)?;
-        durable(&mut db).await.map_err(|error| match error {
-            StoreError::Database { source, .. } => journal_error(source),
-            error => JournalError::Unavailable(error.to_string()),
-        })?;
-        if self.is_visitor() {
-            return Ok(db);
+    async fn reopen(&self) -> Result<Db, StoreError> {
+        let mut db = connect(&self.options).await?;
+        durable(&mut db).await?;
+        if !self.is_visitor() {
+            let name = args![self.writer.as_str()];
+            let is_ours = self.lock(&mut db).await?
+                && db.number("SELECT epoch FROM writer WHERE name = $1", &name).await?
+                    == self.epoch.load(Ordering::Relaxed);
+            if !is_ours {
+                return Err(JournalError::Fenced { writer: self.writer.clone() }.into());
+            }
         }
-        let fenced = || JournalError::Fenced { writer: self.writer.clone() };
-        if !self.lock(&mut db).await.map_err(journal_error)? {
-            return Err(fenced());
-        }
-        let name = args![self.writer.as_str()];
-        let epoch = db.number("SELECT epoch FROM writer WHERE name = $1", &name);
-        let is_ours = epoch.await.map_err(journal_error)? == self.epoch.load(Ordering::Relaxed);
-        if is_ours { Ok(db) } else { Err(fenced()) }
+        Ok(db)
     }
 
-    async fn bytes(&self, db: &mut Db) -> Result<u64, sqlx::Error> {
+    async fn bytes(&self, db: &mut Db) -> sqlx::Result<u64> {
         let known = *self.size.lock();
         if let Some((looked, bytes)) = known
             && looked.elapsed() < SIZE_KNOWN_FOR

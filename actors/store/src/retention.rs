@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
-use callboard_runtime::{AuditEntry, JournalError};
+use callboard_runtime::{AuditEntry, JournalResult};
 use tokio::task::AbortHandle;
 
 use crate::audit;
@@ -41,19 +41,17 @@ impl Cleaned {
 }
 
 /// Removes all that is past its retention.
-pub(crate) async fn clean(core: &Core) -> Result<Cleaned, JournalError> {
+pub(crate) async fn clean(core: &Core) -> JournalResult<Cleaned> {
     let keep = core.options.retention;
-    let tasks = all(core, What::Tasks { keep: keep.tasks }).await?;
-    let letter_bodies = all(core, What::LetterBodies { keep: keep.inbox }).await?;
-    let mut cleaned = Cleaned { tasks, letter_bodies, ..Cleaned::default() };
-    if let Some(keep) = keep.audit {
-        cleaned.letters = all(core, What::Letters { keep }).await?;
-        let before = ms(SystemTime::now()).saturating_sub(duration_ms(keep));
-        cleaned.audit = all(core, What::Audit { before }).await?;
-    }
-    if let Some(keep) = keep.streams {
-        cleaned.records = all(core, What::Records { keep }).await?;
-    }
+    // A cut is on record itself: a time that went on would find something to cut for ever.
+    let cut_before = before(ms(SystemTime::now()), keep.audit);
+    let cleaned = Cleaned {
+        tasks: all(core, What::Tasks(keep.tasks)).await?,
+        letter_bodies: all(core, What::LetterBodies(keep.inbox)).await?,
+        letters: all(core, What::Letters(keep.audit)).await?,
+        audit: all(core, What::Audit { before: cut_before }).await?,
+        records: all(core, What::Records(keep.streams)).await?,
+    };
     if !cleaned.is_nothing() {
         core.writer.submit(Told(cleaned.clone())).await?;
     }
@@ -61,7 +59,7 @@ pub(crate) async fn clean(core: &Core) -> Result<Cleaned, JournalError> {
 }
 
 /// Until nothing is left.
-async fn all(core: &Core, what: What) -> Result<u64, JournalError> {
+async fn all(core: &Core, what: What) -> JournalResult<u64> {
     let mut removed = 0;
     loop {
         match core.writer.submit(what).await? {
@@ -89,25 +87,19 @@ pub(crate) fn keep_cleaning(core: &Arc<Core>, every: Duration) -> AbortHandle {
     cleaning.abort_handle()
 }
 
-/// What one transaction removes a part of. `keep`: for how long it stays; `None`: until it expires by itself.
+/// Until when something must have been that is removed now; nothing was that early where all is kept.
+fn before(now_ms: i64, keep: Option<Duration>) -> i64 {
+    keep.map_or(i64::MIN, |keep| now_ms.saturating_sub(duration_ms(keep)))
+}
+
+/// What one transaction removes a part of, and for how long it stays; `None`: until it expires by itself.
 #[derive(Clone, Copy)]
 enum What {
-    Tasks {
-        keep: Option<Duration>,
-    },
-    LetterBodies {
-        keep: Option<Duration>,
-    },
-    Letters {
-        keep: Duration,
-    },
-    /// A cut is on record itself: a time that went on would find something to cut for ever.
-    Audit {
-        before: i64,
-    },
-    Records {
-        keep: Duration,
-    },
+    Tasks(Option<Duration>),
+    LetterBodies(Option<Duration>),
+    Letters(Option<Duration>),
+    Audit { before: i64 },
+    Records(Option<Duration>),
 }
 
 impl Write for What {
@@ -115,22 +107,20 @@ impl Write for What {
     const NAME: &'static str = "clean";
     const MAKES_ROOM: bool = true;
 
-    async fn run(&mut self, tx: &mut Tx) -> Result<u64, sqlx::Error> {
+    async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<u64> {
         let now = tx.now_ms;
-        let before = move |keep: Duration| now.saturating_sub(duration_ms(keep));
-        let may_be = move |keep: Option<Duration>| keep.map_or(i64::MIN, before);
         match *self {
-            Self::Tasks { keep } => remove_tasks(&mut tx.db, may_be(keep), now).await,
-            Self::LetterBodies { keep } => clean::bodies(&mut tx.db, may_be(keep), now).await,
-            Self::Letters { keep } => clean::letters(&mut tx.db, before(keep)).await,
+            Self::Tasks(keep) => remove_tasks(&mut tx.db, before(now, keep), now).await,
+            Self::LetterBodies(keep) => clean::bodies(&mut tx.db, before(now, keep), now).await,
+            Self::Letters(keep) => clean::letters(&mut tx.db, before(now, keep)).await,
             Self::Audit { before } => remove_audit(tx, before).await,
-            Self::Records { keep } => remove_records(&mut tx.db, before(keep)).await,
+            Self::Records(keep) => remove_records(&mut tx.db, before(now, keep)).await,
         }
     }
 }
 
 /// Ended tasks, but none that a running parent or a waiting dependent may still look at.
-async fn remove_tasks(db: &mut Db, before: i64, now: i64) -> Result<u64, sqlx::Error> {
+async fn remove_tasks(db: &mut Db, before: i64, now: i64) -> sqlx::Result<u64> {
     let ids = db
         .rows(
             "SELECT id FROM task WHERE state IN ('completed', 'failed', 'canceled', 'rejected') \
@@ -159,7 +149,7 @@ async fn remove_tasks(db: &mut Db, before: i64, now: i64) -> Result<u64, sqlx::E
     Ok(removed)
 }
 
-async fn remove_records(db: &mut Db, before: i64) -> Result<u64, sqlx::Error> {
+async fn remove_records(db: &mut Db, before: i64) -> sqlx::Result<u64> {
     db.execute(
         "DELETE FROM record WHERE (stream, number) IN (SELECT stream, number FROM record WHERE at_ms < $1 LIMIT 500)",
         &args![before],
@@ -169,7 +159,7 @@ async fn remove_records(db: &mut Db, before: i64) -> Result<u64, sqlx::Error> {
 
 /// A chain begins at its first entry or after a checkpoint: it is cut at a checkpoint that is old enough, which stays, and
 /// never at the last entry. The cut is signed with it: a removal that isn't is somebody else's.
-async fn remove_audit(tx: &mut Tx, before: i64) -> Result<u64, sqlx::Error> {
+async fn remove_audit(tx: &mut Tx, before: i64) -> sqlx::Result<u64> {
     let db = &mut tx.db;
     let row = db
         .row(
@@ -216,7 +206,7 @@ impl Write for Told {
     const NAME: &'static str = "cleaned";
     const MAKES_ROOM: bool = true;
 
-    async fn run(&mut self, tx: &mut Tx) -> Result<(), sqlx::Error> {
+    async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<()> {
         let Cleaned { tasks, letter_bodies, letters, audit, records } = self.0;
         let counts = [
             ("tasks", tasks),

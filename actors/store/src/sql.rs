@@ -122,7 +122,7 @@ impl Db {
     }
 
     /// How many rows were touched.
-    pub(crate) async fn execute(&mut self, sql: impl Into<Sql>, args: &[Arg<'_>]) -> Result<u64, sqlx::Error> {
+    pub(crate) async fn execute(&mut self, sql: impl Into<Sql>, args: &[Arg<'_>]) -> sqlx::Result<u64> {
         let sql = sql.into();
         match self.conn() {
             Conn::Sqlite(db) => Ok(bound!(Sqlite, sql.sqlite, args).execute(db).await?.rows_affected()),
@@ -130,7 +130,7 @@ impl Db {
         }
     }
 
-    pub(crate) async fn rows(&mut self, sql: impl Into<Sql>, args: &[Arg<'_>]) -> Result<Vec<Row>, sqlx::Error> {
+    pub(crate) async fn rows(&mut self, sql: impl Into<Sql>, args: &[Arg<'_>]) -> sqlx::Result<Vec<Row>> {
         let sql = sql.into();
         let rows: Vec<Columns> = match self.conn() {
             Conn::Sqlite(db) => {
@@ -144,7 +144,7 @@ impl Db {
     }
 
     /// The first row, if there is one.
-    pub(crate) async fn row(&mut self, sql: impl Into<Sql>, args: &[Arg<'_>]) -> Result<Option<Row>, sqlx::Error> {
+    pub(crate) async fn row(&mut self, sql: impl Into<Sql>, args: &[Arg<'_>]) -> sqlx::Result<Option<Row>> {
         let sql = sql.into();
         let row = match self.conn() {
             Conn::Sqlite(db) => bound!(Sqlite, sql.sqlite, args).fetch_optional(db).await?.map(Columns::Sqlite),
@@ -154,7 +154,7 @@ impl Db {
     }
 
     /// The first row's first column, an integer; 0 where there is no row.
-    pub(crate) async fn number(&mut self, sql: impl Into<Sql>, args: &[Arg<'_>]) -> Result<i64, sqlx::Error> {
+    pub(crate) async fn number(&mut self, sql: impl Into<Sql>, args: &[Arg<'_>]) -> sqlx::Result<i64> {
         match self.row(sql, args).await? {
             Some(row) => Ok(row.get::<Option<i64>>(0)?.unwrap_or_default()),
             None => Ok(0),
@@ -162,21 +162,18 @@ impl Db {
     }
 
     /// The first row's first column, a text; empty where there is no row.
-    pub(crate) async fn text(&mut self, sql: impl Into<Sql>, args: &[Arg<'_>]) -> Result<String, sqlx::Error> {
+    pub(crate) async fn text(&mut self, sql: impl Into<Sql>, args: &[Arg<'_>]) -> sqlx::Result<String> {
         Ok(self.row(sql, args).await?.map(|row| row.get(0)).transpose()?.unwrap_or_default())
     }
 
     /// Statements without values, not prepared: BEGIN, PRAGMA, a migration.
-    pub(crate) async fn run(&mut self, sql: impl Into<Sql>) -> Result<(), sqlx::Error> {
+    pub(crate) async fn run(&mut self, sql: impl Into<Sql>) -> sqlx::Result<()> {
         let sql = sql.into();
-        match self.conn() {
-            Conn::Sqlite(db) => db.execute(sqlx::raw_sql(sql.sqlite)).await.map(drop),
-            Conn::Postgres(db) => db.execute(sqlx::raw_sql(sql.postgres)).await.map(drop),
-        }
+        self.run_text(if self.is_sqlite() { sql.sqlite } else { sql.postgres }.to_owned()).await
     }
 
     /// As [`Self::run`], with a text that was put together here: a number, an escaped file name.
-    pub(crate) async fn run_text(&mut self, text: String) -> Result<(), sqlx::Error> {
+    pub(crate) async fn run_text(&mut self, text: String) -> sqlx::Result<()> {
         let text = sqlx::raw_sql(sqlx::AssertSqlSafe(text));
         match self.conn() {
             Conn::Sqlite(db) => db.execute(text).await.map(drop),
@@ -185,7 +182,7 @@ impl Db {
     }
 
     /// Waits for its last statement and closes it; a reader's goes back to its pool.
-    pub(crate) async fn close(self) -> Result<(), sqlx::Error> {
+    pub(crate) async fn close(self) -> sqlx::Result<()> {
         match self {
             Self::Sqlite(connection) => connection.close().await,
             Self::Postgres(connection) => connection.close().await,
@@ -207,12 +204,12 @@ enum Columns {
 }
 
 impl Row {
-    pub(crate) fn get<'r, T: Column<'r>>(&'r self, column: usize) -> Result<T, sqlx::Error> {
+    pub(crate) fn get<'r, T: Column<'r>>(&'r self, column: usize) -> sqlx::Result<T> {
         T::read(self, column)
     }
 
     /// A column that holds JSON as text.
-    pub(crate) fn json<'r, T: Deserialize<'r>>(&'r self, column: usize) -> Result<T, sqlx::Error> {
+    pub(crate) fn json<'r, T: Deserialize<'r>>(&'r self, column: usize) -> sqlx::Result<T> {
         // Why it can't be read isn't told: that would quote what is in there.
         let parsed = serde_json::from_str(self.get(column)?);
         parsed.map_err(|_| self.unreadable(column, "it isn't the JSON that belongs there"))
@@ -239,7 +236,7 @@ impl Row {
 }
 
 impl Columns {
-    fn get<'r, T>(&'r self, column: usize) -> Result<T, sqlx::Error>
+    fn get<'r, T>(&'r self, column: usize) -> sqlx::Result<T>
     where
         T: Decode<'r, Sqlite> + Type<Sqlite> + Decode<'r, Postgres> + Type<Postgres>,
     {
@@ -252,13 +249,13 @@ impl Columns {
 
 /// What a column is read as.
 pub(crate) trait Column<'r>: Sized {
-    fn read(row: &'r Row, column: usize) -> Result<Self, sqlx::Error>;
+    fn read(row: &'r Row, column: usize) -> sqlx::Result<Self>;
 }
 
 macro_rules! columns {
     ($($plain:ty)*; $($type:ty: |$row:ident, $column:ident| $read:expr;)*) => {
         $(impl<'r> Column<'r> for $plain {
-            fn read(row: &'r Row, column: usize) -> Result<Self, sqlx::Error> {
+            fn read(row: &'r Row, column: usize) -> sqlx::Result<Self> {
                 row.columns.get(column).map_err(|error| match error {
                     sqlx::Error::ColumnDecode { source, .. } => row.unreadable(column, source),
                     error => error,
@@ -266,7 +263,7 @@ macro_rules! columns {
             }
         })*
         $(impl<'r> Column<'r> for $type {
-            fn read($row: &'r Row, $column: usize) -> Result<Self, sqlx::Error> {
+            fn read($row: &'r Row, $column: usize) -> sqlx::Result<Self> {
                 $read
             }
         })*
@@ -290,7 +287,7 @@ columns! {
     EntryState: |row, column| word(row, column, EntryState::parse);
 }
 
-fn word<T>(row: &Row, column: usize, parse: impl Fn(&str) -> Option<T>) -> Result<T, sqlx::Error> {
+fn word<T>(row: &Row, column: usize, parse: impl Fn(&str) -> Option<T>) -> sqlx::Result<T> {
     parse(row.get(column)?).ok_or_else(|| row.unreadable(column, "there is no such word"))
 }
 
@@ -315,24 +312,21 @@ impl ManyRows {
         Self { before, columns, after, sqlite: OnceLock::new(), postgres: OnceLock::new() }
     }
 
-    fn sqlite_text(&self, rows: usize) -> String {
-        // A statement that may have to undo its own rows keeps a copy of each page. Ours don't: an error ends the transaction.
-        let before = self.before.replacen("INSERT INTO", "INSERT OR FAIL INTO", 1);
-        // No numbers: each name of a parameter is searched for among all of them, at each binding.
-        self.text(&before, rows, |_| "?".to_owned())
-    }
-
-    fn postgres_text(&self, rows: usize) -> String {
-        self.text(self.before, rows, |nth| format!("${nth}"))
-    }
-
-    fn text(&self, before: &str, rows: usize, parameter: impl Fn(usize) -> String) -> String {
-        let mut text = String::from(before);
+    fn text(&self, is_sqlite: bool, rows: usize) -> String {
+        let mut text = match is_sqlite {
+            // A statement that may have to undo its own rows keeps a copy of each page. Ours don't: an error ends the transaction.
+            true => self.before.replacen("INSERT INTO", "INSERT OR FAIL INTO", 1),
+            false => self.before.to_owned(),
+        };
         for row in 0..rows {
             text.push_str(if row == 0 { " (" } else { ", (" });
             for column in 1..=self.columns {
                 text.push_str(if column == 1 { "" } else { ", " });
-                text.push_str(&parameter(row * self.columns + column));
+                match is_sqlite {
+                    // No numbers: each name of a parameter is searched for among all of them, at each binding.
+                    true => text.push('?'),
+                    false => text.push_str(&format!("${}", row * self.columns + column)),
+                }
             }
             text.push(')');
         }
@@ -343,10 +337,9 @@ impl ManyRows {
 
     /// The texts with how many values each takes.
     fn cut<'a, 'v>(&'static self, db: &Db, mut values: &'a [Arg<'v>]) -> Vec<(&'static str, &'a [Arg<'v>])> {
-        let texts = match db.is_sqlite() {
-            true => self.sqlite.get_or_init(|| ROWS_AT_ONCE.map(|rows| self.sqlite_text(rows))),
-            false => self.postgres.get_or_init(|| ROWS_AT_ONCE.map(|rows| self.postgres_text(rows))),
-        };
+        let is_sqlite = db.is_sqlite();
+        let texts = if is_sqlite { &self.sqlite } else { &self.postgres };
+        let texts = texts.get_or_init(|| ROWS_AT_ONCE.map(|rows| self.text(is_sqlite, rows)));
         let mut cut = Vec::new();
         for (text, rows) in texts.iter().zip(ROWS_AT_ONCE) {
             while values.len() >= rows * self.columns {
@@ -359,7 +352,7 @@ impl ManyRows {
     }
 
     /// `values` row after row.
-    pub(crate) async fn execute(&'static self, db: &mut Db, values: &[Arg<'_>]) -> Result<(), sqlx::Error> {
+    pub(crate) async fn execute(&'static self, db: &mut Db, values: &[Arg<'_>]) -> sqlx::Result<()> {
         for (text, values) in self.cut(db, values) {
             db.execute(text, values).await?;
         }
@@ -367,7 +360,7 @@ impl ManyRows {
     }
 
     /// As [`Self::execute`], with the rows that the statements answer.
-    pub(crate) async fn rows(&'static self, db: &mut Db, values: &[Arg<'_>]) -> Result<Vec<Row>, sqlx::Error> {
+    pub(crate) async fn rows(&'static self, db: &mut Db, values: &[Arg<'_>]) -> sqlx::Result<Vec<Row>> {
         let mut rows = Vec::new();
         for (text, values) in self.cut(db, values) {
             rows.extend(db.rows(text, values).await?);

@@ -6,12 +6,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use callboard_runtime::JournalError;
 use sqlx::ConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 use tokio::time::{Instant, sleep};
 
-use crate::error::{SQLITE_BUSY, StoreError, journal_error, sqlite_code};
+use crate::error::{SQLITE_BUSY, StoreError, sqlite_code};
 use crate::files::{Lock, folder, private, sync_entry};
 use crate::options::StoreOptions;
 use crate::place::Place;
@@ -47,7 +46,6 @@ const LOG_BYTES_KEPT: u64 = 64 * 1024 * 1024;
 /// An open file.
 pub(crate) struct SqlitePlace {
     path: PathBuf,
-    writer: String,
     size_max: u64,
     options: SqliteConnectOptions,
     page_bytes: u64,
@@ -120,8 +118,8 @@ impl SqlitePlace {
         page_bytes: i64,
         lock: Option<Lock>,
     ) -> Self {
-        let (path, writer, size_max) = (path.to_owned(), options.writer.clone(), options.size_max);
-        Self { path, writer, size_max, options: connect, page_bytes: page_bytes.unsigned_abs().max(512), lock }
+        let (path, size_max, page_bytes) = (path.to_owned(), options.size_max, page_bytes.unsigned_abs().max(512));
+        Self { path, size_max, options: connect, page_bytes, lock }
     }
 
     fn pages_max(&self) -> u64 {
@@ -153,40 +151,24 @@ impl SqlitePlace {
 
 #[async_trait]
 impl Place for SqlitePlace {
-    fn writer(&self) -> &str {
-        &self.writer
-    }
-
-    fn name(&self) -> String {
-        self.path.display().to_string()
-    }
-
-    fn size_max(&self) -> u64 {
-        self.size_max
-    }
-
-    async fn begin(&self, db: &mut Db) -> Result<bool, sqlx::Error> {
+    async fn begin(&self, db: &mut Db) -> sqlx::Result<bool> {
         db.run("BEGIN IMMEDIATE").await.map(|()| true)
     }
 
-    async fn tidy(&self, db: &mut Db) -> Result<(), sqlx::Error> {
+    async fn tidy(&self, db: &mut Db) -> sqlx::Result<()> {
         let mut log = self.path.as_os_str().to_owned();
         log.push("-wal");
         let has_grown = fs::metadata(log).is_ok_and(|log| log.len() > LOG_BYTES_KEPT);
         if has_grown { db.run("PRAGMA wal_checkpoint(TRUNCATE)").await } else { Ok(()) }
     }
 
-    async fn reopen(&self) -> Result<Db, JournalError> {
-        let connection = self.options.clone().create_if_missing(false).connect().await;
-        let mut db = Db::Sqlite(Box::new(connection.map_err(journal_error)?));
-        match self.configure(&mut db).await {
-            Ok(()) => Ok(db),
-            Err(StoreError::Database { source, .. }) => Err(journal_error(source)),
-            Err(error) => Err(JournalError::Unavailable(error.to_string())),
-        }
+    async fn reopen(&self) -> Result<Db, StoreError> {
+        let mut db = Db::Sqlite(Box::new(self.options.clone().create_if_missing(false).connect().await?));
+        self.configure(&mut db).await?;
+        Ok(db)
     }
 
-    async fn close(&self, db: Option<Db>) -> Result<(), sqlx::Error> {
+    async fn close(&self, db: Option<Db>) -> sqlx::Result<()> {
         let closed = match db {
             Some(mut db) => {
                 let moved = if self.lock.is_some() { db.run("PRAGMA wal_checkpoint(TRUNCATE)").await } else { Ok(()) };
@@ -200,15 +182,15 @@ impl Place for SqlitePlace {
         closed
     }
 
-    async fn open_reserve(&self, db: &mut Db) -> Result<(), sqlx::Error> {
+    async fn open_reserve(&self, db: &mut Db) -> sqlx::Result<()> {
         set(db, "max_page_count", self.pages_max() + SIZE_RESERVE_PAGES).await
     }
 
-    async fn close_reserve(&self, db: &mut Db) -> Result<(), sqlx::Error> {
+    async fn close_reserve(&self, db: &mut Db) -> sqlx::Result<()> {
         set(db, "max_page_count", self.pages_max()).await
     }
 
-    async fn bytes(&self, db: &mut Db) -> Result<u64, sqlx::Error> {
+    async fn bytes(&self, db: &mut Db) -> sqlx::Result<u64> {
         let pages = db.number("PRAGMA page_count", &[]).await?.unsigned_abs();
         let free = db.number("PRAGMA freelist_count", &[]).await?.unsigned_abs();
         Ok(pages.saturating_sub(free) * self.page_bytes)
@@ -216,12 +198,12 @@ impl Place for SqlitePlace {
 }
 
 /// A setting that is a number. Its name is one of ours.
-async fn set(db: &mut Db, name: &str, value: u64) -> Result<(), sqlx::Error> {
+async fn set(db: &mut Db, name: &str, value: u64) -> sqlx::Result<()> {
     db.run_text(format!("PRAGMA {name} = {value}")).await
 }
 
 /// Sets WAL. SQLite doesn't wait by itself when two connections do so at once, for each holds what the other needs.
-async fn write_ahead(db: &mut Db) -> Result<(), sqlx::Error> {
+async fn write_ahead(db: &mut Db) -> sqlx::Result<()> {
     let until = Instant::now() + BUSY_TIMEOUT;
     loop {
         match db.run("PRAGMA journal_mode = WAL").await {

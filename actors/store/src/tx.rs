@@ -3,11 +3,10 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use callboard_runtime::{AuditEntry, JournalError};
+use callboard_runtime::{AuditEntry, JournalError, JournalResult};
 use futures::future::BoxFuture;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use crate::append::Append;
 use crate::sql::{Db, args};
 
 /// Most rows that one transaction removes.
@@ -37,7 +36,7 @@ pub(crate) trait Write: Sized + Send + 'static {
 
     /// Reads, decides, writes. A refusal is an `Ok` that is made before the first statement that writes; an error is the
     /// database's, and rolls back all that this transaction did.
-    fn run(&mut self, tx: &mut Tx) -> impl Future<Output = Result<Self::Output, sqlx::Error>> + Send {
+    fn run(&mut self, tx: &mut Tx) -> impl Future<Output = sqlx::Result<Self::Output>> + Send {
         async {
             let output = Self::run_all(vec![self], tx).await?.pop();
             output.ok_or_else(|| sqlx::Error::Protocol("a write without an output".to_owned()))
@@ -45,10 +44,7 @@ pub(crate) trait Write: Sized + Send + 'static {
     }
 
     /// The same for several, in the order in which they came: their outputs, in that order.
-    fn run_all(
-        all: Vec<&mut Self>,
-        tx: &mut Tx,
-    ) -> impl Future<Output = Result<Vec<Self::Output>, sqlx::Error>> + Send {
+    fn run_all(all: Vec<&mut Self>, tx: &mut Tx) -> impl Future<Output = sqlx::Result<Vec<Self::Output>>> + Send {
         async move {
             let mut outputs = Vec::with_capacity(all.len());
             for write in all {
@@ -90,7 +86,7 @@ impl Tx {
 
     /// Takes `n` numbers of a counter, from 1, without gaps, and answers the first. The counter is locked to the commit, so
     /// numbers appear in order.
-    pub(crate) async fn numbers(&mut self, counter: &str, n: u64) -> Result<u64, sqlx::Error> {
+    pub(crate) async fn numbers(&mut self, counter: &str, n: u64) -> sqlx::Result<u64> {
         let n = i64::try_from(n).unwrap_or(i64::MAX);
         let last = self
             .db
@@ -106,39 +102,19 @@ impl Tx {
 
 /// A write whose output's type is forgotten.
 pub(super) trait Job: Any + Send {
-    fn name(&self) -> &'static str;
-    fn makes_room(&self) -> bool;
-    fn changes_tasks(&self) -> bool;
-    fn is_together(&self) -> bool;
     /// Runs it and, after it, those `more` of its kind.
-    fn run<'a>(&'a mut self, more: Vec<&'a mut dyn Job>, tx: &'a mut Tx) -> BoxFuture<'a, Result<(), sqlx::Error>>;
-    fn answer(self: Box<Self>, kept: Result<(), JournalError>);
+    fn run<'a>(&'a mut self, more: Vec<&'a mut dyn Job>, tx: &'a mut Tx) -> BoxFuture<'a, sqlx::Result<()>>;
+    fn answer(self: Box<Self>, kept: JournalResult<()>);
 }
 
-pub(super) struct Waiting<W: Write> {
-    pub(super) write: W,
-    pub(super) output: Option<W::Output>,
-    pub(super) reply: oneshot::Sender<Result<W::Output, JournalError>>,
+struct Waiting<W: Write> {
+    write: W,
+    output: Option<W::Output>,
+    reply: oneshot::Sender<JournalResult<W::Output>>,
 }
 
 impl<W: Write> Job for Waiting<W> {
-    fn name(&self) -> &'static str {
-        W::NAME
-    }
-
-    fn makes_room(&self) -> bool {
-        W::MAKES_ROOM
-    }
-
-    fn changes_tasks(&self) -> bool {
-        W::CHANGES_TASKS
-    }
-
-    fn is_together(&self) -> bool {
-        W::TOGETHER
-    }
-
-    fn run<'a>(&'a mut self, more: Vec<&'a mut dyn Job>, tx: &'a mut Tx) -> BoxFuture<'a, Result<(), sqlx::Error>> {
+    fn run<'a>(&'a mut self, more: Vec<&'a mut dyn Job>, tx: &'a mut Tx) -> BoxFuture<'a, sqlx::Result<()>> {
         let more = more.into_iter().filter_map(|job| (job as &mut dyn Any).downcast_mut::<Self>());
         let all = std::iter::once(self).chain(more);
         let (writes, kept): (Vec<_>, Vec<_>) = all.map(|Self { write, output, .. }| (write, output)).unzip();
@@ -150,7 +126,7 @@ impl<W: Write> Job for Waiting<W> {
         })
     }
 
-    fn answer(self: Box<Self>, kept: Result<(), JournalError>) {
+    fn answer(self: Box<Self>, kept: JournalResult<()>) {
         let Self { output, reply, .. } = *self;
         let never_ran = || JournalError::Store(format!("{} was never run", W::NAME));
         // Whoever no longer waits doesn't want to know.
@@ -158,22 +134,32 @@ impl<W: Write> Job for Waiting<W> {
     }
 }
 
-pub(super) enum Work {
-    Append(Append),
-    Write(Box<dyn Job>),
-    /// Everything before it is worked off, then the writer ends.
-    End,
-}
-
+/// A write in the queue, with what its type says of it.
 pub(super) struct Queued {
-    pub(super) work: Work,
+    pub(super) job: Box<dyn Job>,
     pub(super) bytes: usize,
-    pub(super) places: Places,
+    pub(super) name: &'static str,
+    pub(super) makes_room: bool,
+    pub(super) changes_tasks: bool,
+    pub(super) is_together: bool,
+    /// Its place and those of its bytes, given back when the write was answered.
+    pub(super) places: [OwnedSemaphorePermit; 2],
 }
 
-/// Given back when the write was answered.
-#[derive(Default)]
-pub(super) struct Places {
-    pub(super) _write: Option<OwnedSemaphorePermit>,
-    pub(super) _bytes: Option<OwnedSemaphorePermit>,
+impl Queued {
+    pub(super) fn new<W: Write>(
+        write: W,
+        reply: oneshot::Sender<JournalResult<W::Output>>,
+        places: [OwnedSemaphorePermit; 2],
+    ) -> Self {
+        Self {
+            bytes: write.bytes(),
+            job: Box::new(Waiting { write, output: None, reply }),
+            name: W::NAME,
+            makes_room: W::MAKES_ROOM,
+            changes_tasks: W::CHANGES_TASKS,
+            is_together: W::TOGETHER,
+            places,
+        }
+    }
 }

@@ -5,19 +5,18 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use callboard_runtime::{JournalError, Record};
+use callboard_runtime::{JournalError, JournalResult};
 use futures::FutureExt;
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-use crate::append::{self, Append};
 use crate::chain::Chain;
-use crate::error::{Trouble, journal_error, located, trouble, words};
-use crate::options::QueueLimits;
+use crate::error::{StoreError, Trouble, journal_error, located, trouble, words};
+use crate::options::{QueueLimits, StoreOptions};
 use crate::place::Place;
 use crate::sql::{Db, ms};
-use crate::tx::{Job, Places, Queued, Tx, Waiting, Work, Write};
+use crate::tx::{Queued, Tx, Write};
 
 /// How long a caller waits for a place in the queue before it is told `Overloaded`.
 /// At the limit: `Unavailable`.
@@ -32,7 +31,8 @@ pub const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The way to the task that writes. Dropping the last one ends the task when the queue is worked off.
 #[derive(Clone)]
 pub(crate) struct Writer {
-    queue: mpsc::Sender<Queued>,
+    /// `None` after the last.
+    queue: mpsc::Sender<Option<Queued>>,
     writes: Arc<Semaphore>,
     bytes: Arc<Semaphore>,
     limits: QueueLimits,
@@ -75,38 +75,26 @@ impl Writer {
     ///
     /// # Errors
     /// The write was not kept, unless it is [`JournalError::Unknown`].
-    pub(crate) async fn submit<W: Write>(&self, write: W) -> Result<W::Output, JournalError> {
+    pub(crate) async fn submit<W: Write>(&self, write: W) -> JournalResult<W::Output> {
+        let places = self.places_for(write.bytes()).await?;
         let (reply, answer) = oneshot::channel();
-        let bytes = write.bytes();
-        self.place(bytes, Work::Write(Box::new(Waiting { write, output: None, reply }))).await?;
-        answer.await.unwrap_or_else(|_| Err(ended()))
+        let queued = Queued::new(write, reply, places);
+        self.measures.queued();
+        self.queue.send(Some(queued)).await.map_err(|_| closed())?;
+        answer.await.unwrap_or_else(|_| Err(JournalError::Unknown("the store's writer ended".to_owned())))
     }
 
-    /// Records of streams: all or none, with their numbers. They are merged with those of others.
-    pub(crate) async fn append(&self, records: Vec<Record>) -> Result<Vec<u64>, JournalError> {
-        if records.is_empty() {
-            return Ok(Vec::new());
-        }
-        let (reply, answer) = oneshot::channel();
-        let append = Append::new(records, reply)?;
-        self.place(append.bytes(), Work::Append(append)).await?;
-        answer.await.unwrap_or_else(|_| Err(ended()))
-    }
-
-    async fn place(&self, bytes: usize, work: Work) -> Result<(), JournalError> {
-        let closed = |_| JournalError::Unavailable("the store is closed".to_owned());
+    /// Waits for a place in the queue, and for those of so many bytes.
+    async fn places_for(&self, bytes: usize) -> JournalResult<[OwnedSemaphorePermit; 2]> {
         // A write that is larger than the whole queue goes through alone.
         let wanted = u32::try_from(bytes.clamp(1, self.limits.bytes_max)).unwrap_or(u32::MAX);
         let places = async {
-            let write = self.writes.clone().acquire_owned().await.map_err(closed)?;
-            let bytes = self.bytes.clone().acquire_many_owned(wanted).await.map_err(closed)?;
-            Ok(Places { _write: Some(write), _bytes: Some(bytes) })
+            let write = self.writes.clone().acquire_owned().await?;
+            Ok([write, self.bytes.clone().acquire_many_owned(wanted).await?])
         };
         let overloaded = JournalError::Overloaded { writes_max: self.limits.writes_max };
-        let places = timeout(WRITE_WAIT_MAX, places).await.map_err(|_| overloaded)??;
-        self.measures.queued();
-        let queued = Queued { work, bytes, places };
-        self.queue.send(queued).await.map_err(|_| JournalError::Unavailable("the store is closed".to_owned()))
+        let places: Result<_, AcquireError> = timeout(WRITE_WAIT_MAX, places).await.map_err(|_| overloaded)?;
+        places.map_err(|_| closed())
     }
 
     /// Takes nothing more; what is queued is still written.
@@ -114,12 +102,12 @@ impl Writer {
         self.writes.close();
         self.bytes.close();
         // Where the task has ended already there is nobody to tell.
-        let _ = self.queue.send(Queued { work: Work::End, bytes: 0, places: Places::default() }).await;
+        let _ = self.queue.send(None).await;
     }
 }
 
-fn ended() -> JournalError {
-    JournalError::Unknown("the store's writer ended".to_owned())
+fn closed() -> JournalError {
+    JournalError::Unavailable("the store is closed".to_owned())
 }
 
 #[cfg(test)]
@@ -129,6 +117,8 @@ mod tests;
 /// How often a transaction that met another one is tried.
 const CONFLICT_TRIES_MAX: usize = 3;
 
+/// So near to the limit, it is the limit that was met: after a transaction is undone the file is smaller again.
+const AROUND_LIMIT_BYTES: u64 = 64 * 1024;
 /// How often the store's size is looked at, while it is written to.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
@@ -149,6 +139,7 @@ enum Failed {
 /// The task that writes: its connection, and what it has to know between transactions.
 pub(crate) struct Batches {
     place: Box<dyn Place>,
+    options: StoreOptions,
     chain: Option<Chain>,
     tx: Option<Tx>,
     worker: Arc<str>,
@@ -165,6 +156,7 @@ impl Batches {
     /// Without a connection, one is made for the first write.
     pub(crate) fn new(
         place: Box<dyn Place>,
+        options: &StoreOptions,
         chain: Option<Chain>,
         db: Option<Db>,
         worker: Arc<str>,
@@ -172,6 +164,7 @@ impl Batches {
     ) -> Self {
         Self {
             place,
+            options: options.clone(),
             chain,
             tx: db.map(|db| Tx::new(db, worker.clone())),
             worker,
@@ -184,7 +177,7 @@ impl Batches {
     }
 
     /// Until the queue is closed and empty.
-    async fn work_off(mut self, mut queue: mpsc::Receiver<Queued>) {
+    async fn work_off(mut self, mut queue: mpsc::Receiver<Option<Queued>>) {
         let mut came = Vec::new();
         let mut waiting = VecDeque::new();
         while queue.recv_many(&mut came, BATCH_WRITES_MAX).await > 0 {
@@ -193,10 +186,10 @@ impl Batches {
             let more = std::iter::from_fn(|| queue.try_recv().ok()).take(BATCH_WRITES_MAX.saturating_sub(came.len()));
             came.extend(more);
             for queued in came.drain(..) {
-                match queued.work {
+                match queued {
+                    Some(queued) => waiting.push_back(queued),
                     // Those that had their place already are still taken.
-                    Work::End => queue.close(),
-                    _ => waiting.push_back(queued),
+                    None => queue.close(),
                 }
             }
             while !waiting.is_empty() {
@@ -271,22 +264,18 @@ impl Batches {
 
     fn kept(&mut self, batch: Vec<Queued>) {
         self.measures.kept(batch.len() as u64);
-        if batch.iter().any(|queued| matches!(&queued.work, Work::Write(job) if job.changes_tasks())) {
+        if batch.iter().any(|queued| queued.changes_tasks) {
             self.tasks_changed.send_modify(|changes| *changes += 1);
         }
         self.answer(batch, &Ok(()));
     }
 
-    fn answer(&self, batch: Vec<Queued>, kept: &Result<(), JournalError>) {
+    fn answer(&self, batch: Vec<Queued>, kept: &JournalResult<()>) {
         self.measures.answered(batch.len() as u64);
-        for Queued { work, places, .. } in batch {
+        for Queued { job, places, .. } in batch {
             // First the place, so that whoever is answered finds it free.
             drop(places);
-            match work {
-                Work::Append(append) => append.answer(kept.clone()),
-                Work::Write(job) => job.answer(kept.clone()),
-                Work::End => {}
-            }
+            job.answer(kept.clone());
         }
     }
 
@@ -299,7 +288,7 @@ impl Batches {
             Some(tx) => tx,
             None => self.reopen().await?,
         };
-        let makes_room = batch.iter().any(|queued| matches!(&queued.work, Work::Write(job) if job.makes_room()));
+        let makes_room = batch.iter().any(|queued| queued.makes_room);
         let done = self.in_transaction(&mut tx, batch, makes_room).await;
         // Kept unless the failure says otherwise.
         self.tx = Some(tx);
@@ -313,11 +302,31 @@ impl Batches {
     }
 
     async fn reopen(&self) -> Result<Tx, Failed> {
-        match self.place.reopen().await.map_err(|error| located(error, &self.place.name())) {
-            Ok(db) => Ok(Tx::new(db, self.worker.clone())),
-            Err(error @ (JournalError::Fenced { .. } | JournalError::Damaged(_))) => Err(Failed::Stop(error)),
-            Err(error) => Err(Failed::Reopen(error)),
+        let error = match self.place.reopen().await {
+            Ok(db) => return Ok(Tx::new(db, self.worker.clone())),
+            Err(StoreError::Database { source, .. }) => self.located(source),
+            Err(StoreError::Journal(error)) => error,
+            Err(error) => JournalError::Unavailable(error.to_string()),
+        };
+        match error {
+            JournalError::Fenced { .. } | JournalError::Damaged(_) => Err(Failed::Stop(error)),
+            error => Err(Failed::Reopen(error)),
         }
+    }
+
+    fn located(&self, error: sqlx::Error) -> JournalError {
+        located(journal_error(error), &self.options.place())
+    }
+
+    fn at_size_limit(&self) -> Failed {
+        Failed::All(JournalError::SizeLimit { bytes_max: self.options.size_max })
+    }
+
+    /// Whether a transaction of `bytes` was refused by the limit, and not by a disk that is full.
+    async fn is_at_limit(&self, db: &mut Db, bytes: u64) -> sqlx::Result<bool> {
+        // Pages hold more than what was bound: indexes, and what is split.
+        let wanted = bytes.saturating_mul(3).saturating_add(AROUND_LIMIT_BYTES);
+        Ok(self.place.bytes(db).await?.saturating_add(wanted) >= self.options.size_max)
     }
 
     async fn in_transaction(&mut self, tx: &mut Tx, batch: &mut [Queued], makes_room: bool) -> Result<(), Failed> {
@@ -325,7 +334,7 @@ impl Batches {
         tx.now_ms = self.last_ms;
         let bytes = batch.iter().map(|queued| queued.bytes as u64).sum();
         if !makes_room && self.place.is_too_large() {
-            return Err(Failed::All(JournalError::SizeLimit { bytes_max: self.place.size_max() }));
+            return Err(self.at_size_limit());
         }
         if makes_room && let Err(error) = self.place.open_reserve(&mut tx.db).await {
             return Err(self.failed(tx, error, bytes, false).await);
@@ -335,7 +344,7 @@ impl Batches {
                 Ok(()) => Ok(()),
                 Err(error) => Err(self.failed(tx, error, bytes, true).await),
             },
-            Ok(false) => Err(Failed::Stop(JournalError::Fenced { writer: self.place.writer().to_owned() })),
+            Ok(false) => Err(Failed::Stop(JournalError::Fenced { writer: self.options.writer.clone() })),
             Err(error) => Err(self.failed(tx, error, bytes, false).await),
         };
         if makes_room && !matches!(done, Err(Failed::Reopen(_) | Failed::Stop(_))) {
@@ -349,14 +358,14 @@ impl Batches {
     /// ROLLBACK says nothing; a server that is away needs none.
     async fn failed(&self, tx: &mut Tx, error: sqlx::Error, bytes: u64, at_commit: bool) -> Failed {
         let (trouble, said) = (trouble(&error), words(&error));
-        let told = || located(journal_error(error), &self.place.name());
+        let told = || self.located(error);
         if trouble != Trouble::Away {
             let _ = tx.db.run("ROLLBACK").await;
         }
         match trouble {
             Trouble::Own => Failed::Own(told()),
-            Trouble::Full => match self.place.is_at_limit(&mut tx.db, bytes).await {
-                Ok(true) => Failed::All(JournalError::SizeLimit { bytes_max: self.place.size_max() }),
+            Trouble::Full => match self.is_at_limit(&mut tx.db, bytes).await {
+                Ok(true) => self.at_size_limit(),
                 Ok(false) => Failed::All(JournalError::NoSpace),
                 Err(_) => Failed::Reopen(JournalError::NoSpace),
             },
@@ -376,7 +385,7 @@ async fn write(
     place: &dyn Place,
     mut chain: Option<&mut Chain>,
     batch: &mut [Queued],
-) -> Result<bool, sqlx::Error> {
+) -> sqlx::Result<bool> {
     if !place.begin(&mut tx.db).await? {
         return Ok(false);
     }
@@ -385,25 +394,16 @@ async fn write(
     if let Some(chain) = &mut chain {
         tx.audit_head = chain.head(&mut tx.db).await?;
     }
-    let appends = batch.iter_mut().filter_map(|queued| match &mut queued.work {
-        Work::Append(append) => Some(append),
-        _ => None,
-    });
-    append::write_records(&mut tx.db, tx.now_ms, appends.collect()).await?;
-    let jobs = batch.iter_mut().filter_map(|queued| match &mut queued.work {
-        Work::Write(job) => Some(job.as_mut()),
-        _ => None,
-    });
-    let mut jobs: VecDeque<&mut dyn Job> = jobs.collect();
-    while let Some(job) = jobs.pop_front() {
-        let name = job.name();
+    let mut batch: VecDeque<&mut Queued> = batch.iter_mut().collect();
+    while let Some(Queued { job, name, is_together, .. }) = batch.pop_front() {
         let mut more = Vec::new();
-        if job.is_together() {
+        if *is_together {
             // They pass others: whoever waits for one write before its next has that in another transaction.
             let others: Vec<_>;
-            (more, others) = jobs.into_iter().partition(|other| other.name() == name);
-            jobs = others.into();
+            (more, others) = batch.into_iter().partition(|other| other.name == *name);
+            batch = others.into();
         }
+        let more = more.into_iter().map(|other| other.job.as_mut()).collect();
         // A write that panics is refused like one that the database refuses: the store goes on.
         match AssertUnwindSafe(job.run(more, tx)).catch_unwind().await {
             Ok(ran) => ran?,
@@ -423,7 +423,7 @@ fn next_batch(waiting: &mut VecDeque<Queued>) -> Vec<Queued> {
     let mut bytes = 0;
     while let Some(next) = waiting.front() {
         bytes += next.bytes;
-        let alone = matches!(&next.work, Work::Write(job) if job.makes_room());
+        let alone = next.makes_room;
         let is_full = batch.len() >= BATCH_WRITES_MAX || bytes > BATCH_BYTES_MAX || alone;
         if is_full && !batch.is_empty() {
             break;

@@ -2,6 +2,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
+use crate::append::Append;
 use crate::{SqlStore, StoreOptions};
 use callboard_runtime::Record;
 
@@ -18,7 +19,7 @@ impl Write for Count {
         8
     }
 
-    async fn run(&mut self, tx: &mut Tx) -> Result<u64, sqlx::Error> {
+    async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<u64> {
         let number = tx.numbers("test", 1).await?;
         assert!(!self.panics, "as asked");
         if self.spoils {
@@ -42,7 +43,7 @@ impl Write for Together {
         8
     }
 
-    async fn run_all(all: Vec<&mut Self>, tx: &mut Tx) -> Result<Vec<Self::Output>, sqlx::Error> {
+    async fn run_all(all: Vec<&mut Self>, tx: &mut Tx) -> sqlx::Result<Vec<Self::Output>> {
         if all.iter().any(|one| one.spoils) {
             tx.db.execute("INSERT INTO stream (name, last) VALUES (NULL, 1)", &[]).await?;
         }
@@ -110,7 +111,7 @@ async fn appends_are_merged_and_keys_kept_once() {
     let keys: Vec<String> = (0..40).map(|at| format!("k{}", at / 2)).collect();
     let append = |key: &String| {
         let records = vec![record("a", Some(key)), record("b", Some(key)), record("b", None)];
-        writer.append(records)
+        writer.submit(Append::new(records).unwrap())
     };
     let first = futures::future::join_all(keys.iter().map(append)).await;
     for pair in first.chunks(2) {

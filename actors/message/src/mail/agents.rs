@@ -63,13 +63,13 @@ pub struct AgentView {
     /// Whether it is there.
     pub state: MemberState,
     /// What it is called.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// What it does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
     /// The phase of the work that it is in.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
     /// Its groups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -77,10 +77,10 @@ pub struct AgentView {
     /// How mail comes to it.
     pub way: MemberWay,
     /// How much it has not read: told to itself and to the Guardian.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub unread: Option<u64>,
     /// When it was last heard of.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_seen: Option<String>,
 }
 

@@ -45,7 +45,7 @@ pub enum MailEvent {
         /// Whether it goes before others.
         priority: Priority,
         /// What it belongs to.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         topic: Option<String>,
     },
     /// Recipients have it.

@@ -103,7 +103,7 @@ pub struct History {
     /// Newest first.
     pub messages: Vec<MailView>,
     /// Where to go on (`after`); none at the end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
 }
 
@@ -127,10 +127,10 @@ pub struct MailView {
     /// The id of the message that its thread began with.
     pub thread: String,
     /// The id of the message that it answers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<String>,
     /// What it belongs to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub topic: Option<String>,
     /// Whether it goes before others.
     pub priority: Priority,
@@ -146,10 +146,10 @@ pub struct MailView {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
     /// What was sent, letter by letter: for programs, never for a model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// How far it has come with each recipient.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub receipts: Option<Vec<Receipt>>,
 }
 
@@ -164,10 +164,10 @@ pub struct Receipt {
     /// When it was kept for it.
     pub accepted: String,
     /// When it had it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub delivered: Option<String>,
     /// When it had read it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub read: Option<String>,
 }
 

@@ -81,15 +81,15 @@ pub struct Sent {
     /// Whether it is kept.
     pub success: bool,
     /// For how many: of broadcasts, groups and lists.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub recipient_count: Option<u64>,
     /// For a person.
     pub message: String,
     /// Its id; none where nothing was kept.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
     /// The id of the message that its thread began with.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub thread: Option<String>,
     /// Whose box is full: they don't get it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -137,10 +137,10 @@ pub struct Deliver {
     /// The id of the message that its thread began with.
     pub thread: String,
     /// The id of the message that it answers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<String>,
     /// What it belongs to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub topic: Option<String>,
     /// Whether it goes before others.
     pub urgent: bool,

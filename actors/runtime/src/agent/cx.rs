@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::AgentId;
-use crate::call::{CallMeta, nobody};
+use crate::call::{CallMeta, Caller, nobody};
 use crate::cell::Control;
 use crate::handle::AgentRef;
 use crate::handle::ask::Ask;
@@ -103,9 +103,13 @@ impl Cx {
         }
     }
 
+    fn caller(&self) -> Option<&dyn Caller> {
+        self.call.as_ref()?.caller.as_deref()
+    }
+
     /// Tells the caller how far the call has come. Never waits.
     pub fn progress(&self, progress: Progress) {
-        if let Some(caller) = self.call.as_ref().and_then(|c| c.caller.as_ref()) {
+        if let Some(caller) = self.caller() {
             caller.progress(progress);
         }
     }
@@ -115,8 +119,7 @@ impl Cx {
     /// # Errors
     /// [`callboard_message::FailureKind::NobodyToAsk`] where no one can answer, or the answerer's own failure.
     pub async fn question(&self, question: Question) -> Result<Answer, Failure> {
-        let caller = self.call.as_ref().and_then(|c| c.caller.clone()).ok_or_else(nobody)?;
-        caller.ask(question).await
+        self.caller().ok_or_else(nobody)?.ask(question).await
     }
 
     /// Asks the caller's language model.
@@ -154,12 +157,12 @@ impl Cx {
 
     /// What the caller can answer; nothing where there is no caller.
     pub fn abilities(&self) -> Abilities {
-        self.call.as_ref().and_then(|c| c.caller.as_ref()).map(|caller| caller.abilities()).unwrap_or_default()
+        self.caller().map(|caller| caller.abilities()).unwrap_or_default()
     }
 
     /// Tells the caller a line of the call's log. Never waits.
     pub fn log(&self, line: Log) {
-        if let Some(caller) = self.call.as_ref().and_then(|c| c.caller.as_ref()) {
+        if let Some(caller) = self.caller() {
             caller.log(line);
         }
     }
@@ -167,14 +170,14 @@ impl Cx {
     /// Gives the caller a part of the result before the rest. Never waits. A caller may miss it, so the reply holds all of it,
     /// unless it says otherwise ([`callboard_message::SHOWN`]).
     pub fn artifact(&self, artifact: Artifact) {
-        if let Some(caller) = self.call.as_ref().and_then(|c| c.caller.as_ref()) {
+        if let Some(caller) = self.caller() {
             caller.artifact(artifact);
         }
     }
 
     /// Tells the caller that what its person was sent to an address for is done there. Never waits.
     pub fn elicitation_done(&self, id: &str) {
-        if let Some(caller) = self.call.as_ref().and_then(|c| c.caller.as_ref()) {
+        if let Some(caller) = self.caller() {
             caller.elicitation_done(id);
         }
     }
@@ -217,7 +220,7 @@ impl Cx {
 
     /// Calls [`crate::Agent::terminated`] when `other` ends; at once where it has ended.
     pub fn watch(&self, other: &AgentRef) {
-        other.watched_by(&self.me);
+        other.system().watch(other, self.me.clone());
     }
 
     /// Like [`Cx::watch`], undone.
@@ -227,13 +230,27 @@ impl Cx {
 
     /// Sends `message` to this agent after `delay`. The timer ends with the agent, or when [`Timer::cancel`]led.
     pub fn tell_after<M: Message>(&self, delay: Duration, message: M) -> Timer {
-        Timer::after(self.me.clone(), delay, message)
+        let me = self.me.clone();
+        Timer::run(&self.me, async move {
+            tokio::time::sleep(delay).await;
+            // An agent without room or gone gets no tick.
+            let _ = me.try_tell(message);
+        })
     }
 
     /// Sends what `make` makes to this agent every `period` (at least a millisecond), first after one period. A tick that
     /// finds the mailbox full is left out.
-    pub fn tell_every<M: Message>(&self, period: Duration, make: impl FnMut() -> M + Send + 'static) -> Timer {
-        Timer::every(self.me.clone(), period, make)
+    pub fn tell_every<M: Message>(&self, period: Duration, mut make: impl FnMut() -> M + Send + 'static) -> Timer {
+        let me = self.me.clone();
+        Timer::run(&self.me, async move {
+            let mut ticks = tokio::time::interval(period.max(TIMER_PERIOD_MIN));
+            ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            ticks.tick().await;
+            loop {
+                ticks.tick().await;
+                let _ = me.try_tell(make());
+            }
+        })
     }
 }
 
@@ -250,29 +267,9 @@ pub struct Timer {
 }
 
 impl Timer {
-    fn after<M: Message>(to: AgentRef, delay: Duration, message: M) -> Self {
-        Self::run(to.clone(), async move {
-            tokio::time::sleep(delay).await;
-            // An agent without room or gone gets no tick.
-            let _ = to.try_tell(message);
-        })
-    }
-
-    fn every<M: Message>(to: AgentRef, period: Duration, mut make: impl FnMut() -> M + Send + 'static) -> Self {
-        Self::run(to.clone(), async move {
-            let mut ticks = tokio::time::interval(period.max(TIMER_PERIOD_MIN));
-            ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-            ticks.tick().await;
-            loop {
-                ticks.tick().await;
-                let _ = to.try_tell(make());
-            }
-        })
-    }
-
-    fn run(of: AgentRef, ticking: impl Future<Output = ()> + Send + 'static) -> Self {
+    fn run(of: &AgentRef, ticking: impl Future<Output = ()> + Send + 'static) -> Self {
         let stop = CancellationToken::new();
-        let stopped = stop.clone();
+        let (of, stopped) = (of.clone(), stop.clone());
         // On the agent's arbiter: the current thread may be an asker's, and end before the timer.
         let runtime = of.0.runtime();
         let ticking = async move {

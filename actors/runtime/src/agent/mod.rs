@@ -4,7 +4,6 @@ pub(crate) mod cx;
 pub(crate) mod ops;
 
 use std::any::TypeId;
-use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -232,15 +231,10 @@ impl Profile {
 }
 
 /// One agent of one system, for as long as the system lives; never used twice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, derive_more::Display)]
 #[serde(transparent)]
+#[display("#{_0}")]
 pub struct AgentId(pub(crate) u64);
-
-impl fmt::Display for AgentId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "#{}", self.0)
-    }
-}
 
 /// What an agent is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

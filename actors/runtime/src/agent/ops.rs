@@ -4,7 +4,7 @@ use std::any::{Any, TypeId};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use callboard_message::{Failure, Message, MessageSpec};
+use callboard_message::{Failure, Message, MessageSpec, RawReply};
 use futures::FutureExt;
 use futures::future::{BoxFuture, OptionFuture};
 use serde_json::value::RawValue;
@@ -89,7 +89,7 @@ pub(crate) trait Op<A: Agent>: Send + Sync {
         lane: u16,
         payload: Box<RawValue>,
         call: Option<Arc<CallMeta>>,
-    ) -> BoxFuture<'static, Result<Box<RawValue>, Failure>>;
+    ) -> BoxFuture<'static, RawReply>;
 }
 
 macro_rules! op {
@@ -140,7 +140,7 @@ macro_rules! op {
                 lane: u16,
                 payload: Box<RawValue>,
                 call: Option<Arc<CallMeta>>,
-            ) -> BoxFuture<'static, Result<Box<RawValue>, Failure>> {
+            ) -> BoxFuture<'static, RawReply> {
                 let port = Port { cell, lane, shortcut: ($shortcut)(self) };
                 Box::pin(async move {
                     let Some(wire) = M::wire() else {

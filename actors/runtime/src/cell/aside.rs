@@ -4,7 +4,6 @@
 //! leaves before they have ended, so that they learn of that and tidy up as all others do.
 
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
@@ -15,7 +14,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::{AnyCell, Cell, Control};
 use crate::agent::Agent;
-use crate::mailbox::body::{Body, drop_caught};
+use crate::mailbox::body::{Body, caught};
 use crate::mailbox::host::as_agent;
 use crate::mailbox::lane::{NoReply, ReplySlot};
 
@@ -112,7 +111,7 @@ impl<R> Aside<R> {
     /// It has ended, or is to.
     fn end(&mut self) {
         let flight = self.flight.take();
-        drop_caught(AssertUnwindSafe(|| drop(flight)));
+        let _ = caught(|| drop(flight));
         self.cell.clone().came_back(self.lane);
     }
 }
@@ -144,7 +143,7 @@ impl<R> Drop for Aside<R> {
         let Some(flight) = self.flight.take() else { return };
         self.answered = None;
         let (cell, lane) = (self.cell.clone(), self.lane);
-        drop_caught(AssertUnwindSafe(|| cell.control(Control::Adopt(lane, flight))));
+        let _ = caught(|| cell.control(Control::Adopt(lane, flight)));
         cell.came_back(lane);
     }
 }

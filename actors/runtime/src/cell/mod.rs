@@ -4,23 +4,21 @@
 pub(crate) mod aside;
 
 use std::any::{Any, TypeId};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::Duration;
 
 use aside::{Aside, Asides};
-use callboard_message::{Failure, Message, MessageSpec, Named};
+use callboard_message::{Failure, Message, MessageSpec, Named, RawReply};
 use futures::future::BoxFuture;
-use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use crate::agent::ops::{Begin, Direct, Op, Shortcut};
 use crate::agent::{Agent, AgentId, AgentSnapshot, AgentState, Handlers, Profile};
 use crate::call::CallMeta;
-use crate::mailbox::body::Runner;
-use crate::mailbox::host::{Host, inside};
+use crate::mailbox::body::{Runner, caught};
+use crate::mailbox::host::{Host, as_agent, inside};
 use crate::mailbox::lane::{NoReply, Queue, reply_channel};
 use crate::mailbox::queue::{Admitted, Gate, Mailbox, Rest, WaiterId};
 use crate::sync::Mutex;
@@ -203,15 +201,15 @@ impl<A: Agent> Cell<A> {
         }
         let Some(mut runner) = self.mailbox.claim(inside) else { return OnTheSpot::Nothing };
         let answer = runner.body.alive().and_then(|(agent, cx)| {
-            let handled = crate::mailbox::host::as_agent(|| {
-                catch_unwind(AssertUnwindSafe(|| {
+            let handled = as_agent(|| {
+                caught(|| {
                     if !(direct.ready)(agent, slot.as_ref()?) {
                         return None;
                     }
                     let message = slot.take()?;
                     cx.call = call.cloned();
                     Some((direct.handle)(agent, message, cx))
-                }))
+                })
             });
             cx.call = None;
             handled.transpose()
@@ -243,15 +241,15 @@ impl<A: Agent> Cell<A> {
         let cell = runner.cell.clone();
         let free = cell.suspended(&runner.body, lane) < begin.in_flight_max;
         let begun = runner.body.alive().filter(|_| free).and_then(|(agent, cx)| {
-            let begun = crate::mailbox::host::as_agent(|| {
-                catch_unwind(AssertUnwindSafe(|| {
+            let begun = as_agent(|| {
+                caught(|| {
                     if !(begin.ready)(agent, slot.as_ref()?) {
                         return None;
                     }
                     let message = slot.take()?;
                     let (reply, answered) = reply_channel();
                     Some(((begin.begin)(agent, cx, &self.profile, (message, Some(reply), call.cloned())), answered))
-                }))
+                })
             });
             begun.transpose()
         });
@@ -270,7 +268,7 @@ impl<A: Agent> Cell<A> {
     fn give_back(&self, mut runner: Box<Runner<A>>, panicked: Option<&'static str>) {
         let rest = match panicked {
             Some(message) => {
-                runner.body.note_panic(message);
+                runner.body.panicked = Some(message);
                 Rest::More
             }
             None => Rest::Idle,
@@ -309,11 +307,7 @@ pub(crate) trait AnyCell: Send + Sync {
     fn load(&self) -> u32;
     fn recipient(self: Arc<Self>, message: TypeId) -> Option<Box<dyn Any>>;
     fn specs(&self) -> Vec<MessageSpec>;
-    fn ask_named(
-        self: Arc<Self>,
-        named: Named,
-        call: Option<Arc<CallMeta>>,
-    ) -> BoxFuture<'static, Result<Box<RawValue>, Failure>>;
+    fn ask_named(self: Arc<Self>, named: Named, call: Option<Arc<CallMeta>>) -> BoxFuture<'static, RawReply>;
     fn snapshot(&self) -> AgentSnapshot;
     /// The runtime of its arbiter, once that runs.
     fn runtime(&self) -> Option<tokio::runtime::Handle>;
@@ -396,11 +390,7 @@ impl<A: Agent> AnyCell for Cell<A> {
         self.kind.handlers.specs()
     }
 
-    fn ask_named(
-        self: Arc<Self>,
-        named: Named,
-        call: Option<Arc<CallMeta>>,
-    ) -> BoxFuture<'static, Result<Box<RawValue>, Failure>> {
+    fn ask_named(self: Arc<Self>, named: Named, call: Option<Arc<CallMeta>>) -> BoxFuture<'static, RawReply> {
         let kind = self.kind.clone();
         let mut lanes = (0..).zip(&kind.handlers.ops);
         if let Some((lane, op)) = lanes.find(|(_, op)| op.name() == named.name && op.has_wire()) {

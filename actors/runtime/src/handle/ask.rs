@@ -206,7 +206,7 @@ impl<M: Message, T: Target<M>> Future for Ask<'_, M, T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        loop {
+        this.state = loop {
             this.state = match std::mem::replace(&mut this.state, State::Done) {
                 State::New => {
                     if must_yield(cx) {
@@ -220,15 +220,13 @@ impl<M: Message, T: Target<M>> Future for Ask<'_, M, T> {
                 }
                 State::Waiting(waiting) => match this.look(waiting, cx) {
                     Ok(State::Waiting(mut waiting)) => {
-                        let gone = waiting.cancelled.as_mut().is_some_and(|gone| gone.as_mut().poll(cx).is_ready());
-                        this.state = State::Waiting(waiting);
-                        if gone {
+                        if waiting.cancelled.as_mut().is_some_and(|gone| gone.as_mut().poll(cx).is_ready()) {
+                            this.state = State::Waiting(waiting);
                             this.leave_line();
                             this.state = State::Done;
                             return Poll::Ready(Err(SendError::Cancelled));
                         }
-                        ready!(this.poll_timer(cx));
-                        return Poll::Ready(Err(this.timed_out()));
+                        break State::Waiting(waiting);
                     }
                     Ok(state) => state,
                     Err(error) => return Poll::Ready(Err(error)),
@@ -242,34 +240,31 @@ impl<M: Message, T: Target<M>> Future for Ask<'_, M, T> {
                             Err(_) => Err(SendError::Stopped),
                         });
                     }
-                    this.state = State::Sent(answered);
-                    ready!(this.poll_timer(cx));
-                    return Poll::Ready(Err(this.timed_out()));
+                    break State::Sent(answered);
                 }
                 State::Here(mut aside) => {
                     if let Poll::Ready(answer) = Pin::new(&mut aside).poll(cx) {
                         return Poll::Ready(answer.map_err(|why| this.no_reply(why)));
                     }
-                    this.state = State::Here(aside);
                     // The handler's own watch wakes this task when the call is over: until then a second timer is of no use.
                     if !this.call.as_ref().is_some_and(|call| call.is_over()) {
+                        this.state = State::Here(aside);
                         return Poll::Pending;
                     }
-                    ready!(this.poll_timer(cx));
-                    return Poll::Ready(Err(this.timed_out()));
+                    break State::Here(aside);
                 }
                 State::Outside(mut answer) => {
                     if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
                         return Poll::Ready(answer.map_err(SendError::Failed));
                     }
-                    this.state = State::Outside(answer);
-                    ready!(this.poll_timer(cx));
-                    return Poll::Ready(Err(this.timed_out()));
+                    break State::Outside(answer);
                 }
                 // Polled after its end, which callers of futures don't do.
                 State::Done => return Poll::Pending,
             }
-        }
+        };
+        ready!(this.poll_timer(cx));
+        Poll::Ready(Err(this.timed_out()))
     }
 }
 

@@ -10,7 +10,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use ask::{Ask, Call, Tell};
-use callboard_message::{Failure, FailureKind, Message, MessageSpec, Named};
+use callboard_message::{Failure, FailureKind, Message, MessageSpec, Named, RawReply};
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
@@ -163,7 +163,7 @@ impl AgentRef {
         name: impl Into<String>,
         payload: Box<RawValue>,
         call: Option<Arc<CallMeta>>,
-    ) -> Result<Box<RawValue>, Failure> {
+    ) -> RawReply {
         self.0.clone().ask_named(Named { name: name.into(), payload }, call).await
     }
 
@@ -226,10 +226,6 @@ impl AgentRef {
 
     pub(crate) fn control(&self, control: Control) {
         self.0.control(control);
-    }
-
-    pub(crate) fn watched_by(&self, watcher: &AgentRef) {
-        self.system().watch(self, watcher.clone());
     }
 }
 

@@ -11,7 +11,7 @@ use super::{
     MARKS_AT_ONCE_MAX, Mail, MailCopy, Mark, NewLetter, SPREAD_MAX, StoredEvent,
 };
 use crate::audit::Audit;
-use crate::journal::JournalError;
+use crate::journal::{JournalError, JournalResult};
 use crate::sync::Mutex;
 
 /// Letters that [`MemoryMail`] holds, by default.
@@ -34,14 +34,8 @@ struct Kept {
     by_key: HashMap<(String, String), u64>,
     /// By recipient and letter: all, also those that count as not spread.
     copies: HashMap<String, BTreeMap<u64, MailCopy>>,
-    events: VecDeque<Event>,
+    events: VecDeque<StoredEvent>,
     last_event: u64,
-}
-
-enum Event {
-    Posted(u64),
-    Marked { letter: u64, state: EntryState, recipients: Vec<String> },
-    Other(StoredEvent),
 }
 
 impl MemoryMail {
@@ -55,7 +49,7 @@ impl MemoryMail {
         Self { audit, letters_max, kept: Mutex::default() }
     }
 
-    fn keep(&self, new: NewLetter) -> Result<Arc<Letter>, JournalError> {
+    fn keep(&self, new: NewLetter) -> JournalResult<Arc<Letter>> {
         new.check()?;
         let mut kept = self.kept.lock();
         let key = new.key.clone().map(|key| (new.sender.clone(), key));
@@ -77,8 +71,9 @@ impl MemoryMail {
         }
         kept.by_id.insert(letter.new.id.clone(), number);
         kept.by_key.extend(key.map(|key| (key, number)));
-        kept.letters.push(Arc::new(Letter { is_new: false, ..letter.clone() }));
-        kept.tell(Event::Posted(number));
+        let first = Arc::new(Letter { is_new: false, ..letter.clone() });
+        kept.letters.push(first.clone());
+        kept.tell(StoredEvent::Posted(first));
         Ok(Arc::new(letter))
     }
 }
@@ -88,7 +83,7 @@ impl Kept {
         self.letters.get(usize::try_from(number.checked_sub(1)?).ok()?).cloned()
     }
 
-    fn tell(&mut self, event: Event) {
+    fn tell(&mut self, event: StoredEvent) {
         self.last_event += 1;
         self.events.push_back(event);
         if self.events.len() > EVENTS_MAX {
@@ -112,37 +107,11 @@ impl Kept {
         }
         for (letter, mut recipients) in by_letter {
             recipients.sort_unstable();
-            self.tell(Event::Marked { letter, state, recipients });
+            let Some(of) = self.at(letter) else { continue };
+            let (id, sender) = (of.new.id.clone(), of.new.sender.clone());
+            self.tell(StoredEvent::Marked { letter, id, sender, state, recipients });
         }
         moved
-    }
-
-    fn spread(&mut self, letter: u64, to: u32, delivered: Vec<String>) -> Result<(), JournalError> {
-        let there = self.at(letter).ok_or(JournalError::Invalid("there is no such letter"))?;
-        let to = to.min(u32::try_from(there.new.recipients.len()).unwrap_or(u32::MAX));
-        if to.saturating_sub(there.spread) as usize > SPREAD_MAX || delivered.len() > SPREAD_MAX {
-            return Err(JournalError::Invalid("too many copies at once"));
-        }
-        let to = to.max(there.spread);
-        let delivered = delivered.into_iter().map(|recipient| (recipient, letter)).collect();
-        drop(there);
-        if let Some(letter) = self.letters.get_mut(usize::try_from(letter).unwrap_or_default().saturating_sub(1)) {
-            Arc::make_mut(letter).spread = to;
-        }
-        self.mark(delivered, EntryState::Delivered);
-        Ok(())
-    }
-
-    fn stored(&self, event: &Event) -> Option<StoredEvent> {
-        Some(match event {
-            Event::Posted(letter) => StoredEvent::Posted(self.at(*letter)?),
-            Event::Marked { letter, state, recipients } => {
-                let (new, recipients) = (&self.at(*letter)?.new, recipients.clone());
-                let (id, sender) = (new.id.clone(), new.sender.clone());
-                StoredEvent::Marked { letter: *letter, id, sender, state: *state, recipients }
-            }
-            Event::Other(event) => event.clone(),
-        })
     }
 
     fn copy_of(&self, recipient: Option<&str>, letter: u64) -> Option<MailCopy> {
@@ -172,7 +141,7 @@ impl Kept {
 
 #[async_trait]
 impl Mail for MemoryMail {
-    async fn post(&self, new: NewLetter) -> Result<Arc<Letter>, JournalError> {
+    async fn post(&self, new: NewLetter) -> JournalResult<Arc<Letter>> {
         let letter = self.keep(new)?;
         if letter.is_new {
             self.audit.append(vec![letter.audit_entry()]).await?;
@@ -180,17 +149,30 @@ impl Mail for MemoryMail {
         Ok(letter)
     }
 
-    async fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> Result<(), JournalError> {
-        self.kept.lock().spread(letter, to, delivered)
+    async fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> JournalResult<()> {
+        let mut kept = self.kept.lock();
+        let there = kept.at(letter).ok_or(JournalError::Invalid("there is no such letter"))?;
+        let to = to.min(u32::try_from(there.new.recipients.len()).unwrap_or(u32::MAX));
+        if to.saturating_sub(there.spread) as usize > SPREAD_MAX || delivered.len() > SPREAD_MAX {
+            return Err(JournalError::Invalid("too many copies at once"));
+        }
+        let to = to.max(there.spread);
+        let delivered = delivered.into_iter().map(|recipient| (recipient, letter)).collect();
+        drop(there);
+        if let Some(letter) = kept.letters.get_mut(usize::try_from(letter).unwrap_or_default().saturating_sub(1)) {
+            Arc::make_mut(letter).spread = to;
+        }
+        kept.mark(delivered, EntryState::Delivered);
+        Ok(())
     }
 
-    async fn unspread(&self, letters_max: usize) -> Result<Vec<Arc<Letter>>, JournalError> {
+    async fn unspread(&self, letters_max: usize) -> JournalResult<Vec<Arc<Letter>>> {
         let kept = self.kept.lock();
         let unspread = kept.letters.iter().filter(|letter| !letter.is_spread());
         Ok(unspread.take(letters_max.min(MAIL_PAGE_MAX)).cloned().collect())
     }
 
-    async fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> Result<Vec<(String, u64)>, JournalError> {
+    async fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> JournalResult<Vec<(String, u64)>> {
         if marks.len() > MARKS_AT_ONCE_MAX {
             return Err(JournalError::Invalid("too many marks at once"));
         }
@@ -201,7 +183,7 @@ impl Mail for MemoryMail {
         Ok(self.kept.lock().mark(marks, state))
     }
 
-    async fn tried(&self, recipient: &str, letter: u64) -> Result<u32, JournalError> {
+    async fn tried(&self, recipient: &str, letter: u64) -> JournalResult<u32> {
         let mut kept = self.kept.lock();
         let copy = kept.copies.get_mut(recipient).and_then(|copies| copies.get_mut(&letter));
         Ok(copy.map_or(0, |copy| {
@@ -216,7 +198,7 @@ impl Mail for MemoryMail {
         after: Option<(bool, u64)>,
         undelivered: bool,
         letters_max: usize,
-    ) -> Result<Vec<LetterOpen>, JournalError> {
+    ) -> JournalResult<Vec<LetterOpen>> {
         let now = SystemTime::now();
         let kept = self.kept.lock();
         let below = if undelivered { EntryState::Delivered } else { EntryState::Read };
@@ -233,7 +215,7 @@ impl Mail for MemoryMail {
         Ok(open)
     }
 
-    async fn waiting(&self) -> Result<HashMap<String, u64>, JournalError> {
+    async fn waiting(&self) -> JournalResult<HashMap<String, u64>> {
         let now = SystemTime::now();
         let kept = self.kept.lock();
         let waits = |copy: &&MailCopy| {
@@ -246,17 +228,12 @@ impl Mail for MemoryMail {
         Ok(waiting.filter(|(_, waiting)| *waiting > 0).collect())
     }
 
-    async fn letter(&self, id: &str) -> Result<Option<Arc<Letter>>, JournalError> {
+    async fn letter(&self, id: &str) -> JournalResult<Option<Arc<Letter>>> {
         let kept = self.kept.lock();
         Ok(kept.by_id.get(id).and_then(|number| kept.at(*number)))
     }
 
-    async fn receipts(
-        &self,
-        letter: u64,
-        after: Option<&str>,
-        copies_max: usize,
-    ) -> Result<Vec<MailCopy>, JournalError> {
+    async fn receipts(&self, letter: u64, after: Option<&str>, copies_max: usize) -> JournalResult<Vec<MailCopy>> {
         let kept = self.kept.lock();
         let there = kept.at(letter);
         let recipients = there.iter().flat_map(|letter| &letter.new.recipients);
@@ -265,7 +242,7 @@ impl Mail for MemoryMail {
         Ok(copies.take(copies_max.min(MAIL_PAGE_MAX)).collect())
     }
 
-    async fn history(&self, filter: LetterFilter, before: u64, letters_max: usize) -> Result<LetterPage, JournalError> {
+    async fn history(&self, filter: LetterFilter, before: u64, letters_max: usize) -> JournalResult<LetterPage> {
         filter.check()?;
         let kept = self.kept.lock();
         let of = filter.of.as_deref();
@@ -285,26 +262,31 @@ impl Mail for MemoryMail {
         Ok((found, None))
     }
 
-    async fn events(&self, after: u64, events_max: usize) -> Result<Vec<(u64, StoredEvent)>, JournalError> {
+    async fn events(&self, after: u64, events_max: usize) -> JournalResult<Vec<(u64, StoredEvent)>> {
         let kept = self.kept.lock();
         let first = kept.last_event + 1 - kept.events.len() as u64;
         let skip = usize::try_from(after.saturating_sub(first - 1)).unwrap_or(usize::MAX);
         let events = (first..).zip(&kept.events).skip(skip).take(events_max.min(MAIL_PAGE_MAX));
-        Ok(events.filter_map(|(number, event)| Some((number, kept.stored(event)?))).collect())
+        let told = |event: &StoredEvent| match event {
+            // As far as its copies are made by now.
+            StoredEvent::Posted(letter) => kept.at(letter.number).map(StoredEvent::Posted),
+            event => Some(event.clone()),
+        };
+        Ok(events.filter_map(|(number, event)| Some((number, told(event)?))).collect())
     }
 
-    async fn last_event(&self) -> Result<u64, JournalError> {
+    async fn last_event(&self) -> JournalResult<u64> {
         Ok(self.kept.lock().last_event)
     }
 
-    async fn tell(&self, event: StoredEvent) -> Result<u64, JournalError> {
+    async fn tell(&self, event: StoredEvent) -> JournalResult<u64> {
         event.check_told()?;
         let mut kept = self.kept.lock();
-        kept.tell(Event::Other(event));
+        kept.tell(event);
         Ok(kept.last_event)
     }
 
-    async fn logs(&self, agent: Option<&str>, after: u64, rows_max: usize) -> Result<Vec<AgentLogRow>, JournalError> {
+    async fn logs(&self, agent: Option<&str>, after: u64, rows_max: usize) -> JournalResult<Vec<AgentLogRow>> {
         let kept = self.kept.lock();
         Ok(kept.rows(agent).filter(|row| row.number > after).take(rows_max.min(MAIL_PAGE_MAX)).collect())
     }

@@ -18,7 +18,7 @@ pub use callboard_message::mail::EntryState;
 pub use memory::MemoryMail;
 
 use crate::audit::{AuditEntry, BodyMark};
-use crate::journal::{JournalError, storable};
+use crate::journal::{JournalError, JournalResult, storable};
 
 /// Recipients whose copies [`Mail::post`] makes at once; those of more are [`Mail::spread`].
 pub const COPIES_AT_ONCE_MAX: usize = 16;
@@ -61,27 +61,27 @@ pub trait Mail: Send + Sync + 'static {
     ///
     /// # Errors
     /// As [`NewLetter::check`]. How much a recipient has not read isn't looked at.
-    async fn post(&self, new: NewLetter) -> Result<Arc<Letter>, JournalError>;
+    async fn post(&self, new: NewLetter) -> JournalResult<Arc<Letter>>;
 
     /// Makes the copies of a letter's recipients from where it has come to up to the one at index `to`, at most
     /// [`SPREAD_MAX`]; the recipients in `delivered` have it, with one event for all that moved. Again does no harm.
     ///
     /// # Errors
     /// [`JournalError::Invalid`]: too many.
-    async fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> Result<(), JournalError>;
+    async fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> JournalResult<()>;
 
     /// Letters whose copies aren't all made, oldest first, at most [`MAIL_PAGE_MAX`].
-    async fn unspread(&self, letters_max: usize) -> Result<Vec<Arc<Letter>>, JournalError>;
+    async fn unspread(&self, letters_max: usize) -> JournalResult<Vec<Arc<Letter>>>;
 
     /// Notes how far recipients have come with letters, by number; answers those that moved. What is read was delivered. A
     /// copy that isn't made yet is made; one of somebody who isn't a recipient is not. One event a letter that moved.
     ///
     /// # Errors
     /// [`JournalError::Invalid`]: more than [`MARKS_AT_ONCE_MAX`].
-    async fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> Result<Vec<(String, u64)>, JournalError>;
+    async fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> JournalResult<Vec<(String, u64)>>;
 
     /// Counts an attempt to deliver; answers how many there were, 0 where there is no such copy. One that isn't made is made.
-    async fn tried(&self, recipient: &str, letter: u64) -> Result<u32, JournalError>;
+    async fn tried(&self, recipient: &str, letter: u64) -> JournalResult<u32>;
 
     /// What a recipient has not read (or, `undelivered`, not got) and may still get: urgent first, then by number; what comes
     /// in that order after (urgent, number); at most [`MAIL_PAGE_MAX`].
@@ -91,44 +91,39 @@ pub trait Mail: Send + Sync + 'static {
         after: Option<(bool, u64)>,
         undelivered: bool,
         letters_max: usize,
-    ) -> Result<Vec<LetterOpen>, JournalError>;
+    ) -> JournalResult<Vec<LetterOpen>>;
 
     /// How many letters each recipient has not read and may still get; nobody who has none.
-    async fn waiting(&self) -> Result<HashMap<String, u64>, JournalError>;
+    async fn waiting(&self) -> JournalResult<HashMap<String, u64>>;
 
     /// The letter of that id.
-    async fn letter(&self, id: &str) -> Result<Option<Arc<Letter>>, JournalError>;
+    async fn letter(&self, id: &str) -> JournalResult<Option<Arc<Letter>>>;
 
     /// How far a letter has come with each recipient, by name, of those after `after`; at most [`MAIL_PAGE_MAX`].
-    async fn receipts(
-        &self,
-        letter: u64,
-        after: Option<&str>,
-        copies_max: usize,
-    ) -> Result<Vec<MailCopy>, JournalError>;
+    async fn receipts(&self, letter: u64, after: Option<&str>, copies_max: usize) -> JournalResult<Vec<MailCopy>>;
 
     /// Letters that `filter` leaves, newest first, with numbers below `before` (0: from the newest on). It looks at no more
     /// than [`MAIL_LOOKED_MAX`]; answers the number below which to go on, `None` at the end.
     ///
     /// # Errors
     /// As [`LetterFilter::check`].
-    async fn history(&self, filter: LetterFilter, before: u64, letters_max: usize) -> Result<LetterPage, JournalError>;
+    async fn history(&self, filter: LetterFilter, before: u64, letters_max: usize) -> JournalResult<LetterPage>;
 
     /// Events after a number, in order, with their numbers: from 1, without gaps, but that the oldest go with time, and one of
     /// a letter that is gone. None: there are no more.
-    async fn events(&self, after: u64, events_max: usize) -> Result<Vec<(u64, StoredEvent)>, JournalError>;
+    async fn events(&self, after: u64, events_max: usize) -> JournalResult<Vec<(u64, StoredEvent)>>;
 
     /// The newest event's number, 0 where there was none.
-    async fn last_event(&self) -> Result<u64, JournalError>;
+    async fn last_event(&self) -> JournalResult<u64>;
 
     /// Keeps an event that no letter gives rise to; answers its number.
     ///
     /// # Errors
     /// [`JournalError::Invalid`]: it is one that a letter gives rise to.
-    async fn tell(&self, event: StoredEvent) -> Result<u64, JournalError>;
+    async fn tell(&self, event: StoredEvent) -> JournalResult<u64>;
 
     /// Rows of the log of who wrote to whom after a number, oldest first: of one recipient, or of all.
-    async fn logs(&self, agent: Option<&str>, after: u64, rows_max: usize) -> Result<Vec<AgentLogRow>, JournalError>;
+    async fn logs(&self, agent: Option<&str>, after: u64, rows_max: usize) -> JournalResult<Vec<AgentLogRow>>;
 
     /// Whether other nodes may write there too.
     fn is_shared(&self) -> bool {
@@ -165,7 +160,7 @@ impl StoredEvent {
     ///
     /// # Errors
     /// [`JournalError::Invalid`].
-    pub fn check_told(&self) -> Result<(), JournalError> {
+    pub fn check_told(&self) -> JournalResult<()> {
         match self {
             Self::Joined(agent, how) | Self::Left(agent, how) => storable(agent).and_then(|()| storable(how)),
             Self::Posted(_) | Self::Marked { .. } => Err(JournalError::Invalid("such an event comes with its letter")),
@@ -212,7 +207,7 @@ impl NewLetter {
     ///
     /// # Errors
     /// [`JournalError::Invalid`], [`JournalError::TooLarge`].
-    pub fn check(&self) -> Result<(), JournalError> {
+    pub fn check(&self) -> JournalResult<()> {
         let texts = [&self.id, &self.sender, &self.audience, &self.body];
         let more = [&self.label, &self.topic, &self.thread, &self.reply_to, &self.key];
         texts.into_iter().chain(more.into_iter().flatten()).try_for_each(|text| storable(text))?;
@@ -397,7 +392,7 @@ impl LetterFilter {
     ///
     /// # Errors
     /// [`JournalError::Invalid`]: a NUL, or too long a text.
-    pub fn check(&self) -> Result<(), JournalError> {
+    pub fn check(&self) -> JournalResult<()> {
         let texts = [&self.of, &self.with, &self.sender, &self.topic, &self.thread, &self.text];
         texts.into_iter().flatten().try_for_each(|text| storable(text))?;
         match self.text.as_ref().is_some_and(|text| text.chars().count() > MAIL_SEARCH_CHARS_MAX) {

@@ -35,16 +35,15 @@ impl<A: Agent> Drop for Runner<A> {
     fn drop(&mut self) {
         if !matches!(self.body.phase, Phase::Ended) {
             let Self { cell, body } = self;
-            drop_caught(AssertUnwindSafe(|| {
-                cell.end(body, ExitReason::Killed);
-            }));
+            let _ = caught(|| cell.end(body, ExitReason::Killed));
         }
     }
 }
 
-/// Runs `f`, which drops values of the user's: one that panics at that must not take the arbiter along.
-pub(crate) fn drop_caught(f: impl FnOnce() + std::panic::UnwindSafe) {
-    let _ = catch_unwind(f);
+/// What `f` comes to, which runs code of the user's: a panic there must not take the arbiter along.
+#[inline]
+pub(crate) fn caught<R>(f: impl FnOnce() -> R) -> std::thread::Result<R> {
+    catch_unwind(AssertUnwindSafe(f))
 }
 
 /// What only the holder of the ticket touches.
@@ -115,10 +114,6 @@ impl<A: Agent> Body<A> {
         }
     }
 
-    pub(crate) fn note_panic(&mut self, message: &'static str) {
-        self.panicked = Some(message);
-    }
-
     /// Whether no handler is suspended.
     pub(crate) fn is_alone(&self) -> bool {
         self.flight.is_none() && self.others.as_ref().is_none_or(|others| others.futures.is_empty())
@@ -136,7 +131,7 @@ impl<A: Agent> Cell<A> {
         if good {
             body.agent = Some(agent);
         } else {
-            drop_caught(AssertUnwindSafe(|| drop(agent)));
+            let _ = caught(|| drop(agent));
             body.phase = Phase::New;
             self.stats.restarts.fetch_add(1, Relaxed);
         }
@@ -172,7 +167,7 @@ impl<A: Agent> Cell<A> {
         self.show(AgentState::Restarting);
         body.panicked = None;
         let old = body.agent.take();
-        drop_caught(AssertUnwindSafe(|| drop(old)));
+        let _ = caught(|| drop(old));
         body.phase = Phase::New;
         if !pause.is_zero() {
             let mut sleep = Box::pin(tokio::time::sleep(pause));
@@ -186,7 +181,7 @@ impl<A: Agent> Cell<A> {
 
     fn drop_flight(&self, body: &mut Body<A>) {
         if let Some(flight) = body.flight.take() {
-            drop_caught(AssertUnwindSafe(|| drop(flight)));
+            let _ = caught(|| drop(flight));
             self.stats.in_flight.fetch_sub(1, Relaxed);
         }
     }
@@ -194,22 +189,22 @@ impl<A: Agent> Cell<A> {
     /// The last step: what is left becomes dead letters, whoever watches is told.
     pub(crate) fn end(self: &Arc<Self>, body: &mut Body<A>, why: ExitReason) -> Step {
         if let (ExitReason::Stopped, Some((agent, cx))) = (why, body.alive()) {
-            let _ = catch_unwind(AssertUnwindSafe(|| agent.stopped(cx)));
+            let _ = caught(|| agent.stopped(cx));
         }
         body.phase = Phase::Ended;
         if let Some(asides) = self.asides.get() {
             asides.end();
         }
         let (agent, others) = (body.agent.take(), body.others.take());
-        drop_caught(AssertUnwindSafe(|| drop(agent)));
-        drop_caught(AssertUnwindSafe(|| drop(others)));
+        let _ = caught(|| drop(agent));
+        let _ = caught(|| drop(others));
         self.drop_flight(body);
         self.stats.in_flight.store(0, Relaxed);
         let mut left = Queue::default();
         self.mailbox.close(&mut left);
         for queue in [&mut body.batch, &mut left].into_iter().chain(body.stash.as_deref_mut()) {
-            let told = |message| self.system.dead_letter(self.id, message, "agent ended");
-            drop_caught(AssertUnwindSafe(|| queue.discard_all(NoReply::Stopped, told)));
+            let told = |message| self.system.dead_letters().record(self.id, message, "agent ended");
+            let _ = caught(|| queue.discard_all(NoReply::Stopped, told));
         }
         body.cx = None;
         body.waker = None;

@@ -102,11 +102,6 @@ impl Host {
         self.runtime.get().cloned()
     }
 
-    /// Ends when it gives out no more turns.
-    async fn ended(&self) {
-        self.ended.cancelled().await;
-    }
-
     fn address(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
@@ -305,7 +300,7 @@ async fn serve(hosts: Vec<Arc<Host>>, stopped: oneshot::Receiver<()>) {
     // The last turns are taken: agents that were told to end do.
     for host in &all {
         host.stop();
-        let _ = tokio::time::timeout(LAST_TURNS, host.ended()).await;
+        let _ = tokio::time::timeout(LAST_TURNS, host.ended.cancelled()).await;
     }
     for arbiter in arbiters {
         arbiter.stop();

@@ -1,7 +1,6 @@
 //! The turn: an agent takes its messages in batches and runs its handlers, until its budget is spent or nothing is left.
 
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Wake, Waker};
@@ -10,10 +9,10 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 
-use super::body::{Body, Phase, Runner, Step};
+use super::body::{Body, Phase, Runner, Step, caught};
 use super::host::Turn;
 use super::lane::NoReply;
-use super::queue::{Batch, LARGE_FROM, Rest, Work};
+use super::queue::{Batch, Gate, LARGE_FROM, Rest, Work};
 use crate::agent::cx::Cx;
 use crate::agent::ops::{Ran, Run};
 use crate::agent::{Agent, AgentState};
@@ -33,7 +32,7 @@ impl<A: Agent> Turn for Runner<A> {
         let mut begun = 0;
         let Self { cell, body } = &mut *self;
         // The kernel catches what handlers do; what is left is a value of the user's that panics when it is dropped.
-        let steps = catch_unwind(AssertUnwindSafe(|| cell.steps(body, &mut begun)));
+        let steps = caught(|| cell.steps(body, &mut begun));
         let Ok(Some(rest)) = steps else { return };
         let cell = cell.clone();
         match cell.mailbox.settle(begun, rest, self) {
@@ -119,11 +118,10 @@ impl<A: Agent> Cell<A> {
             // A handler has the agent, or it pauses: only a wake-up changes that.
             return Step::Rest(Rest::Busy);
         }
-        let made = || self.factory.as_ref().and_then(|make| catch_unwind(AssertUnwindSafe(|| make())).ok());
+        let made = || self.factory.as_ref().and_then(|make| caught(|| make()).ok());
         let born = body.agent.take().or_else(made);
         let cx = body.cx.get_or_insert_with(|| Cx::new(AgentRef(self.clone())));
-        let started =
-            born.and_then(|mut agent| catch_unwind(AssertUnwindSafe(|| agent.started(cx))).ok().map(|()| agent));
+        let started = born.and_then(|mut agent| caught(|| agent.started(cx)).ok().map(|()| agent));
         match started {
             Some(agent) => {
                 body.agent = Some(agent);
@@ -159,7 +157,7 @@ impl<A: Agent> Cell<A> {
         let Some(lane) = batch.lane(lane_at) else { return Step::Ended };
         let ran = {
             let run = Run { agent, cx, profile: &self.profile, begun, max };
-            catch_unwind(AssertUnwindSafe(|| op.run(lane, run)))
+            caught(|| op.run(lane, run))
         };
         let done = *begun;
         batch.advance(done);
@@ -189,7 +187,7 @@ impl<A: Agent> Cell<A> {
                     *begun += u32::from(!exact);
                     if let Some(lane) = batch.lane(lane_at) {
                         let message = lane.discard(NoReply::Panicked);
-                        self.system.dead_letter(self.id, message, "agent panicked over it");
+                        self.system.dead_letters().record(self.id, message, "agent panicked over it");
                     }
                     batch.advance(1);
                 }
@@ -214,7 +212,7 @@ impl<A: Agent> Cell<A> {
     fn tell_ends(self: &Arc<Self>, body: &mut Body<A>) -> Step {
         for (who, why) in std::mem::take(&mut body.ends) {
             if let Some((agent, cx)) = body.alive()
-                && catch_unwind(AssertUnwindSafe(|| agent.terminated(who, why, cx))).is_err()
+                && caught(|| agent.terminated(who, why, cx)).is_err()
             {
                 return self.fail(body, "terminated");
             }
@@ -243,7 +241,7 @@ impl<A: Agent> Cell<A> {
         }
         if let Some(lane) = body.batch.lane(lane) {
             let message = lane.discard(NoReply::StashFull);
-            self.system.dead_letter(self.id, message, "stash is full");
+            self.system.dead_letters().record(self.id, message, "stash is full");
         }
         body.batch.advance(1);
     }
@@ -273,7 +271,7 @@ impl<A: Agent> Cell<A> {
             }
         }
         if let Some(flight) = &mut body.flight {
-            let polled = catch_unwind(AssertUnwindSafe(|| flight.as_mut().poll(context)));
+            let polled = caught(|| flight.as_mut().poll(context));
             if !matches!(polled, Ok(Poll::Pending)) {
                 body.flight = None;
                 self.stats.in_flight.fetch_sub(1, Relaxed);
@@ -292,7 +290,7 @@ impl<A: Agent> Cell<A> {
             Control::Kill(why) => return self.end(body, why),
             Control::Drain => {
                 body.draining = true;
-                self.mailbox.set_gate(crate::mailbox::queue::Gate::Closed);
+                self.mailbox.set_gate(Gate::Closed);
                 self.show(AgentState::Draining);
             }
             Control::Restart(pause) => {
@@ -313,7 +311,7 @@ impl<A: Agent> Cell<A> {
                 {
                     return Step::Ended;
                 }
-                let seen = body.alive().and_then(|(agent, _)| catch_unwind(AssertUnwindSafe(|| agent.observe())).ok());
+                let seen = body.alive().and_then(|(agent, _)| caught(|| agent.observe()).ok());
                 let _ = reply.send(seen.unwrap_or_default());
             }
             Control::Panicked => return self.fail(body, "an async handler"),

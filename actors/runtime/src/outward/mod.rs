@@ -24,32 +24,19 @@ pub async fn exchange<Work: Future<Output = RawReply>>(
     deadline: impl FnOnce() -> Instant,
     work: impl FnOnce(Named) -> Work,
 ) -> RawReply {
-    let name = message.name.clone();
-    admit(&message, cx, server).await?;
-    // Pinned where it is: it is large, and would be moved at each step otherwise.
-    let work = std::pin::pin!(work(message));
-    let reply = bounded(cx, deadline(), work).await;
-    judge_reply(reply, &name, cx, server).await
-}
-
-/// Whether the message may leave for `server`.
-///
-/// # Errors
-/// The policy's, and where the call has used up its hops.
-async fn admit(message: &Named, cx: &Cx, server: &str) -> Result<(), Failure> {
     if cx.call().is_some_and(|call| call.hops >= call.hops_max) {
         return Err(Failure::rejected("the call passed through too many agents"));
     }
-    cx.system().policy().judge(crossing(&message.name, &message.payload, cx, server)).await
-}
-
-/// The reply of `server` to `message`, if the policy lets it in. Of tools it lists those that mislead nobody.
-///
-/// # Errors
-/// The failure that came in its place, or the policy's.
-async fn judge_reply(reply: RawReply, message: &str, cx: &Cx, server: &str) -> RawReply {
-    let reply = if message == ListTools::NAME { flaw::without_flawed(reply, server) } else { reply };
-    cx.system().policy().judge_reply(crossing(message, RawValue::NULL, cx, server), reply).await
+    let (name, policy) = (message.name.clone(), cx.system().policy());
+    policy.judge(crossing(&name, &message.payload, cx, server)).await?;
+    // Pinned where it is: it is large, and would be moved at each step otherwise.
+    let work = std::pin::pin!(work(message));
+    let mut reply = bounded(cx, deadline(), work).await;
+    if name == ListTools::NAME {
+        // Of tools it lists those that mislead nobody.
+        reply = flaw::without_flawed(reply, server);
+    }
+    policy.judge_reply(crossing(&name, RawValue::NULL, cx, server), reply).await
 }
 
 fn crossing<'a>(message: &'a str, payload: &'a RawValue, cx: &'a Cx, server: &'a str) -> Crossing<'a> {

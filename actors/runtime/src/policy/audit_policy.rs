@@ -63,11 +63,6 @@ impl Policy for AuditPolicy {
 
     fn judge_part<'a>(&'a self, part: Part, crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>> {
         Box::pin(async move {
-            let event = match part {
-                Part::Reply => "reply",
-                Part::Question => "question",
-                Part::Answer => "answer",
-            };
             if part == Part::Answer && is_consent(crossing) {
                 let kept = self.log.record(self.entry("consent", crossing).with_outcome("accept")).await;
                 return kept
@@ -75,7 +70,7 @@ impl Policy for AuditPolicy {
                     .map_err(|error| Failure::unavailable(format!("the consent can't be put on record: {error}")));
             }
             if !self.decisions_only {
-                self.log.placed(self.entry(event, crossing)).await;
+                self.log.placed(self.entry(name(Some(part)), crossing)).await;
             }
             Ok(())
         })
@@ -83,16 +78,21 @@ impl Policy for AuditPolicy {
 
     fn refused<'a>(&'a self, part: Option<Part>, crossing: Crossing<'a>, failure: &'a Failure) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            let part = match part {
-                None => "message",
-                Some(Part::Reply) => "reply",
-                Some(Part::Question) => "question",
-                Some(Part::Answer) => "answer",
-            };
-            let entry = self.entry("denied", crossing).with_outcome(failure.kind.to_string()).with("part", part);
+            let entry = self.entry("denied", crossing).with_outcome(failure.kind.to_string());
+            let entry = entry.with("part", name(part));
             // It is refused whether or not that is on record; the log tells of an audit that isn't kept.
             let _ = self.log.record(entry).await;
         })
+    }
+}
+
+/// What a message or a part of one is called on record.
+fn name(part: Option<Part>) -> &'static str {
+    match part {
+        None => "message",
+        Some(Part::Reply) => "reply",
+        Some(Part::Question) => "question",
+        Some(Part::Answer) => "answer",
     }
 }
 

@@ -73,13 +73,6 @@ pub trait Policy: Send + Sync {
     }
 }
 
-/// Tells each link of a refusal.
-async fn tell(links: &[Arc<dyn Policy>], part: Option<Part>, crossing: Crossing<'_>, failure: &Failure) {
-    for link in links {
-        link.refused(part, crossing, failure).await;
-    }
-}
-
 /// The policies of a system, in order. Empty, it costs one load.
 #[derive(Default)]
 pub struct PolicyChain {
@@ -109,14 +102,7 @@ impl PolicyChain {
         if !self.any.load(Acquire) {
             return Ok(());
         }
-        let links = self.links.lock().clone();
-        for link in links.iter() {
-            if let Err(failure) = link.judge(crossing).await {
-                tell(&links, None, crossing, &failure).await;
-                return Err(failure);
-            }
-        }
-        Ok(())
+        self.ask_links(None, crossing).await
     }
 
     /// Whether any of them judges parts.
@@ -132,10 +118,21 @@ impl PolicyChain {
         if !self.judges_parts() {
             return Ok(());
         }
+        self.ask_links(Some(part), crossing).await
+    }
+
+    async fn ask_links(&self, part: Option<Part>, crossing: Crossing<'_>) -> Result<(), Failure> {
         let links = self.links.lock().clone();
-        for link in links.iter().filter(|link| link.judges_parts()) {
-            if let Err(failure) = link.judge_part(part, crossing).await {
-                tell(&links, Some(part), crossing, &failure).await;
+        for link in links.iter() {
+            let judged = match part {
+                None => link.judge(crossing).await,
+                Some(part) if link.judges_parts() => link.judge_part(part, crossing).await,
+                Some(_) => Ok(()),
+            };
+            if let Err(failure) = judged {
+                for link in links.iter() {
+                    link.refused(part, crossing, &failure).await;
+                }
                 return Err(failure);
             }
         }

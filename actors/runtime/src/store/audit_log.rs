@@ -12,7 +12,7 @@ use tokio::sync::{Notify, Semaphore, oneshot};
 
 use super::{Store, StoreIsSet};
 use crate::audit::{AUDIT_QUEUED_MAX, Audit, AuditEntry, AuditValue, BodyMark};
-use crate::journal::JournalError;
+use crate::journal::{JournalError, JournalResult};
 use crate::sync::Mutex;
 
 /// Entries that are kept with one call of [`Audit::append`].
@@ -52,7 +52,7 @@ struct Queue {
 struct Waiting {
     entry: AuditEntry,
     /// Who waits for it to be kept.
-    kept: Option<oneshot::Sender<Result<u64, JournalError>>>,
+    kept: Option<oneshot::Sender<JournalResult<u64>>>,
     /// A gap's entry has no place of its own.
     has_place: bool,
 }
@@ -103,7 +103,7 @@ impl AuditLog {
     ///
     /// # Errors
     /// The store's: then it isn't on record, and what it says must not happen.
-    pub async fn record(&self, entry: AuditEntry) -> Result<u64, JournalError> {
+    pub async fn record(&self, entry: AuditEntry) -> JournalResult<u64> {
         tell(&entry);
         self.take_place().await;
         let (kept, is_kept) = oneshot::channel();
@@ -114,8 +114,7 @@ impl AuditLog {
     /// Ends when nothing waits to be kept; while the store is away it doesn't.
     pub async fn flush(&self) {
         loop {
-            let idle = self.inner.idle.notified();
-            let mut idle = std::pin::pin!(idle);
+            let mut idle = std::pin::pin!(self.inner.idle.notified());
             idle.as_mut().enable();
             {
                 let queue = self.inner.queue.lock();
@@ -157,7 +156,7 @@ impl AuditLog {
         }
     }
 
-    fn push(&self, entry: AuditEntry, kept: Option<oneshot::Sender<Result<u64, JournalError>>>) {
+    fn push(&self, entry: AuditEntry, kept: Option<oneshot::Sender<JournalResult<u64>>>) {
         {
             let mut queue = self.inner.queue.lock();
             if queue.gap > 0 {
@@ -315,12 +314,7 @@ impl fmt::Display for More<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, (name, value)) in self.0.iter().enumerate() {
             let space = if at == 0 { "" } else { " " };
-            match value {
-                AuditValue::Text(text) => write!(f, "{space}{name}={text:?}")?,
-                AuditValue::Number(number) => write!(f, "{space}{name}={number}")?,
-                AuditValue::Flag(flag) => write!(f, "{space}{name}={flag}")?,
-                AuditValue::List(list) => write!(f, "{space}{name}={list:?}")?,
-            }
+            write!(f, "{space}{name}={value}")?;
         }
         Ok(())
     }

@@ -222,15 +222,6 @@ impl System {
         report
     }
 
-    /// The same system for an agent to hold: it doesn't keep it up.
-    fn unguarded(&self) -> Self {
-        Self { inner: self.inner.clone(), _guard: None }
-    }
-
-    pub(crate) fn dead_letter(&self, to: AgentId, message: &'static str, why: &'static str) {
-        self.inner.dead_letters.record(to, message, why);
-    }
-
     pub(crate) fn is_draining(&self) -> bool {
         self.inner.draining.load(Relaxed)
     }
@@ -302,8 +293,7 @@ impl Inner {
     async fn quiet(&self) {
         let mut before = None;
         loop {
-            let settled = self.settled.notified();
-            let mut settled = std::pin::pin!(settled);
+            let mut settled = std::pin::pin!(self.settled.notified());
             settled.as_mut().enable();
             let (mut active, mut handled) = (false, 0);
             self.each(|agent| {
@@ -323,8 +313,7 @@ impl Inner {
 
     async fn empty(&self) {
         loop {
-            let settled = self.settled.notified();
-            let mut settled = std::pin::pin!(settled);
+            let mut settled = std::pin::pin!(self.settled.notified());
             settled.as_mut().enable();
             if self.agents.is_empty() {
                 return;
@@ -418,11 +407,11 @@ impl<'a, A: Agent> Spawn<'a, A> {
         if inner.draining.load(SeqCst) {
             mailbox.set_gate(Gate::AgentsOnly);
         }
-        let agent = self.agent;
         let cell = Arc::new(Cell {
             id: AgentId(inner.next_id.fetch_add(1, Relaxed)),
             label: self.label,
-            system: self.system.unguarded(),
+            // For an agent to hold: it doesn't keep the system up.
+            system: System { inner: inner.clone(), _guard: None },
             host: host.clone(),
             kind,
             profile,
@@ -432,7 +421,7 @@ impl<'a, A: Agent> Spawn<'a, A> {
             stats: Stats::default(),
             asides: OnceLock::new(),
         });
-        let body = Body::new(agent);
+        let body = Body::new(self.agent);
         let agent = AgentRef(cell.clone());
         if let Some(supervisor) = &cell.supervisor {
             supervisor.adopt(&agent);

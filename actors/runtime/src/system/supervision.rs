@@ -160,75 +160,49 @@ impl Supervisor {
 
     /// What becomes of `failed`; its siblings learn theirs by a control message.
     pub(crate) fn judge(&self, failed: AgentId) -> Verdict {
-        let verdict = self.0.history.lock().judge(self.0.borne, &self.0.backoff);
-        match (&verdict, self.0.strategy) {
-            (Verdict::Restart(_), Strategy::OneForOne) => verdict,
-            (Verdict::Restart(pause), Strategy::AllForOne) => {
-                self.restart_all(failed, *pause);
-                verdict
-            }
-            (Verdict::End, _) => self.escalate(failed),
-        }
+        self.judge_below(failed, None)
     }
 
-    fn escalate(&self, failed: AgentId) -> Verdict {
-        let Some(parent) = &self.0.parent else {
-            self.end_all(failed);
-            return Verdict::End;
-        };
-        let verdict = parent.0.history.lock().judge(parent.0.borne, &parent.0.backoff);
-        match (verdict, parent.0.strategy) {
-            (Verdict::Restart(pause), strategy) => {
-                let group = if strategy == Strategy::AllForOne { parent } else { self };
+    /// The same, where the group `below` this one has failed with it.
+    fn judge_below(&self, failed: AgentId, below: Option<&Self>) -> Verdict {
+        let verdict = self.0.history.lock().judge(self.0.borne, &self.0.backoff);
+        if let Verdict::Restart(pause) = verdict {
+            let group = if self.0.strategy == Strategy::AllForOne { Some(self) } else { below };
+            if let Some(group) = group {
                 group.restart_all(failed, pause);
-                Verdict::Restart(pause)
             }
-            (Verdict::End, _) => {
-                let verdict = parent.escalate(failed);
-                if matches!(verdict, Verdict::End) {
-                    self.end_all(failed);
-                }
-                verdict
-            }
+            return verdict;
         }
+        let verdict = self.0.parent.as_ref().map_or(verdict, |parent| parent.judge_below(failed, Some(self)));
+        if let Verdict::End = verdict {
+            self.end_all(failed);
+        }
+        verdict
     }
 
     fn restart_all(&self, but: AgentId, pause: Duration) {
-        *self.0.history.lock() = History(self.recent());
-        self.each(&mut |agent| {
-            if agent.id() != but {
-                agent.control(Control::Restart(pause));
-            }
-        });
+        let mut history = self.0.history.lock();
+        // A group that its parent starts afresh starts counting afresh.
+        if history.0.len() as u32 >= self.0.borne.restarts_max && self.0.parent.is_some() {
+            history.0.clear();
+        }
+        drop(history);
+        self.tell_others(but, &|| Control::Restart(pause));
         for group in self.groups() {
             *group.0.history.lock() = History::default();
         }
     }
 
-    /// A group that its parent starts afresh starts counting afresh.
-    fn recent(&self) -> VecDeque<Instant> {
-        let history = self.0.history.lock();
-        if history.0.len() as u32 >= self.0.borne.restarts_max && self.0.parent.is_some() {
-            VecDeque::new()
-        } else {
-            history.0.clone()
-        }
-    }
-
     fn end_all(&self, but: AgentId) {
         callboard_message::log::error!("a supervisor gives up: more restarts than it bears");
-        self.each(&mut |agent| {
-            if agent.id() != but {
-                agent.control(Control::Kill(ExitReason::Escalated));
-            }
-        });
+        self.tell_others(but, &|| Control::Kill(ExitReason::Escalated));
     }
 
-    /// Every agent of this group and of the groups below.
-    fn each(&self, f: &mut dyn FnMut(&dyn AnyCell)) {
+    /// Tells every other agent of this group and of the groups below.
+    fn tell_others(&self, but: AgentId, control: &dyn Fn() -> Control) {
         let agents: Vec<_> = self.0.agents.lock().iter().filter_map(Weak::upgrade).collect();
-        agents.iter().for_each(|agent| f(&**agent));
-        self.groups().iter().for_each(|group| group.each(f));
+        agents.iter().filter(|agent| agent.id() != but).for_each(|agent| agent.control(control()));
+        self.groups().iter().for_each(|group| group.tell_others(but, control));
     }
 
     fn groups(&self) -> Vec<Supervisor> {

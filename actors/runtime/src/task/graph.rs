@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use callboard_message::TaskState;
 
-use super::{NewTask, TASK_DEPTH_MAX, TaskError, TaskId};
+use super::{NewTask, TASK_DEPTH_MAX, TaskError, TaskId, TaskResult};
 use crate::journal::JournalError;
 
 /// What is there already of a graph that new tasks become a part of.
@@ -23,7 +23,7 @@ impl TaskGraph {
     ///
     /// # Errors
     /// [`TaskError::UnknownNeed`], [`TaskError::HasEnded`], [`TaskError::Cycle`], or [`JournalError::Invalid`].
-    pub fn check(&self, new: &[NewTask]) -> Result<(), TaskError> {
+    pub fn check(&self, new: &[NewTask]) -> TaskResult<()> {
         let by_id: HashMap<_, _> = new.iter().map(|task| (&task.id, task)).collect();
         for task in new {
             for named in task.needs.iter().chain(&task.parent) {
@@ -56,7 +56,7 @@ impl TaskGraph {
     }
 
     /// Takes off those that wait for nobody, until none is left (Kahn).
-    fn check_circles(&self, new: &[NewTask]) -> Result<(), TaskError> {
+    fn check_circles(&self, new: &[NewTask]) -> TaskResult<()> {
         let mut waits: HashMap<&TaskId, HashSet<&TaskId>> = HashMap::new();
         for (task, others) in &self.waits {
             waits.entry(task).or_default().extend(others);
@@ -133,7 +133,7 @@ mod tests {
         }
     }
 
-    fn checked(told: &[&str], known: &TaskGraph) -> Result<(), TaskError> {
+    fn checked(told: &[&str], known: &TaskGraph) -> TaskResult<()> {
         known.check(&told.iter().map(|told| task(told)).collect::<Vec<_>>())
     }
 

@@ -1,12 +1,10 @@
 //! Which task, and whose.
 
-use std::fmt;
-
 use callboard_message::{Principal, PrincipalKind};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::journal::JournalError;
+use crate::journal::{JournalError, JournalResult};
 
 /// Longest id of a task, in bytes.
 const TASK_ID_BYTES_MAX: usize = 128;
@@ -14,7 +12,7 @@ const TASK_ID_BYTES_MAX: usize = 128;
 pub(crate) const TASK_KEY_BYTES_MAX: usize = 128;
 
 /// A task's name: random, or what a protocol's client chose.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, derive_more::Display)]
 #[serde(transparent)]
 pub struct TaskId(String);
 
@@ -28,7 +26,7 @@ impl TaskId {
     ///
     /// # Errors
     /// [`JournalError::Invalid`] where it is empty, longer than `TASK_ID_BYTES_MAX` or has a control character.
-    pub fn new(id: impl Into<String>) -> Result<Self, JournalError> {
+    pub fn new(id: impl Into<String>) -> JournalResult<Self> {
         let id = id.into();
         if id.is_empty() || id.len() > TASK_ID_BYTES_MAX || id.chars().any(char::is_control) {
             return Err(JournalError::Invalid("a task's id is empty, too long, or has control characters"));
@@ -42,14 +40,8 @@ impl TaskId {
     }
 }
 
-impl fmt::Display for TaskId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
 /// Whose a task is: to anybody else it doesn't exist.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, derive_more::Display)]
 #[serde(transparent)]
 pub struct TaskOwner(String);
 
@@ -71,11 +63,5 @@ impl TaskOwner {
     /// For example `api_key:alice`.
     pub fn as_str(&self) -> &str {
         &self.0
-    }
-}
-
-impl fmt::Display for TaskOwner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }

@@ -13,10 +13,10 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use super::{
-    Begun, By, Claim, Claimed, Lease, NewTask, Released, Task, TaskError, TaskEvent, TaskFilter, TaskId, TaskPage,
+    Begun, By, Claim, Claimed, Lease, NewTask, Released, Task, TaskEvent, TaskFilter, TaskId, TaskPage, TaskResult,
     TaskStep, Tasks,
 };
-use crate::journal::JournalError;
+use crate::journal::JournalResult;
 use crate::sync::{Mutex, MutexGuard};
 use kept::Kept;
 
@@ -43,18 +43,16 @@ impl MemoryTasks {
         Self { kept: Mutex::new(Kept::new(tasks_max)), changes: watch::Sender::new(0) }
     }
 
-    /// The tasks, and the time for them.
-    fn now(&self) -> (MutexGuard<'_, Kept>, SystemTime) {
+    /// The tasks, as of now.
+    fn kept(&self) -> MutexGuard<'_, Kept> {
         let mut kept = self.kept.lock();
-        let now = kept.now(SystemTime::now());
-        (kept, now)
+        kept.now = kept.now.max(SystemTime::now());
+        kept
     }
 
-    /// Does something with the tasks, at a time, and tells who follows.
-    fn change<T>(&self, change: impl FnOnce(&mut Kept, SystemTime) -> T) -> T {
-        let (mut kept, now) = self.now();
-        let done = change(&mut kept, now);
-        drop(kept);
+    /// Does something with the tasks, and tells who follows.
+    fn change<T>(&self, change: impl FnOnce(&mut Kept) -> T) -> T {
+        let done = change(&mut self.kept());
         self.changes.send_modify(|number| *number += 1);
         done
     }
@@ -62,60 +60,57 @@ impl MemoryTasks {
 
 #[async_trait]
 impl Tasks for MemoryTasks {
-    async fn begin(&self, new: NewTask) -> Result<Begun, TaskError> {
-        self.change(|kept, now| kept.begin(new, WORKER, now))
+    async fn begin(&self, new: NewTask) -> TaskResult<Begun> {
+        self.change(|kept| kept.begin(new, WORKER))
     }
 
-    async fn begin_all(&self, new: Vec<NewTask>) -> Result<Vec<Arc<Task>>, TaskError> {
-        self.change(|kept, now| kept.begin_all(new, now))
+    async fn begin_all(&self, new: Vec<NewTask>) -> TaskResult<Vec<Arc<Task>>> {
+        self.change(|kept| kept.begin_all(new))
     }
 
-    async fn step(&self, id: &TaskId, by: By<'_>, steps: Vec<TaskStep>) -> Result<Arc<Task>, TaskError> {
-        self.change(|kept, now| kept.step(id, by, steps, now))
+    async fn step(&self, id: &TaskId, by: By<'_>, steps: Vec<TaskStep>) -> TaskResult<Arc<Task>> {
+        self.change(|kept| kept.step(id, by, steps))
     }
 
-    async fn get(&self, id: &TaskId) -> Result<Option<Arc<Task>>, JournalError> {
+    async fn get(&self, id: &TaskId) -> JournalResult<Option<Arc<Task>>> {
         Ok(self.kept.lock().get(id))
     }
 
-    async fn list(&self, filter: TaskFilter, after: u64, tasks_max: usize) -> Result<TaskPage, JournalError> {
+    async fn list(&self, filter: TaskFilter, after: u64, tasks_max: usize) -> JournalResult<TaskPage> {
         Ok(self.kept.lock().list(&filter, after, tasks_max))
     }
 
-    async fn events(&self, id: &TaskId, after: u64, events_max: usize) -> Result<Vec<TaskEvent>, JournalError> {
+    async fn events(&self, id: &TaskId, after: u64, events_max: usize) -> JournalResult<Vec<TaskEvent>> {
         Ok(self.kept.lock().events(id, after, events_max))
     }
 
-    async fn claim(&self, claim: Claim) -> Result<Vec<Claimed>, JournalError> {
-        let (mut kept, now) = self.now();
-        let (claimed, is_news) = kept.claim(&claim, now);
-        drop(kept);
+    async fn claim(&self, claim: Claim) -> JournalResult<Vec<Claimed>> {
+        let (claimed, is_news) = self.kept().claim(&claim);
         if is_news {
             self.changes.send_modify(|number| *number += 1);
         }
         Ok(claimed)
     }
 
-    async fn renew(&self, by: &str, lease: Duration) -> Result<u64, JournalError> {
-        let (mut kept, now) = self.now();
-        Ok(kept.renew(by, lease, now))
+    async fn renew(&self, by: &str, lease: Duration) -> JournalResult<u64> {
+        Ok(self.kept().renew(by, lease))
     }
 
-    async fn release(&self, lease: &Lease, why: Released) -> Result<(), JournalError> {
-        self.change(|kept, now| kept.release(lease, why, now));
+    async fn release(&self, lease: &Lease, why: Released) -> JournalResult<()> {
+        self.change(|kept| kept.release(lease, why));
         Ok(())
     }
 
-    async fn want_cancel(&self, id: &TaskId, by: By<'_>) -> Result<Arc<Task>, TaskError> {
-        self.change(|kept, now| kept.want_cancel(id, by, now))
+    async fn want_cancel(&self, id: &TaskId, by: By<'_>) -> TaskResult<Arc<Task>> {
+        self.change(|kept| kept.want_cancel(id, by))
     }
 
-    async fn forget(&self, id: &TaskId) -> Result<(), JournalError> {
-        self.change(|kept, now| kept.forget(id, now));
+    async fn forget(&self, id: &TaskId) -> JournalResult<()> {
+        self.change(|kept| kept.forget(id));
         Ok(())
     }
 
-    async fn cancels(&self, by: &str) -> Result<Vec<TaskId>, JournalError> {
+    async fn cancels(&self, by: &str) -> JournalResult<Vec<TaskId>> {
         Ok(self.kept.lock().cancels(by))
     }
 

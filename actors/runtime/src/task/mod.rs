@@ -23,7 +23,7 @@ pub use memory::MemoryTasks;
 pub use record::{LeaseView, NewTask, OnRestart, OpenQuestion, Task, TaskOutcome};
 pub use step::{CANCELLED_WHY, TaskEvent, TaskStep};
 
-use crate::journal::JournalError;
+use crate::journal::{JournalError, JournalResult};
 
 /// Most tasks that [`Tasks::begin_all`] takes at once.
 pub const TASKS_AT_ONCE_MAX: usize = 64;
@@ -148,14 +148,14 @@ pub trait Tasks: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`TaskError::KeyReused`], [`TaskError::TooMany`], [`TaskError::TooLarge`], [`TaskError::UnknownNeed`], or the store's.
-    async fn begin(&self, new: NewTask) -> Result<Begun, TaskError>;
+    async fn begin(&self, new: NewTask) -> TaskResult<Begun>;
 
     /// Keeps tasks that may be parts of one another and need one another, at most [`TASKS_AT_ONCE_MAX`], all or none. They
     /// are submitted and nobody's work. One whose key is there is that task, as it is now.
     ///
     /// # Errors
     /// As [`Tasks::begin`]; [`TaskError::Cycle`].
-    async fn begin_all(&self, new: Vec<NewTask>) -> Result<Vec<Arc<Task>>, TaskError>;
+    async fn begin_all(&self, new: Vec<NewTask>) -> TaskResult<Vec<Arc<Task>>>;
 
     /// Takes steps ([`Task::take`]), all or none. At an end, together with it: tasks that need this one go on, or are cancelled
     /// where it didn't complete; its parent has a part less to wait for.
@@ -163,39 +163,39 @@ pub trait Tasks: Send + Sync + 'static {
     /// # Errors
     /// [`TaskError::NotFound`]; [`TaskError::LostLease`]; as [`Task::step`]; [`TaskError::Illegal`] where others than the
     /// worker want more than to answer and to cancel; [`TaskError::TooLarge`]; or the store's.
-    async fn step(&self, id: &TaskId, by: By<'_>, steps: Vec<TaskStep>) -> Result<Arc<Task>, TaskError>;
+    async fn step(&self, id: &TaskId, by: By<'_>, steps: Vec<TaskStep>) -> TaskResult<Arc<Task>>;
 
     /// A task as it is now.
-    async fn get(&self, id: &TaskId) -> Result<Option<Arc<Task>>, JournalError>;
+    async fn get(&self, id: &TaskId) -> JournalResult<Option<Arc<Task>>>;
 
     /// The first `tasks_max` tasks that `filter` leaves whose number is over `after`, in order, and whether there are more.
-    async fn list(&self, filter: TaskFilter, after: u64, tasks_max: usize) -> Result<TaskPage, JournalError>;
+    async fn list(&self, filter: TaskFilter, after: u64, tasks_max: usize) -> JournalResult<TaskPage>;
 
     /// The first `events_max` events of a task whose number is over `after`, in order; none where there is no such task.
-    async fn events(&self, id: &TaskId, after: u64, events_max: usize) -> Result<Vec<TaskEvent>, JournalError>;
+    async fn events(&self, id: &TaskId, after: u64, events_max: usize) -> JournalResult<Vec<TaskEvent>>;
 
     /// Takes work, oldest first: of tasks that are ready ([`Task::is_ready`]). One that still has a lease (run out: its worker
     /// was interrupted), or that somebody wants ended, takes the steps of [`Task::recovery`] first.
-    async fn claim(&self, claim: Claim) -> Result<Vec<Claimed>, JournalError>;
+    async fn claim(&self, claim: Claim) -> JournalResult<Vec<Claimed>>;
 
     /// Renews every lease of `by`, as far as nobody else has the task by now, and answers how many those are.
-    async fn renew(&self, by: &str, lease: Duration) -> Result<u64, JournalError>;
+    async fn renew(&self, by: &str, lease: Duration) -> JournalResult<u64>;
 
     /// Lets go of a task; nothing where another has it by now, or it has ended.
-    async fn release(&self, lease: &Lease, why: Released) -> Result<(), JournalError>;
+    async fn release(&self, lease: &Lease, why: Released) -> JournalResult<()>;
 
     /// Wants a task ended, and its parts: those that are nobody's work end at once, the workers of others are told by
     /// [`Tasks::cancels`].
     ///
     /// # Errors
     /// [`TaskError::NotFound`], [`TaskError::HasEnded`], or the store's.
-    async fn want_cancel(&self, id: &TaskId, by: By<'_>) -> Result<Arc<Task>, TaskError>;
+    async fn want_cancel(&self, id: &TaskId, by: By<'_>) -> TaskResult<Arc<Task>>;
 
     /// Forgets a task with its events; nothing where it isn't there. One that runs is cancelled by it.
-    async fn forget(&self, id: &TaskId) -> Result<(), JournalError>;
+    async fn forget(&self, id: &TaskId) -> JournalResult<()>;
 
     /// Those of this worker's tasks that somebody wants ended. To be asked every `TASK_CANCELS_EVERY`.
-    async fn cancels(&self, by: &str) -> Result<Vec<TaskId>, JournalError>;
+    async fn cancels(&self, by: &str) -> JournalResult<Vec<TaskId>>;
 
     /// Another number each time that something was kept, in this process.
     fn changes(&self) -> watch::Receiver<u64>;
@@ -262,6 +262,9 @@ pub enum TaskError {
     Journal(#[from] JournalError),
 }
 
+/// What a task answers to what is wanted of it.
+pub type TaskResult<T> = Result<T, TaskError>;
+
 impl From<TaskError> for Failure {
     fn from(error: TaskError) -> Self {
         let kind = match error {
@@ -300,7 +303,7 @@ struct Follower {
 
 /// The events of a task whose number is over `after`: none is missed, and none comes twice. It ends after the task's end, and
 /// where there is no such task (any more).
-pub fn follow(tasks: Arc<dyn Tasks>, id: TaskId, after: u64) -> BoxStream<'static, Result<TaskEvent, JournalError>> {
+pub fn follow(tasks: Arc<dyn Tasks>, id: TaskId, after: u64) -> BoxStream<'static, JournalResult<TaskEvent>> {
     let changes = tasks.changes();
     let follower = Follower { tasks, id, after, read: VecDeque::new(), changes, in_vain: false };
     try_unfold(follower, |mut follower| async move { Ok(follower.next().await?.map(|event| (event, follower))) })
@@ -308,7 +311,7 @@ pub fn follow(tasks: Arc<dyn Tasks>, id: TaskId, after: u64) -> BoxStream<'stati
 }
 
 impl Follower {
-    async fn next(&mut self) -> Result<Option<TaskEvent>, JournalError> {
+    async fn next(&mut self) -> JournalResult<Option<TaskEvent>> {
         loop {
             if let Some(event) = self.read.pop_front() {
                 self.after = event.number;
@@ -338,7 +341,7 @@ impl Follower {
         }
     }
 
-    async fn look(&mut self) -> Result<(), JournalError> {
+    async fn look(&mut self) -> JournalResult<()> {
         self.read = self.tasks.events(&self.id, self.after, EVENTS_READ_MAX).await?.into();
         Ok(())
     }

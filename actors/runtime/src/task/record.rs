@@ -1,7 +1,7 @@
 //! A task as it begins, and as it is kept. How it goes on: [`super::step`].
 
 use std::collections::HashSet;
-use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::id::TASK_KEY_BYTES_MAX;
-use super::{Lease, TASK_BYTES_MAX_DEFAULT, TaskError, TaskId, TaskOwner};
+use super::{Lease, TASK_BYTES_MAX_DEFAULT, TaskError, TaskId, TaskOwner, TaskResult};
 use crate::journal::{JournalError, storable};
 
 /// What becomes of a task whose process ended in the midst of it.
@@ -46,7 +46,9 @@ impl OnRestart {
 }
 
 /// A task that begins.
-#[derive(Clone)]
+// Bodies may be anybody's data: only sizes are printed.
+#[derive(Clone, derive_more::Debug)]
+#[debug("NewTask({id} of {scope}: {message} of {agent}, {} bytes)", self.bytes())]
 pub struct NewTask {
     /// New: of all tasks.
     pub id: TaskId,
@@ -121,14 +123,14 @@ impl NewTask {
 
     /// How large its bodies are, in bytes.
     pub fn bytes(&self) -> usize {
-        self.request.as_ref().map_or(0, |request| request.get().len()) + size(&self.extra)
+        self.request.as_ref().map_or(0, |request| request.get().len()) + self.extra.bytes()
     }
 
     /// Refuses what not every store can hold, and what is too large for any.
     ///
     /// # Errors
     /// [`JournalError::Invalid`], [`TaskError::TooLarge`].
-    pub fn check(&self) -> Result<(), TaskError> {
+    pub fn check(&self) -> TaskResult<()> {
         let ids = [&self.id].into_iter().chain(&self.needs).chain(&self.parent);
         ids.map(TaskId::as_str).try_for_each(storable)?;
         let names = [&*self.scope, self.owner.as_str(), &self.agent, &self.message, &self.principal.id];
@@ -148,7 +150,7 @@ impl NewTask {
     ///
     /// # Errors
     /// [`TaskError::KeyReused`].
-    pub fn check_distinct(new: &[Self]) -> Result<(), TaskError> {
+    pub fn check_distinct(new: &[Self]) -> TaskResult<()> {
         let (mut ids, mut keys) = (HashSet::new(), HashSet::new());
         for task in new {
             let key = task.key.as_ref().map(|key| (&task.scope, &task.owner, key));
@@ -166,49 +168,20 @@ impl NewTask {
     }
 }
 
-// Bodies may be anybody's data: only sizes are printed.
-impl fmt::Debug for NewTask {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, scope, agent, message, .. } = self;
-        write!(f, "NewTask({id} of {scope}: {message} of {agent}, {} bytes)", self.bytes())
-    }
-}
-
 /// What is known of a task.
-#[derive(Clone)]
+// Bodies may be anybody's data: only sizes are printed.
+#[derive(Clone, derive_more::Debug)]
+#[debug(
+    "Task(#{number}, {new:?}: {state}, event {last_event}, waits for {waiting}, has {children_open} parts, \
+     cancel_wanted {cancel_wanted}, {lease:?}, {} bytes)",
+    self.bytes()
+)]
 pub struct Task {
-    /// Its name.
-    pub id: TaskId,
+    /// What it was begun as: its members are the task's own. Its `request` is `None` where that is no longer held
+    /// ([`DataClass::Clinical`]).
+    pub new: NewTask,
     /// Its place in the order in which tasks began.
     pub number: u64,
-    /// As [`NewTask::scope`].
-    pub scope: String,
-    /// As [`NewTask::owner`].
-    pub owner: TaskOwner,
-    /// As [`NewTask::principal`].
-    pub principal: Principal,
-    /// As [`NewTask::key`].
-    pub key: Option<String>,
-    /// As [`NewTask::agent`].
-    pub agent: String,
-    /// As [`NewTask::message`].
-    pub message: String,
-    /// As [`NewTask::request`]. `None` where it is no longer held ([`DataClass::Clinical`]).
-    pub request: Option<Box<RawValue>>,
-    /// As [`NewTask::class`].
-    pub class: DataClass,
-    /// As [`NewTask::on_restart`].
-    pub on_restart: OnRestart,
-    /// As [`NewTask::parent`].
-    pub parent: Option<TaskId>,
-    /// As [`NewTask::needs`].
-    pub needs: Vec<TaskId>,
-    /// As [`NewTask::deadline`].
-    pub deadline: Option<SystemTime>,
-    /// As [`NewTask::expires`].
-    pub expires: SystemTime,
-    /// As [`NewTask::extra`].
-    pub extra: RawObject,
     /// Where it stands.
     pub state: TaskState,
     /// When it was begun.
@@ -235,26 +208,26 @@ pub struct Task {
     pub lease: Option<LeaseView>,
 }
 
+impl Deref for Task {
+    type Target = NewTask;
+
+    fn deref(&self) -> &NewTask {
+        &self.new
+    }
+}
+
+impl DerefMut for Task {
+    fn deref_mut(&mut self) -> &mut NewTask {
+        &mut self.new
+    }
+}
+
 impl Task {
     /// `new` as it is kept first: submitted, nobody's work. It waits for `waiting` of the tasks that it needs.
     pub fn submitted(new: NewTask, number: u64, waiting: u32, now: SystemTime) -> Self {
         Self {
-            id: new.id,
+            new,
             number,
-            scope: new.scope,
-            owner: new.owner,
-            principal: new.principal,
-            key: new.key,
-            agent: new.agent,
-            message: new.message,
-            request: new.request,
-            class: new.class,
-            on_restart: new.on_restart,
-            parent: new.parent,
-            needs: new.needs,
-            deadline: new.deadline,
-            expires: new.expires,
-            extra: new.extra,
             state: TaskState::Submitted,
             created: now,
             updated: now,
@@ -272,19 +245,18 @@ impl Task {
 
     /// How large its bodies are, in bytes.
     pub fn bytes(&self) -> usize {
-        let request = self.request.as_ref().map_or(0, |request| request.get().len());
         let open: usize = self.open.iter().map(OpenQuestion::bytes).sum();
-        let artifacts: usize = self.artifacts.iter().map(size).sum();
+        let artifacts: usize = self.artifacts.iter().map(RawObject::bytes).sum();
         let said = self.said.as_ref().map_or(0, String::len);
         let outcome = self.outcome.as_ref().map_or(0, TaskOutcome::bytes);
-        request + size(&self.extra) + open + artifacts + said + outcome
+        self.new.bytes() + open + artifacts + said + outcome
     }
 
     /// Refuses bodies that are larger than [`TASK_BYTES_MAX_DEFAULT`] together.
     ///
     /// # Errors
     /// [`TaskError::TooLarge`].
-    pub fn check_bytes(bytes: usize) -> Result<(), TaskError> {
+    pub fn check_bytes(bytes: usize) -> TaskResult<()> {
         match bytes > TASK_BYTES_MAX_DEFAULT {
             true => Err(TaskError::TooLarge { bytes, bytes_max: TASK_BYTES_MAX_DEFAULT }),
             false => Ok(()),
@@ -303,28 +275,9 @@ impl Task {
     }
 }
 
-// Bodies may be anybody's data: only sizes are printed.
-impl fmt::Debug for Task {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Task")
-            .field("id", &self.id)
-            .field("number", &self.number)
-            .field("scope", &self.scope)
-            .field("agent", &self.agent)
-            .field("message", &self.message)
-            .field("state", &self.state)
-            .field("last_event", &self.last_event)
-            .field("waiting", &self.waiting)
-            .field("children_open", &self.children_open)
-            .field("cancel_wanted", &self.cancel_wanted)
-            .field("lease", &self.lease)
-            .field("bytes", &self.bytes())
-            .finish_non_exhaustive()
-    }
-}
-
 /// A question that waits for its answer.
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize, derive_more::Debug)]
+#[debug("OpenQuestion({key}, {} bytes)", self.bytes())]
 pub struct OpenQuestion {
     /// Used once in the life of a task.
     pub key: String,
@@ -334,23 +287,19 @@ pub struct OpenQuestion {
 
 impl OpenQuestion {
     pub(super) fn bytes(&self) -> usize {
-        self.key.len() + size(self.question.body())
-    }
-}
-
-impl fmt::Debug for OpenQuestion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "OpenQuestion({}, {} bytes)", self.key, self.bytes())
+        self.key.len() + self.question.body().bytes()
     }
 }
 
 /// What a task came to.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize, derive_more::Debug)]
 #[serde(tag = "kind", content = "body", rename_all = "snake_case")]
 pub enum TaskOutcome {
     /// The callee's reply, as it came.
+    #[debug("Reply({} bytes)", _0.get().len())]
     Reply(Box<RawValue>),
     /// Why there is none.
+    #[debug("Failed({})", _0.kind)]
     Failed(Failure),
     /// It is of [`DataClass::Clinical`] and was held in memory only, by a process that is no more.
     NotKept,
@@ -366,16 +315,6 @@ impl TaskOutcome {
     }
 }
 
-impl fmt::Debug for TaskOutcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Reply(reply) => write!(f, "Reply({} bytes)", reply.get().len()),
-            Self::Failed(failure) => write!(f, "Failed({})", failure.kind),
-            Self::NotKept => f.write_str("NotKept"),
-        }
-    }
-}
-
 /// Whose work a task is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseView {
@@ -385,11 +324,6 @@ pub struct LeaseView {
     pub epoch: u64,
     /// Until when nobody else may take it.
     pub until: SystemTime,
-}
-
-/// The size of an object, about: its names and values, in bytes.
-pub(super) fn size(object: &RawObject) -> usize {
-    object.iter().map(|(name, value)| name.len() + value.get().len() + 4).sum()
 }
 
 pub(super) fn size_of_failure(failure: &Failure) -> usize {

@@ -7,8 +7,8 @@ use callboard_message::{Failure, FailureKind, RawObject, TaskState};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::record::{OpenQuestion, Task, TaskOutcome, size, size_of_failure};
-use super::{By, OnRestart, TASK_EVENTS_MAX_DEFAULT, TASK_SAID_EVENTS_MAX, TaskError};
+use super::record::{OpenQuestion, Task, TaskOutcome, size_of_failure};
+use super::{By, OnRestart, TASK_EVENTS_MAX_DEFAULT, TASK_SAID_EVENTS_MAX, TaskError, TaskResult};
 
 /// What can happen to a task. No step names a state: the state follows from it.
 #[derive(Clone, Serialize, Deserialize)]
@@ -116,7 +116,7 @@ impl TaskStep {
         match self {
             Self::Start => 0,
             Self::Said(text) | Self::AuthWanted(text) | Self::Cancelled { why: text } => text.len(),
-            Self::History(body) | Self::Artifact(body) => size(body),
+            Self::History(body) | Self::Artifact(body) => body.bytes(),
             Self::Asked(open) => open.bytes(),
             Self::Answered { key, answer } => key.len() + answer.get().len(),
             Self::GivenUp { key } => key.len(),
@@ -180,21 +180,27 @@ impl Task {
     ///
     /// # Errors
     /// [`TaskError::HasEnded`], [`TaskError::Illegal`], [`TaskError::ChildrenRunning`].
-    pub fn step(&mut self, step: &TaskStep, now: SystemTime) -> Result<TaskState, TaskError> {
-        let state = self.after(step)?;
-        // What isn't kept in the task needs no copy.
-        if !matches!(step, TaskStep::History(_) | TaskStep::Answered { .. }) {
-            self.keep(step.clone());
+    pub fn step(&mut self, step: &TaskStep, now: SystemTime) -> TaskResult<TaskState> {
+        Ok(self.take_one(step.clone(), now)?.state)
+    }
+
+    fn take_one(&mut self, step: TaskStep, now: SystemTime) -> TaskResult<KeptEvent> {
+        let state = self.after(&step)?;
+        let rest = self.keep(step);
+        self.state = state;
+        if state.is_terminal() {
+            self.open.clear();
+            self.cancel_wanted = false;
+            self.lease = None;
         }
-        if let TaskStep::Answered { key, .. } = step {
-            self.open.retain(|open| open.key != *key);
-        }
-        self.stand(state, now);
-        Ok(state)
+        self.last_event += 1;
+        // Clocks are set back; a task isn't.
+        self.updated = now.max(self.updated);
+        Ok(KeptEvent { at: self.updated, state, rest })
     }
 
     /// Where the task will stand after a step.
-    fn after(&self, step: &TaskStep) -> Result<TaskState, TaskError> {
+    fn after(&self, step: &TaskStep) -> TaskResult<TaskState> {
         use TaskState::{AuthRequired, Canceled, Completed, Failed, InputRequired, Rejected, Submitted, Working};
         let from = self.state;
         if from.is_terminal() {
@@ -259,51 +265,29 @@ impl Task {
         self.outcome = Some(TaskOutcome::Failed(failure));
     }
 
-    fn stand(&mut self, state: TaskState, now: SystemTime) {
-        self.state = state;
-        if state.is_terminal() {
-            self.open.clear();
-            self.cancel_wanted = false;
-            self.lease = None;
-        }
-        self.last_event += 1;
-        // Clocks are set back; a task isn't.
-        self.updated = now.max(self.updated);
-    }
-
     /// Takes steps, all or none (on an error the task may be half on its way: drop it), and answers the events to keep. What
     /// a task says is left out once it has said too much.
     ///
     /// # Errors
     /// As [`Task::step`]; [`TaskError::TooManyEvents`] for a step that isn't its end.
-    pub fn take(&mut self, steps: Vec<TaskStep>, now: SystemTime) -> Result<Vec<TaskEvent>, TaskError> {
-        let mut events = Vec::with_capacity(steps.len());
+    pub fn take(&mut self, steps: Vec<TaskStep>, now: SystemTime) -> TaskResult<Vec<TaskEvent>> {
         self.take_each(steps, |task, step| {
             let state = task.step(&step, now)?;
-            events.push(TaskEvent { number: task.last_event, at: task.updated, state, step });
-            Ok(())
-        })?;
-        Ok(events)
+            Ok(TaskEvent { number: task.last_event, at: task.updated, state, step })
+        })
     }
 
     /// The same, for who keeps task and events together: what is in the task isn't in the events once more.
-    pub(super) fn take_over(&mut self, steps: Vec<TaskStep>, now: SystemTime) -> Result<Vec<KeptEvent>, TaskError> {
-        let mut events = Vec::with_capacity(steps.len());
-        self.take_each(steps, |task, step| {
-            let state = task.after(&step)?;
-            let rest = task.keep(step);
-            task.stand(state, now);
-            events.push(KeptEvent { at: task.updated, state, rest });
-            Ok(())
-        })?;
-        Ok(events)
+    pub(super) fn take_over(&mut self, steps: Vec<TaskStep>, now: SystemTime) -> TaskResult<Vec<KeptEvent>> {
+        self.take_each(steps, |task, step| task.take_one(step, now))
     }
 
-    fn take_each(
+    fn take_each<E>(
         &mut self,
         steps: Vec<TaskStep>,
-        mut take: impl FnMut(&mut Self, TaskStep) -> Result<(), TaskError>,
-    ) -> Result<(), TaskError> {
+        take: impl Fn(&mut Self, TaskStep) -> TaskResult<E>,
+    ) -> TaskResult<Vec<E>> {
+        let mut events = Vec::with_capacity(steps.len());
         for step in steps {
             if matches!(step, TaskStep::Said(_)) && self.last_event >= TASK_SAID_EVENTS_MAX && !self.state.is_terminal()
             {
@@ -312,9 +296,9 @@ impl Task {
             if self.last_event >= TASK_EVENTS_MAX_DEFAULT && !step.is_end() {
                 return Err(TaskError::TooManyEvents { events_max: TASK_EVENTS_MAX_DEFAULT });
             }
-            take(self, step)?;
+            events.push(take(self, step)?);
         }
-        Ok(())
+        Ok(events)
     }
 
     /// The steps that a claim of this task takes first where its last worker was interrupted ([`super::Released`], or its
@@ -346,7 +330,7 @@ impl Task {
     /// # Errors
     /// [`TaskError::NotFound`], [`TaskError::LostLease`], or [`TaskError::Illegal`] where others than the worker want more than
     /// to answer and to cancel.
-    pub fn allows(&self, by: By<'_>, steps: &[TaskStep]) -> Result<(), TaskError> {
+    pub fn allows(&self, by: By<'_>, steps: &[TaskStep]) -> TaskResult<()> {
         match by {
             By::Owner(owner) if self.owner != *owner => return Err(TaskError::NotFound),
             // An ended task is nobody's work: that it has ended says more than that the lease is gone.
@@ -364,7 +348,7 @@ impl Task {
     ///
     /// # Errors
     /// As [`Self::allows`]; [`TaskError::HasEnded`].
-    pub fn allows_cancel(&self, by: By<'_>) -> Result<(), TaskError> {
+    pub fn allows_cancel(&self, by: By<'_>) -> TaskResult<()> {
         self.allows(by, &[])?;
         if self.state.is_terminal() { Err(TaskError::HasEnded(self.state)) } else { Ok(()) }
     }

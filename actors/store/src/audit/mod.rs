@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use callboard_message::DataClass;
-use callboard_runtime::{Audit, AuditEntry, BodyMark, JournalError};
+use callboard_runtime::{Audit, AuditEntry, BodyMark, JournalError, JournalResult};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
@@ -130,7 +130,7 @@ impl SqlAudit {
 
 #[async_trait]
 impl Audit for SqlAudit {
-    async fn append(&self, entries: Vec<AuditEntry>) -> Result<u64, JournalError> {
+    async fn append(&self, entries: Vec<AuditEntry>) -> JournalResult<u64> {
         if entries.is_empty() {
             return Err(JournalError::Invalid("an audit without entries"));
         }
@@ -157,7 +157,7 @@ impl Write for Append {
         self.0.iter().map(bytes).sum()
     }
 
-    async fn run(&mut self, tx: &mut Tx) -> Result<u64, sqlx::Error> {
+    async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<u64> {
         Ok(note(tx, &self.0))
     }
 }
@@ -181,7 +181,7 @@ impl Write for Signed {
         self.0.iter().map(bytes).sum()
     }
 
-    async fn run(&mut self, tx: &mut Tx) -> Result<u64, sqlx::Error> {
+    async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<u64> {
         tx.sign_audit();
         Ok(note(tx, &self.0))
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use callboard_message::hex;
-use callboard_runtime::JournalError;
+use callboard_runtime::{JournalError, JournalResult};
 use serde::{Deserialize, Serialize};
 
 use crate::chain::checkpoint::{Anchor, AuditFiles, Checkpoint, PublicKeys, from_hex};
@@ -109,7 +109,7 @@ impl Visitor {
     ///
     /// # Errors
     /// The store's.
-    pub async fn audit_lines(&self, filter: &AuditFilter) -> Result<Vec<AuditLine>, JournalError> {
+    pub async fn audit_lines(&self, filter: &AuditFilter) -> JournalResult<Vec<AuditLine>> {
         let entries_max = filter.entries_max.unwrap_or(AUDIT_SHOWN_DEFAULT).min(PAGE_MAX);
         let args = args![
             filter.since.map_or(0, ms),
@@ -154,7 +154,7 @@ impl VerifyOptions {
 }
 
 /// Whether a chain begins later than it did when it was looked at.
-async fn is_cut(core: &Core, reports: &[ChainReport]) -> Result<bool, JournalError> {
+async fn is_cut(core: &Core, reports: &[ChainReport]) -> JournalResult<bool> {
     for report in reports {
         if ends(core, &report.chain).await?.first != report.first {
             return Ok(true);
@@ -164,7 +164,7 @@ async fn is_cut(core: &Core, reports: &[ChainReport]) -> Result<bool, JournalErr
 }
 
 /// Every chain that the store has.
-async fn chains(core: &Core) -> Result<BTreeSet<String>, JournalError> {
+async fn chains(core: &Core) -> JournalResult<BTreeSet<String>> {
     let sql = "SELECT DISTINCT chain FROM audit UNION SELECT DISTINCT chain FROM audit_checkpoint \
                UNION SELECT substr(name, 3) FROM stream WHERE name LIKE 'a/%'";
     Ok(core.readers.read(sql, &[], |row| row.get(0)).await?.into_iter().collect())
@@ -175,7 +175,7 @@ async fn verify_one(
     chain: &str,
     keys: &PublicKeys,
     anchor: &Anchor,
-) -> Result<(ChainReport, Cuts), JournalError> {
+) -> JournalResult<(ChainReport, Cuts)> {
     let ends = ends(core, chain).await?;
     let last = ends.last;
     let mut check = ChainCheck::begin(chain, ends, keys, anchor);
@@ -188,7 +188,7 @@ async fn verify_one(
     Ok(check.end())
 }
 
-async fn ends(core: &Core, chain: &str) -> Result<Ends, JournalError> {
+async fn ends(core: &Core, chain: &str) -> JournalResult<Ends> {
     const ENDS: &str = "SELECT (SELECT last FROM stream WHERE name = $2), \
         (SELECT min(number) FROM audit WHERE chain = $1), (SELECT max(number) FROM audit WHERE chain = $1), \
         (SELECT max(number) FROM audit_checkpoint WHERE chain = $1)";
@@ -211,7 +211,7 @@ async fn page(
     chain: &str,
     after: u64,
     last: u64,
-) -> Result<(Vec<AuditRow>, BTreeMap<u64, Checkpoint>), JournalError> {
+) -> JournalResult<(Vec<AuditRow>, BTreeMap<u64, Checkpoint>)> {
     const ROWS: &str = "SELECT number, at_ms, event, agent, principal, call_id, class, line, hash FROM audit \
         WHERE chain = $1 AND number > $2 AND number <= $3 ORDER BY number LIMIT $4";
     const CHECKPOINTS: &str = "SELECT number, at_ms, hash, key_id, signature FROM audit_checkpoint \
@@ -223,7 +223,7 @@ async fn page(
     Ok((rows, checkpoints.into_iter().collect()))
 }
 
-fn row(row: &Row) -> Result<AuditRow, sqlx::Error> {
+fn row(row: &Row) -> sqlx::Result<AuditRow> {
     Ok(AuditRow {
         number: row.get(0)?,
         at_ms: row.get(1)?,
@@ -237,7 +237,7 @@ fn row(row: &Row) -> Result<AuditRow, sqlx::Error> {
     })
 }
 
-fn checkpoint(chain: &str, row: &Row) -> Result<Checkpoint, sqlx::Error> {
+fn checkpoint(chain: &str, row: &Row) -> sqlx::Result<Checkpoint> {
     Ok(Checkpoint {
         chain: chain.to_owned(),
         number: row.get::<i64>(0)?.max(0).unsigned_abs(),

@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::error::StoreError;
-use crate::files::{folder, private, sync_entry};
+use crate::files::{folder, private, read_some, sync_entry};
 use crate::options::{StoreOptions, Where};
 
 /// SHA-256 of a line and of all before it.
@@ -162,17 +162,17 @@ impl AuditKey {
     /// a new one is wanted.
     pub(crate) fn open(files: &AuditFiles, signed_by: Option<&str>, may_be_new: bool) -> Result<Self, StoreError> {
         let refused = |why: String| StoreError::Key { path: files.key.clone(), why };
-        let key = match fs::read_to_string(&files.key) {
-            Ok(text) => Self::parse(&text).ok_or_else(|| refused("it is no audit key: restore it".to_owned()))?,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => match signed_by {
-                Some(id) if !may_be_new => {
-                    return Err(refused(format!(
-                        "it is missing, though the chain was signed with {id}: restore it, or set `audit_key_new`"
-                    )));
-                }
-                _ => Self::create(&files.key).map_err(|e| refused(format!("failed to make it: {e}")))?,
-            },
-            Err(e) => return Err(refused(format!("failed to read it: {e}"))),
+        let text = read_some(&files.key).map_err(|e| refused(format!("failed to read it: {e}")))?;
+        let key = match (text, signed_by) {
+            (Some(text), _) => {
+                Self::parse(&text).ok_or_else(|| refused("it is no audit key: restore it".to_owned()))?
+            }
+            (None, Some(id)) if !may_be_new => {
+                return Err(refused(format!(
+                    "it is missing, though the chain was signed with {id}: restore it, or set `audit_key_new`"
+                )));
+            }
+            (None, _) => Self::create(&files.key).map_err(|e| refused(format!("failed to make it: {e}")))?,
         };
         if let Some(id) = signed_by
             && id != key.id
@@ -256,12 +256,7 @@ impl AuditKey {
 
 /// Adds the public key to those that are known, once.
 fn publish(path: &Path, key: &[u8]) -> io::Result<()> {
-    let known = match fs::read_to_string(path) {
-        Ok(known) => known,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
-        Err(e) => return Err(e),
-    };
-    if PublicKeys::parse(&known).has(&key_id(key)) {
+    if PublicKeys::parse(&read_some(path)?.unwrap_or_default()).has(&key_id(key)) {
         return Ok(());
     }
     append_line(path, &PublicKeys::line(key))
@@ -296,11 +291,7 @@ impl Anchor {
 
     /// A file that isn't there says nothing.
     pub(crate) fn read(path: &Path, keys: &PublicKeys) -> io::Result<Self> {
-        match fs::read_to_string(path) {
-            Ok(text) => Ok(Self::parse(&text, keys)),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
-            Err(e) => Err(e),
-        }
+        Ok(Self::parse(&read_some(path)?.unwrap_or_default(), keys))
     }
 
     pub(crate) fn of<'a>(&'a self, chain: &'a str) -> impl Iterator<Item = &'a Checkpoint> {

@@ -6,8 +6,7 @@ use std::collections::BTreeMap;
 
 use callboard_message::DataClass;
 use callboard_runtime::{AuditEntry, AuditValue, BodyMark};
-use serde::ser::SerializeMap;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::sql::ms;
 
@@ -42,13 +41,13 @@ struct Line<'a> {
     call: Option<String>,
     chain: &'a str,
     class: DataClass,
-    #[serde(skip_serializing_if = "is_false")]
-    cut: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cut: Option<bool>,
     event: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<&'a str>,
-    #[serde(skip_serializing_if = "More::is_empty")]
-    more: More<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    more: Option<&'a BTreeMap<&'static str, AuditValue>>,
     number: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     outcome: Option<&'a str>,
@@ -66,34 +65,6 @@ struct Who<'a> {
     kind: &'static str,
 }
 
-struct More<'a>(Option<&'a BTreeMap<&'static str, AuditValue>>);
-
-impl More<'_> {
-    fn is_empty(&self) -> bool {
-        self.0.is_none_or(BTreeMap::is_empty)
-    }
-}
-
-impl Serialize for More<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let members = self.0.map(BTreeMap::len).unwrap_or_default();
-        let mut map = serializer.serialize_map(Some(members))?;
-        for (name, value) in self.0.into_iter().flatten() {
-            match value {
-                AuditValue::Text(text) => map.serialize_entry(name, text)?,
-                AuditValue::Number(number) => map.serialize_entry(name, number)?,
-                AuditValue::Flag(flag) => map.serialize_entry(name, flag)?,
-                AuditValue::List(list) => map.serialize_entry(name, list)?,
-            }
-        }
-        map.end()
-    }
-}
-
-fn is_false(flag: &bool) -> bool {
-    !flag
-}
-
 /// The line of an entry at its place.
 pub(crate) fn line(entry: &AuditEntry, spot: Spot<'_>) -> Result<String, serde_json::Error> {
     let line = Line {
@@ -103,10 +74,10 @@ pub(crate) fn line(entry: &AuditEntry, spot: Spot<'_>) -> Result<String, serde_j
         call: entry.call.map(|call| call.to_string()),
         chain: spot.chain,
         class: entry.class,
-        cut: false,
+        cut: None,
         event: &entry.event,
         message: entry.message.as_deref(),
-        more: More(Some(&entry.more)),
+        more: Some(&entry.more).filter(|more| !more.is_empty()),
         number: spot.number,
         outcome: entry.outcome.as_deref(),
         peer: entry.peer.as_deref(),
@@ -118,7 +89,7 @@ pub(crate) fn line(entry: &AuditEntry, spot: Spot<'_>) -> Result<String, serde_j
     if text.len() <= AUDIT_LINE_BYTES_MAX {
         return Ok(text);
     }
-    serde_json::to_string(&Line { cut: true, more: More(None), ..line })
+    serde_json::to_string(&Line { cut: Some(true), more: None, ..line })
 }
 
 /// The entry as the store can hold it: without NUL, and with names that leave room for the others where it is too large.

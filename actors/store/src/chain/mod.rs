@@ -62,7 +62,7 @@ impl Chain {
     }
 
     /// The number of the chain's last entry, 0 where it has none. Called at the start of each transaction.
-    pub(crate) async fn head(&mut self, db: &mut Db) -> Result<u64, sqlx::Error> {
+    pub(crate) async fn head(&mut self, db: &mut Db) -> sqlx::Result<u64> {
         if let Some(head) = &self.head {
             return Ok(head.number);
         }
@@ -78,7 +78,7 @@ impl Chain {
         entries: Vec<AuditEntry>,
         now_ms: i64,
         sign: bool,
-    ) -> Result<(), sqlx::Error> {
+    ) -> sqlx::Result<()> {
         self.asked = sign;
         if !entries.is_empty() {
             self.insert(db, entries).await?;
@@ -105,7 +105,7 @@ impl Chain {
         self.owes.store(true, Relaxed);
     }
 
-    async fn read_head(&self, db: &mut Db) -> Result<Head, sqlx::Error> {
+    async fn read_head(&self, db: &mut Db) -> sqlx::Result<Head> {
         let name = args![&self.name];
         let number = db.number("SELECT last FROM stream WHERE name = $1", &args![&self.counter]).await?;
         let signed = db.number("SELECT max(number) FROM audit_checkpoint WHERE chain = $1", &name).await?;
@@ -127,7 +127,7 @@ impl Chain {
         Ok(Head { number: number.unsigned_abs(), hash: hash.unwrap_or(NO_HASH), signed: signed.unsigned_abs() })
     }
 
-    async fn insert(&mut self, db: &mut Db, entries: Vec<AuditEntry>) -> Result<(), sqlx::Error> {
+    async fn insert(&mut self, db: &mut Db, entries: Vec<AuditEntry>) -> sqlx::Result<()> {
         let Some(head) = &mut self.head else { return Err(no_head()) };
         let added = i64::try_from(entries.len()).unwrap_or(i64::MAX);
         let counted = db
@@ -168,7 +168,7 @@ impl Chain {
         INSERT.execute(db, &values).await
     }
 
-    async fn sign(&mut self, db: &mut Db, now_ms: i64) -> Result<(), sqlx::Error> {
+    async fn sign(&mut self, db: &mut Db, now_ms: i64) -> sqlx::Result<()> {
         let Some(head) = &mut self.head else { return Err(no_head()) };
         let checkpoint = Checkpoint::sign(&self.name, head.number, &head.hash, now_ms, &self.key);
         db.execute(

@@ -21,15 +21,17 @@ pub(crate) struct AuditRow {
 }
 
 /// The first thing that is wrong with a chain.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuditFault {
     /// Entries are missing from this number on.
+    #[error("entry {number}: it is missing")]
     Missing {
         /// The first that is missing.
         number: u64,
     },
     /// What an entry says, or what is kept beside it, isn't what was written.
+    #[error("entry {number}: {what}")]
     Changed {
         /// The entry.
         number: u64,
@@ -37,6 +39,7 @@ pub enum AuditFault {
         what: &'static str,
     },
     /// An entry is in another's place.
+    #[error("entry {number}: its text is that of {says}")]
     Moved {
         /// The place.
         number: u64,
@@ -44,11 +47,13 @@ pub enum AuditFault {
         says: String,
     },
     /// A checkpoint isn't of this chain, or was not signed by its key: what is before it may have been written anew.
+    #[error("entry {number}: its checkpoint doesn't hold")]
     BadCheckpoint {
         /// The entry that it is of.
         number: u64,
     },
     /// A checkpoint was signed by a key that isn't among the public ones.
+    #[error("entry {number}: its checkpoint was signed with {key_id}, which is no known key")]
     UnknownKey {
         /// The entry that it is of.
         number: u64,
@@ -56,11 +61,13 @@ pub enum AuditFault {
         key_id: String,
     },
     /// The chain isn't the one that the anchor tells of: it was written anew, checkpoints and all.
+    #[error("entry {number}: it isn't what the anchor tells of")]
     NotAnchored {
         /// The entry that the anchor tells of.
         number: u64,
     },
     /// The end is missing.
+    #[error("entry {}: the chain ends before it, though it went to {expected}", .last.saturating_add(1))]
     Truncated {
         /// The last entry that is there.
         last: u64,
@@ -68,6 +75,7 @@ pub enum AuditFault {
         expected: u64,
     },
     /// An entry was added that the store never counted.
+    #[error("entry {number}: it was added past the store")]
     Uncounted {
         /// The first of them.
         number: u64,
@@ -86,25 +94,6 @@ impl AuditFault {
             | Self::NotAnchored { number }
             | Self::Uncounted { number } => *number,
             Self::Truncated { last, .. } => last.saturating_add(1),
-        }
-    }
-}
-
-impl fmt::Display for AuditFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing { number } => write!(f, "entry {number}: it is missing"),
-            Self::Changed { number, what } => write!(f, "entry {number}: {what}"),
-            Self::Moved { number, says } => write!(f, "entry {number}: its text is that of {says}"),
-            Self::BadCheckpoint { number } => write!(f, "entry {number}: its checkpoint doesn't hold"),
-            Self::UnknownKey { number, key_id } => {
-                write!(f, "entry {number}: its checkpoint was signed with {key_id}, which is no known key")
-            }
-            Self::NotAnchored { number } => write!(f, "entry {number}: it isn't what the anchor tells of"),
-            Self::Truncated { last, expected } => {
-                write!(f, "entry {}: the chain ends before it, though it went to {expected}", last.saturating_add(1))
-            }
-            Self::Uncounted { number } => write!(f, "entry {number}: it was added past the store"),
         }
     }
 }

@@ -29,7 +29,7 @@ macro_rules! bodies {
 
 /// Of letters that all have read long ago, or that nobody may read any more. At most twice as many as of other things: each
 /// is one row.
-pub(crate) async fn bodies(db: &mut Db, before: i64, now: i64) -> Result<u64, sqlx::Error> {
+pub(crate) async fn bodies(db: &mut Db, before: i64, now: i64) -> sqlx::Result<u64> {
     const SQL: Sql = Sql::new(
         bodies!("json_each(l.recipients) AS one"),
         bodies!("json_array_elements_text(CAST(l.recipients AS json)) AS one (value)"),
@@ -50,7 +50,7 @@ macro_rules! copies {
 }
 
 /// Letters without a body, and their copies; answers how many rows. Of a letter with many copies only those go first.
-pub(crate) async fn letters(db: &mut Db, before: i64) -> Result<u64, sqlx::Error> {
+pub(crate) async fn letters(db: &mut Db, before: i64) -> sqlx::Result<u64> {
     const COPIES: Sql = Sql::new(
         copies!(sqlite, "json_each(l.recipients) AS one"),
         copies!(postgres, "json_array_elements_text(CAST(l.recipients AS json)) AS one (value)"),

@@ -12,8 +12,8 @@ use std::time::SystemTime;
 use async_trait::async_trait;
 use callboard_message::mail::AgentLogRow;
 use callboard_runtime::{
-    Audit, JournalError, Letter, LetterFilter, LetterOpen, LetterPage, MAIL_LOG_ROWS_A_LETTER, MARKS_AT_ONCE_MAX, Mail,
-    MailCopy, Mark, NewLetter, SPREAD_MAX, StoredEvent, storable,
+    Audit, JournalError, JournalResult, Letter, LetterFilter, LetterOpen, LetterPage, MAIL_LOG_ROWS_A_LETTER,
+    MARKS_AT_ONCE_MAX, Mail, MailCopy, Mark, NewLetter, SPREAD_MAX, StoredEvent, storable,
 };
 
 use crate::parts::Core;
@@ -47,13 +47,13 @@ fn number(number: u64) -> i64 {
 
 #[async_trait]
 impl Mail for SqlMail {
-    async fn post(&self, new: NewLetter) -> Result<Arc<Letter>, JournalError> {
+    async fn post(&self, new: NewLetter) -> JournalResult<Arc<Letter>> {
         new.check()?;
         let mark = self.marks.mark(new.class, new.body.as_bytes());
         self.core.writer.submit(Post::new(new, mark)).await
     }
 
-    async fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> Result<(), JournalError> {
+    async fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> JournalResult<()> {
         if delivered.len() > SPREAD_MAX {
             return Err(JournalError::Invalid("too many copies at once"));
         }
@@ -61,7 +61,7 @@ impl Mail for SqlMail {
         self.core.writer.submit(Spread::new(number(letter), to.into(), delivered)).await?
     }
 
-    async fn unspread(&self, letters_max: usize) -> Result<Vec<Arc<Letter>>, JournalError> {
+    async fn unspread(&self, letters_max: usize) -> JournalResult<Vec<Arc<Letter>>> {
         const SQL: &str = concat!(
             "SELECT ",
             letter_columns!(),
@@ -70,7 +70,7 @@ impl Mail for SqlMail {
         self.core.readers.read(SQL, &args![letters_max.min(PAGE_MAX)], |row| self.held.letter(row)).await
     }
 
-    async fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> Result<Vec<(String, u64)>, JournalError> {
+    async fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> JournalResult<Vec<(String, u64)>> {
         if marks.len() > MARKS_AT_ONCE_MAX {
             return Err(JournalError::Invalid("too many marks at once"));
         }
@@ -81,7 +81,7 @@ impl Mail for SqlMail {
         }
     }
 
-    async fn tried(&self, recipient: &str, letter: u64) -> Result<u32, JournalError> {
+    async fn tried(&self, recipient: &str, letter: u64) -> JournalResult<u32> {
         storable(recipient)?;
         self.core.writer.submit(Tried::new(recipient, number(letter))).await
     }
@@ -92,7 +92,7 @@ impl Mail for SqlMail {
         after: Option<(bool, u64)>,
         undelivered: bool,
         letters_max: usize,
-    ) -> Result<Vec<LetterOpen>, JournalError> {
+    ) -> JournalResult<Vec<LetterOpen>> {
         storable(recipient)?;
         let letters_max = letters_max.min(PAGE_MAX);
         let (urgent, normal) = match after {
@@ -108,7 +108,7 @@ impl Mail for SqlMail {
         Ok(open.into_iter().filter_map(|(letter, copy)| Some((letter, copy?))).collect())
     }
 
-    async fn waiting(&self) -> Result<HashMap<String, u64>, JournalError> {
+    async fn waiting(&self) -> JournalResult<HashMap<String, u64>> {
         macro_rules! waiting {
             ($counts:literal, $each:literal) => {
                 concat!(
@@ -135,18 +135,13 @@ impl Mail for SqlMail {
         Ok(counts.into_iter().next().unwrap_or_default())
     }
 
-    async fn letter(&self, id: &str) -> Result<Option<Arc<Letter>>, JournalError> {
+    async fn letter(&self, id: &str) -> JournalResult<Option<Arc<Letter>>> {
         storable(id)?;
         const SQL: &str = concat!("SELECT ", letter_columns!(), " FROM letter AS l WHERE l.id = $1");
         Ok(self.core.readers.read(SQL, &args![id], |row| self.held.letter(row)).await?.pop())
     }
 
-    async fn receipts(
-        &self,
-        letter: u64,
-        after: Option<&str>,
-        copies_max: usize,
-    ) -> Result<Vec<MailCopy>, JournalError> {
+    async fn receipts(&self, letter: u64, after: Option<&str>, copies_max: usize) -> JournalResult<Vec<MailCopy>> {
         after.map_or(Ok(()), storable)?;
         macro_rules! receipts {
             ($each:literal) => {
@@ -172,26 +167,26 @@ impl Mail for SqlMail {
         Ok(copies.into_iter().flatten().collect())
     }
 
-    async fn history(&self, filter: LetterFilter, before: u64, letters_max: usize) -> Result<LetterPage, JournalError> {
+    async fn history(&self, filter: LetterFilter, before: u64, letters_max: usize) -> JournalResult<LetterPage> {
         filter.check()?;
         let before = if before == 0 { i64::MAX } else { number(before) };
         query::find_letters(self, &filter, before, page(letters_max)).await
     }
 
-    async fn events(&self, after: u64, events_max: usize) -> Result<Vec<(u64, StoredEvent)>, JournalError> {
+    async fn events(&self, after: u64, events_max: usize) -> JournalResult<Vec<(u64, StoredEvent)>> {
         query::read_events(self, number(after), page(events_max)).await
     }
 
-    async fn last_event(&self) -> Result<u64, JournalError> {
+    async fn last_event(&self) -> JournalResult<u64> {
         query::last_event(&self.core.readers).await
     }
 
-    async fn tell(&self, event: StoredEvent) -> Result<u64, JournalError> {
+    async fn tell(&self, event: StoredEvent) -> JournalResult<u64> {
         event.check_told()?;
         self.core.writer.submit(query::Tell::new(event)).await
     }
 
-    async fn logs(&self, agent: Option<&str>, after: u64, rows_max: usize) -> Result<Vec<AgentLogRow>, JournalError> {
+    async fn logs(&self, agent: Option<&str>, after: u64, rows_max: usize) -> JournalResult<Vec<AgentLogRow>> {
         agent.map_or(Ok(()), storable)?;
         let args = args![agent, after / MAIL_LOG_ROWS_A_LETTER, after, rows_max.min(PAGE_MAX)];
         let sql = if agent.is_some() { LOGS_OF_ONE } else { LOGS };

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use callboard_message::mail::EntryState;
-use callboard_runtime::{BodyMark, COPIES_AT_ONCE_MAX, JournalError, Letter, Mark, NewLetter, SPREAD_MAX};
+use callboard_runtime::{
+    BodyMark, COPIES_AT_ONCE_MAX, JournalError, JournalResult, Letter, Mark, NewLetter, SPREAD_MAX,
+};
 
 use super::number;
 use super::query::{Kept, append_events, lock_mail};
@@ -56,40 +58,8 @@ impl Post {
     }
 }
 
-/// Takes in all that is new; each is answered with its letter, or the one that was there.
-async fn post(posts: &[&mut Post], tx: &mut Tx) -> Result<Vec<Arc<Letter>>, sqlx::Error> {
-    // What another node has taken in and not yet committed is waited for.
-    lock_mail(tx).await?;
-    let mut there = there(posts, &mut tx.db).await?;
-    let mut keys: BTreeSet<Key<'_>> = there.keys().copied().collect();
-    let new = posts.iter().filter(|post| post.key().is_none_or(|key| keys.insert(key))).count() as u64;
-    if new == 0 {
-        return Ok(posts.iter().filter_map(|post| there.get(&post.key()?).cloned()).collect());
-    }
-    let mut numbers = tx.numbers(COUNTER, new).await?..;
-    let now_ms = tx.now_ms;
-    let (mut letters, mut kept) = (Vec::with_capacity(posts.len()), Vec::with_capacity(posts.len()));
-    for post in posts {
-        if let Some(first) = post.key().and_then(|key| there.get(&key)) {
-            letters.push(Arc::new(Letter { is_new: false, ..Letter::clone(first) }));
-            continue;
-        }
-        let letter = Arc::new(post.letter(numbers.next().unwrap_or(u64::MAX), now_ms));
-        there.extend(post.key().map(|key| (key, letter.clone())));
-        kept.push((&**post, letter.clone()));
-        letters.push(letter);
-    }
-    insert(tx, &kept, now_ms).await?;
-    let events: Vec<_> = kept.iter().map(|(_, letter)| Kept::Posted { letter: letter.number }).collect();
-    append_events(tx, &events).await?;
-    for (_, letter) in kept {
-        tx.audit(letter.audit_entry());
-    }
-    Ok(letters)
-}
-
 /// The letters that are there already, by their keys.
-async fn there<'a>(posts: &'a [&mut Post], db: &mut Db) -> Result<HashMap<Key<'a>, Arc<Letter>>, sqlx::Error> {
+async fn there<'a>(posts: &'a [&mut Post], db: &mut Db) -> sqlx::Result<HashMap<Key<'a>, Arc<Letter>>> {
     let keys: BTreeSet<Key<'a>> = posts.iter().filter_map(|post| post.key()).collect();
     let values: Vec<Arg<'_>> = keys.iter().flat_map(|(sender, key)| args![*sender, *key]).collect();
     let mut there = HashMap::new();
@@ -103,7 +73,7 @@ async fn there<'a>(posts: &'a [&mut Post], db: &mut Db) -> Result<HashMap<Key<'a
     Ok(there)
 }
 
-async fn insert(tx: &mut Tx, kept: &[(&Post, Arc<Letter>)], now_ms: i64) -> Result<(), sqlx::Error> {
+async fn insert(tx: &mut Tx, kept: &[(&Post, Arc<Letter>)], now_ms: i64) -> sqlx::Result<()> {
     let (mut letters, mut copies): (Vec<Arg<'_>>, Vec<Arg<'_>>) = (Vec::with_capacity(kept.len() * 20), Vec::new());
     for (post, letter) in kept {
         let new = &letter.new;
@@ -151,8 +121,36 @@ impl Write for Post {
         self.new.body.len() + self.recipients.len()
     }
 
-    async fn run_all(all: Vec<&mut Self>, tx: &mut Tx) -> Result<Vec<Self::Output>, sqlx::Error> {
-        post(&all, tx).await
+    /// Takes in all that is new; each is answered with its letter, or the one that was there.
+    async fn run_all(posts: Vec<&mut Self>, tx: &mut Tx) -> sqlx::Result<Vec<Self::Output>> {
+        // What another node has taken in and not yet committed is waited for.
+        lock_mail(tx).await?;
+        let mut there = there(&posts, &mut tx.db).await?;
+        let mut keys: BTreeSet<Key<'_>> = there.keys().copied().collect();
+        let new = posts.iter().filter(|post| post.key().is_none_or(|key| keys.insert(key))).count() as u64;
+        if new == 0 {
+            return Ok(posts.iter().filter_map(|post| there.get(&post.key()?).cloned()).collect());
+        }
+        let mut numbers = tx.numbers(COUNTER, new).await?..;
+        let now_ms = tx.now_ms;
+        let (mut letters, mut kept) = (Vec::with_capacity(posts.len()), Vec::with_capacity(posts.len()));
+        for post in &posts {
+            if let Some(first) = post.key().and_then(|key| there.get(&key)) {
+                letters.push(Arc::new(Letter { is_new: false, ..Letter::clone(first) }));
+                continue;
+            }
+            let letter = Arc::new(post.letter(numbers.next().unwrap_or(u64::MAX), now_ms));
+            there.extend(post.key().map(|key| (key, letter.clone())));
+            kept.push((&**post, letter.clone()));
+            letters.push(letter);
+        }
+        insert(tx, &kept, now_ms).await?;
+        let events: Vec<_> = kept.iter().map(|(_, letter)| Kept::Posted { letter: letter.number }).collect();
+        append_events(tx, &events).await?;
+        for (_, letter) in kept {
+            tx.audit(letter.audit_entry());
+        }
+        Ok(letters)
     }
 }
 
@@ -184,14 +182,14 @@ impl Spread {
 }
 
 impl Write for Spread {
-    type Output = Result<(), JournalError>;
+    type Output = JournalResult<()>;
     const NAME: &'static str = "mail.spread";
 
     fn bytes(&self) -> usize {
         SPREAD_MAX * 128
     }
 
-    async fn run(&mut self, tx: &mut Tx) -> Result<Self::Output, sqlx::Error> {
+    async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<Self::Output> {
         lock_mail(tx).await?;
         let at = tx.db.row("SELECT spread, count FROM letter WHERE number = $1", &args![self.letter]).await?;
         let Some(at) = at else { return Ok(Err(JournalError::Invalid("there is no such letter"))) };
@@ -258,7 +256,7 @@ macro_rules! make {
 const MAKE: Sql = Sql::new(make!(sqlite), make!(postgres));
 
 /// Moves copies, by recipient and letter, tells of those that moved, letter by letter, and answers them.
-async fn mark(tx: &mut Tx, wanted: &[(String, u64)], mark: Mark) -> Result<Vec<(String, u64)>, sqlx::Error> {
+async fn mark(tx: &mut Tx, wanted: &[(String, u64)], mark: Mark) -> sqlx::Result<Vec<(String, u64)>> {
     let (find, update, state) = match mark {
         Mark::Delivered => (TO_DELIVER, DELIVERED, EntryState::Delivered),
         Mark::Read => (TO_READ, READ, EntryState::Read),
@@ -293,7 +291,7 @@ async fn mark(tx: &mut Tx, wanted: &[(String, u64)], mark: Mark) -> Result<Vec<(
 type Movable = (String, u64, String, String);
 
 /// Copies that would move: by name, each once.
-async fn movable(tx: &mut Tx, find: Sql, list: &str) -> Result<Vec<Movable>, sqlx::Error> {
+async fn movable(tx: &mut Tx, find: Sql, list: &str) -> sqlx::Result<Vec<Movable>> {
     let row = tx.db.row(find, &args![list]).await?;
     let mut found: Vec<Movable> = row.map(|row| row.json(0)).transpose()?.unwrap_or_default();
     found.sort_unstable();
@@ -326,28 +324,24 @@ impl Write for MarkAll {
         self.wanted.iter().map(|(recipient, _)| recipient.len() + 64).sum()
     }
 
-    async fn run_all(all: Vec<&mut Self>, tx: &mut Tx) -> Result<Vec<Self::Output>, sqlx::Error> {
-        mark_all(&all, tx).await
-    }
-}
-
-/// Moves what any of them wants moved; the first that did is answered it.
-async fn mark_all(all: &[&mut MarkAll], tx: &mut Tx) -> Result<Vec<Vec<(String, u64)>>, sqlx::Error> {
-    lock_mail(tx).await?;
-    let mut outputs = vec![Vec::new(); all.len()];
-    // What was delivered is told of before it is told of as read.
-    for to in [Mark::Delivered, Mark::Read] {
-        let wanted: BTreeSet<_> = all.iter().filter(|one| one.mark == to).flat_map(|one| &one.wanted).collect();
-        if wanted.is_empty() {
-            continue;
+    /// Moves what any of them wants moved; the first that did is answered it.
+    async fn run_all(all: Vec<&mut Self>, tx: &mut Tx) -> sqlx::Result<Vec<Self::Output>> {
+        lock_mail(tx).await?;
+        let mut outputs = vec![Vec::new(); all.len()];
+        // What was delivered is told of before it is told of as read.
+        for to in [Mark::Delivered, Mark::Read] {
+            let wanted: BTreeSet<_> = all.iter().filter(|one| one.mark == to).flat_map(|one| &one.wanted).collect();
+            if wanted.is_empty() {
+                continue;
+            }
+            let wanted: Vec<_> = wanted.into_iter().cloned().collect();
+            let mut moved = BTreeSet::from_iter(mark(tx, &wanted, to).await?);
+            for (one, output) in all.iter().zip(&mut outputs).filter(|(one, _)| one.mark == to) {
+                output.extend(one.wanted.iter().filter_map(|copy| moved.take(copy)));
+            }
         }
-        let wanted: Vec<_> = wanted.into_iter().cloned().collect();
-        let mut moved = BTreeSet::from_iter(mark(tx, &wanted, to).await?);
-        for (one, output) in all.iter().zip(&mut outputs).filter(|(one, _)| one.mark == to) {
-            output.extend(one.wanted.iter().filter_map(|copy| moved.take(copy)));
-        }
+        Ok(outputs)
     }
-    Ok(outputs)
 }
 
 /// One more attempt.
@@ -366,7 +360,7 @@ impl Write for Tried {
     type Output = u32;
     const NAME: &'static str = "mail.tried";
 
-    async fn run(&mut self, tx: &mut Tx) -> Result<u32, sqlx::Error> {
+    async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<u32> {
         const COUNT: &str =
             "UPDATE copy SET attempts = attempts + 1 WHERE recipient = $1 AND letter = $2 RETURNING attempts";
         // It locks copies as those do who write events, and before them.

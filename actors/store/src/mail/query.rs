@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use callboard_message::mail::EntryState;
 use callboard_runtime::{
-    JournalError, Letter, LetterAndCopy, LetterFilter, LetterPage, MAIL_EVENTS_STREAM, MAIL_LOOKED_MAX, StoredEvent,
+    JournalResult, Letter, LetterAndCopy, LetterFilter, LetterPage, MAIL_EVENTS_STREAM, MAIL_LOOKED_MAX, StoredEvent,
 };
 use serde::{Deserialize, Serialize};
 
@@ -104,7 +104,7 @@ pub(super) async fn find_letters(
     filter: &LetterFilter,
     before: i64,
     letters_max: i64,
-) -> Result<LetterPage, JournalError> {
+) -> JournalResult<LetterPage> {
     let is_plain = *filter == LetterFilter { of: filter.of.clone(), ..LetterFilter::default() };
     let looked_max = if is_plain { letters_max + 1 } else { super::number(MAIL_LOOKED_MAX) };
     let readers = &mail.core.readers;
@@ -143,12 +143,7 @@ pub(super) async fn find_letters(
 }
 
 /// Numbers of letters to look at, newest first.
-async fn candidates(
-    readers: &Readers,
-    filter: &LetterFilter,
-    before: i64,
-    looked_max: i64,
-) -> Result<Vec<u64>, JournalError> {
+async fn candidates(readers: &Readers, filter: &LetterFilter, before: i64, looked_max: i64) -> JournalResult<Vec<u64>> {
     let (sql, of) = match filter {
         LetterFilter { thread: Some(thread), .. } => (OF_THREAD, Some(thread)),
         LetterFilter { of: Some(of), .. } => (OF_ONE, Some(of)),
@@ -193,7 +188,7 @@ impl Kept {
 }
 
 /// Appends events in this transaction; answers the last one's number.
-pub(super) async fn append_events(tx: &mut Tx, events: &[Kept]) -> Result<u64, sqlx::Error> {
+pub(super) async fn append_events(tx: &mut Tx, events: &[Kept]) -> sqlx::Result<u64> {
     let first = tx.numbers(&counter(MAIL_EVENTS_STREAM), events.len() as u64).await?;
     let now_ms = tx.now_ms;
     let bodies: Vec<String> = events.iter().map(written).collect();
@@ -207,7 +202,7 @@ pub(super) async fn append_events(tx: &mut Tx, events: &[Kept]) -> Result<u64, s
 
 /// Has other nodes' mail wait for this transaction: whoever writes mail does so before it looks, so that two never wait for
 /// each other's rows.
-pub(super) async fn lock_mail(tx: &mut Tx) -> Result<(), sqlx::Error> {
+pub(super) async fn lock_mail(tx: &mut Tx) -> sqlx::Result<()> {
     if !tx.db.is_sqlite() {
         tx.numbers(&counter(MAIL_EVENTS_STREAM), 0).await?;
     }
@@ -235,7 +230,7 @@ impl Write for Tell {
     type Output = u64;
     const NAME: &'static str = "mail.tell";
 
-    async fn run(&mut self, tx: &mut Tx) -> Result<u64, sqlx::Error> {
+    async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<u64> {
         append_events(tx, self.event.as_slice()).await
     }
 }
@@ -245,7 +240,7 @@ pub(super) async fn read_events(
     mail: &SqlMail,
     mut after: i64,
     events_max: i64,
-) -> Result<Vec<(u64, StoredEvent)>, JournalError> {
+) -> JournalResult<Vec<(u64, StoredEvent)>> {
     let readers = &mail.core.readers;
     loop {
         let sql = "SELECT number, body FROM record WHERE stream = $1 AND number > $2 ORDER BY number LIMIT $3";
@@ -274,7 +269,7 @@ pub(super) async fn read_events(
 }
 
 /// The newest event's number.
-pub(super) async fn last_event(readers: &Readers) -> Result<u64, JournalError> {
+pub(super) async fn last_event(readers: &Readers) -> JournalResult<u64> {
     let name = counter(MAIL_EVENTS_STREAM);
     let last = readers.read("SELECT last FROM stream WHERE name = $1", &args![&name], |row| row.get(0)).await?;
     Ok(last.into_iter().next().unwrap_or_default())

@@ -99,7 +99,7 @@ pub(super) use copy_columns;
 /// How many columns a letter has.
 const LETTER_COLUMNS: usize = 19;
 
-pub(super) fn letter(row: &Row) -> Result<Arc<Letter>, sqlx::Error> {
+pub(super) fn letter(row: &Row) -> sqlx::Result<Arc<Letter>> {
     let id: String = row.get(1)?;
     let new = NewLetter {
         sender: row.get(2)?,
@@ -136,7 +136,7 @@ const HELD_MAX: usize = 4_096;
 
 impl Held {
     /// The letter of a row; the one that somebody holds where it is still so.
-    pub(super) fn letter(&self, row: &Row) -> Result<Arc<Letter>, sqlx::Error> {
+    pub(super) fn letter(&self, row: &Row) -> sqlx::Result<Arc<Letter>> {
         let number = row.get(0)?;
         let known = self.0.lock().get(&number).and_then(Weak::upgrade);
         if let Some(known) = known
@@ -160,7 +160,7 @@ impl Held {
 
     /// The letter of a row and its copy for `recipient`: what isn't made yet is as one that is accepted. `None` where it isn't
     /// one of its recipients.
-    pub(super) fn letter_and_copy(&self, row: &Row, recipient: Option<&str>) -> Result<LetterAndCopy, sqlx::Error> {
+    pub(super) fn letter_and_copy(&self, row: &Row, recipient: Option<&str>) -> sqlx::Result<LetterAndCopy> {
         let letter = self.letter(row)?;
         let Some(recipient) = recipient else { return Ok((letter, None)) };
         let made = copy(row, LETTER_COLUMNS, recipient, letter.number)?;
@@ -170,7 +170,7 @@ impl Held {
 }
 
 /// The copy whose columns begin at `first`.
-pub(super) fn copy(row: &Row, first: usize, recipient: &str, letter: u64) -> Result<Option<MailCopy>, sqlx::Error> {
+pub(super) fn copy(row: &Row, first: usize, recipient: &str, letter: u64) -> sqlx::Result<Option<MailCopy>> {
     if row.get::<Option<&str>>(first)?.is_none() {
         return Ok(None);
     }

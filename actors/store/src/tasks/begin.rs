@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use callboard_message::{DataClass, TaskState};
 use callboard_runtime::{
-    Audit, JournalError, Lease, NewTask, TASK_DEPTH_MAX, TASK_LEASE, Task, TaskError, TaskGraph, TaskId, TaskStep,
+    Audit, JournalError, Lease, NewTask, TASK_DEPTH_MAX, TASK_LEASE, Task, TaskError, TaskGraph, TaskId, TaskResult,
+    TaskStep,
 };
 
 use super::of_ids;
 use super::row::{Stored, columns, list, stored, whole_ms};
-use super::work::{Means, Work};
+use super::work::{Means, Stop, Work};
 use crate::sql::{Arg, Db, ManyRows, Sql, args};
 use crate::tx::{Tx, Write};
 
@@ -26,7 +27,7 @@ pub(super) struct Begin {
 pub(super) type Begun = (Vec<Arc<Task>>, Option<Lease>);
 
 impl Write for Begin {
-    type Output = Result<Begun, TaskError>;
+    type Output = TaskResult<Begun>;
     const NAME: &'static str = "task.begin";
     const CHANGES_TASKS: bool = true;
 
@@ -34,7 +35,13 @@ impl Write for Begin {
         self.new.iter().map(NewTask::bytes).sum()
     }
 
-    async fn run(&mut self, tx: &mut Tx) -> Result<Self::Output, sqlx::Error> {
+    async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<Self::Output> {
+        Stop::told(self.begin(tx).await)
+    }
+}
+
+impl Begin {
+    async fn begin(&self, tx: &mut Tx) -> Result<Begun, Stop> {
         let (mut ids, mut fresh) = (Vec::new(), Vec::new());
         if !tx.db.is_sqlite() {
             // What another node has begun and not yet committed is waited for.
@@ -43,21 +50,17 @@ impl Write for Begin {
         for new in &self.new {
             let mark = asked(&*self.means.marks, new);
             match there(tx, new, &mark).await? {
-                Ok(Some(there)) => ids.push(there),
-                Ok(None) => {
+                Some(there) => ids.push(there),
+                None => {
                     ids.push(new.id.clone());
                     let mut new = new.clone();
                     new.drop_repeated_needs();
                     fresh.push((mark, new));
                 }
-                Err(refused) => return Ok(Err(refused)),
             }
         }
         let (marks, fresh): (Vec<_>, Vec<_>) = fresh.into_iter().unzip();
-        let known = match self.check(tx, &fresh).await? {
-            Ok(known) => known,
-            Err(refused) => return Ok(Err(refused)),
-        };
+        let known = self.check(tx, &fresh).await?;
         self.insert(tx, &fresh, marks, &known).await?;
 
         let mut work = Work::new(tx, self.means.clone());
@@ -85,12 +88,9 @@ impl Write for Begin {
         let mut tasks = Vec::with_capacity(ids.len());
         for id in &ids {
             work.load(id).await?;
-            match work.seen(id) {
-                Ok(task) => tasks.push(task),
-                Err(refused) => return Ok(Err(refused)),
-            }
+            tasks.push(work.seen(id)?);
         }
-        Ok(Ok((tasks, lease)))
+        Ok((tasks, lease))
     }
 }
 
@@ -107,10 +107,8 @@ static INSERT_NEEDS: ManyRows = ManyRows::new("INSERT INTO task_need (task, need
 
 impl Begin {
     /// Whether all of them can be kept, and what there is around them.
-    async fn check(&self, tx: &mut Tx, fresh: &[NewTask]) -> Result<Result<TaskGraph, TaskError>, sqlx::Error> {
-        if let Err(refused) = NewTask::check_distinct(fresh) {
-            return Ok(Err(refused));
-        }
+    async fn check(&self, tx: &mut Tx, fresh: &[NewTask]) -> Result<TaskGraph, Stop> {
+        NewTask::check_distinct(fresh)?;
         let (mut of_scope, mut of_owner) = (HashMap::new(), HashMap::new());
         for new in fresh {
             let scope = of_scope.entry(&new.scope).or_insert(0);
@@ -118,7 +116,7 @@ impl Begin {
             if let Some(tasks_max) = new.scope_tasks_max
                 && count(tx, OF_SCOPE, &args![&new.scope], tasks_max).await? + *scope > tasks_max
             {
-                return Ok(Err(TaskError::TooMany { tasks_max }));
+                return Err(TaskError::TooMany { tasks_max }.into());
             }
             let owner = of_owner.entry((&new.scope, &new.owner)).or_insert(0);
             *owner += 1;
@@ -126,26 +124,17 @@ impl Begin {
             if let Some(tasks_max) = new.owner_tasks_max
                 && count(tx, OF_OWNER, &args, tasks_max).await? + *owner > tasks_max
             {
-                return Ok(Err(TaskError::TooMany { tasks_max }));
+                return Err(TaskError::TooMany { tasks_max }.into());
             }
         }
         let bytes = fresh.iter().filter(|new| new.class == DataClass::Clinical).map(NewTask::bytes).sum();
-        if let Err(refused) = self.means.held.make_room(bytes) {
-            return Ok(Err(refused));
-        }
-        match look_up_graph(&mut tx.db, fresh).await? {
-            Ok(known) => Ok(known.check(fresh).map(|()| known)),
-            Err(refused) => Ok(Err(refused)),
-        }
+        self.means.held.make_room(bytes)?;
+        let known = look_up_graph(&mut tx.db, fresh).await?;
+        known.check(fresh)?;
+        Ok(known)
     }
 
-    async fn insert(
-        &self,
-        tx: &mut Tx,
-        fresh: &[NewTask],
-        marks: Vec<String>,
-        known: &TaskGraph,
-    ) -> Result<(), sqlx::Error> {
+    async fn insert(&self, tx: &mut Tx, fresh: &[NewTask], marks: Vec<String>, known: &TaskGraph) -> sqlx::Result<()> {
         if fresh.is_empty() {
             return Ok(());
         }
@@ -166,7 +155,8 @@ impl Begin {
             task.children_open = parts.get(&task.id).copied().unwrap_or_default();
             let is_held = task.class == DataClass::Clinical;
             if is_held {
-                self.means.held.begin(&task.id, task.request.take(), self.means.write);
+                let request = task.request.take();
+                self.means.held.begin(&task.id, request, self.means.write);
             }
             let held_by = is_held.then(|| worker.to_string());
             let stored = Stored { task, epoch: 0, request_mark, held_by };
@@ -192,7 +182,7 @@ fn asked(marks: &dyn Audit, new: &NewTask) -> String {
 }
 
 /// The task that `new` was begun as before.
-async fn there(tx: &mut Tx, new: &NewTask, mark: &str) -> Result<Result<Option<TaskId>, TaskError>, sqlx::Error> {
+async fn there(tx: &mut Tx, new: &NewTask, mark: &str) -> Result<Option<TaskId>, Stop> {
     let mut row = None;
     if let Some(key) = &new.key {
         row = tx.db.row(BY_KEY, &args![&new.scope, new.owner.as_str(), key]).await?;
@@ -200,10 +190,10 @@ async fn there(tx: &mut Tx, new: &NewTask, mark: &str) -> Result<Result<Option<T
     if row.is_none() {
         row = tx.db.row(BY_ID, &args![new.id.as_str()]).await?;
     }
-    let Some(row) = row else { return Ok(Ok(None)) };
+    let Some(row) = row else { return Ok(None) };
     let there = stored(&row)?;
     let same = there.request_mark == mark && there.task.owner == new.owner && there.task.scope == new.scope;
-    Ok(if same { Ok(Some(there.task.id)) } else { Err(TaskError::KeyReused) })
+    if same { Ok(Some(there.task.new.id)) } else { Err(TaskError::KeyReused.into()) }
 }
 
 const OF_SCOPE: &str = "SELECT count(*) FROM (SELECT 1 AS one FROM task WHERE scope = $1 LIMIT $2) AS there";
@@ -211,7 +201,7 @@ const OF_OWNER: &str =
     "SELECT count(*) FROM (SELECT 1 AS one FROM task WHERE scope = $1 AND owner = $2 LIMIT $3) AS there";
 
 /// How many there are, as far as that matters.
-async fn count(tx: &mut Tx, sql: &'static str, args: &[Arg<'_>], tasks_max: usize) -> Result<usize, sqlx::Error> {
+async fn count(tx: &mut Tx, sql: &'static str, args: &[Arg<'_>], tasks_max: usize) -> sqlx::Result<usize> {
     let mut args = args.to_vec();
     args.push(tasks_max.into());
     Ok(usize::try_from(tx.db.number(sql, &args).await?).unwrap_or_default())
@@ -248,14 +238,14 @@ fn task_row<'a>(stored: &'a Stored, body: &'a str) -> [Arg<'a>; 20] {
 pub const GRAPH_TASKS_MAX: usize = 1_024;
 
 /// Looks up what is there of the graph. What new tasks name can't change before the transaction ends.
-async fn look_up_graph(db: &mut Db, new: &[NewTask]) -> Result<Result<TaskGraph, TaskError>, sqlx::Error> {
+async fn look_up_graph(db: &mut Db, new: &[NewTask]) -> Result<TaskGraph, Stop> {
     let ours: HashSet<_> = new.iter().map(|task| &task.id).collect();
     let there = |id: &&TaskId| !ours.contains(*id);
     let needs: HashSet<_> = new.iter().flat_map(|task| &task.needs).filter(there).cloned().collect();
     let parents: HashSet<_> = new.iter().filter_map(|task| task.parent.as_ref()).filter(there).cloned().collect();
     let mut known = TaskGraph::default();
     if needs.is_empty() && parents.is_empty() {
-        return Ok(Ok(known));
+        return Ok(known);
     }
     const STATES: Sql = of_ids!("SELECT id, state FROM task WHERE id", " ORDER BY id", " ORDER BY id FOR UPDATE");
     let named = list(needs.union(&parents))?;
@@ -270,12 +260,13 @@ async fn look_up_graph(db: &mut Db, new: &[NewTask]) -> Result<Result<TaskGraph,
     let runs = |id: &TaskId| known.states.get(id).is_some_and(|state| !state.is_terminal());
     let needs = needs.into_iter().filter(runs).collect();
     if !parents.is_empty() && !follow(&mut known.waits, db, needs).await? {
-        return Ok(Err(JournalError::Invalid("the tasks are part of too large a graph").into()));
+        let refused = TaskError::Journal(JournalError::Invalid("the tasks are part of too large a graph"));
+        return Err(refused.into());
     }
-    Ok(Ok(known))
+    Ok(known)
 }
 
-async fn depth_of(db: &mut Db, task: &TaskId) -> Result<usize, sqlx::Error> {
+async fn depth_of(db: &mut Db, task: &TaskId) -> sqlx::Result<usize> {
     let (mut depth, mut at) = (0, task.as_str().to_owned());
     while depth <= TASK_DEPTH_MAX {
         let row = db.row("SELECT parent FROM task WHERE id = $1", &args![at.as_str()]).await?;
@@ -289,7 +280,7 @@ async fn depth_of(db: &mut Db, task: &TaskId) -> Result<usize, sqlx::Error> {
 type Waits = HashMap<TaskId, Vec<TaskId>>;
 
 /// Follows from `next` on who waits for whom; false where that leads too far.
-async fn follow(waits: &mut Waits, db: &mut Db, mut next: HashSet<TaskId>) -> Result<bool, sqlx::Error> {
+async fn follow(waits: &mut Waits, db: &mut Db, mut next: HashSet<TaskId>) -> sqlx::Result<bool> {
     const NEEDS: Sql = of_ids!(
         "SELECT n.task, n.needs FROM task_need n JOIN task d ON d.id = n.needs \
          WHERE d.state IN ('submitted', 'working', 'input_required', 'auth_required') AND n.task"

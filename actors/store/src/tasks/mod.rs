@@ -11,8 +11,8 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use callboard_message::DataClass;
 use callboard_runtime::{
-    Audit, Begun, By, Claim, Claimed, JournalError, Lease, NewTask, Released, TASKS_AT_ONCE_MAX, Task, TaskError,
-    TaskEvent, TaskFilter, TaskId, TaskPage, TaskStep, Tasks, storable,
+    Audit, Begun, By, Claim, Claimed, JournalError, JournalResult, Lease, NewTask, Released, TASKS_AT_ONCE_MAX, Task,
+    TaskError, TaskEvent, TaskFilter, TaskId, TaskPage, TaskResult, TaskStep, Tasks, storable,
 };
 use tokio::sync::watch;
 
@@ -104,7 +104,7 @@ impl SqlTasks {
     }
 
     /// A task as its reader gets it.
-    fn task(&self, row: &Row) -> Result<Arc<Task>, sqlx::Error> {
+    fn task(&self, row: &Row) -> sqlx::Result<Arc<Task>> {
         let mut task = stored(row)?.task;
         if task.class == DataClass::Clinical {
             self.core.held.complete(&mut task);
@@ -113,7 +113,7 @@ impl SqlTasks {
     }
 
     /// Keeps tasks of which all or none are kept.
-    async fn begin_some(&self, new: Vec<NewTask>, starts: bool) -> Result<begin::Begun, TaskError> {
+    async fn begin_some(&self, new: Vec<NewTask>, starts: bool) -> TaskResult<begin::Begun> {
         if new.len() > TASKS_AT_ONCE_MAX {
             return Err(JournalError::Invalid("too many tasks at once").into());
         }
@@ -124,7 +124,7 @@ impl SqlTasks {
     }
 
     /// Submits a write of tasks; what is held of them is let go of where it wasn't kept.
-    async fn submit<W: Write>(&self, ids: &[TaskId], means: &Means, write: W) -> Result<W::Output, JournalError> {
+    async fn submit<W: Write>(&self, ids: &[TaskId], means: &Means, write: W) -> JournalResult<W::Output> {
         let done = self.core.writer.submit(write).await;
         if done.as_ref().is_err_and(|error| !matches!(error, JournalError::Unknown(_))) {
             ids.iter().for_each(|id| means.held.undo(id, means.write));
@@ -135,7 +135,7 @@ impl SqlTasks {
 
 #[async_trait]
 impl Tasks for SqlTasks {
-    async fn begin(&self, new: NewTask) -> Result<Begun, TaskError> {
+    async fn begin(&self, new: NewTask) -> TaskResult<Begun> {
         let (mut tasks, lease) = self.begin_some(vec![new], true).await?;
         match (tasks.pop(), lease) {
             (Some(task), Some(lease)) => Ok(Begun::New(task, lease)),
@@ -144,18 +144,18 @@ impl Tasks for SqlTasks {
         }
     }
 
-    async fn begin_all(&self, new: Vec<NewTask>) -> Result<Vec<Arc<Task>>, TaskError> {
+    async fn begin_all(&self, new: Vec<NewTask>) -> TaskResult<Vec<Arc<Task>>> {
         Ok(self.begin_some(new, false).await?.0)
     }
 
-    async fn step(&self, id: &TaskId, by: By<'_>, steps: Vec<TaskStep>) -> Result<Arc<Task>, TaskError> {
+    async fn step(&self, id: &TaskId, by: By<'_>, steps: Vec<TaskStep>) -> TaskResult<Arc<Task>> {
         storable(id.as_str())?;
         let means = self.means();
         let step = Step { id: id.clone(), by: by.into(), steps, means: means.clone() };
         self.submit(std::slice::from_ref(id), &means, step).await?
     }
 
-    async fn get(&self, id: &TaskId) -> Result<Option<Arc<Task>>, JournalError> {
+    async fn get(&self, id: &TaskId) -> JournalResult<Option<Arc<Task>>> {
         const SQL: &str = concat!("SELECT ", columns!(), " FROM task WHERE id = $1");
         if storable(id.as_str()).is_err() {
             return Ok(None);
@@ -163,7 +163,7 @@ impl Tasks for SqlTasks {
         Ok(self.core.readers.read(SQL, &args![id.as_str()], |row| self.task(row)).await?.pop())
     }
 
-    async fn list(&self, filter: TaskFilter, after: u64, tasks_max: usize) -> Result<TaskPage, JournalError> {
+    async fn list(&self, filter: TaskFilter, after: u64, tasks_max: usize) -> JournalResult<TaskPage> {
         let owner = filter.owner.as_ref().map(|owner| owner.as_str());
         let parent = filter.parent.as_ref().map(TaskId::as_str);
         let (scope, agent, message) = (filter.scope.as_deref(), filter.agent.as_deref(), filter.message.as_deref());
@@ -197,7 +197,7 @@ impl Tasks for SqlTasks {
         Ok((tasks, sizes.len() > fits))
     }
 
-    async fn events(&self, id: &TaskId, after: u64, events_max: usize) -> Result<Vec<TaskEvent>, JournalError> {
+    async fn events(&self, id: &TaskId, after: u64, events_max: usize) -> JournalResult<Vec<TaskEvent>> {
         const SIZES: &str = "SELECT number, CAST(octet_length(body) AS BIGINT) FROM task_event \
                              WHERE task = $1 AND number > $2 ORDER BY number LIMIT $3";
         const EVENTS: &str = "SELECT number, at_ms, state, body FROM task_event \
@@ -216,7 +216,7 @@ impl Tasks for SqlTasks {
         Ok(events)
     }
 
-    async fn claim(&self, claim: Claim) -> Result<Vec<Claimed>, JournalError> {
+    async fn claim(&self, claim: Claim) -> JournalResult<Vec<Claimed>> {
         storable(&claim.scope)?;
         storable(&claim.by)?;
         let args = args![&claim.scope, SystemTime::now(), 0, 1];
@@ -226,22 +226,22 @@ impl Tasks for SqlTasks {
         self.core.writer.submit(Take { claim, means: self.means() }).await
     }
 
-    async fn renew(&self, by: &str, lease: Duration) -> Result<u64, JournalError> {
+    async fn renew(&self, by: &str, lease: Duration) -> JournalResult<u64> {
         storable(by)?;
         self.core.writer.submit(Renew { by: by.to_owned(), lease }).await
     }
 
-    async fn release(&self, lease: &Lease, why: Released) -> Result<(), JournalError> {
+    async fn release(&self, lease: &Lease, why: Released) -> JournalResult<()> {
         storable(lease.task.as_str())?;
         self.core.writer.submit(Release { lease: lease.clone(), why, means: self.means() }).await
     }
 
-    async fn want_cancel(&self, id: &TaskId, by: By<'_>) -> Result<Arc<Task>, TaskError> {
+    async fn want_cancel(&self, id: &TaskId, by: By<'_>) -> TaskResult<Arc<Task>> {
         storable(id.as_str())?;
         self.core.writer.submit(WantCancel { id: id.clone(), by: by.into(), means: self.means() }).await?
     }
 
-    async fn forget(&self, id: &TaskId) -> Result<(), JournalError> {
+    async fn forget(&self, id: &TaskId) -> JournalResult<()> {
         storable(id.as_str())?;
         let means = self.means();
         let held = means.held.clone();
@@ -250,7 +250,7 @@ impl Tasks for SqlTasks {
         Ok(())
     }
 
-    async fn cancels(&self, by: &str) -> Result<Vec<TaskId>, JournalError> {
+    async fn cancels(&self, by: &str) -> JournalResult<Vec<TaskId>> {
         let sql = "SELECT id FROM task WHERE lease_by = $1 AND cancel = 1 ORDER BY number";
         self.core.readers.read(sql, &args![by], |row| row.get(0)).await
     }
@@ -265,7 +265,7 @@ impl Tasks for SqlTasks {
 }
 
 /// A row of `number, bytes`.
-fn size(row: &Row) -> Result<(i64, i64), sqlx::Error> {
+fn size(row: &Row) -> sqlx::Result<(i64, i64)> {
     Ok((row.get(0)?, row.get(1)?))
 }
 

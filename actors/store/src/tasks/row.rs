@@ -3,7 +3,9 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use callboard_message::{Principal, RawObject};
-use callboard_runtime::{BodyMark, LeaseView, OpenQuestion, Task, TaskEvent, TaskId, TaskOutcome, TaskOwner, TaskStep};
+use callboard_runtime::{
+    BodyMark, LeaseView, NewTask, OpenQuestion, Task, TaskEvent, TaskId, TaskOutcome, TaskOwner, TaskStep,
+};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
@@ -79,13 +81,13 @@ fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Box<RawValue>>, 
 #[derive(Serialize, Deserialize)]
 struct EventBody<S> {
     step: S,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     mark: Option<BodyMark>,
 }
 
 impl Stored {
     /// The JSON of what has no column.
-    pub(super) fn body(&self) -> Result<String, sqlx::Error> {
+    pub(super) fn body(&self) -> sqlx::Result<String> {
         let task = &self.task;
         encoded(&BodyOut {
             principal: &task.principal,
@@ -106,13 +108,12 @@ impl Stored {
     }
 }
 
-pub(super) fn stored(row: &Row) -> Result<Stored, sqlx::Error> {
+pub(super) fn stored(row: &Row) -> sqlx::Result<Stored> {
     let body: BodyIn = row.json(23)?;
     let epoch = row.get(15)?;
     let lease = row.get::<Option<String>>(14)?.zip(row.get(16)?).map(|(by, until)| LeaseView { by, epoch, until });
-    let task = Task {
+    let new = NewTask {
         id: row.get(0)?,
-        number: row.get(1)?,
         scope: row.get(2)?,
         owner: TaskOwner::named(row.get::<String>(3)?),
         principal: body.principal,
@@ -127,6 +128,12 @@ pub(super) fn stored(row: &Row) -> Result<Stored, sqlx::Error> {
         deadline: row.get(19)?,
         expires: row.get(20)?,
         extra: body.extra,
+        scope_tasks_max: None,
+        owner_tasks_max: None,
+    };
+    let task = Task {
+        new,
+        number: row.get(1)?,
         state: row.get(10)?,
         created: row.get(17)?,
         updated: row.get(18)?,
@@ -144,22 +151,22 @@ pub(super) fn stored(row: &Row) -> Result<Stored, sqlx::Error> {
 }
 
 /// The JSON of an event's step.
-pub(super) fn event_body(step: &TaskStep, mark: Option<&BodyMark>) -> Result<String, sqlx::Error> {
+pub(super) fn event_body(step: &TaskStep, mark: Option<&BodyMark>) -> sqlx::Result<String> {
     encoded(&EventBody { step, mark: mark.cloned() })
 }
 
 /// An event from `number, at_ms, state, body`.
-pub(super) fn event(row: &Row) -> Result<TaskEvent, sqlx::Error> {
+pub(super) fn event(row: &Row) -> sqlx::Result<TaskEvent> {
     let body: EventBody<TaskStep> = row.json(3)?;
     Ok(TaskEvent { number: row.get(0)?, at: row.get(1)?, state: row.get(2)?, step: body.step })
 }
 
 /// A list of ids as a statement takes it.
-pub(super) fn list<'a>(ids: impl IntoIterator<Item = &'a TaskId>) -> Result<String, sqlx::Error> {
+pub(super) fn list<'a>(ids: impl IntoIterator<Item = &'a TaskId>) -> sqlx::Result<String> {
     encoded(&ids.into_iter().collect::<Vec<_>>())
 }
 
-fn encoded(body: &impl Serialize) -> Result<String, sqlx::Error> {
+fn encoded(body: &impl Serialize) -> sqlx::Result<String> {
     serde_json::to_string(body).map_err(|_| unreadable("a task's JSON"))
 }
 
@@ -186,7 +193,6 @@ mod tests {
     use std::sync::Arc;
 
     use callboard_message::{Failure, Question};
-    use callboard_runtime::NewTask;
     use serde_json::json;
 
     use super::*;
@@ -224,9 +230,9 @@ mod tests {
             let back: BodyIn = serde_json::from_str(&body).unwrap();
             assert_eq!(back.request.as_ref().map(|r| r.get()), task.request.as_ref().map(|r| r.get()));
             assert_eq!(back.held_by.as_deref(), Some("node#1"));
-            let again =
-                Task { request: back.request, needs: back.needs, extra: back.extra, said: back.said, ..task.clone() };
-            let again = Task { open: back.open, outcome: back.outcome, artifacts: back.artifacts, ..again };
+            let new = NewTask { request: back.request, needs: back.needs, extra: back.extra, ..task.new.clone() };
+            let again = Task { new, said: back.said, open: back.open, outcome: back.outcome, ..task.clone() };
+            let again = Task { artifacts: back.artifacts, ..again };
             assert_eq!(Stored { task: again, ..stored }.body().unwrap(), body);
         }
     }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::{DataClass, Failure};
-use callboard_runtime::{Claim, Lease, Released, Task, TaskError, TaskId, TaskStep};
+use callboard_runtime::{Claim, Lease, Released, Task, TaskId, TaskResult, TaskStep};
 
 use super::row::{OVER, Stored, columns, stored, until};
-use super::work::{Actor, Means, Work};
+use super::work::{Actor, Means, Stop, Work};
 use crate::sql::{Sql, args, ms};
 use crate::tx::{Tx, Write};
 
@@ -44,7 +44,7 @@ impl Write for Take {
     type Output = Vec<(Arc<Task>, Lease)>;
     const NAME: &'static str = "task.claim";
 
-    async fn run(&mut self, tx: &mut Tx) -> Result<Self::Output, sqlx::Error> {
+    async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<Self::Output> {
         let tasks_max = self.claim.tasks_max.min(CLAIM_TASKS_MAX);
         let mut work = Work::new(tx, self.means.clone());
         let mut leases = Vec::new();
@@ -74,7 +74,7 @@ impl Write for Take {
 }
 
 impl Take {
-    async fn take_one(&self, work: &mut Work<'_>, id: &TaskId) -> Result<Option<Lease>, sqlx::Error> {
+    async fn take_one(&self, work: &mut Work<'_>, id: &TaskId) -> sqlx::Result<Option<Lease>> {
         let now = work.now();
         let Some(stored) = work.stored(id).filter(|stored| stored.task.is_ready(now)).cloned() else { return Ok(None) };
         let task = &stored.task;
@@ -94,7 +94,7 @@ impl Take {
     }
 
     /// Whether the process that holds the bodies of a task is no more. As long as it lives the task is its own to take.
-    async fn is_gone(&self, work: &mut Work<'_>, stored: &Stored) -> Result<bool, sqlx::Error> {
+    async fn is_gone(&self, work: &mut Work<'_>, stored: &Stored) -> sqlx::Result<bool> {
         let Some(held_by) = &stored.held_by else { return Ok(true) };
         let Some((name, epoch)) = held_by.rsplit_once('#') else { return Ok(true) };
         if **held_by == *work.tx.worker {
@@ -120,7 +120,7 @@ pub(super) struct Step {
 }
 
 impl Write for Step {
-    type Output = Result<Arc<Task>, TaskError>;
+    type Output = TaskResult<Arc<Task>>;
     const NAME: &'static str = "task.step";
     const CHANGES_TASKS: bool = true;
 
@@ -128,24 +128,22 @@ impl Write for Step {
         self.steps.iter().map(TaskStep::bytes).sum()
     }
 
-    async fn run(&mut self, tx: &mut Tx) -> Result<Self::Output, sqlx::Error> {
-        let mut work = Work::new(tx, self.means.clone());
-        work.load(&self.id).await?;
-        if let Err(refused) = self.take(&mut work) {
-            return Ok(Err(refused));
-        }
-        if work.task(&self.id).is_ok_and(|task| task.state.is_terminal()) {
-            work.settle(&self.id).await?;
-        }
-        work.write().await?;
-        Ok(work.seen(&self.id))
+    async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<Self::Output> {
+        Stop::told(self.take(tx).await)
     }
 }
 
 impl Step {
-    fn take(&self, work: &mut Work<'_>) -> Result<(), TaskError> {
+    async fn take(&self, tx: &mut Tx) -> Result<Arc<Task>, Stop> {
+        let mut work = Work::new(tx, self.means.clone());
+        work.load(&self.id).await?;
         work.task(&self.id)?.allows(self.by.by(), &self.steps)?;
-        work.take(&self.id, self.steps.clone())
+        work.take(&self.id, self.steps.clone())?;
+        if work.task(&self.id)?.state.is_terminal() {
+            work.settle(&self.id).await?;
+        }
+        work.write().await?;
+        Ok(work.seen(&self.id)?)
     }
 }
 
@@ -157,11 +155,11 @@ pub(super) struct WantCancel {
 }
 
 impl Write for WantCancel {
-    type Output = Result<Arc<Task>, TaskError>;
+    type Output = TaskResult<Arc<Task>>;
     const NAME: &'static str = "task.want_cancel";
     const CHANGES_TASKS: bool = true;
 
-    async fn run(&mut self, tx: &mut Tx) -> Result<Self::Output, sqlx::Error> {
+    async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<Self::Output> {
         let mut work = Work::new(tx, self.means.clone());
         work.load(&self.id).await?;
         let allowed = work.task(&self.id).and_then(|task| task.allows_cancel(self.by.by()));
@@ -189,7 +187,7 @@ impl Write for WantCancel {
 }
 
 /// A task and all its parts, parents before parts.
-async fn family(work: &mut Work<'_>, first: &TaskId) -> Result<Vec<TaskId>, sqlx::Error> {
+async fn family(work: &mut Work<'_>, first: &TaskId) -> sqlx::Result<Vec<TaskId>> {
     // One that has ended may have parts that run.
     let sql = "SELECT id FROM task WHERE parent = $1 ORDER BY number";
     let mut family = vec![first.clone()];
@@ -215,7 +213,7 @@ impl Write for Release {
     const NAME: &'static str = "task.release";
     const CHANGES_TASKS: bool = true;
 
-    async fn run(&mut self, tx: &mut Tx) -> Result<(), sqlx::Error> {
+    async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<()> {
         let (id, why) = (&self.lease.task, self.why);
         let mut work = Work::new(tx, self.means.clone());
         work.load(id).await?;
@@ -246,7 +244,7 @@ impl Write for Forget {
     const NAME: &'static str = "task.forget";
     const CHANGES_TASKS: bool = true;
 
-    async fn run(&mut self, tx: &mut Tx) -> Result<(), sqlx::Error> {
+    async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<()> {
         let mut work = Work::new(tx, self.means.clone());
         if !work.load(&self.id).await? {
             return Ok(());
@@ -276,7 +274,7 @@ impl Write for Renew {
     type Output = u64;
     const NAME: &'static str = "task.renew";
 
-    async fn run(&mut self, tx: &mut Tx) -> Result<u64, sqlx::Error> {
+    async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<u64> {
         // One that was let go of stays over.
         let sql = "UPDATE task SET lease_until_ms = $2 WHERE lease_by = $1 AND lease_until_ms > 0";
         let until = ms(until(tx.now_ms, self.lease));

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use callboard_message::{DataClass, TaskState};
 use callboard_runtime::{
     Audit, AuditEntry, BodyMark, By, Lease, LeaseView, Task, TaskError, TaskEvent, TaskId, TaskOutcome, TaskOwner,
-    TaskStep,
+    TaskResult, TaskStep,
 };
 
 use super::row::{Stored, columns, event_body, stored, until};
@@ -22,6 +22,25 @@ pub(super) struct Means {
     pub(super) marks: Arc<dyn Audit>,
     /// This write, as [`Held`] knows it.
     pub(super) write: u64,
+}
+
+/// Why a write of tasks ends early: a refusal, which has written nothing, or the database's error.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub(super) enum Stop {
+    Refused(#[from] TaskError),
+    Database(#[from] sqlx::Error),
+}
+
+impl Stop {
+    /// What a write came to, for its caller.
+    pub(super) fn told<T>(done: Result<T, Self>) -> sqlx::Result<TaskResult<T>> {
+        match done {
+            Ok(done) => Ok(Ok(done)),
+            Err(Self::Refused(refused)) => Ok(Err(refused)),
+            Err(Self::Database(error)) => Err(error),
+        }
+    }
 }
 
 /// [`By`], for a write that outlives its caller.
@@ -88,7 +107,7 @@ impl<'t> Work<'t> {
     }
 
     /// Reads a task, unless it was read before; false where there is none.
-    pub(super) async fn load(&mut self, id: &TaskId) -> Result<bool, sqlx::Error> {
+    pub(super) async fn load(&mut self, id: &TaskId) -> sqlx::Result<bool> {
         if self.tasks.contains_key(id) {
             return Ok(true);
         }
@@ -106,7 +125,7 @@ impl<'t> Work<'t> {
         self.tasks.entry(loaded.stored.task.id.clone()).or_insert(loaded);
     }
 
-    pub(super) fn task(&self, id: &TaskId) -> Result<&Task, TaskError> {
+    pub(super) fn task(&self, id: &TaskId) -> TaskResult<&Task> {
         self.tasks.get(id).map(|loaded| &loaded.stored.task).ok_or(TaskError::NotFound)
     }
 
@@ -134,7 +153,7 @@ impl<'t> Work<'t> {
     }
 
     /// Takes steps of somebody else's making, all or none. Of a clinical task the store gets no word of them.
-    pub(super) fn take(&mut self, id: &TaskId, steps: Vec<TaskStep>) -> Result<(), TaskError> {
+    pub(super) fn take(&mut self, id: &TaskId, steps: Vec<TaskStep>) -> TaskResult<()> {
         let class = self.task(id)?.class;
         if class != DataClass::Clinical {
             return self.take_own(id, steps);
@@ -165,7 +184,7 @@ impl<'t> Work<'t> {
     }
 
     /// Takes steps that hold nobody's words.
-    pub(super) fn take_own(&mut self, id: &TaskId, steps: Vec<TaskStep>) -> Result<(), TaskError> {
+    pub(super) fn take_own(&mut self, id: &TaskId, steps: Vec<TaskStep>) -> TaskResult<()> {
         let largest = steps.iter().map(TaskStep::bytes).max().unwrap_or_default();
         let mut next = self.task(id)?.clone();
         let events = next.take(steps, self.now())?;
@@ -183,7 +202,7 @@ impl<'t> Work<'t> {
     }
 
     /// Ends a task for a reason of the store's own, unless it has ended, and tells those who wait for it.
-    pub(super) async fn end(&mut self, id: &TaskId, step: TaskStep) -> Result<(), sqlx::Error> {
+    pub(super) async fn end(&mut self, id: &TaskId, step: TaskStep) -> sqlx::Result<()> {
         match self.take_own(id, vec![step]) {
             Ok(()) => self.settle(id).await,
             Err(_) => Ok(()),
@@ -191,7 +210,7 @@ impl<'t> Work<'t> {
     }
 
     /// A task has ended: those who need it go on, or end with it, and its parent has a part less.
-    pub(super) async fn settle(&mut self, id: &TaskId) -> Result<(), sqlx::Error> {
+    pub(super) async fn settle(&mut self, id: &TaskId) -> sqlx::Result<()> {
         let mut ended = VecDeque::from([id.clone()]);
         while let Some(ended_id) = ended.pop_front() {
             let Ok(task) = self.task(&ended_id) else { continue };
@@ -218,14 +237,14 @@ impl<'t> Work<'t> {
         Ok(())
     }
 
-    async fn waiting_for(&mut self, needed: &TaskId) -> Result<Vec<TaskId>, sqlx::Error> {
+    async fn waiting_for(&mut self, needed: &TaskId) -> sqlx::Result<Vec<TaskId>> {
         let sql = "SELECT n.task FROM task_need n JOIN task t ON t.id = n.task WHERE n.needs = $1 ORDER BY t.number";
         let rows = self.tx.db.rows(sql, &args![needed.as_str()]).await?;
         rows.iter().map(|row| row.get(0)).collect()
     }
 
     /// Writes what has changed, with a line in the audit for each task that has ended.
-    pub(super) async fn write(&mut self) -> Result<(), sqlx::Error> {
+    pub(super) async fn write(&mut self) -> sqlx::Result<()> {
         let mut changed: Vec<_> = self.tasks.values_mut().filter(|loaded| loaded.is_changed).collect();
         changed.sort_by_key(|loaded| loaded.stored.task.number);
         let mut events = Vec::new();
@@ -248,7 +267,7 @@ impl<'t> Work<'t> {
     }
 
     /// A task as its reader gets it.
-    pub(super) fn seen(&self, id: &TaskId) -> Result<Arc<Task>, TaskError> {
+    pub(super) fn seen(&self, id: &TaskId) -> TaskResult<Arc<Task>> {
         let mut task = self.task(id)?.clone();
         if task.class == DataClass::Clinical {
             self.means.held.complete(&mut task);
@@ -257,7 +276,7 @@ impl<'t> Work<'t> {
     }
 }
 
-async fn update(tx: &mut Tx, stored: &Stored, has_stepped: bool) -> Result<(), sqlx::Error> {
+async fn update(tx: &mut Tx, stored: &Stored, has_stepped: bool) -> sqlx::Result<()> {
     // Without a step the body is as it was: it may be large.
     const ALL: &str = "UPDATE task SET state = $2, waiting = $3, children_open = $4, cancel = $5, lease_by = $6, \
          lease_epoch = $7, lease_until_ms = $8, updated_ms = $9, last_event = $10, bytes = $11, body = $12 WHERE id = $1";

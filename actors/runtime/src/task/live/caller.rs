@@ -10,8 +10,8 @@ use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::call::{Caller, nobody};
-use crate::sync::{Mutex, MutexGuard};
-use crate::task::{TASK_BYTES_MAX_DEFAULT, Task, TaskError, TaskStep};
+use crate::sync::Mutex;
+use crate::task::{TASK_BYTES_MAX_DEFAULT, Task, TaskResult, TaskStep};
 
 /// Events that wait for a task to take them; then whoever has one waits.
 const EVENTS_WAITING_MAX: usize = 64;
@@ -20,28 +20,17 @@ const TOLD_WAITING_MAX: usize = 1_024;
 /// Reports that wait to be kept: how far a call came isn't worth more.
 const REPORTS_WAITING_MAX: usize = 64;
 
-pub(super) type Taken = oneshot::Sender<Result<Arc<Task>, TaskError>>;
-
 /// What happens to a running task from outside its call.
 pub(super) enum Event {
     Asked {
         question: Question,
         answer: oneshot::Sender<Result<Answer, Failure>>,
     },
-    /// Somebody outside tells it something, or answers a question.
+    /// Somebody outside tells it something, or answers a question; or who was to answer it can't.
     Told {
         steps: Vec<TaskStep>,
-        answer: Option<(String, Answer)>,
-        taken: Taken,
-    },
-    /// Who was to answer a question can't.
-    GivenUp {
-        key: String,
-        why: Failure,
-        taken: Taken,
-    },
-    Cancel {
-        taken: Taken,
+        answer: Option<(String, Result<Answer, Failure>)>,
+        taken: oneshot::Sender<TaskResult<Arc<Task>>>,
     },
     /// Somebody elsewhere wants it ended.
     CancelSoon,
@@ -136,13 +125,16 @@ enum Line {
 }
 
 impl Line {
-    /// Itself, in use from now on.
-    fn opened(&mut self) -> &mut Self {
+    /// Both ends of it, in use from now on; `None` once there won't be a worker.
+    fn opened(&mut self) -> Option<(&mpsc::Sender<Event>, &mut Option<mpsc::Receiver<Event>>)> {
         if let Self::Unused = self {
             let (events, heard) = mpsc::channel(EVENTS_WAITING_MAX);
             *self = Self::Open(events, Some(heard));
         }
-        self
+        match self {
+            Self::Open(events, heard) => Some((events, heard)),
+            Self::Unused | Self::Over => None,
+        }
     }
 }
 
@@ -162,26 +154,15 @@ impl TaskCaller {
         Self { line: Mutex::default(), telling: Telling::default(), abilities, told, keeps_artifacts }
     }
 
-    /// The way to its worker; `None` once there won't be one.
-    fn sender(&self) -> Option<mpsc::Sender<Event>> {
-        match self.line().opened() {
-            Line::Open(events, _) => Some(events.clone()),
-            Line::Unused | Line::Over => None,
-        }
-    }
-
     /// What its worker has: the way to it, and where it hears. To be taken once, of a call that isn't over.
     pub(super) fn worker_ends(&self) -> (mpsc::Sender<Event>, mpsc::Receiver<Event>) {
-        let taken = match self.line().opened() {
-            Line::Open(events, heard) => heard.take().map(|heard| (events.clone(), heard)),
-            Line::Unused | Line::Over => None,
-        };
+        let taken = self.line.lock().opened().and_then(|(events, heard)| Some((events.clone(), heard.take()?)));
         taken.unwrap_or_else(|| mpsc::channel(1))
     }
 
     /// The call has ended. Whether it had nothing to say to a worker: then nobody is there from now on.
     pub(super) fn ends_unheard(&self) -> bool {
-        let mut line = self.line();
+        let mut line = self.line.lock();
         let is_unheard = matches!(*line, Line::Unused) && self.telling.is_empty();
         if is_unheard {
             *line = Line::Over;
@@ -189,22 +170,16 @@ impl TaskCaller {
         is_unheard
     }
 
-    fn line(&self) -> MutexGuard<'_, Line> {
-        self.line.lock()
-    }
-
     fn tell(&self, told: Told) {
-        if self.telling.tell(told)
-            && let Line::Open(events, _) = &*self.line()
-        {
-            // In a queue that is full there are events that make the task look. Whoever opens the line looks by itself.
-            let _ = events.try_send(Event::Look);
+        if self.telling.tell(told) {
+            self.look();
         }
     }
 
-    /// Makes the task look at its questions.
+    /// Makes the task look at what was told, and at its questions.
     fn look(&self) {
-        if let Line::Open(events, _) = &*self.line() {
+        if let Line::Open(events, _) = &*self.line.lock() {
+            // In a queue that is full there are events that make the task look. Whoever opens the line looks by itself.
             let _ = events.try_send(Event::Look);
         }
     }
@@ -242,7 +217,7 @@ impl Caller for TaskCaller {
                 return Err(nobody());
             }
             let (answer, answered) = oneshot::channel();
-            let events = self.sender().ok_or_else(nobody)?;
+            let events = self.line.lock().opened().map(|(events, _)| events.clone()).ok_or_else(nobody)?;
             events.send(Event::Asked { question, answer }).await.map_err(|_| nobody())?;
             // Dropped before it is answered, the question is taken back.
             let _given_up = Look(self);

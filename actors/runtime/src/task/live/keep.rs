@@ -14,10 +14,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::caller::Event;
 use super::{LiveTask, LiveTasks, left};
-use crate::journal::JournalError;
+use crate::journal::JournalResult;
 use crate::task::{
     By, Claim, FOLLOW_LOOK_EVERY, Lease, LeaseView, TASK_CANCELS_EVERY, TASK_LEASE, TASK_RENEW_EVERY, Task, TaskError,
-    TaskId, TaskOwner, TaskStep, Tasks,
+    TaskId, TaskOwner, TaskResult, TaskStep, Tasks,
 };
 
 /// How often a server looks for tasks that nobody works on any more.
@@ -221,7 +221,7 @@ impl LiveTasks {
     ///
     /// # Errors
     /// The store's.
-    pub async fn find(&self, id: &TaskId, owner: &TaskOwner) -> Result<Option<Found>, JournalError> {
+    pub async fn find(&self, id: &TaskId, owner: &TaskOwner) -> JournalResult<Option<Found>> {
         let (live, changes) = (self.get(id), self.tasks.changes());
         let task = match &live {
             Some(live) => Some(live.seen.borrow().clone()),
@@ -247,7 +247,7 @@ impl Found {
     ///
     /// # Errors
     /// `NotFound` where its time is over; the store's.
-    pub async fn changed(&mut self) -> Result<(), TaskError> {
+    pub async fn changed(&mut self) -> TaskResult<()> {
         let seen = self.task.last_event;
         if let Some(live) = &mut self.live {
             let moved = live.seen.wait_for(|task| task.last_event > seen).await.map(|task| task.clone());
@@ -270,7 +270,7 @@ impl Found {
         Ok(())
     }
 
-    async fn look(&mut self) -> Result<(), TaskError> {
+    async fn look(&mut self) -> TaskResult<()> {
         // Marked as seen before the look: what comes after it wakes.
         self.changes.mark_unchanged();
         self.task = self.tasks.get(&self.task.id).await?.ok_or(TaskError::NotFound)?;
@@ -288,7 +288,7 @@ impl Found {
     ///
     /// # Errors
     /// `NotFound` where its time is over; the store's.
-    pub async fn cancel(&mut self) -> Result<(), TaskError> {
+    pub async fn cancel(&mut self) -> TaskResult<()> {
         if let Some(live) = &self.live {
             match live.cancel().await {
                 Ok(task) => {

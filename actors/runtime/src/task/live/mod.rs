@@ -23,10 +23,12 @@ use worker::{Done, Worker};
 pub use keep::{CannotResume, Found, TaskHost};
 pub use worker::{Delivering, LiveTask};
 
-use super::{Begun, By, Lease, NewTask, Released, Task, TaskError, TaskFilter, TaskId, TaskOwner, TaskStep, Tasks};
+use super::{
+    Begun, By, Lease, NewTask, Released, Task, TaskError, TaskFilter, TaskId, TaskOwner, TaskResult, TaskStep, Tasks,
+};
 use crate::call::Caller;
 use crate::journal::JournalError;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::Mutex;
 
 /// Most questions of one task that wait for an answer.
 const TASK_QUESTIONS_MAX: usize = 64;
@@ -126,7 +128,7 @@ impl LiveTasks {
     ///
     /// # Errors
     /// As of [`Tasks::begin`].
-    pub async fn keep(self: &Arc<Self>, new: NewTask) -> Result<Begun, TaskError> {
+    pub async fn keep(self: &Arc<Self>, new: NewTask) -> TaskResult<Begun> {
         if !self.options.is_shared {
             // In memory it is done at once.
             return self.begin(new).await;
@@ -140,7 +142,7 @@ impl LiveTasks {
         was_begun.await.unwrap_or_else(|_| Err(JournalError::Unavailable("it is closing".to_owned()).into()))
     }
 
-    async fn begin(&self, new: NewTask) -> Result<Begun, TaskError> {
+    async fn begin(&self, new: NewTask) -> TaskResult<Begun> {
         match begin_surely(&*self.tasks, &new).await {
             Err(error @ (TaskError::TooMany { .. } | TaskError::Journal(JournalError::Full { .. })))
                 if self.options.makes_room =>
@@ -183,7 +185,7 @@ impl LiveTasks {
     ///
     /// # Errors
     /// The store's, where it ended at once: then it is forgotten, or its end could not be kept.
-    pub async fn run_at_once(self: &Arc<Self>, run: Run<'_>) -> Result<Ran, TaskError> {
+    pub async fn run_at_once(self: &Arc<Self>, run: Run<'_>) -> TaskResult<Ran> {
         if self.options.is_shared || self.options.stays || self.stopped.is_cancelled() {
             return Ok(Ran::Goes(run.task.clone(), self.run(run)));
         }
@@ -247,7 +249,7 @@ impl LiveTasks {
         let delivering = Arc::new(watch::Sender::new(HashSet::new()));
         let handle = LiveTask { events, seen: watched, lease: lease.clone(), is_resumed, delivering };
         // Before it runs: it takes itself out when it ends.
-        self.live().insert(id, handle.clone());
+        self.live.lock().insert(id, handle.clone());
         let mut here = Here { all: self.clone(), lease: Some(lease.clone()) };
         self.spawn_here(async move {
             let done = worker.run(happening, work, expiry, &here.all.stopped).await;
@@ -275,22 +277,17 @@ impl LiveTasks {
 
     /// One that runs here, or stays at hand.
     pub fn get(&self, id: &TaskId) -> Option<LiveTask> {
-        self.live().get(id).cloned()
+        self.live.lock().get(id).cloned()
     }
 
     /// Those that have not ended.
     pub fn running(&self) -> Vec<LiveTask> {
-        self.live().values().filter(|live| !live.seen.borrow().state.is_terminal()).cloned().collect()
+        self.live.lock().values().filter(|live| !live.seen.borrow().state.is_terminal()).cloned().collect()
     }
 
     /// Ends the work on all tasks here; a store that lasts hands them to whoever serves next.
     pub fn stop(&self) {
         self.stopped.cancel();
-    }
-
-    /// Whether it was stopped.
-    fn is_stopped(&self) -> bool {
-        self.stopped.is_cancelled()
     }
 
     /// Whoever served them serves them no more. What is in no store that lasts is stopped, for nobody could find it.
@@ -303,7 +300,7 @@ impl LiveTasks {
     /// Ends when all are let go of after [`Self::stop`], or [`STOP_WAIT`] is over.
     pub async fn stopped(&self) {
         let mut gone = self.gone.subscribe();
-        let all_gone = async { while !self.live().is_empty() && gone.changed().await.is_ok() {} };
+        let all_gone = async { while !self.live.lock().is_empty() && gone.changed().await.is_ok() {} };
         if timeout(STOP_WAIT, all_gone).await.is_err() {
             callboard_message::log::warn!(scope = self.scope, "tasks weren't let go of in time");
         }
@@ -326,16 +323,12 @@ impl LiveTasks {
 
     /// A task runs here no more.
     fn is_gone(&self, lease: &Lease) {
-        let mut live = self.live();
+        let mut live = self.live.lock();
         if live.get(&lease.task).is_some_and(|live| live.lease == *lease) {
             live.remove(&lease.task);
         }
         drop(live);
         self.gone.send_modify(|number| *number += 1);
-    }
-
-    fn live(&self) -> MutexGuard<'_, HashMap<TaskId, LiveTask>> {
-        self.live.lock()
     }
 }
 
@@ -366,7 +359,7 @@ fn left(task: &Task) -> Duration {
 }
 
 /// Begins a task. Where the store can't say whether it was kept, it is asked again: the id is the same.
-async fn begin_surely(store: &dyn Tasks, new: &NewTask) -> Result<Begun, TaskError> {
+async fn begin_surely(store: &dyn Tasks, new: &NewTask) -> TaskResult<Begun> {
     let mut tried = 1;
     loop {
         return match store.begin(new.clone()).await {
@@ -400,7 +393,7 @@ impl LiveScopes {
         all.retain(|_, live| live.strong_count() > 0);
         // In a store of another worker's name they are another's.
         let known = all.get(&scope).and_then(Weak::upgrade);
-        if let Some(live) = known.filter(|live| !live.is_stopped() && Arc::ptr_eq(&live.tasks, tasks)) {
+        if let Some(live) = known.filter(|live| !live.stopped.is_cancelled() && Arc::ptr_eq(&live.tasks, tasks)) {
             return live;
         }
         let live = LiveTasks::new(tasks.clone(), scope.clone(), options);

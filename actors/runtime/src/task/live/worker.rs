@@ -9,9 +9,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::caller::{Event, Taken, TaskCaller, Told};
+use super::caller::{Event, TaskCaller, Told};
 use super::{Artifacts, Ending, TASK_QUESTIONS_MAX, Work};
-use crate::task::{By, Lease, OpenQuestion, Task, TaskError, TaskEvent, TaskStep, Tasks};
+use crate::task::{By, Lease, OpenQuestion, Task, TaskError, TaskEvent, TaskResult, TaskStep, Tasks};
 
 /// Reports and artifacts that are kept at once.
 const TOLD_AT_ONCE_MAX: usize = 32;
@@ -116,8 +116,6 @@ impl Worker {
         match event {
             Event::Asked { question, answer } => self.asked(question, answer).await,
             Event::Told { steps, answer, taken } => drop(taken.send(self.told(steps, answer).await)),
-            Event::GivenUp { key, why, taken } => drop(taken.send(self.given_up(key, why).await)),
-            Event::Cancel { taken } => drop(taken.send(self.step(vec![TaskStep::cancelled()]).await)),
             // It is wanted again until it is so.
             Event::CancelSoon => drop(self.step(vec![TaskStep::cancelled()]).await),
             Event::Look => {}
@@ -183,32 +181,21 @@ impl Worker {
     async fn told(
         &mut self,
         mut steps: Vec<TaskStep>,
-        answer: Option<(String, Answer)>,
-    ) -> Result<Arc<Task>, TaskError> {
+        answer: Option<(String, Result<Answer, Failure>)>,
+    ) -> TaskResult<Arc<Task>> {
         let Some((key, answer)) = answer else { return self.step(steps).await };
-        self.must_wait(&key)?;
-        steps.push(TaskStep::Answered { key: key.clone(), answer: answer.to_raw() });
+        if self.waiting.get(&key).is_none_or(|waiting| waiting.answer.is_closed()) {
+            return Err(TaskError::Illegal { from: self.seen.borrow().state, step: "answered" });
+        }
+        steps.push(match &answer {
+            Ok(answer) => TaskStep::Answered { key: key.clone(), answer: answer.to_raw() },
+            Err(_) => TaskStep::GivenUp { key: key.clone() },
+        });
         let task = self.step(steps).await?;
         if let Some(waiting) = self.waiting.remove(&key) {
-            let _ = waiting.answer.send(Ok(answer));
+            let _ = waiting.answer.send(answer);
         }
         Ok(task)
-    }
-
-    async fn given_up(&mut self, key: String, why: Failure) -> Result<Arc<Task>, TaskError> {
-        self.must_wait(&key)?;
-        let task = self.step(vec![TaskStep::GivenUp { key: key.clone() }]).await?;
-        if let Some(waiting) = self.waiting.remove(&key) {
-            let _ = waiting.answer.send(Err(why));
-        }
-        Ok(task)
-    }
-
-    fn must_wait(&self, key: &str) -> Result<(), TaskError> {
-        match self.waiting.get(key).is_some_and(|waiting| !waiting.answer.is_closed()) {
-            true => Ok(()),
-            false => Err(TaskError::Illegal { from: self.seen.borrow().state, step: "answered" }),
-        }
     }
 
     /// Its call ended. The store may be away for a while; what came of the call is worth some patience.
@@ -241,7 +228,7 @@ impl Worker {
     }
 
     /// Takes steps, all or none; they are kept before anybody sees them. The task right after them.
-    async fn step(&mut self, steps: Vec<TaskStep>) -> Result<Arc<Task>, TaskError> {
+    async fn step(&mut self, steps: Vec<TaskStep>) -> TaskResult<Arc<Task>> {
         let count = u64::try_from(steps.len()).unwrap_or(u64::MAX);
         match self.tasks.step(&self.lease.task, By::Worker(&self.lease), steps).await {
             Ok(task) => {
@@ -308,31 +295,35 @@ impl LiveTask {
     ///
     /// # Errors
     /// `Illegal` where the question waits no more; `HasEnded`; the store's: then nothing was taken.
-    pub async fn tell(&self, steps: Vec<TaskStep>, answer: Option<(String, Answer)>) -> Result<Arc<Task>, TaskError> {
-        self.send(|taken| Event::Told { steps, answer, taken }).await
+    pub async fn tell(&self, steps: Vec<TaskStep>, answer: Option<(String, Answer)>) -> TaskResult<Arc<Task>> {
+        self.send(steps, answer.map(|(key, answer)| (key, Ok(answer)))).await
     }
 
     /// Tells whoever asked under `key` why there is no answer. The task right after it.
     ///
     /// # Errors
     /// As of [`Self::tell`].
-    pub async fn give_up(&self, key: String, why: Failure) -> Result<Arc<Task>, TaskError> {
-        self.send(|taken| Event::GivenUp { key, why, taken }).await
+    pub async fn give_up(&self, key: String, why: Failure) -> TaskResult<Arc<Task>> {
+        self.send(Vec::new(), Some((key, Err(why)))).await
     }
 
     /// Cancels its call. The task as it ended.
     ///
     /// # Errors
     /// `HasEnded`; the store's.
-    pub async fn cancel(&self) -> Result<Arc<Task>, TaskError> {
-        self.send(|taken| Event::Cancel { taken }).await
+    pub async fn cancel(&self) -> TaskResult<Arc<Task>> {
+        self.send(vec![TaskStep::cancelled()], None).await
     }
 
-    async fn send(&self, event: impl FnOnce(Taken) -> Event) -> Result<Arc<Task>, TaskError> {
+    async fn send(
+        &self,
+        steps: Vec<TaskStep>,
+        answer: Option<(String, Result<Answer, Failure>)>,
+    ) -> TaskResult<Arc<Task>> {
         let (taken, was_taken) = oneshot::channel();
         // Its work is over, whether it ended or another goes on with it.
         let over = || Err(TaskError::HasEnded(self.seen.borrow().state));
-        match self.events.send(event(taken)).await {
+        match self.events.send(Event::Told { steps, answer, taken }).await {
             Ok(()) => was_taken.await.unwrap_or_else(|_| over()),
             Err(_) => over(),
         }

@@ -1,6 +1,5 @@
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use callboard_message::TaskState;
 
@@ -9,21 +8,21 @@ use super::slot::Slot;
 use crate::journal::JournalError;
 use crate::task::{
     Begun, Lease, LeaseView, NewTask, TASK_DEPTH_MAX, TASK_LEASE, TASKS_AT_ONCE_MAX, Task, TaskError, TaskGraph,
-    TaskId, TaskStep,
+    TaskId, TaskResult, TaskStep,
 };
 
 impl Kept {
-    pub(super) fn begin(&mut self, new: NewTask, worker: &str, now: SystemTime) -> Result<Begun, TaskError> {
+    pub(super) fn begin(&mut self, new: NewTask, worker: &str) -> TaskResult<Begun> {
         if let Some(there) = self.there(&new)? {
             return Ok(Begun::Again(there));
         }
         if new.needs.is_empty() && new.parent.is_none() {
-            return self.begin_alone(new, worker, now);
+            return self.begin_alone(new, worker);
         }
-        self.check(std::slice::from_ref(&new), now)?;
+        self.check(std::slice::from_ref(&new))?;
         let id = new.id.clone();
-        self.insert(vec![new], now);
-        let lease = self.lease(&id, worker, TASK_LEASE, now);
+        self.insert(vec![new]);
+        let (lease, now) = (self.lease(&id, worker, TASK_LEASE), self.now);
         let slot = self.slot_mut(&id).ok_or(TaskError::NotFound)?;
         if slot.take(vec![TaskStep::Start], now).is_err() {
             // It waits for others, or was cancelled with one of them.
@@ -33,20 +32,20 @@ impl Kept {
     }
 
     /// Begins a task that waits for no other, and that no other waits for.
-    fn begin_alone(&mut self, new: NewTask, worker: &str, now: SystemTime) -> Result<Begun, TaskError> {
-        self.check_alone(&new, now)?;
+    fn begin_alone(&mut self, new: NewTask, worker: &str) -> TaskResult<Begun> {
+        self.check_alone(&new)?;
         let number = self.counted(&new);
-        let mut task = Task::submitted(new, number, 0, now);
-        let events = task.take_over(vec![TaskStep::Start], now)?;
+        let mut task = Task::submitted(new, number, 0, self.now);
+        let events = task.take_over(vec![TaskStep::Start], self.now)?;
         let (by, epoch) = (worker.to_owned(), 1);
-        task.lease = Some(LeaseView { by: by.clone(), epoch, until: now + TASK_LEASE });
+        task.lease = Some(LeaseView { by: by.clone(), epoch, until: self.now + TASK_LEASE });
         let lease = Lease { task: task.id.clone(), by, epoch };
         let task = Arc::new(task);
         self.put(number, Slot { task: task.clone(), events, needs: Vec::new(), epoch });
         Ok(Begun::New(task, lease))
     }
 
-    pub(super) fn begin_all(&mut self, new: Vec<NewTask>, now: SystemTime) -> Result<Vec<Arc<Task>>, TaskError> {
+    pub(super) fn begin_all(&mut self, new: Vec<NewTask>) -> TaskResult<Vec<Arc<Task>>> {
         if new.len() > TASKS_AT_ONCE_MAX {
             return Err(JournalError::Invalid("too many tasks at once").into());
         }
@@ -61,13 +60,13 @@ impl Kept {
                 }
             }
         }
-        self.check(&fresh, now)?;
-        self.insert(fresh, now);
+        self.check(&fresh)?;
+        self.insert(fresh);
         Ok(ids.iter().filter_map(|id| self.get(id)).collect())
     }
 
     /// The task that `new` was begun as before.
-    fn there(&self, new: &NewTask) -> Result<Option<Arc<Task>>, TaskError> {
+    fn there(&self, new: &NewTask) -> TaskResult<Option<Arc<Task>>> {
         new.check()?;
         let key = new.key.clone().map(|key| (new.scope.clone(), new.owner.clone(), key));
         let number = key.and_then(|key| self.keys.get(&key)).or_else(|| self.numbers.get(&new.id));
@@ -77,9 +76,9 @@ impl Kept {
     }
 
     /// Makes room for so many more.
-    fn room(&mut self, more: usize, now: SystemTime) -> Result<(), TaskError> {
+    fn room(&mut self, more: usize) -> TaskResult<()> {
         if self.slots.len() + more > self.tasks_max {
-            self.forget_expired(now);
+            self.forget_expired();
         }
         if self.slots.len() + more > self.tasks_max {
             return Err(JournalError::Full { records_max: self.tasks_max }.into());
@@ -94,16 +93,16 @@ impl Kept {
     }
 
     /// Whether a task can be kept that has to do with no other.
-    fn check_alone(&mut self, new: &NewTask, now: SystemTime) -> Result<(), TaskError> {
-        self.room(1, now)?;
+    fn check_alone(&mut self, new: &NewTask) -> TaskResult<()> {
+        self.room(1)?;
         let [of_scope, of_owner] = self.of_its_own(new);
         fits(new.scope_tasks_max, of_scope, &mut 0)?;
         fits(new.owner_tasks_max, of_owner, &mut 0)
     }
 
     /// Whether all of them can be kept.
-    fn check(&mut self, new: &[NewTask], now: SystemTime) -> Result<(), TaskError> {
-        self.room(new.len(), now)?;
+    fn check(&mut self, new: &[NewTask]) -> TaskResult<()> {
+        self.room(new.len())?;
         NewTask::check_distinct(new)?;
         let (mut of_scope, mut of_owner) = (HashMap::new(), HashMap::new());
         for task in new {
@@ -149,12 +148,12 @@ impl Kept {
         self.last
     }
 
-    fn insert(&mut self, new: Vec<NewTask>, now: SystemTime) {
+    fn insert(&mut self, new: Vec<NewTask>) {
         let ids: Vec<_> = new.iter().map(|task| task.id.clone()).collect();
         for mut new in new {
             new.drop_repeated_needs();
             let number = self.counted(&new);
-            let task = Arc::new(Task::submitted(new, number, 0, now));
+            let task = Arc::new(Task::submitted(new, number, 0, self.now));
             let needs = task.needs.clone();
             self.put(number, Slot { task, events: Vec::new(), needs, epoch: 0 });
         }
@@ -173,13 +172,13 @@ impl Kept {
             let Some(task) = self.get(id) else { continue };
             let mut states = task.needs.iter().filter_map(|need| self.task(need)).map(|need| need.state);
             if let Some(state) = states.find(|state| state.is_terminal() && *state != TaskState::Completed) {
-                self.end(id, TaskStep::need_ended(state), now);
+                self.end(id, TaskStep::need_ended(state));
             }
         }
     }
 }
 
-fn fits(tasks_max: Option<usize>, there: usize, new: &mut usize) -> Result<(), TaskError> {
+fn fits(tasks_max: Option<usize>, there: usize, new: &mut usize) -> TaskResult<()> {
     *new += 1;
     match tasks_max {
         Some(tasks_max) if there + *new > tasks_max => Err(TaskError::TooMany { tasks_max }),

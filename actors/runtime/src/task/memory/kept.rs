@@ -1,4 +1,3 @@
-use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::Hash;
 use std::sync::Arc;
@@ -9,7 +8,7 @@ use callboard_message::TaskState;
 use super::slot::Slot;
 use crate::task::{
     By, Claim, Claimed, Lease, LeaseView, Released, TASK_BYTES_MAX_DEFAULT, Task, TaskError, TaskEvent, TaskFilter,
-    TaskId, TaskOwner, TaskPage, TaskStep,
+    TaskId, TaskOwner, TaskPage, TaskResult, TaskStep,
 };
 
 type Key = (String, TaskOwner, String);
@@ -18,8 +17,8 @@ type Key = (String, TaskOwner, String);
 pub(super) struct Kept {
     pub(super) tasks_max: usize,
     pub(super) last: u64,
-    /// Clocks are set back; leases aren't.
-    latest: SystemTime,
+    /// The time, which never runs back: clocks are set back; leases aren't.
+    pub(super) now: SystemTime,
     pub(super) numbers: HashMap<TaskId, u64>,
     pub(super) slots: BTreeMap<u64, Slot>,
     /// Who needs a task: the numbers of those whose slots say so.
@@ -37,7 +36,7 @@ impl Kept {
         Self {
             tasks_max,
             last: 0,
-            latest: UNIX_EPOCH,
+            now: UNIX_EPOCH,
             numbers: HashMap::new(),
             slots: BTreeMap::new(),
             needed: HashMap::new(),
@@ -102,51 +101,41 @@ impl Kept {
         self.slot(id).map(|slot| slot.task.clone())
     }
 
-    /// The time, which never runs back.
-    pub(super) fn now(&mut self, now: SystemTime) -> SystemTime {
-        self.latest = self.latest.max(now);
-        self.latest
-    }
-
-    pub(super) fn step(
-        &mut self,
-        id: &TaskId,
-        by: By<'_>,
-        steps: Vec<TaskStep>,
-        now: SystemTime,
-    ) -> Result<Arc<Task>, TaskError> {
+    pub(super) fn step(&mut self, id: &TaskId, by: By<'_>, steps: Vec<TaskStep>) -> TaskResult<Arc<Task>> {
+        let now = self.now;
         let slot = self.slot_mut(id).ok_or(TaskError::NotFound)?;
         slot.task.allows(by, &steps)?;
         let largest = steps.iter().map(TaskStep::bytes).max().unwrap_or_default();
         Task::check_bytes(largest)?;
         let task = slot.take_within(TASK_BYTES_MAX_DEFAULT, steps, now)?;
         if task.state.is_terminal() {
-            self.settle(&task, now);
+            self.settle(&task);
         }
         Ok(task)
     }
 
     /// Takes a step that ends a task, unless it has ended, and tells those who wait for it.
-    pub(super) fn end(&mut self, id: &TaskId, step: TaskStep, now: SystemTime) {
-        if let Some(ended) = self.ended_by(id, step, now) {
-            self.settle(&ended, now);
+    pub(super) fn end(&mut self, id: &TaskId, step: TaskStep) {
+        if let Some(ended) = self.ended_by(id, step) {
+            self.settle(&ended);
         }
     }
 
-    fn ended_by(&mut self, id: &TaskId, step: TaskStep, now: SystemTime) -> Option<Arc<Task>> {
+    fn ended_by(&mut self, id: &TaskId, step: TaskStep) -> Option<Arc<Task>> {
+        let now = self.now;
         self.slot_mut(id)?.take(vec![step], now).ok()
     }
 
     /// A task has ended: those who need it go on, or end with it, and its parent has a part less.
-    fn settle(&mut self, ended: &Arc<Task>, now: SystemTime) {
-        let mut all = VecDeque::from([ended.clone()]);
+    fn settle(&mut self, ended: &Arc<Task>) {
+        let (mut all, now) = (VecDeque::from([ended.clone()]), self.now);
         while let Some(ended) = all.pop_front() {
             let needing = self.needed.get(&ended.id).into_iter().flatten().filter_map(|number| self.slots.get(number));
             let waits = |slot: &&Slot| !slot.task.state.is_terminal();
             let waiting: Vec<_> = needing.filter(waits).map(|slot| slot.task.id.clone()).collect();
             for id in waiting {
                 if ended.state != TaskState::Completed {
-                    all.extend(self.ended_by(&id, TaskStep::need_ended(ended.state), now));
+                    all.extend(self.ended_by(&id, TaskStep::need_ended(ended.state)));
                 } else if let Some(slot) = self.slot_mut(&id) {
                     let task = Arc::make_mut(&mut slot.task);
                     task.waiting = task.waiting.saturating_sub(1);
@@ -174,18 +163,19 @@ impl Kept {
         later.take(events_max).map(|(event, number)| event.of(&slot.task, number)).collect()
     }
 
-    pub(super) fn lease(&mut self, id: &TaskId, by: &str, lease: Duration, now: SystemTime) -> Lease {
-        let mut epoch = 0;
+    pub(super) fn lease(&mut self, id: &TaskId, by: &str, lease: Duration) -> Lease {
+        let (mut epoch, until) = (0, self.now + lease);
         if let Some(slot) = self.slot_mut(id) {
             slot.epoch += 1;
             epoch = slot.epoch;
-            Arc::make_mut(&mut slot.task).lease = Some(LeaseView { by: by.to_owned(), epoch, until: now + lease });
+            Arc::make_mut(&mut slot.task).lease = Some(LeaseView { by: by.to_owned(), epoch, until });
         }
         Lease { task: id.clone(), by: by.to_owned(), epoch }
     }
 
     /// Work, and whether anything has changed: whoever looks for work when something did must not wake itself.
-    pub(super) fn claim(&mut self, claim: &Claim, now: SystemTime) -> (Vec<Claimed>, bool) {
+    pub(super) fn claim(&mut self, claim: &Claim) -> (Vec<Claimed>, bool) {
+        let now = self.now;
         let is_ready = |slot: &&Slot| slot.task.scope == claim.scope && slot.task.is_ready(now);
         let ready: Vec<_> = self.slots.values().filter(is_ready).map(|slot| slot.task.clone()).collect();
         let is_news = !ready.is_empty();
@@ -196,7 +186,7 @@ impl Kept {
             }
             let steps = if task.lease.is_some() || task.cancel_wanted { task.recovery() } else { Vec::new() };
             if let Some(end) = steps.iter().find(|step| step.is_end()) {
-                self.end(&task.id, end.clone(), now);
+                self.end(&task.id, end.clone());
                 continue;
             }
             // With those before it another may have ended.
@@ -204,15 +194,14 @@ impl Kept {
             if slot.take(steps, now).is_err() {
                 continue;
             }
-            let lease = self.lease(&task.id, &claim.by, claim.lease, now);
+            let lease = self.lease(&task.id, &claim.by, claim.lease);
             claimed.extend(self.get(&task.id).map(|task| (task, lease)));
         }
         (claimed, is_news)
     }
 
-    pub(super) fn renew(&mut self, by: &str, lease: Duration, now: SystemTime) -> u64 {
-        let until = now + lease;
-        let mut renewed = 0;
+    pub(super) fn renew(&mut self, by: &str, lease: Duration) -> u64 {
+        let (until, mut renewed) = (self.now + lease, 0);
         for slot in self.slots.values_mut() {
             if slot.task.lease.as_ref().is_some_and(|lease| lease.by == by && lease.until > UNIX_EPOCH) {
                 Arc::make_mut(&mut slot.task).lease.iter_mut().for_each(|lease| lease.until = until);
@@ -222,7 +211,7 @@ impl Kept {
         renewed
     }
 
-    pub(super) fn release(&mut self, lease: &Lease, why: Released, now: SystemTime) {
+    pub(super) fn release(&mut self, lease: &Lease, why: Released) {
         let Some(slot) = self.slot_mut(&lease.task).filter(|slot| slot.task.is_held_by(lease)) else { return };
         let task = Arc::make_mut(&mut slot.task);
         match why {
@@ -230,13 +219,13 @@ impl Kept {
             Released::Interrupted => task.lease.iter_mut().for_each(|lease| lease.until = UNIX_EPOCH),
         }
         if task.cancel_wanted {
-            self.end(&lease.task, TaskStep::cancelled(), now);
+            self.end(&lease.task, TaskStep::cancelled());
         }
     }
 
-    pub(super) fn want_cancel(&mut self, id: &TaskId, by: By<'_>, now: SystemTime) -> Result<Arc<Task>, TaskError> {
-        let task = self.task(id).ok_or(TaskError::NotFound)?;
-        task.allows_cancel(by)?;
+    pub(super) fn want_cancel(&mut self, id: &TaskId, by: By<'_>) -> TaskResult<Arc<Task>> {
+        let now = self.now;
+        self.task(id).ok_or(TaskError::NotFound)?.allows_cancel(by)?;
         let mut family = vec![id.clone()];
         let mut at = 0;
         while let Some(parent) = family.get(at).cloned() {
@@ -250,7 +239,7 @@ impl Kept {
             if slot.task.lease.as_ref().is_some_and(|lease| lease.until > now) {
                 Arc::make_mut(&mut slot.task).cancel_wanted = true;
             } else {
-                self.end(id, TaskStep::cancelled(), now);
+                self.end(id, TaskStep::cancelled());
             }
         }
         self.get(id).ok_or(TaskError::NotFound)
@@ -262,8 +251,8 @@ impl Kept {
         its.map(|slot| slot.task.id.clone()).collect()
     }
 
-    pub(super) fn forget(&mut self, id: &TaskId, now: SystemTime) {
-        self.end(id, TaskStep::cancelled(), now);
+    pub(super) fn forget(&mut self, id: &TaskId) {
+        self.end(id, TaskStep::cancelled());
         let Some(slot) = self.take_out(id) else { return };
         let task = &slot.task;
         if let Some(key) = task.key.clone() {
@@ -278,15 +267,15 @@ impl Kept {
         }
     }
 
-    pub(super) fn forget_expired(&mut self, now: SystemTime) {
-        let expired = self.expiring.range(..=(now, u64::MAX)).filter_map(|(_, number)| self.slots.get(number));
+    pub(super) fn forget_expired(&mut self) {
+        let expired = self.expiring.range(..=(self.now, u64::MAX)).filter_map(|(_, number)| self.slots.get(number));
         let ended = expired.filter(|slot| slot.task.state.is_terminal());
         let expired: Vec<_> = ended.map(|slot| slot.task.id.clone()).collect();
-        expired.iter().for_each(|id| self.forget(id, now));
+        expired.iter().for_each(|id| self.forget(id));
     }
 }
 
-fn one_less<K: Hash + Eq + Borrow<Q>, Q: Hash + Eq + ?Sized>(counts: &mut HashMap<K, usize>, key: &Q) {
+fn one_less<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
     if let Some(count) = counts.get_mut(key) {
         *count = count.saturating_sub(1);
         if *count == 0 {

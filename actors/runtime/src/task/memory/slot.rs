@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use callboard_message::TaskState;
 
 use crate::task::step::KeptEvent;
-use crate::task::{LeaseView, OpenQuestion, Task, TaskError, TaskId, TaskStep};
+use crate::task::{LeaseView, OpenQuestion, Task, TaskError, TaskId, TaskResult, TaskStep};
 
 /// What is kept of a task.
 pub(super) struct Slot {
@@ -20,7 +20,7 @@ pub(super) struct Slot {
 
 impl Slot {
     /// Takes steps, all or none, and answers the task after them.
-    pub(super) fn take(&mut self, steps: Vec<TaskStep>, now: SystemTime) -> Result<Arc<Task>, TaskError> {
+    pub(super) fn take(&mut self, steps: Vec<TaskStep>, now: SystemTime) -> TaskResult<Arc<Task>> {
         self.take_within(usize::MAX, steps, now)
     }
 
@@ -30,7 +30,7 @@ impl Slot {
         bytes_max: usize,
         steps: Vec<TaskStep>,
         now: SystemTime,
-    ) -> Result<Arc<Task>, TaskError> {
+    ) -> TaskResult<Arc<Task>> {
         // A copy is made where somebody looks at the task: they have it as it was.
         let task = Arc::make_mut(&mut self.task);
         let before = Before::of(task);

@@ -39,13 +39,12 @@ struct World {
     kept: Kept,
     ids: Vec<TaskId>,
     leases: Vec<Lease>,
-    now: SystemTime,
 }
 
 impl World {
     fn new_task(&mut self, parent: Option<usize>, needs: &[usize]) -> NewTask {
         let of = |at: &usize| self.ids.get(at % self.ids.len().max(1)).cloned();
-        let mut new = NewTask::new(Principal::agent("a"), "a", "m", self.now + Duration::from_secs(3_600));
+        let mut new = NewTask::new(Principal::agent("a"), "a", "m", self.kept.now + Duration::from_secs(3_600));
         new.parent = parent.as_ref().and_then(of);
         new.needs = needs.iter().filter_map(of).collect();
         if self.ids.len().is_multiple_of(3) {
@@ -60,18 +59,18 @@ impl World {
         match deed {
             Deed::Begin { parent, needs } => {
                 let new = self.new_task(parent, &needs);
-                if let Ok(Begun::New(_, lease)) = self.kept.begin(new, "w", self.now) {
+                if let Ok(Begun::New(_, lease)) = self.kept.begin(new, "w") {
                     self.leases.push(lease);
                 }
             }
             Deed::BeginAll(all) => {
                 // Refused as a whole where one is.
                 let all = all.iter().map(|(parent, needs)| self.new_task(*parent, needs)).collect();
-                let _ = self.kept.begin_all(all, self.now);
+                let _ = self.kept.begin_all(all);
             }
             Deed::Claim { tasks_max } => {
                 let claim = Claim { scope: "agent".into(), by: "w".into(), tasks_max, lease: Duration::from_secs(30) };
-                self.leases.extend(self.kept.claim(&claim, self.now).0.into_iter().map(|(_, lease)| lease));
+                self.leases.extend(self.kept.claim(&claim).0.into_iter().map(|(_, lease)| lease));
             }
             Deed::Step { lease: at, end } => {
                 let Some(lease) = lease(at, &self.leases) else { return };
@@ -82,20 +81,20 @@ impl World {
                     5 => TaskStep::Said("on it".into()),
                     _ => TaskStep::Start,
                 };
-                let _ = self.kept.step(&lease.task, By::Worker(&lease), vec![step], self.now);
+                let _ = self.kept.step(&lease.task, By::Worker(&lease), vec![step]);
             }
             Deed::Release { lease: at, waits } => {
                 let why = if waits { Released::Waits } else { Released::Interrupted };
                 if let Some(lease) = lease(at, &self.leases) {
-                    self.kept.release(&lease, why, self.now);
+                    self.kept.release(&lease, why);
                 }
             }
             Deed::Cancel { .. } | Deed::Forget { .. } if self.ids.is_empty() => {}
             Deed::Cancel { task } => {
-                let _ = self.kept.want_cancel(&self.ids[task % self.ids.len()], By::Operator, self.now);
+                let _ = self.kept.want_cancel(&self.ids[task % self.ids.len()], By::Operator);
             }
-            Deed::Forget { task } => self.kept.forget(&self.ids[task % self.ids.len()], self.now),
-            Deed::Pass { seconds } => self.now += Duration::from_secs(seconds),
+            Deed::Forget { task } => self.kept.forget(&self.ids[task % self.ids.len()]),
+            Deed::Pass { seconds } => self.kept.now += Duration::from_secs(seconds),
         }
     }
 
@@ -128,20 +127,20 @@ proptest! {
     /// rules are checked after each, then a worker takes all that is there until nothing is.
     #[test]
     fn any_deeds_keep_the_rules(deeds in prop::collection::vec(deeds(), 0..40)) {
-        let now = UNIX_EPOCH + Duration::from_secs(1_000);
-        let mut world = World { kept: Kept::new(10_000), ids: Vec::new(), leases: Vec::new(), now };
+        let mut world = World { kept: Kept::new(10_000), ids: Vec::new(), leases: Vec::new() };
+        world.kept.now = UNIX_EPOCH + Duration::from_secs(1_000);
         for deed in deeds {
             world.does(deed);
             world.check();
         }
-        world.now += Duration::from_secs(60);
+        world.kept.now += Duration::from_secs(60);
         let claim = Claim { scope: "agent".into(), by: "w".into(), tasks_max: 9, lease: Duration::from_secs(30) };
         loop {
             let (before, _) = world.kept.list(&TaskFilter::default(), 0, usize::MAX);
             let open = before.iter().filter(|task| !task.state.is_terminal()).count();
-            for (task, lease) in world.kept.claim(&claim, world.now).0 {
+            for (task, lease) in world.kept.claim(&claim).0 {
                 let steps = vec![TaskStep::Start, TaskStep::Completed(RawValue::from_string("1".into()).unwrap())];
-                world.kept.step(&task.id, By::Worker(&lease), steps, world.now).unwrap();
+                world.kept.step(&task.id, By::Worker(&lease), steps).unwrap();
             }
             world.check();
             let (after, _) = world.kept.list(&TaskFilter::default(), 0, usize::MAX);

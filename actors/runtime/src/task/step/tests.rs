@@ -85,7 +85,8 @@ proptest! {
     #[test]
     fn recovery_can_be_taken(steps in prop::collection::vec(steps(), 0..40), resumes: bool, cancelled: bool) {
         let on_restart = if resumes { OnRestart::Resume } else { OnRestart::Fail };
-        let mut task = Task { on_restart, ..submitted() };
+        let mut task = submitted();
+        task.on_restart = on_restart;
         for step in steps {
             let _ = task.step(&step, at(1_000));
         }
