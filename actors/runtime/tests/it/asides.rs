@@ -10,7 +10,7 @@ use callboard_runtime::*;
 use futures::FutureExt;
 use tokio::sync::Semaphore;
 
-const SECOND: Duration = Duration::from_secs(1);
+use crate::messages::{SECOND, running};
 
 /// Waits for a permit, or to be told that it is cancelled; then tidies up for so long. Answers where it ran.
 #[derive(Message)]
@@ -135,7 +135,7 @@ fn where_handlers_run() {
 /// an agent that takes two.
 #[test]
 fn in_flight_is_bounded() {
-    paused(async |system| {
+    running(async |system| {
         let waiter = Waiter::default();
         let (permits, most) = (waiter.permits.clone(), waiter.most.clone());
         let agent = system.spawn(waiter);
@@ -150,7 +150,6 @@ fn in_flight_is_bounded() {
             answer.unwrap();
         }
         assert_eq!((most.load(SeqCst), agent.snapshot().in_flight), (2, 0));
-        system.shutdown(SECOND).await;
     });
 }
 
@@ -200,7 +199,7 @@ fn ends() {
 #[test]
 fn panics() {
     for at_once in [true, false] {
-        paused(async |system| {
+        running(async |system| {
             let waiter = Waiter::default();
             let permits = waiter.permits.clone();
             let agent = system.spawn_with(move || waiter.clone());
@@ -212,7 +211,6 @@ fn panics() {
             assert_eq!(agent.snapshot().restarts, 1);
             permits.add_permits(1);
             beside.await.unwrap();
-            system.shutdown(SECOND).await;
         });
     }
 }
@@ -223,7 +221,7 @@ fn panics() {
 fn cancelled_handlers_have_their_grace() {
     for (tidy, tidied) in [(SECOND / 2, 1), (2 * SECOND, 0)] {
         for how in ["drop", "deadline", "call"] {
-            paused(async |system| {
+            running(async |system| {
                 let waiter = Waiter::default();
                 let (told, done) = (waiter.told.clone(), waiter.tidied.clone());
                 let agent = system.spawn(waiter);
@@ -248,7 +246,6 @@ fn cancelled_handlers_have_their_grace() {
                 tokio::time::sleep(SECOND + SECOND / 4).await;
                 eventually("its place is free", SECOND, || agent.snapshot().in_flight == 0).await;
                 assert_eq!((told.load(SeqCst), done.load(SeqCst)), (1, tidied), "{how}");
-                system.shutdown(SECOND).await;
             });
         }
     }
@@ -258,7 +255,7 @@ fn cancelled_handlers_have_their_grace() {
 /// half the time, with a grace that lasts longer than the rest.
 #[test]
 fn cancelled_asks_end_at_their_deadline() {
-    paused(async |system| {
+    running(async |system| {
         let agent = system.spawn(Waiter::default());
         assert_eq!(agent.ask(Begun).await.unwrap(), 0);
         let began = tokio::time::Instant::now();
@@ -272,7 +269,6 @@ fn cancelled_asks_end_at_their_deadline() {
         let (late, ()) = tokio::join!(ask, cancelling);
         assert!(matches!(late, Err(SendError::TimedOut(_))), "{late:?}");
         assert!(began.elapsed() < SECOND + SECOND / 4, "{:?}", began.elapsed());
-        system.shutdown(SECOND).await;
     });
 }
 

@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use callboard_message::FailureKind;
 use callboard_runtime::testkit::{Act, Scripted, paused};
 use callboard_runtime::*;
@@ -7,8 +5,6 @@ use serde_json::json;
 use serde_json::value::to_raw_value;
 
 use crate::messages::*;
-
-const SECOND: Duration = Duration::from_secs(1);
 
 /// Goal: tell, ask and try_tell reach the handler. Method: a counter, in place and through its mailbox.
 #[test]
@@ -30,7 +26,7 @@ fn typed() {
 /// Goal: the same handler is reached by name with JSON; what doesn't fit is refused and nothing is lost.
 #[test]
 fn by_name() {
-    paused(async |system| {
+    running(async |system| {
         let counter = system.spawn(Counter::default());
         let ask = async |name: &str, payload| {
             let reply = counter.ask_named(name, to_raw_value(&payload).unwrap(), None).await;
@@ -42,7 +38,6 @@ fn by_name() {
         assert_eq!(ask("add", json!({"by": 1})).await, Ok(json!(3)));
         assert_eq!(counter.specs().len(), 1);
         assert_eq!(counter.specs()[0].description, "Adds to the counter.");
-        system.shutdown(SECOND).await;
     });
 }
 
@@ -61,20 +56,19 @@ fn repeatable() {
             add.by
         }
     }
-    paused(async |system| {
+    running(async |system| {
         let (twice, once) = (system.spawn(Twice), system.spawn(Counter::default()));
         let hint = |agent: &AgentRef| {
             agent.specs()[0].more.object("annotations").and_then(|a| a.read::<bool>("idempotentHint"))
         };
         assert_eq!((hint(&twice), hint(&once)), (Some(true), None));
-        system.shutdown(SECOND).await;
     });
 }
 
 /// Goal: an agent that takes messages as JSON is asked like any other. Method: a scripted agent in the counter's place.
 #[test]
 fn local_and_remote_look_identical() {
-    paused(async |system| {
+    running(async |system| {
         let remote =
             system.spawn(Scripted::new([Act::Reply(json!(42)), Act::Panic, Act::Reply(json!("not a number"))]));
         assert_eq!(remote.ask(Add { by: 2 }).await.unwrap(), 42);
@@ -88,17 +82,15 @@ fn local_and_remote_look_identical() {
         told.ended().await;
         assert!(matches!(told.tell(Add { by: 5 }).await, Err(SendError::Closed { message: Add { by: 5 } })));
         assert_eq!(remote.ask(Add { by: 2 }).await.unwrap_err().kind(), FailureKind::Internal);
-        system.shutdown(SECOND).await;
     });
 }
 
 /// Goal: a wrong message comes back.
 #[test]
 fn not_handled() {
-    paused(async |system| {
+    running(async |system| {
         let remote = system.spawn(Scripted::new([]));
         assert!(matches!(remote.ask(Boom).await, Err(SendError::NotHandled { message: Boom, .. })));
         assert!(remote.recipient::<Boom>().is_none());
-        system.shutdown(SECOND).await;
     });
 }

@@ -2,10 +2,9 @@ use std::time::Duration;
 
 use callboard_macros::Message;
 use callboard_message::*;
-use callboard_runtime::testkit::paused;
 use callboard_runtime::*;
 
-const SECOND: Duration = Duration::from_secs(1);
+use crate::messages::{SECOND, running};
 
 /// Asks a person for a city, through as many agents as there are.
 #[derive(Message)]
@@ -43,7 +42,7 @@ impl ConcurrentHandler<Weather> for Forecaster {
 /// Goal: progress and questions of an agent two hops away reach whoever called, and the principal reaches it. Method: a chain.
 #[test]
 fn questions_find_the_caller() {
-    paused(async |system| {
+    running(async |system| {
         let last = system.spawn(Forecaster { next: None });
         let first = system.spawn(Forecaster { next: Some(last) });
         let mut call = first.call(Weather).principal(Principal::agent("ann")).start();
@@ -60,7 +59,6 @@ fn questions_find_the_caller() {
         }
         assert_eq!(call.reply().await.unwrap().unwrap(), "sunny in \"Rio\", ann");
         assert_eq!(progress, [0.0, 1.0]);
-        system.shutdown(SECOND).await;
     });
 }
 
@@ -68,7 +66,7 @@ fn questions_find_the_caller() {
 /// that drops the question.
 #[test]
 fn nobody_to_ask() {
-    paused(async |system| {
+    running(async |system| {
         let agent = system.spawn(Forecaster { next: None });
         assert_eq!(agent.ask(Weather).await.unwrap().unwrap_err().kind, FailureKind::NobodyToAsk);
         let call = agent.call(Weather).start();
@@ -78,7 +76,6 @@ fn nobody_to_ask() {
             drop(event);
         }
         assert_eq!(call.reply().await.unwrap().unwrap_err().kind, FailureKind::NobodyToAsk);
-        system.shutdown(SECOND).await;
     });
 }
 
@@ -121,18 +118,17 @@ impl ConcurrentHandler<Loop> for Looper {
 /// Goal: a loop of agents ends at the hop limit, and the deadline goes along unchanged. Method: an agent that asks itself.
 #[test]
 fn loops_end() {
-    paused(async |system| {
+    running(async |system| {
         let looper = system.spawn(Looper { hops: 0 });
         let reply = looper.call(Loop).within(5 * SECOND).start().reply().await.unwrap().unwrap();
         assert_eq!(reply, (HOPS_MAX_DEFAULT, Some(5 * SECOND)));
-        system.shutdown(SECOND).await;
     });
 }
 
 /// Goal: a call that nobody awaits any more cancels the whole chain. Method: drop it while the last agent asks.
 #[test]
 fn dropping_cancels_the_chain() {
-    paused(async |system| {
+    running(async |system| {
         let last = system.spawn(Forecaster { next: None });
         let first = system.spawn(Forecaster { next: Some(last.clone()) });
         let mut call = first.call(Weather).start();
@@ -147,6 +143,5 @@ fn dropping_cancels_the_chain() {
         tokio::time::sleep(2 * CANCEL_GRACE_DEFAULT).await;
         assert_eq!((first.snapshot().in_flight, last.snapshot().in_flight), (0, 0));
         drop(question);
-        system.shutdown(SECOND).await;
     });
 }

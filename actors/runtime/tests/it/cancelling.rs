@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use callboard_macros::Message;
 use callboard_message::Principal;
-use callboard_runtime::testkit::{eventually, paused};
+use callboard_runtime::testkit::eventually;
 use callboard_runtime::*;
 
-const SECOND: Duration = Duration::from_secs(1);
+use crate::messages::{SECOND, running};
 
 /// Waits to be told that it is cancelled, then tidies up for so long.
 #[derive(Message)]
@@ -72,7 +72,7 @@ impl ConcurrentHandler<Wait> for Beside {
 fn deadlines_are_timeouts() {
     for profile in [Profile::default(), Profile::default().with_askers()] {
         let profile = Profile { cancel_grace: Duration::ZERO, ..profile };
-        paused(async |system| {
+        running(async |system| {
             let agent = system.prepare_with(Beside::default).profile(profile.clone()).spawn();
             let late = agent.ask(Wait { tidy: SECOND }).within(SECOND).await;
             assert!(matches!(late, Err(SendError::TimedOut(after)) if after >= SECOND), "{late:?}");
@@ -82,7 +82,6 @@ fn deadlines_are_timeouts() {
             let past = CallMeta::new(Arc::new(Principal::local_operator())).until(tokio::time::Instant::now());
             let late = agent.ask(Wait { tidy: SECOND }).within_call(Some(Arc::new(past))).await;
             assert!(matches!(late, Err(SendError::TimedOut(_))), "{late:?}");
-            system.shutdown(SECOND).await;
         });
     }
 }
@@ -107,7 +106,7 @@ fn running_handlers() {
     ];
     for Case { tidy, cancel_safe, state, tidied } in cases {
         for how in ["drop", "deadline", "call"] {
-            paused(async |system| {
+            running(async |system| {
                 let (told, done) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
                 let (told_, done_) = (told.clone(), done.clone());
                 let make = move || Waiter { state: 0, told: told_.clone(), tidied: done_.clone() };
@@ -135,7 +134,6 @@ fn running_handlers() {
                 assert_eq!(agent.ask(Free).await.unwrap(), state, "{how}");
                 assert!(began.elapsed() <= SECOND, "the slot was freed within the grace");
                 assert_eq!((told.load(SeqCst), done.load(SeqCst)), (1, tidied), "{how}");
-                system.shutdown(SECOND).await;
             });
         }
     }
@@ -144,7 +142,7 @@ fn running_handlers() {
 /// Goal: what is cancelled before its turn is never begun. Method: it waits behind another, is dropped, and the agent counts.
 #[test]
 fn queued_messages() {
-    paused(async |system| {
+    running(async |system| {
         let agent = system.spawn_with(Waiter::default);
         let mut first = Box::pin(agent.ask(Wait { tidy: Duration::ZERO }));
         let mut second = Box::pin(agent.ask(Wait { tidy: Duration::ZERO }));
@@ -154,14 +152,13 @@ fn queued_messages() {
         drop(second);
         drop(first);
         assert_eq!(agent.ask(Free).await.unwrap(), 1);
-        system.shutdown(SECOND).await;
     });
 }
 
 /// Goal: a call that is cancelled while its message waits for room is over at once. Method: a full mailbox of one.
 #[test]
 fn waiting_for_room() {
-    paused(async |system| {
+    running(async |system| {
         let agent =
             system.prepare_with(Waiter::default).profile(Profile { mailbox_capacity: 1, ..Profile::default() }).spawn();
         let mut running = Box::pin(agent.ask(Wait { tidy: Duration::ZERO }));
@@ -176,6 +173,5 @@ fn waiting_for_room() {
         cancel.cancel();
         assert!(matches!(waiting.await, Err(SendError::Cancelled)));
         drop((queued, running));
-        system.shutdown(SECOND).await;
     });
 }

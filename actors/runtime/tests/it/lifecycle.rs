@@ -8,8 +8,6 @@ use serde_json::json;
 
 use crate::messages::*;
 
-const SECOND: Duration = Duration::from_secs(1);
-
 /// Goal: a test that leaves agents running fails. Method: such a test, caught.
 #[test]
 fn leaks_fail_the_test() {
@@ -92,7 +90,7 @@ fn shutdown_drains() {
 /// Goal: stop works off the mailbox, kill makes dead letters of it; whoever asked learns it. Method: a slow handler in front.
 #[test]
 fn stop_and_kill() {
-    paused(async |system| {
+    running(async |system| {
         for (kill, expected) in [(false, Ok(3)), (true, Err("agent stopped before it took the message".to_owned()))] {
             let counter = system.spawn(Counter::default());
             counter.tell(SlowAdd { by: 1, pause: SECOND }).await.unwrap();
@@ -110,14 +108,13 @@ fn stop_and_kill() {
             assert!(matches!(counter.try_tell(Add { by: 1 }), Err(SendError::Closed { message: Add { by: 1 } })));
         }
         assert_eq!(system.dead_letters().count(), 1);
-        system.shutdown(SECOND).await;
     });
 }
 
 /// Goal: only the latest dead letters are kept, all are counted. Method: limit + 1.
 #[test]
 fn dead_letters_are_bounded() {
-    paused(async |system| {
+    running(async |system| {
         let profile = Profile::default().mailbox_capacity(2_000);
         let counter = system.prepare(Counter::default()).profile(profile).spawn();
         counter.tell(SlowAdd { by: 1, pause: SECOND }).await.unwrap();
@@ -129,7 +126,6 @@ fn dead_letters_are_bounded() {
         counter.ended().await;
         assert_eq!(system.dead_letters().count(), DEAD_LETTERS_KEPT_MAX as u64 + 1);
         assert_eq!(system.dead_letters().latest().len(), DEAD_LETTERS_KEPT_MAX);
-        system.shutdown(SECOND).await;
     });
 }
 
@@ -192,7 +188,7 @@ impl SyncHandler<Start> for Watcher {
 /// Goal: whoever watches learns of the end, also of one long past. Method: watch before, and after.
 #[test]
 fn death_watch() {
-    paused(async |system| {
+    running(async |system| {
         let [first, second] = [0, 1].map(|_| system.spawn(Counter::default()));
         let watcher = system.prepare(Watcher::default()).profile(Profile::default().pinned()).spawn();
         watcher.ask(Watch(first.clone())).await.unwrap();
@@ -202,19 +198,17 @@ fn death_watch() {
         watcher.ask(Watch(second.clone())).await.unwrap();
         let expected = json!([format!("{} Killed", first.id()), format!("{} Stopped", second.id())]);
         assert_eq!(watcher.observe().await["ended"], expected);
-        system.shutdown(SECOND).await;
     });
 }
 
 /// Goal: timers fire once or again and again, until cancelled or the agent ends. Method: five paused seconds.
 #[test]
 fn timers() {
-    paused(async |system| {
+    running(async |system| {
         let watcher = system.prepare(Watcher::default()).profile(Profile::default().pinned()).spawn();
         watcher.ask(Start).await.unwrap();
         tokio::time::sleep(5 * SECOND).await;
         assert_eq!(watcher.observe().await["ticks"], 3);
-        system.shutdown(SECOND).await;
     });
 }
 
@@ -266,7 +260,7 @@ impl SyncHandler<Enter> for Door {
 /// before the door opens, one after.
 #[test]
 fn stash() {
-    paused(async |system| {
+    running(async |system| {
         let door = system.spawn(Door::default());
         let early = futures::future::join_all((1..=4).map(|n| door.ask(Enter(n))));
         let opened = async {
@@ -278,17 +272,15 @@ fn stash() {
         assert_eq!(early, [Ok(1), Ok(12), Ok(123), Err("stash is full".to_owned())]);
         assert_eq!(last, 1239);
         assert_eq!(system.dead_letters().count(), 1);
-        system.shutdown(SECOND).await;
     });
 }
 
 /// Goal: an agent behind a probe sees what is sent. Method: the kit's own probe.
 #[test]
 fn probe() {
-    paused(async |system| {
+    running(async |system| {
         let (probe, mut seen) = Probe::<Add>::spawn(system, |add| add.by + 1);
         assert_eq!(probe.ask(Add { by: 1 }).await.unwrap(), 2);
         assert_eq!(seen.recv().await, Some(Add { by: 1 }));
-        system.shutdown(SECOND).await;
     });
 }

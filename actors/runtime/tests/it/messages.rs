@@ -1,9 +1,22 @@
 //! An agent that the tests share.
 
+use std::time::Duration;
+
 use callboard_macros::Message;
+use callboard_runtime::testkit::paused;
 use callboard_runtime::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub const SECOND: Duration = Duration::from_secs(1);
+
+/// Runs `test` in paused time, with a system that is shut down after it.
+pub fn running(test: impl AsyncFnOnce(&System)) {
+    paused(async |system| {
+        test(system).await;
+        system.shutdown(SECOND).await;
+    });
+}
 
 /// Adds to the counter.
 #[derive(Message, Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -18,7 +31,7 @@ pub struct Add {
 #[message(reply = u64, local)]
 pub struct SlowAdd {
     pub by: u64,
-    pub pause: std::time::Duration,
+    pub pause: Duration,
 }
 
 /// Panics, at once or across an await.
@@ -70,7 +83,7 @@ impl SyncHandler<Boom> for Counter {
 
 impl Handler<SlowBoom> for Counter {
     async fn handle(&mut self, _: SlowBoom, _: &mut Cx) {
-        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
         panic!("slow boom");
     }
 }

@@ -3,13 +3,12 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use callboard_macros::Message;
-use callboard_runtime::testkit::{paused, real};
+use callboard_runtime::testkit::real;
 use callboard_runtime::*;
 use futures::future::join_all;
 
 use crate::messages::*;
 
-const SECOND: Duration = Duration::from_secs(1);
 const SENDERS: u32 = 8;
 const MESSAGES: u32 = 100_000;
 
@@ -100,14 +99,13 @@ fn first_in_first_out() {
 /// Goal: no lost update across an await. Method: 100 slow adds at once, with fast ones among them.
 #[test]
 fn exclusive_means_alone() {
-    paused(async |system| {
+    running(async |system| {
         let counter = system.spawn(Counter::default());
         let slow = (0..100).map(|_| counter.ask(SlowAdd { by: 1, pause: Duration::from_millis(3) }));
         let fast = (0..100).map(|_| counter.ask(Add { by: 1 }));
         let (slow, fast) = futures::join!(join_all(slow), join_all(fast));
         assert!(slow.iter().all(Result::is_ok) && fast.iter().all(Result::is_ok));
         assert_eq!(counter.ask(Add { by: 0 }).await.unwrap(), 200);
-        system.shutdown(SECOND).await;
     });
 }
 
@@ -141,7 +139,7 @@ impl ConcurrentHandler<Work> for Worker {
 /// Goal: n in flight, never n + 1. Method: 23 asks of an agent with n = 5; they take five rounds.
 #[test]
 fn concurrent_up_to_n() {
-    paused(async |system| {
+    running(async |system| {
         let most = Arc::new(AtomicU32::new(0));
         let worker = system.spawn(Worker { now: Arc::default(), most: most.clone() });
         let began = tokio::time::Instant::now();
@@ -150,6 +148,5 @@ fn concurrent_up_to_n() {
         }
         assert_eq!(most.load(SeqCst), 5);
         assert_eq!(began.elapsed().as_millis() / 10, 5);
-        system.shutdown(SECOND).await;
     });
 }

@@ -1,12 +1,8 @@
 use std::collections::HashSet;
-use std::time::Duration;
 
-use callboard_runtime::testkit::paused;
 use callboard_runtime::*;
 
 use crate::messages::*;
-
-const SECOND: Duration = Duration::from_secs(1);
 
 async fn totals(pool: &Pool) -> Vec<u64> {
     let mut totals = Vec::new();
@@ -19,7 +15,7 @@ async fn totals(pool: &Pool) -> Vec<u64> {
 /// Goal: round robin spreads evenly, passing over a member that ended.
 #[test]
 fn round_robin() {
-    paused(async |system| {
+    running(async |system| {
         let pool = Pool::spawn(system, 3, Choice::RoundRobin, Counter::default);
         for _ in 0..9 {
             pool.ask(Add { by: 1 }).await.unwrap();
@@ -32,14 +28,13 @@ fn round_robin() {
         }
         let after = totals(&pool).await;
         assert_eq!(after[0] + after[2], 12);
-        system.shutdown(SECOND).await;
     });
 }
 
 /// Goal: least loaded keeps away from who is busy. Method: two of three stand in a slow handler.
 #[test]
 fn least_loaded() {
-    paused(async |system| {
+    running(async |system| {
         let pool = Pool::spawn(system, 3, Choice::LeastLoaded, Counter::default);
         for member in &pool.members()[..2] {
             member.tell(SlowAdd { by: 100, pause: SECOND }).await.unwrap();
@@ -49,14 +44,13 @@ fn least_loaded() {
         }
         tokio::time::sleep(2 * SECOND).await;
         assert_eq!(totals(&pool).await, [100, 100, 5]);
-        system.shutdown(SECOND).await;
     });
 }
 
 /// Goal: a key always has the same member; when a member ends only its keys move. Method: 100 keys over four members.
 #[test]
 fn by_key() {
-    paused(async |system| {
+    running(async |system| {
         let pool = Pool::spawn(system, 4, Choice::RoundRobin, Counter::default);
         let where_to = || (0..100).map(|key: u32| pool.for_key(&key).id()).collect::<Vec<_>>();
         let before = where_to();
@@ -69,6 +63,5 @@ fn by_key() {
             assert!(after == before || before == gone);
             assert_ne!(after, gone);
         }
-        system.shutdown(SECOND).await;
     });
 }

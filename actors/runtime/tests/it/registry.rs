@@ -1,5 +1,4 @@
 use std::num::NonZeroU32;
-use std::time::Duration;
 
 use callboard_macros::Message;
 use callboard_message::*;
@@ -9,12 +8,10 @@ use serde_json::json;
 
 use crate::messages::*;
 
-const SECOND: Duration = Duration::from_secs(1);
-
 /// Goal: names are exact, taken once, seen by group, and gone with their agent.
 #[test]
 fn directory() {
-    paused(async |system| {
+    running(async |system| {
         let [a, b] = [0, 1].map(|_| system.spawn(Counter::default()));
         let directory = system.directory();
         directory.register("clinic", &a).unwrap();
@@ -32,7 +29,6 @@ fn directory() {
         directory.register("clinic", &b).unwrap();
         directory.register("late", &a).unwrap();
         assert_eq!(directory.get("late"), None, "it had ended");
-        system.shutdown(SECOND).await;
     });
 }
 
@@ -44,7 +40,7 @@ struct News(u32);
 /// Goal: an event reaches the subscribers of its topic, once each; a full one misses it, an ended one is forgotten.
 #[test]
 fn events() {
-    paused(async |system| {
+    running(async |system| {
         let (fast, mut seen) = Probe::<News>::spawn(system, |_| ());
         let (gone, _) = Probe::<News>::spawn(system, |_| ());
         let recipient = fast.recipient::<News>().unwrap();
@@ -64,7 +60,6 @@ fn events() {
         assert_eq!(seen.recv().await, Some(News(3)));
         system.events().unsubscribe::<News>("weather", fast.id());
         assert_eq!(system.events().publish("weather", &News(0)), Published::default());
-        system.shutdown(SECOND).await;
     });
 }
 

@@ -8,8 +8,6 @@ use callboard_runtime::*;
 
 use crate::messages::*;
 
-const SECOND: Duration = Duration::from_secs(1);
-
 /// Panics when it is looked at.
 #[derive(Message)]
 #[message(local)]
@@ -99,14 +97,13 @@ impl Handler<Hold> for Fragile {
 #[test]
 fn ready_panics() {
     for (in_place, mailbox_capacity) in [(true, 16), (false, 16), (false, 1_024)] {
-        paused(async |system| {
+        running(async |system| {
             let profile = Profile { in_place, mailbox_capacity, backoff: Backoff::NONE, ..Profile::default() };
             let agent = system.prepare_with(Fragile::default).profile(profile).spawn();
             agent.observe().await;
             assert!(matches!(agent.ask(Bad).await, Err(SendError::Panicked)));
             assert_eq!(agent.ask(Add { by: 1 }).await.unwrap(), 1);
             assert_eq!(agent.snapshot().mailbox_depth, 0);
-            system.shutdown(SECOND).await;
         });
     }
 }
@@ -114,20 +111,19 @@ fn ready_panics() {
 /// Goal: a state that panics when it is dropped harms nobody else on its arbiter. Method: a restart of such an agent.
 #[test]
 fn drop_panics() {
-    paused(async |system| {
+    running(async |system| {
         let other = system.spawn(Counter::default());
         let make = || Fragile { _shard: Shard(true), ..Fragile::default() };
         let fragile = system.prepare_with(make).profile(Profile::default().pinned()).spawn();
         assert!(matches!(fragile.ask(Boom).await, Err(SendError::Panicked)));
         assert_eq!(other.ask(SlowAdd { by: 1, pause: SECOND }).await.unwrap(), 1);
-        system.shutdown(SECOND).await;
     });
 }
 
 /// Goal: an end that comes while a handler has the agent is told afterwards.
 #[test]
 fn ends_are_told_late() {
-    paused(async |system| {
+    running(async |system| {
         let told = Arc::new(AtomicU32::new(0));
         let watcher = system.spawn(Fragile { told: told.clone(), ..Fragile::default() });
         let watched = system.spawn(Counter::default());
@@ -138,7 +134,6 @@ fn ends_are_told_late() {
         watched.ended().await;
         watcher.ask(Add { by: 0 }).await.unwrap();
         assert_eq!(told.load(SeqCst), 1);
-        system.shutdown(SECOND).await;
     });
 }
 
@@ -182,14 +177,13 @@ fn dropped_systems() {
 /// Goal: whoever asked an agent that is killed in mid-handler learns just that.
 #[test]
 fn killed_in_flight() {
-    paused(async |system| {
+    running(async |system| {
         let agent = system.spawn(Fragile::default());
         let asking = agent.clone();
         let asked = tokio::spawn(async move { asking.ask(Hold(SECOND)).await });
         eventually("it stands", SECOND, || agent.snapshot().in_flight == 1).await;
         agent.kill();
         assert!(matches!(asked.await.unwrap(), Err(SendError::Stopped)));
-        system.shutdown(SECOND).await;
     });
 }
 
@@ -213,7 +207,7 @@ fn timers_of_askers() {
 /// Goal: a call cancelled before it begins is not handled, in place neither.
 #[test]
 fn cancelled_before_it_begins() {
-    paused(async |system| {
+    running(async |system| {
         let added = Arc::new(AtomicU32::new(0));
         let agent = system.spawn(Fragile { added: added.clone(), ..Fragile::default() });
         agent.observe().await;
@@ -221,14 +215,13 @@ fn cancelled_before_it_begins() {
         call.cancel();
         assert!(matches!(call.reply().await, Err(SendError::Cancelled)));
         assert_eq!(added.load(SeqCst), 0);
-        system.shutdown(SECOND).await;
     });
 }
 
 /// Goal: watchers that ended are let go. Method: 100 of them watch one that lives on; now and then they are let go together.
 #[test]
 fn watchers_are_let_go() {
-    paused(async |system| {
+    running(async |system| {
         let long = system.spawn(Counter::default());
         let held = Arc::new(AtomicU32::new(0));
         for _ in 0..100 {
@@ -238,6 +231,5 @@ fn watchers_are_let_go() {
             short.ended().await;
         }
         assert!(Arc::strong_count(&held) <= 3);
-        system.shutdown(SECOND).await;
     });
 }

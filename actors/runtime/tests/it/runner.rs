@@ -2,13 +2,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use callboard_message::*;
-use callboard_runtime::testkit::{Act, Scripted, paused};
+use callboard_runtime::testkit::{Act, Scripted};
 use callboard_runtime::*;
 use futures::StreamExt;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
-const SECOND: Duration = Duration::from_secs(1);
+use crate::messages::{SECOND, running};
+
 const HOUR: Duration = Duration::from_secs(3_600);
 
 fn new(id: &str, agent: &str) -> NewTask {
@@ -42,7 +43,7 @@ fn reply(task: &Task) -> Value {
 /// that fails and one that isn't there.
 #[test]
 fn tasks_are_worked_off() {
-    paused(async |system| {
+    running(async |system| {
         let agent = scripted(system, "clinic", [Act::Late(SECOND, json!(1)), Act::Reply(json!(2))]);
         scripted(system, "sick", [Act::Fail(Failure::new(FailureKind::Rejected, "never"))]);
         let runner = TaskRunner::start(system, RunnerOptions::default());
@@ -63,7 +64,6 @@ fn tasks_are_worked_off() {
         assert_eq!(ended(system, "e").await.state, TaskState::Failed);
         assert_eq!(agent.observe().await, json!([["work", {"x": 1}], ["work", null]]));
         runner.stop().await;
-        system.shutdown(SECOND).await;
     });
 }
 
@@ -100,7 +100,7 @@ impl ConcurrentHandler<Named> for Asker {
 /// Goal: what an agent asks waits in its task, and whose that is answers. Method: look at the task, answer, see the reply.
 #[test]
 fn questions_wait_for_the_owner() {
-    paused(async |system| {
+    running(async |system| {
         let asker = system.spawn(Asker);
         system.directory().register("asker", &asker).unwrap();
         let runner = TaskRunner::start(system, RunnerOptions::default());
@@ -120,14 +120,13 @@ fn questions_wait_for_the_owner() {
         tasks.step(&id, By::Owner(&owner), vec![TaskStep::Answered { key, answer }]).await.unwrap();
         assert_eq!(reply(&*ended(system, "a").await), json!({"city": "Rio"}));
         runner.stop().await;
-        system.shutdown(SECOND).await;
     });
 }
 
 /// Goal: a task completes after the parts that its agent began. Method: parts that take a minute.
 #[test]
 fn parts_end_first() {
-    paused(async |system| {
+    running(async |system| {
         let asker = system.spawn(Asker);
         system.directory().register("asker", &asker).unwrap();
         let minute = 60 * SECOND;
@@ -143,14 +142,13 @@ fn parts_end_first() {
             assert_eq!(ended(system, part).await.state, TaskState::Completed);
         }
         runner.stop().await;
-        system.shutdown(SECOND).await;
     });
 }
 
 /// Goal: a task that somebody wants ended ends, and its call with it. Method: an agent that never replies.
 #[test]
 fn cancelled() {
-    paused(async |system| {
+    running(async |system| {
         scripted(system, "late", [Act::Hang]);
         let runner = TaskRunner::start(system, RunnerOptions::default());
         let tasks = system.store().tasks.clone();
@@ -161,7 +159,6 @@ fn cancelled() {
         assert!(tasks.want_cancel(&id, By::Operator).await.unwrap().cancel_wanted);
         assert_eq!(ended(system, "a").await.state, TaskState::Canceled);
         runner.stop().await;
-        system.shutdown(SECOND).await;
     });
 }
 
@@ -169,7 +166,7 @@ fn cancelled() {
 /// stopped in the midst of it.
 #[test]
 fn interrupted() {
-    paused(async |system| {
+    running(async |system| {
         scripted(system, "late", [Act::Hang, Act::Hang, Act::Reply(json!("again"))]);
         let runner = TaskRunner::start(system, RunnerOptions::default());
         let tasks = system.store().tasks.clone();
@@ -185,14 +182,13 @@ fn interrupted() {
         assert_eq!(reply(&*ended(system, "a").await), json!("again"));
         assert_eq!(ended(system, "b").await.state, TaskState::Failed);
         runner.stop().await;
-        system.shutdown(SECOND).await;
     });
 }
 
 /// Goal: a runner works on so many at once and no more. Method: three tasks for two places.
 #[test]
 fn so_many_at_once() {
-    paused(async |system| {
+    running(async |system| {
         let late = || Act::Late(10 * SECOND, json!(1));
         scripted(system, "late", [late(), late(), late()]);
         let runner = TaskRunner::start(system, RunnerOptions { tasks_max: 2, ..RunnerOptions::default() });
@@ -207,6 +203,5 @@ fn so_many_at_once() {
         }
         assert!(began.elapsed() >= 20 * SECOND);
         runner.stop().await;
-        system.shutdown(SECOND).await;
     });
 }

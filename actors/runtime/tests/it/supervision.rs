@@ -2,12 +2,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
-use callboard_runtime::testkit::{eventually, paused};
+use callboard_runtime::testkit::eventually;
 use callboard_runtime::*;
 
 use crate::messages::*;
-
-const SECOND: Duration = Duration::from_secs(1);
 
 fn profile(restarts_max: u32) -> Profile {
     let restarts = Intensity { restarts_max, within: 10 * SECOND };
@@ -19,7 +17,7 @@ fn profile(restarts_max: u32) -> Profile {
 #[test]
 fn panic_fails_one_ask() {
     for in_place in [true, false] {
-        paused(async |system| {
+        running(async |system| {
             let profile = Profile { in_place, ..profile(5) };
             let counter = system.prepare_with(Counter::default).profile(profile).spawn();
             assert_eq!(counter.ask(Add { by: 1 }).await.unwrap(), 1);
@@ -31,7 +29,6 @@ fn panic_fails_one_ask() {
             assert_eq!(after.unwrap(), 7);
             let seen = counter.snapshot();
             assert_eq!((seen.restarts, seen.last_error.as_deref()), (2, Some("panicked in an async handler")));
-            system.shutdown(SECOND).await;
         });
     }
 }
@@ -40,7 +37,7 @@ fn panic_fails_one_ask() {
 /// borne. Method: N = 3 in paused time.
 #[test]
 fn restart_n_plus_one_escalates() {
-    paused(async |system| {
+    running(async |system| {
         let counter = system.prepare_with(Counter::default).profile(profile(3)).spawn();
         for _ in 0..3 {
             assert!(matches!(counter.ask(Boom).await, Err(SendError::Panicked)));
@@ -55,7 +52,6 @@ fn restart_n_plus_one_escalates() {
         assert_eq!(system.dead_letters().count(), 1);
         assert_eq!(system.dead_letters().latest()[0].message, "add");
         assert!(matches!(counter.ask(Add { by: 1 }).await, Err(SendError::Closed { message: Add { by: 1 } })));
-        system.shutdown(SECOND).await;
     });
 }
 
@@ -72,7 +68,7 @@ fn backoff_grows() {
 /// Goal: while it pauses, an agent keeps its messages and obeys. Method: a pause of a second in paused time.
 #[test]
 fn messages_wait_out_the_pause() {
-    paused(async |system| {
+    running(async |system| {
         let backoff = Backoff { first: SECOND, max: SECOND, jitter: 0.0 };
         let counter = system.prepare_with(Counter::default).profile(Profile { backoff, ..Profile::default() }).spawn();
         counter.tell(Boom).await.unwrap();
@@ -83,18 +79,16 @@ fn messages_wait_out_the_pause() {
         counter.kill();
         assert_eq!(counter.ended().await, ExitReason::Killed);
         assert_eq!(began.elapsed().as_secs(), 1);
-        system.shutdown(SECOND).await;
     });
 }
 
 /// Goal: an agent that nothing can make afresh ends at its first panic.
 #[test]
 fn without_a_factory() {
-    paused(async |system| {
+    running(async |system| {
         let counter = system.spawn(Counter::default());
         assert!(matches!(counter.ask(Boom).await, Err(SendError::Panicked)));
         assert_eq!(counter.ended().await, ExitReason::Failed);
-        system.shutdown(SECOND).await;
     });
 }
 
@@ -111,7 +105,7 @@ fn counted(made: &Arc<AtomicU32>) -> impl Fn() -> Counter + Send + Sync + use<> 
 #[test]
 fn strategies() {
     for (strategy, expected) in [(Strategy::OneForOne, 3), (Strategy::AllForOne, 4)] {
-        paused(async |system| {
+        running(async |system| {
             let supervisor = Supervisor::new(strategy, Intensity::default(), Backoff::NONE);
             let made = Arc::new(AtomicU32::new(0));
             let [a, b] = [0, 1].map(|_| system.prepare_with(counted(&made)).under(&supervisor).spawn());
@@ -121,7 +115,6 @@ fn strategies() {
             let kept = if strategy == Strategy::OneForOne { 1 } else { 0 };
             assert_eq!(b.ask(Add { by: 0 }).await.unwrap(), kept);
             assert_eq!(made.load(SeqCst), expected);
-            system.shutdown(SECOND).await;
         });
     }
 }
@@ -130,7 +123,7 @@ fn strategies() {
 /// Method: a parent that bears one restart over a group that bears one, and an agent of the parent's own.
 #[test]
 fn escalation_through_the_tree() {
-    paused(async |system| {
+    running(async |system| {
         let one = Intensity { restarts_max: 1, within: 60 * SECOND };
         let root = Supervisor::new(Strategy::OneForOne, one, Backoff::NONE);
         let group = root.child(Strategy::OneForOne, one, Backoff::NONE);
@@ -150,6 +143,5 @@ fn escalation_through_the_tree() {
         assert_eq!(a.ended().await, ExitReason::Failed);
         assert_eq!(b.ended().await, ExitReason::Escalated);
         assert_eq!(outside.ended().await, ExitReason::Escalated);
-        system.shutdown(SECOND).await;
     });
 }

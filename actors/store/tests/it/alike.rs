@@ -183,7 +183,6 @@ async fn memory_and_store_are_alike() {
             ended = ended.max(known.iter().filter(|seen| seen.state.is_terminal()).count());
         }
         assert!(ended > 5, "little has happened");
-        opened
     })
     .await;
 }

@@ -37,7 +37,7 @@ fn anchor(opened: &Opened) -> Vec<String> {
 /// after a restart. Method: 500 entries in batches at once, beside other writes; two restarts.
 #[tokio::test]
 async fn one_chain_over_restarts() {
-    stores(async |mut opened| {
+    stores(async |opened| {
         let (audit, journal) = (opened.sql.audit(), opened.sql.journal());
         let entries = (0..100_u64).map(|n| audit.append((0..5).map(|m| entry(n * 5 + m)).collect()));
         let records = (0..50).map(|n| journal.append(Record { stream: "s".to_owned(), key: None, body: json!(n) }));
@@ -65,9 +65,8 @@ async fn one_chain_over_restarts() {
         assert_eq!(started[1]["run"], opened.sql.run());
 
         // Outside the database is the same as within.
-        let newest = anchor(&opened).last().unwrap().clone();
+        let newest = anchor(opened).last().unwrap().clone();
         assert!(newest.starts_with("node 503 "), "{newest}");
-        opened
     })
     .await;
 }
@@ -133,7 +132,6 @@ async fn entries_are_found() {
         for filter in none {
             assert!(shown(&opened.sql, filter).await.is_empty());
         }
-        opened
     })
     .await;
 }
@@ -151,7 +149,6 @@ async fn a_log_is_kept() {
         log.flush().await;
         let report = report(&opened.sql).await;
         assert_eq!((report.last, report.fault, log.lost()), (23, None, 0));
-        opened
     })
     .await;
 }
@@ -171,7 +168,6 @@ async fn any_name_can_be_kept() {
         assert_eq!((report.last, report.fault), (6, None));
         let refused = opened.sql.audit().append(Vec::new()).await;
         assert!(matches!(refused, Err(JournalError::Invalid(_))));
-        opened
     })
     .await;
 }
@@ -190,7 +186,6 @@ async fn checkpoints_come_in_time() {
         assert_eq!(audit.append(vec![entry(1)]).await, Ok(CHECKPOINT_ENTRIES + 1));
         let report = report(&opened.sql).await;
         assert_eq!((report.signed_up_to, report.checkpoints), (CHECKPOINT_ENTRIES + 1, 2));
-        opened
     })
     .await;
 }
@@ -209,7 +204,6 @@ async fn checkpoints_come_by_the_clock() {
                 }
             };
             tokio::time::timeout(Duration::from_secs(30), signed).await.unwrap();
-            opened
         },
     )
     .await;
@@ -219,7 +213,7 @@ async fn checkpoints_come_by_the_clock() {
 /// lose the key.
 #[tokio::test]
 async fn a_lost_key_is_no_new_key() {
-    stores(async |mut opened| {
+    stores(async |opened| {
         let key = opened.folder().join("audit.key");
         opened.sql.close().await;
         let kept = fs::read(&key).unwrap();
@@ -236,7 +230,6 @@ async fn a_lost_key_is_no_new_key() {
         opened.restart_with(options.audit_key_new(false)).await;
         assert_eq!(shown(&opened.sql, keys).await.len(), 1);
         assert_eq!(report(&opened.sql).await.fault, None);
-        opened
     })
     .await;
 }
@@ -268,7 +261,7 @@ async fn each_writer_has_its_chain() {
         |options| options.writer("a"),
         async |opened| {
             if opened.is_sqlite() {
-                return opened;
+                return;
             }
             let other = SqlStore::open(&opened.options().writer("b b")).await.unwrap();
             let (first, second) = (opened.sql.audit(), other.audit());
@@ -278,7 +271,6 @@ async fn each_writer_has_its_chain() {
             let reports = opened.sql.verify_audit(&VerifyOptions::default()).await.unwrap();
             let told: Vec<_> = reports.iter().map(|r| (r.chain.as_str(), r.last, r.fault.clone())).collect();
             assert_eq!(told, [("a", 21, None), ("b b", 22, None)]);
-            opened
         },
     )
     .await;

@@ -81,7 +81,6 @@ async fn a_backup_is_whole_and_a_store() {
             counted.push(pairs);
         }
         assert!(counted[0] >= 200 && counted[1] >= counted[0], "{counted:?}");
-        opened
     })
     .await;
 }

@@ -71,8 +71,8 @@ fn answer() -> TaskStep {
 /// not kept, and what ran has failed. Method: every step that holds words; the store's files, WAL included, before and after.
 #[tokio::test]
 async fn bodies_stay_in_memory() {
-    stores(async |mut opened| {
-        let tasks = of(&opened);
+    stores(async |opened| {
+        let tasks = of(opened);
         let Begun::New(task, lease) = tasks.begin(new("done")).await.unwrap() else { panic!("it was there") };
         assert_eq!(task.request.as_ref().map(|r| r.get().contains(SECRET)), Some(true));
         let by = By::Worker(&lease);
@@ -94,11 +94,11 @@ async fn bodies_stay_in_memory() {
         tasks.step(&lease.task, By::Worker(&lease), vec![TaskStep::Failed(failure)]).await.unwrap();
         assert!(matches!(tasks.begin(new("runs")).await.unwrap(), Begun::New(..)));
         tasks.begin_all(vec![new("fresh")]).await.unwrap();
-        assert!(!kept(&opened).await.contains(SECRET));
+        assert!(!kept(opened).await.contains(SECRET));
 
         opened.restart().await;
-        let tasks = of(&opened);
-        assert!(!kept(&opened).await.contains(SECRET));
+        let tasks = of(opened);
+        assert!(!kept(opened).await.contains(SECRET));
         let get = async |id: &str| tasks.get(&TaskId::new(id).unwrap()).await.unwrap().unwrap();
         let done = get("done").await;
         assert!(matches!(done.outcome, Some(TaskOutcome::NotKept)) && done.request.is_none());
@@ -113,7 +113,6 @@ async fn bodies_stay_in_memory() {
             assert_eq!(lost.state, TaskState::Failed, "{id}");
             assert!(lost.said.as_ref().unwrap().contains("memory"), "{:?}", lost.said);
         }
-        opened
     })
     .await;
 }
@@ -122,7 +121,7 @@ async fn bodies_stay_in_memory() {
 #[tokio::test]
 async fn keys_work_without_bodies() {
     stores(async |opened| {
-        let tasks = of(&opened);
+        let tasks = of(opened);
         let keyed = |id: &str| NewTask { key: Some("k".into()), ..new(id) };
         assert!(matches!(tasks.begin(keyed("a")).await.unwrap(), Begun::New(..)));
         match tasks.begin(keyed("b")).await.unwrap() {
@@ -131,7 +130,6 @@ async fn keys_work_without_bodies() {
         }
         let other = NewTask { request: Some(RawValue::from_string("1".into()).unwrap()), ..keyed("c") };
         assert_eq!(tasks.begin(other).await.unwrap_err(), TaskError::KeyReused);
-        opened
     })
     .await;
 }

@@ -40,7 +40,7 @@ async fn claim(tasks: &Arc<dyn Tasks>) -> Vec<Claimed> {
 /// one task of each policy and one that nobody had begun, then the next process.
 #[tokio::test]
 async fn a_new_process_takes_over() {
-    stores(async |mut opened| {
+    stores(async |opened| {
         let before = of(&opened.sql);
         let old = begun(&before, new("resumes", OnRestart::Resume)).await;
         let question = OpenQuestion { key: "q".into(), question: Arc::new(callboard_message::Question::roots()) };
@@ -73,7 +73,6 @@ async fn a_new_process_takes_over() {
             ["start", "asked", "given_up", "start", "completed"]
         );
         assert!(claim(&tasks).await.is_empty(), "they are taken");
-        opened
     })
     .await;
 }
@@ -91,7 +90,6 @@ async fn a_lease_runs_out() {
         let refused = tasks.step(&first.task, By::Worker(&first), vec![TaskStep::Start]).await.unwrap_err();
         assert_eq!(refused, TaskError::LostLease);
         tasks.step(&second.task, By::Worker(&second), vec![TaskStep::Start]).await.unwrap();
-        opened
     })
     .await;
 }
@@ -104,7 +102,7 @@ async fn the_database_refuses_what_is_illegal() {
         let lease = begun(&tasks, new("a", OnRestart::Fail)).await;
         let part = NewTask { parent: Some(lease.task.clone()), ..new("b", OnRestart::Fail) };
         tasks.begin_all(vec![part]).await.unwrap();
-        let raw = async |sql: &str| refused(&opened, sql).await;
+        let raw = async |sql: &str| refused(opened, sql).await;
         assert!(raw("UPDATE task SET state = 'completed' WHERE id = 'a'").await, "its part runs");
         assert_eq!(
             tasks.step(&lease.task, By::Worker(&lease), done()).await.unwrap_err(),
@@ -123,7 +121,6 @@ async fn the_database_refuses_what_is_illegal() {
         }
         let task = tasks.get(&lease.task).await.unwrap().unwrap();
         assert_eq!((task.state, task.last_event), (TaskState::Completed, 3));
-        opened
     })
     .await;
 }
@@ -150,7 +147,6 @@ async fn a_visitor_cancels() {
         assert_eq!(tasks.cancels(tasks.worker()).await.unwrap(), std::slice::from_ref(&lease.task));
         let told = tasks.step(&lease.task, By::Worker(&lease), vec![TaskStep::cancelled()]).await.unwrap();
         assert_eq!((told.state, told.cancel_wanted), (TaskState::Canceled, false));
-        opened
     })
     .await;
 }

@@ -141,12 +141,12 @@ async fn ends_once(fails: Option<usize>) {
     let seed = std::env::var("CALLBOARD_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(|| rand::rng().random());
     println!("CALLBOARD_SEED={seed}");
-    stores(async |mut opened| {
+    stores(async |opened| {
         let mut random = StdRng::seed_from_u64(seed);
         let graph = graph(&mut random, fails);
         opened.sql.store().tasks.begin_all(graph.clone()).await.unwrap();
         opened.sql.close().await;
-        killed(&opened, &mut random);
+        killed(opened, &mut random);
         opened.restart().await;
 
         let store = opened.sql.store();
@@ -171,7 +171,6 @@ async fn ends_once(fails: Option<usize>) {
         }
         let ends = AuditFilter { event: Some("task".into()), entries_max: Some(1000), ..AuditFilter::default() };
         assert_eq!(opened.sql.audit_lines(&ends).await.unwrap().len(), graph.len(), "an end isn't in the audit once");
-        opened
     })
     .await;
 }

@@ -17,7 +17,7 @@ fn record(stream: &str, key: Option<&str>, body: Value) -> Record {
 /// Method: 64 writers on 3 streams, then a restart and one more.
 #[tokio::test]
 async fn numbers_have_no_gaps() {
-    stores(async |mut opened| {
+    stores(async |opened| {
         let journal = opened.sql.journal();
         let writes = (0..300).map(|n| journal.append(record(["a", "b", "c"][n % 3], None, json!({ "n": n }))));
         let mut numbers: Vec<u64> = join_all(writes).await.into_iter().map(Result::unwrap).collect();
@@ -32,7 +32,6 @@ async fn numbers_have_no_gaps() {
         assert_eq!(read.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [99, 100, 101]);
         assert_eq!(read[2].1, record("b", None, json!(null)));
         assert_eq!(journal.append(record("new", None, json!(1))).await, Ok(1));
-        opened
     })
     .await;
 }
@@ -60,7 +59,7 @@ async fn streams_are_apart() {
 /// with another body.
 #[tokio::test]
 async fn a_key_is_kept_once() {
-    stores(async |mut opened| {
+    stores(async |opened| {
         let journal = opened.sql.journal();
         let keys: Vec<String> = (0..100).map(|n| format!("key {}", n / 2)).collect();
         let writes = keys.iter().map(|key| journal.append(record("s", Some(key), json!({ "first": true }))));
@@ -75,7 +74,6 @@ async fn a_key_is_kept_once() {
         let all = journal.read("s", 0, 1000).await.unwrap();
         assert_eq!(all.len(), 50);
         assert!(all.iter().all(|(_, record)| record.body == json!({ "first": true })));
-        opened
     })
     .await;
 }
@@ -95,7 +93,6 @@ async fn all_or_none() {
         let both = journal.append_all(vec![record("s", None, json!(1)), record("t", None, json!(2))]).await;
         assert_eq!(both, Ok(vec![1, 1]));
         assert_eq!(journal.append_all(vec![]).await, Ok(vec![]));
-        opened
     })
     .await;
 }
@@ -129,7 +126,6 @@ async fn limits() {
         let body = json!({ "nul": "\0", "quote": "'\"" });
         assert_eq!(journal.append(record("n", Some("'; --"), body.clone())).await, Ok(1));
         assert_eq!(journal.read("n", 0, 1).await, Ok(vec![(1, record("n", Some("'; --"), body))]));
-        opened
     })
     .await;
 }
@@ -177,7 +173,6 @@ async fn a_write_larger_than_the_queue_passes() {
             let writes = (0..8).map(|n| journal.append(record("s", None, json!("x".repeat(2000 + n)))));
             let numbers: Vec<_> = join_all(writes).await.into_iter().map(Result::unwrap).collect();
             assert_eq!(numbers.len(), 8);
-            opened
         },
     )
     .await;

@@ -283,24 +283,23 @@ async fn limits() {
 /// marks.
 #[tokio::test]
 async fn a_restart_loses_nothing() {
-    stores(async |mut opened| {
+    stores(async |opened| {
         let new = NewLetter { key: Some("k".into()), ..to_crowd(200, "all") };
-        of(&opened).post(new.clone()).await.unwrap();
+        of(opened).post(new.clone()).await.unwrap();
         opened.restart().await;
-        assert!(!of(&opened).post(new).await.unwrap().is_new);
-        of(&opened).spread(1, 100, vec!["agent-00000".into()]).await.unwrap();
+        assert!(!of(opened).post(new).await.unwrap().is_new);
+        of(opened).spread(1, 100, vec!["agent-00000".into()]).await.unwrap();
         opened.restart().await;
-        let unspread = of(&opened).unspread(9).await.unwrap();
+        let unspread = of(opened).unspread(9).await.unwrap();
         assert_eq!((unspread.len(), unspread[0].spread, unspread[0].new.recipients.len()), (1, 100, 200));
-        of(&opened).spread(1, 200, Vec::new()).await.unwrap();
-        of(&opened).mark(vec![pair("agent-00000", 1)], Mark::Read).await.unwrap();
+        of(opened).spread(1, 200, Vec::new()).await.unwrap();
+        of(opened).mark(vec![pair("agent-00000", 1)], Mark::Read).await.unwrap();
         opened.restart().await;
-        assert_eq!(of(&opened).waiting().await.unwrap().len(), 199);
+        assert_eq!(of(opened).waiting().await.unwrap().len(), 199);
         assert_eq!(opened.number("SELECT count(*) FROM copy").await, 200);
-        assert_eq!(of(&opened).post(letter(&["bob"], "two")).await.unwrap().number, 2);
-        let events: Vec<_> = told(&of(&opened), 0).await.into_iter().map(|(number, _)| number).collect();
-        assert_eq!((events, of(&opened).last_event().await.unwrap()), ((1..=4).collect(), 4));
-        opened
+        assert_eq!(of(opened).post(letter(&["bob"], "two")).await.unwrap().number, 2);
+        let events: Vec<_> = told(&of(opened), 0).await.into_iter().map(|(number, _)| number).collect();
+        assert_eq!((events, of(opened).last_event().await.unwrap()), ((1..=4).collect(), 4));
     })
     .await;
 }
@@ -310,7 +309,7 @@ async fn a_restart_loses_nothing() {
 #[tokio::test]
 async fn readers_share_a_letter() {
     stores(async |opened| {
-        let mail = of(&opened);
+        let mail = of(opened);
         mail.post(to_crowd(20, "all")).await.unwrap();
         let look = async |reader| mail.open(reader, None, false, 9).await.unwrap().remove(0).0;
         let (first, second) = (look("agent-00003").await, look("agent-00007").await);
@@ -320,7 +319,6 @@ async fn readers_share_a_letter() {
         assert_eq!((first.spread, spread.spread), (0, 20));
         opened.raw("UPDATE letter SET body = NULL").await;
         assert_eq!((look("agent-00003").await.new.body.as_str(), spread.new.body.as_str()), ("", "all"));
-        opened
     })
     .await;
 }
@@ -330,7 +328,7 @@ async fn readers_share_a_letter() {
 #[tokio::test]
 async fn many_at_once() {
     stores(async |opened| {
-        let mail = of(&opened);
+        let mail = of(opened);
         let send = async |n: usize| {
             let new = NewLetter {
                 sender: format!("s{}", n / 2),
@@ -347,7 +345,6 @@ async fn many_at_once() {
         assert_eq!(new, (1..=16).collect::<Vec<_>>());
         let numbers: Vec<_> = told(&mail, 0).await.into_iter().map(|(number, _)| number).collect();
         assert_eq!(numbers, (1..=32).collect::<Vec<_>>());
-        opened
     })
     .await;
 }
@@ -356,14 +353,14 @@ async fn many_at_once() {
 /// by its key, one to many, a refused one; what the audit says after a restart.
 #[tokio::test]
 async fn on_record() {
-    stores(async |mut opened| {
+    stores(async |opened| {
         let one = NewLetter { key: Some("k".into()), topic: Some("Maria".into()), ..letter(&["bob"], "Maria Silva") };
-        let kept = of(&opened).post(one.clone()).await.unwrap();
-        of(&opened).post(one).await.unwrap();
-        of(&opened).post(to_crowd(17, "Maria Silva")).await.unwrap();
-        of(&opened).post(letter(&[], "Maria Silva")).await.unwrap_err();
+        let kept = of(opened).post(one.clone()).await.unwrap();
+        of(opened).post(one).await.unwrap();
+        of(opened).post(to_crowd(17, "Maria Silva")).await.unwrap();
+        of(opened).post(letter(&[], "Maria Silva")).await.unwrap_err();
         opened.restart().await;
-        let lines = communications(&opened).await;
+        let lines = communications(opened).await;
         assert_eq!(lines.len(), 2, "{lines:?}");
         assert!(lines.iter().all(|line| !line.contains("Maria") && line.contains(r#""peer":"ann""#)), "{lines:?}");
         assert!(kept.mark.hash.starts_with("hmac-sha256:") && lines[0].contains(&kept.mark.hash), "{lines:?}");
@@ -371,7 +368,6 @@ async fn on_record() {
         assert!(lines[1].contains("recipients_sha256") && !lines[1].contains("agent-00003"), "{lines:?}");
         let events = "SELECT count(*) FROM record WHERE stream = 'mail/events' AND body LIKE '%Maria%'";
         assert_eq!(opened.number(events).await, 0);
-        opened
     })
     .await;
 }

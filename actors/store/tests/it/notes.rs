@@ -81,7 +81,7 @@ async fn limits() {
 /// Goal: of those who change the same version one wins, and nothing is lost at a restart. Method: 20 count with 5 tries each.
 #[tokio::test]
 async fn one_wins() {
-    stores(async |mut opened| {
+    stores(async |opened| {
         let notes = opened.sql.notes();
         notes.put("a", "count", body(0), None).await.unwrap();
         let count = async || {
@@ -102,7 +102,6 @@ async fn one_wins() {
         opened.restart().await;
         let there = opened.sql.notes().get("a", "count").await.unwrap().unwrap();
         assert_eq!((there.version, there.body), (101, body(100)));
-        opened
     })
     .await;
 }

@@ -243,7 +243,6 @@ async fn two_processes_on_one_store() {
         let next = SqlStore::open(&opened.options()).await.unwrap();
         assert_eq!(next.journal().read("s", 0, 10).await.unwrap().len(), 1);
         next.close().await;
-        opened
     })
     .await;
 }

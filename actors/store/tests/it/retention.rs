@@ -45,7 +45,6 @@ async fn streams() {
             assert_eq!(timeout(Duration::from_secs(30), all_gone).await.unwrap(), wanted as u64);
             assert_eq!(journal.read("s", 0, 10).await, Ok(vec![]));
             assert_eq!(journal.append(record(0)).await, Ok(wanted as u64 + 1));
-            opened
         },
     )
     .await;
@@ -68,13 +67,13 @@ async fn task(opened: &Opened, number: i64, id: &str, state: &str, parent: Optio
 async fn tasks() {
     stores(async |opened| {
         let now = FUTURE - 1;
-        task(&opened, 1, "old", "completed", None, OLD).await;
-        task(&opened, 2, "new", "completed", None, now).await;
-        task(&opened, 3, "runs", "working", None, OLD).await;
-        task(&opened, 4, "child of runs", "failed", Some("runs"), OLD).await;
-        task(&opened, 5, "waits", "submitted", None, OLD).await;
-        task(&opened, 6, "needed", "completed", None, OLD).await;
-        task(&opened, 7, "child of old", "rejected", Some("old"), OLD).await;
+        task(opened, 1, "old", "completed", None, OLD).await;
+        task(opened, 2, "new", "completed", None, now).await;
+        task(opened, 3, "runs", "working", None, OLD).await;
+        task(opened, 4, "child of runs", "failed", Some("runs"), OLD).await;
+        task(opened, 5, "waits", "submitted", None, OLD).await;
+        task(opened, 6, "needed", "completed", None, OLD).await;
+        task(opened, 7, "child of old", "rejected", Some("old"), OLD).await;
         opened.raw("INSERT INTO task_need (task, needs) VALUES ('waits', 'needed'), ('old', 'child of old')").await;
         let cleaned = opened.sql.clean().await.unwrap();
         assert_eq!(cleaned.tasks, 2, "{cleaned:?}");
@@ -82,7 +81,6 @@ async fn tasks() {
         assert_eq!(opened.number("SELECT count(*) FROM task_event").await, 5);
         assert_eq!(opened.number("SELECT count(*) FROM task_need").await, 1);
         assert!(opened.sql.clean().await.unwrap().is_nothing());
-        opened
     })
     .await;
 }
@@ -123,7 +121,6 @@ async fn letters() {
         let posted = events.iter().filter(|(_, event)| matches!(event, StoredEvent::Posted(_)));
         assert_eq!(posted.map(|(number, _)| *number).collect::<Vec<_>>(), [2, 4], "others went with their letter");
         assert!(opened.sql.clean().await.unwrap().is_nothing());
-        opened
     })
     .await;
 }
@@ -151,7 +148,6 @@ async fn a_letter_without_its_body() {
             assert_eq!(mail.history(filter.clone(), 0, 9).await.unwrap().0.len(), 1);
             let filter = LetterFilter { text: Some("body".into()), ..filter };
             assert_eq!(mail.history(filter, 0, 9).await.unwrap().0.len(), 0);
-            opened
         },
     )
     .await;
@@ -191,7 +187,6 @@ async fn audit() {
         assert_eq!(opened.number("SELECT min(number) FROM audit WHERE chain = 'c'").await, 701);
         assert_eq!(opened.number("SELECT min(number) FROM audit_checkpoint WHERE chain = 'c'").await, 700);
         assert_eq!(opened.number("SELECT count(*) FROM audit WHERE chain = 'd'").await, 1);
-        opened
     })
     .await;
 }
@@ -202,10 +197,9 @@ async fn none() {
     stores_with(
         |options| options.retention(keep(None)),
         async |opened| {
-            task(&opened, 1, "old", "completed", None, OLD).await;
+            task(opened, 1, "old", "completed", None, OLD).await;
             opened.sql.journal().append(record(1)).await.unwrap();
             assert_eq!(opened.sql.clean().await, Ok(Cleaned::default()));
-            opened
         },
     )
     .await;
@@ -215,7 +209,7 @@ async fn none() {
 /// wait for the record to go.
 #[tokio::test]
 async fn by_itself() {
-    stores(async |mut opened| {
+    stores(async |opened| {
         let options = opened.options().retention(keep(Some(Duration::ZERO))).clean_every(Some(Duration::ZERO));
         opened.restart_with(options).await;
         let journal = opened.sql.journal();
@@ -229,7 +223,6 @@ async fn by_itself() {
         let closed: SqlStore = opened.sql.clone();
         closed.close().await;
         assert!(matches!(closed.clean().await, Err(JournalError::Unavailable(_))));
-        opened
     })
     .await;
 }

@@ -19,8 +19,7 @@ const OURS: Duration = Duration::from_secs(30);
 async fn tasks(body: impl AsyncFn(Arc<dyn Tasks>)) {
     body(Arc::new(MemoryTasks::default())).await;
     stores(async |opened| {
-        body(of(&opened)).await;
-        opened
+        body(of(opened)).await;
     })
     .await;
 }
@@ -335,7 +334,7 @@ async fn followers_miss_nothing() {
 #[tokio::test]
 async fn pages() {
     stores(async |opened| {
-        let tasks = of(&opened);
+        let tasks = of(opened);
         for part in 0..2 {
             let many = (0..TASKS_AT_ONCE_MAX).map(|n| new(&format!("{part} {n}"))).collect();
             tasks.begin_all(many).await.unwrap();
@@ -367,7 +366,6 @@ async fn pages() {
         let events = tasks.events(&lease.task, 0, 99).await.unwrap();
         assert_eq!(events.len(), 1 + page);
         assert_eq!(tasks.events(&lease.task, 1 + page as u64, 99).await.unwrap().len(), 1);
-        opened
     })
     .await;
 }
@@ -376,7 +374,7 @@ async fn pages() {
 #[tokio::test]
 async fn a_graph_has_a_size() {
     stores(async |opened| {
-        let tasks = of(&opened);
+        let tasks = of(opened);
         let name = |n: usize| TaskId::new(format!("t{n}")).unwrap();
         let chain =
             |n: usize| NewTask { id: name(n), needs: if n == 0 { vec![] } else { vec![name(n - 1)] }, ..new("chain") };
@@ -391,7 +389,6 @@ async fn a_graph_has_a_size() {
         let refused = tasks.begin_all(part("a", GRAPH_TASKS_MAX)).await.unwrap_err();
         assert!(matches!(refused, TaskError::Journal(JournalError::Invalid(_))), "{refused:?}");
         tasks.begin_all(part("b", GRAPH_TASKS_MAX - 1)).await.unwrap();
-        opened
     })
     .await;
 }

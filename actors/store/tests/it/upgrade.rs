@@ -37,10 +37,11 @@ async fn view(store: &SqlStore) -> String {
     let Store { journal, tasks, mail, notes, .. } = store.store();
     let mut lines: Vec<Value> = Vec::new();
     for task in tasks.list(TaskFilter::default(), 0, 100).await.unwrap().0 {
-        let Task { id, number, scope, owner, principal, key, agent, message, request, class, on_restart, .. } = &*task;
-        lines.push(json!({"task": id, "number": number, "scope": scope, "owner": owner, "principal": principal, "key": key,
+        let NewTask { id, scope, owner, principal, key, agent, message, request, class, on_restart, .. } = &task.new;
+        lines.push(json!({"task": id, "number": task.number, "scope": scope, "owner": owner, "principal": principal, "key": key,
             "agent": agent, "message": message, "request": request, "class": class.as_str(), "on_restart": on_restart.as_str()}));
-        let Task { parent, needs, deadline, expires, extra, state, created, updated, said, open, outcome, .. } = &*task;
+        let NewTask { parent, needs, deadline, expires, extra, .. } = &task.new;
+        let Task { state, created, updated, said, open, outcome, .. } = &*task;
         lines.push(json!({"parent": parent, "needs": needs, "deadline": deadline.map(ms), "expires": ms(*expires), "extra": extra,
             "state": state.as_str(), "created": ms(*created), "updated": ms(*updated), "said": said, "open": open,
             "outcome": outcome}));

@@ -33,9 +33,9 @@ async fn visited(opened: &Opened) -> ChainReport {
 /// fresh copy of the rows, on either database.
 #[tokio::test]
 async fn attacks_are_found() {
-    stores(async |mut opened| {
-        filled(&mut opened).await;
-        let good = visited(&opened).await;
+    stores(async |opened| {
+        filled(opened).await;
+        let good = visited(opened).await;
         assert_eq!((good.last, good.signed_up_to, &good.fault), (LAST, LAST, &None), "{good}");
         for table in ["audit", "audit_checkpoint"] {
             opened.raw(&format!("CREATE TABLE good_{table} AS SELECT * FROM {table}")).await;
@@ -90,15 +90,14 @@ async fn attacks_are_found() {
         ];
         for (attack, expected) in attacks {
             opened.raw(attack).await;
-            assert_eq!(visited(&opened).await.fault, Some(expected), "{attack}");
+            assert_eq!(visited(opened).await.fault, Some(expected), "{attack}");
             for table in ["audit", "audit_checkpoint"] {
                 opened.raw(&format!("DELETE FROM {table}; INSERT INTO {table} SELECT * FROM good_{table}")).await;
             }
             let counter = "DELETE FROM stream WHERE name = 'a/node'; INSERT INTO stream (name, last) VALUES ('a/node', 1300)";
             opened.raw(counter).await;
         }
-        assert_eq!(visited(&opened).await, good);
-        opened
+        assert_eq!(visited(opened).await, good);
     })
     .await;
 }
@@ -128,8 +127,8 @@ async fn a_cut_chain_stays_cut() {
 /// a byte, remove a line, cut the end; a file that is none.
 #[tokio::test]
 async fn an_export_is_verified_without_the_store() {
-    stores(async |mut opened| {
-        filled(&mut opened).await;
+    stores(async |opened| {
+        filled(opened).await;
         let visitor = SqlStore::visit(&opened.options()).await.unwrap();
         let mut out = Vec::new();
         assert_eq!(visitor.export_audit(&mut out).await.unwrap(), LAST);
@@ -141,7 +140,7 @@ async fn an_export_is_verified_without_the_store() {
         };
         let verified = |text: &str| verify_export(text.as_bytes(), &options).unwrap().into_iter().next().unwrap();
         let text = String::from_utf8(out).unwrap();
-        assert_eq!(verified(&text), visited(&opened).await);
+        assert_eq!(verified(&text), visited(opened).await);
 
         let with = text.replace("agent 700", "agent 701");
         assert!(matches!(verified(&with).fault, Some(AuditFault::Changed { number: 702, .. })), "{}", verified(&with));
@@ -154,7 +153,6 @@ async fn an_export_is_verified_without_the_store() {
         }
         let missing = VerifyOptions { public_keys: Some(opened.folder().join("none")), ..options.clone() };
         assert!(verify_export(text.as_bytes(), &missing).is_err());
-        opened
     })
     .await;
 }
@@ -163,13 +161,13 @@ async fn an_export_is_verified_without_the_store() {
 /// remove a part as somebody would; have the rest cleaned that is there without a retention; remove some more.
 #[tokio::test]
 async fn a_chain_may_begin_after_a_signed_cut() {
-    stores(async |mut opened| {
-        filled(&mut opened).await;
+    stores(async |opened| {
+        filled(opened).await;
         let remove = "DELETE FROM audit WHERE number <= 265; DELETE FROM audit_checkpoint WHERE number < 265";
         opened
             .raw(&format!("BEGIN; CREATE TABLE first AS SELECT * FROM audit WHERE number <= 265; {remove}; COMMIT"))
             .await;
-        assert_eq!(visited(&opened).await.fault, Some(AuditFault::Missing { number: 1 }));
+        assert_eq!(visited(opened).await.fault, Some(AuditFault::Missing { number: 1 }));
         opened.raw("INSERT INTO audit SELECT * FROM first").await;
 
         let retention = Retention { audit: Some(Duration::ZERO), ..Retention::default() };
@@ -188,7 +186,6 @@ async fn a_chain_may_begin_after_a_signed_cut() {
         opened.raw(&format!("DELETE FROM audit_checkpoint WHERE number < {}", kept.signed_up_to)).await;
         let fault = report(&opened.sql).await.fault;
         assert!(matches!(fault, Some(AuditFault::Missing { .. })), "{fault:?}");
-        opened
     })
     .await;
 }

@@ -147,15 +147,16 @@ pub fn seed() -> u64 {
 }
 
 /// Runs a body on each kind of store, with an empty one of its own, and closes it.
-pub async fn stores(body: impl AsyncFn(Opened) -> Opened) {
+pub async fn stores(body: impl AsyncFn(&mut Opened)) {
     stores_with(|options| options, body).await;
 }
 
 /// As [`stores`], with other options.
-pub async fn stores_with(change: impl Fn(StoreOptions) -> StoreOptions, body: impl AsyncFn(Opened) -> Opened) {
-    body(in_file(&change).await).await.end().await;
-    if let Some(opened) = in_database(&change).await {
-        body(opened).await.end().await;
+pub async fn stores_with(change: impl Fn(StoreOptions) -> StoreOptions, body: impl AsyncFn(&mut Opened)) {
+    for opened in [Some(in_file(&change).await), in_database(&change).await] {
+        let Some(mut opened) = opened else { continue };
+        body(&mut opened).await;
+        opened.end().await;
     }
 }
 
@@ -163,8 +164,7 @@ pub async fn stores_with(change: impl Fn(StoreOptions) -> StoreOptions, body: im
 pub async fn anywhere<T>(memory: T, of: impl Fn(&Opened) -> T, body: impl AsyncFn(T)) {
     body(memory).await;
     stores(async |opened| {
-        body(of(&opened)).await;
-        opened
+        body(of(opened)).await;
     })
     .await;
 }

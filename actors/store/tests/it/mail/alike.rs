@@ -181,7 +181,6 @@ async fn memory_and_store_are_alike() {
             assert_eq!(ours, seen(&store, &mut StdRng::seed_from_u64(look), letters).await, "act {n}: {act:?}");
         }
         assert!(letters > 20, "little has happened");
-        opened
     })
     .await;
 }
