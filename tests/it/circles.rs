@@ -13,8 +13,6 @@ const KNOWN: &[(&str, &[&str], &str)] = &[
         &["agent", "cell", "handle", "mailbox", "system"],
         "The mailbox kernel: a mailbox runs an agent's handlers, which reach other mailboxes.",
     ),
-    ("protocols/mcp/src/inbound", &["endpoint", "modern", "response", "tasks"], "To be broken: misplaced items."),
-    ("protocols/mcp/src/outbound", &["server_messages", "transport"], "To be broken: misplaced items."),
 ];
 
 /// Path of a module from its crate's root, without `crate`.

@@ -140,18 +140,10 @@ fn read_member<T>(
 fn write_call(call: &Call<'_>) -> Box<RawValue> {
     let CallMetaParams { purpose, patience, hops, trace } = &call.meta;
     let mut meta = RawObject::new();
-    if let Some(purpose) = purpose {
-        meta.set(PURPOSE, purpose);
-    }
-    if let Some(patience) = patience {
-        meta.set(DEADLINE_MS, u64::try_from(patience.as_millis()).unwrap_or(u64::MAX));
-    }
-    if *hops > 0 {
-        meta.set(HOPS, hops);
-    }
-    if let Some(trace) = trace {
-        meta.set(TRACEPARENT, trace.to_string());
-    }
+    meta.set_some(PURPOSE, purpose);
+    meta.set_some(DEADLINE_MS, &patience.map(|patience| u64::try_from(patience.as_millis()).unwrap_or(u64::MAX)));
+    meta.set_some(HOPS, &Some(hops).filter(|hops| **hops > 0));
+    meta.set_some(TRACEPARENT, &trace.map(|trace| trace.to_string()));
     RawObject::of("name", &call.tool).with("arguments", &call.arguments).with("_meta", meta).to_raw()
 }
 
@@ -177,9 +169,7 @@ pub(crate) fn to_rpc(failure: Failure) -> RpcError {
     };
     // The code is too coarse for the kind.
     let mut data = RawObject::of("kind", failure.kind);
-    if let Some(detail) = detail {
-        data.set("detail", detail);
-    }
+    data.set_some("detail", &detail);
     RpcError { code: code_of(failure.kind), message, data: Some(data.to_raw()) }
 }
 

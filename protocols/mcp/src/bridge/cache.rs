@@ -10,7 +10,6 @@ use callboard_message::{Principal, RawObject};
 use callboard_runtime::{Cx, Patterns};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
-use serde::Serialize;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
@@ -123,19 +122,12 @@ fn is_final(result: &RawValue) -> bool {
 
 /// `None` where two calls can't be told to be the same.
 fn key(tool: (&str, u64, [bool; 4]), params: &RawObject, principal: Option<&Principal>) -> Option<Key> {
-    #[derive(Serialize)]
-    struct Fields<'a> {
-        tool: (&'a str, u64, [bool; 4]),
-        principal: Option<&'a Principal>,
-        arguments: Option<String>,
-        meta: Option<String>,
-    }
     let member = |name: &str| match params.get(name) {
         Some(raw) if raw.get().len() > CACHE_ARGUMENTS_BYTES_MAX => None,
         Some(raw) => canonical(raw).map(Some),
         None => Some(None),
     };
-    let fields = Fields { tool, principal, arguments: member("arguments")?, meta: member("_meta")? };
+    let fields = (tool, principal, member("arguments")?, member("_meta")?);
     Some(Sha256::digest(serde_json::to_vec(&fields).ok()?).into())
 }
 

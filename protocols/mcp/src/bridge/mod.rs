@@ -85,7 +85,7 @@ impl Agent for Bridge {
     fn started(&mut self, cx: &mut Cx) {
         let client = ClientOptions { name: Some(self.name.clone()), ..self.options.client.clone() };
         let wiring = self.server.wiring(Arc::new(client), cx);
-        let hub = Arc::new(UpstreamProxy::new(self.name.clone(), self.options.clone(), wiring, self.about.clone()));
+        let hub = Arc::new(UpstreamProxy::new(self.name.clone(), self.options.clone(), wiring, self.about.clone(), cx));
         let _keepers = start_keepers(&hub);
         self.live = Some(Arc::new(Live { hub, _keepers }));
     }

@@ -49,21 +49,14 @@ impl Default for ToolOptions {
     }
 }
 
-/// Calls that one server may have under way, by default.
-const CALLS_MAX_DEFAULT: u32 = 64;
-/// The same, at most: past it they wait in the agent's mailbox.
+/// Calls that one server may have under way, at most: past it they wait in the agent's mailbox.
 pub const BRIDGE_CALLS_MAX: u32 = 4_096;
-/// How long a call waits for a place, by default, before it is refused.
-const CALLS_WAIT_DEFAULT: Duration = Duration::from_secs(5);
 /// Connections of one bridge beside the one that hears of changes, by default.
 pub const CONNECTIONS_MAX_DEFAULT: usize = 64;
 /// The same of a server that is at an address, in a topology: as many as its clients may well have sessions.
 pub const CONNECTIONS_MAX_AT_ADDRESS_DEFAULT: usize = 1_024;
-/// How long a connection that nobody uses is kept, by default.
-const IDLE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(600);
-/// Failures in a row after which a server is left alone for a while, by default.
-const FAILURES_MAX_DEFAULT: u32 = 3;
-/// The first such while, and the pause before the first restart, by default; each is twice the one before.
+/// How long a server is left alone the first time, and the pause before the first restart, by default; each is twice the one
+/// before.
 const BACKOFF_FIRST_DEFAULT: Duration = Duration::from_millis(500);
 /// The longest, by default.
 const BACKOFF_MAX_DEFAULT: Duration = Duration::from_secs(60);
@@ -121,11 +114,11 @@ impl Default for BridgeOptions {
             client: ClientOptions::default(),
             answering: None,
             start: Start::Demand,
-            calls_max: CALLS_MAX_DEFAULT,
-            calls_wait: CALLS_WAIT_DEFAULT,
+            calls_max: 64,
+            calls_wait: Duration::from_secs(5),
             connections_max: CONNECTIONS_MAX_DEFAULT,
-            idle_timeout: IDLE_TIMEOUT_DEFAULT,
-            failures_max: FAILURES_MAX_DEFAULT,
+            idle_timeout: Duration::from_secs(600),
+            failures_max: 3,
             backoff: Backoff { first: BACKOFF_FIRST_DEFAULT, max: BACKOFF_MAX_DEFAULT, jitter: 0.2 },
             ping_every: None,
             tools: ToolOptions::default(),

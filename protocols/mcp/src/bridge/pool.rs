@@ -1,7 +1,7 @@
 //! The connections of one bridge: which call goes by which.
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use callboard_message::{Abilities, PrincipalKind, RawObject, SessionId};
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::outbound::{ChangeNotifier, ClientOptions, Upstream, Wiring};
+use crate::outbound::{ClientOptions, Upstream, Wiring};
 
 /// Whose a connection is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -42,7 +42,7 @@ pub(crate) struct Connection {
     pub upstream: Upstream,
     usage: Mutex<Usage>,
     /// Ends it with its session.
-    watch: OnceLock<AbortOnDropHandle<()>>,
+    _watch: Option<AbortOnDropHandle<()>>,
 }
 
 struct Usage {
@@ -51,9 +51,9 @@ struct Usage {
 }
 
 impl Connection {
-    fn new(upstream: Upstream) -> Arc<Self> {
+    fn new(upstream: Upstream, watch: Option<AbortOnDropHandle<()>>) -> Arc<Self> {
         let usage = Mutex::new(Usage { users: 0, last: Instant::now() });
-        Arc::new(Self { upstream, usage, watch: OnceLock::new() })
+        Arc::new(Self { upstream, usage, _watch: watch })
     }
 
     /// Since when nobody uses it.
@@ -152,7 +152,7 @@ impl Pool {
         let mut state = self.state.lock();
         let make = || {
             let offer = offer();
-            (offer, Connection::new(self.make(offer, true, None)))
+            (offer, Connection::new(self.make(offer, true, None), None))
         };
         let (_, lead) = state.lead.get_or_insert_with(make);
         Lease::of(self, lead)
@@ -166,7 +166,7 @@ impl Pool {
     /// One that whoever can answer `offer` shares. `None`: not in `wait`.
     pub async fn shared(self: &Arc<Self>, offer: OfferedCapabilities, wait: Duration) -> Option<Lease> {
         self.sooner_or_later(wait, |state| {
-            let lead = state.lead.get_or_insert_with(|| (offer, Connection::new(self.make(offer, true, None))));
+            let lead = state.lead.get_or_insert_with(|| (offer, Connection::new(self.make(offer, true, None), None)));
             if lead.0 == offer {
                 return Some(Lease::of(self, &lead.1));
             }
@@ -174,7 +174,7 @@ impl Pool {
                 return Some(Lease::of(self, found));
             }
             state.make_room(self.connections_max).then(|| {
-                let made = Connection::new(self.make(offer, false, None));
+                let made = Connection::new(self.make(offer, false, None), None);
                 state.shared.insert(offer, made.clone());
                 Lease::of(self, &made)
             })
@@ -197,10 +197,8 @@ impl Pool {
             }
             state.make_room(self.connections_max).then(|| {
                 let caller = owner.as_ref().and_then(|owner| (owner.caller)());
-                let made = Connection::new(self.make(key.offer(), false, caller));
-                if let Some(owner) = &owner {
-                    let _ = made.watch.set(self.ends_with(owner.session, key));
-                }
+                let watch = owner.as_ref().map(|owner| self.ends_with(owner.session, key));
+                let made = Connection::new(self.make(key.offer(), false, caller), watch);
                 state.own.entry(key.clone()).or_default().push(made.clone());
                 Lease::of(self, &made)
             })
@@ -234,7 +232,7 @@ impl Pool {
             only_caller,
             ..ClientOptions::clone(&self.wiring.options)
         };
-        let news = ChangeNotifier { tells: is_lead, ..self.wiring.news.clone() };
+        let news = self.wiring.news.clone().filter(|_| is_lead);
         Upstream::new(Wiring { options: Arc::new(options), news, ..self.wiring.clone() })
     }
 

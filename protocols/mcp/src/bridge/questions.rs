@@ -1,6 +1,6 @@
 //! Who is asked in the course of one call: whoever answers in the caller's stead, or the caller.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use callboard_message::{
     Abilities, Answer, CallId, Elicitation, Failure, Principal, Question, RawObject, Sample, SessionId,
@@ -18,8 +18,7 @@ pub(crate) struct UpstreamQuestions {
     /// The agent that stands for the server.
     pub server: String,
     pub answering: Option<Arc<dyn Answering>>,
-    /// Known with the first call.
-    pub audit: OnceLock<AuditLog>,
+    pub audit: AuditLog,
 }
 
 impl UpstreamQuestions {
@@ -52,9 +51,7 @@ impl UpstreamQuestions {
     /// Records that a server claims to ask for somebody who isn't behind the call: the claim is ignored, and not kept.
     fn record_mismatch(&self, origin: &Origin) {
         let entry = AuditEntry::new("origin_mismatch").with_peer(&self.server).with_call(origin.call);
-        if let Some(audit) = self.audit.get() {
-            audit.note(entry.with_principal(&origin.principal).with_outcome("ignored"));
-        }
+        self.audit.note(entry.with_principal(&origin.principal).with_outcome("ignored"));
     }
 }
 

@@ -48,12 +48,12 @@ impl Tools {
     ///
     /// # Errors
     /// Those of `send`: the last attempt's.
-    pub async fn call_tool<E: Passing, Sent: Future<Output = Result<Box<RawValue>, E>>>(
+    pub async fn call_tool<Sent: Future<Output = Attempt>>(
         &self,
         params: &RawObject,
         cx: &Cx,
         send: impl Fn(Watch) -> Sent,
-    ) -> Result<Box<RawValue>, E> {
+    ) -> Attempt {
         let watch = Watch::default();
         let tool = params.text("name").filter(|_| is_plain(params));
         let Some(tool) = tool else { return send(watch).await };
@@ -75,21 +75,21 @@ impl Tools {
         Ok(result)
     }
 
-    async fn attempt<E: Passing, Sent: Future<Output = Result<Box<RawValue>, E>>>(
+    async fn attempt<Sent: Future<Output = Attempt>>(
         &self,
         hints: Hints,
         tool: &str,
         cx: &Cx,
         watch: &Watch,
         send: impl Fn(Watch) -> Sent,
-    ) -> Result<Box<RawValue>, E> {
+    ) -> Attempt {
         if self.retries_max == 0 {
             return send(watch.clone()).await;
         }
         let mut place = None;
         for retry in 0..self.retries_max {
-            let error = match send(watch.clone()).await {
-                Err(error) if error.may_pass() && !watch.was_asked() => error,
+            let trouble = match send(watch.clone()).await {
+                Err(trouble) if trouble.may_pass && !watch.was_asked() => trouble,
                 decided => return decided,
             };
             // They may have become known by this very attempt.
@@ -98,7 +98,7 @@ impl Tools {
             let in_time = cx.deadline().is_none_or(|deadline| Instant::now() + pause < deadline);
             place = place.or_else(|| self.places.try_acquire().ok());
             if !may_repeat || !in_time || place.is_none() {
-                return Err(error);
+                return Err(trouble);
             }
             callboard_message::log::debug!(retry, "a tool is called again");
             sleep(pause).await;
@@ -125,26 +125,37 @@ const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Most calls of one server that wait to be sent again, or have been: a server that fails under its load isn't given more.
 pub const RETRIES_AT_ONCE_MAX: usize = 16;
 
-/// Whether the same again may go well.
-pub(crate) trait Passing {
-    /// The server is away, or has too much to do.
-    fn may_pass(&self) -> bool;
+/// What sending a call once comes to.
+pub(crate) type Attempt = Result<Box<RawValue>, Trouble>;
+
+/// Why a request came to nothing.
+pub(crate) struct Trouble {
+    pub failure: Failure,
+    /// The same again may go well. Not where it wasn't even sent: that was this side's decision.
+    pub may_pass: bool,
 }
 
-impl Passing for Failure {
-    fn may_pass(&self) -> bool {
-        matches!(self.kind, FailureKind::Unavailable | FailureKind::Overloaded)
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Self {
+        Self { failure, may_pass: false }
     }
 }
 
-impl Passing for TransportError {
-    fn may_pass(&self) -> bool {
-        match self {
-            Self::Unreachable(_) | Self::Broken(_) | Self::SessionLost => true,
-            Self::Status(status) => matches!(status, 429 | 502 | 503),
-            Self::Rpc { .. } | Self::Failed(_) => Failure::from(self.clone()).may_pass(),
-            _ => false,
+impl From<Trouble> for Failure {
+    fn from(trouble: Trouble) -> Self {
+        trouble.failure
+    }
+}
+
+/// Whether the same again may go well: the server is away, or has too much to do.
+pub(crate) fn may_pass(error: &TransportError) -> bool {
+    match error {
+        TransportError::Unreachable(_) | TransportError::Broken(_) | TransportError::SessionLost => true,
+        TransportError::Status(status) => matches!(status, 429 | 502 | 503),
+        TransportError::Rpc { .. } | TransportError::Failed(_) => {
+            matches!(Failure::from(error.clone()).kind, FailureKind::Unavailable | FailureKind::Overloaded)
         }
+        _ => false,
     }
 }
 
@@ -241,7 +252,7 @@ mod retry_tests {
             rpc(code::UNAVAILABLE),
             failed(FailureKind::Unavailable),
         ] {
-            assert!(error.may_pass(), "{error:?}");
+            assert!(may_pass(&error), "{error:?}");
         }
         for error in [
             TransportError::Status(400),
@@ -254,7 +265,7 @@ mod retry_tests {
             rpc(-32603),
             failed(FailureKind::Cancelled),
         ] {
-            assert!(!error.may_pass(), "{error:?}");
+            assert!(!may_pass(&error), "{error:?}");
         }
     }
 

@@ -1,9 +1,8 @@
 //! What one incarnation of a bridge is made of, and how a message goes through it.
 
-use crate::outbound::Exchanged;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use callboard_message::{Change, Failure, RawObject};
@@ -18,12 +17,12 @@ use super::breaker::{Breaker, Pass};
 use super::options::{BRIDGE_CALLS_MAX, BridgeOptions, DESCRIBE_WAIT, PING_TIMEOUT, STABLE_AFTER, Start};
 use super::pool::{Key, Lease, OfferedCapabilities, Owner, Pool};
 use super::questions::UpstreamQuestions;
-use super::tools::{Passing, Tools, Watch};
-use crate::outbound::{
-    ChangeNotifier, ClientOperation, Endpoint, Era, EraChoice, Session, TransportError, Wiring, plain_value,
-};
+use super::tools::{Attempt, Tools, Trouble, Watch, may_pass};
+use crate::outbound::{ClientOperation, Endpoint, Era, Session, TransportError, Wiring, plain_value};
 
 const TOOLS_CALL: &str = "tools/call";
+/// Requests that are about changes of resources, which one connection hears of.
+const SUBSCRIPTIONS: [&str; 2] = ["resources/subscribe", "resources/unsubscribe"];
 /// Requests for lists: the same for whoever can answer the same.
 const LISTS: [&str; 4] = ["tools/list", "resources/list", "resources/templates/list", "prompts/list"];
 
@@ -34,7 +33,8 @@ pub(crate) struct UpstreamProxy {
     pool: Arc<Pool>,
     desk: Arc<UpstreamQuestions>,
     tools: Tools,
-    news: ChangeNotifier,
+    /// The bridge's agent, whose followers are told of changes.
+    cx: Cx,
     calls: Semaphore,
     calls_max: u32,
     /// Which era the server was found to be of.
@@ -45,53 +45,21 @@ pub(crate) struct UpstreamProxy {
     about: Arc<Mutex<Option<RawObject>>>,
 }
 
-/// Why a request came to nothing.
-struct Trouble {
-    failure: Failure,
-    /// The same again may go well. Not where it wasn't even sent: that was this side's decision.
-    may_pass: bool,
-}
-
-impl Passing for Trouble {
-    fn may_pass(&self) -> bool {
-        self.may_pass
-    }
-}
-
-impl From<Failure> for Trouble {
-    fn from(failure: Failure) -> Self {
-        Self { failure, may_pass: false }
-    }
-}
-
-impl From<Trouble> for Failure {
-    fn from(trouble: Trouble) -> Self {
-        trouble.failure
-    }
-}
-
-/// What is asked of a connection.
-#[derive(Clone, Copy)]
-enum Request<'a> {
-    ListTools(&'a RawObject),
-    Subscribe(bool, &'a RawObject),
-    Other(&'a str, &'a RawObject),
-}
-
 impl UpstreamProxy {
     pub fn new(
         name: String,
         options: Arc<BridgeOptions>,
         wiring: Wiring,
         about: Arc<Mutex<Option<RawObject>>>,
+        cx: &Cx,
     ) -> Self {
         let calls_max = options.calls_max.clamp(1, BRIDGE_CALLS_MAX);
-        let audit = options.audit.clone().map(OnceLock::from).unwrap_or_default();
+        let audit = options.audit.clone().unwrap_or_else(|| cx.system().audit().clone());
         let desk = UpstreamQuestions { server: name.clone(), answering: options.answering.clone(), audit };
         Self {
             desk: Arc::new(desk),
             tools: Tools::new(&options.tools, wiring.tools.clone()),
-            news: wiring.news.clone(),
+            cx: cx.clone(),
             breaker: Breaker::new(options.failures_max, options.backoff),
             calls: Semaphore::new(calls_max as usize),
             calls_max,
@@ -110,10 +78,8 @@ impl UpstreamProxy {
         match errand {
             // Boxed, for it is rare: other messages carry no room for it.
             ClientOperation::Describe => Box::pin(self.describe(&cx)).await,
-            ClientOperation::ListTools(params) => Ok(self.send(Request::ListTools(&params), &cx).await?),
-            ClientOperation::Subscribe { on, params } => Ok(self.send(Request::Subscribe(on, &params), &cx).await?),
             ClientOperation::Request { method, params } if method == TOOLS_CALL => self.call_tool(&params, &cx).await,
-            ClientOperation::Request { method, params } => Ok(self.send(Request::Other(&method, &params), &cx).await?),
+            ClientOperation::Request { method, params } => Ok(self.send(&method, &params, &cx).await?),
             ClientOperation::Use { tool, params } => {
                 let result = self.call_tool(&params, &cx).await?;
                 plain_value(&result, || async {
@@ -128,14 +94,13 @@ impl UpstreamProxy {
     async fn call_tool(&self, params: &RawObject, cx: &Cx) -> Result<Box<RawValue>, Failure> {
         let send = |watch: Watch| {
             let cx = watched(cx, &watch);
-            async move { self.send(Request::Other(TOOLS_CALL, params), &cx).await }
+            async move { self.send(TOOLS_CALL, params, &cx).await }
         };
         Ok(self.tools.call_tool(params, cx, send).await?)
     }
 
     /// The surroundings of the call, with questions going to whoever answers them.
     fn relayed(&self, cx: &Cx) -> Cx {
-        self.desk.audit.get_or_init(|| cx.system().audit().clone());
         match cx.call() {
             Some(call) => cx.within(self.desk.relayed(CallMeta::clone(call))),
             None if self.options.answering.is_some() => {
@@ -170,12 +135,12 @@ impl UpstreamProxy {
     }
 
     /// Sends a request of the call `cx`, where the server is there and has a place for it.
-    async fn send(&self, request: Request<'_>, cx: &Cx) -> Result<Box<RawValue>, Trouble> {
+    async fn send(&self, method: &str, params: &RawObject, cx: &Cx) -> Attempt {
         let _place = self.place().await?;
         let pass = self.pass().await?;
-        let outcome = self.carry(request, cx).await;
+        let outcome = async { self.lease(method, cx).await?.upstream().request(method, params, cx).await }.await;
         self.settle(pass, &outcome);
-        outcome.map_err(|error| Trouble { may_pass: error.may_pass(), failure: self.failure(error) })
+        outcome.map_err(|error| Trouble { may_pass: may_pass(&error), failure: self.failure(error) })
     }
 
     async fn place(&self) -> Result<SemaphorePermit<'_>, Failure> {
@@ -234,25 +199,16 @@ impl UpstreamProxy {
             [("tools", Change::Tools), ("prompts", Change::Prompts), ("resources", Change::Resources)]
         {
             if can.has(capability) {
-                self.news.tell(change);
+                self.cx.changed(change);
             }
         }
     }
 
-    async fn carry(&self, request: Request<'_>, cx: &Cx) -> Exchanged {
-        let lease = self.lease(request, cx).await?;
-        let upstream = lease.upstream();
-        match request {
-            Request::ListTools(params) => upstream.list_tools(params, cx).await,
-            Request::Subscribe(on, params) => upstream.subscribe(on, params, cx).await,
-            Request::Other(method, params) => upstream.request(method, params, cx).await,
-        }
-    }
-
     /// The connection by which a request goes.
-    async fn lease(&self, request: Request<'_>, cx: &Cx) -> Result<Lease, TransportError> {
+    async fn lease(&self, method: &str, cx: &Cx) -> Result<Lease, TransportError> {
         let offer = || OfferedCapabilities::of(&cx.abilities());
-        let era = match self.era() {
+        let found = || *self.remembered.lock();
+        let era = match self.options.client.era.only().or_else(found) {
             Some(era) => era,
             None => {
                 let shared = self.shared(offer().without_roots()).await?;
@@ -261,16 +217,14 @@ impl UpstreamProxy {
                 session.era()
             }
         };
-        if era == Era::Modern || matches!(request, Request::Subscribe(..)) {
+        if era == Era::Modern || SUBSCRIPTIONS.contains(&method) {
             return Ok(self.pool.lead(|| offer().without_roots()));
         }
         let offer = offer();
-        match (request, cx.call()) {
+        match cx.call() {
             // A server may keep what it is told of roots, and show or allow other things for it.
-            (_, Some(call)) if offer.has_roots() => self.own(call, offer).await,
-            (Request::ListTools(_), _) | (_, None) => self.shared(offer).await,
-            (Request::Other(method, _), _) if LISTS.contains(&method) => self.shared(offer).await,
-            (_, Some(call)) => self.own(call, offer).await,
+            Some(call) if offer.has_roots() || !LISTS.contains(&method) => self.own(call, offer).await,
+            _ => self.shared(offer).await,
         }
     }
 
@@ -302,13 +256,6 @@ impl UpstreamProxy {
                 return Ok(lease);
             }
             self.shares_channel.store(true, Relaxed);
-        }
-    }
-
-    fn era(&self) -> Option<Era> {
-        match self.options.client.era {
-            EraChoice::Only(era) => Some(era),
-            EraChoice::Auto => *self.remembered.lock(),
         }
     }
 
@@ -426,7 +373,7 @@ async fn keep_up(hub: Arc<UpstreamProxy>) {
 
 /// Ends when the connection has ended, or doesn't answer any more.
 async fn while_it_lives(hub: &UpstreamProxy, session: Arc<Session>) {
-    let closed = session.closed();
+    let closed = session.link.closed();
     // A connection ends when nobody holds it.
     drop(session);
     let ended = async {

@@ -1,6 +1,6 @@
 //! What an agent shows over MCP, without any connection: its lists, its tools, its resources and prompts.
 
-use super::request::{Method, Params, Request, no_object};
+use super::request::{Member, Method, Params, Request, no_object};
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::sync::Arc;
@@ -15,7 +15,6 @@ use callboard_message::surface::{
 use callboard_message::{Failure, FailureKind, Message, Named, Principal, RawObject, ToolResult};
 use callboard_rpc::{RpcError, code};
 use callboard_runtime::{AgentRef, CallMeta, OnRestart, inward};
-use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
@@ -33,9 +32,9 @@ pub(crate) type Outcome = Result<Box<RawValue>, RpcError>;
 
 /// An agent as an MCP server, as far as no connection matters.
 pub(crate) struct AgentAdapter {
-    agent: AgentRef,
-    /// What the policy knows the agent by.
-    agent_name: String,
+    pub agent: AgentRef,
+    /// What the policy and the log know the agent by.
+    pub agent_name: String,
     /// The reserved messages that it handles.
     handles: Vec<String>,
     /// Its message types as tools; none where it lists its tools itself.
@@ -51,15 +50,6 @@ impl AgentAdapter {
         let handles = specs.iter().map(|s| s.name.clone()).collect();
         let (agent_name, outside) = (agent.to_string(), agent.is_outside());
         Self { agent, agent_name, handles, tools: Tools::of(specs), outside, options }
-    }
-
-    pub fn agent(&self) -> &AgentRef {
-        &self.agent
-    }
-
-    /// What the policy and the log know the agent by.
-    pub fn agent_name(&self) -> &str {
-        &self.agent_name
     }
 
     fn handles(&self, message: &str) -> bool {
@@ -88,7 +78,7 @@ impl AgentAdapter {
 
     /// Whether any tool may run as a task.
     pub fn has_task_tools(&self) -> bool {
-        !self.lists_tools() && self.tools.has_tasks()
+        !self.lists_tools() && self.tools.has_tasks
     }
 
     /// Tells the agent that somebody watches a resource, where it wants to know.
@@ -185,16 +175,11 @@ impl AgentAdapter {
 
     fn own_tools(&self, params: &Params, revision: Revision) -> Outcome {
         let from = page_start(params, TOOLS)?.try_into().unwrap_or(usize::MAX);
-        let (items_max, total) = (self.options.page_items_max.max(1), self.tools.len(revision.era()));
-        if from > total {
-            return Err(invalid_cursor());
-        }
-        let page = self.tools.listed(revision.era(), from, items_max);
-        let next = from + page.len();
+        let tools: Vec<_> = self.tools.listed(revision.era()).collect();
+        let rest = tools.get(from..).ok_or_else(invalid_cursor)?;
+        let page = rest.get(..self.options.page_items_max.max(1)).unwrap_or(rest);
         let mut result = RawObject::of("tools", page);
-        if next < total {
-            result.set("nextCursor", cursor(TOOLS, next));
-        }
+        result.set_some("nextCursor", &(page.len() < rest.len()).then(|| cursor(TOOLS, from + page.len())));
         Ok(result.to_raw())
     }
 
@@ -211,11 +196,11 @@ impl AgentAdapter {
             ),
         };
         inward::admit(&self.agent, &self.agent_name, &name, &arguments, &call).await.map_err(error)?;
-        let asked = match tool {
-            Some(_) => self.ask_admitted(&name, arguments.into_owned(), call).await,
-            None => self.ask_admitted(CallTool::NAME, without_hop(params)?, call).await,
+        let (message, payload) = match tool {
+            Some(_) => (&*name, arguments.into_owned()),
+            None => (CallTool::NAME, without_hop(params)?),
         };
-        match asked {
+        match self.ask_admitted(message, payload, call).await {
             Ok(reply) => Ok(tool_result(reply, tool.map_or(Reply::Result, |tool| tool.reply), revision.era())),
             Err(failure) => tool_failure(failure, revision),
         }
@@ -274,7 +259,9 @@ fn for_purpose(params: &Params, mut call: CallMeta) -> Result<CallMeta, RpcError
 fn without_hop(params: &Params) -> Result<Box<RawValue>, RpcError> {
     match params.raw() {
         None => Ok(raw("{}".into())),
-        Some(untouched) if params.meta().is_none() && params.check_object().is_ok() => Ok(untouched.to_owned()),
+        Some(untouched) if params.get(Member::Meta).is_none() && params.check_object().is_ok() => {
+            Ok(untouched.to_owned())
+        }
         Some(params) => meta::without_hop(params).map_err(|_| no_object()),
     }
 }
@@ -282,7 +269,7 @@ fn without_hop(params: &Params) -> Result<Box<RawValue>, RpcError> {
 /// Where the page begins that the `cursor` of a list's params names: 0 where there is none.
 pub(crate) fn page_start(params: &Params, list: &str) -> Result<u64, RpcError> {
     params.check_object()?;
-    let Some(cursor) = params.cursor() else { return Ok(0) };
+    let Some(cursor) = params.get(Member::Cursor) else { return Ok(0) };
     let read = || {
         let bytes = URL_SAFE_NO_PAD.decode(serde_json::from_str::<String>(cursor.get()).ok()?).ok()?;
         std::str::from_utf8(&bytes).ok()?.strip_prefix(list)?.strip_prefix(':')?.parse().ok()
@@ -307,37 +294,19 @@ fn printable(name: &str) -> String {
 
 /// The result of `tools/call`, from a reply.
 fn tool_result(reply: Box<RawValue>, shape: Reply, era: Era) -> Box<RawValue> {
-    match shape {
-        Reply::Result => reply,
-        Reply::Nothing => raw(r#"{"content":[]}"#.to_owned()),
-        Reply::Object => result_of(&text_of(&reply), Some(reply.get())),
-        Reply::Value if era == Era::Modern => result_of(&text_of(&reply), Some(reply.get())),
-        Reply::Value => {
-            let wrapped = format!("{{\"result\":{}}}", reply.get());
-            result_of(&text_of(&reply), Some(&wrapped))
-        }
-    }
-}
-
-/// A reply as the text of a JSON string: itself where it is a string, else its JSON, quoted.
-fn text_of(reply: &RawValue) -> String {
-    match reply.get().starts_with('"') {
-        true => reply.get().to_owned(),
-        false => quote(reply.get()),
-    }
-}
-
-fn result_of(quoted_text: &str, structured: Option<&str>) -> Box<RawValue> {
-    let mut json = String::with_capacity(64 + quoted_text.len() + structured.map_or(0, str::len));
-    json.push_str(r#"{"content":[{"type":"text","text":"#);
-    json.push_str(quoted_text);
-    json.push_str("}]");
-    if let Some(structured) = structured {
-        json.push_str(r#","structuredContent":"#);
-        json.push_str(structured);
-    }
-    json.push('}');
-    raw(json)
+    let structured = match shape {
+        Reply::Result => return reply,
+        Reply::Nothing => return raw(r#"{"content":[]}"#.to_owned()),
+        Reply::Value if era == Era::Legacy => Cow::Owned(format!(r#"{{"result":{}}}"#, reply.get())),
+        Reply::Object | Reply::Value => Cow::Borrowed(reply.get()),
+    };
+    // The text is the reply itself where that is a string, else its JSON.
+    let text = match reply.get().starts_with('"') {
+        true => Cow::Borrowed(reply.get()),
+        false => Cow::Owned(quote(reply.get())),
+    };
+    let parts = [r#"{"content":[{"type":"text","text":"#, &text, r#"}],"structuredContent":"#, &structured, "}"];
+    raw(parts.concat())
 }
 
 /// What a failed tool says: most failures are the tool's own word to the model; what no retry mends is an error.
@@ -351,7 +320,8 @@ fn tool_failure(failure: Failure, revision: Revision) -> Result<Box<RawValue>, R
         FailureKind::InvalidInput => revision < Revision::V2025_11_25,
         // A client that can't be asked what the tool needs is told so by the modern era's own code.
         FailureKind::NobodyToAsk => {
-            revision.era() == Era::Modern && failure.data.as_ref().is_some_and(names_capabilities)
+            let data = failure.data.as_ref();
+            revision.era() == Era::Modern && data.is_some_and(|data| data.get(REQUIRED_CAPABILITIES).is_some())
         }
         _ => false,
     };
@@ -363,19 +333,13 @@ fn tool_failure(failure: Failure, revision: Revision) -> Result<Box<RawValue>, R
         _ => failure.message,
     };
     let mut ours = RawObject::of("kind", failure.kind);
-    if let Some(data) = failure.data.filter(|_| failure.kind != FailureKind::Internal) {
-        ours.set("data", data);
-    }
+    ours.set_some("data", &failure.data.filter(|_| failure.kind != FailureKind::Internal));
     let result = ToolResult::error(shown).0.with("_meta", RawObject::of(meta::FAILURE, ours));
     Ok(result.to_raw())
 }
 
 /// Member of a failure's data: what a client would have to declare to be asked.
 pub(crate) const REQUIRED_CAPABILITIES: &str = "requiredCapabilities";
-
-fn names_capabilities(data: &Value) -> bool {
-    data.get(REQUIRED_CAPABILITIES).is_some()
-}
 
 /// A failure as an error.
 fn error(failure: Failure) -> RpcError {

@@ -1,5 +1,5 @@
 use bytes::Bytes;
-use callboard_message::{Answer, Elicitation, Failure, Progress, Question, RawObject, RootsRequest, Sample};
+use callboard_message::{Answer, Failure, Progress, Question, RawObject};
 use callboard_rpc::encode_notification;
 use serde_json::value::RawValue;
 
@@ -48,12 +48,8 @@ impl Reports {
         }
         self.done = progress.done;
         let mut params = RawObject::of(PROGRESS_TOKEN, &self.token).with("progress", number(progress.done));
-        if let Some(total) = progress.total.filter(|total| total.is_finite()) {
-            params.set("total", number(total));
-        }
-        if let Some(message) = progress.message {
-            params.set("message", message);
-        }
+        params.set_some("total", &progress.total.filter(|total| total.is_finite()).map(number));
+        params.set_some("message", &progress.message);
         Some(encode_notification("notifications/progress", Some(&params.to_raw())))
     }
 }
@@ -68,14 +64,19 @@ fn number(value: f64) -> serde_json::Value {
     }
 }
 
-/// MCP's request for a question: its method and its params. `None` where MCP has none.
-pub(crate) fn question_request(question: &Question) -> Option<(&'static str, &RawObject)> {
-    Some(match question {
-        Question::Sample(Sample(body)) => ("sampling/createMessage", body),
-        Question::Elicit(Elicitation(body)) => ("elicitation/create", body),
-        Question::Roots(RootsRequest(body)) => ("roots/list", body),
-        _ => return None,
-    })
+/// The method of MCP's request for a question; `None` where MCP has none.
+pub(crate) fn question_method(question: &Question) -> Option<&'static str> {
+    match question {
+        Question::Sample(_) => Some("sampling/createMessage"),
+        Question::Elicit(_) => Some("elicitation/create"),
+        Question::Roots(_) => Some("roots/list"),
+        _ => None,
+    }
+}
+
+/// MCP's request for a question, as a result holds it.
+pub(crate) fn question_request(question: &Question) -> Option<RawObject> {
+    Some(RawObject::of("method", question_method(question)?).with("params", question.body()))
 }
 
 /// The answer to a question, from the result of its request.

@@ -9,10 +9,7 @@ use callboard_runtime::{Agent, AgentRef, CallMeta, Changed, Cx, Handlers, SyncHa
 use parking_lot::{Mutex, RwLock};
 
 use super::agent_adapter::AgentAdapter;
-use super::modern::ModernState;
 use super::options::InboundOptions;
-use super::tasks;
-use super::tasks::TaskState;
 
 /// One agent as an MCP server: what all transports and both eras of it share.
 pub(crate) struct Endpoint {
@@ -22,24 +19,16 @@ pub(crate) struct Endpoint {
     pub options: Arc<InboundOptions>,
     /// Who is told what changes.
     pub changes: Changes,
-    /// SuspendedCall calls and subscriptions.
-    pub modern: ModernState,
-    /// Tasks of both eras.
-    pub tasks: TaskState,
 }
 
 impl Endpoint {
-    pub fn new(agent: AgentRef, options: InboundOptions) -> Arc<Self> {
+    pub fn new(agent: AgentRef, options: InboundOptions) -> Self {
         let options = Arc::new(options);
-        let endpoint = Arc::new(Self {
+        Self {
             changes: Changes::of(agent.clone()),
             adapter: RwLock::new(Arc::new(AgentAdapter::new(agent, options.clone()))),
-            modern: ModernState::new(&options),
-            tasks: TaskState::new(&options),
             options,
-        });
-        tasks::serve(&endpoint);
-        endpoint
+        }
     }
 
     /// Who is served now. What a request began with it goes on with.
@@ -49,8 +38,8 @@ impl Endpoint {
 
     /// Serves `agent` from now on, and tells whoever listens that its lists are others.
     pub fn replace(&self, agent: AgentRef) {
-        let surface = Arc::new(AgentAdapter::new(agent.clone(), self.options.clone()));
-        *self.adapter.write() = surface;
+        let adapter = Arc::new(AgentAdapter::new(agent.clone(), self.options.clone()));
+        *self.adapter.write() = adapter;
         self.changes.replace(agent);
         [Change::Tools, Change::Prompts, Change::Resources].iter().for_each(|change| tell(&self.changes.0, change));
     }
@@ -58,9 +47,9 @@ impl Endpoint {
     /// Ends when the agent has ended and no other took its place.
     pub async fn agent_ended(&self) {
         loop {
-            let surface = self.adapter();
-            surface.agent().ended().await;
-            if Arc::ptr_eq(&surface, &self.adapter()) {
+            let adapter = self.adapter();
+            adapter.agent.ended().await;
+            if Arc::ptr_eq(&adapter, &self.adapter()) {
                 return;
             }
         }
@@ -159,14 +148,8 @@ fn tell(changes: &Mutex<State>, change: &Change) {
 #[must_use = "dropped, it ends"]
 pub(crate) struct Listening {
     changes: Arc<Mutex<State>>,
-    number: u64,
-}
-
-impl Listening {
     /// Its place among those who listen in this process: no other has or had it.
-    pub fn number(&self) -> u64 {
-        self.number
-    }
+    pub number: u64,
 }
 
 impl Drop for Listening {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use callboard_message::surface::About;
 use callboard_message::{DataClass, Principal, RawObject};
 use callboard_rpc::{Access, AllowedHosts, AllowedOrigins, Limits};
 use callboard_runtime::live::LiveScopes;
@@ -74,12 +75,15 @@ impl Default for Info {
 }
 
 impl Info {
+    /// What clients are told of the use of an agent: the agent's own word, else the configured one.
+    pub(crate) fn instructions_of(&self, about: &About) -> Option<String> {
+        about.0.text("instructions").or_else(|| self.instructions.clone())
+    }
+
     /// MCP's `Implementation`.
     pub fn implementation(&self) -> RawObject {
         let mut info = RawObject::of("name", &self.name);
-        if let Some(title) = &self.title {
-            info.set("title", title);
-        }
+        info.set_some("title", &self.title);
         info.set("version", &self.version);
         for (name, value) in self.more.iter() {
             info.set_raw(name, value.to_owned());

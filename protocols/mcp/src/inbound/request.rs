@@ -98,7 +98,7 @@ impl Message<'_> {
     /// Whether its `_meta` names a revision, as in the stateless era.
     pub fn is_modern(&self) -> bool {
         let meta = match self {
-            Self::Request(_, request) => request.params.meta(),
+            Self::Request(_, request) => request.params.get(Member::Meta),
             Self::Notification(told) => told.params.and_then(meta_of),
             Self::Response(_) => None,
         };
@@ -149,8 +149,9 @@ const MEMBERS: [&str; 11] = [
     "requestState",
 ];
 
+/// A member of the params that the server looks at itself.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
-enum Member {
+pub(crate) enum Member {
     Meta,
     Name,
     Arguments,
@@ -159,7 +160,6 @@ enum Member {
     Level,
     Notifications,
     TaskId,
-    /// From here on `null` isn't as good as missing.
     Task,
     InputResponses,
     RequestState,
@@ -181,7 +181,8 @@ impl Params {
         Self { raw, places }
     }
 
-    fn get(&self, member: Member) -> Option<&RawValue> {
+    /// A member as it came. From [`Member::Task`] on it may be `null`, which elsewhere is as good as missing.
+    pub fn get(&self, member: Member) -> Option<&RawValue> {
         let place = self.places[member as usize].clone()?;
         let value = self.raw()?.get().get(place).filter(|value| member >= Member::Task || *value != "null")?;
         Some(raw_ref(value))
@@ -190,41 +191,6 @@ impl Params {
     /// All of them, as they came.
     pub fn raw(&self) -> Option<&RawValue> {
         self.raw.as_deref()
-    }
-
-    pub fn meta(&self) -> Option<&RawValue> {
-        self.get(Member::Meta)
-    }
-
-    pub fn arguments(&self) -> Option<&RawValue> {
-        self.get(Member::Arguments)
-    }
-
-    pub fn cursor(&self) -> Option<&RawValue> {
-        self.get(Member::Cursor)
-    }
-
-    pub fn level(&self) -> Option<&RawValue> {
-        self.get(Member::Level)
-    }
-
-    pub fn notifications(&self) -> Option<&RawValue> {
-        self.get(Member::Notifications)
-    }
-
-    /// May be `null`.
-    pub fn task(&self) -> Option<&RawValue> {
-        self.get(Member::Task)
-    }
-
-    /// May be `null`.
-    pub fn input_responses(&self) -> Option<&RawValue> {
-        self.get(Member::InputResponses)
-    }
-
-    /// May be `null`.
-    pub fn request_state(&self) -> Option<&RawValue> {
-        self.get(Member::RequestState)
     }
 
     pub fn name(&self) -> Option<Cow<'_, str>> {
@@ -259,7 +225,7 @@ impl Params {
         self.check_object()?;
         let name =
             self.name().ok_or_else(|| RpcError::invalid_params("`name` must be a string, `arguments` an object"))?;
-        match self.arguments() {
+        match self.get(Member::Arguments) {
             Some(arguments) if !arguments.get().starts_with('{') => {
                 Err(RpcError::invalid_params("`arguments` must be an object"))
             }
@@ -269,7 +235,7 @@ impl Params {
 
     /// The member `name` of `_meta`. Most requests have no such, and then nothing is read.
     pub fn meta_member(&self, name: &str) -> Option<Box<RawValue>> {
-        RawObject::parse(self.meta().filter(|meta| meta.get().contains(name))?).ok()?.remove(name)
+        RawObject::parse(self.get(Member::Meta).filter(|meta| meta.get().contains(name))?).ok()?.remove(name)
     }
 }
 

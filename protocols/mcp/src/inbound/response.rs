@@ -1,22 +1,20 @@
-//! How every request ends: the members that its result lacks, the code of its error, its status over HTTP.
+//! How a request ends: its status over HTTP; in the stateless era, the members that its result lacks and the code of its error.
 
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
 use callboard_message::json::quote;
 use callboard_message::{RawMembers, RawObject};
-use callboard_rpc::{Id, Nulls, RpcError, code, encode_error, encode_response};
+use callboard_rpc::{Id, RpcError, code, encode_error};
 use serde_json::value::RawValue;
 
 use super::agent_adapter::REQUIRED_CAPABILITIES;
-use super::endpoint::Endpoint;
 use super::options::{CacheHint, ModernOptions};
 use super::request::Method;
-use crate::wire::Era;
 use crate::wire::code as mcp;
 use crate::wire::meta::SERVER_INFO;
 
-/// What a request comes to that isn't an error.
+/// What a request of the stateless era comes to that isn't an error.
 #[derive(Clone)]
 pub(crate) enum Reply {
     /// To its result.
@@ -25,31 +23,6 @@ pub(crate) enum Reply {
     Resumed(Box<RawValue>),
     /// To questions.
     InputRequired(Box<RawValue>),
-}
-
-/// Completes what a request came to, in the words of its era.
-pub(crate) fn finish(
-    endpoint: &Endpoint,
-    id: &Id,
-    method: Method,
-    era: Era,
-    outcome: Result<Reply, RpcError>,
-) -> Answer {
-    let (kind, is_resumed, result) = match (&outcome, era) {
-        (Err(error), Era::Legacy) => return Answer::ok(encode_error(Some(id), error)),
-        (Err(error), Era::Modern) => return Answer::error(Some(id), of_modern_era(error.clone())),
-        (Ok(Reply::Complete(result)), _) => ("complete", false, result),
-        (Ok(Reply::Resumed(result)), _) => ("complete", true, result),
-        (Ok(Reply::InputRequired(result)), _) => ("input_required", false, result),
-    };
-    let body = match era {
-        Era::Legacy => encode_response(Some(id), Ok(result), Nulls::Omit),
-        Era::Modern => {
-            let cache = cache_hint(&endpoint.options.modern, method, is_resumed).filter(|_| kind == "complete");
-            endpoint.modern.members().response(id, kind, cache, result)
-        }
-    };
-    Answer::ok(body)
 }
 
 /// What a request is answered with.
@@ -72,13 +45,15 @@ impl Answer {
         Self { status, body: Some(encode_error(id, &error)) }
     }
 
-    fn ok(body: Vec<u8>) -> Self {
-        Self { status: StatusCode::OK, body: Some(body) }
+    pub fn ok(body: Option<Vec<u8>>) -> Self {
+        Self { status: StatusCode::OK, body }
     }
 }
 
-/// Members that every result gets; written once.
+/// Members that every result of the stateless era gets; written once.
 pub(crate) struct Members {
+    /// For how long and for whom results may be kept.
+    options: ModernOptions,
     /// `"_meta":{…}`, or nothing.
     meta: String,
     /// `serverInfo` in JSON, or nothing.
@@ -92,7 +67,33 @@ impl Members {
             Some(server) => format!(r#""_meta":{{"{SERVER_INFO}":{server}}}"#),
             None => String::new(),
         };
-        Self { meta, server }
+        Self { options: options.clone(), meta, server }
+    }
+
+    /// Completes what a request came to.
+    pub fn finish(&self, id: &Id, method: Method, outcome: Result<Reply, RpcError>) -> Answer {
+        let (kind, cache, result) = match outcome {
+            Err(error) => return Answer::error(Some(id), of_modern_era(error)),
+            Ok(Reply::InputRequired(result)) => ("input_required", None, result),
+            Ok(Reply::Complete(result)) => ("complete", self.cache_hint(method), result),
+            // What answers led to is not for those who ask the same without them (server/utilities/caching).
+            Ok(Reply::Resumed(result)) => {
+                ("complete", self.cache_hint(method).map(|_| CacheHint::private(Duration::ZERO)), result)
+            }
+        };
+        Answer::ok(Some(self.response(id, kind, cache, &result)))
+    }
+
+    /// For how long and for whom a result may be kept; `None` where the specification has no such thing.
+    fn cache_hint(&self, method: Method) -> Option<CacheHint> {
+        match method {
+            Method::Discover => Some(self.options.discover_cache),
+            Method::ListTools | Method::ListPrompts | Method::ListResources | Method::ListResourceTemplates => {
+                Some(self.options.list_cache)
+            }
+            Method::ReadResource => Some(self.options.read_cache),
+            _ => None,
+        }
     }
 
     /// The response with `result` as it came, and what it lacks put at its beginning. A result that says so itself keeps
@@ -159,20 +160,6 @@ fn push(out: &mut Vec<u8>, parts: &[&str]) {
     for part in parts {
         out.extend_from_slice(part.as_bytes());
     }
-}
-
-/// For how long and for whom a result may be kept; `None` where the specification has no such thing.
-fn cache_hint(options: &ModernOptions, method: Method, is_resumed: bool) -> Option<CacheHint> {
-    let hint = match method {
-        Method::Discover => options.discover_cache,
-        Method::ListTools | Method::ListPrompts | Method::ListResources | Method::ListResourceTemplates => {
-            options.list_cache
-        }
-        Method::ReadResource => options.read_cache,
-        _ => return None,
-    };
-    // What answers led to is not for those who ask the same without them (server/utilities/caching).
-    Some(if is_resumed { CacheHint::private(Duration::ZERO) } else { hint })
 }
 
 /// An error without the codes that this era took back, and with the one that it has for a client that can't be asked.

@@ -19,8 +19,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::client::MessageSink;
-use super::endpoint::Endpoint;
 use super::legacy::batch;
+use super::modern::ModernService;
 use super::options::StdioOptions;
 use super::request::{Message, Request, RunningRequests};
 use super::response::Answer;
@@ -43,18 +43,18 @@ pub async fn serve_stdio(
 ) -> io::Result<()> {
     let StdioOptions { inbound, principal, requests_max, queue_bytes_max, drain } = options;
     let limits = inbound.limits;
-    let endpoint = Endpoint::new(agent, inbound);
+    let service = ModernService::new(agent, inbound);
     // Nobody comes back for the tasks of a pipe, nor for what is parked.
-    let ends = Ends(endpoint.clone());
+    let ends = Ends(service.clone());
     let (pipe, queue) = Pipe::new(queue_bytes_max);
-    let mut requests = Requests::new(endpoint, Arc::new(principal), pipe.clone(), requests_max);
+    let mut requests = Requests::new(service, Arc::new(principal), pipe.clone(), requests_max);
     let mut lines = LineDecoder::new(limits.body_bytes_max);
     let mut writing = pin!(write_lines(queue, writer));
     let ended = loop {
         tokio::select! {
             line = lines.read(&mut reader), if requests.have_room() => match line {
                 Ok(Some(Line::Whole(line))) => requests.begin(line),
-                Ok(Some(Line::TooLong)) => requests.refuse(&too_long(limits.body_bytes_max)),
+                Ok(Some(Line::TooLong)) => requests.refuse(None, &too_long(limits.body_bytes_max)),
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(error),
             },
@@ -78,13 +78,12 @@ pub async fn serve_stdio(
     ended.and(gone_is_fine(written))
 }
 
-/// Ends what an endpoint keeps when it goes out of scope.
-struct Ends(Arc<Endpoint>);
+/// Ends what a service keeps when it goes out of scope.
+struct Ends(Arc<ModernService>);
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        self.0.modern.close();
-        self.0.tasks.leave();
+        self.0.close();
     }
 }
 
@@ -176,7 +175,7 @@ const REFUSALS_WAITING_MAX: usize = 64;
 
 /// What runs for the peer of one pipe.
 pub(crate) struct Requests {
-    endpoint: Arc<Endpoint>,
+    service: Arc<ModernService>,
     principal: Arc<Principal>,
     session: Arc<legacy::Session>,
     pipe: Arc<Pipe>,
@@ -187,10 +186,10 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    pub fn new(endpoint: Arc<Endpoint>, principal: Arc<Principal>, pipe: Arc<Pipe>, running_max: usize) -> Self {
-        let session = legacy::Session::open(endpoint.clone(), principal.clone(), pipe.clone());
+    pub fn new(service: Arc<ModernService>, principal: Arc<Principal>, pipe: Arc<Pipe>, running_max: usize) -> Self {
+        let session = legacy::Session::open(service.tasks.clone(), principal.clone(), pipe.clone());
         let (running, stateless) = (FuturesUnordered::new(), Arc::new(RunningRequests::new(usize::MAX)));
-        Self { endpoint, principal, session, pipe, running, running_max: running_max.max(1), stateless }
+        Self { service, principal, session, pipe, running, running_max: running_max.max(1), stateless }
     }
 
     /// Whether another line may be read.
@@ -219,13 +218,13 @@ impl Requests {
 
     /// Begins what a line asks for.
     pub fn begin(&mut self, line: Bytes) {
-        let limits = self.endpoint.options.limits;
+        let limits = self.service.tasks.endpoint.options.limits;
         if self.session.revision() == Some(Revision::V2025_03_26) && line.trim_ascii_start().starts_with(b"[") {
             return self.begin_batch(line);
         }
         let message = match decode(&line, &limits) {
             Ok(message) => Message::from(message),
-            Err(refusal) => return self.refuse_under(refusal.id.as_ref(), &RpcError::from(&refusal)),
+            Err(refusal) => return self.refuse(refusal.id.as_ref(), &RpcError::from(&refusal)),
         };
         if let Message::Notification(told) = &message
             && told.method == "notifications/cancelled"
@@ -239,12 +238,8 @@ impl Requests {
         }
     }
 
-    /// Says what is wrong with a line that has no id.
-    fn refuse(&mut self, error: &RpcError) {
-        self.refuse_under(None, error);
-    }
-
-    fn refuse_under(&mut self, id: Option<&Id>, error: &RpcError) {
+    /// Says what is wrong with a line.
+    fn refuse(&mut self, id: Option<&Id>, error: &RpcError) {
         let (pipe, answer) = (self.pipe.clone(), encode_error(id, error));
         self.run(async move { pipe.deliver(answer).await });
     }
@@ -252,18 +247,18 @@ impl Requests {
     fn begin_request(&mut self, id: Id, request: Request, is_modern: bool) {
         if self.running.len() >= self.running_max {
             let error = RpcError::new(mcp::OVERLOADED, "too many requests are running");
-            return self.refuse_under(Some(&id), &error);
+            return self.refuse(Some(&id), &error);
         }
         let pipe = self.pipe.clone();
         if !is_modern {
             let session = self.session.clone();
             return self.run(async move {
-                if let Some(answer) = session.request(id, request, pipe.clone()).await.body {
+                if let Some(answer) = session.request(id, request, pipe.clone()).await {
                     pipe.deliver(answer).await;
                 }
             });
         }
-        let (endpoint, principal, stateless) = (self.endpoint.clone(), self.principal.clone(), self.stateless.clone());
+        let (service, principal, stateless) = (self.service.clone(), self.principal.clone(), self.stateless.clone());
         self.run(async move {
             let hung_up = CancellationToken::new();
             let answer = match stateless.enter(&id, &hung_up) {
@@ -272,7 +267,7 @@ impl Requests {
                     biased;
                     // Of a request that was cancelled nothing more is said (2026-07-28, stdio).
                     () = hung_up.cancelled() => return,
-                    answer = modern::request(&endpoint, principal, &id, request, pipe.clone(), hung_up.clone()) => answer,
+                    answer = modern::request(&service, principal, &id, request, pipe.clone(), hung_up.clone()) => answer,
                 },
             };
             if let Some(answer) = answer.body {
@@ -284,7 +279,7 @@ impl Requests {
     fn begin_batch(&mut self, line: Bytes) {
         if self.running.len() >= self.running_max {
             let error = RpcError::new(mcp::OVERLOADED, "too many requests are running");
-            return self.refuse(&error);
+            return self.refuse(None, &error);
         }
         let (session, pipe) = (self.session.clone(), self.pipe.clone());
         self.run(async move {

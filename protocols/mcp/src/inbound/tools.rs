@@ -13,8 +13,8 @@ use crate::wire::{Era, WRAPPED};
 
 /// One message type as a tool.
 pub(crate) struct Tool {
-    /// What lists say of it, by era.
-    listed: [Box<RawValue>; 2],
+    /// What lists say of it, by era; `None` where it has no place in one.
+    listed: [Option<Box<RawValue>>; 2],
     /// What its reply looks like.
     pub reply: Reply,
     /// Whether it may run as a task.
@@ -54,63 +54,45 @@ pub(crate) enum TaskSupport {
 /// Member of a tool's `_meta` that says [`TaskSupport::AfterQuestions`]: MCP has no word for it.
 const TASK: &str = "callboard/task";
 
-/// The tools of one agent, in the order of their handlers.
+/// The tools of one agent.
 #[derive(Default)]
 pub(crate) struct Tools {
-    order: Vec<String>,
-    /// Those of them that have no place in the modern era.
-    legacy_only: Vec<String>,
-    by_name: HashMap<String, Tool>,
-    has_tasks: bool,
+    /// In the order of their handlers.
+    all: Vec<Tool>,
+    places: HashMap<String, usize>,
+    /// Whether any of them may run as a task.
+    pub has_tasks: bool,
 }
 
 impl Tools {
     pub fn of(specs: Vec<MessageSpec>) -> Self {
         let mut tools = Self::default();
         for spec in specs.into_iter().filter(|spec| !spec.name.starts_with(RESERVED_PREFIX)) {
-            let header_params = params_of(&spec.input_schema).unwrap_or_else(|error| {
-                callboard_message::log::warn!(tool = %spec.name, %error, "not offered to clients of 2026-07-28");
-                tools.legacy_only.push(spec.name.clone());
-                Vec::new()
-            });
-            tools.order.push(spec.name.clone());
-            let (name, tool) = (spec.name.clone(), Tool::of(spec, header_params));
+            let tool = Tool::of(&spec);
             tools.has_tasks |= tool.task != TaskSupport::Forbidden;
-            tools.by_name.insert(name, tool);
+            tools.places.insert(spec.name, tools.all.len());
+            tools.all.push(tool);
         }
         tools
     }
 
     pub fn get(&self, name: &str, era: Era) -> Option<&Tool> {
-        self.by_name.get(name).filter(|_| self.is_of(name, era))
-    }
-
-    fn is_of(&self, name: &str, era: Era) -> bool {
-        era == Era::Legacy || !self.legacy_only.iter().any(|other| other == name)
+        let tool = self.all.get(*self.places.get(name)?)?;
+        tool.listed[era as usize].is_some().then_some(tool)
     }
 
     pub fn is_empty(&self) -> bool {
-        self.order.is_empty()
+        self.all.is_empty()
     }
 
-    /// Whether any of them may run as a task.
-    pub fn has_tasks(&self) -> bool {
-        self.has_tasks
-    }
-
-    /// What a list says of each, from the `from`th on.
-    pub fn listed(&self, era: Era, from: usize, items_max: usize) -> Vec<&RawValue> {
-        let names = self.order.iter().filter(|name| self.is_of(name, era)).skip(from).take(items_max);
-        names.filter_map(|name| self.by_name.get(name)).map(|tool| &*tool.listed[era as usize]).collect()
-    }
-
-    pub fn len(&self, era: Era) -> usize {
-        self.order.len() - if era == Era::Modern { self.legacy_only.len() } else { 0 }
+    /// What lists say of those that an era has.
+    pub fn listed(&self, era: Era) -> impl Iterator<Item = &RawValue> {
+        self.all.iter().filter_map(move |tool| tool.listed[era as usize].as_deref())
     }
 }
 
 impl Tool {
-    fn of(spec: MessageSpec, header_params: Vec<HeaderParam>) -> Self {
+    fn of(spec: &MessageSpec) -> Self {
         let reply = match &spec.output_schema {
             None => Reply::Result,
             Some(schema) if schema["type"] == "null" => Reply::Nothing,
@@ -123,9 +105,13 @@ impl Tool {
             Some("required") => TaskSupport::Required,
             _ => TaskSupport::Forbidden,
         };
-        let on_restart = OnRestart::of(&spec);
-        let listed = [Era::Legacy, Era::Modern].map(|era| listed(&spec, reply, era).to_raw());
-        Self { listed, reply, task, on_restart, header_params }
+        let mut listed = [Era::Legacy, Era::Modern].map(|era| Some(listed(spec, reply, era).to_raw()));
+        let header_params = params_of(&spec.input_schema).unwrap_or_else(|error| {
+            callboard_message::log::warn!(tool = %spec.name, %error, "not offered to clients of 2026-07-28");
+            listed[Era::Modern as usize] = None;
+            Vec::new()
+        });
+        Self { listed, reply, task, on_restart: OnRestart::of(spec), header_params }
     }
 }
 
@@ -135,9 +121,7 @@ fn asks_first(more: &RawObject) -> bool {
 
 fn listed(spec: &MessageSpec, reply: Reply, era: Era) -> RawObject {
     let mut tool = RawObject::of("name", &spec.name);
-    if let Some(title) = spec.more.get("title") {
-        tool.set_raw("title", title.to_owned());
-    }
+    tool.set_some("title", &spec.more.get("title"));
     tool.set("description", &spec.description);
     tool.set("inputSchema", &spec.input_schema);
     match (&spec.output_schema, reply, era) {

@@ -91,8 +91,6 @@ impl ConcurrentHandler<Named> for McpClient {
 async fn answer(upstream: &Upstream, message: Named, cx: &Cx) -> Result<Box<RawValue>, Failure> {
     Ok(match ClientOperation::read(message)? {
         ClientOperation::Describe => upstream.session().await?.about.to_raw(),
-        ClientOperation::ListTools(params) => upstream.list_tools(&params, cx).await?,
-        ClientOperation::Subscribe { on, params } => upstream.subscribe(on, &params, cx).await?,
         ClientOperation::Request { method, params } => upstream.request(&method, &params, cx).await?,
         ClientOperation::Use { tool, params } => {
             let result = upstream.request("tools/call", &params, cx).await?;
@@ -108,10 +106,6 @@ const NOT_FORWARDED: [&str; 3] = ["initialize", "server/discover", "subscription
 pub(crate) enum ClientOperation {
     /// What it says of itself.
     Describe,
-    /// A page of its tools.
-    ListTools(RawObject),
-    /// To be told of a resource's changes, or no more.
-    Subscribe { on: bool, params: RawObject },
     /// A request, whose result is the reply.
     Request { method: String, params: RawObject },
     /// A tool, whose plain value is the reply. `params` are those of `tools/call`.
@@ -136,11 +130,11 @@ impl ClientOperation {
         let params = RawObject::parse(&payload).map_err(|_| Failure::invalid("the message must be a JSON object"))?;
         let method = match name.as_str() {
             Describe::NAME => return Ok(Self::Describe),
-            ListTools::NAME => return Ok(Self::ListTools(params)),
-            Subscribe::NAME => return Ok(Self::Subscribe { on: true, params }),
-            Unsubscribe::NAME => return Ok(Self::Subscribe { on: false, params }),
             Forward::NAME => return forward(&params),
+            ListTools::NAME => "tools/list",
             CallTool::NAME => "tools/call",
+            Subscribe::NAME => "resources/subscribe",
+            Unsubscribe::NAME => "resources/unsubscribe",
             ListResources::NAME => "resources/list",
             ListResourceTemplates::NAME => "resources/templates/list",
             ReadResource::NAME => "resources/read",

@@ -1,6 +1,5 @@
 //! One request and all that comes before its response: progress, lines of the log, questions.
 
-use super::transport::Exchanged;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -15,33 +14,56 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
 use super::dialect::Dialect;
-use super::options::{ANSWERS_AT_ONCE_MAX, QUESTIONS_AT_ONCE_MAX};
+use super::exchange::{Exchanged, Heard};
+use super::options::{ANSWERS_AT_ONCE_MAX, ClientOptions, QUESTIONS_AT_ONCE_MAX};
+use super::pending_requests::Unplaced;
 use super::server_messages::{NotificationHandler, PreparedAnswer, Reply, answer_response, ask_in_call};
-use super::transport::{Heard, Outgoing, PendingRequest, Transport, Unplaced};
+use super::transport::{Outgoing, Transport};
 
-/// Sends a request of the call `cx` and waits for its response; whoever called is told and asked meanwhile.
-pub(crate) async fn converse(
-    link: &Transport,
-    ear: &Arc<NotificationHandler>,
-    cx: &Cx,
-    outgoing: &Outgoing,
-    (mut flight, heard): (PendingRequest, mpsc::Receiver<Box<Heard>>),
-) -> Exchanged {
-    let mut talk = Talk::new(link, ear, cx, heard);
-    (talk.number, talk.outgoing) = (flight.number, Some(outgoing));
-    ear.learn_client(|| talk.client());
-    talk.until(link.exchange(outgoing, &mut flight)).await
+/// An open way to a server, and who listens there.
+#[derive(Clone)]
+pub(crate) struct Connection {
+    pub link: Transport,
+    pub ear: Arc<NotificationHandler>,
+    pub options: Arc<ClientOptions>,
 }
 
-/// Waits for `end`; whoever made the call `cx` is asked meanwhile what the server wants to know.
-pub(crate) async fn attend<T>(
-    link: &Transport,
-    ear: &Arc<NotificationHandler>,
-    cx: &Cx,
-    heard: mpsc::Receiver<Box<Heard>>,
-    end: impl Future<Output = T>,
-) -> T {
-    Talk::new(link, ear, cx, heard).until(end).await
+impl Connection {
+    /// Sends a request of the call `cx`, made for its number, and waits for its response; whoever called is told and asked
+    /// meanwhile.
+    pub async fn converse(&self, cx: &Cx, outgoing: impl FnOnce(u64) -> Outgoing) -> Exchanged {
+        let (mut flight, heard) = self.ear.flights.open(true);
+        let outgoing = outgoing(flight.number);
+        let talk = Talk::new(self, cx, Some(&outgoing), heard);
+        self.ear.learn_client(|| talk.client());
+        talk.until(self.link.exchange(&outgoing, &mut flight)).await
+    }
+
+    /// Waits for `end`; whoever made the call `cx` is asked meanwhile what the server wants to know.
+    pub async fn attend<T>(&self, cx: &Cx, end: impl Future<Output = T>) -> T {
+        let (_flight, heard) = self.ear.flights.open(true);
+        Talk::new(self, cx, None, heard).until(end).await
+    }
+
+    /// Sends a request that belongs to no call and waits for its response.
+    pub async fn quietly(&self, outgoing: impl FnOnce(u64) -> Outgoing) -> Exchanged {
+        let (mut flight, mut heard) = self.ear.flights.open(false);
+        let outgoing = outgoing(flight.number);
+        let mut exchange = pin!(self.link.exchange(&outgoing, &mut flight));
+        loop {
+            tokio::select! {
+                biased;
+                Some(event) = heard.recv() => match *event {
+                    Heard::Notification { method, params } => drop(self.ear.changed(&method, params.as_deref())),
+                    asked => {
+                        let (reply, link) = (self.ear.hear(asked), self.link.clone());
+                        tokio::spawn(async move { link.reply(reply).await });
+                    }
+                },
+                result = &mut exchange => return result,
+            }
+        }
+    }
 }
 
 struct Talk<'a> {
@@ -50,7 +72,6 @@ struct Talk<'a> {
     cx: &'a Cx,
     /// The request, where one was sent.
     outgoing: Option<&'a Outgoing>,
-    number: u64,
     heard: mpsc::Receiver<Box<Heard>>,
     /// Questions without an answer yet, for the server to take back.
     open: Vec<Question>,
@@ -92,13 +113,13 @@ async fn next<T>(answers: &mut Vec<BoxFuture<'_, T>>) -> T {
 
 impl<'a> Talk<'a> {
     fn new(
-        link: &'a Transport,
-        ear: &'a Arc<NotificationHandler>,
+        Connection { link, ear, .. }: &'a Connection,
         cx: &'a Cx,
+        outgoing: Option<&'a Outgoing>,
         heard: mpsc::Receiver<Box<Heard>>,
     ) -> Self {
         let (open, answers) = Default::default();
-        Self { link, ear, cx, outgoing: None, number: 0, heard, open, answers, ended: false }
+        Self { link, ear, cx, outgoing, heard, open, answers, ended: false }
     }
 
     async fn until<T>(mut self, end: impl Future<Output = T>) -> T {
@@ -130,7 +151,9 @@ impl<'a> Talk<'a> {
         }
         let Some(params) = params.and_then(|p| RawObject::parse(p).ok()) else { return };
         match method {
-            "notifications/progress" if params.read("progressToken") == Some(self.number) => {
+            "notifications/progress"
+                if self.outgoing.is_some_and(|it| params.read("progressToken") == Some(it.number)) =>
+            {
                 let Some(done) = params.read("progress") else { return };
                 self.cx.progress(Progress { done, total: params.read("total"), message: params.text("message") });
             }
@@ -155,12 +178,12 @@ impl<'a> Talk<'a> {
     fn asked(&mut self, id: Id, method: String, params: Option<Box<RawValue>>) {
         let cx = self.cx;
         if let Some(answer) = self.ear.answer(&id, &method) {
-            self.send(PreparedAnswer::new(answer, None));
+            self.send(PreparedAnswer { body: answer, roots: None });
             return;
         }
         let question = match self.answers.len() < QUESTIONS_AT_ONCE_MAX {
             true => self.ear.dialect.read(&method, params.as_deref(), || self.client()),
-            false => Err(Failure::new(callboard_message::FailureKind::Overloaded, "too many questions are open")),
+            false => Err(Failure::overloaded("too many questions are open")),
         };
         let (abort, registration) = AbortHandle::new_pair();
         let (key, answered) = (id.clone(), id.clone());
@@ -173,9 +196,9 @@ impl<'a> Talk<'a> {
                 Err(why) => Err(why),
             };
             if let Some(roots) = &mut roots {
-                roots.set_given(is_awaited && answer.is_ok());
+                roots.given = is_awaited && answer.is_ok();
             }
-            PreparedAnswer::new(answer_response(&id, answer), roots)
+            PreparedAnswer { body: answer_response(&id, answer), roots }
         };
         // Aborted, the server wants no answer any more.
         let answering = Abortable::new(answering, registration);
@@ -206,7 +229,7 @@ impl<'a> Talk<'a> {
     /// Sends an answer, also where the call ends before the server has taken it: nobody is asked twice.
     fn send(&mut self, answer: PreparedAnswer) {
         let link = self.link.clone();
-        let sending = tokio::spawn(async move { answer.send(&link).await });
+        let sending = tokio::spawn(async move { link.answer(answer).await });
         self.answers.push(Box::pin(sending.map(|_| Step::Sent)));
     }
 }
@@ -241,7 +264,7 @@ impl Drop for Talk<'_> {
                 None => continue,
             };
             let link = self.link.clone();
-            runtime.spawn(async move { reply.send(&link).await });
+            runtime.spawn(async move { link.reply(reply).await });
         }
     }
 }

@@ -9,11 +9,11 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::conversation::Connection;
+use super::exchange::{Heard, TransportError};
 use super::modern;
-use super::options::ClientOptions;
-use super::server_messages::NotificationHandler;
 use super::session::Session;
-use super::transport::{Heard, Http, Transport, TransportError};
+use super::transport::Http;
 use crate::wire::Era;
 
 /// Pauses before a listener that lost its stream listens again.
@@ -54,13 +54,15 @@ impl Listener {
 /// Listens for what `session`'s server tells of, with these resources among it. `None`: there is nothing to listen to.
 pub(crate) fn start(session: &Session, resources: Vec<String>) -> Option<Listener> {
     let (told, ready) = oneshot::channel();
-    let (link, ear, options) = (session.link.clone(), session.ear.clone(), session.options.clone());
+    let connection = Connection::clone(session);
     let task = match (session.era(), session.link.http()) {
-        (Era::Legacy, Some(http)) if options.listen => tokio::spawn(follow_get(http.clone(), ear, options, told)),
+        (Era::Legacy, Some(http)) if session.options.listen => {
+            tokio::spawn(follow_get(http.clone(), session.options.reconnects_max, told))
+        }
         (Era::Legacy, _) => return None,
         (Era::Modern, _) => {
             let filter = Some(filter(session, resources)).filter(|filter| !filter.is_empty())?;
-            tokio::spawn(subscribe(link, ear, options, filter, told))
+            tokio::spawn(subscribe(connection, filter, told))
         }
     };
     Some(Listener { task: AbortOnDropHandle::new(task), ready })
@@ -82,22 +84,17 @@ fn filter(session: &Session, resources: Vec<String>) -> RawObject {
 }
 
 /// Follows the GET stream for as long as the server keeps one.
-async fn follow_get(
-    http: Arc<Http>,
-    ear: Arc<NotificationHandler>,
-    options: Arc<ClientOptions>,
-    ready: oneshot::Sender<()>,
-) {
+async fn follow_get(http: Arc<Http>, reconnects_max: u32, ready: oneshot::Sender<()>) {
     let (mut place, mut failures, mut ready) = (None, 0, Some(ready));
     loop {
-        match http.follow_get(&ear, &mut place, &mut ready).await {
+        match http.follow_get(&mut place, &mut ready).await {
             Ok(Some(pause)) => {
                 failures = 0;
                 sleep(pause).await;
             }
             // The next call begins another session, with a listener of its own.
             Ok(None) | Err(TransportError::SessionLost) => return,
-            Err(error) if failures >= options.reconnects_max => {
+            Err(error) if failures >= reconnects_max => {
                 callboard_message::log::warn!(%error, "the server can't be listened to");
                 return;
             }
@@ -110,26 +107,20 @@ async fn follow_get(
 }
 
 /// Keeps a subscription open.
-async fn subscribe(
-    link: Transport,
-    ear: Arc<NotificationHandler>,
-    options: Arc<ClientOptions>,
-    filter: RawObject,
-    ready: oneshot::Sender<()>,
-) {
+async fn subscribe(connection: Connection, filter: RawObject, ready: oneshot::Sender<()>) {
     let mut ready = Some(ready);
     let mut failures = 0;
     loop {
         let began = Instant::now();
-        match listen_once(&link, &ear, &options, &filter, &mut ready).await {
+        match listen_once(&connection, &filter, &mut ready).await {
             // It doesn't offer that, whatever it said before.
             Err(TransportError::Rpc { error, .. }) => {
                 callboard_message::log::warn!(code = error.code, "the server refuses to tell of changes");
                 return;
             }
-            _ if link.is_closed() => return,
+            _ if connection.link.is_closed() => return,
             _ if began.elapsed() > GOOD => failures = 0,
-            _ if failures >= options.reconnects_max => {
+            _ if failures >= connection.options.reconnects_max => {
                 callboard_message::log::warn!("the server can't be listened to");
                 return;
             }
@@ -142,9 +133,7 @@ async fn subscribe(
 
 /// One `subscriptions/listen`, to its end.
 async fn listen_once(
-    link: &Transport,
-    ear: &NotificationHandler,
-    options: &ClientOptions,
+    Connection { link, ear, options }: &Connection,
     filter: &RawObject,
     ready: &mut Option<oneshot::Sender<()>>,
 ) -> Result<(), TransportError> {

@@ -17,24 +17,25 @@ pub use crate::wire::{Era, Revision};
 pub(crate) use client::ClientOperation;
 pub use client::McpClient;
 pub use dialect::Dialect;
+pub(crate) use exchange::TransportError;
 pub use options::{
     ANSWERS_AT_ONCE_MAX, AUTH_REFUSALS_MAX, CALL_TIMEOUT_DEFAULT, CALLS_IN_FLIGHT_MAX, ChildCommand, ClientError,
     ClientOptions, ENVIRONMENT_DEFAULT, Endpoint, EraChoice, PAGES_MAX_DEFAULT, QUESTIONS_AT_ONCE_MAX,
     RECONNECTS_MAX_DEFAULT, SUBSCRIPTIONS_MAX,
 };
-pub(crate) use server_messages::ChangeNotifier;
 pub(crate) use session::Session;
 pub(crate) use tool_cache::{Hints, ToolCache, plain_value};
-pub(crate) use transport::{Exchanged, TransportError};
 pub(crate) use upstream::{Server, Upstream, Wiring};
 
 pub mod auth;
 pub(crate) mod client;
 mod conversation;
 mod dialect;
+mod exchange;
 mod listen;
 mod modern;
 mod options;
+mod pending_requests;
 mod server_messages;
 mod session;
 mod tool_cache;

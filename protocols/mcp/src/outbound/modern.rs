@@ -1,25 +1,23 @@
 //! The modern era: each request says everything, and a server's questions are results (2026-07-28).
 
-use super::transport::Exchanged;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use callboard_message::RawObject;
-use callboard_message::json::quote;
+use callboard_message::json::{Walk, quote, text};
+use callboard_message::{Failure, RawObject};
 use callboard_rpc::RpcError;
 use callboard_runtime::Cx;
 use futures::future::join_all;
-use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::conversation::converse;
+use super::conversation::Connection;
 use super::dialect::Dialect;
+use super::exchange::{Exchanged, TransportError};
 use super::options::{ClientOptions, QUESTIONS_AT_ONCE_MAX};
-use super::server_messages::NotificationHandler;
 use super::server_messages::ask_in_call;
-use super::session::{Meta, Session, body, quietly};
+use super::session::{Meta, Session, body};
 use super::tool_cache::{ToolCache, header_params, header_value};
-use super::transport::{Head, Outgoing, Transport, TransportError};
+use super::transport::{Head, Outgoing};
 use crate::wire::{Era, Revision, code, hmcp, meta};
 
 /// The requests that a server may answer with questions (2026-07-28, patterns/mrtr, supported requests).
@@ -29,15 +27,11 @@ const NOT_ABOUT: [&str; 4] = ["resultType", "ttlMs", "cacheScope", "supportedVer
 
 /// Asks a server what it is, and returns what a modern one says of itself. `None`: a legacy server, which is any without an
 /// answer that only a modern server gives.
-pub(crate) async fn discover(
-    link: &Transport,
-    ear: &NotificationHandler,
-    options: &ClientOptions,
-) -> Result<Option<RawObject>, TransportError> {
+pub(crate) async fn discover(connection: &Connection) -> Result<Option<RawObject>, TransportError> {
     // A server may refuse the first choice and name others; there is one to choose.
     for again in [true, false] {
-        let asked =
-            quietly(link, ear, |number| request(number, "server/discover", &RawObject::new(), None, options, None));
+        let (params, options) = (RawObject::new(), &connection.options);
+        let asked = connection.quietly(|number| request(number, "server/discover", &params, None, options, None));
         match asked.await {
             Ok(result) => return about(&result),
             Err(TransportError::Rpc { error, .. }) if error.code == code::UNSUPPORTED_VERSION => {
@@ -77,9 +71,7 @@ fn about(result: &RawValue) -> Result<Option<RawObject>, TransportError> {
     for name in NOT_ABOUT {
         about.remove(name);
     }
-    if let Some(info) = about.object("_meta").and_then(|mut m| m.remove(meta::SERVER_INFO)) {
-        about.set_raw("serverInfo", info);
-    }
+    about.set_some("serverInfo", &about.object("_meta").and_then(|mut m| m.remove(meta::SERVER_INFO)));
     about.set("protocolVersion", Revision::V2026_07_28.as_str());
     Ok(Some(about))
 }
@@ -155,9 +147,8 @@ pub(crate) async fn rounds(
 ) -> Exchanged {
     let mut next = Cow::Borrowed(params);
     for _ in 0..=session.options.rounds_max {
-        let flight = session.ear.flights.open(true);
-        let outgoing = request(flight.0.number, method, &next, Some(cx), &session.options, Some(tools));
-        let result = converse(&session.link, &session.ear, cx, &outgoing, flight).await?;
+        let outgoing = |number| request(number, method, &next, Some(cx), &session.options, Some(tools));
+        let result = session.converse(cx, outgoing).await?;
         match result_type(&result).as_deref() {
             None | Some("complete") => return Ok(result),
             Some("input_required") if MAY_ASK.contains(&method) => {}
@@ -170,7 +161,7 @@ pub(crate) async fn rounds(
         }
         next = Cow::Owned(Box::pin(answered(session, params, &result, cx)).await?);
     }
-    Err(TransportError::Failed(callboard_message::Failure::overloaded(format!(
+    Err(TransportError::Failed(Failure::overloaded(format!(
         "the server asked more than {} times",
         session.options.rounds_max
     ))))
@@ -178,15 +169,8 @@ pub(crate) async fn rounds(
 
 /// What a result says of its kind.
 fn result_type(result: &RawValue) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Typed<'a> {
-        #[serde(borrow, default, rename = "resultType")]
-        kind: Option<&'a RawValue>,
-    }
-    // A struct can be read from an array too.
-    let result = result.get().starts_with('{').then_some(result.get())?;
-    let kind = serde_json::from_str::<Typed<'_>>(result).ok()?.kind?;
-    serde_json::from_str(kind.get()).ok()
+    let (_, kind) = Walk::object(result)?.find(|(name, _)| name == "resultType")?;
+    text(kind).map(Cow::into_owned)
 }
 
 /// The params of the next round, after a result that asks.
@@ -220,7 +204,7 @@ async fn answers(
 ) -> Result<RawObject, TransportError> {
     if asked.len() > QUESTIONS_AT_ONCE_MAX {
         let why = format!("the server has more than {QUESTIONS_AT_ONCE_MAX} questions at once");
-        return Err(TransportError::Failed(callboard_message::Failure::overloaded(why)));
+        return Err(TransportError::Failed(Failure::overloaded(why)));
     }
     let client = &client;
     let asking = asked.iter().map(|(key, request)| async move {

@@ -20,16 +20,10 @@ use crate::wire::{Era, Revision};
 
 /// How long a connection may take, and a child its start, by default.
 pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
-/// How long a handshake may take, by default: a child may have to be loaded first.
-const HANDSHAKE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
-/// How long a server may leave `server/discover` unanswered before it is taken for one of the legacy era, by default.
-const PROBE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 /// How long a call may take that has no deadline of its own, questions included, by default.
 pub const CALL_TIMEOUT_DEFAULT: Duration = Duration::from_secs(300);
 /// Most calls that one client has in flight; others wait in its mailbox.
 pub const CALLS_IN_FLIGHT_MAX: u32 = 64;
-/// Most rounds of questions (`input_required`) of one call, by default.
-const ROUNDS_MAX_DEFAULT: u32 = 16;
 /// Most questions of one call that are open at once; more are refused.
 pub const QUESTIONS_AT_ONCE_MAX: usize = 16;
 /// How long a server of the legacy era may take after its handshake to ask for the roots of a client that has declared
@@ -196,6 +190,16 @@ pub struct ClientOptions {
     pub pages_max: u32,
 }
 
+impl EraChoice {
+    /// The era, where it is not to be found out.
+    pub(crate) fn only(self) -> Option<Era> {
+        match self {
+            Self::Only(era) => Some(era),
+            Self::Auto => None,
+        }
+    }
+}
+
 impl Default for ClientOptions {
     fn default() -> Self {
         Self {
@@ -212,10 +216,11 @@ impl Default for ClientOptions {
             only_caller: None,
             limits: Limits::default(),
             connect_timeout: CONNECT_TIMEOUT_DEFAULT,
-            handshake_timeout: HANDSHAKE_TIMEOUT_DEFAULT,
-            probe_timeout: PROBE_TIMEOUT_DEFAULT,
+            // A child may have to be loaded first.
+            handshake_timeout: Duration::from_secs(30),
+            probe_timeout: Duration::from_secs(5),
             call_timeout: CALL_TIMEOUT_DEFAULT,
-            rounds_max: ROUNDS_MAX_DEFAULT,
+            rounds_max: 16,
             reconnects_max: RECONNECTS_MAX_DEFAULT,
             pages_max: PAGES_MAX_DEFAULT,
         }

@@ -1,12 +1,12 @@
 //! What a server says that belongs to no request of ours, or says to all of them.
 
-use callboard_rpc::encode_error;
+use std::mem::discriminant;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
-use callboard_message::{Answer, Change, Elicitation, Failure, Log, Question, RawObject, Sample};
-use callboard_rpc::{Id, Nulls, RpcError, encode_response};
+use callboard_message::{Change, Failure, Log, RawObject};
+use callboard_rpc::{Id, Nulls, RpcError, encode_error, encode_response};
 use callboard_runtime::{CallMeta, Caller, Cx, Direction};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -16,9 +16,10 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::task::TaskTracker;
 
 use super::dialect::{Asked, Dialect};
-use super::options::{QUESTIONS_AT_ONCE_MAX, ROOTS_GIVEN_WITHIN, ROOTS_TAKEN_UP_WITHIN};
+use super::exchange::{Heard, TransportError};
+use super::options::{ClientOptions, QUESTIONS_AT_ONCE_MAX, ROOTS_GIVEN_WITHIN, ROOTS_TAKEN_UP_WITHIN};
+use super::pending_requests::{PendingRequests, Unplaced};
 use super::tool_cache::ToolCache;
-use super::transport::{Heard, PendingRequests, Transport, TransportError, Unplaced};
 use crate::wire::{code as mcp, failure, meta};
 
 /// What a message from the server calls for.
@@ -30,49 +31,18 @@ pub(crate) enum Reply {
     Later(BoxFuture<'static, Option<PreparedAnswer>>),
 }
 
-impl Reply {
-    /// Sends it, once it is there.
-    pub async fn send(self, link: &Transport) {
-        // Kept until it is sent.
-        let answer = match self {
-            Self::None => return,
-            Self::Now(body) => PreparedAnswer::new(body, None),
-            Self::Later(answering) => match answering.await {
-                Some(answer) => answer,
-                None => return,
-            },
-        };
-        answer.send(link).await;
-    }
-}
-
 /// An answer to a question of the server's, to be kept until it is sent.
 pub(crate) struct PreparedAnswer {
     pub body: Vec<u8>,
-    roots: Option<RootsAsked>,
-}
-
-impl PreparedAnswer {
-    pub fn new(body: Vec<u8>, roots: Option<RootsAsked>) -> Self {
-        Self { body, roots }
-    }
-
-    pub async fn send(mut self, link: &Transport) {
-        if let Err(error) = link.send(self.body).await {
-            if let Some(roots) = &mut self.roots {
-                roots.set_given(false);
-            }
-            callboard_message::log::warn!(%error, "the server doesn't get the answer to its request");
-        }
-    }
+    pub roots: Option<RootsAsked>,
 }
 
 /// Listens for one connection.
 pub(crate) struct NotificationHandler {
     pub flights: Arc<PendingRequests>,
     tools: Arc<ToolCache>,
-    /// Whom to tell of changes.
-    news: ChangeNotifier,
+    /// Whose followers are told of changes; nobody where another connection with the server tells.
+    news: Option<Cx>,
     /// What is left to do when the client ends: children that end, sessions that are taken leave of.
     pub farewells: TaskTracker,
     /// Who is meant by what no call caused, where this client is for one caller only.
@@ -89,21 +59,15 @@ pub(crate) struct NotificationHandler {
 }
 
 impl NotificationHandler {
-    pub fn new(
-        tools: Arc<ToolCache>,
-        news: ChangeNotifier,
-        farewells: TaskTracker,
-        only_caller: Option<Arc<dyn Caller>>,
-        dialect: Dialect,
-    ) -> Self {
+    pub fn new(tools: Arc<ToolCache>, news: Option<Cx>, farewells: TaskTracker, options: &ClientOptions) -> Self {
         let places = Arc::new(Semaphore::new(QUESTIONS_AT_ONCE_MAX));
         Self {
             flights: Arc::default(),
             tools,
             news,
             farewells,
-            only_caller,
-            dialect,
+            only_caller: options.only_caller.clone(),
+            dialect: options.dialect,
             client: Mutex::default(),
             places,
             roots: Roots::default(),
@@ -164,7 +128,7 @@ impl NotificationHandler {
                     }
                     why => why,
                 };
-                Some(PreparedAnswer::new(refusal(&id, unplaced), None))
+                Some(PreparedAnswer { body: refusal(&id, unplaced), roots: None })
             }));
         };
         let roots = self.roots.asked(&method);
@@ -175,7 +139,7 @@ impl NotificationHandler {
                 Err(why) => Err(why),
             };
             drop(place);
-            Some(PreparedAnswer::new(answer_response(&id, answer), roots))
+            Some(PreparedAnswer { body: answer_response(&id, answer), roots })
         }))
     }
 
@@ -184,7 +148,7 @@ impl NotificationHandler {
         match method {
             "ping" => Some(encode_response(Some(id), Ok(&RawObject::new().to_raw()), Nulls::Omit)),
             method if Dialect::is_question(method) => None,
-            _ => Some(error(id, &RpcError::method_not_found("method not found"))),
+            _ => Some(encode_error(Some(id), &RpcError::method_not_found("method not found"))),
         }
     }
 
@@ -249,7 +213,9 @@ impl NotificationHandler {
             }
             _ => return false,
         };
-        self.news.tell(change);
+        if let Some(cx) = &self.news {
+            cx.changed(change);
+        }
         true
     }
 }
@@ -271,11 +237,7 @@ fn refusal(id: &Id, why: Unplaced) -> Vec<u8> {
         Unplaced::Several => "nobody to ask: several calls are under way, and it can't be told whose question it is",
         Unplaced::Full => "nobody to ask: the call has too many questions open",
     };
-    error(id, &RpcError::new(mcp::NOBODY_TO_ASK, why))
-}
-
-fn error(id: &Id, error: &RpcError) -> Vec<u8> {
-    encode_error(Some(id), error)
+    encode_error(Some(id), &RpcError::new(mcp::NOBODY_TO_ASK, why))
 }
 
 /// Asks whoever called. The answer is MCP's result, just as it was given, in the words of the server's dialect.
@@ -284,16 +246,10 @@ fn error(id: &Id, error: &RpcError) -> Vec<u8> {
 /// Where nobody answers; the answerer's own failure.
 async fn ask_caller(caller: &dyn Caller, asked: Asked) -> Result<Box<RawValue>, Failure> {
     let Asked { question, manner } = asked;
-    let sent = std::mem::discriminant(&question);
-    let fits = |asked: Question| std::mem::discriminant(&asked) == sent;
-    let (body, fits) = match caller.ask(question).await? {
-        Answer::Sample(answer) => (answer.0, fits(Question::Sample(Sample::default()))),
-        Answer::Elicit(answer) => (answer.0, fits(Question::Elicit(Elicitation::default()))),
-        Answer::Roots(answer) => (answer.0, fits(Question::roots())),
-        _ => return Err(Failure::invalid("the answer doesn't fit the question")),
-    };
-    match fits {
-        true => Ok(manner.word(body).to_raw()),
+    let wanted = discriminant(&question.answered(RawObject::new()));
+    let answer = caller.ask(question).await?;
+    match discriminant(&answer) == wanted {
+        true => Ok(manner.word(answer.body().clone()).to_raw()),
         false => Err(Failure::invalid("the answer doesn't fit the question")),
     }
 }
@@ -353,14 +309,8 @@ pub(crate) struct Roots {
 pub(crate) struct RootsAsked {
     round: watch::Sender<Round>,
     number: u64,
-    given: bool,
-}
-
-impl RootsAsked {
-    /// Notes whether the server gets the roots of the client that the call waits for.
-    pub fn set_given(&mut self, given: bool) {
-        self.given = given;
-    }
+    /// Whether the server gets the roots of the client that the call waits for.
+    pub given: bool,
 }
 
 impl Drop for RootsAsked {
@@ -419,21 +369,6 @@ impl Roots {
             if timeout_at(limit, round.changed()).await.is_err() {
                 return;
             }
-        }
-    }
-}
-
-/// Tells the followers of an agent. Of several connections with one server, one tells.
-#[derive(Clone)]
-pub(crate) struct ChangeNotifier {
-    pub cx: Cx,
-    pub tells: bool,
-}
-
-impl ChangeNotifier {
-    pub fn tell(&self, change: Change) {
-        if self.tells {
-            self.cx.changed(change);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A connection that both sides have agreed on, and what goes over it.
 
-use super::transport::Exchanged;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use callboard_message::RawObject;
@@ -11,17 +11,15 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::conversation::{attend, converse};
-use super::options::{ClientOptions, ROOTS_ASKED_WITHIN};
-use super::server_messages::NotificationHandler;
-use super::transport::{Head, Heard, Outgoing, Transport, TransportError, id_of};
+use super::conversation::Connection;
+use super::exchange::{Exchanged, TransportError, id_of};
+use super::options::ROOTS_ASKED_WITHIN;
+use super::transport::{Head, Outgoing};
 use crate::wire::{Era, Revision, meta};
 
 /// One session with a server (legacy), or what is known of it (modern).
 pub(crate) struct Session {
-    pub link: Transport,
-    pub ear: Arc<NotificationHandler>,
-    pub options: Arc<ClientOptions>,
+    connection: Connection,
     pub revision: Revision,
     /// `serverInfo`, `instructions`, `capabilities` and what else it said of itself.
     pub about: RawObject,
@@ -29,19 +27,26 @@ pub(crate) struct Session {
     pub listener: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 
+impl Deref for Session {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        &self.connection
+    }
+}
+
 impl Session {
+    pub fn new(connection: Connection, revision: Revision, about: RawObject) -> Arc<Self> {
+        Arc::new(Self { connection, revision, about, listener: Mutex::default() })
+    }
+
     pub fn era(&self) -> Era {
         self.revision.era()
     }
 
     /// Whether all requests share one channel, so that a question on it may be any of theirs.
     pub fn shares_channel(&self) -> bool {
-        matches!(self.link, Transport::Duplex(_))
-    }
-
-    /// Ends with the channel; `None` where each request has a connection of its own.
-    pub fn closed(&self) -> Option<impl Future<Output = ()> + Send + 'static> {
-        self.link.closed()
+        self.link.http().is_none()
     }
 
     /// Whether the server said so of itself.
@@ -60,9 +65,7 @@ impl Session {
         if self.options.offers.roots() && cx.abilities().roots() {
             Box::pin(self.settle_roots(cx)).await?;
         }
-        let flight = self.ear.flights.open(true);
-        let outgoing = legacy_request(flight.0.number, method, params, Some(cx));
-        converse(&self.link, &self.ear, cx, &outgoing, flight).await
+        self.converse(cx, |number| legacy_request(number, method, params, Some(cx))).await
     }
 
     /// Gives the server time to ask for roots before the first call, which it would else do without them. Where calls of
@@ -87,8 +90,7 @@ impl Session {
             self.tell_roots_changed().await;
             deadline = Instant::now() + ROOTS_ASKED_WITHIN;
         }
-        let (_flight, heard) = self.ear.flights.open(true);
-        attend(&self.link, &self.ear, cx, heard, roots.given(deadline)).await;
+        self.attend(cx, roots.given(deadline)).await;
         if may_have_others && !roots.are_given() {
             callboard_message::log::warn!(
                 "the server didn't take the roots of the next client: its connection is left"
@@ -111,7 +113,7 @@ impl Session {
 
     /// Sends a request that belongs to no call.
     pub async fn request_quietly(&self, method: &str, params: RawObject) -> Exchanged {
-        quietly(&self.link, &self.ear, |number| legacy_request(number, method, &params, None)).await
+        self.quietly(|number| legacy_request(number, method, &params, None)).await
     }
 }
 
@@ -119,30 +121,6 @@ impl Drop for Session {
     fn drop(&mut self) {
         if let Some(http) = self.link.http() {
             http.end_session();
-        }
-    }
-}
-
-/// Sends a request that belongs to no call and waits for its response.
-pub(crate) async fn quietly(
-    link: &Transport,
-    ear: &NotificationHandler,
-    outgoing: impl FnOnce(u64) -> Outgoing,
-) -> Exchanged {
-    let (mut flight, mut heard) = ear.flights.open(false);
-    let outgoing = outgoing(flight.number);
-    let mut exchange = std::pin::pin!(link.exchange(&outgoing, &mut flight));
-    loop {
-        tokio::select! {
-            biased;
-            Some(event) = heard.recv() => match *event {
-                Heard::Notification { method, params } => drop(ear.changed(&method, params.as_deref())),
-                asked => {
-                    let (reply, link) = (ear.hear(asked), link.clone());
-                    tokio::spawn(async move { reply.send(&link).await });
-                }
-            },
-            result = &mut exchange => return result,
         }
     }
 }
@@ -202,17 +180,14 @@ impl Meta {
     }
 }
 
-/// Shakes hands. Gives the revision that the server chose, and what it says of itself.
-pub(crate) async fn initialize(
-    link: &Transport,
-    ear: &NotificationHandler,
-    options: &ClientOptions,
-) -> Result<(Revision, RawObject), TransportError> {
+/// Shakes hands.
+pub(crate) async fn initialize(connection: &Connection) -> Result<Arc<Session>, TransportError> {
+    let Connection { link, options, .. } = connection;
     let params = RawObject::new()
         .with("protocolVersion", options.revision.as_str())
         .with("capabilities", &options.offers)
         .with("clientInfo", &options.info);
-    let result = quietly(link, ear, |number| legacy_request(number, "initialize", &params, None)).await?;
+    let result = connection.quietly(|number| legacy_request(number, "initialize", &params, None)).await?;
     let about = RawObject::parse(&result)
         .map_err(|_| TransportError::Protocol("the handshake's result is no object".into()))?;
     let chosen = about.text("protocolVersion").and_then(|version| Revision::parse(&version));
@@ -223,5 +198,5 @@ pub(crate) async fn initialize(
         http.speak(revision);
     }
     link.send(encode_notification("notifications/initialized", None)).await?;
-    Ok((revision, about))
+    Ok(Session::new(connection.clone(), revision, about))
 }

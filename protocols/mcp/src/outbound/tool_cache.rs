@@ -101,15 +101,11 @@ impl ToolCache {
         let wrapped = schema("outputSchema", WRAPPED).is_some_and(|schema| schema[WRAPPED] == true);
         let params = schema("inputSchema", header::ANNOTATION).map_or(Ok(Vec::new()), |schema| params_of(&schema));
         let mut state = self.0.lock();
-        let (header_params, flaw) = match params {
-            Ok(params) => (Some(params), None),
-            Err(flaw) => (None, Some(flaw)),
-        };
         if state.tools.len() < TOOLS_REMEMBERED_MAX || state.tools.contains_key(&name) {
-            let known = Known { wrapped, header_params, hints: Hints::of(&tool) };
+            let known = Known { wrapped, header_params: params.clone().ok(), hints: Hints::of(&tool) };
             state.tools.insert(name.clone(), Arc::new(known));
         }
-        flaw.map_or(Ok(()), |flaw| Err((name, flaw)))
+        params.map(drop).map_err(|flaw| (name, flaw))
     }
 
     /// What is known of `tool`.
@@ -123,9 +119,10 @@ impl ToolCache {
         (state.tools.get(tool).map(|known| known.hints).unwrap_or_default(), state.edition)
     }
 
-    /// Whether every tool is known that there is.
-    pub fn is_whole(&self) -> bool {
-        self.0.lock().whole
+    /// Whether nothing is known of `tool` yet, and the list may tell.
+    pub fn lacks(&self, tool: &str) -> bool {
+        let state = self.0.lock();
+        !state.whole && !state.tools.contains_key(tool)
     }
 
     /// The last page has been read.
@@ -185,13 +182,10 @@ pub(crate) async fn plain_value<Wrapped: Future<Output = bool>>(
 ) -> Result<Box<RawValue>, Failure> {
     let result = RawObject::parse(result).map_err(|_| Failure::internal("the tool's result is no object"))?;
     // Boxed: it may ask the server, and calls that needn't know carry no room for that.
-    let wrapped = may_be_wrapped(&result) && Box::pin(wrapped()).await;
+    let content = result.object("structuredContent");
+    let may_be_wrapped = content.is_some_and(|content| content.len() == 1 && content.has("result"));
+    let wrapped = may_be_wrapped && Box::pin(wrapped()).await;
     ToolResult(result).into_value(wrapped)
-}
-
-/// Whether only the tool's output schema says what the value is: the structured content is `{"result": …}`.
-fn may_be_wrapped(result: &RawObject) -> bool {
-    result.object("structuredContent").is_some_and(|content| content.len() == 1 && content.has("result"))
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! One server: connected when it is first needed, connected again when that was lost.
 
-use super::transport::Exchanged;
 use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -11,19 +10,25 @@ use callboard_runtime::Cx;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
+use reqwest::Url;
 use serde_json::value::RawValue;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
+use super::conversation::Connection;
+use super::exchange::{Exchanged, TransportError};
 use super::options::{ClientError, ClientOptions, Endpoint, EraChoice, SUBSCRIPTIONS_MAX};
-use super::server_messages::{ChangeNotifier, NotificationHandler};
-use super::session::{Session, initialize, quietly};
+use super::server_messages::NotificationHandler;
+use super::session::{Session, initialize};
 use super::tool_cache::ToolCache;
-use super::transport::{Http, Transport, TransportError, child, http, websocket};
+use super::transport::{Http, Transport, child, http, websocket};
 use super::{listen, modern};
 use crate::wire::{Era, Revision, hmcp};
+
+/// The request to be told of a resource's changes.
+const SUBSCRIBE: &str = "resources/subscribe";
 
 /// What one incarnation of a client has of its server.
 pub(crate) struct Upstream {
@@ -58,7 +63,7 @@ impl Upstream {
         let Some(session) = self.current() else { return self.session().await };
         let checked = match session.era() {
             Era::Legacy => session.request_quietly("ping", RawObject::new()).await.map(drop),
-            Era::Modern => modern::discover(&session.link, &session.ear, &self.core.options).await.map(drop),
+            Era::Modern => modern::discover(&session).await.map(drop),
         };
         match checked {
             // Whatever it says, it is there.
@@ -132,21 +137,31 @@ impl Upstream {
         }
     }
 
-    /// Does a request of the call `cx`. A server that has forgotten the session is greeted once more.
+    /// Does a request of the call `cx`.
     pub async fn request(&self, method: &str, params: &RawObject, cx: &Cx) -> Exchanged {
+        match method {
+            // Boxed, for they are rare: other requests carry no room for them.
+            "tools/list" => Box::pin(self.list_tools(params, cx)).await,
+            SUBSCRIBE | "resources/unsubscribe" => Box::pin(self.subscribe(method, params, cx)).await,
+            _ => self.send(method, params, cx).await,
+        }
+    }
+
+    /// Sends a request. A server that has forgotten the session is greeted once more.
+    async fn send(&self, method: &str, params: &RawObject, cx: &Cx) -> Exchanged {
         let session = self.session().await?;
-        match self.request_in(&session, method, params, cx).await {
+        match self.send_in(&session, method, params, cx).await {
             Err(TransportError::SessionLost) => {
                 self.leave(&session);
                 drop(session);
                 let session = self.session().await?;
-                self.request_in(&session, method, params, cx).await
+                self.send_in(&session, method, params, cx).await
             }
             other => other,
         }
     }
 
-    async fn request_in(&self, session: &Arc<Session>, method: &str, params: &RawObject, cx: &Cx) -> Exchanged {
+    async fn send_in(&self, session: &Arc<Session>, method: &str, params: &RawObject, cx: &Cx) -> Exchanged {
         if method == hmcp::METHOD {
             hmcp::gate(&session.about).map_err(TransportError::Failed)?;
         }
@@ -178,7 +193,7 @@ impl Upstream {
     /// Sees to it that the tool's schema is known before it is called: it says what goes into headers.
     async fn know(&self, session: &Session, params: &RawObject) -> Result<(), TransportError> {
         let Some(tool) = params.text("name") else { return Ok(()) };
-        if self.lacks(&tool) {
+        if self.core.tools.lacks(&tool) {
             // Boxed, for most calls need it not: they carry no room for it.
             Box::pin(self.read_tools(session)).await;
         }
@@ -190,24 +205,17 @@ impl Upstream {
         }
     }
 
-    /// Whether nothing is known of the tool yet, and the list may tell.
-    fn lacks(&self, tool: &str) -> bool {
-        self.core.tools.get(tool).is_none() && !self.core.tools.is_whole()
-    }
-
     /// Reads the list of tools to its end, or as far as it goes.
     async fn read_tools(&self, session: &Session) {
-        let mut cursor: Option<Box<RawValue>> = None;
+        let mut cursor = None;
         for _ in 0..self.core.options.pages_max {
             let mut params = RawObject::new();
-            if let Some(cursor) = cursor.take() {
-                params.set_raw("cursor", cursor);
-            }
+            params.set_some("cursor", &cursor);
             let page = match session.era() {
                 Era::Legacy => session.request_quietly("tools/list", params).await,
                 Era::Modern => {
-                    let ask = |number| modern::request(number, "tools/list", &params, None, &self.core.options, None);
-                    quietly(&session.link, &session.ear, ask).await
+                    let ask = |number| modern::request(number, "tools/list", &params, None, &session.options, None);
+                    session.quietly(ask).await
                 }
             };
             let Ok(page) = page else { return };
@@ -230,9 +238,9 @@ impl Upstream {
     }
 
     /// `tools/list`, without tools that mustn't be used.
-    pub async fn list_tools(&self, params: &RawObject, cx: &Cx) -> Exchanged {
+    async fn list_tools(&self, params: &RawObject, cx: &Cx) -> Exchanged {
         let from_start = !params.has("cursor");
-        let page = self.request("tools/list", params, cx).await?;
+        let page = self.send("tools/list", params, cx).await?;
         let session = self.session().await?;
         let (kept, next) = self.learn(&session, &page);
         if from_start && next.is_none() {
@@ -243,7 +251,7 @@ impl Upstream {
 
     /// Whether a tool's structured content is `{"result": …}` around the value.
     pub async fn is_wrapped(&self, tool: &str) -> bool {
-        if self.lacks(tool)
+        if self.core.tools.lacks(tool)
             && let Ok(session) = self.session().await
         {
             self.read_tools(&session).await;
@@ -252,7 +260,8 @@ impl Upstream {
     }
 
     /// Tells this agent's followers of changes to a resource, or no more.
-    pub async fn subscribe(&self, on: bool, params: &RawObject, cx: &Cx) -> Exchanged {
+    async fn subscribe(&self, method: &str, params: &RawObject, cx: &Cx) -> Exchanged {
+        let on = method == SUBSCRIBE;
         let uri =
             params.text("uri").ok_or_else(|| TransportError::Failed(Failure::invalid("`uri` must be a string")))?;
         let session = self.session().await?;
@@ -261,8 +270,7 @@ impl Upstream {
             return Err(TransportError::Failed(Failure::overloaded(why)));
         }
         let result = match session.era() {
-            Era::Legacy if on => self.request("resources/subscribe", params, cx).await?,
-            Era::Legacy => self.request("resources/unsubscribe", params, cx).await?,
+            Era::Legacy => self.send(method, params, cx).await?,
             Era::Modern => RawObject::of("resultType", "complete").to_raw(),
         };
         let resources: Vec<String> = {
@@ -330,7 +338,7 @@ impl Server {
             server: self.clone(),
             options,
             runtime: Handle::try_current().ok(),
-            news: ChangeNotifier { cx: cx.clone(), tells: true },
+            news: Some(cx.clone()),
             tools: Arc::default(),
         }
     }
@@ -349,8 +357,8 @@ pub(crate) struct Wiring {
     pub options: Arc<ClientOptions>,
     /// Where what outlasts a call runs: a call's own runtime may be somebody else's.
     pub runtime: Option<Handle>,
-    /// Whom to tell of changes.
-    pub news: ChangeNotifier,
+    /// Whose followers are told of changes; nobody where another connection with the server tells.
+    pub news: Option<Cx>,
     /// What is known of the server's tools.
     pub tools: Arc<ToolCache>,
 }
@@ -381,16 +389,6 @@ impl Deref for Core {
 }
 
 impl Core {
-    fn ear(&self) -> Arc<NotificationHandler> {
-        Arc::new(NotificationHandler::new(
-            self.tools.clone(),
-            self.news.clone(),
-            self.server.farewells.clone(),
-            self.options.only_caller.clone(),
-            self.options.dialect,
-        ))
-    }
-
     /// Connects, and says what each connection begins with.
     async fn connect(&self) -> Result<Arc<Session>, TransportError> {
         let session = self.agree().await?;
@@ -408,25 +406,21 @@ impl Core {
 
     /// Finds out which era the server is of, and opens a session of that.
     async fn agree(&self) -> Result<Arc<Session>, TransportError> {
-        let only = match self.options.era {
-            EraChoice::Only(era) => Some(era),
-            EraChoice::Auto => None,
-        };
+        let only = self.options.era.only();
         let known = only.or(*self.server.remembered.lock());
         if known == Some(Era::Legacy) || matches!(self.server.endpoint, Endpoint::Sse(_)) {
             return self.agree_legacy(None).await;
         }
-        let ear = self.ear();
-        ear.set_modern(true);
-        let link = self.open(&ear).await?;
-        let probe = modern::discover(&link, &ear, &self.options);
+        let connection = self.open(&self.server.endpoint).await?;
+        connection.ear.set_modern(true);
+        let probe = modern::discover(&connection);
         let found = match known {
             Some(_) => probe.await,
             // A legacy server may say nothing to what it doesn't know.
             None => timeout(self.options.probe_timeout, probe).await.unwrap_or(Ok(None)),
         };
         match (found, only) {
-            (Ok(Some(about)), _) => Ok(self.session(link, ear, Revision::V2026_07_28, about)),
+            (Ok(Some(about)), _) => Ok(Session::new(connection, Revision::V2026_07_28, about)),
             (Ok(None), Some(_)) => {
                 Err(TransportError::Protocol("the server is of the legacy era, which isn't wanted".into()))
             }
@@ -434,70 +428,49 @@ impl Core {
             (Err(TransportError::Broken(_)), None) if matches!(self.server.endpoint, Endpoint::Child(_)) => {
                 self.agree_legacy(None).await
             }
-            (Ok(None), None) => self.agree_legacy(Some((link, ear))).await,
+            (Ok(None), None) => self.agree_legacy(Some(connection)).await,
             (Err(error), _) => Err(error),
         }
     }
 
-    async fn agree_legacy(
-        &self,
-        opened: Option<(Transport, Arc<NotificationHandler>)>,
-    ) -> Result<Arc<Session>, TransportError> {
-        let (link, ear) = match opened.filter(|(link, _)| !link.is_closed()) {
+    async fn agree_legacy(&self, opened: Option<Connection>) -> Result<Arc<Session>, TransportError> {
+        let connection = match opened.filter(|opened| !opened.link.is_closed()) {
             Some(opened) => opened,
-            None => {
-                let ear = self.ear();
-                (self.open(&ear).await?, ear)
-            }
+            None => self.open(&self.server.endpoint).await?,
         };
-        ear.set_modern(false);
-        match initialize(&link, &ear, &self.options).await {
-            Ok((revision, about)) => Ok(self.session(link, ear, revision, about)),
+        connection.ear.set_modern(false);
+        match (initialize(&connection).await, &self.server.endpoint) {
             // There may be a server of 2024-11-05 (2026-07-28, streamable HTTP, HTTP+SSE transport).
-            Err(TransportError::Status(status @ (400 | 404 | 405))) => match &self.server.endpoint {
-                Endpoint::Http(url) => {
-                    let ear = self.ear();
-                    let http = Http::new(self.server.http.clone(), url.clone(), self.options.clone(), ear.clone());
-                    let link =
-                        http::open_event_stream(http, ear.clone()).await.map_err(|_| TransportError::Status(status))?;
-                    let (revision, about) = initialize(&link, &ear, &self.options).await?;
-                    Ok(self.session(link, ear, revision, about))
-                }
-                _ => Err(TransportError::Status(status)),
-            },
+            (Err(TransportError::Status(status @ (400 | 404 | 405))), Endpoint::Http(url)) => {
+                let opened = self.open(&Endpoint::Sse(url.clone())).await;
+                initialize(&opened.map_err(|_| TransportError::Status(status))?).await
+            }
             // A modern one that was being loaded all the time that a probe waits.
-            Err(TransportError::Rpc { error, status })
+            (Err(TransportError::Rpc { error, status }), _)
                 if self.options.era == EraChoice::Auto && modern::is_modern_only(&error) =>
             {
-                ear.set_modern(true);
-                match modern::discover(&link, &ear, &self.options).await? {
-                    Some(about) => Ok(self.session(link, ear, Revision::V2026_07_28, about)),
+                connection.ear.set_modern(true);
+                match modern::discover(&connection).await? {
+                    Some(about) => Ok(Session::new(connection, Revision::V2026_07_28, about)),
                     None => Err(TransportError::Rpc { error, status }),
                 }
             }
-            Err(error) => Err(error),
+            (agreed, _) => agreed,
         }
     }
 
-    fn session(
-        &self,
-        link: Transport,
-        ear: Arc<NotificationHandler>,
-        revision: Revision,
-        about: RawObject,
-    ) -> Arc<Session> {
-        Arc::new(Session { link, ear, options: self.options.clone(), revision, about, listener: Mutex::default() })
-    }
-
-    async fn open(&self, ear: &Arc<NotificationHandler>) -> Result<Transport, TransportError> {
-        let http =
-            |url: &reqwest::Url| Http::new(self.server.http.clone(), url.clone(), self.options.clone(), ear.clone());
-        match &self.server.endpoint {
-            Endpoint::Http(url) => Ok(Transport::Http(Arc::new(http(url)))),
-            Endpoint::Sse(url) => http::open_event_stream(http(url), ear.clone()).await,
-            Endpoint::WebSocket(url) => websocket::open(url, &self.options, ear.clone()).await,
-            Endpoint::Child(command) => child::start(command, &self.options, ear.clone()),
-        }
+    async fn open(&self, endpoint: &Endpoint) -> Result<Connection, TransportError> {
+        let options = self.options.clone();
+        let (tools, news) = (self.tools.clone(), self.news.clone());
+        let ear = Arc::new(NotificationHandler::new(tools, news, self.server.farewells.clone(), &options));
+        let http = |url: &Url| Http::new(self.server.http.clone(), url.clone(), options.clone(), ear.clone());
+        let link = match endpoint {
+            Endpoint::Http(url) => Transport::Http(Arc::new(http(url))),
+            Endpoint::Sse(url) => http::open_event_stream(http(url)).await?,
+            Endpoint::WebSocket(url) => websocket::open(url, &options, ear.clone()).await?,
+            Endpoint::Child(command) => child::start(command, &options, ear.clone())?,
+        };
+        Ok(Connection { link, ear, options })
     }
 
     /// What a legacy server is told once it is connected. What it refuses of that, the calls don't need.
@@ -511,7 +484,7 @@ impl Core {
         }
         for uri in resources {
             let params = RawObject::of("uri", uri);
-            if let Err(error) = session.request_quietly("resources/subscribe", params).await {
+            if let Err(error) = session.request_quietly(SUBSCRIBE, params).await {
                 callboard_message::log::warn!(%error, "a resource is no longer followed");
             }
         }

@@ -53,7 +53,7 @@ impl Host {
         Self { tools, script: Arc::new(Mutex::new((script.into_iter().collect(), 0))) }
     }
 
-    async fn send(&self, watch: Watch, cx: &Cx) -> Result<Box<RawValue>, Failure> {
+    async fn send(&self, watch: Watch, cx: &Cx) -> Attempt {
         let step = {
             let mut script = self.script.lock().unwrap();
             script.1 += 1;
@@ -69,7 +69,10 @@ impl Host {
             }
             Step::Hangs => std::future::pending().await,
         };
-        let value = outcome.map_err(|kind| Failure::new(kind, "as the script says"))?;
+        let value = outcome.map_err(|kind| {
+            let failure = Failure::new(kind, "as the script says");
+            Trouble { may_pass: may_pass(&TransportError::Failed(failure.clone())), failure }
+        })?;
         Ok(RawValue::from_string(value.to_string()).unwrap())
     }
 
@@ -87,7 +90,7 @@ impl ConcurrentHandler<Named> for Host {
         let host = self.clone();
         async move {
             let params = RawObject::parse(&message.payload).unwrap();
-            host.tools.call_tool(&params, &cx, |watch| host.send(watch, &cx)).await
+            Ok(host.tools.call_tool(&params, &cx, |watch| host.send(watch, &cx)).await?)
         }
     }
 }

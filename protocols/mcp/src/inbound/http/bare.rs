@@ -15,7 +15,7 @@ use callboard_runtime::CallMeta;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::{Server, principal_of};
+use super::{Server, read_post};
 use crate::bare::{METHOD, read_call, to_rpc};
 
 pub(crate) fn resource(path: &str) -> Resource {
@@ -38,9 +38,7 @@ async fn post(request: HttpRequest, payload: Payload, server: Data<Server>) -> H
 }
 
 async fn answer(request: &HttpRequest, payload: Payload, server: &Server) -> Result<HttpResponse, Refused> {
-    let principal = principal_of(request, server)?;
-    let (bytes_max, body_timeout) = (server.options.inbound.limits.body_bytes_max, server.options.body_timeout);
-    let body = guard::read_json(request, payload, &[JSON], bytes_max, body_timeout).await?;
+    let (principal, body) = read_post(request, payload, server).await?;
     let invalid = |why: &str| answered(None, Err(&RpcError::invalid_request(why)));
     Ok(match decode(&body, &server.options.inbound.limits) {
         Ok(Incoming::Request(request)) => {
@@ -68,15 +66,15 @@ async fn call(server: &Server, mut principal: Principal, request: &Request<'_>) 
     let patience = sent.meta.patience.map_or(deadline_max, |patience| patience.min(deadline_max));
     let trace = sent.meta.trace.as_ref().map_or_else(TraceContext::root, TraceContext::child);
     let call = CallMeta { hops: sent.meta.hops, trace, ..CallMeta::new(Arc::new(principal)) };
-    let (surface, deadline) = (server.endpoint.adapter(), Instant::now() + patience);
-    let asked = surface.ask(&sent.tool, sent.arguments.into_owned(), call.until(deadline)).await;
+    let (adapter, deadline) = (server.service.tasks.endpoint.adapter(), Instant::now() + patience);
+    let asked = adapter.ask(&sent.tool, sent.arguments.into_owned(), call.until(deadline)).await;
     // A handler that ends because its deadline passed may still answer something: nobody can tell it from a reply.
     let late = || Err(Failure::timed_out(format!("no reply in {patience:?}")));
     let outcome = if Instant::now() < deadline { asked } else { late() };
     outcome.map_err(|failure| {
         if failure.kind == FailureKind::Internal {
             // Without its message, which may quote data.
-            let agent = surface.agent_name();
+            let agent = &*adapter.agent_name;
             callboard_message::log::warn!(by: agent, agent, %trace, "a call failed by a bug");
         }
         to_rpc(failure)

@@ -30,8 +30,9 @@ use actix_web::dev::{Extensions, Service as _};
 use actix_web::guard::fn_guard;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, HeaderMap, HeaderName, HeaderValue};
-use actix_web::web::{Data, ServiceConfig};
+use actix_web::web::{Data, Payload, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse, Resource, ResponseError, web};
+use bytes::BytesMut;
 use callboard_message::Principal;
 use callboard_message::mail::Join;
 use callboard_rpc::serve::guard::{JSON, Refused, refused};
@@ -40,7 +41,7 @@ use callboard_rpc::{Refusal, RpcError, code, encode_error, encode_refusal, serve
 use callboard_runtime::AgentRef;
 use futures::future::{Either, ready};
 
-use super::endpoint::Endpoint;
+use super::modern::ModernService;
 use super::options::McpServerOptions;
 use super::response::Answer;
 use crate::wire::{Era, Revision, code as mcp};
@@ -66,7 +67,7 @@ pub struct McpServer {
 
 /// What the workers share.
 struct Server {
-    endpoint: Arc<Endpoint>,
+    service: Arc<ModernService>,
     options: McpServerOptions,
     sessions: Sessions,
     open_streams: Arc<AtomicUsize>,
@@ -78,7 +79,7 @@ impl McpServer {
     /// itself; what else it handles of `callboard_message::surface` is served as well.
     pub fn new(agent: AgentRef, options: McpServerOptions) -> Self {
         let server = Server {
-            endpoint: Endpoint::new(agent, options.inbound.clone()),
+            service: ModernService::new(agent, options.inbound.clone()),
             sessions: Sessions::new(options.sessions.clone(), options.streams.limits),
             open_streams: Arc::default(),
             sse: SseSessions::default(),
@@ -90,7 +91,7 @@ impl McpServer {
     /// Serves `agent` from now on, in place of the one before: sessions and subscriptions go on with it, and are told that
     /// its lists changed. A request that was begun ends with the agent that it began with.
     pub fn replace(&self, agent: AgentRef) {
-        self.server.endpoint.replace(agent);
+        self.server.service.tasks.endpoint.replace(agent);
     }
 
     /// Adds the resource to an application, at [`McpServerOptions::path`], and what [`McpServerOptions::compat`] wants
@@ -164,7 +165,7 @@ impl Server {
             refused(StatusCode::SERVICE_UNAVAILABLE, "there are too many open streams: try again later");
         let mut permits = Vec::with_capacity(2);
         if let Some(session) = session {
-            permits.push(Permit::take(session.open_streams(), self.sessions.streams_max()).ok_or(SESSION_FULL)?);
+            permits.push(Permit::take(&session.open_streams, self.sessions.options.streams_max).ok_or(SESSION_FULL)?);
         }
         permits.push(Permit::take(&self.open_streams, self.options.streams.streams_max).ok_or(SERVER_FULL)?);
         Ok(permits)
@@ -173,8 +174,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.endpoint.modern.close();
-        self.endpoint.tasks.leave();
+        self.service.close();
     }
 }
 
@@ -266,12 +266,19 @@ impl<'a> Version<'a> {
     }
 }
 
+/// Reads what was posted, by whom.
+async fn read_post(request: &HttpRequest, payload: Payload, server: &Server) -> Result<(Principal, BytesMut), Refused> {
+    let principal = principal_of(request, server)?;
+    let (bytes_max, body_timeout) = (server.options.inbound.limits.body_bytes_max, server.options.body_timeout);
+    Ok((principal, guard::read_json(request, payload, &[JSON], bytes_max, body_timeout).await?))
+}
+
 /// Who is behind a request from a source that may ask. In front of a mailroom it may say so again (`X-Agent-ID`), and only
 /// truly.
 fn principal_of(request: &HttpRequest, server: &Server) -> Result<Principal, Refused> {
     guard::check_source(request, &server.options.hosts, &server.options.origins)?;
     let principal = guard::principal(request, &server.options.access)?;
-    let leads_to_mail = || server.endpoint.adapter().agent().recipient::<Join>().is_some();
+    let leads_to_mail = || server.service.tasks.endpoint.adapter().agent.recipient::<Join>().is_some();
     if claim::is_there(request.headers()) && (server.options.claims_must_match || leads_to_mail()) {
         claim::check(request.headers(), &principal)?;
     }

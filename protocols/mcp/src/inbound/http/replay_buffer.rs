@@ -58,21 +58,6 @@ struct Inner {
     waker: Option<Waker>,
 }
 
-/// Why a reader can't begin where it wants to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Gone;
-
-/// What a reader finds.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Read {
-    /// The next event, framed.
-    Event(Bytes),
-    /// The stream is over, or another reader has taken it.
-    End,
-    /// The reader was too slow: something is lost.
-    Broken,
-}
-
 impl ReplayBuffer {
     pub fn new(number: u64, kind: Kind, readable: bool, limits: StreamLimits) -> Arc<Self> {
         Arc::new(Self { number, kind, readable, limits, inner: Mutex::default() })
@@ -115,22 +100,20 @@ impl ReplayBuffer {
         Poll::Pending
     }
 
-    /// Reads from after event `after` on, or from the first that nobody has read. Whoever read before reads no more.
-    ///
-    /// # Errors
-    /// [`Gone`] where what follows isn't kept any more, or never was.
-    pub fn read(self: &Arc<Self>, after: Option<u64>) -> Result<Reader, Gone> {
+    /// Reads from after event `after` on, or from the first that nobody has read. Whoever read before reads no more. `None` where
+    /// what follows isn't kept any more, or never was.
+    pub fn read(self: &Arc<Self>, after: Option<u64>) -> Option<Reader> {
         let (reader, waker) = {
             let mut inner = self.inner.lock();
             let next = after.unwrap_or(inner.read.max(inner.gone));
             if next < inner.gone || next > inner.gone + inner.events.len() as u64 || inner.broken {
-                return Err(Gone);
+                return None;
             }
             inner.readers += 1;
             (Reader { log: self.clone(), number: inner.readers, next }, inner.waker.take())
         };
         wake(waker);
-        Ok(reader)
+        Some(reader)
     }
 
     fn append(&self, inner: &mut Inner, message: Vec<u8>) -> bool {
@@ -208,16 +191,16 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    fn log(&self) -> &Arc<ReplayBuffer> {
-        &self.log
-    }
-
-    fn poll_next(&mut self, cx: &Context<'_>) -> Poll<Read> {
+    /// The next event, framed; `None` where the stream is over, or another reader has taken it; an error where the reader was
+    /// too slow: something is lost.
+    fn poll_next(&mut self, cx: &Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        // An orderly end would say that nothing is missing.
+        let broken = || Poll::Ready(Some(Err(io::ErrorKind::ConnectionAborted.into())));
         let mut inner = self.log.inner.lock();
         if inner.readers != self.number {
-            return Poll::Ready(Read::End);
+            return Poll::Ready(None);
         }
-        let Some(at) = self.next.checked_sub(inner.gone) else { return Poll::Ready(Read::Broken) };
+        let Some(at) = self.next.checked_sub(inner.gone) else { return broken() };
         if let Some(event) = inner.events.get(at as usize).cloned() {
             self.next += 1;
             inner.read = inner.read.max(self.next);
@@ -226,13 +209,13 @@ impl Reader {
                 inner.gone += 1;
                 inner.events.pop_front();
             }
-            return Poll::Ready(Read::Event(event));
+            return Poll::Ready(Some(Ok(event)));
         }
         if inner.broken {
-            return Poll::Ready(Read::Broken);
+            return broken();
         }
         if inner.finished {
-            return Poll::Ready(Read::End);
+            return Poll::Ready(None);
         }
         inner.waker = Some(cx.waker().clone());
         Poll::Pending
@@ -323,18 +306,11 @@ impl Stream for LogEvents {
             && let Poll::Ready(done) = Pin::new(work).poll(cx)
         {
             this.work = None;
-            this.reader.log().finish(done.body);
+            this.reader.log.finish(done.body);
         }
-        match this.reader.poll_next(cx) {
-            Poll::Ready(Read::Event(event)) => return Poll::Ready(Some(Ok(event))),
-            Poll::Ready(Read::End) => return Poll::Ready(None),
-            // An orderly end would say that nothing is missing.
-            Poll::Ready(Read::Broken) => return Poll::Ready(Some(Err(io::ErrorKind::ConnectionAborted.into()))),
-            Poll::Pending => {}
-        }
-        match &mut this.closes {
-            Some(closes) => closes.as_mut().poll(cx).map(|()| None),
-            None => Poll::Pending,
+        match (this.reader.poll_next(cx), &mut this.closes) {
+            (Poll::Pending, Some(closes)) => closes.as_mut().poll(cx).map(|()| None),
+            (read, _) => read,
         }
     }
 }
@@ -347,16 +323,13 @@ mod tests {
 
     const LIMITS: StreamLimits = StreamLimits { events_max: 4, bytes_max: 1_000, replay_bytes_max: 1_000 };
 
-    fn next(reader: &mut Reader) -> Option<Read> {
-        match reader.poll_next(&Context::from_waker(noop_waker_ref())) {
-            Poll::Ready(read) => Some(read),
-            Poll::Pending => None,
-        }
+    fn next(reader: &mut Reader) -> Poll<Option<io::Result<Bytes>>> {
+        reader.poll_next(&Context::from_waker(noop_waker_ref()))
     }
 
     fn event(reader: &mut Reader) -> String {
         match next(reader) {
-            Some(Read::Event(bytes)) => String::from_utf8(bytes.into()).unwrap(),
+            Poll::Ready(Some(Ok(bytes))) => String::from_utf8(bytes.into()).unwrap(),
             other => panic!("{other:?}"),
         }
     }
@@ -370,8 +343,8 @@ mod tests {
             let mut reader = log.read(None).unwrap();
             assert!((0..4).all(|_| log.send("{}".into())));
             assert!(!log.send("{}".into()));
-            assert_eq!(next(&mut reader), Some(Read::Broken));
-            assert_eq!(log.read(None).err(), Some(Gone));
+            assert!(matches!(next(&mut reader), Poll::Ready(Some(Err(_)))));
+            assert!(log.read(None).is_none());
             assert!(!log.send("{}".into()));
         }
         let log = ReplayBuffer::new(0, Kind::Unsolicited, true, LIMITS);
@@ -380,7 +353,7 @@ mod tests {
         for number in 6..=9 {
             assert_eq!(event(&mut reader), format!("id: 0-{number}\ndata: {{}}\n\n"));
         }
-        assert_eq!(next(&mut reader), None);
+        assert!(next(&mut reader).is_pending());
     }
 
     /// Goal: bytes are bounded as well; one message may be larger than the bound. Method: sizes around it.
@@ -392,7 +365,7 @@ mod tests {
         assert!(event(&mut reader).len() > 5_000);
         assert!(log.send("{}".into()));
         // What was read gave way to it.
-        assert_eq!(log.read(Some(0)).err(), Some(Gone));
+        assert!(log.read(Some(0)).is_none());
         assert_eq!(event(&mut reader), "id: 1-2\ndata: {}\n\n");
         assert!(log.send(vec![b'x'; 900].into()));
         assert!(!log.send(vec![b'x'; 900].into()));
@@ -407,7 +380,7 @@ mod tests {
         log.finish(Some(b"[]".to_vec()));
         let mut reader = log.read(None).unwrap();
         assert_eq!((0..4).map(|_| event(&mut reader)).filter(|event| event.contains("{}")).count(), 3);
-        assert_eq!(next(&mut reader), Some(Read::End));
+        assert!(matches!(next(&mut reader), Poll::Ready(None)));
     }
 
     /// Goal: text can't forge an event. Method: line ends of each kind in a message.

@@ -10,13 +10,13 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::replay_buffer::{Kind, ReplayBuffer};
-use crate::inbound::endpoint::Endpoint;
 use crate::inbound::legacy::Session;
 use crate::inbound::options::{SessionOptions, StreamLimits};
+use crate::inbound::tasks::TaskService;
 
 /// The sessions of one server.
 pub(crate) struct Sessions {
-    options: SessionOptions,
+    pub options: SessionOptions,
     limits: StreamLimits,
     table: Mutex<HashMap<String, Arc<HttpSession>>>,
 }
@@ -31,7 +31,7 @@ pub(crate) struct HttpSession {
     last_stream: AtomicU64,
     /// Streams of requests, running ones and the last that finished.
     streams: Mutex<BTreeMap<u64, Arc<ReplayBuffer>>>,
-    open_streams: Arc<AtomicUsize>,
+    pub open_streams: Arc<AtomicUsize>,
     /// Requests and streams at this moment.
     active: AtomicUsize,
     idle_since: Mutex<Instant>,
@@ -43,10 +43,10 @@ impl Sessions {
     }
 
     /// A session that isn't known by any id yet.
-    pub fn prepare(&self, endpoint: &Arc<Endpoint>, principal: Principal) -> Arc<HttpSession> {
+    pub fn prepare(&self, tasks: &Arc<TaskService>, principal: Principal) -> Arc<HttpSession> {
         let unsolicited = ReplayBuffer::new(0, Kind::Unsolicited, true, self.limits);
         Arc::new(HttpSession {
-            session: Session::open(endpoint.clone(), Arc::new(principal), unsolicited.clone()),
+            session: Session::open(tasks.clone(), Arc::new(principal), unsolicited.clone()),
             unsolicited,
             limits: self.limits,
             replay_streams_max: self.options.replay_streams_max,
@@ -60,8 +60,7 @@ impl Sessions {
 
     /// Whether there is room for one more of `principal`'s; sessions that nobody has used for long make some.
     pub fn has_room(&self, principal: &Principal) -> bool {
-        let mut table = self.table.lock();
-        self.make_room(&mut table, principal)
+        self.make_room(&mut self.table.lock(), principal)
     }
 
     /// Gives a session its id: 244 random bits. `None` where there are too many.
@@ -94,10 +93,6 @@ impl Sessions {
         if let Some(ended) = ended {
             ended.close();
         }
-    }
-
-    pub fn streams_max(&self) -> usize {
-        self.options.streams_max
     }
 
     fn make_room(&self, table: &mut HashMap<String, Arc<HttpSession>>, principal: &Principal) -> bool {
@@ -154,11 +149,6 @@ impl HttpSession {
             0 => Some(self.unsolicited.clone()),
             _ => self.streams.lock().get(&number).cloned(),
         }
-    }
-
-    /// How many streams of it are open.
-    pub fn open_streams(&self) -> &Arc<AtomicUsize> {
-        &self.open_streams
     }
 
     /// Keeps it from being idle.

@@ -8,14 +8,14 @@ use actix_web::http::StatusCode;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use callboard_message::Principal;
-use callboard_rpc::serve::guard::{JSON, Refused, refused};
-use callboard_rpc::serve::{guard, idle};
+use callboard_rpc::serve::guard::{Refused, refused};
+use callboard_rpc::serve::idle;
 use callboard_rpc::{SseEvent, decode, encode_event};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
 use super::replay_buffer::{Kind, LogEvents, ReplayBuffer};
-use super::{Accepts, Rejection, Server, accepted, malformed_response, principal_of};
+use super::{Accepts, Rejection, Server, accepted, malformed_response, principal_of, read_post};
 use crate::inbound::client::MessageSink;
 use crate::inbound::legacy::{Session, batch};
 use crate::wire::Revision;
@@ -44,7 +44,7 @@ pub(crate) async fn get(request: HttpRequest, server: Data<Server>) -> Result<Ht
     Accepts::check_events(request.headers())?;
     let permits = server.permits(None)?;
     let log = ReplayBuffer::new(0, Kind::Once, true, server.options.streams.limits);
-    let session = Session::open(server.endpoint.clone(), Arc::new(principal), log.clone());
+    let session = Session::open(server.service.tasks.clone(), Arc::new(principal), log.clone());
     // 122 random bits, and the principal is checked besides.
     let name = Uuid::new_v4().simple().to_string();
     let folder = request.path().strip_suffix("sse").unwrap_or("/");
@@ -53,7 +53,7 @@ pub(crate) async fn get(request: HttpRequest, server: Data<Server>) -> Result<Ht
         data: format!("{folder}messages?session={name}").into(),
         ..SseEvent::default()
     };
-    let reader = log.read(None).map_err(|_| GONE)?;
+    let reader = log.read(None).ok_or(GONE)?;
     server.sse.0.lock().insert(name.clone(), SseSession { session, log });
     let events = LogEvents::new(reader, Some(encode_event(&endpoint).into()), None, None);
     Ok(server.stream(&request, events, (busy, permits, Open { name, server: server.clone() })))
@@ -81,10 +81,7 @@ pub(crate) async fn post(
 ) -> Result<HttpResponse, Rejection> {
     const UNKNOWN: Refused = refused(StatusCode::NOT_FOUND, "no such session: open a stream first");
     let _busy = idle::busy(&request);
-    let principal = principal_of(&request, &server)?;
-    let limits = &server.options.inbound.limits;
-    let body_timeout = server.options.body_timeout;
-    let body = guard::read_json(&request, payload, &[JSON], limits.body_bytes_max, body_timeout).await?;
+    let (principal, body) = read_post(&request, payload, &server).await?;
     let name = request.query_string().split('&').find_map(|pair| pair.strip_prefix("session="));
     let SseSession { session, log } = name.and_then(|name| server.sse.get(name, &principal)).ok_or(UNKNOWN)?;
     if session.revision() == Some(Revision::V2025_03_26) && body.trim_ascii_start().starts_with(b"[") {
@@ -96,12 +93,12 @@ pub(crate) async fn post(
         });
         return Ok(accepted());
     }
-    match decode(&body, limits) {
+    match decode(&body, &server.options.inbound.limits) {
         Err(refusal) => return Ok(malformed_response(&refusal)),
         Ok(message) => {
             if let Some((id, request)) = session.hear(message.into()) {
                 actix_web::rt::spawn(async move {
-                    if let Some(answer) = session.request(id, request, log.clone()).await.body {
+                    if let Some(answer) = session.request(id, request, log.clone()).await {
                         log.send(answer.into());
                     }
                 });

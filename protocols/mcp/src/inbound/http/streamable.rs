@@ -13,7 +13,7 @@ use callboard_message::Principal;
 use callboard_rpc::serve::guard::{JSON, Refused, refused};
 use callboard_rpc::serve::idle::Busy;
 use callboard_rpc::serve::reply::event_stream;
-use callboard_rpc::serve::{guard, idle, reply};
+use callboard_rpc::serve::{idle, reply};
 use callboard_rpc::{Body, Id, RpcError, decode, decode_body, encode_error};
 use futures::FutureExt;
 use futures::future::{BoxFuture, OptionFuture};
@@ -26,7 +26,7 @@ use super::replay_buffer::{Kind, LogEvents, ReplayBuffer, Work};
 use super::sessions::HttpSession;
 use super::{
     Accepts, LAST_EVENT_ID, NO_SESSION, Rejection, SESSION_ID, Server, Version, accepted, answer_response,
-    find_session, malformed_response, principal_of,
+    find_session, malformed_response, principal_of, read_post,
 };
 use crate::inbound::client::MessageSink;
 use crate::inbound::legacy::batch;
@@ -45,12 +45,9 @@ pub(crate) async fn post(
     server: Data<Server>,
 ) -> Result<HttpResponse, Rejection> {
     let busy = idle::busy(&request);
-    let principal = principal_of(&request, &server)?;
-    let limits = &server.options.inbound.limits;
     // Says first what is wrong with the content.
-    let body_timeout = server.options.body_timeout;
-    let body = guard::read_json(&request, payload, &[JSON], limits.body_bytes_max, body_timeout).await?;
-    let headers = request.headers();
+    let (principal, body) = read_post(&request, payload, &server).await?;
+    let (limits, headers) = (&server.options.inbound.limits, request.headers());
     let accepts = Accepts::of(headers);
     if !accepts.json && !accepts.events {
         return Err(NOT_ACCEPTABLE.into());
@@ -96,7 +93,7 @@ pub(crate) async fn post(
             Some((id, request)) => {
                 let log = session.new_stream(accepts.events);
                 let (active, sink) = (session.busy(), log.clone());
-                let running = async move { active.0.session.request(id, request, sink).await };
+                let running = async move { Answer::ok(active.0.session.request(id, request, sink).await) };
                 Ok(exchange.respond(running.boxed(), log, Some(session)).await?)
             }
         },
@@ -118,9 +115,9 @@ impl Exchange<'_> {
         if !server.sessions.has_room(&principal) {
             return Err(FULL);
         }
-        let session = server.sessions.prepare(&server.endpoint, principal);
+        let session = server.sessions.prepare(&server.service.tasks, principal);
         let opened = session.clone();
-        let running = async move { opened.session.request(id, request, opened.unsolicited.clone()).await };
+        let running = async move { Answer::ok(opened.session.request(id, request, opened.unsolicited.clone()).await) };
         let log = ReplayBuffer::new(0, Kind::Once, false, server.options.streams.limits);
         let mut response = self.respond(running.boxed(), log, None).await?;
         if session.session.revision().is_some() {
@@ -144,16 +141,16 @@ impl Exchange<'_> {
     }
 
     async fn modern(self, id: Id, request: Request, principal: Principal) -> Result<HttpResponse, Refused> {
-        let endpoint = self.server.endpoint.clone();
+        let service = self.server.service.clone();
         let field = |name: &str| field(self.request.headers(), name);
-        if let Err(error) = modern::check_headers(&endpoint, field, &request) {
+        if let Err(error) = modern::check_headers(&service.tasks.endpoint, field, &request) {
             return Ok(answer_response(modern::bad_request(&id, error)));
         }
         let limits = self.server.options.streams.limits;
         let log = ReplayBuffer::new(0, Kind::Once, self.accepts.events, limits);
         let sink = log.clone();
         let running = async move {
-            modern::request(&endpoint, Arc::new(principal), &id, request, sink, CancellationToken::new()).await
+            modern::request(&service, Arc::new(principal), &id, request, sink, CancellationToken::new()).await
         };
         self.respond(running.boxed(), log, None).await
     }
@@ -211,7 +208,7 @@ impl Exchange<'_> {
         }
         let first = polls.then(|| log.priming(streams.retry));
         let closes = streams.poll_after.filter(|_| polls);
-        let reader = log.read(None).map_err(|_| BROKEN)?;
+        let reader = log.read(None).ok_or(BROKEN)?;
         let events = LogEvents::new(reader, first, Some(work), closes);
         let active = session.map(|session| session.busy());
         Ok(self.server.stream(self.request, events, (self.busy, permits, active)))
@@ -253,7 +250,7 @@ pub(crate) async fn get(request: HttpRequest, server: Data<Server>) -> Result<Ht
         }
     };
     let permits = server.permits(Some(&session))?;
-    let reader = log.read(after).map_err(|_| GONE)?;
+    let reader = log.read(after).ok_or(GONE)?;
     let streams = &server.options.streams;
     let polls = session.session.revision() >= Some(Revision::V2025_11_25);
     let first = (polls && after.is_none()).then(|| log.priming(streams.retry));

@@ -54,7 +54,7 @@ async fn serve(
 ) {
     let (pipe, queue) = Pipe::new(STDIO_QUEUE_BYTES_MAX_DEFAULT);
     let mut requests =
-        Requests::new(server.endpoint.clone(), Arc::new(principal), pipe.clone(), STDIO_REQUESTS_MAX_DEFAULT);
+        Requests::new(server.service.clone(), Arc::new(principal), pipe.clone(), STDIO_REQUESTS_MAX_DEFAULT);
     let mut alive = Alive::new(server.options.streams.keep_alive);
     let closing = {
         let mut writing = pin!(write_frames(queue, socket.clone()));

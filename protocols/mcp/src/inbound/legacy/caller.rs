@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::Session;
-use crate::inbound::client::{MessageSink, Reports, question_request};
+use crate::inbound::client::{MessageSink, Reports, nobody_answers, question_method};
 use crate::inbound::options::QUESTIONS_PENDING_MAX;
 use crate::wire::{failure, meta};
 
@@ -106,11 +106,11 @@ impl Caller for SessionCaller {
         Box::pin(async move {
             let abilities = self.abilities();
             if !abilities.can_answer(&question) {
-                return Err(Failure::nobody_to_ask("the client has nobody to answer that"));
+                return Err(nobody_answers());
             }
             let unknown = || Failure::nobody_to_ask("MCP has no such question");
-            let (method, params) = question_request(&question).ok_or_else(unknown)?;
-            let answer = self.session.questions.ask(method, &params.to_raw(), &*self.link, &self.over).await?;
+            let (method, params) = (question_method(&question).ok_or_else(unknown)?, question.body().to_raw());
+            let answer = self.session.questions.ask(method, &params, &*self.link, &self.over).await?;
             let answer = RawObject::parse(&answer).map_err(|_| Failure::invalid("the client's answer is no object"))?;
             Ok(question.answered(answer))
         })

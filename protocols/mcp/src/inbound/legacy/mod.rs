@@ -5,26 +5,27 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
-use actix_web::http::StatusCode;
 use callboard_message::json::raw;
 use callboard_message::surface::{Abilities, About, Change, LogLevel};
 use callboard_message::{Principal, RawObject};
-use callboard_rpc::{Body, Id, RpcError, decode_body, encode_batch, encode_error, encode_notification, encode_refusal};
+use callboard_rpc::{
+    Body, Id, Nulls, RpcError, decode_body, encode_batch, encode_error, encode_notification, encode_refusal,
+    encode_response,
+};
 use callboard_runtime::{CallMeta, Caller, PeerSession};
 use futures::future::join_all;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
 use super::agent_adapter::Outcome;
 use super::client::MessageSink;
-use super::endpoint::{Endpoint, Listening, Watching, change_notification};
+use super::endpoint::{Listening, Watching, change_notification};
 use super::options::{REQUESTS_IN_FLIGHT_MAX, SUBSCRIPTION_URI_BYTES_MAX, SUBSCRIPTIONS_MAX};
-use super::request::{Message, Method, Params, Request, RunningRequests, object};
-use super::response::{Answer, Reply, finish};
-use super::tasks::{self, TaskRequest};
+use super::request::{Member, Message, Method, Params, Request, RunningRequests, object};
+use super::tasks::{TaskRequest, TaskService};
 use crate::wire::{Era, Revision, code as mcp, hmcp, meta};
 use caller::{BackgroundCaller, Questions, SessionCaller};
 
@@ -32,7 +33,7 @@ mod caller;
 
 /// A client's side of the state. A transport owns it, and closes it when the client is gone.
 pub(crate) struct Session {
-    endpoint: Arc<Endpoint>,
+    tasks: Arc<TaskService>,
     /// Who opened it.
     pub principal: Arc<Principal>,
     /// Where goes what no request caused.
@@ -44,10 +45,10 @@ pub(crate) struct Session {
     questions: Questions,
     running: RunningRequests,
     state: Mutex<State>,
-    /// Hears what changes.
-    listening: OnceLock<Listening>,
+    /// Hears what changes. Its number is the session's: no other of this process has or had it.
+    listening: Listening,
     /// The session as agents see it.
-    peer: OnceLock<Arc<PeerSession>>,
+    peer: Arc<PeerSession>,
     over: CancellationToken,
 }
 
@@ -59,30 +60,27 @@ struct State {
 
 impl Session {
     /// A session that awaits `initialize`. `unsolicited` is where goes what no request caused.
-    pub fn open(endpoint: Arc<Endpoint>, principal: Arc<Principal>, unsolicited: Arc<dyn MessageSink>) -> Arc<Self> {
-        let session = Arc::new(Self {
-            endpoint,
-            principal,
-            unsolicited,
-            client: OnceLock::new(),
-            log_level: Mutex::new(LogLevel::Info),
-            questions: Questions::default(),
-            running: RunningRequests::new(REQUESTS_IN_FLIGHT_MAX),
-            state: Mutex::default(),
-            listening: OnceLock::new(),
-            peer: OnceLock::new(),
-            over: CancellationToken::new(),
-        });
-        let weak = Arc::downgrade(&session);
-        let caller = Arc::new(BackgroundCaller(weak.clone()));
-        let _ = session.peer.set(Arc::new(PeerSession::new(session.over.clone(), caller)));
-        let listening = session.endpoint.changes.listen(move |change| {
-            if let Some(session) = weak.upgrade() {
-                session.changed(change);
+    pub fn open(tasks: Arc<TaskService>, principal: Arc<Principal>, unsolicited: Arc<dyn MessageSink>) -> Arc<Self> {
+        Arc::new_cyclic(|session: &Weak<Self>| {
+            let (over, listener) = (CancellationToken::new(), session.clone());
+            Self {
+                principal,
+                unsolicited,
+                client: OnceLock::new(),
+                log_level: Mutex::new(LogLevel::Info),
+                questions: Questions::default(),
+                running: RunningRequests::new(REQUESTS_IN_FLIGHT_MAX),
+                state: Mutex::default(),
+                listening: tasks.endpoint.changes.listen(move |change| {
+                    if let Some(session) = listener.upgrade() {
+                        session.changed(change);
+                    }
+                }),
+                peer: Arc::new(PeerSession::new(over.clone(), Arc::new(BackgroundCaller(session.clone())))),
+                over,
+                tasks,
             }
-        });
-        let _ = session.listening.set(listening);
-        session
+        })
     }
 
     /// What both sides speak; `None` before `initialize`.
@@ -90,36 +88,50 @@ impl Session {
         self.client.get().map(|client| client.revision)
     }
 
-    /// Its place among the sessions of this process: no other has or had it.
-    fn number(&self) -> Option<u64> {
-        self.listening.get().map(Listening::number)
-    }
-
     fn abilities(&self) -> Abilities {
         self.client.get().map(|client| client.abilities.clone()).unwrap_or_default()
     }
 
-    /// Answers one request; what it causes meanwhile goes by `sink`. Without a body where it was cancelled. Dropped, it
-    /// cancels what it caused.
-    pub async fn request(self: &Arc<Self>, id: Id, request: Request, sink: Arc<dyn MessageSink>) -> Answer {
+    /// Answers one request; what it causes meanwhile goes by `sink`. `None` where it was cancelled. Dropped, it cancels what it
+    /// caused.
+    pub async fn request(self: &Arc<Self>, id: Id, request: Request, sink: Arc<dyn MessageSink>) -> Option<Vec<u8>> {
         let outcome = match (request.method, self.revision()) {
             (Method::Initialize, _) => Box::pin(self.initialize(request.params.raw())).await,
             (Method::Ping, _) => Ok(raw("{}".into())),
             (_, None) => Err(RpcError::invalid_request("send `initialize` first")),
-            (_, Some(revision)) => {
-                let call = CallMeta::new(self.principal.clone());
-                let cancel = call.cancel.clone();
+            (method, Some(revision)) => {
+                let mut call = CallMeta::new(self.principal.clone());
+                let (cancel, params) = (call.cancel.clone(), &request.params);
+                let meta = params.get(Member::Meta).and_then(|meta| RawObject::parse(meta).ok());
+                call.trace = meta::trace(meta.as_ref());
+                call.caller = Some(Arc::new(SessionCaller::new(self.clone(), sink, cancel.clone(), meta.as_ref())));
+                call.session = Some(self.peer.clone());
+                let work = async {
+                    match method {
+                        Method::SetLevel => return self.set_level(params),
+                        Method::Subscribe => return Box::pin(self.subscribe(params, call)).await,
+                        Method::Unsubscribe => return self.unsubscribe(params),
+                        _ if !self.tasks.concerns(method) => {}
+                        _ => {
+                            let of_tasks = Box::pin(self.task(&request, revision, &call, meta.as_ref())).await;
+                            if let Some(outcome) = of_tasks {
+                                return outcome;
+                            }
+                        }
+                    }
+                    self.tasks.endpoint.adapter().perform(&request, revision, call).await
+                };
                 match self.running.enter(&id, &cancel) {
                     Err(refused) => Err(refused),
                     Ok(_running) => tokio::select! {
                         biased;
-                        () = cancel.cancelled() => return Answer { status: StatusCode::OK, body: None },
-                        outcome = self.perform(&request, revision, call, sink) => outcome,
+                        () = cancel.cancelled() => return None,
+                        outcome = work => outcome,
                     },
                 }
             }
         };
-        finish(&self.endpoint, &id, request.method, Era::Legacy, outcome.map(Reply::Complete))
+        Some(encode_response(Some(&id), outcome.as_deref(), Nulls::Omit))
     }
 
     /// Takes a notification, or an answer to something that the session asked; gives a request back.
@@ -128,9 +140,7 @@ impl Session {
             Message::Request(id, request) => return Some((id, request)),
             Message::Response(response) => self.questions.answered(response),
             Message::Notification(told) if told.method == "notifications/roots/list_changed" => {
-                if let Some(peer) = self.peer.get() {
-                    peer.roots_changed.send_modify(|count| *count = count.wrapping_add(1));
-                }
+                self.peer.roots_changed.send_modify(|count| *count = count.wrapping_add(1));
             }
             Message::Notification(told) if told.method == "notifications/cancelled" => {
                 self.running.cancel(told.params);
@@ -152,12 +162,11 @@ impl Session {
     /// Tells the client of a change, where it wants to know.
     fn changed(&self, change: &Change) {
         let Some((method, params)) = change_notification(change) else { return };
-        let is_wanted = |state: &State| match change {
-            Change::Resource(uri) => state.subscriptions.contains_key(uri),
-            _ => true,
+        let is_wanted = {
+            let state = self.state.lock();
+            !state.closed && !matches!(change, Change::Resource(uri) if !state.subscriptions.contains_key(uri))
         };
-        let is_open = |state: MutexGuard<'_, State>| !state.closed && is_wanted(&state);
-        if self.client.get().is_none() || !is_open(self.state.lock()) {
+        if self.client.get().is_none() || !is_wanted {
             return;
         }
         let params = (!params.is_empty()).then(|| params.to_raw());
@@ -171,37 +180,29 @@ impl Session {
         }
         let client = Client::read(params)?;
         let revision = client.revision;
-        let about = self.endpoint.adapter().about(CallMeta::new(self.principal.clone())).await;
+        let about = self.tasks.endpoint.adapter().about(CallMeta::new(self.principal.clone())).await;
         self.client.set(client).map_err(|_| twice())?;
-        Ok(welcome(&self.endpoint, revision, &about))
+        Ok(self.welcome(revision, &about))
     }
 
-    /// Does a request of an open session.
-    async fn perform(
-        self: &Arc<Self>,
-        request: &Request,
-        revision: Revision,
-        mut call: CallMeta,
-        sink: Arc<dyn MessageSink>,
-    ) -> Outcome {
-        let params = &request.params;
-        let meta = params.meta().and_then(|meta| RawObject::parse(meta).ok());
-        call.trace = meta::trace(meta.as_ref());
-        call.caller = Some(Arc::new(SessionCaller::new(self.clone(), sink, call.cancel.clone(), meta.as_ref())));
-        call.session = self.peer.get().cloned();
-        match request.method {
-            Method::SetLevel => self.set_level(params),
-            Method::Subscribe => Box::pin(self.subscribe(params, call)).await,
-            Method::Unsubscribe => self.unsubscribe(params),
-            method => {
-                if tasks::concerns(&self.endpoint, method)
-                    && let Some(outcome) = Box::pin(self.task(request, revision, &call, meta.as_ref())).await
-                {
-                    return outcome;
-                }
-                self.endpoint.adapter().perform(request, revision, call).await
-            }
+    /// The result of `initialize`.
+    fn welcome(&self, revision: Revision, about: &About) -> Box<RawValue> {
+        let endpoint = &self.tasks.endpoint;
+        let mut capabilities = endpoint.adapter().capabilities(about);
+        hmcp::translate(&mut capabilities, false);
+        if revision < Revision::V2025_03_26 {
+            capabilities.remove("completions");
         }
+        if let Some((name, tasks)) = self.tasks.capability(revision) {
+            capabilities.set(name, tasks);
+        }
+        let mut result = RawObject::of("protocolVersion", revision.as_str()).with("capabilities", capabilities);
+        match about.0.get("serverInfo") {
+            Some(theirs) => result.set_raw("serverInfo", theirs.to_owned()),
+            None => result.set("serverInfo", endpoint.options.info.implementation()),
+        }
+        result.set_some("instructions", &endpoint.options.info.instructions_of(about));
+        result.to_raw()
     }
 
     /// Does a request about tasks.
@@ -219,16 +220,16 @@ impl Session {
             request,
             revision,
             call,
-            session: self.number(),
+            session: Some(self.listening.number),
             client: &self.abilities(),
             background: Some(&background),
             unsolicited: Some(&self.unsolicited),
         };
-        tasks::perform(&self.endpoint, request).await
+        self.tasks.perform(request).await
     }
 
     fn set_level(&self, params: &Params) -> Outcome {
-        let level = params.level().and_then(|level| serde_json::from_str(level.get()).ok());
+        let level = params.get(Member::Level).and_then(|level| serde_json::from_str(level.get()).ok());
         let invalid = || RpcError::invalid_params("`level` must be one of RFC 5424's, in lower case");
         *self.log_level.lock() = level.ok_or_else(invalid)?;
         Ok(raw("{}".into()))
@@ -242,7 +243,7 @@ impl Session {
         if is_full(&self.state.lock()) {
             return Err(full());
         }
-        let watching = self.endpoint.changes.watch(&self.endpoint.adapter(), &uri, call).await?;
+        let watching = self.tasks.endpoint.changes.watch(&self.tasks.endpoint.adapter(), &uri, call).await?;
         let mut state = self.state.lock();
         if state.closed || is_full(&state) {
             return Err(full());
@@ -260,7 +261,7 @@ impl Session {
 
     /// Which resource is meant.
     fn resource(&self, params: &Params) -> Result<String, RpcError> {
-        if !self.endpoint.adapter().has_resources() {
+        if !self.tasks.endpoint.adapter().has_resources() {
             return Err(RpcError::method_not_found("method not found: there are no resources here"));
         }
         params.check_object()?;
@@ -321,32 +322,9 @@ fn known_to(revision: Revision, mut capabilities: RawObject) -> Abilities {
     Abilities(capabilities)
 }
 
-/// The result of `initialize`.
-fn welcome(endpoint: &Endpoint, revision: Revision, about: &About) -> Box<RawValue> {
-    let options = &endpoint.options;
-    let mut capabilities = endpoint.adapter().capabilities(about);
-    hmcp::translate(&mut capabilities, false);
-    if revision < Revision::V2025_03_26 {
-        capabilities.remove("completions");
-    }
-    if let Some((name, tasks)) = tasks::capability(endpoint, revision) {
-        capabilities.set(name, tasks);
-    }
-    let mut result = RawObject::of("protocolVersion", revision.as_str()).with("capabilities", capabilities);
-    match about.0.get("serverInfo") {
-        Some(theirs) => result.set_raw("serverInfo", theirs.to_owned()),
-        None => result.set("serverInfo", options.info.implementation()),
-    }
-    let instructions = about.0.text("instructions").or_else(|| options.info.instructions.clone());
-    if let Some(instructions) = instructions {
-        result.set("instructions", instructions);
-    }
-    result.to_raw()
-}
-
 /// Answers the messages of a batch (2025-03-26 only), all at once, in one batch; `None` where none of them wants an answer.
 pub(crate) async fn batch(session: &Arc<Session>, body: &[u8], sink: &Arc<dyn MessageSink>) -> Option<Vec<u8>> {
-    let entries = match decode_body(body, &session.endpoint.options.limits) {
+    let entries = match decode_body(body, &session.tasks.endpoint.options.limits) {
         Ok(Body::Batch(entries)) => entries,
         Ok(Body::One(_)) => return None,
         Err(refusal) => return Some(encode_refusal(&refusal)),
@@ -361,7 +339,7 @@ pub(crate) async fn batch(session: &Arc<Session>, body: &[u8], sink: &Arc<dyn Me
             let error = RpcError::invalid_request("`initialize` must not be part of a batch");
             return Some(encode_error(Some(&id), &error));
         }
-        session.request(id, request, sink.clone()).await.body
+        session.request(id, request, sink.clone()).await
     });
     encode_batch(join_all(answers).await.into_iter().flatten())
 }

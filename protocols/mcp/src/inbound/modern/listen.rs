@@ -9,10 +9,11 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::ModernService;
 use super::suspended_requests::cancelled;
 use crate::inbound::client::MessageSink;
 use crate::inbound::endpoint::{Endpoint, Watching, change_notification};
-use crate::inbound::request::Params;
+use crate::inbound::request::{Member, Params};
 use crate::inbound::response::Reply;
 use crate::inbound::tasks;
 use crate::wire::code::OVERLOADED;
@@ -33,7 +34,7 @@ struct Filter {
 
 /// `subscriptions/listen`: stays open until its client hangs up, or the agent or the endpoint ends.
 pub(crate) async fn listen(
-    endpoint: &Endpoint,
+    service: &ModernService,
     principal: Arc<Principal>,
     id: &Id,
     params: &Params,
@@ -41,19 +42,15 @@ pub(crate) async fn listen(
     link: Arc<dyn MessageSink>,
     hung_up: &CancellationToken,
 ) -> Result<Reply, RpcError> {
-    let _slot = endpoint
-        .modern
-        .subscriptions
-        .clone()
-        .try_acquire_owned()
-        .map_err(|_| RpcError::new(OVERLOADED, "too many subscriptions are open: end one, or try again later"))?;
+    let (endpoint, full) = (&service.tasks.endpoint, "too many subscriptions are open: end one, or try again later");
+    let _slot = service.subscriptions.try_acquire().map_err(|_| RpcError::new(OVERLOADED, full))?;
     let mut filter = Filter::read(params, endpoint.options.modern.subscription_uris_max)?;
     let about = endpoint.adapter().about(CallMeta::new(principal.clone())).await;
     filter.narrow(&endpoint.adapter().capabilities(&about));
     if !filter.task_ids.is_empty() && !tasks::declares(client) {
         return Err(tasks::undeclared());
     }
-    let (task_ids, mut steps) = tasks::follow(endpoint, &principal, std::mem::take(&mut filter.task_ids)).await;
+    let (task_ids, mut steps) = tasks::follow(&service.tasks, &principal, std::mem::take(&mut filter.task_ids)).await;
     filter.task_ids = task_ids;
 
     let lost = CancellationToken::new();
@@ -78,7 +75,7 @@ pub(crate) async fn listen(
             biased;
             () = hung_up.cancelled() => return Err(cancelled()),
             () = lost.cancelled() => break,
-            () = endpoint.modern.closing.cancelled() => break,
+            () = service.closing.cancelled() => break,
             Some(step) = steps.next() => {
                 if !link.send(notification("notifications/tasks", id, step)) {
                     return Err(cancelled());
@@ -116,7 +113,7 @@ async fn watch(endpoint: &Endpoint, principal: &Arc<Principal>, filter: &mut Fil
 impl Filter {
     fn read(params: &Params, uris_max: usize) -> Result<Self, RpcError> {
         let invalid = |why: String| RpcError::invalid_params(why);
-        let wanted = params.notifications().and_then(|raw| RawObject::parse(raw).ok());
+        let wanted = params.get(Member::Notifications).and_then(|raw| RawObject::parse(raw).ok());
         let wanted = wanted.ok_or_else(|| invalid("`notifications` must be an object".into()))?;
         let flag = |name: &str| match wanted.get(name).map(RawValue::get) {
             None | Some("false") => Ok(false),

@@ -6,9 +6,9 @@
 use std::sync::{Arc, OnceLock};
 
 use actix_web::http::StatusCode;
-use callboard_message::{Abilities, Principal, RawObject};
+use callboard_message::{Principal, RawObject};
 use callboard_rpc::{Id, RpcError};
-use callboard_runtime::CallMeta;
+use callboard_runtime::{AgentRef, CallMeta};
 use futures::future::BoxFuture;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -18,9 +18,9 @@ use super::client::MessageSink;
 use super::endpoint::Endpoint;
 use super::options::InboundOptions;
 use super::request::{Method, Request};
-use super::response::{Answer, Members, Reply, finish};
-use super::tasks::{self, TaskRequest};
-use crate::wire::{Era, Revision, hmcp};
+use super::response::{Answer, Members, Reply};
+use super::tasks::{self, TaskRequest, TaskService};
+use crate::wire::{Revision, hmcp};
 use pending_elicitations::{Client, PendingElicitations, RequestSink, perform_with_visits};
 use request_meta::{RequestMeta, spoken_versions};
 use state_token::Binding;
@@ -38,36 +38,37 @@ mod tests;
 
 const REVISION: Revision = Revision::V2026_07_28;
 
-/// What an endpoint keeps.
-pub(crate) struct ModernState {
+/// An endpoint as the stateless era serves it.
+pub(crate) struct ModernService {
+    pub tasks: Arc<TaskService>,
     calls: Arc<SuspendedCalls>,
-    subscriptions: Arc<Semaphore>,
+    subscriptions: Semaphore,
     closing: CancellationToken,
     members: Members,
     /// The same in the name that the agent gave itself, once it was asked.
     named: OnceLock<Members>,
 }
 
-impl ModernState {
-    pub fn new(options: &Arc<InboundOptions>) -> Self {
+impl ModernService {
+    pub fn new(agent: AgentRef, options: InboundOptions) -> Arc<Self> {
+        let tasks = TaskService::new(Endpoint::new(agent, options));
+        let options = &tasks.endpoint.options;
         let subscriptions_max = options.modern.subscriptions_max.min(Semaphore::MAX_PERMITS);
-        Self {
+        Arc::new(Self {
             calls: SuspendedCalls::new(options),
-            subscriptions: Arc::new(Semaphore::new(subscriptions_max)),
+            subscriptions: Semaphore::new(subscriptions_max),
             closing: CancellationToken::new(),
             members: Members::new(&options.modern, options.info.implementation()),
             named: OnceLock::new(),
-        }
+            tasks,
+        })
     }
 
-    /// Ends subscriptions, each with its result, and cancels the calls that wait for answers.
+    /// Ends subscriptions, each with its result, cancels the calls that wait for answers, and leaves the tasks.
     pub fn close(&self) {
         self.closing.cancel();
         self.calls.close();
-    }
-
-    pub fn members(&self) -> &Members {
-        self.named.get().unwrap_or(&self.members)
+        self.tasks.leave();
     }
 }
 
@@ -79,7 +80,7 @@ pub(crate) fn response_refused() -> Answer {
 
 /// Answers one request. What it causes meanwhile goes by `sink`; when `hung_up` fires, or this is dropped, it is cancelled.
 pub(crate) async fn request(
-    endpoint: &Arc<Endpoint>,
+    service: &ModernService,
     principal: Arc<Principal>,
     id: &Id,
     request: Request,
@@ -88,10 +89,10 @@ pub(crate) async fn request(
 ) -> Answer {
     let method = request.method;
     let outcome = match RequestMeta::read(&request.params) {
-        Ok(meta) => dispatch(endpoint, principal, id, request, meta, sink, &hung_up).await,
+        Ok(meta) => dispatch(service, principal, id, request, meta, sink, &hung_up).await,
         Err(error) => return bad_request(id, error),
     };
-    finish(endpoint, id, method, Era::Modern, outcome)
+    service.named.get().unwrap_or(&service.members).finish(id, method, outcome)
 }
 
 /// The answer to a request that isn't one of this era: an error with the status 400.
@@ -100,7 +101,7 @@ pub(crate) fn bad_request(id: &Id, error: RpcError) -> Answer {
 }
 
 async fn dispatch(
-    endpoint: &Arc<Endpoint>,
+    service: &ModernService,
     principal: Arc<Principal>,
     id: &Id,
     request: Request,
@@ -108,21 +109,18 @@ async fn dispatch(
     sink: Arc<dyn MessageSink>,
     hung_up: &CancellationToken,
 ) -> Result<Reply, RpcError> {
-    if meta.state.is_none() && tasks::concerns(endpoint, request.method) {
-        let (call, client) = (call(&principal, &meta), Abilities(meta.capabilities.clone()));
-        let request = TaskRequest::modern(&request, &call, &client);
-        if let Some(outcome) = tasks::perform(endpoint, request).await {
+    if meta.state.is_none() && service.tasks.concerns(request.method) {
+        let call = call(&principal, &meta);
+        let request = TaskRequest::modern(&request, &call, &meta.abilities);
+        if let Some(outcome) = service.tasks.perform(request).await {
             return outcome.map(Reply::Complete);
         }
     }
     match request.method {
-        Method::Discover => discover(endpoint, call(&principal, &meta)).await.map(Reply::Complete),
-        Method::Listen => {
-            let client = Abilities(meta.capabilities);
-            listen::listen(endpoint, principal, id, &request.params, &client, sink, hung_up).await
-        }
+        Method::Discover => discover(service, call(&principal, &meta)).await.map(Reply::Complete),
+        Method::Listen => listen::listen(service, principal, id, &request.params, &meta.abilities, sink, hung_up).await,
         Method::CallTool | Method::GetPrompt | Method::ReadResource | Method::CreateMessage => {
-            may_ask(endpoint, principal, request, meta, sink, hung_up).await
+            may_ask(service, principal, request, meta, sink, hung_up).await
         }
         // What other revisions had, and an agent that stands for one of their servers would answer.
         Method::Initialize | Method::Ping | Method::SetLevel | Method::Subscribe | Method::Unsubscribe => {
@@ -131,7 +129,7 @@ async fn dispatch(
         _ => {
             let call = call(&principal, &meta);
             let client = Arc::new(Client::new(RequestSink::of(meta.reports, meta.level, &sink), None));
-            perform_here(endpoint, &request, client, call, hung_up).await
+            perform_here(service, &request, client, call, hung_up).await
         }
     }
 }
@@ -142,13 +140,13 @@ fn call(principal: &Arc<Principal>, meta: &RequestMeta) -> CallMeta {
 
 /// Does a request whose call needn't outlive it.
 async fn perform_here(
-    endpoint: &Endpoint,
+    service: &ModernService,
     request: &Request,
     client: Arc<Client>,
     call: CallMeta,
     hung_up: &CancellationToken,
 ) -> Result<Reply, RpcError> {
-    let adapter = endpoint.adapter();
+    let adapter = service.tasks.endpoint.adapter();
     let outcome = tokio::select! {
         biased;
         outcome = adapter.perform(request, REVISION, call.with_caller(client.clone())) => outcome,
@@ -158,35 +156,30 @@ async fn perform_here(
     outcome.map(Reply::Complete)
 }
 
-async fn discover(endpoint: &Endpoint, call: CallMeta) -> Outcome {
+async fn discover(service: &ModernService, call: CallMeta) -> Outcome {
+    let endpoint = &service.tasks.endpoint;
     let about = endpoint.adapter().about(call).await;
     if let Some(server) = about.0.object("serverInfo") {
-        endpoint.modern.named.get_or_init(|| Members::new(&endpoint.options.modern, server));
+        service.named.get_or_init(|| Members::new(&endpoint.options.modern, server));
     }
     let mut capabilities = endpoint.adapter().capabilities(&about);
     hmcp::translate(&mut capabilities, true);
-    if let Some((_, tasks)) = tasks::capability(endpoint, REVISION) {
+    if let Some((_, tasks)) = service.tasks.capability(REVISION) {
         let mut extensions = capabilities.object("extensions").unwrap_or_default();
         tasks.iter().for_each(|(name, settings)| extensions.set_raw(name, settings.to_owned()));
         capabilities.set("extensions", extensions);
     }
-    let mut result = RawObject::new()
-        .with("supportedVersions", spoken_versions().collect::<Vec<_>>())
-        .with("capabilities", capabilities);
-    let instructions = about.0.text("instructions").or_else(|| endpoint.options.info.instructions.clone());
-    if let Some(instructions) = instructions {
-        result.set("instructions", instructions);
-    }
+    let mut result = RawObject::of("supportedVersions", spoken_versions().collect::<Vec<_>>());
+    result.set("capabilities", capabilities);
+    result.set_some("instructions", &endpoint.options.info.instructions_of(&about));
     // It may change soon, for example because a part of it is missing.
-    if let Some(kept_for) = about.0.get("ttlMs") {
-        result.set_raw("ttlMs", kept_for.to_owned());
-    }
+    result.set_some("ttlMs", &about.0.get("ttlMs"));
     Ok(result.to_raw())
 }
 
 /// The requests in whose course the client may be asked.
 async fn may_ask(
-    endpoint: &Arc<Endpoint>,
+    service: &ModernService,
     principal: Arc<Principal>,
     mut request: Request,
     meta: RequestMeta,
@@ -194,39 +187,37 @@ async fn may_ask(
     hung_up: &CancellationToken,
 ) -> Result<Reply, RpcError> {
     let call = call(&principal, &meta);
-    let RequestMeta { capabilities, level, reports, responses, state, .. } = meta;
+    let RequestMeta { abilities, level, reports, responses, state, .. } = meta;
     let sink = RequestSink::of(reports, level, &sink);
     if let Some(state) = state {
-        let client = Abilities(capabilities.clone());
-        let task = TaskRequest::modern(&request, &call, &client);
+        let becomes_task = request.method == Method::CallTool && service.tasks.asks_first(&request.params, &abilities);
+        let task = TaskRequest::modern(&request, &call, &abilities);
         let adopt = |call: RunningCall| -> BoxFuture<'_, _> {
             let RunningCall { outcome, client: caller, .. } = call;
             let hand_over = move |successor| caller.hand_over(successor);
-            Box::pin(tasks::adopt(endpoint, &task, outcome, hand_over))
+            Box::pin(tasks::adopt(&service.tasks, &task, outcome, hand_over))
         };
-        let becomes_task = request.method == Method::CallTool && tasks::asks_first(endpoint, &request.params, &client);
         let adopt = becomes_task.then_some(&adopt as Adopt<'_>);
-        let responses = responses.unwrap_or_default();
-        let binding = Binding::of(&principal, &request);
-        let retry = Retry { state: &state, binding: &binding, capabilities, responses, sink, adopt };
-        return endpoint.modern.calls.resume(retry, hung_up).await;
+        let (responses, binding) = (responses.unwrap_or_default(), Binding::of(&principal, &request));
+        let retry = Retry { state: &state, binding: &binding, abilities: abilities.clone(), responses, sink, adopt };
+        return service.calls.resume(retry, hung_up).await;
     }
-    let answerable = ["sampling", "elicitation", "roots"].into_iter().any(|ability| capabilities.has(ability));
+    let answerable = ["sampling", "elicitation", "roots"].into_iter().any(|ability| abilities.0.has(ability));
     if responses.is_some() {
         // Answers are for this hop's questions: the agent gets the params without them.
         let mut params = request.params.raw().and_then(|raw| RawObject::parse(raw).ok()).unwrap_or_default();
         params.remove("inputResponses");
         request = Request::new(request.name, Some(params.to_raw()));
     }
-    let elicitations = PendingElicitations::new(capabilities, responses.unwrap_or_default());
+    let elicitations = PendingElicitations::new(abilities, responses.unwrap_or_default());
     let client = Arc::new(Client::new(sink, Some(elicitations.clone())));
     if !answerable {
-        return perform_here(endpoint, &request, client, call, hung_up).await;
+        return perform_here(service, &request, client, call, hung_up).await;
     }
     let request = Arc::new(request);
-    let (endpoint_held, sent) = (endpoint.clone(), request.clone());
+    let (adapter, sent) = (service.tasks.endpoint.adapter(), request.clone());
     let (call, asked) = (call.with_caller(client.clone()), client.clone());
-    let outcome = Box::pin(async move { perform_with_visits(&endpoint_held.adapter(), &sent, call, asked).await });
+    let outcome = Box::pin(async move { perform_with_visits(&adapter, &sent, call, asked).await });
     let mut running = RunningCall { outcome, client, elicitations };
     let step = running.step(hung_up).await;
     running.client.attach(None);
@@ -235,7 +226,7 @@ async fn may_ask(
         Step::HungUp => Err(cancelled()),
         Step::Asks(requests) => {
             let binding = Binding::of(&principal, &request);
-            endpoint.modern.calls.suspend(running, requests, principal, &binding)
+            service.calls.suspend(running, requests, principal, &binding)
         }
     }
 }

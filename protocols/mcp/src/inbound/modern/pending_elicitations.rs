@@ -1,8 +1,7 @@
 use std::sync::{Arc, OnceLock};
 
 use callboard_message::{
-    Abilities, Answer, ElicitAction, ElicitAnswer, Elicitation, Failure, Log, LogLevel, Progress, Question, RawObject,
-    RootsAnswer, SampleAnswer,
+    Abilities, Answer, ElicitAction, Elicitation, Failure, Log, LogLevel, Progress, Question, RawObject, Sample,
 };
 use callboard_rpc::{RpcError, encode_notification};
 use callboard_runtime::{CallMeta, Caller};
@@ -30,7 +29,7 @@ pub(crate) struct PendingElicitations {
 
 struct State {
     /// What the client can answer, as its newest request says.
-    capabilities: RawObject,
+    abilities: Abilities,
     waiting: Vec<Waiting>,
     /// Answers that came before their questions.
     early: RawObject,
@@ -40,19 +39,18 @@ struct State {
 
 struct Waiting {
     key: String,
-    method: &'static str,
-    params: Box<RawValue>,
+    question: Question,
     answer: oneshot::Sender<Answer>,
 }
 
 impl PendingElicitations {
-    pub fn new(capabilities: RawObject, early: RawObject) -> Arc<Self> {
-        let state = State { capabilities, waiting: Vec::new(), early, count: 0 };
+    pub fn new(abilities: Abilities, early: RawObject) -> Arc<Self> {
+        let state = State { abilities, waiting: Vec::new(), early, count: 0 };
         Arc::new(Self { state: Mutex::new(state), asked: Notify::new() })
     }
 
     pub fn abilities(&self) -> Abilities {
-        Abilities(self.state.lock().capabilities.clone())
+        self.state.lock().abilities.clone()
     }
 
     /// Ends when a question came in since the last time.
@@ -63,20 +61,19 @@ impl PendingElicitations {
     /// Puts a question up and waits for its answer.
     pub async fn ask(self: &Arc<Self>, mut question: Question) -> Result<Answer, Failure> {
         let key = question.take_key();
-        let (method, body) = question_request(&question).ok_or_else(nobody)?;
         let answered = {
             let mut state = self.state.lock();
             state.waiting.retain(|waiting| !waiting.answer.is_closed());
-            lacks(method, body, &state.capabilities)?;
+            check_ability(&question, &state.abilities)?;
             if state.waiting.len() >= QUESTIONS_MAX {
                 return Err(Failure::overloaded("too many questions wait for answers"));
             }
             let key = state.key(key);
-            if let Some(early) = state.early.remove(&key).and_then(|raw| read_answer(method, &raw)) {
+            if let Some(early) = state.early.remove(&key).and_then(|raw| read_answer(&question, &raw)) {
                 return Ok(early);
             }
             let (answer, answered) = oneshot::channel();
-            state.waiting.push(Waiting { key, method, params: body.to_raw(), answer });
+            state.waiting.push(Waiting { key, question, answer });
             answered
         };
         self.asked.notify_one();
@@ -88,8 +85,8 @@ impl PendingElicitations {
         let mut state = self.state.lock();
         state.waiting.retain(|waiting| !waiting.answer.is_closed());
         let mut requests = RawObject::new();
-        for Waiting { key, method, params, .. } in &state.waiting {
-            requests.set(key, RawObject::of("method", method).with("params", params));
+        for Waiting { key, question, .. } in &state.waiting {
+            requests.set_some(key, &question_request(question));
         }
         (!requests.is_empty()).then_some(requests)
     }
@@ -100,16 +97,16 @@ impl PendingElicitations {
     ///
     /// # Errors
     /// The key of an answer that doesn't fit its question: nothing was taken.
-    pub fn deliver(&self, capabilities: RawObject, responses: &RawObject) -> Result<bool, String> {
+    pub fn deliver(&self, abilities: Abilities, responses: &RawObject) -> Result<bool, String> {
         let mut state = self.state.lock();
         state.waiting.retain(|waiting| !waiting.answer.is_closed());
         let mut answers = Vec::new();
         for waiting in &state.waiting {
             let Some(raw) = responses.get(&waiting.key) else { continue };
-            let answer = read_answer(waiting.method, raw).ok_or_else(|| waiting.key.clone())?;
+            let answer = read_answer(&waiting.question, raw).ok_or_else(|| waiting.key.clone())?;
             answers.push((waiting.key.clone(), answer));
         }
-        state.capabilities = capabilities;
+        state.abilities = abilities;
         if answers.is_empty() && !state.waiting.is_empty() {
             return Ok(false);
         }
@@ -138,47 +135,38 @@ impl State {
 }
 
 /// Refuses a question that the client hasn't said it can answer, and says what it would have to declare.
-fn lacks(method: &str, body: &RawObject, capabilities: &RawObject) -> Result<(), Failure> {
-    let can = Abilities(capabilities.clone());
-    let (can, required) = match method {
-        "sampling/createMessage" if body.has("tools") || body.has("toolChoice") => (
-            capabilities.object("sampling").is_some_and(|sampling| sampling.has("tools")),
-            json!({ "sampling": { "tools": {} } }),
-        ),
-        "sampling/createMessage" => (can.sampling(), json!({ "sampling": {} })),
-        "elicitation/create" if body.text("mode").as_deref() == Some("url") => {
-            (can.elicitation_url(), json!({ "elicitation": { "url": {} } }))
-        }
-        "elicitation/create" => (can.elicitation_form(), json!({ "elicitation": {} })),
-        _ => (can.roots(), json!({ "roots": {} })),
-    };
-    match can {
-        true => Ok(()),
-        false => Err(Failure::nobody_to_ask("the client hasn't declared that it can answer this")
-            .with_data(json!({ "requiredCapabilities": required }))),
+fn check_ability(question: &Question, abilities: &Abilities) -> Result<(), Failure> {
+    if abilities.can_answer(question) {
+        return Ok(());
     }
+    let required = match question {
+        Question::Sample(Sample(body)) if body.has("tools") || body.has("toolChoice") => {
+            json!({ "sampling": { "tools": {} } })
+        }
+        Question::Sample(_) => json!({ "sampling": {} }),
+        Question::Elicit(elicitation) if elicitation.address().is_some() => json!({ "elicitation": { "url": {} } }),
+        Question::Elicit(_) => json!({ "elicitation": {} }),
+        _ => json!({ "roots": {} }),
+    };
+    let failure = Failure::nobody_to_ask("the client hasn't declared that it can answer this");
+    Err(failure.with_data(json!({ "requiredCapabilities": required })))
 }
 
 /// An answer as its question wants it; `None` where it doesn't fit.
-fn read_answer(method: &str, raw: &RawValue) -> Option<Answer> {
+fn read_answer(question: &Question, raw: &RawValue) -> Option<Answer> {
     let body = RawObject::parse(raw).ok()?;
-    match method {
-        "sampling/createMessage" => {
+    let fits = match question {
+        Question::Sample(_) => {
             let content = body.get("content")?.get();
-            let fits = body.text("role").is_some() && body.text("model").is_some() && content.starts_with(['{', '[']);
-            fits.then_some(Answer::Sample(SampleAnswer(body)))
+            body.text("role").is_some() && body.text("model").is_some() && content.starts_with(['{', '['])
         }
-        "elicitation/create" => {
+        Question::Elicit(_) => {
             let known = matches!(body.text("action")?.as_str(), "accept" | "decline" | "cancel");
-            let fits = known && body.get("content").is_none_or(|content| content.get().starts_with('{'));
-            fits.then_some(Answer::Elicit(ElicitAnswer(body)))
+            known && body.get("content").is_none_or(|content| content.get().starts_with('{'))
         }
-        _ => {
-            let roots: Vec<RawObject> = body.read("roots")?;
-            let fit = roots.iter().all(|root| root.text("uri").is_some());
-            fit.then_some(Answer::Roots(RootsAnswer(body)))
-        }
-    }
+        _ => body.read::<Vec<RawObject>>("roots")?.iter().all(|root| root.text("uri").is_some()),
+    };
+    fits.then(|| question.answered(body))
 }
 
 /// The client behind a call. Progress and log lines go to the request of it that is open, questions to the elicitations.

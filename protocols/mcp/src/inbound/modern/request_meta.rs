@@ -1,21 +1,21 @@
-use callboard_message::{LogLevel, RawObject, TraceContext};
+use callboard_message::json::text;
+use callboard_message::{Abilities, LogLevel, RawMembers, RawObject, TraceContext};
 use callboard_rpc::RpcError;
-use serde::Deserialize;
 use serde_json::Value;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::to_raw_value;
 
 use crate::inbound::client::Reports;
 use crate::inbound::endpoint::Endpoint;
-use crate::inbound::request::{Method, Params, Request, version_in_meta};
+use crate::inbound::request::{Member, Method, Params, Request, version_in_meta};
 use crate::wire::code::{HEADER_MISMATCH, UNSUPPORTED_VERSION};
 use crate::wire::header::{HeaderParam, ParamKind};
-use crate::wire::meta::PROTOCOL_VERSION;
+use crate::wire::meta::{CLIENT_CAPABILITIES, LOG_LEVEL, PROGRESS_TOKEN, PROTOCOL_VERSION, TRACEPARENT};
 use crate::wire::{Era, Revision, header};
 
 /// What every request says of itself: its `_meta`, and its part in a multi-round-trip.
 pub(crate) struct RequestMeta {
     /// What the client can answer.
-    pub capabilities: RawObject,
+    pub abilities: Abilities,
     /// Which lines of the log it wants; none without.
     pub level: Option<LogLevel>,
     /// Its progress; nobody is told of it without.
@@ -27,20 +27,6 @@ pub(crate) struct RequestMeta {
     pub state: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct Meta<'a> {
-    #[serde(borrow, default, rename = "io.modelcontextprotocol/protocolVersion")]
-    version: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "io.modelcontextprotocol/clientCapabilities")]
-    capabilities: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "io.modelcontextprotocol/logLevel")]
-    level: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "progressToken")]
-    token: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    traceparent: Option<&'a RawValue>,
-}
-
 impl RequestMeta {
     /// Reads it.
     ///
@@ -48,30 +34,30 @@ impl RequestMeta {
     /// With the status 400: `INVALID_PARAMS` where something required is missing or of the wrong type,
     /// `UNSUPPORTED_VERSION` for another revision.
     pub fn read(params: &Params) -> Result<Self, RpcError> {
-        let meta = params.meta().ok_or_else(|| missing("_meta"))?;
-        let meta: Meta<'_> = serde_json::from_str(meta.get()).map_err(|_| malformed("_meta", "an object"))?;
-        let version: String = match meta.version {
-            None => return Err(missing(PROTOCOL_VERSION)),
-            Some(raw) => serde_json::from_str(raw.get()).map_err(|_| malformed(PROTOCOL_VERSION, "a string"))?,
-        };
+        let meta = params.get(Member::Meta).ok_or_else(|| missing("_meta"))?;
+        let meta = RawMembers::parse(meta).map_err(|_| malformed("_meta", "an object"))?;
+        // `null` is as good as missing.
+        let member = |name: &str| meta.get(name).filter(|value| value.get() != "null");
+        let version = member(PROTOCOL_VERSION).ok_or_else(|| missing(PROTOCOL_VERSION))?;
+        let version = text(version).ok_or_else(|| malformed(PROTOCOL_VERSION, "a string"))?;
         if !is_spoken(&version) {
             return Err(unsupported(&version));
         }
-        let capabilities = meta.capabilities.ok_or_else(|| missing(crate::wire::meta::CLIENT_CAPABILITIES))?;
-        let capabilities = RawObject::parse(capabilities)
-            .map_err(|_| malformed(crate::wire::meta::CLIENT_CAPABILITIES, "an object"))?;
-        let level = meta.level.map(|raw| serde_json::from_str(raw.get())).transpose();
-        let level = level.map_err(|_| malformed(crate::wire::meta::LOG_LEVEL, "a level of RFC 5424"))?;
-        if meta.token.is_some_and(|token| !Reports::is_token(token)) {
-            return Err(malformed("progressToken", "a string or a number"));
+        let capabilities = member(CLIENT_CAPABILITIES).ok_or_else(|| missing(CLIENT_CAPABILITIES))?;
+        let capabilities = RawObject::parse(capabilities).map_err(|_| malformed(CLIENT_CAPABILITIES, "an object"))?;
+        let level = member(LOG_LEVEL).map(|raw| serde_json::from_str(raw.get())).transpose();
+        let level = level.map_err(|_| malformed(LOG_LEVEL, "a level of RFC 5424"))?;
+        let token = member(PROGRESS_TOKEN);
+        if token.is_some_and(|token| !Reports::is_token(token)) {
+            return Err(malformed(PROGRESS_TOKEN, "a string or a number"));
         }
-        let sent: Option<TraceContext> = meta.traceparent.and_then(|raw| serde_json::from_str(raw.get()).ok());
-        let responses = params.input_responses().map(RawObject::parse).transpose();
-        let state = params.request_state().map(|raw| serde_json::from_str(raw.get())).transpose();
+        let sent: Option<TraceContext> = meta.read(TRACEPARENT);
+        let responses = params.get(Member::InputResponses).map(RawObject::parse).transpose();
+        let state = params.get(Member::RequestState).map(|raw| serde_json::from_str(raw.get())).transpose();
         Ok(Self {
-            capabilities,
+            abilities: Abilities(capabilities),
             level,
-            reports: meta.token.map(Reports::under),
+            reports: token.map(Reports::under),
             trace: sent.as_ref().map_or_else(TraceContext::root, TraceContext::child),
             responses: responses.map_err(|_| malformed("inputResponses", "an object"))?,
             state: state.map_err(|_| malformed("requestState", "a string"))?,
@@ -129,7 +115,7 @@ pub(crate) fn check_headers<'h>(
     request: &Request,
 ) -> Result<(), RpcError> {
     let params = &request.params;
-    let Some(version) = params.meta().and_then(version_in_meta) else { return Ok(()) };
+    let Some(version) = params.get(Member::Meta).and_then(version_in_meta) else { return Ok(()) };
     same(&field, header::PROTOCOL_VERSION, &version)?;
     if !is_spoken(&version) {
         return Ok(());
@@ -152,7 +138,8 @@ pub(crate) fn check_headers<'h>(
         let adapter = endpoint.adapter();
         let repeated = adapter.header_params(&tool);
         if !repeated.is_empty() {
-            let arguments = params.arguments().and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+            let arguments =
+                params.get(Member::Arguments).and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
             repeated.iter().try_for_each(|param| argument(&field, param, &arguments))?;
         }
     }

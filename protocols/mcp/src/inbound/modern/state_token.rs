@@ -113,7 +113,8 @@ impl Seal {
         if due {
             self.rotate();
         }
-        let mut sealed = written(state).to_vec();
+        let State { call, round, expires_ms } = state;
+        let mut sealed = [&call[..], &round.to_be_bytes(), &expires_ms.to_be_bytes()].concat();
         if let Some(mac) = mac(&self.keys.lock().now, &sealed, binding) {
             sealed.extend_from_slice(&mac.finalize().into_bytes());
         }
@@ -133,13 +134,6 @@ impl Seal {
             expires_ms: u64::from_be_bytes(state.get(20..)?.try_into().ok()?),
         })
     }
-}
-
-fn written(state: State) -> [u8; STATE_BYTES] {
-    let mut bytes = [0; STATE_BYTES];
-    let parts = state.call.into_iter().chain(state.round.to_be_bytes()).chain(state.expires_ms.to_be_bytes());
-    bytes.iter_mut().zip(parts).for_each(|(byte, part)| *byte = part);
-    bytes
 }
 
 /// A key of any length makes one; the `None` is never met.

@@ -2,7 +2,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use callboard_message::{Principal, RawObject};
+use callboard_message::{Abilities, Principal, RawObject};
 use callboard_rpc::RpcError;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -66,7 +66,7 @@ struct Turn {
 pub(crate) struct Retry<'a> {
     pub state: &'a str,
     pub binding: &'a Binding,
-    pub capabilities: RawObject,
+    pub abilities: Abilities,
     pub responses: RawObject,
     pub sink: Option<RequestSink>,
     /// For a call that becomes a task after its first questions.
@@ -121,7 +121,7 @@ impl SuspendedCalls {
     /// # Errors
     /// `INVALID_PARAMS` where the state isn't good for this request, has expired or was used; else the call's own.
     pub async fn resume(self: &Arc<Self>, retry: Retry<'_>, hung_up: &CancellationToken) -> Result<Reply, RpcError> {
-        let Retry { state, binding, capabilities, responses, sink, adopt } = retry;
+        let Retry { state, binding, abilities, responses, sink, adopt } = retry;
         let state = self.seal.open(state, binding).ok_or_else(|| {
             RpcError::invalid_params("`requestState` isn't valid for this request: call again without it")
         })?;
@@ -141,7 +141,7 @@ impl SuspendedCalls {
         }
         let mut running = turn.running.take().ok_or_else(expired)?;
         running.client.attach(sink);
-        let goes_on = running.elicitations.deliver(capabilities, &responses);
+        let goes_on = running.elicitations.deliver(abilities, &responses);
         if goes_on != Ok(true) {
             running.client.attach(None);
             let requests = running.elicitations.requests().unwrap_or_default();

@@ -11,11 +11,10 @@ use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 
 use super::record::{RELATED_TASK, legacy_status, legacy_view, outcome, refused, related_meta};
-use super::{TaskRequest, answer_question, gone};
+use super::{TaskRequest, TaskService, answer_question, gone};
 use crate::inbound::agent_adapter::{Outcome, cursor, page_start};
 use crate::inbound::client::{MessageSink, nobody_answers, question_with_meta};
-use crate::inbound::endpoint::Endpoint;
-use crate::inbound::request::{Method, Params};
+use crate::inbound::request::{Member, Method, Params};
 use crate::inbound::tools::TaskSupport;
 use crate::wire::code as mcp;
 
@@ -25,20 +24,20 @@ pub(crate) fn capability() -> RawObject {
     empty().with("list", empty()).with("cancel", empty()).with("requests", calls)
 }
 
-pub(crate) async fn perform(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Option<Outcome> {
+pub(crate) async fn perform(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Option<Outcome> {
     Some(match request.request.method {
-        Method::CallTool => return call(endpoint, request).await,
-        Method::GetTask => get(endpoint, request).await,
-        Method::TaskResult => result(endpoint, request).await,
-        Method::ListTasks => list(endpoint, request).await,
-        Method::CancelTask => cancel(endpoint, request).await,
+        Method::CallTool => return call(tasks, request).await,
+        Method::GetTask => get(tasks, request).await,
+        Method::TaskResult => result(tasks, request).await,
+        Method::ListTasks => list(tasks, request).await,
+        Method::CancelTask => cancel(tasks, request).await,
         _ => return None,
     })
 }
 
-async fn call(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Option<Outcome> {
-    let support = endpoint.adapter().task_support(&request.request.params.name()?);
-    let wanted = match wanted(&request.request.params) {
+async fn call(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Option<Outcome> {
+    let support = tasks.endpoint.adapter().task_support(&request.request.params.name()?);
+    let wanted = match wanted(&request.request.params, tasks.options.ttl) {
         Ok(wanted) => wanted,
         Err(error) => return Some(Err(error)),
     };
@@ -49,13 +48,13 @@ async fn call(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Option<Out
             not_found("this tool can be called as a task only")
         }
         (TaskSupport::Forbidden | TaskSupport::Optional, None) => None,
-        (_, Some(Wanted { ttl })) => Some(begin(endpoint, request, ttl).await),
+        (_, Some(ttl)) => Some(begin(tasks, request, ttl).await),
     }
 }
 
-async fn begin(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>, ttl: Option<Duration>) -> Outcome {
-    let poll = endpoint.tasks.options.poll_interval;
-    let (task, live) = endpoint.tasks.begin(endpoint, request, ttl).await?;
+async fn begin(tasks: &Arc<TaskService>, request: &TaskRequest<'_>, ttl: Duration) -> Outcome {
+    let poll = tasks.options.poll_interval;
+    let (task, live) = tasks.begin(request, ttl).await?;
     let created = RawObject::of("task", legacy_view(&task, poll));
     if let (Some(live), Some(link)) = (live, request.unsolicited) {
         tokio::spawn(tell_steps(live, link.clone(), poll));
@@ -79,31 +78,27 @@ async fn tell_steps(mut task: LiveTask, link: Arc<dyn MessageSink>, poll: Durati
     }
 }
 
-/// What a client asks of the task that it wants.
-struct Wanted {
-    ttl: Option<Duration>,
-}
-
-fn wanted(params: &Params) -> Result<Option<Wanted>, RpcError> {
+/// How long the task is to be kept that a client wants; `None` where it wants none.
+fn wanted(params: &Params, default: Duration) -> Result<Option<Duration>, RpcError> {
     let invalid = |why: &str| RpcError::invalid_params(why);
     params.check_object()?;
-    let Some(task) = params.task() else { return Ok(None) };
+    let Some(task) = params.get(Member::Task) else { return Ok(None) };
     let task = RawObject::parse(task).map_err(|_| invalid("`task` must be an object"))?;
-    let Some(ttl) = task.get("ttl") else { return Ok(Some(Wanted { ttl: None })) };
+    let Some(ttl) = task.get("ttl") else { return Ok(Some(default)) };
     let millis: f64 = serde_json::from_str(ttl.get()).map_err(|_| invalid("`ttl` must be a number"))?;
     let ttl = Duration::try_from_secs_f64(millis / 1_000.0);
     // More than a duration can hold is cut to what the server allows, like anything over that.
     let ttl = if millis < 0.0 { Err(invalid("`ttl` must not be negative")) } else { Ok(ttl.unwrap_or(Duration::MAX)) };
-    Ok(Some(Wanted { ttl: Some(ttl?) }))
+    ttl.map(Some)
 }
 
-async fn get(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Outcome {
-    let found = endpoint.tasks.find(request).await?;
-    Ok(legacy_view(&found.task, endpoint.tasks.options.poll_interval).to_raw())
+async fn get(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Outcome {
+    let found = tasks.find(request).await?;
+    Ok(legacy_view(&found.task, tasks.options.poll_interval).to_raw())
 }
 
-async fn cancel(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Outcome {
-    let mut found = endpoint.tasks.find(request).await?;
+async fn cancel(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Outcome {
+    let mut found = tasks.find(request).await?;
     let had_ended = found.task.state.is_terminal();
     found.cancel().await.map_err(gone)?;
     let now = &found.task;
@@ -111,22 +106,20 @@ async fn cancel(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Outcome 
         let status = legacy_status(now);
         return Err(RpcError::invalid_params(format!("the task has ended: {status}")));
     }
-    Ok(legacy_view(now, endpoint.tasks.options.poll_interval).to_raw())
+    Ok(legacy_view(now, tasks.options.poll_interval).to_raw())
 }
 
-async fn list(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Outcome {
-    let tasks = &endpoint.tasks;
+async fn list(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Outcome {
     let after = page_start(&request.request.params, TASKS)?;
     let owner = tasks.owner(&request.call.principal, request.session);
-    let items_max = endpoint.options.page_items_max.max(1);
+    let items_max = tasks.endpoint.options.page_items_max.max(1);
     let theirs = TaskFilter { scope: Some(tasks.live.scope.clone()), owner: Some(owner), ..TaskFilter::default() };
     let page = tasks.live.tasks.list(theirs, after, items_max).await;
     let (page, more) = page.map_err(|error| refused(error.into()))?;
     let seen: Vec<_> = page.iter().map(|task| legacy_view(task, tasks.options.poll_interval)).collect();
     let mut result = RawObject::of("tasks", seen);
-    if let Some(last) = page.last().filter(|_| more) {
-        result.set("nextCursor", cursor(TASKS, last.number));
-    }
+    let last = page.last().filter(|_| more);
+    result.set_some("nextCursor", &last.map(|last| cursor(TASKS, last.number)));
     Ok(result.to_raw())
 }
 
@@ -134,8 +127,8 @@ async fn list(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Outcome {
 const TASKS: &str = "task";
 
 /// Waits for the end of a task. Meanwhile its questions go to whoever waits here.
-async fn result(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Outcome {
-    let mut found = endpoint.tasks.find(request).await?;
+async fn result(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Outcome {
+    let mut found = tasks.find(request).await?;
     let (mut asked, mut delivering) = (FuturesUnordered::new(), found.delivering.subscribe());
     loop {
         delivering.mark_unchanged();

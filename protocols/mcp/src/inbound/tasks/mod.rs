@@ -3,6 +3,7 @@
 //! One store and one state machine (the runtime's) behind both eras' words: the experiment of 2025-11-25 ([`legacy`]) and the
 //! extension `io.modelcontextprotocol/tasks` of 2026-07-28 ([`modern`]).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -19,12 +20,13 @@ use tokio_util::sync::CancellationToken;
 use super::agent_adapter::Outcome;
 use super::client::MessageSink;
 use super::endpoint::Endpoint;
-use super::options::{InboundOptions, TASK_TTL_MIN, TaskOptions, TaskStore};
-use super::request::{Method, Request};
+use super::options::{TASK_TTL_MIN, TaskOptions, TaskStore};
+use super::request::{Method, Params, Request};
+use super::tools::TaskSupport;
 use crate::wire::{Era, Revision};
 use record::{Extra, ended, refused};
 
-pub(crate) use modern::{EXTENSION, adopt, asks_first, declares, follow, undeclared};
+pub(crate) use modern::{EXTENSION, adopt, declares, follow, undeclared};
 
 mod legacy;
 mod modern;
@@ -59,38 +61,9 @@ impl<'a> TaskRequest<'a> {
     }
 }
 
-/// Whether a request may be about tasks.
-pub(crate) fn concerns(endpoint: &Endpoint, method: Method) -> bool {
-    use Method::{CallTool, CancelTask, GetTask, ListTasks, TaskResult, UpdateTask};
-    matches!(method, CallTool | GetTask | TaskResult | ListTasks | UpdateTask | CancelTask)
-        && endpoint.adapter().has_task_tools()
-}
-
-/// Does a request that is about tasks, or begins one, of those that [concern](concerns) them. `None` for any other: the
-/// agent does it.
-pub(crate) async fn perform(endpoint: &Arc<Endpoint>, request: TaskRequest<'_>) -> Option<Outcome> {
-    endpoint.tasks.live.start();
-    match request.revision {
-        Revision::V2025_11_25 => legacy::perform(endpoint, &request).await,
-        Revision::V2026_07_28 => modern::perform(endpoint, &request).await,
-        _ => None,
-    }
-}
-
-/// The member of a server's capabilities that says that there are tasks; `None` where there are none.
-pub(crate) fn capability(endpoint: &Endpoint, revision: Revision) -> Option<(&'static str, RawObject)> {
-    if !endpoint.adapter().has_task_tools() {
-        return None;
-    }
-    match (revision, revision.era()) {
-        (Revision::V2025_11_25, _) => Some(("tasks", legacy::capability())),
-        (_, Era::Modern) => Some(("extensions", RawObject::of(EXTENSION, RawObject::new()))),
-        _ => None,
-    }
-}
-
 /// The tasks of an endpoint.
-pub(crate) struct TaskState {
+pub(crate) struct TaskService {
+    pub endpoint: Endpoint,
     options: TaskOptions,
     /// This run of the process.
     run: Arc<str>,
@@ -103,10 +76,11 @@ pub(crate) struct TaskState {
 /// A task that was begun, and its handle where it runs here.
 type Started = (Arc<Task>, Option<LiveTask>);
 
-impl TaskState {
-    pub fn new(options: &InboundOptions) -> Self {
-        let scope = format!("mcp:{}", options.info.name);
-        let options = options.tasks.clone();
+impl TaskService {
+    /// Serves the tasks of `endpoint` from now on.
+    pub fn new(endpoint: Endpoint) -> Arc<Self> {
+        let scope = format!("mcp:{}", endpoint.options.info.name);
+        let options = endpoint.options.tasks.clone();
         let is_shared = options.store.is_some();
         let TaskStore { tasks: store, run, live: scopes } =
             options.store.clone().unwrap_or_else(|| TaskStore::in_memory(options.tasks_max));
@@ -116,7 +90,39 @@ impl TaskState {
             Some(scopes) => scopes.of(&store, scope, live),
             None => LiveTasks::new(store, scope, live),
         };
-        Self { options, run, live, owned }
+        let service = Arc::new(Self { endpoint, options, run, live, owned });
+        service.live.serve(&service);
+        service
+    }
+
+    /// Whether a request may be about tasks.
+    pub fn concerns(&self, method: Method) -> bool {
+        use Method::{CallTool, CancelTask, GetTask, ListTasks, TaskResult, UpdateTask};
+        matches!(method, CallTool | GetTask | TaskResult | ListTasks | UpdateTask | CancelTask)
+            && self.endpoint.adapter().has_task_tools()
+    }
+
+    /// Does a request that is about tasks, or begins one, of those that [concern](Self::concerns) them. `None` for any other:
+    /// the agent does it.
+    pub async fn perform(self: &Arc<Self>, request: TaskRequest<'_>) -> Option<Outcome> {
+        self.live.start();
+        match request.revision {
+            Revision::V2025_11_25 => legacy::perform(self, &request).await,
+            Revision::V2026_07_28 => modern::perform(self, &request).await,
+            _ => None,
+        }
+    }
+
+    /// The member of a server's capabilities that says that there are tasks; `None` where there are none.
+    pub fn capability(&self, revision: Revision) -> Option<(&'static str, RawObject)> {
+        if !self.endpoint.adapter().has_task_tools() {
+            return None;
+        }
+        match (revision, revision.era()) {
+            (Revision::V2025_11_25, _) => Some(("tasks", legacy::capability())),
+            (_, Era::Modern) => Some(("extensions", RawObject::of(EXTENSION, RawObject::new()))),
+            _ => None,
+        }
     }
 
     /// Nobody serves them here any more. Those of a store that others share go on; of any other they are cancelled, and
@@ -125,11 +131,6 @@ impl TaskState {
         if self.owned {
             self.live.stop();
         }
-    }
-
-    /// How long a task is kept whose client wants `wanted`.
-    fn ttl(&self, wanted: Option<Duration>) -> Duration {
-        wanted.unwrap_or(self.options.ttl).clamp(TASK_TTL_MIN, self.options.ttl_max.max(TASK_TTL_MIN))
     }
 
     fn owner(&self, principal: &Principal, session: Option<u64>) -> TaskOwner {
@@ -141,45 +142,39 @@ impl TaskState {
     ///
     /// # Errors
     /// `OVERLOADED` where too many are kept or the store can't keep more, `INVALID_PARAMS` for what is no key or another's.
-    async fn begin(
-        &self,
-        endpoint: &Arc<Endpoint>,
-        request: &TaskRequest<'_>,
-        ttl: Option<Duration>,
-    ) -> Result<Started, RpcError> {
+    async fn begin(self: &Arc<Self>, request: &TaskRequest<'_>, ttl: Duration) -> Result<Started, RpcError> {
         // A call of its own: the request's ends with its answer.
         let mut call = CallMeta::new(request.call.principal.clone());
         call.trace = request.call.trace;
         let told = request.background.map(|background| background(call.cancel.clone()));
-        let work = call_tool(endpoint, request.request.params.raw(), request.revision, call);
-        self.run(endpoint, request, ttl, told, work).await
+        let work = self.call_tool(request.request.params.raw(), request.revision, call);
+        self.run(request, ttl, told, work).await
     }
 
     async fn run(
         &self,
-        endpoint: &Arc<Endpoint>,
         request: &TaskRequest<'_>,
-        ttl: Option<Duration>,
+        ttl: Duration,
         told: Option<Arc<dyn Caller>>,
         work: BeginWork<'_>,
     ) -> Result<Started, RpcError> {
         let (params, principal) = (&request.request.params, &request.call.principal);
-        let left = self.ttl(ttl);
-        let extra = Extra { revision: request.revision, client: request.client.clone(), ttl: left };
+        let ttl = ttl.clamp(TASK_TTL_MIN, self.options.ttl_max.max(TASK_TTL_MIN));
+        let extra = Extra { revision: request.revision, client: request.client.clone(), ttl };
         let tool = params.name().unwrap_or_default().into_owned();
-        let expires = SystemTime::now() + left;
+        let expires = SystemTime::now() + ttl;
         let new = NewTask {
             scope: self.live.scope.clone(),
             owner: self.owner(principal, request.session),
             key: record::key(params)?,
             request: record::request(params),
             class: self.options.class,
-            on_restart: endpoint.adapter().on_restart(&tool),
+            on_restart: self.endpoint.adapter().on_restart(&tool),
             deadline: Some(expires),
             extra: extra.written(),
             scope_tasks_max: Some(self.options.tasks_max),
             owner_tasks_max: Some(self.options.of_owner_max),
-            ..NewTask::new(Principal::clone(principal), endpoint.options.info.name.clone(), tool, expires)
+            ..NewTask::new(Principal::clone(principal), self.endpoint.options.info.name.clone(), tool, expires)
         };
         match self.live.keep(new).await.map_err(refused)? {
             Begun::Again(task) => {
@@ -193,28 +188,28 @@ impl TaskState {
             }
         }
     }
-}
 
-/// The work of a call that begins now.
-fn call_tool(
-    endpoint: &Arc<Endpoint>,
-    params: Option<&RawValue>,
-    revision: Revision,
-    call: CallMeta,
-) -> BeginWork<'static> {
-    let (endpoint, request) = (endpoint.clone(), Request::new("tools/call", params.map(RawValue::to_owned)));
-    Box::new(move |caller, expiry| {
-        let call = call.with_caller(caller).until(expiry);
-        Box::pin(async move { ending(endpoint.adapter().perform(&request, revision, call).await) })
-    })
-}
+    /// Whether the call of this tool becomes a task once its first questions are answered.
+    pub fn asks_first(&self, params: &Params, client: &Abilities) -> bool {
+        let adapter = self.endpoint.adapter();
+        let asks_first = |tool: Cow<'_, str>| adapter.task_support(&tool) == TaskSupport::AfterQuestions;
+        adapter.has_task_tools() && params.name().is_some_and(asks_first) && declares(client)
+    }
 
-/// How a task ends whose call came to this.
-fn ending(outcome: Outcome) -> Ending {
-    Box::new(move |_| vec![ended(outcome)])
-}
+    /// The work of a call that begins now.
+    fn call_tool(
+        self: &Arc<Self>,
+        params: Option<&RawValue>,
+        revision: Revision,
+        call: CallMeta,
+    ) -> BeginWork<'static> {
+        let (service, request) = (self.clone(), Request::new("tools/call", params.map(RawValue::to_owned)));
+        Box::new(move |caller, expiry| {
+            let call = call.with_caller(caller).until(expiry);
+            Box::pin(async move { ending(service.endpoint.adapter().perform(&request, revision, call).await) })
+        })
+    }
 
-impl TaskState {
     /// A task of `request`'s owner.
     ///
     /// # Errors
@@ -230,6 +225,17 @@ impl TaskState {
         let id = TaskId::new(id).map_err(|_| unknown())?;
         self.live.find(&id, owner).await.map_err(|error| refused(error.into()))?.ok_or_else(unknown)
     }
+
+    /// Whether the task is of a session of nobody in particular in an earlier run: its number means another by now.
+    fn is_of_lost_session(&self, task: &Task) -> bool {
+        let session = task.owner.as_str().strip_prefix("session:");
+        session.is_some_and(|session| session.rsplit_once(':').is_none_or(|(run, _)| run != &*self.run))
+    }
+}
+
+/// How a task ends whose call came to this.
+fn ending(outcome: Outcome) -> Ending {
+    Box::new(move |_| vec![ended(outcome)])
 }
 
 /// Answers a question of a task; nothing where it waits no more. Ends when the answer is kept.
@@ -266,39 +272,26 @@ fn unknown() -> RpcError {
     RpcError::invalid_params("there is no such task")
 }
 
-/// An endpoint serves its tasks from now on.
-pub(crate) fn serve(endpoint: &Arc<Endpoint>) {
-    endpoint.tasks.live.serve(endpoint);
-}
-
-impl TaskHost for Endpoint {
+impl TaskHost for TaskService {
     /// Who serves no tools as tasks could only fail them. Another agent may have such tools later.
     fn can_resume(&self) -> bool {
-        self.adapter().has_task_tools()
+        self.endpoint.adapter().has_task_tools()
     }
 
     fn resume(self: Arc<Self>, task: Arc<Task>, lease: Lease) -> BoxFuture<'static, Result<(), CannotResume>> {
         Box::pin(async move {
             let unavailable = |why| Failure::unavailable(why);
-            if self.tasks.is_of_lost_session(&task) {
+            if self.is_of_lost_session(&task) {
                 return Err(CannotResume::IsForgotten(unavailable("nobody can ask for it any more")));
             }
             let (Some(extra), Some(params)) = (Extra::of(&task), &task.request) else {
                 return Err(CannotResume::Fails(unavailable("what it was asked wasn't kept")));
             };
             let call = CallMeta::new(Arc::new(task.principal.clone()));
-            let work = call_tool(&self, Some(params), extra.revision, call);
+            let work = self.call_tool(Some(params), extra.revision, call);
             let abilities = Arc::new(extra.client);
-            self.tasks.live.run(Run { task, lease, is_resumed: true, abilities, told: None, work });
+            self.live.run(Run { task, lease, is_resumed: true, abilities, told: None, work });
             Ok(())
         })
-    }
-}
-
-impl TaskState {
-    /// Whether the task is of a session of nobody in particular in an earlier run: its number means another by now.
-    fn is_of_lost_session(&self, task: &Task) -> bool {
-        let session = task.owner.as_str().strip_prefix("session:");
-        session.is_some_and(|session| session.rsplit_once(':').is_none_or(|(run, _)| run != &*self.run))
     }
 }

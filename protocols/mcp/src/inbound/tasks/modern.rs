@@ -1,6 +1,5 @@
 //! The extension `io.modelcontextprotocol/tasks` of 2026-07-28 (SEP-2663): the server decides which calls are tasks.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use callboard_message::json::raw;
@@ -13,26 +12,25 @@ use futures::stream::{BoxStream, StreamExt};
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::record::{detailed_view, modern_view};
-use super::{TaskRequest, answer_question, ending, gone};
+use super::{TaskRequest, TaskService, answer_question, ending, gone};
 use crate::inbound::agent_adapter::Outcome;
 use crate::inbound::client::parse_answer;
-use crate::inbound::endpoint::Endpoint;
-use crate::inbound::request::{Method, Params};
+use crate::inbound::request::{Member, Method};
 use crate::inbound::tools::TaskSupport;
 use crate::wire::code as mcp;
 
 /// The extension's name.
 pub(crate) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
-pub(crate) async fn perform(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Option<Outcome> {
+pub(crate) async fn perform(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Option<Outcome> {
     match request.request.method {
-        Method::CallTool => call(endpoint, request).await,
+        Method::CallTool => call(tasks, request).await,
         Method::GetTask | Method::UpdateTask | Method::CancelTask if !declares(request.client) => {
             Some(Err(undeclared()))
         }
-        Method::GetTask => Some(get(endpoint, request).await),
-        Method::UpdateTask => Some(update(endpoint, request).await),
-        Method::CancelTask => Some(cancel(endpoint, request).await),
+        Method::GetTask => Some(get(tasks, request).await),
+        Method::UpdateTask => Some(update(tasks, request).await),
+        Method::CancelTask => Some(cancel(tasks, request).await),
         _ => None,
     }
 }
@@ -50,32 +48,25 @@ pub(crate) fn undeclared() -> RpcError {
     RpcError { code: mcp::MISSING_CLIENT_CAPABILITY, message, data: to_raw_value(&data).ok() }
 }
 
-async fn call(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Option<Outcome> {
-    let support = endpoint.adapter().task_support(&request.request.params.name()?);
+async fn call(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Option<Outcome> {
+    let support = tasks.endpoint.adapter().task_support(&request.request.params.name()?);
     match (support, declares(request.client)) {
         (TaskSupport::Forbidden, _) | (TaskSupport::Optional, false) => None,
         (TaskSupport::Required | TaskSupport::AfterQuestions, false) => Some(Err(undeclared())),
         (TaskSupport::AfterQuestions, true) => None,
         (TaskSupport::Optional | TaskSupport::Required, true) => {
-            let begun = endpoint.tasks.begin(endpoint, request, None).await;
-            Some(begun.map(|(task, _)| created(endpoint, &task)))
+            let begun = tasks.begin(request, tasks.options.ttl).await;
+            Some(begun.map(|(task, _)| created(tasks, &task)))
         }
     }
 }
 
 /// `CreateTaskResult`.
-fn created(endpoint: &Endpoint, task: &Task) -> Box<RawValue> {
-    let seen = modern_view(task, endpoint.tasks.options.poll_interval);
+fn created(tasks: &TaskService, task: &Task) -> Box<RawValue> {
+    let seen = modern_view(task, tasks.options.poll_interval);
     let mut created = RawObject::of("resultType", "task");
     seen.iter().for_each(|(name, value)| created.set_raw(name, value.to_owned()));
     created.to_raw()
-}
-
-/// Whether the call of this tool becomes a task once its first questions are answered.
-pub(crate) fn asks_first(endpoint: &Endpoint, params: &Params, client: &Abilities) -> bool {
-    let adapter = endpoint.adapter();
-    let asks_first = |tool: Cow<'_, str>| adapter.task_support(&tool) == TaskSupport::AfterQuestions;
-    adapter.has_task_tools() && params.name().is_some_and(asks_first) && declares(client)
 }
 
 /// Makes a task of a call that runs already, and keeps its own deadline: `CreateTaskResult`. `hand_over` puts somebody in the
@@ -84,7 +75,7 @@ pub(crate) fn asks_first(endpoint: &Endpoint, params: &Params, client: &Abilitie
 /// # Errors
 /// `OVERLOADED` where too many are kept: the call is cancelled.
 pub(crate) async fn adopt(
-    endpoint: &Arc<Endpoint>,
+    tasks: &TaskService,
     request: &TaskRequest<'_>,
     work: BoxFuture<'static, Outcome>,
     hand_over: impl FnOnce(Arc<dyn Caller>) + Send,
@@ -93,17 +84,17 @@ pub(crate) async fn adopt(
         hand_over(caller);
         Box::pin(async move { ending(work.await) })
     });
-    let (task, _) = endpoint.tasks.run(endpoint, request, None, None, work).await?;
-    Ok(created(endpoint, &task))
+    let (task, _) = tasks.run(request, tasks.options.ttl, None, work).await?;
+    Ok(created(tasks, &task))
 }
 
 /// Those of `ids` that are tasks of the principal's, and a stream of `notifications/tasks` params for each of their steps.
 pub(crate) async fn follow(
-    endpoint: &Endpoint,
+    tasks: &TaskService,
     principal: &Principal,
     ids: Vec<String>,
 ) -> (Vec<String>, BoxStream<'static, RawObject>) {
-    let (tasks, poll) = (&endpoint.tasks, endpoint.tasks.options.poll_interval);
+    let poll = tasks.options.poll_interval;
     let owner = tasks.owner(principal, None);
     let (mut followed, mut steps) = (Vec::new(), Vec::new());
     for id in ids {
@@ -121,16 +112,16 @@ pub(crate) async fn follow(
     (followed, stream::select_all(steps).boxed())
 }
 
-async fn get(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Outcome {
-    let found = endpoint.tasks.find(request).await?;
-    Ok(detailed_view(&found.task, endpoint.tasks.options.poll_interval).to_raw())
+async fn get(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Outcome {
+    let found = tasks.find(request).await?;
+    Ok(detailed_view(&found.task, tasks.options.poll_interval).to_raw())
 }
 
-async fn update(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Outcome {
-    let mut found = endpoint.tasks.find(request).await?;
+async fn update(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Outcome {
+    let mut found = tasks.find(request).await?;
     let params = &request.request.params;
     params.check_object()?;
-    let responses = params.input_responses().and_then(|raw| RawObject::parse(raw).ok());
+    let responses = params.get(Member::InputResponses).and_then(|raw| RawObject::parse(raw).ok());
     let responses = responses.ok_or_else(|| RpcError::invalid_params("`inputResponses` must be an object"))?;
     // All are read before one is taken.
     let mut answers = Vec::new();
@@ -147,8 +138,8 @@ async fn update(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Outcome 
     Ok(acknowledged())
 }
 
-async fn cancel(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Outcome {
-    endpoint.tasks.find(request).await?.cancel().await.map_err(gone)?;
+async fn cancel(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Outcome {
+    tasks.find(request).await?.cancel().await.map_err(gone)?;
     Ok(acknowledged())
 }
 

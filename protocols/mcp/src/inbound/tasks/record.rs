@@ -139,9 +139,7 @@ pub(crate) fn detailed_view(task: &Task, poll: Duration) -> RawObject {
     if task.state == TaskState::InputRequired {
         let mut requests = RawObject::new();
         for open in &task.open {
-            if let Some((method, params)) = question_request(&open.question) {
-                requests.set(&open.key, RawObject::of("method", method).with("params", params));
-            }
+            requests.set_some(&open.key, &question_request(&open.question));
         }
         seen.set("inputRequests", requests);
     }
@@ -149,9 +147,7 @@ pub(crate) fn detailed_view(task: &Task, poll: Duration) -> RawObject {
         Some(Ok(result)) => seen.set_raw("result", result.to_owned()),
         Some(Err(error)) => {
             let mut told = RawObject::of("code", error.code).with("message", &error.message);
-            if let Some(data) = &error.data {
-                told.set_raw("data", data.clone());
-            }
+            told.set_some("data", &error.data);
             seen.set("error", told);
         }
         None => {}
@@ -161,9 +157,7 @@ pub(crate) fn detailed_view(task: &Task, poll: Duration) -> RawObject {
 
 fn common(task: &Task, status: &str) -> RawObject {
     let mut seen = RawObject::of("taskId", task.id.as_str()).with("status", status);
-    if let Some(said) = &task.said {
-        seen.set("statusMessage", said);
-    }
+    seen.set_some("statusMessage", &task.said);
     seen.with("createdAt", rfc3339(task.created)).with("lastUpdatedAt", rfc3339(task.updated))
 }
 

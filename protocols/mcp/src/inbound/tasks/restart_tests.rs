@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use super::TaskStore;
 use super::tests::{LEGACY, MODERN, Peer, ask};
+use super::{TaskService, TaskStore};
 use crate::inbound::endpoint::Endpoint;
 use crate::inbound::options::InboundOptions;
 
@@ -77,11 +77,11 @@ impl ConcurrentHandler<Wonder> for Worker {
 }
 
 /// An endpoint of one run of the process.
-fn serve(agent: &AgentRef, tasks: &Arc<MemoryTasks>, run: &str) -> Arc<Endpoint> {
+fn serve(agent: &AgentRef, tasks: &Arc<MemoryTasks>, run: &str) -> Arc<TaskService> {
     let store = TaskStore::new(tasks.clone(), run);
     let mut options = InboundOptions::default();
     options.tasks.store = Some(store);
-    Endpoint::new(agent.clone(), options)
+    TaskService::new(Endpoint::new(agent.clone(), options))
 }
 
 fn worker(system: &System) -> (AgentRef, Arc<Semaphore>) {
@@ -97,12 +97,12 @@ fn call(tool: &str, key: &str) -> Value {
     json!({ "name": tool, "arguments": {}, "_meta": { "callboard/key": key } })
 }
 
-async fn begin(endpoint: &Arc<Endpoint>, peer: &Peer, tool: &str, key: &str) -> Value {
+async fn begin(endpoint: &Arc<TaskService>, peer: &Peer, tool: &str, key: &str) -> Value {
     ask(endpoint, peer, "tools/call", call(tool, key)).await.unwrap()["taskId"].clone()
 }
 
 /// The task once it is as `is` says.
-async fn until(endpoint: &Arc<Endpoint>, peer: &Peer, id: &Value, is: impl Fn(&Value) -> bool) -> Value {
+async fn until(endpoint: &Arc<TaskService>, peer: &Peer, id: &Value, is: impl Fn(&Value) -> bool) -> Value {
     for _ in 0..1_000 {
         let now = ask(endpoint, peer, "tasks/get", json!({ "taskId": id })).await.unwrap();
         if is(&now) {
@@ -133,7 +133,7 @@ fn a_key_is_one_task() {
             let params = json!({ "name": "repeat", "_meta": { "callboard/key": none } });
             assert_eq!(ask(&endpoint, &ann, "tools/call", params).await, Err(-32602), "{none}");
         }
-        endpoint.tasks.leave();
+        endpoint.leave();
         system.shutdown(Duration::from_secs(5)).await;
     });
 }
@@ -152,7 +152,7 @@ fn a_restart_goes_on_or_says_that_it_does_not() {
         let once = begin(&first, &ann, "once", "o").await;
         let of_session = json!({ "name": "repeat", "task": {} });
         let of_session = ask(&first, &nobody, "tools/call", of_session).await.unwrap()["task"]["taskId"].clone();
-        first.tasks.leave();
+        first.leave();
 
         let second = serve(&agent, &tasks, "two");
         let failed = until(&second, &ann, &once, |now| now["status"] == "failed").await;
@@ -172,7 +172,7 @@ fn a_restart_goes_on_or_says_that_it_does_not() {
         assert_eq!(ask(&second, &nobody, "tasks/get", json!({ "taskId": of_session })).await, Err(-32602));
         let id = TaskId::new(of_session.as_str().unwrap()).unwrap();
         assert!(tasks.get(&id).await.unwrap().is_none());
-        second.tasks.leave();
+        second.leave();
         system.shutdown(Duration::from_secs(5)).await;
     });
 }
@@ -202,8 +202,8 @@ fn another_node_answers_and_cancels() {
         assert_eq!(tasks.get(&id).await.unwrap().unwrap().on_restart, OnRestart::Resume);
         tasks.want_cancel(&id, By::Operator).await.unwrap();
         until(&here, &ann, &works, |now| now["status"] == "cancelled").await;
-        here.tasks.leave();
-        there.tasks.leave();
+        here.leave();
+        there.leave();
         system.shutdown(Duration::from_secs(5)).await;
     });
 }
@@ -217,16 +217,16 @@ fn another_endpoint_takes_its_place() {
         let serve = || {
             let mut options = InboundOptions::default();
             options.tasks.store = Some(system.store().into());
-            Endpoint::new(agent.clone(), options)
+            TaskService::new(Endpoint::new(agent.clone(), options))
         };
         let (ann, first) = (of("ann"), serve());
         let once = begin(&first, &ann, "once", "o").await;
-        let session = first.changes.listen(|_| ()).number();
-        first.tasks.leave();
+        let session = first.endpoint.changes.listen(|_| ()).number;
+        first.leave();
         drop(first);
 
         let second = serve();
-        assert_ne!(second.changes.listen(|_| ()).number(), session);
+        assert_ne!(second.endpoint.changes.listen(|_| ()).number, session);
         go.add_permits(1);
         let done = until(&second, &ann, &once, |now| now["status"] != "working").await;
         assert_eq!(done["status"], "completed", "{done}");

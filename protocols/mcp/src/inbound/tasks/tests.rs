@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{EXTENSION, TaskRequest, perform};
+use super::{EXTENSION, TaskRequest, TaskService};
 use crate::inbound::endpoint::Endpoint;
 use crate::inbound::options::InboundOptions;
 use crate::inbound::request::Request;
@@ -45,7 +45,7 @@ pub(crate) struct Peer {
 pub(crate) const LEGACY: Revision = Revision::V2025_11_25;
 pub(crate) const MODERN: Revision = Revision::V2026_07_28;
 
-pub(crate) async fn ask(endpoint: &Arc<Endpoint>, peer: &Peer, method: &str, params: Value) -> Result<Value, i64> {
+pub(crate) async fn ask(endpoint: &Arc<TaskService>, peer: &Peer, method: &str, params: Value) -> Result<Value, i64> {
     let params = RawValue::from_string(params.to_string()).unwrap();
     let extensions = RawObject::of(EXTENSION, RawObject::new());
     let request = TaskRequest {
@@ -57,12 +57,12 @@ pub(crate) async fn ask(endpoint: &Arc<Endpoint>, peer: &Peer, method: &str, par
         background: None,
         unsolicited: None,
     };
-    let outcome = perform(endpoint, request).await.expect("it is about tasks");
+    let outcome = endpoint.perform(request).await.expect("it is about tasks");
     outcome.map(|result| serde_json::from_str(result.get()).unwrap()).map_err(|error| error.code)
 }
 
-fn endpoint(system: &System) -> Arc<Endpoint> {
-    Endpoint::new(system.spawn(Worker), InboundOptions::default())
+fn endpoint(system: &System) -> Arc<TaskService> {
+    TaskService::new(Endpoint::new(system.spawn(Worker), InboundOptions::default()))
 }
 
 /// Goal: a task is its owner's: to anybody else it doesn't exist, in either era. Method: every other peer asks for it by its
@@ -103,7 +103,7 @@ fn a_task_is_its_owners() {
         let named = json!({ "taskId": listed["tasks"][0]["taskId"] });
         ask(&endpoint, &before, "tasks/cancel", named.clone()).await.unwrap();
         assert_eq!(ask(&endpoint, after, "tasks/get", named).await.unwrap()["status"], "cancelled");
-        endpoint.tasks.leave();
+        endpoint.leave();
         system.shutdown(Duration::from_secs(5)).await;
     });
 }

@@ -151,7 +151,14 @@ impl Authorizer for OAuth {
                 // Or each of those who wait would ask the same person again.
                 return Err(AuthError::FailedMeanwhile);
             }
-            self.inner.finish(async move { inner.answered(refused, flow).await }).await
+            let answering = async move {
+                let answer = inner.better_token(refused, flow).await;
+                if answer.is_err() {
+                    inner.failures.fetch_add(1, Ordering::Release);
+                }
+                answer
+            };
+            self.inner.finish(answering).await
         })
     }
 }
@@ -209,15 +216,7 @@ impl Inner {
     }
 
     /// Gets the token that a refused request lacks. `Ok(false)`: there is none better.
-    async fn answered(&self, refused: Refused, mut flow: OwnedMutexGuard<Flow>) -> Result<bool, AuthError> {
-        let answer = self.better_token(refused, &mut flow).await;
-        if answer.is_err() {
-            self.failures.fetch_add(1, Ordering::Release);
-        }
-        answer
-    }
-
-    async fn better_token(&self, refused: Refused, flow: &mut Flow) -> Result<bool, AuthError> {
+    async fn better_token(&self, refused: Refused, mut flow: OwnedMutexGuard<Flow>) -> Result<bool, AuthError> {
         let current = self.token.lock().clone();
         let outdated = |current: &Token| !refused.sent.as_ref().is_some_and(|sent| current.is(sent));
         if current.as_ref().is_some_and(outdated) {
@@ -247,63 +246,33 @@ impl Inner {
             let same_scopes = session.requested == requested;
             let session = Session { server: server.clone(), resource: resource.identifier.clone(), ..session.clone() };
             let refresh = current.and_then(|token| token.refresh).filter(|_| same_scopes && refused.before == 0);
-            if let Some(refresh) = refresh
-                && self.refreshed(flow, session.clone(), &refresh).await?
-            {
-                return Ok(true);
+            if let Some(refresh) = refresh {
+                match session.refresh(&self.fetch, &refresh).await {
+                    Ok(token) => {
+                        *self.token.lock() = Some(token);
+                        flow.session = Some(Session { refreshed: true, ..session });
+                        return Ok(true);
+                    }
+                    Err(AuthError::Refused { code, .. }) => self.refresh_refused(&mut flow, code.as_str()),
+                    Err(error) => return Err(error),
+                }
             }
             // What was granted for this very request was refused: another grant would be, too.
             if refused.before > 0 && !session.refreshed {
                 return Ok(false);
             }
         }
-        self.granted(flow, server, resource.identifier, requested).await?;
-        Ok(true)
-    }
-
-    async fn refreshed(
-        &self,
-        flow: &mut Flow,
-        mut session: Session,
-        refresh: &SecretString,
-    ) -> Result<bool, AuthError> {
-        match session.refresh(&self.fetch, refresh).await {
-            Ok(token) => {
-                *self.token.lock() = Some(token);
-                session.refreshed = true;
-                flow.session = Some(session);
-                Ok(true)
-            }
-            Err(AuthError::Refused { code, .. }) => {
-                self.refresh_refused(flow, code.as_str());
-                Ok(false)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    async fn granted(
-        &self,
-        flow: &mut Flow,
-        server: Server,
-        resource: String,
-        requested: Scopes,
-    ) -> Result<(), AuthError> {
         let client = self.grant.client(&self.fetch, &server, &mut flow.registrations).await?;
-        let session = Session { server, client, resource, requested, refreshed: false };
-        match self.grant.token(&self.fetch, &session, self.options.consent_timeout).await {
-            Ok(token) => {
-                *self.token.lock() = Some(token);
-                flow.session = Some(session);
-                Ok(())
-            }
-            Err(error) => {
-                if matches!(&error, AuthError::Refused { code, .. } if code.as_str() == "invalid_client") {
-                    flow.registrations.forget(&session.server.issuer);
-                }
-                Err(error)
-            }
+        let session = Session { server, client, resource: resource.identifier, requested, refreshed: false };
+        let granted = self.grant.token(&self.fetch, &session, self.options.consent_timeout).await;
+        if let Err(AuthError::Refused { code, .. }) = &granted
+            && code.as_str() == "invalid_client"
+        {
+            flow.registrations.forget(&session.server.issuer);
         }
+        *self.token.lock() = Some(granted?);
+        flow.session = Some(session);
+        Ok(true)
     }
 
     /// Who authorises now; asked anew each time, for it may have changed.

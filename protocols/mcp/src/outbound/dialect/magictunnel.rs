@@ -72,9 +72,7 @@ fn part(mut part: RawObject) -> Result<RawObject, Failure> {
     let data = source.remove("data").ok_or_else(|| bad("pictures and sounds must come as data, not by address"))?;
     part.remove("source");
     part.set_raw("data", data);
-    if let Some(kind) = source.remove("media_type") {
-        part.set_raw("mimeType", kind);
-    }
+    part.set_some("mimeType", &source.remove("media_type"));
     Ok(part)
 }
 
@@ -122,15 +120,10 @@ fn metadata(body: &mut RawObject, client: Option<&str>) -> Result<(), Failure> {
 /// An answer to a sampling request in MagicTunnel's words.
 pub(crate) fn sampling_response(answer: &RawObject, client: Option<&str>) -> RawObject {
     let meta = answer.object("_meta").unwrap_or_default();
-    let mut message = RawObject::new();
-    message.set("role", answer.read::<Speaker>("role").unwrap_or(Speaker::Assistant));
-    if let Some(content) = answer.get("content") {
-        message.set_raw("content", plain(content));
-    }
+    let mut message = RawObject::of("role", answer.read::<Speaker>("role").unwrap_or(Speaker::Assistant));
+    message.set_some("content", &answer.get("content").map(plain));
     let mut response = RawObject::of("message", message);
-    if let Some(model) = answer.get("model") {
-        response.set_raw("model", model.to_owned());
-    }
+    response.set_some("model", &answer.get("model"));
     if let Some(usage) = meta.object(USAGE) {
         let count = |name| usage.read::<u64>(name).unwrap_or_default();
         let (input, output) = (count("inputTokens"), count("outputTokens"));
@@ -143,13 +136,9 @@ pub(crate) fn sampling_response(answer: &RawObject, client: Option<&str>) -> Raw
         Some(_) => "magictunnel",
     };
     let mut metadata = RawObject::of("processed_by", by);
-    if let Some(provider) = meta.text(PROVIDER) {
-        metadata.set("llm_provider", provider);
-    }
+    metadata.set_some("llm_provider", &meta.text(PROVIDER));
     metadata.set("strategy", answered.text("strategy").unwrap_or_else(|| "client_forwarded".to_owned()));
-    if let Some(client) = client {
-        metadata.set(CLAIMED_ORIGIN, client);
-    }
+    metadata.set_some(CLAIMED_ORIGIN, &client);
     response.with("metadata", metadata)
 }
 

@@ -9,8 +9,9 @@ use secrecy::ExposeSecret;
 use tokio::io::{AsyncRead, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
+use super::Transport;
 use super::duplex::{CLIENT_ENDED, Duplex, Engine, Outbox};
-use super::{Transport, TransportError};
+use crate::outbound::exchange::TransportError;
 use crate::outbound::options::{CHILD_END_GRACE, ChildCommand, ClientOptions};
 use crate::outbound::server_messages::NotificationHandler;
 

@@ -1,13 +1,14 @@
 //! One channel for all requests: a child's pipes, a WebSocket, HTTP+SSE.
 
-use super::Exchanged;
 use std::sync::Arc;
 
 use callboard_rpc::Limits;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{Outgoing, PendingRequest, Said, Transport, TransportError, cancelled, number_of, read};
+use super::{Outgoing, Transport};
+use crate::outbound::exchange::{Exchanged, Said, TransportError, cancelled, number_of, read};
+use crate::outbound::pending_requests::PendingRequest;
 use crate::outbound::server_messages::{NotificationHandler, Reply};
 
 /// Messages that wait to be written; past that, whoever sends waits.

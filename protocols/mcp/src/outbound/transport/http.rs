@@ -1,6 +1,5 @@
 //! Streamable HTTP: a POST a message, and for each request its own response, in one piece or as an event stream.
 
-use super::Exchanged;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -14,8 +13,10 @@ use tokio::sync::oneshot;
 use url::Url;
 
 use super::duplex::{CLIENT_ENDED, Duplex, Engine, Outbox};
-use super::{Head, Outgoing, PendingRequest, Said, Transport, TransportError, authorized, cancelled, number_of, read};
+use super::{Head, Outgoing, Transport, authorized};
+use crate::outbound::exchange::{Exchanged, Heard, Said, TransportError, cancelled, number_of, read};
 use crate::outbound::options::ClientOptions;
+use crate::outbound::pending_requests::PendingRequest;
 use crate::outbound::server_messages::{NotificationHandler, Reply};
 use crate::wire::Revision;
 
@@ -64,7 +65,7 @@ impl Http {
     /// Tells the server, which is a legacy one, that nobody waits for request `number` any more.
     pub fn cancel(&self, number: u64) {
         let http = self.clone();
-        in_background(&self.ear, async move {
+        self.in_background(async move {
             if let Err(error) = http.send(cancelled(number)).await {
                 callboard_message::log::debug!(%error, "the server isn't told of a cancelled call");
             }
@@ -82,18 +83,12 @@ impl Http {
             self.begin_session(response.headers());
         }
         if status.is_success() && response.is_event_stream() {
-            return self
-                .follow(
-                    EventStream::new(response, self.options.limits.body_bytes_max, Place::default()),
-                    flight,
-                    is_legacy,
-                )
-                .await;
+            let events = EventStream::new(response, self.options.limits.body_bytes_max, Place::default());
+            return self.follow(events, flight, is_legacy).await;
         }
         let body = response.body(self.options.limits.body_bytes_max).await?;
-        let parts = self.parts(&body);
         let mut outcome = None;
-        for part in parts {
+        for part in self.parts(&body) {
             match read(part, &self.options.limits) {
                 Ok(Said::Response { id, outcome: said }) => match id {
                     Some(id) if number_of(&id) == Some(flight.number) => outcome = Some(said),
@@ -163,8 +158,15 @@ impl Http {
         match response.status() {
             status if status.is_success() && response.is_event_stream() => Ok(Some(response)),
             StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_ACCEPTABLE => Ok(None),
-            StatusCode::NOT_FOUND if self.session.get().is_some() => Err(TransportError::SessionLost),
-            status => Err(TransportError::Status(status.as_u16())),
+            status => Err(self.refused(status)),
+        }
+    }
+
+    /// Why a message that has no response is refused.
+    fn refused(&self, status: StatusCode) -> TransportError {
+        match status {
+            StatusCode::NOT_FOUND if self.session.get().is_some() => TransportError::SessionLost,
+            status => TransportError::Status(status.as_u16()),
         }
     }
 
@@ -172,7 +174,6 @@ impl Http {
     /// `None` where the server has none. `place`: where an earlier one broke off.
     pub async fn follow_get(
         self: &Arc<Self>,
-        ear: &NotificationHandler,
         place: &mut Option<Place>,
         ready: &mut Option<oneshot::Sender<()>>,
     ) -> Result<Option<Duration>, TransportError> {
@@ -185,13 +186,13 @@ impl Http {
         while let Some(event) = events.next().await? {
             match read(&event.data, &self.options.limits) {
                 Ok(Said::Event(heard)) => {
-                    let (reply, link) = (ear.hear(heard), Transport::Http(self.clone()));
+                    let (reply, link) = (self.ear.hear(heard), Transport::Http(self.clone()));
                     match reply {
-                        Reply::Later(_) => drop(tokio::spawn(async move { reply.send(&link).await })),
-                        now => now.send(&link).await,
+                        Reply::Later(_) => drop(tokio::spawn(async move { link.reply(reply).await })),
+                        now => link.reply(now).await,
                     }
                 }
-                Ok(Said::Response { .. }) => ear.flights.count_unknown(),
+                Ok(Said::Response { .. }) => self.ear.flights.count_unknown(),
                 Err(refusal) => callboard_message::log::warn!(%refusal, "an event that is no message is skipped"),
             }
         }
@@ -205,8 +206,7 @@ impl Http {
         let response = self.post(body, &Head::Legacy, "").await?;
         match response.status() {
             status if status.is_success() => Ok(()),
-            StatusCode::NOT_FOUND if self.session.get().is_some() => Err(TransportError::SessionLost),
-            status => Err(TransportError::Status(status.as_u16())),
+            status => Err(self.refused(status)),
         }
     }
 
@@ -242,25 +242,16 @@ impl Http {
         headers
     }
 
-    async fn send_to_server(
-        &self,
-        method: Method,
-        headers: HeaderMap,
-        body: Bytes,
-    ) -> Result<Response, TransportError> {
-        let target =
-            self.target.as_ref().ok_or(TransportError::Unreachable("the server's URL can't be used over HTTP"))?;
-        self.clients.here().send(target, method, headers, body).await.map_err(TransportError::from)
-    }
-
     /// Sends a request, authorised.
     async fn authorized(&self, method: Method, headers: HeaderMap, body: Bytes) -> Result<Response, TransportError> {
+        let unusable = TransportError::Unreachable("the server's URL can't be used over HTTP");
+        let target = self.target.as_ref().ok_or(unusable)?;
         let send = |authorization: Option<HeaderValue>| {
-            let mut headers = headers.clone();
+            let (mut headers, method, body) = (headers.clone(), method.clone(), body.clone());
             if let Some(value) = authorization {
                 headers.insert(AUTHORIZATION, value);
             }
-            self.send_to_server(method.clone(), headers, body.clone())
+            async move { Ok(self.clients.here().send(target, method, headers, body).await?) }
         };
         authorized(&self.options, send, |response| Some((response.status(), response.headers()))).await
     }
@@ -285,28 +276,28 @@ impl Http {
         parts.map_or_else(|| vec![body], |parts| parts.iter().map(|part| part.get().as_bytes()).collect())
     }
 
+    /// Runs a farewell that nobody waits for; not at all where no runtime is left.
+    fn in_background(&self, farewell: impl Future<Output = ()> + Send + 'static) {
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            self.ear.farewells.spawn_on(tokio::time::timeout(FAREWELL_TIMEOUT, farewell), &runtime);
+        }
+    }
+
     /// Ends the session (legacy): the server needn't keep it any longer.
     pub fn end_session(&self) {
         if self.session.get().is_none() {
             return;
         }
         let http = self.clone();
-        in_background(&self.ear, async move {
+        self.in_background(async move {
             // A server may not want to be told (405), or be gone.
             let _ = http.authorized(Method::DELETE, http.headers(), Bytes::new()).await;
         });
     }
 }
 
-/// Runs a farewell that nobody waits for; not at all where no runtime is left.
-fn in_background(ear: &NotificationHandler, farewell: impl Future<Output = ()> + Send + 'static) {
-    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-        ear.farewells.spawn_on(tokio::time::timeout(FAREWELL_TIMEOUT, farewell), &runtime);
-    }
-}
-
 /// Opens the event stream, whose first event says where to post.
-pub(crate) async fn open_event_stream(http: Http, ear: Arc<NotificationHandler>) -> Result<Transport, TransportError> {
+pub(crate) async fn open_event_stream(http: Http) -> Result<Transport, TransportError> {
     let limits = http.options.limits;
     let Some(response) = http.listen(None).await? else {
         return Err(TransportError::Status(405));
@@ -326,12 +317,12 @@ pub(crate) async fn open_event_stream(http: Http, ear: Arc<NotificationHandler>)
     }
     let server = endpoint.host_str().unwrap_or_default().to_owned();
     let post = http.at(endpoint);
-    let (link, engine, outbox) = Duplex::open(ear.clone(), limits, &server);
-    tokio::spawn(speak(engine, outbox, events, post, ear));
+    let (link, engine, outbox) = Duplex::open(post.ear.clone(), limits, &server);
+    tokio::spawn(speak(engine, outbox, events, post));
     Ok(link)
 }
 
-async fn speak(engine: Engine, mut outbox: Outbox, mut events: EventStream, post: Http, ear: Arc<NotificationHandler>) {
+async fn speak(engine: Engine, mut outbox: Outbox, mut events: EventStream, post: Http) {
     let hear = async {
         loop {
             match events.next().await {
@@ -345,11 +336,11 @@ async fn speak(engine: Engine, mut outbox: Outbox, mut events: EventStream, post
     let write = async {
         while let Some(message) = outbox.recv().await {
             let number = match read(&message, &post.options.limits) {
-                Ok(Said::Event(super::Heard::Request { id, .. })) => number_of(&id),
+                Ok(Said::Event(Heard::Request { id, .. })) => number_of(&id),
                 _ => None,
             };
             match (post.send(message).await, number) {
-                (Err(error), Some(number)) => ear.flights.answer(Some(number), Err(error)),
+                (Err(error), Some(number)) => post.ear.flights.answer(Some(number), Err(error)),
                 (Err(error), None) => callboard_message::log::warn!(%error, "the server takes no message"),
                 (Ok(()), _) => {}
             }

@@ -13,7 +13,8 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 
 use super::duplex::{CLIENT_ENDED, Duplex, Engine, Outbox};
-use super::{Transport, TransportError, authorized};
+use super::{Transport, authorized};
+use crate::outbound::exchange::TransportError;
 use crate::outbound::options::ClientOptions;
 use crate::outbound::server_messages::NotificationHandler;
 

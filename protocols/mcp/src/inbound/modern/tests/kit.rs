@@ -23,8 +23,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::inbound::client::MessageSink;
-use crate::inbound::endpoint::Endpoint;
-use crate::inbound::modern;
+use crate::inbound::modern::{self, ModernService};
 use crate::inbound::options::InboundOptions;
 use crate::inbound::request;
 
@@ -293,7 +292,7 @@ impl Sent {
 
 /// A client without state.
 pub struct Peer {
-    pub endpoint: Arc<Endpoint>,
+    pub service: Arc<ModernService>,
     pub counts: Counts,
     pub principal: Arc<Principal>,
     pub link: Arc<Sent>,
@@ -309,15 +308,15 @@ impl Peer {
 
     /// A client of another agent than the usual one.
     pub fn of(agent: AgentRef, counts: Counts, options: InboundOptions) -> Self {
-        let endpoint = Endpoint::new(agent, options);
+        let service = ModernService::new(agent, options);
         let principal = Arc::new(Principal::anonymous());
-        Self { endpoint, counts, principal, link: Arc::default(), hung_up: CancellationToken::new() }
+        Self { service, counts, principal, link: Arc::default(), hung_up: CancellationToken::new() }
     }
 
     /// The same server, as somebody else.
     pub fn other(&self, id: &str) -> Self {
         Self {
-            endpoint: self.endpoint.clone(),
+            service: self.service.clone(),
             counts: self.counts.clone(),
             principal: Arc::new(Principal::agent(id)),
             link: Arc::default(),
@@ -331,7 +330,7 @@ impl Peer {
         let message = decode(text.as_bytes(), &Limits::default()).unwrap().into();
         let request::Message::Request(id, request) = message else { panic!("no request") };
         let answer = modern::request(
-            &self.endpoint,
+            &self.service,
             self.principal.clone(),
             &id,
             request,

@@ -36,7 +36,7 @@ fn a_subscriber_hears_what_it_asked_for() {
             assert_eq!(acknowledged[0]["params"]["_meta"][ID], "r1");
             other.call("touch", json!({})).await;
             let sent = until_sent(&peer, 2).await;
-            peer.endpoint.modern.close();
+            peer.service.close();
             sent
         });
         let methods: Vec<_> = sent.iter().map(|m| m["method"].as_str().unwrap()).collect();
@@ -54,7 +54,7 @@ fn a_subscriber_hears_what_it_asked_for() {
 #[test]
 fn hanging_up_ends_it() {
     with_peer(async |peer| {
-        let agents = || peer.endpoint.adapter().agent().system().snapshot().len();
+        let agents = || peer.service.tasks.endpoint.adapter().agent.system().snapshot().len();
         let before = agents();
         let listening = peer.post("subscriptions/listen", json!({ "notifications": {} }));
         let ((_, response), ()) = futures::join!(listening, async {

@@ -34,7 +34,7 @@ fn one_question() {
                 assert_eq!(last["result"]["ttlMs"], 0, "what answers led to is kept by nobody");
             }
         }
-        assert_eq!(peer.endpoint.modern.calls.waiting(), 0);
+        assert_eq!(peer.service.calls.waiting(), 0);
     });
 }
 

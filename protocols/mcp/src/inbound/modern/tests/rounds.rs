@@ -76,9 +76,9 @@ fn an_unanswered_call_expires() {
     with_peer(async |peer| {
         let retry = asked(&peer).await;
         sleep(Duration::from_secs(299)).await;
-        assert_eq!(peer.endpoint.modern.calls.waiting(), 1);
+        assert_eq!(peer.service.calls.waiting(), 1);
         sleep(Duration::from_secs(2)).await;
-        assert_eq!(peer.endpoint.modern.calls.waiting(), 0);
+        assert_eq!(peer.service.calls.waiting(), 0);
         let cancelled = peer.counts.cancelled.clone();
         eventually("the call is cancelled", SOON, || cancelled.load(Ordering::SeqCst) == 1).await;
         let (_, response) = peer.call("ask_name", retry).await;
@@ -156,7 +156,7 @@ fn hanging_up_cancels() {
 fn closing_cancels_what_waits() {
     with_peer(async |peer| {
         let retry = asked(&peer).await;
-        peer.endpoint.modern.close();
+        peer.service.close();
         let cancelled = peer.counts.cancelled.clone();
         eventually("it is cancelled", SOON, || cancelled.load(Ordering::SeqCst) == 1).await;
         assert!(is_refused(&peer.call("ask_name", retry).await.1));

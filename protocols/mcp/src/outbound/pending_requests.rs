@@ -12,7 +12,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::{Heard, Outcome, TransportError};
+use super::exchange::{Heard, Outcome, TransportError};
 
 /// Messages that wait for a call which is slow to take them; past that, notifications are left out and questions refused.
 const EVENTS_MAX: usize = 64;
