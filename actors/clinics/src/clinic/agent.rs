@@ -7,8 +7,8 @@ use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Profile};
 use super::config::{ClinicConfig, ClinicError};
 use super::messages::{
     CheckMedications, DataClass, Field, GetPatient, ListPatients, MATCHES_MAX, Matches, Medications,
-    PATIENTS_LISTED_MAX, PatientFile, PatientRow, PatientView, Patients, Query, Record, check_patient_id, check_query,
-    notes_identify,
+    PATIENTS_LISTED_MAX, PatientFile, PatientRow, PatientView, Patients, QUERY_BYTES_MAX, Query, Record,
+    check_patient_id, notes_identify,
 };
 use super::store::{Store, expression};
 
@@ -136,11 +136,15 @@ impl Silo {
     }
 
     pub async fn query(&self, message: Query) -> Result<Matches, Failure> {
-        check_query(&message.query)?;
-        let searched = [(Field::Condition, "condition"), (Field::Medications, "medications"), (Field::Notes, "notes")];
-        let columns: Vec<&str> =
-            searched.into_iter().filter(|(field, _)| self.access.is_searchable(*field)).map(|(_, name)| name).collect();
-        let expression = expression(&message.query, self.store.synonyms(), &columns)?;
+        if message.query.len() > QUERY_BYTES_MAX {
+            return Err(Failure::invalid(format!("query is longer than {QUERY_BYTES_MAX} bytes")));
+        }
+        // The same for everyone, so that a search is never a way to an identity.
+        let columns = [Field::Condition, Field::Medications, Field::Notes]
+            .iter()
+            .filter(|field| !self.access.identifying.contains(field));
+        let columns: Vec<String> = columns.map(Field::to_string).collect();
+        let expression = expression(&message.query, &self.store.synonyms, &columns)?;
         let found = self.store.search(&expression, MATCHES_MAX + 1).await.map_err(|e| self.unread(e))?;
         let (matches, truncated) = first(found, MATCHES_MAX);
         Ok(Matches { specialty: self.specialty.clone(), query: message.query, matches, truncated })
@@ -180,22 +184,15 @@ impl Access {
     fn new(config: &ClinicConfig) -> Result<Self, ClinicError> {
         let class = |field: Field| config.classes.get(&field).copied().unwrap_or_else(|| field.class_default());
         let identifying: BTreeSet<_> = Field::ALL.into_iter().filter(|f| class(*f) == DataClass::Identifying).collect();
-        for field in [Field::PatientId, Field::Condition] {
-            if identifying.contains(&field) {
-                return Err(ClinicError::FieldIsListed { field });
-            }
+        match [Field::PatientId, Field::Condition].into_iter().find(|field| identifying.contains(field)) {
+            Some(field) => Err(ClinicError::FieldIsListed { field }),
+            None => Ok(Self { identifying, purposes_allowed: config.purposes_allowed.clone() }),
         }
-        Ok(Self { identifying, purposes_allowed: config.purposes_allowed.clone() })
     }
 
     /// Whether the principal may see the field.
     fn may_see(&self, field: Field, principal: &Principal) -> bool {
         !self.identifying.contains(&field) || may_identify(principal, &self.purposes_allowed)
-    }
-
-    /// Whether a search may look at the field. The same for everyone, so that a search is never a way to an identity.
-    fn is_searchable(&self, field: Field) -> bool {
-        !self.identifying.contains(&field)
     }
 
     /// The record without what the principal may not see.

@@ -75,7 +75,7 @@ pub struct Patients {
     /// By id, at most [`PATIENTS_LISTED_MAX`].
     pub patients: Vec<PatientRow>,
     /// There are more than these; absent when there aren't.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
 }
 
@@ -106,7 +106,7 @@ pub struct Matches {
     /// By id, at most [`MATCHES_MAX`].
     pub matches: Vec<PatientRow>,
     /// There are more than these; absent when there aren't.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
 }
 
@@ -116,17 +116,6 @@ pub(super) fn check_patient_id(patient_id: &str) -> Result<(), Failure> {
         1..=PATIENT_ID_BYTES_MAX => Ok(()),
         _ => Err(Failure::invalid(format!("patient_id is longer than {PATIENT_ID_BYTES_MAX} bytes"))),
     }
-}
-
-pub(super) fn check_query(query: &str) -> Result<(), Failure> {
-    if query.len() > QUERY_BYTES_MAX {
-        return Err(Failure::invalid(format!("query is longer than {QUERY_BYTES_MAX} bytes")));
-    }
-    Ok(())
-}
-
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 /// A field of a patient's file, by its name in JSON.
@@ -284,28 +273,28 @@ pub struct PatientView {
     /// What the patient is treated for.
     pub condition: String,
     /// Full name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Birth date, `YYYY-MM-DD`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub birth_date: Option<String>,
     /// `CPF`, `SSN` or `NHS`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub government_id_scheme: Option<String>,
     /// The number in that scheme.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub government_id: Option<String>,
     /// Postal address, one line.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// International format.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub phone: Option<String>,
     /// What the patient takes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub medications: Option<Vec<Medication>>,
     /// What was noted at visits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub notes: Option<String>,
     /// The fields that were withheld.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

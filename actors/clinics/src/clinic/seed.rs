@@ -45,22 +45,14 @@ pub(super) struct Synonym {
     pub includes: Vec<String>,
 }
 
-/// One phrase of a group of synonyms.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Phrase {
-    /// Phrases with the same number belong together.
-    pub group: i64,
-    /// Folded words, a space between.
-    pub words: String,
-    /// Whether the phrase in a query finds its whole group; otherwise it is only found.
-    pub finds_group: bool,
-}
+/// One phrase of a group of synonyms: the group's number, its folded words with a space between, and whether it finds its
+/// whole group where it is in a query; otherwise it is only found.
+pub(super) type Phrase = (i64, String, bool);
 
 impl Synonym {
     /// The group as it is stored: folded.
     fn phrases(&self, group: i64) -> impl Iterator<Item = Phrase> {
-        let phrase =
-            move |text: &String, finds_group| Phrase { group, words: folded_words(text).join(" "), finds_group };
+        let phrase = move |text: &String, finds_group| (group, folded_words(text).join(" "), finds_group);
         let asked = self.words.iter().map(move |text| phrase(text, true));
         asked.chain(self.includes.iter().map(move |text| phrase(text, false)))
     }
@@ -244,7 +236,7 @@ async fn read_seed(config: &ClinicConfig) -> Result<Seed, ClinicError> {
 
 async fn fill(db: &mut SqliteConnection, config: &ClinicConfig, seed: &Seed) -> Result<(), sqlx::Error> {
     for (group, synonym) in (0..).zip(&seed.synonyms) {
-        for Phrase { group, words, finds_group } in synonym.phrases(group) {
+        for (group, words, finds_group) in synonym.phrases(group) {
             sqlx::query("INSERT INTO synonym (group_number, phrase, finds_group) VALUES (?1, ?2, ?3)")
                 .bind(group)
                 .bind(words)
@@ -266,21 +258,13 @@ async fn fill(db: &mut SqliteConnection, config: &ClinicConfig, seed: &Seed) -> 
 }
 
 async fn insert_patient(db: &mut SqliteConnection, patient: &Record) -> Result<(), sqlx::Error> {
-    sqlx::query(
+    // In the order of [`Field::ALL`].
+    let insert = sqlx::query(
         "INSERT INTO patient (patient_id, condition, name, birth_date, government_id_scheme, government_id, address, \
          phone, notes) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-    )
-    .bind(&patient.patient_id)
-    .bind(&patient.condition)
-    .bind(&patient.name)
-    .bind(&patient.birth_date)
-    .bind(&patient.government_id_scheme)
-    .bind(&patient.government_id)
-    .bind(&patient.address)
-    .bind(&patient.phone)
-    .bind(&patient.notes)
-    .execute(&mut *db)
-    .await?;
+    );
+    let texts = Field::ALL.into_iter().filter_map(|field| patient.text(field));
+    texts.fold(insert, |insert, text| insert.bind(text)).execute(&mut *db).await?;
     for (position, medication) in (0_i64..).zip(&patient.medications) {
         sqlx::query(
             "INSERT INTO medication (patient_id, position, name, dose, unit, frequency, route) \
@@ -324,10 +308,10 @@ async fn check_intact(db: &mut SqliteConnection, path: &Path) -> Result<(), Clin
 
 /// The schema's version: 0 in a new file. A file that isn't ours or is from the future is refused untouched.
 async fn schema_version(db: &mut SqliteConnection, path: &Path) -> Result<usize, ClinicError> {
-    let told = |source| told(path, source);
-    let (application,): (i64,) = sqlx::query_as("PRAGMA application_id").fetch_one(&mut *db).await.map_err(told)?;
-    let (found,): (i64,) = sqlx::query_as("PRAGMA user_version").fetch_one(&mut *db).await.map_err(told)?;
-    let (tables,): (i64,) = sqlx::query_as("SELECT count(*) FROM sqlite_schema").fetch_one(db).await.map_err(told)?;
+    const QUERY: &str = "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema) \
+                         FROM pragma_application_id, pragma_user_version";
+    let read: (i64, i64, i64) = sqlx::query_as(QUERY).fetch_one(db).await.map_err(|source| told(path, source))?;
+    let (application, found, tables) = read;
     let is_new = application == 0 && found == 0 && tables == 0;
     if !is_new && application != APPLICATION_ID {
         return Err(ClinicError::NotAClinic { path: path.to_owned() });

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use callboard_message::Failure;
-use callboard_message::text::{self, folded_words};
+use callboard_message::text::{folded_words, is_one_of};
 use sqlx::ConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
 
@@ -20,7 +20,7 @@ const READER_WAIT_MAX: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Store {
     readers: SqlitePool,
-    synonyms: Synonyms,
+    pub synonyms: Synonyms,
 }
 
 impl Store {
@@ -42,12 +42,10 @@ impl Store {
             .connect_with(options.read_only(true))
             .await
             .map_err(told)?;
-        let synonyms = synonyms(&readers).await.map_err(told)?.ignoring(&config.specialty);
+        let mut synonyms = synonyms(&readers).await.map_err(told)?;
+        // All its patients are "cardiology patients".
+        synonyms.ignored = folded_words(&config.specialty);
         Ok(Self { readers, synonyms })
-    }
-
-    pub fn synonyms(&self) -> &Synonyms {
-        &self.synonyms
     }
 
     /// At most `rows_max` patients, by id.
@@ -136,11 +134,10 @@ fn row((patient_id, condition): (String, String)) -> PatientRow {
 }
 
 async fn synonyms(readers: &SqlitePool) -> Result<Synonyms, sqlx::Error> {
-    let rows: Vec<(i64, String, bool)> =
-        sqlx::query_as("SELECT group_number, phrase, finds_group FROM synonym ORDER BY rowid")
-            .fetch_all(readers)
-            .await?;
-    Ok(Synonyms::new(rows.into_iter().map(|(group, words, finds_group)| Phrase { group, words, finds_group })))
+    let phrases: Vec<Phrase> = sqlx::query_as("SELECT group_number, phrase, finds_group FROM synonym ORDER BY rowid")
+        .fetch_all(readers)
+        .await?;
+    Ok(Synonyms::new(phrases))
 }
 
 /// Most words in a query.
@@ -158,9 +155,9 @@ const STOPWORDS: &str = "\
     no nos o os paciente pacientes para pessoa pessoas por procurar procure quais quantas quantos que quem tem \
     toma tomam tomando todas todos um uma usa usam usando verificar verifique";
 /// Words between alternatives.
-const ALTERNATIVES: &[&str] = &["or", "ou"];
+const ALTERNATIVES: &str = "or ou";
 /// Words that would turn the answer into its opposite if they were ignored.
-const NEGATIONS: &[&str] = &["except", "exceto", "excluding", "exclude", "nao", "not", "sem", "without"];
+const NEGATIONS: &str = "except exceto excluding exclude nao not sem without";
 
 /// What a phrase of a query finds besides itself, and which words are the same for all patients of the clinic.
 #[derive(Debug, Default)]
@@ -174,25 +171,19 @@ pub(super) struct Synonyms {
 impl Synonyms {
     pub fn new(phrases: impl IntoIterator<Item = Phrase>) -> Self {
         let mut synonyms = Self::default();
-        for phrase in phrases {
-            if phrase.finds_group {
-                let words = folded_words(&phrase.words);
+        for (group, phrase, finds_group) in phrases {
+            if finds_group {
+                let words = folded_words(&phrase);
                 synonyms.phrase_words_max = synonyms.phrase_words_max.max(words.len());
-                synonyms.groups_by_phrase.entry(words).or_default().push(phrase.group);
+                synonyms.groups_by_phrase.entry(words).or_default().push(group);
             }
-            synonyms.groups.entry(phrase.group).or_default().push(phrase.words);
+            synonyms.groups.entry(group).or_default().push(phrase);
         }
         synonyms
     }
 
-    /// The same synonyms, ignoring the words of the clinic's specialty: all its patients are "cardiology patients".
-    fn ignoring(mut self, specialty: &str) -> Self {
-        self.ignored = folded_words(specialty);
-        self
-    }
-
-    fn ignores(&self, word: &str) -> bool {
-        text::is_one_of(word, STOPWORDS) || self.ignored.iter().any(|ignored| ignored == word)
+    fn ignores(&self, word: &String) -> bool {
+        is_one_of(word, STOPWORDS) || self.ignored.contains(word)
     }
 
     /// The longest known phrase at the beginning of `words`: its length in words and what it finds.
@@ -211,16 +202,16 @@ impl Synonyms {
 ///
 /// # Errors
 /// `InvalidInput` when the query has no word to search for, has too many, or excludes something.
-pub(super) fn expression(query: &str, synonyms: &Synonyms, columns: &[&str]) -> Result<String, Failure> {
+pub(super) fn expression(query: &str, synonyms: &Synonyms, columns: &[String]) -> Result<String, Failure> {
     let words = folded_words(query);
     if words.len() > QUERY_WORDS_MAX {
         return Err(Failure::invalid(format!("query has more than {QUERY_WORDS_MAX} words")));
     }
-    if words.iter().any(|w| NEGATIONS.contains(&w.as_str())) {
+    if words.iter().any(|word| is_one_of(word, NEGATIONS)) {
         return Err(Failure::invalid("query excludes something, which this search can't: ask for what to find"));
     }
     let alternatives: Vec<String> = words
-        .split(|w| ALTERNATIVES.contains(&w.as_str()))
+        .split(|word| is_one_of(word, ALTERNATIVES))
         .map(|words| terms(words, synonyms))
         .filter(|terms| !terms.is_empty())
         .map(|terms| format!("({})", terms.join(" AND ")))

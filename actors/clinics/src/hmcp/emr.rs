@@ -1,4 +1,3 @@
-use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -18,7 +17,7 @@ use serde_json::value::to_raw_value;
 use uuid::Uuid;
 
 use super::patients::{CLINICAL_DATA_BYTES_MAX, Order, PATIENT_ID_DIGITS_MAX, is_patient_id, order};
-use super::{Duty, EmrConfig, Guarded, HMCP_CALLS_MAX, HmcpError, Said, ask};
+use super::{Duty, EmrConfig, Guarded, HMCP_CALLS_MAX, HmcpError, Said, given_or_asked};
 
 /// Writes clinical data about a patient into the record system. Without a patient's identifier it asks for one, or says
 /// that it needs one.
@@ -31,7 +30,7 @@ pub struct WriteClinicalData {
     /// The data: diagnosis, measurements, medication, whatever there is.
     pub clinical_data: RawObject,
     /// Whose, for example `PT12345`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub patient_id: Option<String>,
 }
 
@@ -43,7 +42,7 @@ pub struct Written {
     /// Whether it was written.
     pub written: bool,
     /// The record that was made.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub record: Option<String>,
     /// What it lacks to be written, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -98,15 +97,11 @@ impl Emr {
         }
         let shape = json!({ "type": "string", "title": "Patient identifier", "description": "For example PT12345",
             "minLength": 3, "maxLength": 2 + PATIENT_ID_DIGITS_MAX });
-        let patient_id = match tool.patient_id {
-            Some(patient_id) => patient_id,
-            None => match ask(cx, WHOSE, PATIENT_ID, shape, "nothing was written: no patient_id was given").await? {
-                Some(patient_id) => patient_id.trim().to_owned(),
-                None => {
-                    let missing = vec![PATIENT_ID.to_owned()];
-                    return Ok(Written { message: NEEDS_ID.into(), written: false, record: None, missing });
-                }
-            },
+        let refused = "nothing was written: no patient_id was given";
+        let patient_id = given_or_asked(tool.patient_id, cx, (WHOSE, PATIENT_ID, shape), refused).await?;
+        let Some(patient_id) = patient_id else {
+            let missing = vec![PATIENT_ID.to_owned()];
+            return Ok(Written { message: NEEDS_ID.into(), written: false, record: None, missing });
         };
         if !is_patient_id(&patient_id) {
             return Err(Failure::invalid(format!("patient_id must be PT and 1 to {PATIENT_ID_DIGITS_MAX} digits")));
@@ -179,14 +174,14 @@ pub struct EmrStore {
 }
 
 enum Place {
-    Memory { records: VecDeque<EmrRecord>, records_max: usize },
+    Memory { records: Vec<EmrRecord>, records_max: usize },
     File { file: File, bytes: u64, bytes_max: u64 },
 }
 
 impl EmrStore {
     /// In memory: lost with the process. Holds [`EMR_RECORDS_MAX_DEFAULT`].
     pub fn in_memory() -> Self {
-        Self::of(Place::Memory { records: VecDeque::new(), records_max: EMR_RECORDS_MAX_DEFAULT })
+        Self::of(Place::Memory { records: Vec::new(), records_max: EMR_RECORDS_MAX_DEFAULT })
     }
 
     /// In a file that only this user may read; it and its folder are made. Holds [`EMR_FILE_BYTES_MAX_DEFAULT`].
@@ -194,8 +189,7 @@ impl EmrStore {
     /// # Errors
     /// [`HmcpError::File`].
     pub fn open(path: &Path) -> Result<Self, HmcpError> {
-        let opened = open(path).map_err(|source| HmcpError::File { path: path.to_owned(), source })?;
-        Ok(Self::of(opened))
+        open(path).map(Self::of).map_err(|source| HmcpError::File { path: path.to_owned(), source })
     }
 
     fn of(place: Place) -> Self {
@@ -241,7 +235,7 @@ impl EmrStore {
     /// The records in memory, oldest first; none where they are in a file.
     pub fn in_mind(&self) -> Vec<EmrRecord> {
         match &*self.place.lock() {
-            Place::Memory { records, .. } => records.iter().cloned().collect(),
+            Place::Memory { records, .. } => records.clone(),
             Place::File { .. } => Vec::new(),
         }
     }
@@ -275,7 +269,7 @@ impl Place {
                 if records.len() >= *records_max {
                     return Err(full());
                 }
-                records.push_back(record);
+                records.push(record);
             }
             Self::File { file, bytes, bytes_max } => {
                 let failed = |error: io::Error| {

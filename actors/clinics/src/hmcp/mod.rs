@@ -37,7 +37,7 @@ pub const HMCP_CALLS_MAX: u32 = 64;
 
 /// What an HMCP agent does with what has passed the guard.
 pub trait Duty: Sized + Send + Sync + 'static {
-    /// Registers what it does beside conversing, each by [`Guarded::between`].
+    /// Registers what it does beside conversing, each behind the guard.
     fn tools(on: &mut Handlers<Guarded<Self>>);
 
     /// What it calls itself.
@@ -57,15 +57,24 @@ pub struct Said {
     missing: Option<&'static str>,
 }
 
-/// Asks whoever called for the text `name`, of this shape; `None` where nobody can be asked.
+/// The text `name` as it was `given`, else as whoever called tells it when asked, of this shape; `None` where nobody can be
+/// asked.
 ///
 /// # Errors
 /// `Rejected`, as `refused` says, where they don't tell.
-async fn ask(cx: &Cx, question: &str, name: &str, shape: Value, refused: &str) -> Result<Option<String>, Failure> {
+async fn given_or_asked(
+    given: Option<String>,
+    cx: &Cx,
+    (question, name, shape): (&str, &str, Value),
+    refused: &str,
+) -> Result<Option<String>, Failure> {
+    if given.is_some() {
+        return Ok(given);
+    }
     let schema = json!({ "type": "object", "properties": { name: shape }, "required": [name] });
     match cx.elicit(Elicitation::form(question, schema).key(name)).await {
         Ok(answer) if answer.action() == ElicitAction::Accept => {
-            Ok(Some(answer.content().unwrap_or_default()[name].as_str().unwrap_or_default().to_owned()))
+            Ok(Some(answer.content().unwrap_or_default()[name].as_str().unwrap_or_default().trim().to_owned()))
         }
         Ok(_) => Err(Failure::rejected(refused)),
         Err(failure) if failure.kind == FailureKind::NobodyToAsk => Ok(None),
@@ -220,7 +229,7 @@ pub struct PatientDataConfig {
     /// What it calls itself in the answers of `sampling/createMessage`.
     #[serde(default = "patient_model")]
     pub model: String,
-    /// Whom it knows; at most [`PATIENTS_MAX`](PATIENTS_MAX).
+    /// Whom it knows; at most [`PATIENTS_MAX`].
     pub patients: Vec<PatientEntry>,
 }
 
@@ -256,20 +265,16 @@ pub enum HmcpError {
         source: io::Error,
     },
     /// Correct the identifier of the patient in that place of the list, from 1.
-    #[error("patient {place}: the identifier must be PT and 1 to {digits_max} digits")]
+    #[error("patient {place}: the identifier must be PT and 1 to {PATIENT_ID_DIGITS_MAX} digits")]
     PatientId {
         /// Its place.
         place: usize,
-        /// Most digits.
-        digits_max: usize,
     },
     /// Correct the name of the patient in that place of the list, from 1.
-    #[error("patient {place}: the name must have a letter, and at most {bytes_max} bytes")]
+    #[error("patient {place}: the name must have a letter, and at most {PATIENT_NAME_BYTES_MAX} bytes")]
     PatientName {
         /// Its place.
         place: usize,
-        /// Most bytes.
-        bytes_max: usize,
     },
     /// Two have the same name: tell them apart.
     #[error("patient {place}: another patient has the same name")]
@@ -278,11 +283,8 @@ pub enum HmcpError {
         place: usize,
     },
     /// List fewer.
-    #[error("more than {max} patients")]
-    TooManyPatients {
-        /// Most.
-        max: usize,
-    },
+    #[error("more than {PATIENTS_MAX} patients")]
+    TooManyPatients,
 }
 
 /// Puts a message and what came of it on record.
@@ -309,16 +311,13 @@ async fn record(
         Some(call) => entry.with_call(call.id).with("hops", call.hops),
         None => entry,
     };
-    let entry = match outcome {
-        Err(failure) => entry.with("failure", failure.kind.to_string()),
-        Ok(_) => entry,
-    };
-    if outcome.is_ok() && message == FindPatient::NAME {
-        let kept = log.record(entry).await;
-        return kept
-            .map(drop)
-            .map_err(|error| Failure::unavailable(format!("it can't be put on record who was shown: {error}")));
+    match outcome {
+        Ok(_) if message == FindPatient::NAME => {
+            let unkept = |error| Failure::unavailable(format!("it can't be put on record who was shown: {error}"));
+            return log.record(entry).await.map(drop).map_err(unkept);
+        }
+        Ok(_) => log.placed(entry).await,
+        Err(failure) => log.placed(entry.with("failure", failure.kind.to_string())).await,
     }
-    log.placed(entry).await;
     Ok(())
 }

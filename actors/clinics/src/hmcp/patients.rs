@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::{Duty, Guarded, HMCP_CALLS_MAX, HmcpError, PatientDataConfig, Said, ask};
+use super::{Duty, Guarded, HMCP_CALLS_MAX, HmcpError, PatientDataConfig, PatientEntry, Said, given_or_asked};
 
 /// Most patients that a patient-data agent knows.
 pub const PATIENTS_MAX: usize = 10_000;
@@ -25,7 +25,7 @@ pub const PATIENT_NAME_BYTES_MAX: usize = 256;
 #[message(name = "find_patient", reply = PatientFound, fallible, title = "Find patient", read_only, idempotent)]
 pub struct FindPatient {
     /// The full name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
 
@@ -36,7 +36,7 @@ pub struct PatientFound {
     /// In words.
     pub message: String,
     /// The identifier, for example `PT12345`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub patient_id: Option<String>,
     /// What it lacks to find somebody, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -53,19 +53,14 @@ pub type PatientData = Guarded<Patients>;
 /// What the patient-data agent knows.
 pub struct Patients {
     model: String,
-    by_words: HashMap<Vec<String>, Patient>,
+    by_words: HashMap<Vec<String>, PatientEntry>,
     /// Words of the longest name.
     words_max: usize,
 }
 
-struct Patient {
-    name: String,
-    id: String,
-}
-
 /// Whom a text names.
 enum Named<'a> {
-    One(&'a Patient),
+    One(&'a PatientEntry),
     Several,
     Nobody,
 }
@@ -77,20 +72,19 @@ impl PatientData {
     /// Where a name or an identifier can't be one, or two patients have the same name.
     pub fn new(config: &PatientDataConfig) -> Result<Self, HmcpError> {
         if config.patients.len() > PATIENTS_MAX {
-            return Err(HmcpError::TooManyPatients { max: PATIENTS_MAX });
+            return Err(HmcpError::TooManyPatients);
         }
         let mut by_words = HashMap::new();
         for (at, patient) in config.patients.iter().enumerate() {
             let place = at + 1;
             if !is_patient_id(&patient.id) {
-                return Err(HmcpError::PatientId { place, digits_max: PATIENT_ID_DIGITS_MAX });
+                return Err(HmcpError::PatientId { place });
             }
             let key = folded_words(&patient.name);
             if key.is_empty() || patient.name.len() > PATIENT_NAME_BYTES_MAX {
-                return Err(HmcpError::PatientName { place, bytes_max: PATIENT_NAME_BYTES_MAX });
+                return Err(HmcpError::PatientName { place });
             }
-            let known = Patient { name: patient.name.clone(), id: patient.id.clone() };
-            if by_words.insert(key, known).is_some() {
+            if by_words.insert(key, patient.clone()).is_some() {
                 return Err(HmcpError::SameName { place });
             }
         }
@@ -103,50 +97,37 @@ impl Patients {
     /// Looks for full names in a text, at whole words, however they are spelled.
     fn named_in(&self, text: &str) -> Named<'_> {
         let words = folded_words(text);
-        let mut found: Option<&Patient> = None;
-        let mut from = 0;
-        while from < words.len() {
+        let mut rest = words.as_slice();
+        let mut found = Named::Nobody;
+        while !rest.is_empty() {
             // The longest name that begins here is the one that is meant.
-            let longest = (1..=self.words_max.min(words.len() - from)).rev();
-            let here =
-                longest.filter_map(|count| Some((count, self.by_words.get(words.get(from..from + count)?)?))).next();
-            let Some((count, patient)) = here else {
-                from += 1;
-                continue;
+            let mut longest = (1..=self.words_max.min(rest.len())).rev();
+            let here = longest.find_map(|count| Some((count, self.by_words.get(&rest[..count])?)));
+            found = match (found, here) {
+                (Named::One(other), Some((_, patient))) if other.id != patient.id => return Named::Several,
+                (_, Some((_, patient))) => Named::One(patient),
+                (found, None) => found,
             };
-            if found.is_some_and(|other| other.id != patient.id) {
-                return Named::Several;
-            }
-            found = Some(patient);
-            from += count;
+            rest = &rest[here.map_or(1, |(count, _)| count)..];
         }
-        found.map_or(Named::Nobody, Named::One)
+        found
     }
 
     async fn work(&self, tool: FindPatient, cx: &Cx) -> Result<PatientFound, Failure> {
         let shape = json!({ "type": "string", "title": "Patient's full name", "minLength": 1,
             "maxLength": PATIENT_NAME_BYTES_MAX });
-        let name = match tool.name.filter(|name| !name.trim().is_empty()) {
-            Some(name) => name,
-            None => match ask(cx, "Which patient?", NAME, shape, "no patient was named").await? {
-                Some(name) => name,
-                None => {
-                    let missing = vec![NAME.to_owned()];
-                    return Ok(PatientFound { message: WHO.into(), patient_id: None, missing });
-                }
-            },
+        let given = tool.name.filter(|name| !name.trim().is_empty());
+        let name = given_or_asked(given, cx, ("Which patient?", NAME, shape), "no patient was named").await?;
+        let Some(name) = name else {
+            return Ok(PatientFound { message: WHO.into(), patient_id: None, missing: vec![NAME.to_owned()] });
         };
-        match self.by_words.get(&folded_words(&name)) {
-            Some(patient) => {
-                let (message, patient_id) = (told(patient), Some(patient.id.clone()));
-                Ok(PatientFound { message, patient_id, missing: Vec::new() })
-            }
-            None => Err(Failure::not_found("no patient goes by that name")),
-        }
+        let found = self.by_words.get(&folded_words(&name));
+        let patient = found.ok_or_else(|| Failure::not_found("no patient goes by that name"))?;
+        Ok(PatientFound { message: told(patient), patient_id: Some(patient.id.clone()), missing: Vec::new() })
     }
 }
 
-fn told(Patient { name, id }: &Patient) -> String {
+fn told(PatientEntry { name, id }: &PatientEntry) -> String {
     format!("Patient identifier for {name}: patient_id={id}")
 }
 
@@ -229,20 +210,15 @@ pub(super) enum Order {
 
 /// Reads `clinical_data={json}`, then perhaps ` patient_id=ID`. An identifier inside the data is data.
 pub(super) fn order(text: &str) -> Order {
-    let Some(at) = text.find(DATA) else { return Order::Unclear };
-    let rest = text.get(at + DATA.len()..).unwrap_or_default();
+    let Some((_, rest)) = text.split_once("clinical_data=") else { return Order::Unclear };
     let mut values = serde_json::Deserializer::from_str(rest).into_iter::<RawObject>();
     let data = match values.next() {
         Some(Ok(data)) if !data.is_empty() => data,
         _ => return Order::Unclear,
     };
     let behind = rest.get(values.byte_offset()..).unwrap_or_default();
-    let Some(at) = behind.find(ID) else { return Order::WhoseIsIt };
-    let id = behind.get(at + ID.len()..).and_then(|id| id.split_whitespace().next()).unwrap_or_default();
-    let id = id.trim_end_matches(['.', ',', ';']);
-    let stands_apart = behind.get(..at).is_some_and(|before| before.ends_with(char::is_whitespace));
+    let Some((before, id)) = behind.split_once("patient_id=") else { return Order::WhoseIsIt };
+    let id = id.split_whitespace().next().unwrap_or_default().trim_end_matches(['.', ',', ';']);
+    let stands_apart = before.ends_with(char::is_whitespace);
     if stands_apart && is_patient_id(id) { Order::Write(data, id.to_owned()) } else { Order::WhoseIsIt }
 }
-
-const DATA: &str = "clinical_data=";
-const ID: &str = "patient_id=";

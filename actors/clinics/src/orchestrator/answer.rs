@@ -15,7 +15,7 @@ const NOTE_CHARS_MAX: usize = 300;
 
 /// What the user gets. As JSON it is one object.
 ///
-/// Its fields are private to this file: only [`verify`] makes one with data, of a draft that the verifier passed.
+/// Its fields are private to this file: only `verify` makes one with data, of a draft that the verifier passed.
 // Text and steps are patient data.
 #[derive(derive_more::Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[debug(
@@ -29,7 +29,7 @@ pub struct Answer {
     plan: Vec<Step>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     steps: Vec<StepOutcome>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     verdict: Option<Verdict>,
     times_ms: TimesMs,
 }
@@ -117,24 +117,19 @@ pub(super) struct Draft {
     pub text: String,
 }
 
-/// Why a draft isn't shown.
-pub(super) enum Withheld {
-    /// The verifier says that it isn't safe.
-    Unsafe(Verdict),
-    /// The verifier is away, late, or contradicts itself.
-    Unchecked,
-}
-
 /// Has the verifier read every value and the text of a draft, and makes the answer of a draft that is safe.
+///
+/// # Errors
+/// The verdict where the verifier says that it isn't safe; `None` where it is away, late, or contradicts itself.
 pub(super) async fn verify(
     draft: Draft,
     verifier: &AgentRef,
     call: &CallMeta,
     within: Duration,
     identities: Identities,
-) -> Result<Answer, Withheld> {
+) -> Result<Answer, Option<Verdict>> {
     let records: Vec<Value> = draft.steps.iter().filter_map(|s| s.result.clone()).collect();
-    let results = serde_json::to_value(&draft.steps).map_err(|_| Withheld::Unchecked)?;
+    let results = serde_json::to_value(&draft.steps).map_err(|_| None)?;
     let message = Verify { records, results, text: draft.text.clone(), identities };
     let call_on = Some(Arc::new(unheard(call)));
     match verifier.ask(message).within_call(call_on).within(within).await {
@@ -146,16 +141,16 @@ pub(super) async fn verify(
             }
             Ok(Answer { status, text, plan, steps, verdict: Some(verdict), times_ms: TimesMs::default() })
         }
-        Ok(verdict) if !verdict.safe => Err(Withheld::Unsafe(verdict)),
+        Ok(verdict) if !verdict.safe => Err(Some(verdict)),
         Ok(_) => {
             callboard_message::log::error!(call = %call.id, "verifier named a broken rule and called the answer safe: withheld");
-            Err(Withheld::Unchecked)
+            Err(None)
         }
         // Whoever asked has gone: that's no fault of anybody's here.
-        Err(_) if call.cancel.is_cancelled() => Err(Withheld::Unchecked),
+        Err(_) if call.cancel.is_cancelled() => Err(None),
         Err(why) => {
             callboard_message::log::error!(call = %call.id, kind = %why.kind(), "verifier could not check an answer: withheld");
-            Err(Withheld::Unchecked)
+            Err(None)
         }
     }
 }

@@ -19,8 +19,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::clinic::{PURPOSE_DEFAULT, may_identify};
-use crate::plan::{Catalogue, Registry};
+use crate::plan::{Registry, is_name};
+#[cfg(any(doc, test))]
 use crate::planner::QUERY_CHARS_MAX;
+use crate::planner::check_length;
 use crate::verifier::Identities;
 use pipeline::Pipeline;
 
@@ -41,7 +43,7 @@ pub struct AskClinics {
     pub query: String,
     /// Why it is asked, for example `treatment`: clinics show more or less by it. At most [`PURPOSE_CHARS_MAX`]
     /// letters, digits, `_`, `-`, `.`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub purpose: Option<String>,
 }
 
@@ -55,17 +57,8 @@ impl AskClinics {
         if self.query.trim().is_empty() {
             return Err(Failure::invalid("there is nothing to ask. Try: list all cardiology patients"));
         }
-        let chars = self.query.chars().count();
-        if chars > QUERY_CHARS_MAX {
-            let message =
-                format!("the question has {chars} characters, more than {QUERY_CHARS_MAX}: ask a shorter one");
-            return Err(Failure::invalid(message));
-        }
-        let fits = |p: &String| {
-            (1..=PURPOSE_CHARS_MAX).contains(&p.len())
-                && p.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
-        };
-        if self.purpose.as_ref().is_none_or(fits) {
+        check_length(&self.query)?;
+        if self.purpose.as_ref().is_none_or(|purpose| is_name(purpose, PURPOSE_CHARS_MAX)) {
             return Ok(());
         }
         Err(Failure::invalid(format!("a purpose is 1 to {PURPOSE_CHARS_MAX} letters, digits, '_', '-' or '.'")))
@@ -77,8 +70,6 @@ impl AskClinics {
 pub struct OrchestratorConfig {
     /// Clinics that may be asked.
     pub registry: Arc<Registry>,
-    /// Tools that may be asked for.
-    pub catalogue: Catalogue,
     /// Answers `Screen`.
     pub guardrail: AgentRef,
     /// Answers `MakePlan`: the one here, or a model.
@@ -100,7 +91,7 @@ pub struct OrchestratorConfig {
 }
 
 impl OrchestratorConfig {
-    /// The default limits and the four tools.
+    /// The default limits.
     pub fn new(
         registry: Arc<Registry>,
         guardrail: AgentRef,
@@ -110,7 +101,6 @@ impl OrchestratorConfig {
     ) -> Self {
         Self {
             registry,
-            catalogue: Catalogue::default(),
             guardrail,
             planner,
             router,

@@ -8,11 +8,11 @@ use callboard_runtime::{CallMeta, Caller, Cx};
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
-use super::answer::{Answer, Draft, Status, TimesMs, Withheld, verify};
+use super::answer::{Answer, Draft, Status, TimesMs, verify};
 use super::{OrchestratorConfig, render};
 use crate::plan::{CheckedPlan, Plan, Step};
 use crate::planner::MakePlan;
-use crate::router::{BLOCKED, Dispatch, Dispatched, Screened, StepOutcome, onward, screen, unheard};
+use crate::router::{BLOCKED, Dispatch, Dispatched, StepOutcome, ms_since, onward, passes, unheard};
 
 const NO_PLANNER: &str = "The question could not be planned: the planner is away. Ask again later.";
 const NO_ROUTER: &str = "The clinics could not be asked: the router is away or late. Ask again later.";
@@ -34,7 +34,7 @@ impl<'a> Pipeline<'a> {
         if let Some(purpose) = purpose {
             call.principal = Arc::new(cx.principal().clone().for_purpose(purpose));
         }
-        let stages = Arc::new(Stages::new(call.caller.take()));
+        let stages = Arc::new(Stages { caller: call.caller.take(), told: AtomicU32::new(0) });
         call.caller = Some(stages.clone());
         Ok(Self { config, call, stages, times: TimesMs::default() })
     }
@@ -52,9 +52,9 @@ impl<'a> Pipeline<'a> {
     async fn stages(&mut self, query: &str) -> Answer {
         let began = Instant::now();
         let (guardrail, within) = (&self.config.guardrail, self.config.screen_within);
-        let screened = screen(guardrail, &self.call, within, query.to_owned(), Origin::User).await;
+        let passed = passes(guardrail, &self.call, within, query.to_owned(), Origin::User).await;
         self.times.screening = ms_since(began);
-        if screened == Screened::Stopped {
+        if !passed {
             self.stages.tell("question blocked by the guardrail".into());
             return Answer::without_data(Status::Blocked, BLOCKED);
         }
@@ -81,18 +81,14 @@ impl<'a> Pipeline<'a> {
     async fn plan(&self, query: &str) -> Option<Plan> {
         let message = MakePlan { query: query.to_owned() };
         let ask = self.config.planner.ask(message).within_call(Some(Arc::new(unheard(&self.call))));
+        let call = self.call.id;
         match ask.within(self.config.plan_within).await {
-            Ok(Ok(plan)) => Some(plan),
-            Ok(Err(failure)) => {
-                callboard_message::log::error!(call = %self.call.id, kind = %failure.kind, "planner failed");
-                None
-            }
-            Err(_) if self.call.cancel.is_cancelled() => None,
-            Err(why) => {
-                callboard_message::log::error!(call = %self.call.id, kind = %why.kind(), "planner could not be asked");
-                None
-            }
+            Ok(Ok(plan)) => return Some(plan),
+            Ok(Err(failure)) => callboard_message::log::error!(%call, kind = %failure.kind, "planner failed"),
+            Err(_) if self.call.cancel.is_cancelled() => {}
+            Err(why) => callboard_message::log::error!(%call, kind = %why.kind(), "planner could not be asked"),
         }
+        None
     }
 
     /// The plan to dispatch, or the refusal for the user.
@@ -104,7 +100,7 @@ impl<'a> Pipeline<'a> {
         if let Some(reason) = plan.refusal().map(str::to_owned) {
             return Err(refuse(plan, reason));
         }
-        match plan.check(&self.config.registry, &self.config.catalogue) {
+        match plan.check(&self.config.registry) {
             Ok(checked) => {
                 self.stages.tell_plan(&checked, query);
                 Ok(checked)
@@ -143,13 +139,13 @@ impl<'a> Pipeline<'a> {
                 self.stages.tell("verdict: safe".into());
                 answer
             }
-            Err(Withheld::Unsafe(verdict)) => {
+            Err(Some(verdict)) => {
                 let rule = verdict.rule.map_or_else(String::new, |r| format!(" ({r:?})"));
                 callboard_message::log::warn!(call = %self.call.id, rule, "verifier blocked an answer");
                 self.stages.tell(format!("verdict: blocked{rule}"));
                 Answer::blocked(verdict)
             }
-            Err(Withheld::Unchecked) => {
+            Err(None) => {
                 self.stages.tell("verdict: none, answer withheld".into());
                 Answer::without_data(Status::Failed, NOT_VERIFIED)
             }
@@ -168,10 +164,6 @@ fn answers(outcomes: &[StepOutcome], steps: &[Step]) -> bool {
     outcomes.len() == steps.len() && outcomes.iter().zip(steps).all(answer)
 }
 
-fn ms_since(began: Instant) -> u64 {
-    u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
-}
-
 /// The caller as the router sees it: reports of all stages are counted as one row, as the outer caller needs them.
 struct Stages {
     caller: Option<Arc<dyn Caller>>,
@@ -179,10 +171,6 @@ struct Stages {
 }
 
 impl Stages {
-    pub fn new(caller: Option<Arc<dyn Caller>>) -> Self {
-        Self { caller, told: AtomicU32::new(0) }
-    }
-
     /// Tells how far it has come. Only ids, names of tools, times and the user's own words.
     pub fn tell(&self, message: String) {
         self.progress(Progress { message: Some(message), ..Progress::default() });

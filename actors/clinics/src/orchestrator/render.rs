@@ -1,16 +1,15 @@
 //! Results as plain text, the same for the same results: no model writes here.
 
-use callboard_message::text::is_invisible;
+use callboard_message::text::{is_invisible, is_one_of};
 use serde_json::{Map, Value};
 
 use crate::plan::{Registry, Step};
 use crate::router::StepOutcome;
 
 /// Fields that come first in a row or record, in this order; the others follow by name.
-const FIRST_FIELDS: [&str; 8] =
-    ["patient_id", "name", "condition", "dose", "frequency", "route", "medications", "notes"];
+const FIRST_FIELDS: &str = "patient_id name condition dose frequency route medications notes";
 /// Fields of an answer that only repeat what was asked: the heading has them.
-const ECHOES: [&str; 3] = ["query", "specialty", "patient_id"];
+const ECHOES: &str = "query specialty patient_id";
 /// Spaces of one level of indentation.
 const INDENT: usize = 3;
 /// Most columns of a table; rows with more are told field by field. A clinic could make a cell a row and a key
@@ -41,7 +40,7 @@ fn block(step: &Step, outcome: &StepOutcome, registry: &Registry) -> String {
         (Some(Value::Object(fields)), _) => {
             // By name: how a JSON object orders its keys depends on what else is built into the program.
             let told = order(fields.keys()).into_iter().filter_map(|key| Some((key, fields.get(key)?)));
-            for (key, value) in told.filter(|(key, v)| !(ECHOES.contains(key) && v.is_string())) {
+            for (key, value) in told.filter(|(key, v)| !(is_one_of(key, ECHOES) && v.is_string())) {
                 // `{"patient": {…}}`: the one record is the answer.
                 match value {
                     Value::Object(record) if fields.len() == 1 => record_lines(record, 1, &mut lines),
@@ -132,8 +131,8 @@ fn fields(record: &Map<String, Value>) -> String {
 
 fn order<'a, K: AsRef<str> + ?Sized + 'a>(keys: impl Iterator<Item = &'a K>) -> Vec<&'a str> {
     let mut keys: Vec<&str> = keys.map(AsRef::as_ref).collect();
-    let place = |key: &str| FIRST_FIELDS.iter().position(|f| *f == key).unwrap_or(FIRST_FIELDS.len());
-    keys.sort_by(|a, b| place(a).cmp(&place(b)).then_with(|| a.cmp(b)));
+    let place = |key: &str| FIRST_FIELDS.split(' ').position(|first| first == key).unwrap_or(usize::MAX);
+    keys.sort_by_key(|key| (place(key), *key));
     keys
 }
 

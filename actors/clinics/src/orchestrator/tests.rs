@@ -111,15 +111,19 @@ fn json_of(answer: &Answer) -> Value {
     json
 }
 
-async fn end(system: &System) {
-    system.shutdown(Duration::from_secs(60)).await;
+/// Runs a test with time paused, and ends the system's agents.
+fn until_ended(test: impl AsyncFnOnce(&System)) {
+    paused(async |system| {
+        test(system).await;
+        system.shutdown(Duration::from_secs(60)).await;
+    });
 }
 
 /// Goal: the document's question goes through the whole pipeline. Method: scripted clinics; the answer as JSON and
 /// text.
 #[test]
 fn the_documents_question_is_answered() {
-    paused(async |system| {
+    until_ended(async |system| {
         let orchestrator = Cast::new(system).spawn(system);
         let answer = ask(&orchestrator, QUESTION).await;
         let expect = json!({
@@ -141,14 +145,13 @@ fn the_documents_question_is_answered() {
         });
         assert_eq!(json_of(&answer), expect);
         assert!(!format!("{answer:?}").contains("DERM-001"));
-        end(system).await;
     });
 }
 
 /// Goal: an unsafe answer is its note and nothing else (C-27). Method: a clinic's text that the verifier objects to.
 #[test]
 fn an_unsafe_answer_is_only_its_note() {
-    paused(async |system| {
+    until_ended(async |system| {
         let orchestrator = Cast::new(system).spawn(system);
         let unsafe_answer = json!({ "patient": { "patient_id": "CARD-001", "notes": "UNSAFE Jane Roe" } });
         remove(system, "clinic_a").await;
@@ -159,7 +162,6 @@ fn an_unsafe_answer_is_only_its_note() {
             "status": "blocked", "text": note, "verdict": { "safe": false, "note": note, "rule": "R1" }
         });
         assert_eq!(json_of(&answer), expect);
-        end(system).await;
     });
 }
 
@@ -167,7 +169,7 @@ fn an_unsafe_answer_is_only_its_note() {
 /// is asked, with and without purpose.
 #[test]
 fn the_verifier_reads_everything() {
-    paused(async |system| {
+    until_ended(async |system| {
         let mut cast = Cast::new(system);
         let (verifier, mut asked) = Probe::<Verify>::spawn(system, |_| verdict(true));
         cast.verifier = verifier;
@@ -191,14 +193,13 @@ fn the_verifier_reads_everything() {
         let message = AskClinics { query: QUESTION.into(), purpose: Some("treatment".into()) };
         let _ = orchestrator.call(message).principal(Principal::anonymous()).start().reply().await;
         assert_eq!(asked.recv().await.map(|v| v.identities), Some(Identities::Withheld));
-        end(system).await;
     });
 }
 
 /// Goal: no verifier, no answer (bad input G8). Method: ended, hanging, panicking, of the wrong type, contradictory.
 #[test]
 fn without_a_verifier_nothing_is_shown() {
-    paused(async |system| {
+    until_ended(async |system| {
         let cast = Cast::new(system);
         let ended = ended(system).await;
         let wrong = json!({ "safe": "true", "note": "OK" });
@@ -212,14 +213,13 @@ fn without_a_verifier_nothing_is_shown() {
             let text = "The answer is withheld: the verifier could not check it. Ask again later.";
             assert_eq!(json_of(&answer), json!({ "status": "failed", "text": text }));
         }
-        end(system).await;
     });
 }
 
 /// Goal: a question that the guardrail stops, or can't screen, goes no further. Method: a planner that records.
 #[test]
 fn the_guardrail_comes_first() {
-    paused(async |system| {
+    until_ended(async |system| {
         let (planner, mut planned) = Probe::<MakePlan>::spawn(system, |_| Err(Failure::internal("x")));
         let cast = Cast { planner, ..Cast::new(system) };
         let ended = ended(system).await;
@@ -230,7 +230,6 @@ fn the_guardrail_comes_first() {
             assert_eq!(json_of(&answer), json!({ "status": "blocked", "text": "Request blocked by guardrails" }));
         }
         assert!(planned.try_recv().is_err());
-        end(system).await;
     });
 }
 
@@ -238,7 +237,7 @@ fn the_guardrail_comes_first() {
 /// prose, a plan that names an unknown clinic, a planner that is away.
 #[test]
 fn what_cannot_be_planned_is_refused() {
-    paused(async |system| {
+    until_ended(async |system| {
         let cast = Cast::new(system);
         let prose = Plan::parse("I would list the patients. UNSAFE");
         let stray = Plan::parse(r#"[{"step_id":1,"clinic":"clinic_z","action":"list_patients","parameters":{}}]"#);
@@ -259,14 +258,13 @@ fn what_cannot_be_planned_is_refused() {
             // The unusable text itself is not shown.
             assert!(!json_of(&answer).to_string().contains("UNSAFE"));
         }
-        end(system).await;
     });
 }
 
 /// Goal: one clinic down, the rest is answered; all down is a failure. Method: clinics that fail.
 #[test]
 fn a_clinic_that_is_down_says_so() {
-    paused(async |system| {
+    until_ended(async |system| {
         let cast = Cast::new(system);
         let orchestrator = cast.spawn(system);
         for (name, status) in [("clinic_b", Status::Answered), ("clinic_a", Status::Failed)] {
@@ -276,14 +274,13 @@ fn a_clinic_that_is_down_says_so() {
             assert!(answer.text().contains("   not answered: clinic_b can't be reached (-32000)"), "{}", answer.text());
             assert_eq!(answer.verdict(), Some(&verdict(true)));
         }
-        end(system).await;
     });
 }
 
 /// Goal: a router that answers for other steps than were asked isn't believed. Method: outcomes of another step.
 #[test]
 fn outcomes_of_other_steps_are_not_shown() {
-    paused(async |system| {
+    until_ended(async |system| {
         let cast = Cast::new(system);
         let outcome =
             |clinic: &str| json!({ "step_id": 1, "clinic": clinic, "action": "list_patients", "result": {}, "ms": 1 });
@@ -296,7 +293,6 @@ fn outcomes_of_other_steps_are_not_shown() {
             assert_eq!((answer.status(), answer.steps().len()), (Status::Failed, 0));
             assert!(answer.text().contains("the router is away"));
         }
-        end(system).await;
     });
 }
 
@@ -322,7 +318,7 @@ impl ConcurrentHandler<Named> for Nosy {
 /// remembers.
 #[test]
 fn the_purpose_travels_to_the_clinics() {
-    paused(async |system| {
+    until_ended(async |system| {
         let orchestrator = Cast::new(system).spawn(system);
         remove(system, "clinic_a").await;
         let seen = Arc::new(Mutex::new(Vec::new()));
@@ -332,7 +328,6 @@ fn the_purpose_travels_to_the_clinics() {
         let _ = orchestrator.call(message).start().reply().await;
         let expect = Principal::local_operator().for_purpose("treatment");
         assert_eq!(*seen.lock().unwrap_or_else(|e| panic!("{e}")), [expect]);
-        end(system).await;
     });
 }
 
@@ -340,7 +335,7 @@ fn the_purpose_travels_to_the_clinics() {
 /// Method: follow two calls, one planned by a model that makes up words.
 #[test]
 fn progress_tells_the_stages() {
-    paused(async |system| {
+    until_ended(async |system| {
         let mut cast = Cast::new(system);
         let follow = async |orchestrator: &AgentRef| {
             let mut call = orchestrator.call(AskClinics { query: QUESTION.into(), purpose: None }).start();
@@ -372,14 +367,13 @@ fn progress_tells_the_stages() {
         let told = follow(&cast.spawn(system)).await;
         assert_eq!(told[0], "1 plan step 1: clinic_b query …");
         assert!(!told.join("\n").contains("Jane"));
-        end(system).await;
     });
 }
 
 /// Goal: limits of a question. Method: at the limit and one above.
 #[test]
 fn limits() {
-    paused(async |system| {
+    until_ended(async |system| {
         let orchestrator = Cast::new(system).spawn(system);
         let ask = async |query: String, purpose: Option<String>| {
             let reply = orchestrator.ask(AskClinics { query, purpose }).await;
@@ -392,6 +386,5 @@ fn limits() {
         for bad in ["p".repeat(PURPOSE_CHARS_MAX + 1), String::new(), "a b".into(), "a\nb".into()] {
             assert_eq!(ask(QUESTION.into(), Some(bad)).await, Err(FailureKind::InvalidInput));
         }
-        end(system).await;
     });
 }

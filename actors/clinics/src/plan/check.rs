@@ -2,7 +2,8 @@ use callboard_message::{Failure, FailureKind};
 use callboard_runtime::in_dependency_order;
 use serde_json::{Value, json};
 
-use super::{Catalogue, Plan, Registry, STEPS_MAX, Step};
+use super::registry::is_name;
+use super::{CATALOGUE, Plan, Registry, STEPS_MAX, Step};
 
 /// A plan that may be dispatched: every step names one registered clinic and one tool of the catalogue with fitting
 /// parameters, and its dependencies form no circle. Only [`Plan::check`] makes one.
@@ -128,43 +129,46 @@ impl Plan {
     /// Whether every step may be dispatched. Nothing is sent before this has passed.
     ///
     /// The `raw_response` plan doesn't pass: [`Plan::refusal`] tells it apart.
-    pub fn check(self, registry: &Registry, catalogue: &Catalogue) -> Result<CheckedPlan, PlanError> {
+    pub fn check(self, registry: &Registry) -> Result<CheckedPlan, PlanError> {
         let steps = self.steps;
-        if steps.is_empty() {
-            return Err(PlanError::Empty);
-        }
-        if steps.len() > STEPS_MAX {
-            return Err(PlanError::TooManySteps { steps: steps.len() });
-        }
+        check_count(&steps)?;
         for (at, step) in steps.iter().enumerate() {
             if steps[..at].iter().any(|s| s.step_id == step.step_id) {
                 return Err(PlanError::SameStepId { step_id: step.step_id });
             }
-            check_step(step, registry, catalogue)?;
+            check_step(step, registry)?;
         }
         check_dependencies(&steps)?;
         Ok(CheckedPlan { steps })
     }
 }
 
-fn check_step(step: &Step, registry: &Registry, catalogue: &Catalogue) -> Result<(), PlanError> {
+/// Whether a plan has 1 to [`STEPS_MAX`] steps.
+pub(super) fn check_count(steps: &[Step]) -> Result<(), PlanError> {
+    match steps.len() {
+        0 => Err(PlanError::Empty),
+        1..=STEPS_MAX => Ok(()),
+        steps => Err(PlanError::TooManySteps { steps }),
+    }
+}
+
+fn check_step(step: &Step, registry: &Registry) -> Result<(), PlanError> {
     let step_id = step.step_id;
     let clinic = registry
         .clinic(&step.clinic)
         .ok_or_else(|| PlanError::UnknownClinic { step_id, clinic: printable(&step.clinic) })?;
-    let tool = catalogue
-        .tool(&step.action)
+    let tool = CATALOGUE
+        .iter()
+        .find(|tool| tool.name == step.action)
         .ok_or_else(|| PlanError::UnknownTool { step_id, action: printable(&step.action) })?;
-    if let Some(key) = step.parameters.keys().find(|k| tool.parameters.iter().all(|p| p.name != k.as_str())) {
+    if let Some(key) = step.parameters.keys().find(|key| tool.parameter.is_none_or(|(name, _)| name != key.as_str())) {
         let parameter = printable(key);
         return Err(PlanError::UnknownParameter { step_id, action: tool.name.into(), parameter });
     }
-    for parameter in &tool.parameters {
-        let text = step.parameters.get(parameter.name).and_then(Value::as_str).unwrap_or_default();
-        let fits =
-            !text.trim().is_empty() && text.chars().count() <= parameter.chars_max && !text.contains(char::is_control);
+    if let Some((parameter, chars_max)) = tool.parameter {
+        let text = step.parameters.get(parameter).and_then(Value::as_str).unwrap_or_default();
+        let fits = !text.trim().is_empty() && text.chars().count() <= chars_max && !text.contains(char::is_control);
         if !fits {
-            let (parameter, chars_max) = (parameter.name, parameter.chars_max);
             return Err(PlanError::BadParameter { step_id, parameter, chars_max });
         }
         if let Some(other) = registry.other_clinic_in(&clinic.id, text) {
@@ -187,9 +191,7 @@ fn check_dependencies(steps: &[Step]) -> Result<(), PlanError> {
 /// A name as it may stand in an error: a plan can come from a model, so anything but a short plain name is not
 /// repeated.
 fn printable(name: &str) -> String {
-    let plain = (1..=64).contains(&name.len())
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'));
-    if plain { name.to_owned() } else { "something that is not a name".to_owned() }
+    if is_name(name, 64) { name.to_owned() } else { "something that is not a name".to_owned() }
 }
 
 #[cfg(test)]
@@ -202,7 +204,7 @@ mod tests {
 
     fn check(text: &str) -> Result<CheckedPlan, PlanError> {
         let plan = Plan::read(text).unwrap_or_else(|e| panic!("{e}: {text}"));
-        plan.check(&two_clinics(), &Catalogue::default())
+        plan.check(&two_clinics())
     }
 
     fn refused(text: &str) -> (i32, String) {
@@ -340,11 +342,11 @@ mod tests {
         /// Method: plans from a grammar that is right about half the time.
         #[test]
         fn accepted_plans_stay_in_bounds(text in any_plan()) {
-            let (registry, catalogue) = (two_clinics(), Catalogue::default());
-            if let Ok(checked) = Plan::parse(&text).check(&registry, &catalogue) {
+            let registry = two_clinics();
+            if let Ok(checked) = Plan::parse(&text).check(&registry) {
                 for step in checked.steps() {
                     prop_assert!(registry.clinic(&step.clinic).is_some());
-                    prop_assert!(catalogue.tool(&step.action).is_some());
+                    prop_assert!(CATALOGUE.iter().any(|tool| tool.name == step.action));
                     let other = if step.clinic == "clinic_a" { "DERM" } else { "CARD" };
                     let names_other = step.parameters.get("patient_id").is_some_and(|id| id.to_string().contains(other));
                     prop_assert!(!names_other);

@@ -7,12 +7,14 @@ pub(crate) mod samples;
 
 use std::fmt;
 
+use callboard_message::text::cut_chars;
 use schemars::JsonSchema;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 pub use check::{CheckedPlan, PlanError};
+pub(crate) use registry::is_name;
 pub use registry::{CLINICS_MAX, ClinicEntry, NAME_CHARS_MAX, Registry, RegistryError, WORDS_PER_CLINIC_MAX};
 
 /// Maximum steps of a plan. A plan with more becomes a refusal for the user. Fixed.
@@ -27,11 +29,9 @@ pub const PLAN_BYTES_MAX: usize = 64 * 1024;
 /// Text for the user when a model's plan could not be read.
 pub const UNREADABLE_PLAN: &str = "The plan could not be read, so no clinic was asked. \
      Ask again and name a specialty, a condition or a patient id.";
-/// Maximum characters of a patient's id. A plan with a longer one is refused. Changed by [`Parameter::chars_max`] in
-/// the [`Catalogue`].
+/// Maximum characters of a patient's id. A plan with a longer one is refused. Fixed.
 pub const PATIENT_ID_CHARS_MAX: usize = 64;
-/// Maximum characters of the text of a `query` step. A plan with a longer one is refused. Changed by
-/// [`Parameter::chars_max`] in the [`Catalogue`].
+/// Maximum characters of the text of a `query` step. A plan with a longer one is refused. Fixed.
 pub const QUERY_TEXT_CHARS_MAX: usize = 200;
 
 /// What to ask of whom to answer one query: a step graph.
@@ -44,7 +44,9 @@ pub struct Plan {
 }
 
 /// One tool call at one clinic.
-#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(derive_more::Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+// Parameters are the user's words and may name a patient: only their number is printed.
+#[debug("Step({step_id} {clinic:?} {action:?}, {} parameters, after {depends_on:?})", parameters.len())]
 #[serde(deny_unknown_fields)]
 pub struct Step {
     /// Unique in its plan.
@@ -68,9 +70,8 @@ impl Plan {
     /// `text` is what could not be used (at most [`RAW_TEXT_CHARS_MAX`] characters are kept); `reason` is a sentence
     /// that tells the user what to do next.
     pub fn raw_response(text: &str, reason: impl Into<String>) -> Self {
-        let mut parameters = Map::new();
-        parameters.insert("text".into(), text.chars().take(RAW_TEXT_CHARS_MAX).collect::<String>().into());
-        parameters.insert("reason".into(), reason.into().into());
+        let text = cut_chars(text, RAW_TEXT_CHARS_MAX).into();
+        let parameters = [("text".into(), text), ("reason".into(), reason.into().into())].into_iter().collect();
         let step =
             Step { step_id: 1, clinic: String::new(), action: RAW_RESPONSE.into(), parameters, depends_on: Vec::new() };
         Self { steps: vec![step] }
@@ -112,17 +113,6 @@ fn unique_keys<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<String,
     deserializer.deserialize_map(Unique)
 }
 
-impl fmt::Debug for Step {
-    // Parameters are the user's words and may name a patient: only their number is printed.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Step({} {:?} {:?}, {} parameters", self.step_id, self.clinic, self.action, self.parameters.len())?;
-        if !self.depends_on.is_empty() {
-            write!(f, ", after {:?}", self.depends_on)?;
-        }
-        f.write_str(")")
-    }
-}
-
 /// Why a text is no plan. Each variant tells its writer what to change.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -142,15 +132,9 @@ pub enum PlanParseError {
         /// In that line, from 1.
         column: usize,
     },
-    /// Write at least one step.
-    #[error("the plan has no step")]
-    Empty,
-    /// Ask for less at once.
-    #[error("the plan has {steps} steps, more than {STEPS_MAX}")]
-    TooManySteps {
-        /// How many it has.
-        steps: usize,
-    },
+    /// Write at least one step, and fewer at once.
+    #[error(transparent)]
+    Steps(#[from] PlanError),
 }
 
 impl Plan {
@@ -163,11 +147,8 @@ impl Plan {
         }
         let steps: Vec<Step> =
             serde_json::from_str(text).map_err(|e| PlanParseError::NotSteps { line: e.line(), column: e.column() })?;
-        match steps.len() {
-            0 => Err(PlanParseError::Empty),
-            steps if steps > STEPS_MAX => Err(PlanParseError::TooManySteps { steps }),
-            _ => Ok(Self { steps }),
-        }
+        check::check_count(&steps)?;
+        Ok(Self { steps })
     }
 
     /// As [`Plan::read`]; what can't be read becomes the `raw_response` plan, so that the pipeline goes on to refuse.
@@ -176,57 +157,22 @@ impl Plan {
     }
 }
 
-/// The tools that a step may name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Catalogue {
-    tools: Vec<Tool>,
-}
-
 /// A tool that every clinic has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tool {
     /// Its name, as a step's `action`.
     pub name: &'static str,
-    /// All are required; all are text.
-    pub parameters: Vec<Parameter>,
+    /// Its one argument, a text that is required: key and maximum characters.
+    pub parameter: Option<(&'static str, usize)>,
 }
 
-/// An argument of a tool.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Parameter {
-    /// Its key.
-    pub name: &'static str,
-    /// Maximum characters of its value.
-    pub chars_max: usize,
-}
-
-impl Default for Catalogue {
-    /// The four tools of the federated clinics (technical blueprint, section 2.4).
-    fn default() -> Self {
-        let patient_id = || Parameter { name: "patient_id", chars_max: PATIENT_ID_CHARS_MAX };
-        let query = Parameter { name: "query", chars_max: QUERY_TEXT_CHARS_MAX };
-        Self {
-            tools: vec![
-                Tool { name: "list_patients", parameters: Vec::new() },
-                Tool { name: "get_patient", parameters: vec![patient_id()] },
-                Tool { name: "check_medications", parameters: vec![patient_id()] },
-                Tool { name: "query", parameters: vec![query] },
-            ],
-        }
-    }
-}
-
-impl Catalogue {
-    /// The tool of that name.
-    pub fn tool(&self, name: &str) -> Option<&Tool> {
-        self.tools.iter().find(|t| t.name == name)
-    }
-
-    /// All of them, for a model's prompt.
-    pub fn tools(&self) -> &[Tool] {
-        &self.tools
-    }
-}
+/// The tools that a step may name: the four of the federated clinics (technical blueprint, section 2.4).
+pub const CATALOGUE: [Tool; 4] = [
+    Tool { name: "list_patients", parameter: None },
+    Tool { name: "get_patient", parameter: Some(("patient_id", PATIENT_ID_CHARS_MAX)) },
+    Tool { name: "check_medications", parameter: Some(("patient_id", PATIENT_ID_CHARS_MAX)) },
+    Tool { name: "query", parameter: Some(("query", QUERY_TEXT_CHARS_MAX)) },
+];
 
 #[cfg(test)]
 mod tests {
@@ -285,9 +231,10 @@ mod tests {
     #[test]
     fn limits() {
         assert!(Plan::read(&steps(STEPS_MAX)).is_ok());
-        assert!(
-            matches!(Plan::read(&steps(STEPS_MAX + 1)), Err(PlanParseError::TooManySteps { steps }) if steps == 17)
-        );
+        assert!(matches!(
+            Plan::read(&steps(STEPS_MAX + 1)),
+            Err(PlanParseError::Steps(PlanError::TooManySteps { steps: 17 }))
+        ));
 
         let padded = |bytes: usize| format!("{}{}", steps(1), " ".repeat(bytes - steps(1).len()));
         assert!(Plan::read(&padded(PLAN_BYTES_MAX)).is_ok());

@@ -93,7 +93,7 @@ impl TryFrom<Vec<ClinicEntry>> for Registry {
         }
         let (mut ids, mut prefixes) = (HashSet::new(), HashSet::new());
         for (at, clinic) in clinics.iter_mut().enumerate() {
-            if !is_name(&clinic.id) {
+            if !is_name(&clinic.id, NAME_CHARS_MAX) {
                 return Err(RegistryError::BadId { position: at + 1 });
             }
             let id = clinic.id.clone();
@@ -149,14 +149,13 @@ impl Registry {
     /// A clinic other than `own` that a text names: by its id, or by an id of one of its patients.
     pub(crate) fn other_clinic_in(&self, own: &str, text: &str) -> Option<&ClinicEntry> {
         let text = plain(text).to_ascii_uppercase();
+        let ends = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');
+        let number = |rest: &str| {
+            rest.trim_start_matches(['-', '_', ' ', '.', '/', '#', ':']).starts_with(|c: char| c.is_ascii_digit())
+        };
         self.clinics.iter().filter(|c| c.id != own).find(|clinic| {
-            let own_id = clinic.id.to_ascii_uppercase();
-            mentions(&text, &own_id, |rest| !rest.starts_with(is_word))
-                || (!clinic.id_prefix.is_empty()
-                    && mentions(&text, &clinic.id_prefix, |rest| {
-                        rest.trim_start_matches(['-', '_', ' ', '.', '/', '#', ':'])
-                            .starts_with(|c: char| c.is_ascii_digit())
-                    }))
+            mentions(&text, &clinic.id.to_ascii_uppercase(), ends)
+                || (!clinic.id_prefix.is_empty() && mentions(&text, &clinic.id_prefix, number))
         })
     }
 }
@@ -167,12 +166,9 @@ fn mentions(text: &str, name: &str, follows: impl Fn(&str) -> bool) -> bool {
         .any(|(at, _)| !text[..at].ends_with(|c: char| c.is_alphanumeric()) && follows(&text[at + name.len()..]))
 }
 
-fn is_word(c: char) -> bool {
-    c.is_alphanumeric() || c == '_'
-}
-
-fn is_name(text: &str) -> bool {
-    (1..=NAME_CHARS_MAX).contains(&text.len())
+/// Whether a text is 1 to `chars_max` letters, digits, `_`, `-` or `.`.
+pub(crate) fn is_name(text: &str, chars_max: usize) -> bool {
+    (1..=chars_max).contains(&text.len())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
 }
 

@@ -15,9 +15,8 @@ use callboard_message::Failure;
 use callboard_runtime::{Agent, Cx, Handlers, SyncHandler};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Map;
 
-use crate::plan::{Catalogue, Plan, Registry, STEPS_MAX, Step};
+use crate::plan::{Plan, Registry, STEPS_MAX, Step};
 
 use fragment::{Fragment, Names, Refusal, Topic, add_all, fragments};
 
@@ -39,7 +38,6 @@ pub struct MakePlan {
 #[derive(Debug, Clone)]
 pub struct Planner {
     registry: Arc<Registry>,
-    catalogue: Catalogue,
     names: Arc<Names>,
 }
 
@@ -47,20 +45,25 @@ impl Planner {
     /// A planner for the clinics of `registry`.
     pub fn new(registry: Arc<Registry>) -> Self {
         let names = Arc::new(Names::new(&registry));
-        Self { registry, catalogue: Catalogue::default(), names }
+        Self { registry, names }
     }
 
     /// The plan for a query; the `raw_response` plan, with a sentence for the user, if no rule fits.
     ///
     /// Fails with [`callboard_message::FailureKind::InvalidInput`] if the query is longer than [`QUERY_CHARS_MAX`].
     pub fn plan(&self, query: &str) -> Result<Plan, Failure> {
-        let chars = query.chars().count();
-        if chars > QUERY_CHARS_MAX {
-            let message =
-                format!("the question has {chars} characters, more than {QUERY_CHARS_MAX}: ask a shorter one");
-            return Err(Failure::invalid(message));
-        }
+        check_length(query)?;
         Ok(self.plan_or_refusal(query))
+    }
+}
+
+/// Fails with `InvalidInput` if the query is longer than [`QUERY_CHARS_MAX`].
+pub(crate) fn check_length(query: &str) -> Result<(), Failure> {
+    match query.chars().count() {
+        chars if chars > QUERY_CHARS_MAX => Err(Failure::invalid(format!(
+            "the question has {chars} characters, more than {QUERY_CHARS_MAX}: ask a shorter one"
+        ))),
+        _ => Ok(()),
     }
 }
 
@@ -73,57 +76,47 @@ impl Agent for Planner {
 impl SyncHandler<MakePlan> for Planner {
     fn handle(&mut self, message: MakePlan, cx: &mut Cx) -> Result<Plan, Failure> {
         let plan = self.plan(&message.query)?;
-        let refused = plan.refusal().is_some();
         callboard_message::log::info!(
             call = cx.call().map(|c| tracing::field::display(c.id)),
             steps = plan.steps.len(),
-            refused,
+            refused = plan.refusal().is_some(),
             "planned"
         );
         Ok(plan)
     }
 }
 
-/// One tool call before it has a number. A clinic is its place in the registry.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Ask {
-    List { at: usize },
-    Get { at: usize, id: String },
-    Medications { at: usize, id: String },
-    Query { at: usize, text: String },
-}
-
 impl Planner {
     /// The plan for a query, or the `raw_response` plan that says what to ask instead.
     fn plan_or_refusal(&self, query: &str) -> Plan {
-        let plan = match self.asks(query) {
-            Ok(asks) => Plan { steps: (1..).zip(asks).map(|(step_id, ask)| self.step(step_id, ask)).collect() },
+        let mut steps = match self.steps(query) {
+            Ok(steps) => steps,
             Err(refusal) => return Plan::raw_response(query, refusal.to_string()),
         };
+        (1..).zip(&mut steps).for_each(|(step_id, step)| step.step_id = step_id);
+        let plan = Plan { steps };
         // A condition's text is the user's: it can be too long, or hold another clinic's id in a spelling unknown here.
-        match plan.clone().check(&self.registry, &self.catalogue) {
+        match plan.clone().check(&self.registry) {
             Ok(_) => plan,
             Err(e) => Plan::raw_response(query, format!("Ask differently: {e}.")),
         }
     }
 
-    /// One clause that can't be planned refuses them all: to leave a part out silently would answer another question.
-    fn asks(&self, query: &str) -> Result<Vec<Ask>, Refusal> {
+    /// The steps, without numbers yet. One clause that can't be planned refuses them all: to leave a part out silently
+    /// would answer another question.
+    fn steps(&self, query: &str) -> Result<Vec<Step>, Refusal> {
         let clauses = share(fragments(query, &self.registry, &self.names)?);
         if clauses.is_empty() {
             return Err(Refusal::Empty);
         }
-        let mut asks = Vec::new();
+        let mut steps = Vec::new();
         for clause in &clauses {
-            add_all(&mut asks, &self.resolve(clause)?);
+            add_all(&mut steps, &self.resolve(clause)?);
         }
-        match asks.len() {
-            steps if steps > STEPS_MAX => Err(Refusal::TooManySteps { steps, steps_max: STEPS_MAX }),
-            _ => Ok(asks),
-        }
+        if steps.len() > STEPS_MAX { Err(Refusal::TooManySteps { steps: steps.len() }) } else { Ok(steps) }
     }
 
-    fn resolve(&self, clause: &Fragment) -> Result<Vec<Ask>, Refusal> {
+    fn resolve(&self, clause: &Fragment) -> Result<Vec<Step>, Refusal> {
         if !clause.ids.is_empty() {
             return self.about_patients(clause);
         }
@@ -142,48 +135,43 @@ impl Planner {
         }
     }
 
-    fn about_patients(&self, clause: &Fragment) -> Result<Vec<Ask>, Refusal> {
-        let mut asks = Vec::new();
+    fn about_patients(&self, clause: &Fragment) -> Result<Vec<Step>, Refusal> {
+        let mut steps = Vec::new();
         for (at, id) in &clause.ids {
             if !clause.clinics.is_empty() && !clause.clinics.contains(at) {
                 let owner = &self.registry.clinics()[*at];
-                return Err(Refusal::WrongClinic {
-                    id: id.clone(),
-                    owner: format!("{} ({})", owner.id, owner.specialty),
-                });
+                let owner = format!("{} ({})", owner.id, owner.specialty);
+                return Err(Refusal::WrongClinic { id: id.clone(), owner });
             }
             let medications = clause.medication || clause.taking;
             if clause.record || !medications {
-                asks.push(Ask::Get { at: *at, id: id.clone() });
+                steps.push(self.step(*at, "get_patient", Some(("patient_id", id))));
             }
             if medications {
-                asks.push(Ask::Medications { at: *at, id: id.clone() });
+                steps.push(self.step(*at, "check_medications", Some(("patient_id", id))));
             }
         }
-        Ok(asks)
+        Ok(steps)
     }
 
     /// At the clinics that are named, else at those that list the condition, else at all if patients are meant.
-    fn search(&self, clause: &Fragment, topic: &Topic) -> Result<Vec<Ask>, Refusal> {
-        let at: Vec<usize> = if !clause.clinics.is_empty() {
-            clause.clinics.clone()
-        } else if !topic.seen_at.is_empty() {
-            topic.seen_at.clone()
-        } else if clause.patients || clause.taking {
-            self.everywhere()
-        } else {
-            return Err(Refusal::NotUnderstood { specialties: self.registry.specialties() });
+    fn search(&self, clause: &Fragment, topic: &Topic) -> Result<Vec<Step>, Refusal> {
+        let at = match [&clause.clinics, &topic.seen_at].into_iter().find(|clinics| !clinics.is_empty()) {
+            Some(clinics) => clinics,
+            None if clause.patients || clause.taking => &self.everywhere(),
+            None => return Err(Refusal::NotUnderstood { specialties: self.registry.specialties() }),
         };
-        Ok(at.into_iter().map(|at| Ask::Query { at, text: topic.text.clone() }).collect())
+        Ok(at.iter().map(|at| self.step(*at, "query", Some(("query", &topic.text)))).collect())
     }
 
-    fn list(&self, clause: &Fragment) -> Result<Vec<Ask>, Refusal> {
+    fn list(&self, clause: &Fragment) -> Result<Vec<Step>, Refusal> {
         let asked = clause.verb || clause.all;
+        let lists = |at: &[usize]| Ok(at.iter().map(|at| self.step(*at, "list_patients", None)).collect());
         if !clause.clinics.is_empty() && (asked || clause.patients || clause.record) {
-            return Ok(clause.clinics.iter().map(|at| Ask::List { at: *at }).collect());
+            return lists(&clause.clinics);
         }
         if clause.patients && asked {
-            return Ok(self.everywhere().into_iter().map(|at| Ask::List { at }).collect());
+            return lists(&self.everywhere());
         }
         if clause.record {
             return Err(Refusal::NeedsId { example: self.example_id(None) });
@@ -202,19 +190,11 @@ impl Planner {
         prefix.map_or_else(|| "one from a list".to_owned(), |p| format!("{p}-001"))
     }
 
-    fn step(&self, step_id: u32, ask: Ask) -> Step {
-        let (at, action, parameter) = match ask {
-            Ask::List { at } => (at, "list_patients", None),
-            Ask::Get { at, id } => (at, "get_patient", Some(("patient_id", id))),
-            Ask::Medications { at, id } => (at, "check_medications", Some(("patient_id", id))),
-            Ask::Query { at, text } => (at, "query", Some(("query", text))),
-        };
-        let mut parameters = Map::new();
-        if let Some((name, value)) = parameter {
-            parameters.insert(name.to_owned(), value.into());
-        }
+    /// A tool call without a number. `at` is the clinic's place in the registry.
+    fn step(&self, at: usize, action: &str, parameter: Option<(&str, &String)>) -> Step {
+        let parameters = parameter.into_iter().map(|(name, value)| (name.to_owned(), value.clone().into())).collect();
         let clinic = self.registry.clinics()[at].id.clone();
-        Step { step_id, clinic, action: action.to_owned(), parameters, depends_on: Vec::new() }
+        Step { step_id: 0, clinic, action: action.to_owned(), parameters, depends_on: Vec::new() }
     }
 }
 

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
+use crate::plan::STEPS_MAX;
 use crate::plan::samples::{THE_PLAN, three_clinics, two_clinics};
-use crate::plan::{Catalogue, STEPS_MAX};
 
 /// A plan in one line: `a:list_patients b:query(psoriasis)`, or `refused: <sentence>`.
 fn in_short(plan: &Plan) -> String {
@@ -228,7 +228,7 @@ proptest! {
         let plan = Planner::new(Arc::new(three_clinics())).plan(&query);
         let plan = plan.map_err(|f| TestCaseError::fail(f.message))?;
         if plan.refusal().is_none() {
-            let checked = plan.check(&three_clinics(), &Catalogue::default());
+            let checked = plan.check(&three_clinics());
             prop_assert!(checked.is_ok(), "{query:?}: {checked:?}");
         }
     }

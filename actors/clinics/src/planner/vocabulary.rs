@@ -148,8 +148,8 @@ pub(super) fn known(folded: &str) -> Option<Known> {
 
 /// Whether a folded word is the name of a medical specialty, by the list or by its ending (`-ology`, `-ologia`).
 pub(super) fn is_specialty(folded: &str) -> bool {
-    const ENDINGS: [&str; 7] = ["ology", "ologist", "ologists", "ologia", "ologista", "ologistas", "ological"];
-    ENDINGS.iter().any(|e| folded.ends_with(e)) || is_one_of(folded, SPECIALTIES)
+    const ENDINGS: &str = "ology ologist ologists ologia ologista ologistas ological";
+    ENDINGS.split(' ').any(|ending| folded.ends_with(ending)) || is_one_of(folded, SPECIALTIES)
 }
 
 /// A piece of the user's text.
@@ -160,6 +160,15 @@ pub(super) enum Token {
     Join,
     /// The end of a sentence.
     Stop,
+}
+
+impl Token {
+    pub fn word(&self) -> Option<&Word> {
+        match self {
+            Self::Word(word) => Some(word),
+            _ => None,
+        }
+    }
 }
 
 /// One word in the forms that the rules compare.
@@ -186,7 +195,7 @@ pub(super) fn singular(folded: &str) -> &str {
 }
 
 /// Abbreviations whose point doesn't end a sentence.
-const TITLES: [&str; 6] = ["dr", "dra", "mr", "mrs", "sr", "sra"];
+const TITLES: &str = "dr dra mr mrs sr sra";
 
 /// Splits a text into words and the signs between them.
 pub(super) fn tokenize(text: &str) -> Vec<Token> {
@@ -198,7 +207,7 @@ pub(super) fn tokenize(text: &str) -> Vec<Token> {
             word.push(c);
             continue;
         }
-        let title = c == '.' && TITLES.contains(&word.to_lowercase().as_str());
+        let title = c == '.' && is_one_of(&word.to_lowercase(), TITLES);
         end_word(&mut word, &mut tokens);
         match c {
             '.' if title => {}

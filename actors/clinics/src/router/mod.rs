@@ -23,7 +23,7 @@ use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::time::Instant;
 
-use crate::plan::{Catalogue, CheckedPlan, Plan, Registry, Step};
+use crate::plan::{CheckedPlan, Plan, Registry, Step};
 
 /// Default time limit of one clinic for one step. After it the step fails. Changed by [`RouterConfig::step_within`].
 pub const STEP_WITHIN_DEFAULT: Duration = Duration::from_secs(10);
@@ -70,8 +70,6 @@ pub struct Dispatched {
 pub struct RouterConfig {
     /// Clinics that may be asked.
     pub registry: Arc<Registry>,
-    /// Tools that may be asked for.
-    pub catalogue: Catalogue,
     /// Screens what the clinics answer.
     pub guardrail: AgentRef,
     /// Time limit of one clinic for one step.
@@ -83,11 +81,10 @@ pub struct RouterConfig {
 }
 
 impl RouterConfig {
-    /// The default limits and the four tools.
+    /// The default limits.
     pub fn new(registry: Arc<Registry>, guardrail: AgentRef) -> Self {
         Self {
             registry,
-            catalogue: Catalogue::default(),
             guardrail,
             step_within: STEP_WITHIN_DEFAULT,
             screen_within: SCREEN_WITHIN_DEFAULT,
@@ -123,7 +120,7 @@ impl ConcurrentHandler<Dispatch> for Router {
     ) -> impl Future<Output = Result<Dispatched, Failure>> + Send + 'static {
         let config = self.config.clone();
         async move {
-            let checked = message.plan.check(&config.registry, &config.catalogue)?;
+            let checked = message.plan.check(&config.registry)?;
             // Two reports a step; a plan has few.
             let tells = u32::try_from(2 * checked.steps().len()).unwrap_or(u32::MAX);
             let call = onward(&cx)?;
@@ -166,10 +163,10 @@ pub struct StepOutcome {
     /// Which tool.
     pub action: String,
     /// What the clinic answered. Patient data: never logged, never stored.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
     /// Why there is no result.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<StepError>,
     /// How long it took, in milliseconds.
     pub ms: u64,
@@ -186,41 +183,35 @@ pub struct StepError {
 }
 
 impl StepOutcome {
-    fn succeeded(step: &Step, result: Value, ms: u64) -> Self {
-        Self { result: Some(result), error: None, ..Self::of(step, ms) }
-    }
-
-    fn failed(step: &Step, error: StepError, ms: u64) -> Self {
-        Self { result: None, error: Some(error), ..Self::of(step, ms) }
-    }
-
-    fn of(step: &Step, ms: u64) -> Self {
-        let (clinic, action) = (step.clinic.clone(), step.action.clone());
-        Self { step_id: step.step_id, clinic, action, result: None, error: None, ms }
+    fn of(Step { step_id, clinic, action, .. }: Step, ended: Result<Value, StepError>, ms: u64) -> Self {
+        let (result, error) = match ended {
+            Ok(result) => (Some(result), None),
+            Err(error) => (None, Some(error)),
+        };
+        Self { step_id, clinic, action, result, error, ms }
     }
 }
 
 impl StepError {
-    fn unavailable(message: impl Into<String>) -> Self {
-        Self { code: CODE_UNAVAILABLE, message: message.into() }
-    }
-
     /// A clinic's failure. Its own words are kept only where they tell what to change, and are still to be screened.
     fn of_clinic(clinic: &str, failure: &Failure) -> Self {
         let told = failure.data.as_ref().and_then(|d| d.get("code")).and_then(Value::as_i64);
         let told = told.and_then(|code| i32::try_from(code).ok());
-        let words = || printable(&failure.message);
-        let (code, message) = match failure.kind {
-            FailureKind::InvalidInput | FailureKind::NotFound => {
-                (CODE_INVALID_PARAMS, format!("{clinic}: {}", words()))
-            }
-            FailureKind::Denied | FailureKind::Rejected => (CODE_UNAVAILABLE, format!("{clinic} refused: {}", words())),
-            FailureKind::Blocked => (CODE_BLOCKED, format!("{clinic} blocked the request")),
-            FailureKind::TimedOut => (CODE_UNAVAILABLE, format!("{clinic} did not answer in time")),
-            FailureKind::Overloaded => (CODE_UNAVAILABLE, format!("{clinic} is overloaded: ask again later")),
-            FailureKind::Cancelled => (CODE_UNAVAILABLE, format!("the request to {clinic} was cancelled")),
-            FailureKind::Unavailable => (CODE_UNAVAILABLE, format!("{clinic} can't be reached")),
-            _ => (CODE_UNAVAILABLE, format!("{clinic} failed to answer")),
+        let words = printable(&failure.message);
+        let code = match failure.kind {
+            FailureKind::InvalidInput | FailureKind::NotFound => CODE_INVALID_PARAMS,
+            FailureKind::Blocked => CODE_BLOCKED,
+            _ => CODE_UNAVAILABLE,
+        };
+        let message = match failure.kind {
+            FailureKind::InvalidInput | FailureKind::NotFound => format!("{clinic}: {words}"),
+            FailureKind::Denied | FailureKind::Rejected => format!("{clinic} refused: {words}"),
+            FailureKind::Blocked => format!("{clinic} blocked the request"),
+            FailureKind::TimedOut => format!("{clinic} did not answer in time"),
+            FailureKind::Overloaded => format!("{clinic} is overloaded: ask again later"),
+            FailureKind::Cancelled => format!("the request to {clinic} was cancelled"),
+            FailureKind::Unavailable => format!("{clinic} can't be reached"),
+            _ => format!("{clinic} failed to answer"),
         };
         Self { code: told.unwrap_or(code), message }
     }
@@ -249,21 +240,20 @@ impl Dispatching<'_> {
         let name = format!("step {} {} {}", step.step_id, step.clinic, step.action);
         self.tell(format!("{name} started"));
         let answer = self.ask(&step).await;
-        let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let ms = ms_since(began);
         let (call, id, clinic, action) = (self.call.id, step.step_id, &step.clinic, &step.action);
         // Ids, codes and times only: what a clinic answered is never logged.
-        match answer {
-            Ok(result) => {
+        match &answer {
+            Ok(_) => {
                 callboard_message::log::info!(by: clinic, %call, step = id, clinic, action, ms, "step done");
                 self.tell(format!("{name} done in {ms} ms"));
-                StepOutcome::succeeded(&step, result, ms)
             }
             Err(error) => {
                 callboard_message::log::warn!(by: clinic, %call, step = id, clinic, action, ms, code = error.code, "step failed");
                 self.tell(format!("{name} failed in {ms} ms ({})", error.code));
-                StepOutcome::failed(&step, error, ms)
             }
         }
+        StepOutcome::of(step, answer, ms)
     }
 
     async fn ask(&self, step: &Step) -> Result<Value, StepError> {
@@ -276,9 +266,9 @@ impl Dispatching<'_> {
             }
         };
         let (guardrail, within) = (&self.config.guardrail, self.config.screen_within);
-        match screen(guardrail, &self.call, within, text, Origin::ToolResult).await {
-            Screened::Passed => outcome,
-            Screened::Stopped => Err(StepError { code: CODE_BLOCKED, message: BLOCKED.into() }),
+        match passes(guardrail, &self.call, within, text, Origin::ToolResult).await {
+            true => outcome,
+            false => Err(StepError { code: CODE_BLOCKED, message: BLOCKED.into() }),
         }
     }
 
@@ -327,7 +317,7 @@ where
     let mut outcomes: HashMap<u32, StepOutcome> = HashMap::new();
     let mut running = FuturesUnordered::new();
     loop {
-        waiting = settle(waiting, &mut outcomes);
+        settle(&mut waiting, &mut outcomes);
         while running.len() < at_once.max(1)
             && let Some(at) = waiting.iter().position(|s| is_ready(s, &outcomes))
         {
@@ -346,54 +336,41 @@ fn is_ready(step: &Step, outcomes: &HashMap<u32, StepOutcome>) -> bool {
     step.depends_on.iter().all(|on| outcomes.contains_key(on))
 }
 
-/// Gives steps that can't succeed any more their outcome; returns the others.
-fn settle(waiting: Vec<Step>, outcomes: &mut HashMap<u32, StepOutcome>) -> Vec<Step> {
-    let mut left = Vec::with_capacity(waiting.len());
-    let before = waiting.len();
-    for step in waiting {
-        let failed = step.depends_on.iter().find(|on| outcomes.get(on).is_some_and(|o| o.error.is_some()));
-        match failed {
-            Some(on) => {
-                let error = StepError::unavailable(format!("step {on}, which it depends on, failed"));
-                outcomes.insert(step.step_id, StepOutcome::failed(&step, error, 0));
-            }
-            None => left.push(step),
-        }
+/// Gives steps that can't succeed any more their outcome.
+fn settle(waiting: &mut Vec<Step>, outcomes: &mut HashMap<u32, StepOutcome>) {
+    let failed = |on: &&u32| outcomes.get(on).is_some_and(|outcome| outcome.error.is_some());
+    let fails = |(at, step): (usize, &Step)| Some((at, *step.depends_on.iter().find(failed)?));
+    if let Some((at, on)) = waiting.iter().enumerate().find_map(fails) {
+        let message = format!("step {on}, which it depends on, failed");
+        let outcome = StepOutcome::of(waiting.remove(at), Err(StepError { code: CODE_UNAVAILABLE, message }), 0);
+        outcomes.insert(outcome.step_id, outcome);
+        // It may be what another waited for.
+        settle(waiting, outcomes);
     }
-    // One that was just settled may be what another waited for.
-    if left.len() < before { settle(left, outcomes) } else { left }
 }
 
-/// Whether a text may go on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Screened {
-    Passed,
-    /// By a rule, or because the guardrail is late or away: what can't be screened doesn't pass.
-    Stopped,
-}
-
-/// Asks the guardrail about a text.
-pub(crate) async fn screen(
+/// Whether the guardrail lets a text go on. What it can't screen, for it is late or away, doesn't pass.
+pub(crate) async fn passes(
     guardrail: &AgentRef,
     call: &CallMeta,
     within: Duration,
     text: String,
     origin: Origin,
-) -> Screened {
+) -> bool {
     let call_on = Some(Arc::new(unheard(call)));
     match guardrail.ask(Screen { text, origin }).within_call(call_on).within(within).await {
-        Ok(screening) if !screening.blocked => Screened::Passed,
-        Ok(screening) => {
-            callboard_message::log::info!(rules = ?screening.rules, "guardrail stopped a text");
-            Screened::Stopped
-        }
+        Ok(screening) if !screening.blocked => return true,
+        Ok(screening) => callboard_message::log::info!(rules = ?screening.rules, "guardrail stopped a text"),
         // Whoever asked has gone: that's no fault of anybody's here.
-        Err(_) if call.cancel.is_cancelled() => Screened::Stopped,
-        Err(why) => {
-            callboard_message::log::error!(%why, "guardrail could not screen a text: stopped");
-            Screened::Stopped
-        }
+        Err(_) if call.cancel.is_cancelled() => {}
+        Err(why) => callboard_message::log::error!(%why, "guardrail could not screen a text: stopped"),
     }
+    false
+}
+
+/// Milliseconds since then.
+pub(crate) fn ms_since(began: Instant) -> u64 {
+    u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Every text in a value, keys too, one a line: an instruction that is split over fields is whole again.

@@ -25,7 +25,7 @@ use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
 use identity::Known;
-use medicine::{Grounds, Ungrounded};
+use medicine::Grounds;
 
 /// Bytes of text and of JSON values, together, that one verification reads; more isn't shown.
 pub const VERIFY_BYTES_MAX: usize = 4 << 20;
@@ -65,22 +65,21 @@ impl Verify {
     /// Applies the three rules, R1 first. Deterministic; takes time linear in the sizes of records and results.
     pub fn verdict(&self) -> Verdict {
         if self.bytes() > VERIFY_BYTES_MAX {
-            return Verdict::unreadable("Response is too long to be verified.");
+            return Verdict::withheld(None, "Response is too long to be verified.");
         }
-        self.apply().unwrap_or_else(|TooDeep| Verdict::unreadable("Response is nested too deeply to be verified."))
+        let too_deep = || Verdict::withheld(None, "Response is nested too deeply to be verified.");
+        self.apply().unwrap_or_else(too_deep)
     }
 
-    fn apply(&self) -> Result<Verdict, TooDeep> {
-        let mut recorded = Vec::new();
-        for record in &self.records {
-            recorded.append(&mut lines(record)?);
-        }
-        let shown = lines(&self.results)?;
+    /// `None` where a value is nested too deeply.
+    fn apply(&self) -> Option<Verdict> {
+        let recorded = lines(&self.records)?;
+        let shown = lines([&self.results])?;
         let text = self.without_echoes(&recorded);
         let broken = fabricated(&recorded, &shown, &text)
             .or_else(|| self.personal(&recorded, &shown))
             .or_else(|| out_of_scope(&recorded, &shown, &text));
-        Ok(broken.unwrap_or_else(Verdict::ok))
+        Some(broken.unwrap_or_else(Verdict::ok))
     }
 
     /// The final text less the quoted repetition of what was asked: that asserts nothing.
@@ -105,36 +104,28 @@ impl Verify {
         });
         let in_lines = || shown.iter().find_map(|line| identity::find(&line.text, withheld, allowed));
         let kind = field.or_else(in_lines).or_else(|| identity::find(&self.text, withheld, allowed))?;
-        Some(Verdict::broken(Rule::R2, format!("Response exposes personal data ({}).", words(kind))))
+        Some(Verdict::withheld(Some(Rule::R2), format!("Response exposes personal data ({}).", words(kind))))
     }
 }
 
 fn fabricated(recorded: &[Line], shown: &[Line], text: &str) -> Option<Verdict> {
     let grounds = Grounds::new(recorded);
-    let in_lines = shown
-        .iter()
-        .filter(|line| line.kind != LineKind::Echo)
-        .find_map(|line| grounds.check(&line.text, line.patient.as_deref()));
-    let found = in_lines.or_else(|| grounds.check_about_patients(text))?;
-    let note = match found {
-        Ungrounded::Dosage(Some(medicine)) => format!("Response contains fabricated dosage for {medicine}."),
-        Ungrounded::Dosage(None) => "Response contains fabricated dosage.".to_owned(),
-        Ungrounded::Plan(treatment) => {
-            format!("Response contains a treatment plan absent from clinic data: {treatment}.")
-        }
-    };
-    Some(Verdict::broken(Rule::R1, note))
+    let in_lines = said(shown).find_map(|line| grounds.check(&line.text, line.patient.as_deref()));
+    let note = in_lines.or_else(|| grounds.check_about_patients(text))?;
+    Some(Verdict::withheld(Some(Rule::R1), note))
 }
 
 fn out_of_scope(recorded: &[Line], shown: &[Line], text: &str) -> Option<Verdict> {
-    let folded = recorded.iter().filter(|l| l.kind != LineKind::Echo).map(|l| fold(&l.text));
-    let records = scope::Records::new(folded.collect());
-    let in_lines = shown.iter().filter(|l| l.kind != LineKind::Echo).find_map(|l| scope::find(&l.text, &records));
+    let records = scope::Records::new(said(recorded).map(|line| fold(&line.text)));
+    let in_lines = said(shown).find_map(|line| scope::find(&line.text, &records));
     let found = in_lines.or_else(|| scope::find(text, &records))?;
-    Some(Verdict::broken(
-        Rule::R3,
-        format!("Response recommends an action outside the agent's scope ({}).", found.name()),
-    ))
+    let note = format!("Response recommends an action outside the agent's scope ({found}).");
+    Some(Verdict::withheld(Some(Rule::R3), note))
+}
+
+/// The lines that assert something.
+fn said(lines: &[Line]) -> impl Iterator<Item = &Line> {
+    lines.iter().filter(|line| line.kind != LineKind::Echo)
 }
 
 fn words(kind: Identity) -> &'static str {
@@ -172,22 +163,19 @@ pub struct Verify {
 impl Verify {
     /// Bytes of text and values that the rules will read.
     fn bytes(&self) -> usize {
-        self.records.iter().chain([&self.results]).map(bytes).sum::<usize>() + self.text.len()
+        self.records.iter().chain([&self.results]).map(|value| bytes(value, 0)).sum::<usize>() + self.text.len()
     }
 }
 
 /// Bytes of the strings in a value; stops counting where a value is nested too deeply to be read at all.
-fn bytes(value: &Value) -> usize {
-    fn count(value: &Value, depth: usize) -> usize {
-        match value {
-            _ if depth > VALUE_DEPTH_MAX => 0,
-            Value::String(text) => text.len(),
-            Value::Array(items) => items.iter().map(|v| 1 + count(v, depth + 1)).sum(),
-            Value::Object(map) => map.iter().map(|(k, v)| k.len() + count(v, depth + 1)).sum(),
-            _ => 4,
-        }
+fn bytes(value: &Value, depth: usize) -> usize {
+    match value {
+        _ if depth > VALUE_DEPTH_MAX => 0,
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(|v| 1 + bytes(v, depth + 1)).sum(),
+        Value::Object(map) => map.iter().map(|(k, v)| k.len() + bytes(v, depth + 1)).sum(),
+        _ => 4,
     }
-    count(value, 0)
 }
 
 /// What the caller's principal and purpose allow it to see of a person.
@@ -209,7 +197,7 @@ pub struct Verdict {
     /// `OK`, or one sentence that says what is wrong. Never repeats personal data.
     pub note: String,
     /// The rule that was broken; none if the answer is safe, or couldn't be read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<Rule>,
 }
 
@@ -218,12 +206,8 @@ impl Verdict {
         Self { safe: true, note: "OK".to_owned(), rule: None }
     }
 
-    fn broken(rule: Rule, note: String) -> Self {
-        Self { safe: false, note, rule: Some(rule) }
-    }
-
-    fn unreadable(note: &str) -> Self {
-        Self { safe: false, note: note.to_owned(), rule: None }
+    fn withheld(rule: Option<Rule>, note: impl Into<String>) -> Self {
+        Self { safe: false, note: note.into(), rule }
     }
 }
 
@@ -275,15 +259,12 @@ struct Line {
     pub medicine: Option<String>,
 }
 
-/// A value nested deeper than [`VALUE_DEPTH_MAX`].
-#[derive(Debug, PartialEq, Eq)]
-struct TooDeep;
-
-/// All lines of `value`, keys included.
-fn lines(value: &Value) -> Result<Vec<Line>, TooDeep> {
+/// All lines of `values`, keys included; `None` where one is nested deeper than [`VALUE_DEPTH_MAX`].
+fn lines<'a>(values: impl IntoIterator<Item = &'a Value>) -> Option<Vec<Line>> {
     let mut out = Vec::new();
-    walk(value, &Place { key: "", parent: "", patient: None, depth: 0 }, &mut out)?;
-    Ok(out)
+    let top = Place { key: "", parent: "", patient: None, depth: 0 };
+    values.into_iter().try_for_each(|value| walk(value, &top, &mut out))?;
+    Some(out)
 }
 
 #[derive(Clone, Copy)]
@@ -294,26 +275,34 @@ struct Place<'a> {
     depth: usize,
 }
 
-fn walk(value: &Value, place: &Place<'_>, out: &mut Vec<Line>) -> Result<(), TooDeep> {
+fn walk(value: &Value, place: &Place<'_>, out: &mut Vec<Line>) -> Option<()> {
     if place.depth > VALUE_DEPTH_MAX {
-        return Err(TooDeep);
+        return None;
     }
     let deeper = Place { depth: place.depth + 1, ..*place };
     match value {
-        Value::Null | Value::Bool(_) => {}
-        Value::String(text) => out.push(line(text.clone(), place)),
-        Value::Number(number) => out.push(line(number.to_string(), place)),
-        Value::Array(items) => {
-            for item in items {
-                walk(item, &deeper, out)?;
-            }
-        }
+        Value::Array(items) => items.iter().try_for_each(|item| walk(item, &deeper, out))?,
         Value::Object(map) => object(map, &deeper, out)?,
+        scalar => out.extend(written(scalar).map(|text| line(text, place))),
     }
-    Ok(())
+    Some(())
 }
 
-fn object(map: &Map<String, Value>, place: &Place<'_>, out: &mut Vec<Line>) -> Result<(), TooDeep> {
+/// A text or a number as it is written.
+fn written(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+/// The first field whose key is one of `keys`, and its key in letters and digits alone.
+fn field<'a>(map: &'a Map<String, Value>, keys: &str) -> Option<(String, &'a Value)> {
+    map.iter().map(|(key, value)| (plain_key(key), value)).find(|(key, _)| is_one_of(key, keys))
+}
+
+fn object(map: &Map<String, Value>, place: &Place<'_>, out: &mut Vec<Line>) -> Option<()> {
     let patient = map.get("patient_id").or_else(|| map.get("id")).and_then(Value::as_str).or(place.patient);
     let place = &Place { patient, ..*place };
     if let Some((text, medicine)) = prescription(map, place) {
@@ -327,12 +316,12 @@ fn object(map: &Map<String, Value>, place: &Place<'_>, out: &mut Vec<Line>) -> R
         walk(value, &Place { key, parent: place.key, ..*place }, out)?;
     }
     // Name parts in fields of their own make a full name together.
-    let part = |keys: &str| map.iter().find(|(k, _)| is_one_of(&plain_key(k), keys)).and_then(|(_, v)| v.as_str());
+    let part = |keys| field(map, keys).and_then(|(_, value)| value.as_str());
     if let (Some(given), Some(family)) = (part(GIVEN_KEYS), part(FAMILY_KEYS)) {
         let full = format!("{given} {family}");
         out.push(Line { kind: LineKind::Identity(Identity::Name), ..line(full, place) });
     }
-    Ok(())
+    Some(())
 }
 
 fn line(text: String, place: &Place<'_>) -> Line {
@@ -342,22 +331,14 @@ fn line(text: String, place: &Place<'_>) -> Line {
 
 /// An object that holds a medicine and its dose in fields: one line, as a person would write it.
 fn prescription(map: &Map<String, Value>, place: &Place<'_>) -> Option<(String, String)> {
-    let text = |value: &Value| match value {
-        Value::String(s) => Some(s.clone()),
-        Value::Number(n) => Some(n.to_string()),
-        _ => None,
-    };
-    let field = |keys: &str| {
-        map.iter().find(|(k, _)| is_one_of(&plain_key(k), keys)).and_then(|(k, v)| Some((plain_key(k), text(v)?)))
-    };
+    let field = |keys| field(map, keys).and_then(|(key, value)| Some((key, written(value)?)));
     let dosed = field(DOSE_KEYS).is_some() || field(SCHEDULE_KEYS).is_some();
     let in_list = is_medication_key(place.key) || is_medication_key(place.parent);
     let (_, name) = field(MEDICINE_KEYS).or_else(|| if dosed || in_list { field("name nome") } else { None })?;
     let mut parts = vec![name.clone()];
     if let Some((key, amount)) = field(DOSE_KEYS) {
         parts.push(amount);
-        if let Some(unit) = ["mcg", "mg", "ml", "iu", "g"].into_iter().find(|u| key.ends_with(u) && key.len() > u.len())
-        {
+        if let Some(unit) = "mcg mg ml iu g".split(' ').find(|u| key.ends_with(u) && key.len() > u.len()) {
             parts.push(unit.to_owned());
         }
     }
@@ -372,8 +353,12 @@ fn plain_key(key: &str) -> String {
 }
 
 fn is_medication_key(key: &str) -> bool {
+    has_part(key, "medic drug prescri treatment tratamento remedio therap")
+}
+
+fn has_part(key: &str, parts: &str) -> bool {
     let key = plain_key(key);
-    "medic drug prescri treatment tratamento remedio therap".split(' ').any(|m| key.contains(m))
+    parts.split_ascii_whitespace().any(|part| key.contains(part))
 }
 
 fn kind(place: &Place<'_>, text: &str) -> LineKind {
@@ -381,15 +366,13 @@ fn kind(place: &Place<'_>, text: &str) -> LineKind {
         return LineKind::Plain;
     }
     let key = plain_key(place.key);
-    let key = key.as_str();
-    let identity = match KEYS.get(key) {
-        _ if is_one_of(key, "query specialty action clinic purpose") => return LineKind::Echo,
+    let is = |keys| is_one_of(&key, keys);
+    let identity = match KEYS.get(key.as_str()) {
+        _ if is("query specialty action clinic purpose") => return LineKind::Echo,
         Some(identity) => *identity,
-        None if matches!(key, "name" | "nome") && !is_thing(place.parent) => Identity::Name,
-        None if is_one_of(key, GIVEN_KEYS) || is_one_of(key, FAMILY_KEYS) => Identity::NamePart,
-        None if is_one_of(key, "line line1 line2 postcode zip cep")
-            && is_one_of(&plain_key(place.parent), "address endereco") =>
-        {
+        None if is("name nome") && !is_thing(place.parent) => Identity::Name,
+        None if is(GIVEN_KEYS) || is(FAMILY_KEYS) => Identity::NamePart,
+        None if is("line line1 line2 postcode zip cep") && is_one_of(&plain_key(place.parent), "address endereco") => {
             Identity::Address
         }
         None => return LineKind::Plain,
@@ -420,11 +403,8 @@ static KEYS: Meanings<Identity> = LazyLock::new(|| {
 
 /// Whether what has this key is named without being a person.
 fn is_thing(parent: &str) -> bool {
-    let key = plain_key(parent);
     is_medication_key(parent)
-        || "condition clinic hospital tool allerg alerg diagnos procedure test lab specialty agent"
-            .split(' ')
-            .any(|m| key.contains(m))
+        || has_part(parent, "condition clinic hospital tool allerg alerg diagnos procedure test lab specialty agent")
 }
 
 /// Whether a value says that it was withheld.

@@ -5,30 +5,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use Object::{Any, AnyCondition, Condition, Medicine};
-use OutOfScope::{Diagnosing, Dissuading, Prescribing};
 use callboard_message::text::{is_one_of, words};
 use regex::Regex;
 
 use super::medicine::{is_medicine, stem};
 use super::{fold, read_pattern};
-
-/// What the text does that only a physician may.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum OutOfScope {
-    Diagnosing,
-    Prescribing,
-    Dissuading,
-}
-
-impl OutOfScope {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Diagnosing => "diagnosing",
-            Self::Prescribing => "prescribing",
-            Self::Dissuading => "advising against medical care",
-        }
-    }
-}
 
 /// Words after a cue in which the condition or medicine must stand.
 const OBJECT_WORDS_MAX: usize = 8;
@@ -42,9 +23,8 @@ const CONDITION_LETTERS: usize = 7;
 
 /// What the records say, folded: quoting them is safe.
 pub(super) struct Records {
-    folded: Vec<String>,
-    /// Their words, one space apart; made when a first sentence needs them.
-    plain: OnceCell<Vec<String>>,
+    /// Their words, one space apart.
+    plain: Vec<String>,
     /// Sentences that were looked up, and whether a record has them.
     looked_up: RefCell<HashMap<String, bool>>,
     /// Each word, and how each long one begins; made when a first condition is looked up.
@@ -52,8 +32,9 @@ pub(super) struct Records {
 }
 
 impl Records {
-    pub fn new(folded: Vec<String>) -> Self {
-        Self { folded, plain: OnceCell::new(), looked_up: RefCell::default(), vocabulary: OnceCell::new() }
+    pub fn new(folded: impl Iterator<Item = String>) -> Self {
+        let plain = folded.map(|record| plain(&record)).collect();
+        Self { plain, looked_up: RefCell::default(), vocabulary: OnceCell::new() }
     }
 
     /// Whether a sentence stands in the records word for word. Beyond [`QUOTES_MAX`] of them none is taken for a
@@ -70,8 +51,7 @@ impl Records {
         if looked_up.len() == QUOTES_MAX {
             return false;
         }
-        let records = self.plain.get_or_init(|| self.folded.iter().map(|record| plain(record)).collect());
-        let found = records.iter().any(|record| record.contains(&sentence));
+        let found = self.plain.iter().any(|record| record.contains(&sentence));
         looked_up.insert(sentence, found);
         found
     }
@@ -79,7 +59,7 @@ impl Records {
     /// Whether a condition is in the records, perhaps in the other language: hypertension, hipertensao.
     fn name(&self, condition: &str) -> bool {
         let vocabulary = self.vocabulary.get_or_init(|| {
-            let recorded = || self.folded.iter().flat_map(|record| words(record));
+            let recorded = || self.plain.iter().flat_map(|record| words(record));
             let beginnings = recorded().filter(|word| word.len() >= CONDITION_LETTERS).map(beginning);
             recorded().map(str::to_owned).chain(beginnings).collect()
         });
@@ -96,34 +76,28 @@ fn plain(text: &str) -> String {
     words(text).collect::<Vec<_>>().join(" ")
 }
 
-/// The first out-of-scope sentence in `text` that is no quotation from `records`.
-pub(super) fn find(text: &str, records: &Records) -> Option<OutOfScope> {
+/// What the first out-of-scope sentence in `text` does that is no quotation from `records`.
+pub(super) fn find(text: &str, records: &Records) -> Option<&'static str> {
     let folded = fold(text);
     let sentences = folded.split(['\n', '!', ';']).flat_map(|line| line.split(". ")).map(str::trim);
     // Only a sentence that needs the excuse is looked up: with every sentence, a long answer took minutes.
     sentences.filter(|s| !s.is_empty()).find_map(|s| judge(s, records).filter(|_| !records.has(s)))
 }
 
-fn judge(sentence: &str, records: &Records) -> Option<OutOfScope> {
+fn judge(sentence: &str, records: &Records) -> Option<&'static str> {
     let cues = CUES.as_ref().ok()?;
-    let found = cues.iter().find(|cue| {
-        cue.pattern.find_iter(sentence).any(|m| match cue.object {
-            Any => true,
-            Medicine => near(&sentence[m.end()..]).any(|w| is_medicine(w) || is_one_of(w, MEDICINE_WORDS)),
-            Condition => new_condition(&sentence[m.end()..], records),
-            AnyCondition => near(&sentence[m.end()..]).any(is_condition),
+    let found = cues.iter().find(|(_, object, patterns)| {
+        patterns.iter().flat_map(|pattern| pattern.find_iter(sentence)).any(|cue| {
+            let mut near = words(&sentence[cue.end()..]).take(OBJECT_WORDS_MAX);
+            match object {
+                Any => true,
+                Medicine => near.any(|word| is_medicine(word) || is_one_of(word, MEDICINE_WORDS)),
+                Condition => near.any(|word| is_condition(word) && !records.name(word)),
+                AnyCondition => near.any(is_condition),
+            }
         })
     });
-    found.map(|cue| cue.meaning)
-}
-
-fn near(rest: &str) -> impl Iterator<Item = &str> {
-    words(rest).take(OBJECT_WORDS_MAX)
-}
-
-/// A condition that no record holds.
-fn new_condition(rest: &str, records: &Records) -> bool {
-    near(rest).any(|word| is_condition(word) && !records.name(word))
+    found.map(|(meaning, ..)| *meaning)
 }
 
 fn is_condition(word: &str) -> bool {
@@ -163,192 +137,113 @@ enum Object {
     AnyCondition,
 }
 
-struct Cue {
-    pattern: Regex,
-    object: Object,
-    meaning: OutOfScope,
-}
+/// What only a physician may do, what must follow in its sentence, and patterns of cues to it.
+type Row<Patterns> = (&'static str, Object, Patterns);
 
-static CUES: LazyLock<Result<Vec<Cue>, regex::Error>> = LazyLock::new(|| {
-    TABLE
-        .iter()
-        .map(|(meaning, object, pattern)| {
-            let pattern = read_pattern(&format!(r"(?-u:\b)(?:{pattern})(?-u:\b)"))?;
-            Ok(Cue { pattern, object: *object, meaning: *meaning })
-        })
-        .collect()
+static CUES: LazyLock<Result<Vec<Row<Vec<Regex>>>, regex::Error>> = LazyLock::new(|| {
+    let read = |pattern: &&str| read_pattern(&format!(r"(?-u:\b)(?:{pattern})(?-u:\b)"));
+    let rows = TABLE.iter();
+    rows.map(|(meaning, object, patterns)| {
+        Ok((*meaning, *object, patterns.iter().map(read).collect::<Result<_, _>>()?))
+    })
+    .collect()
 });
 
-const TABLE: &[(OutOfScope, Object, &str)] = &[
-    // Talking somebody out of care
+const TABLE: &[Row<&[&str]>] = &[
     (
-        Dissuading,
+        "advising against medical care",
         Any,
-        r"(?:no|any|without(?: the| any)?) need (?:to|for|of) (?:\w+ ){0,3}(?:see|seeing|visit|visiting|
+        &[
+            r"(?:no|any|without(?: the| any)?) need (?:to|for|of) (?:\w+ ){0,3}(?:see|seeing|visit|visiting|
             consult|consulting|call|calling|doctor|physician|hospital|emergency|specialist|medical)",
-    ),
-    (
-        Dissuading,
-        Any,
-        r"(?:do not|don't|dont|needn't|need not|does not|doesn't|shouldn't|should not|
+            r"(?:do not|don't|dont|needn't|need not|does not|doesn't|shouldn't|should not|
             never) (?:\w+ ){0,3}(?:see|visit|consult|call|go to|contact|bother) (?:\w+ ){0,3}(?:doctor|
             physician|hospital|er|emergency|specialist|cardiologist|dermatologist|clinic|gp|ambulance)",
-    ),
-    (
-        Dissuading,
-        Any,
-        r"(?:instead of|rather than) (?:seeing|visiting|consulting|going to|
+            r"(?:instead of|rather than) (?:seeing|visiting|consulting|going to|
             calling) (?:\w+ ){0,3}(?:doctor|physician|hospital|specialist|emergency|er)",
-    ),
-    (
-        Dissuading,
-        Any,
-        r"(?:you can|it is safe to|you may|safely) (?:safely )?ignore (?:\w+ ){0,3}(?:symptom|symptoms|
+            r"(?:you can|it is safe to|you may|safely) (?:safely )?ignore (?:\w+ ){0,3}(?:symptom|symptoms|
             pain|bleeding|result|results|warning)",
-    ),
-    (
-        Dissuading,
-        Any,
-        r"(?:doctor|physician|medical (?:visit|attention|care|advice)) (?:is not|isn't|is un|
+            r"(?:doctor|physician|medical (?:visit|attention|care|advice)) (?:is not|isn't|is un|
             are not) ?(?:necessary|needed|required)",
-    ),
-    (
-        Dissuading,
-        Any,
-        r"nao (?:e |ha |tem |se )?(?:preciso|precisa|precisam|necessario|necessidade|necessita|
+            r"nao (?:e |ha |tem |se )?(?:preciso|precisa|precisam|necessario|necessidade|necessita|
             deve)(?: de)? (?:\w+ ){0,3}(?:medico|medica|consultar|consulta|hospital|especialista|procurar|
             emergencia|pronto)",
+            r"(?:em vez de|ao inves de) (?:ir|procurar|consultar) (?:\w+ ){0,3}(?:medico|hospital|especialista)",
+            r"pode ignorar (?:\w+ ){0,3}(?:sintoma|sintomas|dor|sangramento|resultado)",
+        ],
     ),
     (
-        Dissuading,
-        Any,
-        r"(?:em vez de|ao inves de) (?:ir|procurar|consultar) (?:\w+ ){0,3}(?:medico|hospital|especialista)",
-    ),
-    (Dissuading, Any, r"pode ignorar (?:\w+ ){0,3}(?:sintoma|sintomas|dor|sangramento|resultado)"),
-    // Prescribing
-    (
-        Prescribing,
+        "prescribing",
         Medicine,
-        r"(?:i|we) (?:would |strongly |also )?(?:recommend|suggest|advise|prescribe|propose|
+        &[
+            r"(?:i|we) (?:would |strongly |also )?(?:recommend|suggest|advise|prescribe|propose|
             am prescribing|are prescribing)",
-    ),
-    (
-        Prescribing,
-        Medicine,
-        r"(?:you|patient|patients|he|she|they|\w+-\d+)(?: \w+-\d+)? (?:should|must|needs to|need to|
+            r"(?:you|patient|patients|he|she|they|\w+-\d+)(?: \w+-\d+)? (?:should|must|needs to|need to|
             has to|have to|ought to|can|may|
             could)(?: now| safely| immediately| also| probably)? (?:not )?(?:be )?(?:take|taking|start|stop|begin|
             increase|reduce|decrease|double|
             halve|discontinue|switch|switched|started|stopped|replace|suspend|use|try|continue|taper|skip|
             given|prescribed|resume|change)",
-    ),
-    (
-        Prescribing,
-        Medicine,
-        r"(?:^|[,:*\-] ?|please |then |and |now )(?:take|start|stop|begin|increase|reduce|decrease|double|
+            r"(?:^|[,:*\-] ?|please |then |and |now )(?:take|start|stop|begin|increase|reduce|decrease|double|
             halve|discontinue|switch to|replace|suspend|skip|taper|resume|initiate|add|prescribe|give|
             administer|try)",
-    ),
-    (
-        Prescribing,
-        Medicine,
-        r"(?:it is|it's|would be|is) (?:safe|best|advisable|recommended|better|time|okay|ok|
+            r"(?:it is|it's|would be|is) (?:safe|best|advisable|recommended|better|time|okay|ok|
             fine) (?:for \w+ )?to (?:take|start|stop|increase|reduce|decrease|discontinue|switch|double|
             skip|combine|mix)",
-    ),
-    (
-        Prescribing,
-        Medicine,
-        r"(?:stopping|starting|discontinuing|increasing|reducing|doubling|taking) (?:\w+ ){0,3}(?:is|
+            r"(?:stopping|starting|discontinuing|increasing|reducing|doubling|taking) (?:\w+ ){0,3}(?:is|
             would be) (?:recommended|advisable|advised|best|safe)",
-    ),
-    (
-        Prescribing,
-        Medicine,
-        r"(?:consider|recommended|suggested|advisable|should be|best) (?:to )?(?:taking|starting|stopping|
+            r"(?:consider|recommended|suggested|advisable|should be|best) (?:to )?(?:taking|starting|stopping|
             increasing|reducing|decreasing|doubling|discontinuing|switching|adding|start|stop|increase|
             reduce|discontinue|switch|add)(?: to)?",
-    ),
-    (
-        Prescribing,
-        Any,
-        r"(?:your|his|her|the|their|this) (?:dose|dosage|medication|medicine|treatment) (?:should|must|
-            can|needs to|has to|could) be (?:\w+ )?(?:increased|reduced|decreased|doubled|halved|stopped|
-            changed|discontinued|suspended|started)",
-    ),
-    (Prescribing, Medicine, r"(?:recomendo|recomendamos|sugiro|sugerimos|aconselho|prescrevo|receito|indico)"),
-    (
-        Prescribing,
-        Medicine,
-        r"(?:deve|devem|deveria|precisa|pode|tem que|tem de|
+            r"(?:recomendo|recomendamos|sugiro|sugerimos|aconselho|prescrevo|receito|indico)",
+            r"(?:deve|devem|deveria|precisa|pode|tem que|tem de|
             necessita)(?: imediatamente| agora| ja)? (?:tomar|iniciar|parar|comecar|aumentar|reduzir|diminuir|dobrar|
             suspender|interromper|
             trocar|substituir|usar|continuar)",
-    ),
-    (
-        Prescribing,
-        Medicine,
-        r"(?:^|[,:*\-] ?|por favor |entao |e )(?:tome|pare|inicie|comece|aumente|reduza|diminua|dobre|
+            r"(?:^|[,:*\-] ?|por favor |entao |e )(?:tome|pare|inicie|comece|aumente|reduza|diminua|dobre|
             suspenda|interrompa|troque|substitua|use|continue)",
-    ),
-    (
-        Prescribing,
-        Medicine,
-        r"(?:recomenda-se|sugere-se|indica-se|recomendado|aconselhavel|melhor)(?: a| o)? (?:iniciar|
+            r"(?:recomenda-se|sugere-se|indica-se|recomendado|aconselhavel|melhor)(?: a| o)? (?:iniciar|
             inicio|suspender|suspensao|aumentar|aumento|reduzir|reducao|parar|tomar|uso|interromper)",
+        ],
     ),
-    // Diagnosing
     (
-        Diagnosing,
+        "prescribing",
+        Any,
+        &[r"(?:your|his|her|the|their|this) (?:dose|dosage|medication|medicine|treatment) (?:should|must|
+            can|needs to|has to|could) be (?:\w+ )?(?:increased|reduced|decreased|doubled|halved|stopped|
+            changed|discontinued|suspended|started)"],
+    ),
+    (
+        "diagnosing",
         AnyCondition,
-        r"(?:you|patient|he|she|they|\w+-\d+) (?:probably|likely|possibly|may|might|could|must|
+        &[
+            r"(?:you|patient|he|she|they|\w+-\d+) (?:probably|likely|possibly|may|might|could|must|
             almost certainly|seems? to|appears? to|certainly|surely|definitely) (?:also )?(?:have|has|be|
             suffer|is|be having)",
-    ),
-    (
-        Diagnosing,
-        AnyCondition,
-        r"(?:my diagnosis|i diagnose|we diagnose|i am diagnosing|i'm diagnosing|i think (?:you|it|
+            r"(?:my diagnosis|i diagnose|we diagnose|i am diagnosing|i'm diagnosing|i think (?:you|it|
             the patient|this)|i believe (?:you|it|the patient|this)|i conclude|in my opinion|
             meu diagnostico|eu diagnostico|diagnostico com)",
-    ),
-    (
-        Diagnosing,
-        AnyCondition,
-        r"(?:symptoms?|findings|results?|rash|lesions?|signs?|this|these|it) (?:strongly |clearly |
+            r"(?:symptoms?|findings|results?|rash|lesions?|signs?|this|these|it) (?:strongly |clearly |
             probably |likely |would )?(?:suggests?|indicates?|points? to|are consistent with|
             is consistent with|means?|confirms?|looks like|are typical of|is typical of|is probably|
             is likely)",
+            r"(?:voce|paciente|ele|ela|\w+-\d+) (?:provavelmente|possivelmente|talvez|deve|pode|parece|
+            certamente) (?:ter|tem|tenha|estar|sofrer|esteja)",
+            r"(?:sintomas?|achados|resultados?|lesoes|isso|isto) (?:\w+ )?(?:sugerem?|indicam?|apontam? para|
+            significam?|confirmam?|sao compativeis com|e compativel com|parecem?)",
+        ],
     ),
     (
-        Diagnosing,
+        "diagnosing",
         Condition,
-        r"(?:you|patient|he|she|you've|youre|you're)(?: \w+-\d+)? (?:have|has|got|suffers? from|
+        &[
+            r"(?:you|patient|he|she|you've|youre|you're)(?: \w+-\d+)? (?:have|has|got|suffers? from|
             are suffering from|is suffering from|are having|is having|is diagnosed with|are diagnosed with|
             developed|now have|now has)",
+            r"\w+-\d+ (?:has|suffers from|is suffering from|is diagnosed with)",
+            r"(?:the |new |final |likely |probable |most likely )?diagnosis(?: is|:| of| would be| must be)",
+            r"(?:voce|paciente|ele|ela)(?: \w+-\d+)? (?:tem|esta com|sofre de|possui|apresenta|desenvolveu)",
+            r"(?:o )?diagnostico (?:e|provavel|final|mais provavel)",
+        ],
     ),
-    (Diagnosing, Condition, r"\w+-\d+ (?:has|suffers from|is suffering from|is diagnosed with)"),
-    (
-        Diagnosing,
-        Condition,
-        r"(?:the |new |final |likely |probable |most likely )?diagnosis(?: is|:| of| would be| must be)",
-    ),
-    (
-        Diagnosing,
-        AnyCondition,
-        r"(?:voce|paciente|ele|ela|\w+-\d+) (?:provavelmente|possivelmente|talvez|deve|pode|parece|
-            certamente) (?:ter|tem|tenha|estar|sofrer|esteja)",
-    ),
-    (
-        Diagnosing,
-        Condition,
-        r"(?:voce|paciente|ele|ela)(?: \w+-\d+)? (?:tem|esta com|sofre de|possui|apresenta|desenvolveu)",
-    ),
-    (
-        Diagnosing,
-        AnyCondition,
-        r"(?:sintomas?|achados|resultados?|lesoes|isso|isto) (?:\w+ )?(?:sugerem?|indicam?|apontam? para|
-            significam?|confirmam?|sao compativeis com|e compativel com|parecem?)",
-    ),
-    (Diagnosing, Condition, r"(?:o )?diagnostico (?:e|provavel|final|mais provavel)"),
 ];

@@ -6,7 +6,6 @@ use serde_json::json;
 
 use super::super::agent::Silo;
 use super::super::messages::Query;
-use super::super::seed::Phrase;
 use super::super::store::{Synonyms, expression};
 use super::{Bench, patient, seed};
 
@@ -152,8 +151,8 @@ proptest! {
     /// Goal: no text breaks out of its quotes. Method: any text; outside of quotes only our own syntax is left.
     #[test]
     fn expressions_hold_only_our_syntax(query in "\\PC{0,80}") {
-        let phrase = Phrase { group: 0, words: "high blood pressure".into(), finds_group: true };
-        if let Ok(expression) = expression(&query, &Synonyms::new([phrase]), &["condition", "notes"]) {
+        let phrase = (0, "high blood pressure".into(), true);
+        if let Ok(expression) = expression(&query, &Synonyms::new([phrase]), &["condition".into(), "notes".into()]) {
             let rest = expression.strip_prefix("{condition notes} : ").unwrap();
             for (i, piece) in rest.split('"').enumerate() {
                 if i % 2 == 1 {

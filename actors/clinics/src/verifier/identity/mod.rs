@@ -6,9 +6,11 @@
 mod names;
 mod pattern;
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use callboard_message::text::{base64, is_one_of, printable, words};
+use percent_encoding::percent_decode_str;
 use regex::Regex;
 
 use super::{Identity, Line, LineKind, fold, strip};
@@ -19,8 +21,8 @@ use super::{Identity, Line, LineKind, fold, strip};
 pub(super) fn find(text: &str, withheld: &Known, allowed: &Known) -> Option<Identity> {
     readings(text).iter().find_map(|reading| {
         withheld.find(reading).or_else(|| {
-            let found = pattern::find(reading).into_iter().chain(names::find(reading));
-            found.into_iter().find(|hit| !allowed.covers(&hit.text)).map(|hit| hit.kind)
+            let mut found = pattern::find(reading).into_iter().chain(names::find(reading));
+            found.find(|hit| !allowed.covers(&hit.text)).map(|hit| hit.kind)
         })
     })
 }
@@ -72,8 +74,8 @@ impl Known {
         self.values.iter().any(|(kind, value)| {
             let known: Vec<&str> = words(value).collect();
             let part = words(&folded).all(|w| known.iter().any(|k| *k == w || w.len() == 1 && k.starts_with(w)));
-            part || *kind != Identity::Name && compact(value).contains(&compacted)
-                || *kind == Identity::Name && compact(value) == compacted
+            let value = compact(value);
+            part || if *kind == Identity::Name { value == compacted } else { value.contains(&compacted) }
         })
     }
 }
@@ -174,24 +176,21 @@ fn date_forms(value: &str) -> Vec<String> {
 
 /// Encodings that are unwrapped inside each other.
 const LAYERS_MAX: usize = 2;
-/// Letters in the shortest base64 run that is looked at.
-const BASE64_LETTERS_MIN: usize = 8;
 
 /// The text itself, letters made plain, and what its encoded parts say.
 fn readings(text: &str) -> Vec<String> {
     let mut all = vec![strip(text)];
-    let mut layer = all.clone();
+    let mut layer = 0;
     for _ in 0..LAYERS_MAX {
-        layer = layer.iter().flat_map(|t| decoded(t)).map(|t| strip(&t)).collect();
-        if layer.is_empty() {
-            break;
-        }
-        all.extend(layer.iter().cloned());
+        let inside: Vec<String> = all[layer..].iter().flat_map(|t| decoded(t)).map(|t| strip(&t)).collect();
+        layer = all.len();
+        all.extend(inside);
     }
     all
 }
 
 fn decoded(text: &str) -> Vec<String> {
+    // Shorter runs of base64 aren't looked at.
     static RUN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"[A-Za-z0-9+/_-]{8,}={0,2}").ok());
     let runs = RUN.iter().flat_map(|r| r.find_iter(text)).filter_map(|run| from_base64(run.as_str()));
     runs.chain(from_percent(text)).collect()
@@ -200,33 +199,14 @@ fn decoded(text: &str) -> Vec<String> {
 /// Base64 of either alphabet that decodes to readable text.
 fn from_base64(run: &str) -> Option<String> {
     let letters = run.trim_end_matches('=');
-    if letters.len() < BASE64_LETTERS_MIN || letters.len() % 4 == 1 {
-        return None;
-    }
-    base64(letters.as_bytes()).and_then(printable)
+    if letters.len() % 4 == 1 { None } else { base64(letters.as_bytes()).and_then(printable) }
 }
 
 fn from_percent(text: &str) -> Option<String> {
-    if !text.contains('%') {
-        return None;
+    match Cow::from(percent_decode_str(text)) {
+        Cow::Owned(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+        Cow::Borrowed(_) => None,
     }
-    let bytes = text.as_bytes();
-    let (mut out, mut at, mut changed) = (Vec::with_capacity(bytes.len()), 0, false);
-    while at < bytes.len() {
-        let hex = |n: usize| bytes.get(at + n).and_then(|b| char::from(*b).to_digit(16));
-        match (bytes[at], hex(1), hex(2)) {
-            (b'%', Some(high), Some(low)) => {
-                out.push((high * 16 + low) as u8);
-                changed = true;
-                at += 3;
-            }
-            (byte, _, _) => {
-                out.push(byte);
-                at += 1;
-            }
-        }
-    }
-    changed.then(|| String::from_utf8_lossy(&out).into_owned())
 }
 
 #[cfg(test)]

@@ -27,14 +27,15 @@ type List = HashMap<&'static str, Listing>;
 static GIVEN: LazyLock<List> = LazyLock::new(|| read(include_str!("../../../data/names_given.txt")));
 static FAMILY: LazyLock<List> = LazyLock::new(|| read(include_str!("../../../data/names_family.txt")));
 
-static EVERYDAY: LazyLock<HashSet<&str>> = LazyLock::new(|| {
-    let data = include_str!("../../../data/words_everyday.txt");
-    data.lines().filter(|l| !l.starts_with('#')).flat_map(str::split_whitespace).collect()
-});
+static EVERYDAY: LazyLock<HashSet<&str>> =
+    LazyLock::new(|| words_of(include_str!("../../../data/words_everyday.txt")).collect());
+
+fn words_of(data: &str) -> impl Iterator<Item = &str> {
+    data.lines().filter(|l| !l.starts_with('#')).flat_map(str::split_whitespace)
+}
 
 fn read(data: &'static str) -> List {
-    let words = data.lines().filter(|l| !l.starts_with('#')).flat_map(str::split_whitespace);
-    words.map(|w| w.strip_prefix('~').map_or((w, Listing::Plain), |w| (w, Listing::Everyday))).collect()
+    words_of(data).map(|w| w.strip_prefix('~').map_or((w, Listing::Plain), |w| (w, Listing::Everyday))).collect()
 }
 
 /// A word of the text with what stands around it.
@@ -51,7 +52,7 @@ struct Word<'a> {
 
 impl Word<'_> {
     fn is_capital(&self) -> bool {
-        let contracted = ["'m", "'ve", "'ll", "'d", "'re", "'t"].iter().any(|c| self.text.ends_with(c));
+        let contracted = "'m 've 'll 'd 're 't".split(' ').any(|end| self.text.ends_with(end));
         self.text.chars().next().is_some_and(char::is_uppercase) && !contracted
     }
 

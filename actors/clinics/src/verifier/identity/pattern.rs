@@ -14,9 +14,10 @@ pub(super) fn find(text: &str) -> Vec<Hit> {
         // Without its patterns the rule can't tell: nothing may pass.
         return vec![Hit { kind: Id, text: text.to_owned() }];
     };
-    let hits = shapes.iter().flat_map(|(kind, check, pattern)| {
+    let hits = shapes.iter().flat_map(|(kind, check, patterns)| {
+        let found = patterns.iter().flat_map(|pattern| pattern.captures_iter(text));
         // The value is the group, where there is one.
-        let values = pattern.captures_iter(text).filter_map(|found| found.get(found.len() - 1));
+        let values = found.filter_map(|found| found.get(found.len() - 1));
         let values = values.map(|value| value.as_str()).filter(|value| check(value));
         values.map(|value| Hit { kind: *kind, text: value.to_owned() })
     });
@@ -28,12 +29,12 @@ fn any(_: &str) -> bool {
 }
 
 fn has_digits(text: &str) -> bool {
-    text.bytes().filter(u8::is_ascii_digit).count() >= 4
+    digits(text).len() >= 4
 }
 
 /// Seven to fifteen digits, as phone numbers have (E.164), and not a date.
 fn phone(text: &str) -> bool {
-    let digits = text.bytes().filter(u8::is_ascii_digit).count();
+    let digits = digits(text).len();
     let date = text.len() == 10 && text.split(['-', '.', '/', ' ']).map(str::len).eq([4, 2, 2]);
     (7..=20).contains(&digits) && !date
 }
@@ -42,142 +43,143 @@ fn address_v4(text: &str) -> bool {
     text.split('.').all(|part| part.parse::<u8>().is_ok()) && !text.starts_with('0')
 }
 
-/// A kind, what else its values have to be, and their shape.
-type Row<Pattern> = (Identity, fn(&str) -> bool, Pattern);
+/// A kind, what else its values have to be, and their shapes.
+type Row<Patterns> = (Identity, fn(&str) -> bool, Patterns);
 
-static SHAPES: LazyLock<Result<Vec<Row<Regex>>, regex::Error>> =
-    LazyLock::new(|| TABLE.iter().map(|(kind, check, pattern)| Ok((*kind, *check, read_pattern(pattern)?))).collect());
+static SHAPES: LazyLock<Result<Vec<Row<Vec<Regex>>>, regex::Error>> = LazyLock::new(|| {
+    let read = |patterns: &[&str]| patterns.iter().map(|pattern| read_pattern(pattern)).collect::<Result<_, _>>();
+    TABLE.iter().map(|(kind, check, patterns)| Ok((*kind, *check, read(patterns)?))).collect()
+});
 
-const TABLE: &[Row<&str>] = &[
+const TABLE: &[Row<&[&str]>] = &[
     // Contacts
-    (Email, any, r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){0,5}\.[A-Za-z]{2,24}"),
     (
         Email,
         any,
-        r"(?i)[a-z0-9._%+-]{2,64} ?(?:\[at\]|\(at\)| at ) ?[a-z0-9-]{2,63} ?(?:\[dot\]|\(dot\)| dot |
+        &[
+            r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){0,5}\.[A-Za-z]{2,24}",
+            r"(?i)[a-z0-9._%+-]{2,64} ?(?:\[at\]|\(at\)| at ) ?[a-z0-9-]{2,63} ?(?:\[dot\]|\(dot\)| dot |
             \.)(?: ?)(?:com|org|net|br|uk|pt|edu)(?-u:\b)",
+        ],
     ),
-    (Phone, phone, r"\+\d[\d ().-]{6,20}\d(?: ?(?:x|ext\.?) ?\d{1,6})?"),
-    (Phone, phone, r"(?-u:\b)00\d[\d ().-]{7,18}\d(?: ?(?:x|ext\.?) ?\d{1,6})?"),
-    (Phone, phone, r"\(\d{2,5}\) ?\d{3,5}[ .-]?\d{3,4}"),
-    (Phone, phone, r"(?-u:\b)(?:1[-. ])?\d{3}[-. ]\d{3}[-. ]\d{4}(?-u:\b)(?: ?(?:x|ext\.?) ?\d{1,6})?"),
-    (Phone, phone, r"(?-u:\b)\d{2} 9?\d{4}-\d{4}(?-u:\b)"),
-    (Phone, phone, r"(?-u:\b)9\d{4}-\d{4}(?-u:\b)"),
-    (Phone, phone, r"(?-u:\b)0\d{2,4} \d{3,4} ?\d{3,4}(?-u:\b)"),
-    (Phone, phone, r"(?-u:\b)0[1-9]\d{9}(?-u:\b)"),
     (
         Phone,
         phone,
-        r"(?i)(?-u:\b)(?:phone|telephone|tel|mobile|cell|call|fone|telefone|celular|fax|whatsapp|
+        &[
+            r"\+\d[\d ().-]{6,20}\d(?: ?(?:x|ext\.?) ?\d{1,6})?",
+            r"(?-u:\b)00\d[\d ().-]{7,18}\d(?: ?(?:x|ext\.?) ?\d{1,6})?",
+            r"\(\d{2,5}\) ?\d{3,5}[ .-]?\d{3,4}",
+            r"(?-u:\b)(?:1[-. ])?\d{3}[-. ]\d{3}[-. ]\d{4}(?-u:\b)(?: ?(?:x|ext\.?) ?\d{1,6})?",
+            r"(?-u:\b)\d{2} 9?\d{4}-\d{4}(?-u:\b)",
+            r"(?-u:\b)9\d{4}-\d{4}(?-u:\b)",
+            r"(?-u:\b)0\d{2,4} \d{3,4} ?\d{3,4}(?-u:\b)",
+            r"(?-u:\b)0[1-9]\d{9}(?-u:\b)",
+            r"(?i)(?-u:\b)(?:phone|telephone|tel|mobile|cell|call|fone|telefone|celular|fax|whatsapp|
             ligue)(?-u:\b)[^\d\n+]{0,20}([\d(][\d ().-]{5,18}\d)",
-    ),
-    (
-        Phone,
-        phone,
-        r"(?i)(?-u:\b)(?:reach(?:able|ed)?|contact(?:ed)?|call(?:ed)?)(?: \w+){0,2} (?:at|on) ([\d(][\d ().-]{5,18}\d)",
+            r"(?i)(?-u:\b)(?:reach(?:able|ed)?|contact(?:ed)?|call(?:ed)?)(?: \w+){0,2} (?:at|on) ([\d(][\d ().-]{5,18}\d)",
+        ],
     ),
     // Government and other ids, by shape
-    (Id, any, r"(?-u:\b)\d{3}-\d{2}-\d{4}(?-u:\b)"),
-    (Id, any, r"(?-u:\b)\d{3}\.\d{3}\.\d{3}-\d{2}(?-u:\b)"),
-    (Id, any, r"(?-u:\b)\d{2}\.\d{3}\.\d{3}-[\dXx](?-u:\b)"),
-    (Id, any, r"(?-u:\b)\d{3} \d{3} \d{4}(?-u:\b)"),
-    (Id, nhs, r"(?-u:\b)\d{10}(?-u:\b)"),
-    (Id, cpf, r"(?-u:\b)\d{11}(?-u:\b)"),
-    (Id, any, r"(?-u:\b)[2-9]\d{3}[ -]\d{4}[ -]\d{4}(?-u:\b)"),
-    (Id, aadhaar, r"(?-u:\b)\d{12}(?-u:\b)"),
-    (Id, luhn, r"(?-u:\b)\d{4}[ -]?\d{4}[ -]?\d{4}[ -]?\d{1,7}(?-u:\b)"),
-    (Id, luhn, r"(?-u:\b)3[47]\d{2}[ -]?\d{6}[ -]?\d{5}(?-u:\b)"),
-    (Id, luhn, r"(?-u:\b)(?:4|5[0-8]|6)\d{10,18}(?-u:\b)"),
-    (Id, iban, r"(?-u:\b)[A-Z]{2}\d{2} ?(?:[A-Z0-9]{4} ?){2,7}[A-Z0-9]{1,4}(?-u:\b)"),
-    (Id, dni, r"(?-u:\b)\d{8}-?[A-Z](?-u:\b)"),
-    (Id, any, r"(?-u:\b)[A-CEGHJ-PR-TW-Z]{2} ?\d{2} ?\d{2} ?\d{2} ?[A-D](?-u:\b)"),
-    (Id, address_v4, r"(?-u:\b)\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}(?-u:\b)"),
-    (Id, any, r"(?-u:\b)(?:[0-9a-fA-F]{1,4}:){7}[0-9a-fA-F]{1,4}(?-u:\b)"),
+    (
+        Id,
+        any,
+        &[
+            r"(?-u:\b)\d{3}-\d{2}-\d{4}(?-u:\b)",
+            r"(?-u:\b)\d{3}\.\d{3}\.\d{3}-\d{2}(?-u:\b)",
+            r"(?-u:\b)\d{2}\.\d{3}\.\d{3}-[\dXx](?-u:\b)",
+            r"(?-u:\b)\d{3} \d{3} \d{4}(?-u:\b)",
+        ],
+    ),
+    (Id, nhs, &[r"(?-u:\b)\d{10}(?-u:\b)"]),
+    (Id, cpf, &[r"(?-u:\b)\d{11}(?-u:\b)"]),
+    (Id, any, &[r"(?-u:\b)[2-9]\d{3}[ -]\d{4}[ -]\d{4}(?-u:\b)"]),
+    (Id, aadhaar, &[r"(?-u:\b)\d{12}(?-u:\b)"]),
+    (
+        Id,
+        luhn,
+        &[
+            r"(?-u:\b)\d{4}[ -]?\d{4}[ -]?\d{4}[ -]?\d{1,7}(?-u:\b)",
+            r"(?-u:\b)3[47]\d{2}[ -]?\d{6}[ -]?\d{5}(?-u:\b)",
+            r"(?-u:\b)(?:4|5[0-8]|6)\d{10,18}(?-u:\b)",
+        ],
+    ),
+    (Id, iban, &[r"(?-u:\b)[A-Z]{2}\d{2} ?(?:[A-Z0-9]{4} ?){2,7}[A-Z0-9]{1,4}(?-u:\b)"]),
+    (Id, dni, &[r"(?-u:\b)\d{8}-?[A-Z](?-u:\b)"]),
+    (Id, any, &[r"(?-u:\b)[A-CEGHJ-PR-TW-Z]{2} ?\d{2} ?\d{2} ?\d{2} ?[A-D](?-u:\b)"]),
+    (Id, address_v4, &[r"(?-u:\b)\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}(?-u:\b)"]),
+    (Id, any, &[r"(?-u:\b)(?:[0-9a-fA-F]{1,4}:){7}[0-9a-fA-F]{1,4}(?-u:\b)"]),
     // Ids, by their label
     (
         Id,
         has_digits,
-        r"(?i)(?-u:\b)(?:ssn|social security|cpf|rg|nhs|nif|aadhaar|passport|passaporte|mrn|
+        &[r"(?i)(?-u:\b)(?:ssn|social security|cpf|rg|nhs|nif|aadhaar|passport|passaporte|mrn|
             medical record|prontuario|npi|national id|government id|id card|identity card|identidade|
             insurance|licen[cs]e|cns|cartao sus|tax id|taxpayer|pesel|bsn|dni|nino|account|
             iban)(?-u:\b)(?:'s)?(?:[ .:#]{1,2}(?:number|no|num|numero|n|id|is|was|e|of|card|plan|member|
-            policy)(?-u:\b)){0,4}[ .:#=o]{0,4}([A-Za-z]{0,4}-?\d[A-Za-z\d. /-]{2,20}[A-Za-z\d])",
+            policy)(?-u:\b)){0,4}[ .:#=o]{0,4}([A-Za-z]{0,4}-?\d[A-Za-z\d. /-]{2,20}[A-Za-z\d])"],
     ),
-    (Id, any, r"(?-u:\b)(?:MRN|PRONT)-?\d{5,10}(?-u:\b)"),
+    (Id, any, &[r"(?-u:\b)(?:MRN|PRONT)-?\d{5,10}(?-u:\b)"]),
     // Dates of birth
     (
         BirthDate,
         any,
-        r"(?i)(?-u:\b)(?:dob|d\.o\.b|date of birth|birth ?date|born(?: on)?|nascid[oa] em|
+        &[r"(?i)(?-u:\b)(?:dob|d\.o\.b|date of birth|birth ?date|born(?: on)?|nascid[oa] em|
             data de nascimento|nascimento|dn)(?-u:\b)[ :.=]{0,3}(?:is |was |
             e )?(\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{1,2}(?:st|nd|rd|
-            th)? (?:de )?[a-z]{3,9}\.?,? (?:de )?\d{4}|[a-z]{3,9}\.? \d{1,2}(?:st|nd|rd|th)?,? \d{4})",
+            th)? (?:de )?[a-z]{3,9}\.?,? (?:de )?\d{4}|[a-z]{3,9}\.? \d{1,2}(?:st|nd|rd|th)?,? \d{4})"],
     ),
     // Addresses
     (
         Address,
         any,
-        r"(?-u:\b)\d{1,6}[A-Za-z]?,? (?:\d{1,4}(?:st|nd|rd|th)? )?(?:[A-Z][\w'.-]{0,24} ){1,4}(?:Street|
+        &[
+            r"(?-u:\b)\d{1,6}[A-Za-z]?,? (?:\d{1,4}(?:st|nd|rd|th)? )?(?:[A-Z][\w'.-]{0,24} ){1,4}(?:Street|
             St|Avenue|Ave|Road|Rd|Lane|Ln|Drive|Boulevard|Blvd|Court|Place|Square|Terrace|Crescent|Close|
             Mews|Parkway|Pkwy|Highway|Hwy|Circle|Row|Gardens|Grove|Walk|Trail|Turnpike|Alley|Loop|Plaza|
             Ridge|Heights|Crossing|Quay|Wharf)(?-u:\b)",
-    ),
-    (
-        Address,
-        any,
-        r"(?i)(?-u:\b)\d{1,6}[a-z]? (?:[a-z][\w'.-]{1,24} ){1,3}(?:street|avenue|road|lane|boulevard|
+            r"(?i)(?-u:\b)\d{1,6}[a-z]? (?:[a-z][\w'.-]{1,24} ){1,3}(?:street|avenue|road|lane|boulevard|
             terrace|crescent|drive|court)(?-u:\b)",
-    ),
-    (
-        Address,
-        any,
-        r"(?-u:\b)(?:Rua|Avenida|Av\.?|Travessa|Alameda|Praca|Rodovia|Estrada|Largo|Viela|Via|Calle|Rue|
+            r"(?-u:\b)(?:Rua|Avenida|Av\.?|Travessa|Alameda|Praca|Rodovia|Estrada|Largo|Viela|Via|Calle|Rue|
             Carrer|Strada|Piazza|Viale|Conjunto|Condominio|Residencial|Recanto|Vereda|Chacara|Sitio|Fazenda|
             Aeroporto|Esplanada|Ladeira|Loteamento|Morro|Nucleo|Parque|Passarela|Patio|Quadra|Setor|Trecho|
             Trevo|Vale|Vila|Favela|Lagoa|Lago|Jardim|Feira|Estacao|Distrito|Colonia|
             Campo) (?:d[aeo]s? )?[A-Z][\w'. -]{1,50},? (?:n\.?o? ?)?\d{1,6}(?-u:\b)",
-    ),
-    (
-        Address,
-        any,
-        r"(?-u:\b)\d{1,6},? (?:rue|via|calle|rua|avenida|avenue|boulevard|chemin|place|impasse|
+            r"(?-u:\b)\d{1,6},? (?:rue|via|calle|rua|avenida|avenue|boulevard|chemin|place|impasse|
             quai) (?:d[aeu]s? |de la |de l')?[A-Z][\w'-]+",
-    ),
-    (
-        Address,
-        any,
-        r"(?i)(?-u:\b)[a-z]{3,24}(?:strasse|strase|strabe|weg|gasse|allee|gata|gatan|vagen|vegen|katu|tie|
+            r"(?i)(?-u:\b)[a-z]{3,24}(?:strasse|strase|strabe|weg|gasse|allee|gata|gatan|vagen|vegen|katu|tie|
             straat|laan|gade|vej|utca|terrasse|plads)\.? \d{1,5}[a-z]?(?-u:\b)",
-    ),
-    (Address, any, r"(?i)(?-u:\b)\d{1,6} [a-z][\w .'-]{2,30} \d{1,4},? ?(?:apt|suite|\n)"),
-    (
-        Address,
-        any,
-        r"(?-u:\b)[A-Z][a-z]+(?: [A-Z][a-z]+){0,2},? (?:A[LKZRAEPS]|C[AOT]|D[CE]|F[LM]|G[AU]|HI|I[ADLN]|
+            r"(?i)(?-u:\b)\d{1,6} [a-z][\w .'-]{2,30} \d{1,4},? ?(?:apt|suite|\n)",
+            r"(?-u:\b)[A-Z][a-z]+(?: [A-Z][a-z]+){0,2},? (?:A[LKZRAEPS]|C[AOT]|D[CE]|F[LM]|G[AU]|HI|I[ADLN]|
             K[SY]|LA|M[ADEHINOPST]|N[CDEHJMVY]|O[HKR]|P[ARW]|RI|S[CD]|T[NX]|UT|V[AIT]|
             W[AIVY]),? \d{5}(?:-\d{4})?(?-u:\b)",
+            r"(?-u:\b)(?:[A-Z]{1,2}\d[A-Z\d]?) \d[ABD-HJLNP-UW-Z]{2}(?-u:\b)",
+            r"(?-u:\b)\d{5}-\d{3}(?-u:\b)",
+            r"(?i)(?-u:\b)(?:apt|apartment|suite|flat|studio)\.? (?:no\.? ?)?\d{1,5}[a-z]?,? [A-Za-z]",
+            r"(?-u:\b)(?:PSC|CMR|Unit) \d{1,6},? Box \d{1,6}|(?-u:\b)(?:APO|FPO|DPO),? A[AEP] \d{5}(?-u:\b)",
+            r"(?i)(?-u:\b)\d{1,4} rue (?:de |du |des )?[a-z]{3}",
+        ],
     ),
-    (Address, any, r"(?-u:\b)(?:[A-Z]{1,2}\d[A-Z\d]?) \d[ABD-HJLNP-UW-Z]{2}(?-u:\b)"),
-    (Address, any, r"(?-u:\b)\d{5}-\d{3}(?-u:\b)"),
-    (Address, any, r"(?i)(?-u:\b)(?:apt|apartment|suite|flat|studio)\.? (?:no\.? ?)?\d{1,5}[a-z]?,? [A-Za-z]"),
-    (Address, any, r"(?-u:\b)(?:PSC|CMR|Unit) \d{1,6},? Box \d{1,6}|(?-u:\b)(?:APO|FPO|DPO),? A[AEP] \d{5}(?-u:\b)"),
-    (Address, any, r"(?i)(?-u:\b)\d{1,4} rue (?:de |du |des )?[a-z]{3}"),
-    (Phone, any, r"(?-u:\b)\d{2}(?:[-. ]\d{2}){3,4}(?-u:\b)"),
-    (Address, any, r"(?i)(?-u:\b)p\.?o\.? ?box \d{1,6}(?-u:\b)"),
+    (Phone, any, &[r"(?-u:\b)\d{2}(?:[-. ]\d{2}){3,4}(?-u:\b)"]),
+    (Address, any, &[r"(?i)(?-u:\b)p\.?o\.? ?box \d{1,6}(?-u:\b)"]),
     (
         Address,
         has_number,
-        r"(?i)(?-u:\b)(?:address(?: is|:)|lives? (?:at|on)|living at|resid(?:es|ing) at|endereco(?: e|:)|
-            reside n[ao]|mora n[ao]|mor(?:a|o) em)[ :]{0,2}([^\n.;]{6,80})",
+        &[r"(?i)(?-u:\b)(?:address(?: is|:)|lives? (?:at|on)|living at|resid(?:es|ing) at|endereco(?: e|:)|
+            reside n[ao]|mora n[ao]|mor(?:a|o) em)[ :]{0,2}([^\n.;]{6,80})"],
     ),
 ];
 
 fn has_number(text: &str) -> bool {
-    text.bytes().any(|b| b.is_ascii_digit())
+    !digits(text).is_empty()
 }
 
 fn digits(text: &str) -> Vec<u32> {
     text.chars().filter_map(|c| c.to_digit(10)).collect()
+}
+
+/// The digits of a number, unless there are more or fewer than `count` or all are the same.
+fn exactly(count: usize, text: &str) -> Option<Vec<u32>> {
+    Some(digits(text)).filter(|digits| digits.len() == count && !all_same(digits))
 }
 
 fn all_same(digits: &[u32]) -> bool {
@@ -186,10 +188,7 @@ fn all_same(digits: &[u32]) -> bool {
 
 /// CPF (Brazil): eleven digits, two of them check digits modulo 11.
 fn cpf(text: &str) -> bool {
-    let d = digits(text);
-    if d.len() != 11 || all_same(&d) {
-        return false;
-    }
+    let Some(d) = exactly(11, text) else { return false };
     let check = |n: usize| {
         let sum: u32 = d.iter().take(n).zip((2..=n as u32 + 1).rev()).map(|(d, w)| d * w).sum();
         (sum * 10 % 11) % 10
@@ -199,18 +198,14 @@ fn cpf(text: &str) -> bool {
 
 /// NHS number (England): ten digits, modulo 11.
 fn nhs(text: &str) -> bool {
-    let d = digits(text);
-    if d.len() != 10 || all_same(&d) {
-        return false;
-    }
+    let Some(d) = exactly(10, text) else { return false };
     let sum: u32 = d.iter().take(9).zip((2..=10).rev()).map(|(d, w)| d * w).sum();
     (11 - sum % 11) % 11 == d[9]
 }
 
 /// Aadhaar (India): twelve digits, Verhoeff's scheme in the dihedral group of order 10.
 fn aadhaar(text: &str) -> bool {
-    let d = digits(text);
-    d.len() == 12 && d[0] >= 2 && !all_same(&d) && verhoeff(&d)
+    exactly(12, text).is_some_and(|d| d[0] >= 2 && verhoeff(&d))
 }
 
 fn verhoeff(digits: &[u32]) -> bool {
@@ -236,11 +231,8 @@ fn luhn(text: &str) -> bool {
         .iter()
         .rev()
         .enumerate()
-        .map(|(n, d)| match n % 2 {
-            0 => *d,
-            _ if d * 2 > 9 => d * 2 - 9,
-            _ => d * 2,
-        })
+        // Every second digit counts as the sum of the digits of its double.
+        .map(|(n, d)| if n % 2 == 0 { *d } else { d * 2 / 10 + d * 2 % 10 })
         .sum();
     (12..=19).contains(&d.len()) && !all_same(&d) && sum.is_multiple_of(10)
 }
@@ -261,9 +253,8 @@ fn iban(text: &str) -> bool {
 
 /// NIF or DNI (Spain): eight digits and a letter modulo 23.
 fn dni(text: &str) -> bool {
-    let letter = text.chars().last().map(|c| c.to_ascii_uppercase());
     let number: u32 = digits(text).iter().fold(0, |n, d| (n * 10 + d) % 23);
-    letter == "TRWAGMYFPDXBNJZSQVHLCKE".chars().nth(number as usize)
+    "TRWAGMYFPDXBNJZSQVHLCKE".chars().nth(number as usize).is_some_and(|letter| text.ends_with(letter))
 }
 
 #[cfg(test)]

@@ -17,21 +17,12 @@ const STEM_LETTERS_MIN: usize = 6;
 const ENDING_LETTERS_MIN: usize = 7;
 
 /// A medicine, by its generic name.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) enum Medicine {
     /// On the list: index of its line.
     Listed(usize),
     /// Not on the list: the word's stem.
     Unlisted(String),
-}
-
-/// A name found in a sentence.
-pub(super) struct Found {
-    pub medicine: Medicine,
-    /// Tokens that the name takes.
-    pub tokens: usize,
-    /// The word has an everyday meaning too: it is a medicine only beside a dose.
-    pub weak: bool,
 }
 
 /// The embedded list.
@@ -49,10 +40,7 @@ impl Lexicon {
     fn read(data: &str) -> Self {
         let mut lexicon = Self { generics: Vec::new(), names: HashMap::new(), ending: Regex::new(ENDINGS).ok() };
         for line in data.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')) {
-            let (line, weak) = match line.strip_prefix('~') {
-                Some(rest) => (rest, true),
-                None => (line, false),
-            };
+            let (line, weak) = line.strip_prefix('~').map_or((line, false), |rest| (rest, true));
             let (generic, others) = line.split_once(':').unwrap_or((line, ""));
             let index = lexicon.generics.len();
             lexicon.generics.push(generic.trim().to_owned());
@@ -67,21 +55,22 @@ impl Lexicon {
         lexicon
     }
 
-    /// The medicine named at the start of `tokens`: the longest name on the list.
-    pub fn find(&self, tokens: &[Token]) -> Option<Found> {
+    /// The medicine named at the start of `tokens`, by the longest name on the list; whether that has an everyday meaning
+    /// too, so that it is a medicine only beside a dose; and the tokens that the name takes.
+    pub fn find(&self, tokens: &[Token]) -> Option<(Medicine, bool, usize)> {
         let mut key = String::new();
         let mut best = None;
         let mut words = 0;
         for (n, token) in tokens.iter().enumerate() {
             match token {
-                Token::Word(w) => append(&mut key, &stem(w)),
-                Token::Number(v) if n > 0 => append(&mut key, &format!("{v}")),
                 Token::Sign('-' | '/' | '+') if n > 0 => continue,
-                _ => break,
+                Token::Sign(_) => break,
+                Token::Number(_) if n == 0 => break,
+                _ => append(&mut key, token),
             }
             words += 1;
             if let Some((index, weak)) = self.names.get(&key) {
-                best = Some(Found { medicine: Medicine::Listed(*index), tokens: n + 1, weak: *weak });
+                best = Some((Medicine::Listed(*index), *weak, n + 1));
             }
             if words == NAME_WORDS_MAX {
                 break;
@@ -90,9 +79,9 @@ impl Lexicon {
         best.or_else(|| self.by_ending(tokens.first()?.word()?))
     }
 
-    fn by_ending(&self, word: &str) -> Option<Found> {
+    fn by_ending(&self, word: &str) -> Option<(Medicine, bool, usize)> {
         let looks = word.len() >= ENDING_LETTERS_MIN && self.ending.as_ref().is_some_and(|e| e.is_match(word));
-        looks.then(|| Found { medicine: Medicine::Unlisted(stem(word)), tokens: 1, weak: false })
+        looks.then(|| (Medicine::Unlisted(stem(word)), false, 1))
     }
 
     /// The name to show a person. A word that isn't on the list is never shown: it might be anything.
@@ -112,22 +101,22 @@ const ENDINGS: &str = "(?:mab|mabe|tinib|tinibe|pril|sartan|sartana|olol|vastati
     |profen|profeno|oxicam|coxib|coxibe|fibrate|fibrato|glitazone|glitazona|tropium|tropio|dronate|dronato|ciclovir\
     |cyclovir|ciclib|ciclibe|parib|paribe|citabine|citabina|terol|asone|asona|solone|solona|barbital|caine|caina)$";
 
-fn append(key: &mut String, word: &str) {
+/// Adds a word or number to a key; signs are no part of one.
+fn append(key: &mut String, token: &Token) {
+    let part = match token {
+        Token::Word(word) => stem(word),
+        Token::Number(value) => value.to_string(),
+        Token::Sign(_) => return,
+    };
     if !key.is_empty() {
         key.push(' ');
     }
-    key.push_str(word);
+    key.push_str(&part);
 }
 
 fn name_key(name: &str) -> String {
     let mut key = String::new();
-    for token in sentences(&fold(name)).concat() {
-        match token {
-            Token::Word(w) => append(&mut key, &stem(&w)),
-            Token::Number(v) => append(&mut key, &format!("{v}")),
-            Token::Sign(_) => {}
-        }
-    }
+    sentences(&fold(name)).iter().flatten().for_each(|token| append(&mut key, token));
     key
 }
 
@@ -141,15 +130,11 @@ pub(in crate::verifier) fn stem(word: &str) -> String {
     let mut letters = word.chars().peekable();
     while let Some(c) = letters.next() {
         let next = letters.peek().copied();
+        if matches!(c, 'p' | 't' | 'c' | 'r') && next == Some('h') {
+            letters.next();
+        }
         let c = match (c, next) {
-            ('p', Some('h')) => {
-                letters.next();
-                'f'
-            }
-            ('t' | 'c' | 'r', Some('h')) => {
-                letters.next();
-                c
-            }
+            ('p', Some('h')) => 'f',
             ('y', _) => 'i',
             ('w', _) => 'v',
             ('k', _) => 'c',
@@ -170,7 +155,7 @@ mod tests {
 
     fn find(text: &str) -> Option<String> {
         let tokens = sentences(&fold(text)).concat();
-        LEXICON.find(&tokens).map(|f| LEXICON.display(&f.medicine))
+        LEXICON.find(&tokens).map(|(medicine, ..)| LEXICON.display(&medicine))
     }
 
     /// Goal: brand, generic and Portuguese names are one medicine. Method: a table.
@@ -204,7 +189,7 @@ mod tests {
     fn no_name_is_two_medicines() {
         for (index, generic) in LEXICON.generics.iter().enumerate() {
             let tokens = sentences(&fold(generic)).concat();
-            let found = LEXICON.find(&tokens).map(|f| f.medicine);
+            let found = LEXICON.find(&tokens).map(|(medicine, ..)| medicine);
             assert_eq!(found, Some(Medicine::Listed(index)), "{generic}");
         }
     }

@@ -4,9 +4,11 @@ mod lexicon;
 mod phrase;
 mod token;
 
+use std::collections::BTreeSet;
+
 use callboard_message::text::{is_one_of, words};
 
-use super::{Line, LineKind, fold};
+use super::{Line, fold, said};
 use lexicon::{LEXICON, Medicine};
 use phrase::Schedule;
 use token::{Kind, Token, sentences};
@@ -31,13 +33,15 @@ pub(in crate::verifier) struct Grounds {
     text: String,
 }
 
-/// A claim that the records don't hold.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::verifier) enum Ungrounded {
-    /// A dose, schedule or route; of which medicine, if it is a listed one.
-    Dosage(Option<String>),
-    /// A medicine or treatment.
-    Plan(String),
+/// What is said of a dose, schedule or route that the records don't hold; of which medicine, if it is a listed one.
+fn dosage(medicine: Option<String>) -> String {
+    let of = medicine.map_or_else(String::new, |medicine| format!(" for {medicine}"));
+    format!("Response contains fabricated dosage{of}.")
+}
+
+/// What is said of a medicine or treatment that they don't hold.
+fn plan(treatment: &str) -> String {
+    format!("Response contains a treatment plan absent from clinic data: {treatment}.")
 }
 
 impl Grounds {
@@ -49,22 +53,21 @@ impl Grounds {
             .flat_map(|m| words(&fold(m)).map(stem).collect::<Vec<_>>())
             .collect();
         named.retain(|n| n.len() > 3);
-        let recorded = || lines.iter().filter(|l| l.kind != LineKind::Echo);
-        let claims = recorded().flat_map(|l| claims(&l.text, l.patient.as_deref(), &named)).collect();
-        let text = recorded().map(|l| fold(&l.text)).collect::<Vec<_>>().join("\n");
+        let claims = said(lines).flat_map(|l| claims(&l.text, l.patient.as_deref(), &named)).collect();
+        let text = said(lines).map(|l| fold(&l.text)).collect::<Vec<_>>().join("\n");
         Self { claims, named, text }
     }
 
-    /// The first claim in `text` that isn't recorded; `patient` is who the text is about, if it is known.
-    pub fn check(&self, text: &str, patient: Option<&str>) -> Option<Ungrounded> {
+    /// What is said of the first claim in `text` that isn't recorded; `patient` is who the text is about, if it is known.
+    pub fn check(&self, text: &str, patient: Option<&str>) -> Option<String> {
         let ungrounded = claims(text, patient, &self.named).into_iter().find_map(|claim| self.refute(&claim));
         ungrounded.or_else(|| self.unrecorded_treatment(text))
     }
 
     /// As [`Grounds::check`] for a text about several patients: each part is held to the records of the patient named
     /// last.
-    pub fn check_about_patients(&self, text: &str) -> Option<Ungrounded> {
-        let ids: Vec<&str> = self.patients();
+    pub fn check_about_patients(&self, text: &str) -> Option<String> {
+        let ids: BTreeSet<&str> = self.claims.iter().filter_map(|c| c.patient.as_deref()).collect();
         let mut patient = None;
         let mut part = String::new();
         for line in text.lines() {
@@ -87,27 +90,20 @@ impl Grounds {
         self.check(&part, patient)
     }
 
-    fn patients(&self) -> Vec<&str> {
-        let mut ids: Vec<&str> = self.claims.iter().filter_map(|c| c.patient.as_deref()).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        ids
-    }
-
-    fn refute(&self, claim: &Claim) -> Option<Ungrounded> {
+    fn refute(&self, claim: &Claim) -> Option<String> {
         let dosed = claim.dose.is_some() || claim.count.is_some();
         let Some(medicine) = &claim.medicine else {
             let counts = [&claim.dose, &claim.count].into_iter().flatten().any(|d| speaks_of_medicine(d.kind));
             let recorded = self.claims.iter().any(|r| agrees(claim, r));
-            return (counts && !recorded).then_some(Ungrounded::Dosage(None));
+            return (counts && !recorded).then(|| dosage(None));
         };
         let shown = matches!(medicine, Medicine::Listed(_)).then(|| LEXICON.display(medicine));
         let same: Vec<&Claim> = self.about(medicine, claim.patient.as_deref());
         if same.is_empty() {
             return match (dosed, claim.denied) {
-                (true, _) => Some(Ungrounded::Dosage(shown)),
+                (true, _) => Some(dosage(shown)),
                 (false, true) => None,
-                (false, false) => Some(Ungrounded::Plan(LEXICON.display(medicine))),
+                (false, false) => Some(plan(&LEXICON.display(medicine))),
             };
         }
         let route_recorded = claim.route.is_none() || same.iter().any(|r| r.route == claim.route);
@@ -117,7 +113,7 @@ impl Grounds {
                 .schedule
                 .is_none_or(|s| s.total || same.iter().any(|r| r.schedule.is_some_and(|t| t.per_day == s.per_day))),
         };
-        (!(route_recorded && dose_recorded)).then_some(Ungrounded::Dosage(shown))
+        (!(route_recorded && dose_recorded)).then(|| dosage(shown))
     }
 
     /// What is recorded about a medicine: of this patient, if the records tell patients apart.
@@ -131,19 +127,18 @@ impl Grounds {
     }
 
     /// A treatment other than a medicine that the text plans and no record mentions.
-    fn unrecorded_treatment(&self, text: &str) -> Option<Ungrounded> {
+    fn unrecorded_treatment(&self, text: &str) -> Option<String> {
         let folded = fold(text);
         folded.split(['\n', '.', ';']).find_map(|sentence| {
             let has = |list: &str| words(sentence).any(|w| is_one_of(w, list));
             if !has(PLAN_WORDS) || has(DENIAL_WORDS) {
                 return None;
             }
-            let found = TREATMENTS.iter().find(|(name, spellings)| {
-                spellings.iter().any(|s| sentence.contains(s))
-                    && !spellings.iter().any(|s| self.text.contains(s))
-                    && !name.is_empty()
+            let (name, _) = TREATMENTS.iter().find(|(_, spellings)| {
+                let is_in = |text: &str| spellings.split('|').any(|spelling| text.contains(spelling));
+                is_in(sentence) && !is_in(&self.text)
             })?;
-            Some(Ungrounded::Plan(found.0.to_owned()))
+            Some(plan(name))
         })
     }
 }
@@ -161,27 +156,15 @@ fn agrees(said: &Claim, recorded: &Claim) -> bool {
     if same_times && same_dose(said, recorded) {
         return true;
     }
-    (schedule.total || recorded_schedule.total)
-        && match (per_day(said, schedule), per_day(recorded, recorded_schedule)) {
-            (Some(a), Some(b)) => same_amounts(&a, &b),
-            _ => false,
-        }
-}
-
-fn per_day(claim: &Claim, schedule: Schedule) -> Option<Dose> {
-    let mut dose = taken_at_once(claim)?;
-    dose.amounts.iter_mut().for_each(|a| *a *= schedule.per_day);
-    Some(dose)
+    let per_day = |claim, schedule: Schedule| Some(taken_at_once(claim)?.times(schedule.per_day));
+    let a_day = per_day(said, schedule).zip(per_day(recorded, recorded_schedule));
+    (schedule.total || recorded_schedule.total) && a_day.is_some_and(|(a, b)| same_amounts(&a, &b))
 }
 
 /// Strength times pieces, or whichever is stated.
 fn taken_at_once(claim: &Claim) -> Option<Dose> {
     match (&claim.dose, &claim.count) {
-        (Some(dose), Some(count)) if count.amounts.len() == 1 => {
-            let mut product = dose.clone();
-            product.amounts.iter_mut().for_each(|a| *a *= count.amounts[0]);
-            Some(product)
-        }
+        (Some(dose), Some(count)) if count.amounts.len() == 1 => Some(dose.clone().times(count.amounts[0])),
         (Some(dose), _) => Some(dose.clone()),
         (None, count) => count.clone(),
     }
@@ -195,12 +178,8 @@ fn same_dose(said: &Claim, recorded: &Claim) -> bool {
         (Some(a), None, Some(b), Some(_)) if a.strength => same_amounts(a, b),
         _ => false,
     };
-    parts
-        || said.dose.is_some()
-            && match (taken_at_once(said), taken_at_once(recorded)) {
-                (Some(a), Some(b)) => same_amounts(&a, &b),
-                _ => false,
-            }
+    let at_once = || taken_at_once(said).zip(taken_at_once(recorded));
+    parts || said.dose.is_some() && at_once().is_some_and(|(a, b)| same_amounts(&a, &b))
 }
 
 fn same_amounts(a: &Dose, b: &Dose) -> bool {
@@ -221,32 +200,32 @@ const PLAN_WORDS: &str = "treat treated treatment start started undergo underwen
 
 const DENIAL_WORDS: &str = "no not never without denies none nao nenhum nenhuma sem nega nunca 0 declined";
 
-/// Treatments by name, each with the folded spellings that stand for it in text and records.
-const TREATMENTS: &[(&str, &[&str])] = &[
-    ("Chemotherapy", &["chemotherap", "quimioterap"]),
-    ("Radiotherapy", &["radiotherap", "radiation therap", "radioterap"]),
-    ("Immunotherapy", &["immunotherap", "imunoterap"]),
-    ("Phototherapy", &["phototherap", "fototerap", "uvb", "puva"]),
-    ("Physiotherapy", &["physiotherap", "physical therap", "fisioterap"]),
-    ("Dialysis", &["dialysis", "dialise"]),
-    ("Transplant", &["transplant"]),
-    ("Angioplasty", &["angioplast", "stent"]),
-    ("Bypass surgery", &["bypass", "revascularizacao"]),
-    ("Ablation", &["ablation", "ablacao"]),
-    ("Cardioversion", &["cardioversion", "cardioversao"]),
-    ("Pacemaker", &["pacemaker", "marca-passo", "marcapasso"]),
-    ("Defibrillator", &["defibrillator", "desfibrilador"]),
-    ("Surgery", &["surgery", "surgical", "cirurgia", "excision", "resection"]),
-    ("Transfusion", &["transfusion", "transfusao"]),
-    ("Anticoagulant", &["anticoag"]),
-    ("Antibiotic", &["antibiotic"]),
-    ("Beta blocker", &["beta blocker", "beta-blocker", "betablocker", "betabloqueador"]),
-    ("Statin", &["statin", "estatina"]),
-    ("Diuretic", &["diuretic"]),
-    ("ACE inhibitor", &["ace inhibitor", "inibidor da eca"]),
-    ("Corticosteroid", &["steroid", "esteroide"]),
-    ("Opioid", &["opioid"]),
-    ("Insulin", &["insulin"]),
+/// Treatments by name, each with the folded spellings that stand for it in text and records, with `|` between.
+const TREATMENTS: &[(&str, &str)] = &[
+    ("Chemotherapy", "chemotherap|quimioterap"),
+    ("Radiotherapy", "radiotherap|radiation therap|radioterap"),
+    ("Immunotherapy", "immunotherap|imunoterap"),
+    ("Phototherapy", "phototherap|fototerap|uvb|puva"),
+    ("Physiotherapy", "physiotherap|physical therap|fisioterap"),
+    ("Dialysis", "dialysis|dialise"),
+    ("Transplant", "transplant"),
+    ("Angioplasty", "angioplast|stent"),
+    ("Bypass surgery", "bypass|revascularizacao"),
+    ("Ablation", "ablation|ablacao"),
+    ("Cardioversion", "cardioversion|cardioversao"),
+    ("Pacemaker", "pacemaker|marca-passo|marcapasso"),
+    ("Defibrillator", "defibrillator|desfibrilador"),
+    ("Surgery", "surgery|surgical|cirurgia|excision|resection"),
+    ("Transfusion", "transfusion|transfusao"),
+    ("Anticoagulant", "anticoag"),
+    ("Antibiotic", "antibiotic"),
+    ("Beta blocker", "beta blocker|beta-blocker|betablocker|betabloqueador"),
+    ("Statin", "statin|estatina"),
+    ("Diuretic", "diuretic"),
+    ("ACE inhibitor", "ace inhibitor|inibidor da eca"),
+    ("Corticosteroid", "steroid|esteroide"),
+    ("Opioid", "opioid"),
+    ("Insulin", "insulin"),
 ];
 
 /// Tokens between a dose and the medicine it belongs to, if it stands before it: "200 mg tablets of amiodarone".
@@ -255,7 +234,7 @@ const FORWARD_TOKENS_MAX: usize = 3;
 const BACKWARD_TOKENS_MAX: usize = 6;
 
 /// An amount with its unit.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone)]
 struct Dose {
     kind: Kind,
     /// In the kind's base unit; two for a range or a combination.
@@ -266,8 +245,15 @@ struct Dose {
     strength: bool,
 }
 
+impl Dose {
+    fn times(mut self, factor: f64) -> Self {
+        self.amounts.iter_mut().for_each(|amount| *amount *= factor);
+        self
+    }
+}
+
 /// One statement about one medicine.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Default)]
 struct Claim {
     /// `None`: a dose that no medicine stands by.
     medicine: Option<Medicine>,
@@ -283,7 +269,8 @@ struct Claim {
 }
 
 enum Item {
-    Medicine { medicine: Medicine, weak: bool },
+    /// The second: it is one only beside a dose.
+    Medicine(Medicine, bool),
     Dose(Dose, Option<Schedule>),
     Schedule(Schedule),
     Route(phrase::Route),
@@ -326,8 +313,9 @@ impl Sentence<'_> {
         let mut pending = Claim::default();
         for (n, placed) in items.iter().enumerate() {
             let next = items.get(n + 1);
+            let before_medicine = next.is_some_and(|p| p.start == placed.end && names_medicine(p));
             match &placed.item {
-                Item::Medicine { medicine, weak } => {
+                Item::Medicine(medicine, weak) => {
                     if *weak && pending.dose.is_none() && !dose_follows(next, placed.end) {
                         continue;
                     }
@@ -347,7 +335,6 @@ impl Sentence<'_> {
                     }
                 }
                 Item::Schedule(schedule) => {
-                    let before_medicine = matches!(next, Some(p) if p.start == placed.end && names_medicine(p));
                     let target = match self.claims.last_mut() {
                         Some(claim) if !before_medicine && pending.dose.is_none() => claim,
                         _ => &mut pending,
@@ -355,11 +342,7 @@ impl Sentence<'_> {
                     target.schedule = Some(target.schedule.map_or(*schedule, |s| s.and(*schedule)));
                 }
                 Item::Route(route) => {
-                    let before_medicine = matches!(next, Some(p) if p.start == placed.end && names_medicine(p));
-                    let target = match self.claims.last_mut() {
-                        Some(claim) if !before_medicine => claim,
-                        _ => &mut pending,
-                    };
+                    let target = self.claims.last_mut().filter(|_| !before_medicine).unwrap_or(&mut pending);
                     target.route = Some(*route);
                 }
             }
@@ -376,23 +359,15 @@ impl Sentence<'_> {
         let mut at = 0;
         while at < self.tokens.len() {
             let rest = &self.tokens[at..];
-            let (item, taken) = if let Some(found) = LEXICON.find(rest) {
-                (Some(Item::Medicine { medicine: found.medicine, weak: found.weak }), found.tokens)
-            } else if let Some(medicine) = self.known_here(rest) {
-                (Some(Item::Medicine { medicine, weak: false }), 1)
-            } else if let Some((schedule, taken)) = phrase::schedule(rest) {
-                (Some(Item::Schedule(schedule)), taken)
-            } else if let Some((dose, schedule, taken)) = phrase::dose(rest) {
-                (Some(Item::Dose(dose, schedule)), taken)
-            } else if let Some((route, taken)) = phrase::route(rest) {
-                (Some(Item::Route(route)), taken)
-            } else {
-                (None, 1)
-            };
-            if let Some(item) = item {
-                items.push(Placed { start: at, end: at + taken, item });
-            }
-            at += taken;
+            let found = LEXICON.find(rest).map(|(medicine, weak, taken)| (Item::Medicine(medicine, weak), taken));
+            let found = found
+                .or_else(|| Some((Item::Medicine(self.known_here(rest)?, false), 1)))
+                .or_else(|| phrase::schedule(rest).map(|(schedule, taken)| (Item::Schedule(schedule), taken)))
+                .or_else(|| phrase::dose(rest).map(|(dose, schedule, taken)| (Item::Dose(dose, schedule), taken)))
+                .or_else(|| phrase::route(rest).map(|(route, taken)| (Item::Route(route), taken)));
+            let start = at;
+            at += found.as_ref().map_or(1, |(_, taken)| *taken);
+            items.extend(found.map(|(item, _)| Placed { start, end: at, item }));
         }
         items.retain(|p| self.is_a_dose(p));
         items
@@ -406,9 +381,8 @@ impl Sentence<'_> {
     /// Laboratory values and percentages are no doses unless a medicine stands right beside them.
     fn is_a_dose(&self, placed: &Placed) -> bool {
         let Item::Dose(dose, _) = &placed.item else { return true };
-        let laboratory = matches!(dose.kind, Kind::Percent | Kind::Equivalent | Kind::Mole)
-            || matches!(dose.per, Some(phrase::Per::LabVolume));
-        !laboratory || dose.per != Some(phrase::Per::LabVolume) && self.medicine_beside(placed)
+        dose.per != Some(phrase::Per::LabVolume)
+            && (!matches!(dose.kind, Kind::Percent | Kind::Equivalent | Kind::Mole) || self.medicine_beside(placed))
     }
 
     /// A medicine on either side, or behind it what only a medicine has: a schedule, a route, a form.
@@ -443,23 +417,19 @@ impl Sentence<'_> {
             let again = Claim { medicine: last.medicine.clone(), route: last.route, ..Claim::default() };
             self.claims.push(again);
         }
-        match self.claims.last_mut() {
-            Some(claim) => claim,
-            None => pending,
-        }
+        self.claims.last_mut().unwrap_or(pending)
     }
 
     fn unlisted_before(&self, dose_at: usize) -> Option<Medicine> {
         let from = dose_at.saturating_sub(BACKWARD_TOKENS_MAX);
-        let back = self.tokens[from..dose_at].iter().rev();
-        let token = back.into_iter().find(|t| !phrase::is_filler(t))?;
+        let token = self.tokens[from..dose_at].iter().rev().find(|t| !phrase::is_filler(t))?;
         let word = token.word().filter(|w| w.len() > 4 && w.is_ascii() && !phrase::is_ordinary(w))?;
         Some(Medicine::Unlisted(stem(word)))
     }
 }
 
 fn names_medicine(placed: &Placed) -> bool {
-    matches!(placed.item, Item::Medicine { .. })
+    matches!(placed.item, Item::Medicine(..))
 }
 
 fn dose_follows(next: Option<&Placed>, end: usize) -> bool {

@@ -20,22 +20,8 @@ pub(super) enum Per {
     LabVolume,
 }
 
-/// Where a medicine goes in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Route {
-    Oral,
-    Intravenous,
-    Intramuscular,
-    Subcutaneous,
-    Topical,
-    Inhaled,
-    Sublingual,
-    Rectal,
-    Nasal,
-    Eye,
-    Transdermal,
-    Vaginal,
-}
+/// Where a medicine goes in: one word for all that mean the same.
+pub(super) type Route = &'static str;
 
 fn word(tokens: &[Token], at: usize) -> Option<&str> {
     tokens.get(at)?.word()
@@ -72,26 +58,25 @@ fn number(tokens: &[Token]) -> Option<(f64, usize)> {
 pub(super) fn route(tokens: &[Token]) -> Option<(Route, usize)> {
     let first = word(tokens, 0)?;
     match (first, word(tokens, 1)) {
-        ("by", Some("mouth")) | ("via", Some("oral")) => Some((Route::Oral, 2)),
+        ("by", Some("mouth")) | ("via", Some("oral")) => Some(("oral", 2)),
         _ => Some((*ROUTES.get(first)?, 1)),
     }
 }
 
 static ROUTES: Meanings<Route> = LazyLock::new(|| {
-    use Route::*;
     meanings(&[
-        ("oral orally po vo oralmente", Oral),
-        ("iv ev intravenous intravenously intravenosa intravenoso endovenosa endovenoso", Intravenous),
-        ("im intramuscular intramuscularly", Intramuscular),
-        ("sc sq subcutaneous subcutaneously subcutanea subcutaneo", Subcutaneous),
-        ("topical topically topica topico cutaneous", Topical),
-        ("inhaled inalatoria inalado inhalational", Inhaled),
-        ("sublingual sublingually sl", Sublingual),
-        ("rectal rectally retal", Rectal),
-        ("nasal intranasal intranasally", Nasal),
-        ("ophthalmic ocular oftalmica oftalmico", Eye),
-        ("transdermal transdermica", Transdermal),
-        ("vaginal vaginally", Vaginal),
+        ("oral orally po vo oralmente", "oral"),
+        ("iv ev intravenous intravenously intravenosa intravenoso endovenosa endovenoso", "intravenous"),
+        ("im intramuscular intramuscularly", "intramuscular"),
+        ("sc sq subcutaneous subcutaneously subcutanea subcutaneo", "subcutaneous"),
+        ("topical topically topica topico cutaneous", "topical"),
+        ("inhaled inalatoria inalado inhalational", "inhaled"),
+        ("sublingual sublingually sl", "sublingual"),
+        ("rectal rectally retal", "rectal"),
+        ("nasal intranasal intranasally", "nasal"),
+        ("ophthalmic ocular oftalmica oftalmico", "ophthalmic"),
+        ("transdermal transdermica", "transdermal"),
+        ("vaginal vaginally", "vaginal"),
     ])
 });
 
@@ -170,33 +155,28 @@ fn unit_at(tokens: &[Token], at: usize) -> Option<(Kind, f64, usize)> {
 /// A dose at the start of `tokens`, a schedule that its unit carries (mg/day), and the tokens both take.
 pub(in crate::verifier::medicine) fn dose(tokens: &[Token]) -> Option<(Dose, Option<Schedule>, usize)> {
     let (first, mut at) = number(tokens)?;
-    let mut amounts = vec![first];
     if let Some(halved) = half_of_a_piece(tokens, first, at) {
         return Some(halved);
     }
     let first_unit = unit_at(tokens, at);
-    let gap = first_unit.map_or(at, |(_, _, n)| at + n);
-    let mut scales = first_unit.map(|(kind, size, _)| (kind, size));
-    if let Some((joint, skip)) = joint(tokens, gap)
-        && let Some((second, taken)) = number(&tokens[gap + skip..])
-        && let Some((kind, size, n)) = unit_at(tokens, gap + skip + taken)
+    at += first_unit.map_or(0, |(_, _, taken)| taken);
+    let (kind, amounts) = if let Some((joint, skip)) = joint(tokens, at)
+        && let Some((second, taken)) = number(&tokens[at + skip..])
+        && let Some((kind, size, n)) = unit_at(tokens, at + skip + taken)
         && first_unit.is_none_or(|(k, _, _)| k == kind)
     {
+        at += skip + taken + n;
         let first_size = first_unit.map_or(size, |(_, s, _)| s);
-        amounts = match joint {
+        let amounts = match joint {
             Joint::Times => vec![first * second * size],
             Joint::Fraction if kind.is_count() && first < second => vec![first / second],
             Joint::Fraction | Joint::Range => vec![first * first_size, second * size],
         };
-        scales = Some((kind, 1.0));
-        at = gap + skip + taken + n;
+        (kind, amounts)
     } else {
-        at = gap;
-    }
-    let (kind, size) = scales?;
-    for amount in &mut amounts {
-        *amount *= size;
-    }
+        let (kind, size, _) = first_unit?;
+        (kind, vec![first * size])
+    };
     let mut dose = Dose { kind, amounts, per: None, strength: false };
     let schedule = denominators(tokens, &mut at, &mut dose);
     dose.strength = !kind.is_count() && word(tokens, at).and_then(unit).is_some_and(|(k, _)| k.is_count());
@@ -210,14 +190,12 @@ fn half_of_a_piece(tokens: &[Token], value: f64, at: usize) -> Option<(Dose, Opt
     if skip == 0 || value >= 1.0 {
         return None;
     }
-    let dose = |kind| Dose { kind, amounts: vec![value], per: None, strength: false };
     let from = at + skip;
-    if let Some((kind, _)) = word(tokens, from).and_then(unit).filter(|(k, _)| k.is_count()) {
-        return Some((dose(kind), None, from + 1));
-    }
-    let ahead = tokens.get(from..)?.iter().take(4).filter_map(Token::word).filter_map(unit);
-    let (kind, _) = ahead.into_iter().find(|(k, _)| k.is_count())?;
-    Some((dose(kind), None, from))
+    let ahead = tokens[from..].iter().take(4).enumerate();
+    let mut pieces = ahead.filter_map(|(n, t)| Some((n, unit(t.word()?)?.0))).filter(|(_, kind)| kind.is_count());
+    let (n, kind) = pieces.next()?;
+    let dose = Dose { kind, amounts: vec![value], per: None, strength: false };
+    Some((dose, None, from + usize::from(n == 0)))
 }
 
 enum Joint {
@@ -228,15 +206,11 @@ enum Joint {
 
 /// What joins two numbers of one dose, and the tokens it takes.
 fn joint(tokens: &[Token], at: usize) -> Option<(Joint, usize)> {
-    match tokens.get(at)? {
-        Token::Sign('/') => Some((Joint::Fraction, 1)),
-        Token::Sign('-' | '±' | '~') => Some((Joint::Range, 1)),
-        Token::Sign('+') if sign(tokens, at + 1, '/') => Some((Joint::Range, 3)),
-        Token::Word(w) => match w.as_str() {
-            "to" | "or" | "ou" | "a" | "ate" => Some((Joint::Range, 1)),
-            "x" => Some((Joint::Times, 1)),
-            _ => None,
-        },
+    match (tokens.get(at)?, word(tokens, at)) {
+        (Token::Sign('/'), _) => Some((Joint::Fraction, 1)),
+        (Token::Sign('-' | '±' | '~'), _) | (_, Some("to" | "or" | "ou" | "a" | "ate")) => Some((Joint::Range, 1)),
+        (Token::Sign('+'), _) if sign(tokens, at + 1, '/') => Some((Joint::Range, 3)),
+        (_, Some("x")) => Some((Joint::Times, 1)),
         _ => None,
     }
 }
@@ -245,13 +219,10 @@ fn joint(tokens: &[Token], at: usize) -> Option<(Joint, usize)> {
 fn denominators(tokens: &[Token], at: &mut usize, dose: &mut Dose) -> Option<Schedule> {
     let mut schedule = None;
     loop {
-        let article = match tokens.get(*at) {
-            Some(Token::Sign('/')) => false,
-            Some(Token::Word(w)) => match w.as_str() {
-                "per" | "por" => false,
-                "a" | "ao" | "each" | "an" => true,
-                _ => return schedule,
-            },
+        let article = match word(tokens, *at) {
+            None if sign(tokens, *at, '/') => false,
+            Some("per" | "por") => false,
+            Some("a" | "ao" | "each" | "an") => true,
             _ => return schedule,
         };
         let counted = match tokens.get(*at + 1) {
@@ -262,11 +233,9 @@ fn denominators(tokens: &[Token], at: &mut usize, dose: &mut Dose) -> Option<Sch
         let Some(name) = word(tokens, name_at) else { return schedule };
         let squared = matches!(tokens.get(name_at + 1), Some(Token::Number(n)) if *n == 2.0);
         let mut taken = 1;
+        let period = period_per_day(name);
         match name {
-            _ if period_per_day(name).is_some() => {
-                let per_day = period_per_day(name).unwrap_or(1.0) / counted.unwrap_or(1.0);
-                schedule = Some(Schedule::total(per_day));
-            }
+            _ if period.is_some() => schedule = period.map(|p| Schedule::total(p / counted.unwrap_or(1.0))),
             _ if article => return schedule,
             "kg" | "kilo" | "quilo" | "kilogram" => dose.per = Some(Per::Weight),
             "m" if squared => {
@@ -288,7 +257,7 @@ fn denominators(tokens: &[Token], at: &mut usize, dose: &mut Dose) -> Option<Sch
 }
 
 /// How often.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 pub(in crate::verifier::medicine) struct Schedule {
     /// Times a day; below 1 for every other day, weekly and so on.
     pub per_day: f64,
@@ -335,36 +304,32 @@ pub(in crate::verifier::medicine) fn schedule(tokens: &[Token]) -> Option<(Sched
         let per_day = period_per_day(period).or_else(|| Some(ONE_WORD.get(period)?.per_day))?;
         Some((Schedule::times(n * per_day), from + skip + 1))
     };
-    match (tokens.first()?, word(tokens, 1)) {
-        (Token::Word(w), next) => match (w.as_str(), next) {
-            ("once", _) => return times(1.0, 1),
-            ("twice", _) => return times(2.0, 1),
-            ("thrice", _) => return times(3.0, 1),
-            ("every" | "each" | "cada" | "q" | "todo" | "todos" | "todas", _) => return every(tokens),
-            ("a", Some("cada")) => return every(&tokens[1..]).map(|(s, n)| (s, n + 1)),
-            ("alternate", Some("days")) | ("dias", Some("alternados")) => return Some((Schedule::times(0.5), 2)),
-            ("at", Some("night" | "bedtime" | "noon"))
-            | ("before", Some("bed"))
-            | ("ao", Some("deitar" | "dormir"))
-            | ("pela" | "de" | "a", Some("manha" | "noite" | "tarde")) => return Some((Schedule::part_of_day(), 2)),
-            ("in", Some("the")) if matches!(word(tokens, 2), Some("morning" | "evening" | "afternoon")) => {
-                return Some((Schedule::part_of_day(), 3));
-            }
-            ("de", _) => return every(tokens),
-            ("per" | "a" | "por" | "ao", Some(period)) => {
-                return period_per_day(period).map(|p| (Schedule::total(p), 2));
-            }
-            _ => {}
-        },
-        (Token::Number(n), _) if sign(tokens, 1, '/') && tokens.get(2) == Some(&Token::Number(*n)) => {
-            return period_per_day(word(tokens, 3)?).map(|p| (Schedule::times(p / n), 4));
+    match (word(tokens, 0).unwrap_or_default(), word(tokens, 1)) {
+        ("once", _) => times(1.0, 1),
+        ("twice", _) => times(2.0, 1),
+        ("thrice", _) => times(3.0, 1),
+        ("every" | "each" | "cada" | "q" | "todo" | "todos" | "todas", _) => every(tokens),
+        ("a", Some("cada")) => every(&tokens[1..]).map(|(s, n)| (s, n + 1)),
+        ("alternate", Some("days")) | ("dias", Some("alternados")) => Some((Schedule::times(0.5), 2)),
+        ("at", Some("night" | "bedtime" | "noon"))
+        | ("before", Some("bed"))
+        | ("ao", Some("deitar" | "dormir"))
+        | ("pela" | "de" | "a", Some("manha" | "noite" | "tarde")) => Some((Schedule::part_of_day(), 2)),
+        ("in", Some("the")) if matches!(word(tokens, 2), Some("morning" | "evening" | "afternoon")) => {
+            Some((Schedule::part_of_day(), 3))
         }
-        _ => {}
-    }
-    let (n, at) = number(tokens)?;
-    match word(tokens, at)? {
-        "times" | "time" | "vezes" | "vez" | "x" | "doses" | "tomadas" => times(n, at + 1),
-        _ => None,
+        ("de", _) => every(tokens),
+        ("per" | "a" | "por" | "ao", Some(period)) => period_per_day(period).map(|p| (Schedule::total(p), 2)),
+        _ => match tokens {
+            // "8/8h"
+            [Token::Number(n), Token::Sign('/'), Token::Number(same), Token::Word(period), ..] if n == same => {
+                period_per_day(period).map(|p| (Schedule::times(p / n), 4))
+            }
+            _ => {
+                let (n, at) = number(tokens)?;
+                is_one_of(word(tokens, at)?, "times time vezes vez x doses tomadas").then(|| times(n, at + 1))?
+            }
+        },
     }
 }
 
@@ -372,23 +337,23 @@ pub(in crate::verifier::medicine) fn schedule(tokens: &[Token]) -> Option<(Sched
 fn every(tokens: &[Token]) -> Option<(Schedule, usize)> {
     let portuguese_pair = word(tokens, 0) == Some("de");
     let mut at = 1;
+    let mut n = 1.0;
     match word(tokens, at) {
-        Some("other" | "second") => return period_per_day(word(tokens, 2)?).map(|p| (Schedule::times(p / 2.0), 3)),
-        Some("os" | "as") => at += 1,
-        _ => {}
-    }
-    let (n, taken) = number(&tokens[at..]).unwrap_or((1.0, 0));
-    at += taken;
-    if portuguese_pair {
-        if taken == 0 || word(tokens, at) != Some("em") {
-            return None;
+        Some("other" | "second") => (n, at) = (2.0, 2),
+        next => {
+            at += usize::from(matches!(next, Some("os" | "as")));
+            let counted = number(&tokens[at..]);
+            if let Some((count, taken)) = counted {
+                (n, at) = (count, at + taken);
+            }
+            if portuguese_pair {
+                counted.filter(|_| word(tokens, at) == Some("em"))?;
+                at += 1 + number(&tokens[at + 1..])?.1;
+            }
         }
-        at += 1;
-        at += number(&tokens[at..])?.1;
     }
-    let period = word(tokens, at)?;
-    (n > 0.0).then_some(())?;
-    period_per_day(period).map(|p| (Schedule::times(p / n), at + 1))
+    let period = period_per_day(word(tokens, at)?).filter(|_| n > 0.0)?;
+    Some((Schedule::times(period / n), at + 1))
 }
 
 static ONE_WORD: Meanings<Schedule> = LazyLock::new(|| {

@@ -103,30 +103,12 @@ fn reads_portuguese(folded: &str) -> bool {
 /// Reads digits with separators. `decimal_comma` says how a lone separator before three digits is meant
 /// (`1,500`): a Portuguese text writes 1.5 so, an English one 1500; `1.500` is the other way round.
 fn read(digits: &str, decimal_comma: bool) -> Option<f64> {
-    let (commas, dots) = (digits.matches(',').count(), digits.matches('.').count());
-    let decimal = match (commas, dots) {
-        (0, 0) => None,
-        (c, d) if c > 0 && d > 0 => {
-            if digits.rfind(',') > digits.rfind('.') {
-                Some(',')
-            } else {
-                Some('.')
-            }
-        }
-        (c, _) => {
-            let separator = if c > 0 { ',' } else { '.' };
-            if c + dots > 1 { None } else { lone_separator(digits, separator, decimal_comma).then_some(separator) }
-        }
-    };
-    let plain: String = digits
-        .chars()
-        .filter_map(|c| match c {
-            c if c.is_ascii_digit() => Some(c),
-            c if Some(c) == decimal => Some('.'),
-            _ => None,
-        })
-        .collect();
-    plain.parse().ok()
+    let is_mixed = digits.contains(',') && digits.contains('.');
+    let is_lone = digits.matches([',', '.']).count() == 1;
+    let last = digits.chars().rfind(|c| !c.is_ascii_digit());
+    let decimal = last.filter(|last| is_mixed || is_lone && lone_separator(digits, *last, decimal_comma));
+    let plain = digits.chars().filter(|c| c.is_ascii_digit() || Some(*c) == decimal);
+    plain.collect::<String>().replace(',', ".").parse().ok()
 }
 
 /// Whether the only separator in `digits` is a decimal one.
@@ -173,50 +155,65 @@ enum Spelled {
 
 static SPELLED: Meanings<Spelled> = LazyLock::new(|| {
     use Spelled::*;
-    meanings(&[
+    let counted = |words: &'static [&'static str], first: u32, unit: u32| {
+        (first..).zip(words).map(move |(n, words)| (*words, Value(f64::from(n * unit))))
+    };
+    let others = [
         ("half meio meia", Value(0.5)),
         ("quarter", Value(0.25)),
-        ("one um uma", Value(1.0)),
-        ("two dois duas", Value(2.0)),
-        ("three tres", Value(3.0)),
-        ("four quatro", Value(4.0)),
-        ("five cinco", Value(5.0)),
-        ("six seis", Value(6.0)),
-        ("seven sete", Value(7.0)),
-        ("eight oito", Value(8.0)),
-        ("nine nove", Value(9.0)),
-        ("ten dez", Value(10.0)),
-        ("eleven onze", Value(11.0)),
-        ("twelve doze", Value(12.0)),
-        ("thirteen treze", Value(13.0)),
-        ("fourteen quatorze catorze", Value(14.0)),
-        ("fifteen quinze", Value(15.0)),
-        ("sixteen dezesseis", Value(16.0)),
-        ("seventeen dezessete", Value(17.0)),
-        ("eighteen dezoito", Value(18.0)),
-        ("nineteen dezenove", Value(19.0)),
-        ("twenty vinte", Value(20.0)),
-        ("thirty trinta", Value(30.0)),
-        ("forty quarenta", Value(40.0)),
-        ("fifty cinquenta", Value(50.0)),
-        ("sixty sessenta", Value(60.0)),
-        ("seventy setenta", Value(70.0)),
-        ("eighty oitenta", Value(80.0)),
-        ("ninety noventa", Value(90.0)),
-        ("cem cento", Value(100.0)),
-        ("duzentos duzentas", Value(200.0)),
-        ("trezentos trezentas", Value(300.0)),
-        ("quatrocentos quatrocentas", Value(400.0)),
-        ("quinhentos quinhentas", Value(500.0)),
-        ("seiscentos seiscentas", Value(600.0)),
-        ("setecentos setecentas", Value(700.0)),
-        ("oitocentos oitocentas", Value(800.0)),
-        ("novecentos novecentas", Value(900.0)),
         ("hundred", Hundred),
         ("thousand mil", Scale(1e3)),
         ("million milhao milhoes", Scale(1e6)),
-    ])
+    ];
+    let rows =
+        counted(ONE_TO_NINETEEN, 1, 1).chain(counted(TENS, 2, 10)).chain(counted(HUNDREDS, 1, 100)).chain(others);
+    meanings(&rows.collect::<Vec<_>>())
 });
+
+const ONE_TO_NINETEEN: &[&str] = &[
+    "one um uma",
+    "two dois duas",
+    "three tres",
+    "four quatro",
+    "five cinco",
+    "six seis",
+    "seven sete",
+    "eight oito",
+    "nine nove",
+    "ten dez",
+    "eleven onze",
+    "twelve doze",
+    "thirteen treze",
+    "fourteen quatorze catorze",
+    "fifteen quinze",
+    "sixteen dezesseis",
+    "seventeen dezessete",
+    "eighteen dezoito",
+    "nineteen dezenove",
+];
+/// Twenty, thirty and so on.
+const TENS: &[&str] = &[
+    "twenty vinte",
+    "thirty trinta",
+    "forty quarenta",
+    "fifty cinquenta",
+    "sixty sessenta",
+    "seventy setenta",
+    "eighty oitenta",
+    "ninety noventa",
+];
+/// A hundred, two hundred and so on.
+const HUNDREDS: &[&str] = &[
+    "cem cento",
+    "duzentos duzentas",
+    "trezentos trezentas",
+    "quatrocentos quatrocentas",
+    "quinhentos quinhentas",
+    "seiscentos seiscentas",
+    "setecentos setecentas",
+    "oitocentos oitocentas",
+    "novecentos novecentas",
+];
 
 /// What a unit measures. Amounts compare only within one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
