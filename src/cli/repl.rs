@@ -74,7 +74,7 @@ impl Embedded {
             None => {
                 let mut topology = Topology::parse(OWN, false, Path::new(""))?;
                 if state.is_none() {
-                    topology.store = Some(StoreDeclaration::in_memory());
+                    topology.declare(StoreDeclaration::in_memory());
                 }
                 Start::of(topology, state.unwrap_or(Path::new("")))
             }
