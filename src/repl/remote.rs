@@ -80,19 +80,11 @@ fn place_of(typed: &str) -> String {
     rest.split(['/', '?', '#']).next().unwrap_or(rest).to_owned()
 }
 
-/// What became of a task that was sent.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Sent {
-    /// Its id there; `None` where the agent answered without one.
-    pub(super) task: Option<String>,
-    pub(super) state: TaskState,
-}
-
-/// Reads where a task stands off the reply.
+/// Reads the id of a task there and its state off the reply. Without an id where the agent answered without one.
 ///
 /// # Errors
 /// Why nothing was sent, or nothing is known of it.
-pub(super) fn sent(reply: &Result<ToolResult, Failure>) -> Result<Sent, String> {
+pub(super) fn sent(reply: &Result<ToolResult, Failure>) -> Result<(Option<String>, TaskState), String> {
     let (place, otherwise) = match reply {
         Ok(result) => {
             let meta = result.0.object("_meta").unwrap_or_default();
@@ -108,7 +100,7 @@ pub(super) fn sent(reply: &Result<ToolResult, Failure>) -> Result<Sent, String> 
             (place.ok_or_else(|| failure.message.clone())?, TaskState::Failed)
         }
     };
-    Ok(Sent { task: place.text("taskId"), state: place.read("state").unwrap_or(otherwise) })
+    Ok((place.text("taskId"), place.read("state").unwrap_or(otherwise)))
 }
 
 #[cfg(test)]
@@ -149,7 +141,7 @@ mod tests {
         let place = |state: &str| json!({ "taskId": "t-1", "contextId": "c", "state": state });
         let with =
             |result: ToolResult, state: &str| Ok(ToolResult(result.0.with("_meta", json!({ "a2a": place(state) }))));
-        let is = |task: Option<&str>, state| Ok(Sent { task: task.map(str::to_owned), state });
+        let is = |task: Option<&str>, state| Ok((task.map(str::to_owned), state));
         assert_eq!(sent(&with(ToolResult::text("ok"), "completed")), is(Some("t-1"), TaskState::Completed));
         assert_eq!(sent(&with(ToolResult::error("no"), "rejected")), is(Some("t-1"), TaskState::Rejected));
         let cancelled = Failure::cancelled("gone").with_data(place("canceled"));

@@ -344,14 +344,14 @@ impl Shell<'_> {
             return self.remembered(self.orchestrated.memory.update(&key, TaskState::Canceled, None).await);
         };
         let answer = reply.as_ref().map_or_else(|failure| failure.message.clone(), text_of_result);
-        let place = match sent(&reply) {
+        let (task, state) = match sent(&reply) {
             Ok(place) => place,
             Err(why) => {
                 self.screen.trouble(&format!("Failed to send the task: {why}"));
                 return self.remembered(self.orchestrated.memory.update(&key, TaskState::Failed, Some(why)).await);
             }
         };
-        let (task, state) = (place.task.unwrap_or_else(|| key.clone()), place.state);
+        let task = task.unwrap_or_else(|| key.clone());
         let settled = Outgoing { task: task.clone(), answer: Some(answer), state, ..outgoing };
         self.remembered(self.orchestrated.memory.settle(&key, settled).await);
         self.screen.line("✅ Task sent successfully!");

@@ -123,7 +123,10 @@ impl Shown {
         }
         match event {
             StreamResponse::Task(task) => self.task(task),
-            StreamResponse::Message(message) => self.whole(&text_of(message)),
+            StreamResponse::Message(message) => {
+                self.close();
+                let _ = show::line(text_of(message));
+            }
             StreamResponse::StatusUpdate(update) => self.status(&update.status),
             StreamResponse::ArtifactUpdate(update) => self.artifact(&update.artifact, update.append, update.last_chunk),
         }
@@ -156,11 +159,6 @@ impl Shown {
         }
         let mut out = stdout().lock();
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    }
-
-    fn whole(&self, text: &str) {
-        self.close();
-        let _ = show::line(text);
     }
 
     /// Ends the line that is open.
@@ -207,7 +205,7 @@ pub(super) async fn show_task(arguments: &TaskArguments) -> Outcome {
     let (task, whole) = agent.within(fetching).await?;
     if agent.json {
         show::raw(task.to_json())?;
-        return Ok(exit_code(&SendMessageResponse::Task(task)));
+        return Ok(exit_code(&whole));
     }
     show::line(in_line(&task))?;
     for said in task.history.iter().flatten() {
