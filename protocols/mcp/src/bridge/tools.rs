@@ -182,12 +182,7 @@ impl Watch {
         Arc::new(Watched { inner: caller, watch: self.clone(), attempt: self.0.attempt.load(Relaxed) })
     }
 
-    /// Somebody is asked something: the call is neither sent again nor remembered.
-    fn set_asked(&self) {
-        self.0.asked.store(true, Relaxed);
-    }
-
-    /// Whether anybody was asked.
+    /// Whether anybody was asked something: then the call is neither sent again nor remembered.
     fn was_asked(&self) -> bool {
         self.0.asked.load(Relaxed)
     }
@@ -222,7 +217,7 @@ impl Caller for Watched {
     }
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
-        self.watch.set_asked();
+        self.watch.0.asked.store(true, Relaxed);
         self.inner.ask(question)
     }
 }

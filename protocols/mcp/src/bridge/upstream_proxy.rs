@@ -120,7 +120,10 @@ impl UpstreamProxy {
             session.map_err(|error| self.failure(error))
         };
         let why = match timeout(DESCRIBE_WAIT, asked).await {
-            Ok(Ok(session)) => return Ok(self.learn(&session).to_raw()),
+            Ok(Ok(session)) => {
+                self.learn(&session);
+                return Ok(session.about.to_raw());
+            }
             Ok(Err(why)) => why,
             Err(_) => Failure::unavailable(format!("{}: it doesn't say what it is", self.name)),
         };
@@ -128,10 +131,9 @@ impl UpstreamProxy {
     }
 
     /// Keeps what a connection has shown of the server.
-    fn learn(&self, session: &Session) -> RawObject {
+    fn learn(&self, session: &Session) {
         *self.about.lock() = Some(session.about.clone());
         self.shares_channel.store(session.shares_channel(), Relaxed);
-        session.about.clone()
     }
 
     /// Sends a request of the call `cx`, where the server is there and has a place for it.
@@ -149,7 +151,7 @@ impl UpstreamProxy {
         }
         match timeout(self.options.calls_wait, self.calls.acquire()).await {
             Ok(Ok(place)) => Ok(place),
-            _ => Err(self.full(format!("{} calls of it are under way", self.calls_max))),
+            _ => Err(self.full(&format!("{} calls of it are under way", self.calls_max))),
         }
     }
 
@@ -260,10 +262,10 @@ impl UpstreamProxy {
     }
 
     fn all_in_use(&self) -> TransportError {
-        TransportError::Failed(self.full("all its connections are in use".to_owned()))
+        TransportError::Failed(self.full("all its connections are in use"))
     }
 
-    fn full(&self, why: String) -> Failure {
+    fn full(&self, why: &str) -> Failure {
         Failure::overloaded(format!("{}: {why}", self.name))
     }
 

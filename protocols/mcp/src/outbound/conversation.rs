@@ -89,15 +89,11 @@ struct Question {
     abort: AbortHandle,
 }
 
-/// A step of an answer that is done.
-enum Step {
-    /// A question has its answer, or `None` where the server wants none any more.
-    Answered(Id, Option<PreparedAnswer>),
-    Sent,
-}
+/// A step of an answer that is done: a question has one, or none where the server wants none any more; `None` once it is sent.
+type Step = Option<(Id, Option<PreparedAnswer>)>;
 
 /// What the first of them comes to that is done; never of none.
-async fn next<T>(answers: &mut Vec<BoxFuture<'_, T>>) -> T {
+async fn next(answers: &mut Vec<BoxFuture<'_, Step>>) -> Step {
     poll_fn(|cx| {
         let done = answers.iter_mut().enumerate().find_map(|(nth, answer)| match answer.as_mut().poll(cx) {
             Poll::Ready(done) => Some((nth, done)),
@@ -202,7 +198,7 @@ impl<'a> Talk<'a> {
         };
         // Aborted, the server wants no answer any more.
         let answering = Abortable::new(answering, registration);
-        self.answers.push(Box::pin(answering.map(|answer| Step::Answered(answered, answer.ok()))));
+        self.answers.push(Box::pin(answering.map(|answer| Some((answered, answer.ok())))));
         self.open.retain(|open| open.id != key);
         self.open.push(Question { id: key, method, params, abort });
     }
@@ -220,7 +216,7 @@ impl<'a> Talk<'a> {
     }
 
     fn done(&mut self, step: Step) {
-        if let Step::Answered(id, answer) = step {
+        if let Some((id, answer)) = step {
             self.open.retain(|open| open.id != id);
             answer.into_iter().for_each(|answer| self.send(answer));
         }
@@ -230,7 +226,7 @@ impl<'a> Talk<'a> {
     fn send(&mut self, answer: PreparedAnswer) {
         let link = self.link.clone();
         let sending = tokio::spawn(async move { link.answer(answer).await });
-        self.answers.push(Box::pin(sending.map(|_| Step::Sent)));
+        self.answers.push(Box::pin(sending.map(|_| None)));
     }
 }
 

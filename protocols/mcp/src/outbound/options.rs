@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use callboard_message::{Abilities, LogLevel, RawObject};
 use callboard_rpc::Limits;
-use callboard_rpc::http1::{Clients, Connector};
 use callboard_runtime::Caller;
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -238,14 +237,6 @@ impl ClientOptions {
             true => Err(ClientError::Era),
             false => Ok(()),
         }
-    }
-
-    /// HTTP clients without connections yet.
-    ///
-    /// # Errors
-    /// [`ClientError::Client`].
-    pub(crate) fn clients(&self) -> Result<Clients, ClientError> {
-        Ok(Clients::new(Connector::new(self.connect_timeout).map_err(ClientError::Client)?))
     }
 
     /// The same options with a header that goes with each HTTP request. Its value is never printed.

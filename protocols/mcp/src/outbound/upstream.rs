@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use callboard_message::{Failure, RawObject};
-use callboard_rpc::http1::Clients;
+use callboard_rpc::http1::{Clients, Connector};
 use callboard_runtime::Cx;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
@@ -328,7 +328,7 @@ impl Server {
     /// See [`ClientError`].
     pub fn new(endpoint: Endpoint, options: &ClientOptions) -> Result<Self, ClientError> {
         options.fit(&endpoint)?;
-        let http = options.clients()?;
+        let http = Clients::new(Connector::new(options.connect_timeout).map_err(ClientError::Client)?);
         Ok(Self { endpoint, http, remembered: Arc::default(), farewells: TaskTracker::new() })
     }
 

@@ -33,7 +33,7 @@ pub(crate) enum Kind {
 /// One stream. It is the link of those who write to it; a [`Reader`] takes from it.
 pub(crate) struct ReplayBuffer {
     /// Unique in the session; part of each event's id.
-    number: u64,
+    pub number: u64,
     kind: Kind,
     /// Whether its reader could see a question at all.
     readable: bool,
@@ -61,10 +61,6 @@ struct Inner {
 impl ReplayBuffer {
     pub fn new(number: u64, kind: Kind, readable: bool, limits: StreamLimits) -> Arc<Self> {
         Arc::new(Self { number, kind, readable, limits, inner: Mutex::default() })
-    }
-
-    pub fn number(&self) -> u64 {
-        self.number
     }
 
     /// The event that carries nothing but where to go on from (2025-11-25, transports), and after which pause.

@@ -136,11 +136,11 @@ impl HttpSession {
     /// Keeps a stream for readers that come back. The oldest finished ones make room.
     pub fn keep(&self, log: &Arc<ReplayBuffer>) {
         let mut streams = self.streams.lock();
-        let finished: Vec<u64> = streams.values().filter(|log| log.is_finished()).map(|log| log.number()).collect();
+        let finished: Vec<u64> = streams.values().filter(|log| log.is_finished()).map(|log| log.number).collect();
         for number in finished.iter().take(finished.len().saturating_sub(self.replay_streams_max)) {
             streams.remove(number);
         }
-        streams.insert(log.number(), log.clone());
+        streams.insert(log.number, log.clone());
     }
 
     /// The stream of that number.

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use actix_web::http::StatusCode;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
-use callboard_message::Principal;
 use callboard_rpc::serve::guard::{Refused, refused};
 use callboard_rpc::serve::idle;
 use callboard_rpc::{SseEvent, decode, encode_event};
@@ -28,13 +27,6 @@ pub(crate) struct SseSessions(Mutex<HashMap<String, SseSession>>);
 struct SseSession {
     session: Arc<Session>,
     log: Arc<ReplayBuffer>,
-}
-
-impl SseSessions {
-    fn get(&self, name: &str, principal: &Principal) -> Option<SseSession> {
-        let found = self.0.lock().get(name).cloned()?;
-        (*found.session.principal == *principal).then_some(found)
-    }
 }
 
 pub(crate) async fn get(request: HttpRequest, server: Data<Server>) -> Result<HttpResponse, Rejection> {
@@ -83,7 +75,8 @@ pub(crate) async fn post(
     let _busy = idle::busy(&request);
     let (principal, body) = read_post(&request, payload, &server).await?;
     let name = request.query_string().split('&').find_map(|pair| pair.strip_prefix("session="));
-    let SseSession { session, log } = name.and_then(|name| server.sse.get(name, &principal)).ok_or(UNKNOWN)?;
+    let found = name.and_then(|name| server.sse.0.lock().get(name).cloned());
+    let SseSession { session, log } = found.filter(|found| *found.session.principal == principal).ok_or(UNKNOWN)?;
     if session.revision() == Some(Revision::V2025_03_26) && body.trim_ascii_start().starts_with(b"[") {
         actix_web::rt::spawn(async move {
             let sink: Arc<dyn MessageSink> = log;

@@ -143,7 +143,7 @@ impl Exchange<'_> {
     async fn modern(self, id: Id, request: Request, principal: Principal) -> Result<HttpResponse, Refused> {
         let service = self.server.service.clone();
         let field = |name: &str| field(self.request.headers(), name);
-        if let Err(error) = modern::check_headers(&service.tasks.endpoint, field, &request) {
+        if let Err(error) = modern::check_headers(&service.tasks.endpoint, &field, &request) {
             return Ok(answer_response(modern::bad_request(&id, error)));
         }
         let limits = self.server.options.streams.limits;
@@ -254,7 +254,7 @@ pub(crate) async fn get(request: HttpRequest, server: Data<Server>) -> Result<Ht
     let streams = &server.options.streams;
     let polls = session.session.revision() >= Some(Revision::V2025_11_25);
     let first = (polls && after.is_none()).then(|| log.priming(streams.retry));
-    let of_call = log.number() > 0 && polls;
+    let of_call = log.number > 0 && polls;
     let events = LogEvents::new(reader, first, None, streams.poll_after.filter(|_| of_call));
     Ok(server.stream(&request, events, (busy, permits, session.busy())))
 }

@@ -20,19 +20,19 @@ use crate::inbound::client::{MessageSink, Reports, nobody_answers, question_meth
 use crate::inbound::options::QUESTIONS_PENDING_MAX;
 use crate::wire::{failure, meta};
 
-/// Who sent one request.
+/// Who sent one request; or the client of a session, for what belongs to none of its requests for sure.
 pub(crate) struct SessionCaller {
-    session: Arc<Session>,
+    session: Weak<Session>,
     /// Where the request came from.
     link: Arc<dyn MessageSink>,
-    /// Fires when the request is over.
+    /// Fires when the request, or the session, is over.
     over: CancellationToken,
     progress: Option<Mutex<Reports>>,
 }
 
 impl SessionCaller {
     pub fn new(
-        session: Arc<Session>,
+        session: Weak<Session>,
         link: Arc<dyn MessageSink>,
         over: CancellationToken,
         meta: Option<&RawObject>,
@@ -41,45 +41,6 @@ impl SessionCaller {
         let token = token.filter(|token| Reports::is_token(token));
         let progress = token.map(|token| Mutex::new(Reports::under(token)));
         Self { session, link, over, progress }
-    }
-}
-
-/// The client of a session, for what belongs to none of its requests for sure.
-pub(crate) struct BackgroundCaller(pub Weak<Session>);
-
-impl BackgroundCaller {
-    fn now(&self) -> Option<SessionCaller> {
-        let session = self.0.upgrade()?;
-        let (link, over) = (session.unsolicited.clone(), session.over.clone());
-        Some(SessionCaller::new(session, link, over, None))
-    }
-}
-
-impl Caller for BackgroundCaller {
-    // Progress belongs to a request.
-    fn progress(&self, _progress: Progress) {}
-
-    fn log(&self, line: Log) {
-        if let Some(caller) = self.now() {
-            caller.log(line);
-        }
-    }
-
-    fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
-        Box::pin(async move {
-            let gone = || Failure::nobody_to_ask("the client has gone");
-            self.now().ok_or_else(gone)?.ask(question).await
-        })
-    }
-
-    fn elicitation_done(&self, id: &str) {
-        if let Some(caller) = self.now() {
-            caller.elicitation_done(id);
-        }
-    }
-
-    fn abilities(&self) -> Abilities {
-        self.now().map(|caller| caller.abilities()).unwrap_or_default()
     }
 }
 
@@ -97,37 +58,36 @@ impl Caller for SessionCaller {
     }
 
     fn log(&self, line: Log) {
-        if line.level() >= *self.session.log_level.lock() {
+        if self.session.upgrade().is_some_and(|session| line.level() >= *session.log_level.lock()) {
             self.link.offer(encode_notification("notifications/message", Some(&line.0.to_raw())).into());
         }
     }
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
         Box::pin(async move {
+            let session = self.session.upgrade().ok_or_else(|| Failure::nobody_to_ask("the client has gone"))?;
             let abilities = self.abilities();
             if !abilities.can_answer(&question) {
                 return Err(nobody_answers());
             }
             let unknown = || Failure::nobody_to_ask("MCP has no such question");
             let (method, params) = (question_method(&question).ok_or_else(unknown)?, question.body().to_raw());
-            let answer = self.session.questions.ask(method, &params, &*self.link, &self.over).await?;
+            let answer = session.questions.ask(method, &params, &*self.link, &self.over).await?;
             let answer = RawObject::parse(&answer).map_err(|_| Failure::invalid("the client's answer is no object"))?;
             Ok(question.answered(answer))
         })
     }
 
     fn elicitation_done(&self, id: &str) {
-        if self.session.abilities().elicitation_url() {
+        if self.session.upgrade().is_some_and(|session| session.abilities().elicitation_url()) {
             let params = RawObject::of("elicitationId", id).to_raw();
             self.link.offer(encode_notification("notifications/elicitation/complete", Some(&params)).into());
         }
     }
 
     fn abilities(&self) -> Abilities {
-        match self.link.can_ask() {
-            true => self.session.abilities(),
-            false => Abilities::default(),
-        }
+        let session = self.session.upgrade().filter(|_| self.link.can_ask());
+        session.map(|session| session.abilities()).unwrap_or_default()
     }
 }
 

@@ -27,7 +27,7 @@ use super::options::{REQUESTS_IN_FLIGHT_MAX, SUBSCRIPTION_URI_BYTES_MAX, SUBSCRI
 use super::request::{Member, Message, Method, Params, Request, RunningRequests, object};
 use super::tasks::{TaskRequest, TaskService};
 use crate::wire::{Era, Revision, code as mcp, hmcp, meta};
-use caller::{BackgroundCaller, Questions, SessionCaller};
+use caller::{Questions, SessionCaller};
 
 mod caller;
 
@@ -63,6 +63,7 @@ impl Session {
     pub fn open(tasks: Arc<TaskService>, principal: Arc<Principal>, unsolicited: Arc<dyn MessageSink>) -> Arc<Self> {
         Arc::new_cyclic(|session: &Weak<Self>| {
             let (over, listener) = (CancellationToken::new(), session.clone());
+            let background = SessionCaller::new(session.clone(), unsolicited.clone(), over.clone(), None);
             Self {
                 principal,
                 unsolicited,
@@ -76,7 +77,7 @@ impl Session {
                         session.changed(change);
                     }
                 }),
-                peer: Arc::new(PeerSession::new(over.clone(), Arc::new(BackgroundCaller(session.clone())))),
+                peer: Arc::new(PeerSession::new(over.clone(), Arc::new(background))),
                 over,
                 tasks,
             }
@@ -104,7 +105,8 @@ impl Session {
                 let (cancel, params) = (call.cancel.clone(), &request.params);
                 let meta = params.get(Member::Meta).and_then(|meta| RawObject::parse(meta).ok());
                 call.trace = meta::trace(meta.as_ref());
-                call.caller = Some(Arc::new(SessionCaller::new(self.clone(), sink, cancel.clone(), meta.as_ref())));
+                call.caller =
+                    Some(Arc::new(SessionCaller::new(Arc::downgrade(self), sink, cancel.clone(), meta.as_ref())));
                 call.session = Some(self.peer.clone());
                 let work = async {
                     match method {
@@ -113,8 +115,21 @@ impl Session {
                         Method::Unsubscribe => return self.unsubscribe(params),
                         _ if !self.tasks.concerns(method) => {}
                         _ => {
-                            let of_tasks = Box::pin(self.task(&request, revision, &call, meta.as_ref())).await;
-                            if let Some(outcome) = of_tasks {
+                            let background = |over: CancellationToken| -> Arc<dyn Caller> {
+                                let (session, sink) = (Arc::downgrade(self), self.unsolicited.clone());
+                                Arc::new(SessionCaller::new(session, sink, over, meta.as_ref()))
+                            };
+                            let request = TaskRequest {
+                                request: &request,
+                                revision,
+                                call: &call,
+                                session: Some(self.listening.number),
+                                client: &self.abilities(),
+                                background: Some(&background),
+                                unsolicited: Some(&self.unsolicited),
+                            };
+                            // Boxed, for most requests carry no room for it.
+                            if let Some(outcome) = Box::pin(self.tasks.perform(request)).await {
                                 return outcome;
                             }
                         }
@@ -203,29 +218,6 @@ impl Session {
         }
         result.set_some("instructions", &endpoint.options.info.instructions_of(about));
         result.to_raw()
-    }
-
-    /// Does a request about tasks.
-    async fn task(
-        self: &Arc<Self>,
-        request: &Request,
-        revision: Revision,
-        call: &CallMeta,
-        meta: Option<&RawObject>,
-    ) -> Option<Outcome> {
-        let background = |over: CancellationToken| -> Arc<dyn Caller> {
-            Arc::new(SessionCaller::new(self.clone(), self.unsolicited.clone(), over, meta))
-        };
-        let request = TaskRequest {
-            request,
-            revision,
-            call,
-            session: Some(self.listening.number),
-            client: &self.abilities(),
-            background: Some(&background),
-            unsolicited: Some(&self.unsolicited),
-        };
-        self.tasks.perform(request).await
     }
 
     fn set_level(&self, params: &Params) -> Outcome {

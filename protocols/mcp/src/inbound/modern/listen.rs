@@ -22,11 +22,17 @@ use crate::wire::meta::SUBSCRIPTION_ID;
 /// Changes that wait for one subscriber. One that is slower misses some, so its subscription ends: it lists anew.
 const CHANGES_WAITING_MAX: usize = 256;
 
+/// Lists that change: the member of a subscription, the capability, and the change.
+const LISTS: [(&str, &str, Change); 3] = [
+    ("toolsListChanged", "tools", Change::Tools),
+    ("promptsListChanged", "prompts", Change::Prompts),
+    ("resourcesListChanged", "resources", Change::Resources),
+];
+
 /// Which changes a subscriber hears of.
 struct Filter {
-    tools: bool,
-    prompts: bool,
-    resources: bool,
+    /// Of [`LISTS`].
+    lists: Vec<(&'static str, &'static str, Change)>,
     uris: Vec<String>,
     /// Tasks whose steps it wants to hear of.
     task_ids: Vec<String>,
@@ -128,21 +134,19 @@ impl Filter {
             };
             if list.len() > uris_max { Err(invalid(format!("more than {uris_max} `{name}`"))) } else { Ok(list) }
         };
-        Ok(Self {
-            tools: flag("toolsListChanged")?,
-            prompts: flag("promptsListChanged")?,
-            resources: flag("resourcesListChanged")?,
-            uris: list("resourceSubscriptions")?,
-            task_ids: list("taskIds")?,
-        })
+        let mut lists = Vec::new();
+        for of_list in LISTS {
+            if flag(of_list.0)? {
+                lists.push(of_list);
+            }
+        }
+        Ok(Self { lists, uris: list("resourceSubscriptions")?, task_ids: list("taskIds")? })
     }
 
     /// Leaves what the server can tell.
     fn narrow(&mut self, capabilities: &RawObject) {
         let can = |what: &str, how: &str| capabilities.object(what).and_then(|of| of.read(how)).unwrap_or(false);
-        self.tools &= can("tools", "listChanged");
-        self.prompts &= can("prompts", "listChanged");
-        self.resources &= can("resources", "listChanged");
+        self.lists.retain(|(_, capability, _)| can(capability, "listChanged"));
         if !can("resources", "subscribe") {
             self.uris.clear();
         }
@@ -150,14 +154,7 @@ impl Filter {
 
     fn members(&self) -> RawObject {
         let mut members = RawObject::new();
-        let flags = [
-            ("toolsListChanged", self.tools),
-            ("promptsListChanged", self.prompts),
-            ("resourcesListChanged", self.resources),
-        ];
-        for (name, _) in flags.into_iter().filter(|(_, on)| *on) {
-            members.set(name, true);
-        }
+        self.lists.iter().for_each(|(member, ..)| members.set(member, true));
         if !self.uris.is_empty() {
             members.set("resourceSubscriptions", &self.uris);
         }
@@ -170,11 +167,8 @@ impl Filter {
     /// The notification of a change; `None` where it isn't asked for.
     fn message(&self, change: &Change, id: &Id) -> Option<bytes::Bytes> {
         let is_wanted = match change {
-            Change::Tools => self.tools,
-            Change::Prompts => self.prompts,
-            Change::Resources => self.resources,
             Change::Resource(uri) => self.uris.contains(uri),
-            _ => false,
+            list => self.lists.iter().any(|(.., wanted)| wanted == list),
         };
         let (method, params) = change_notification(change).filter(|_| is_wanted)?;
         Some(notification(method, id, params))

@@ -23,8 +23,8 @@ pub const QUESTIONS_MAX: usize = 16;
 /// The questions of one call that wait for the client, which answers them with its next request.
 pub(crate) struct PendingElicitations {
     state: Mutex<State>,
-    /// A question came in.
-    asked: Notify,
+    /// A question came in since the last time.
+    pub asked: Notify,
 }
 
 struct State {
@@ -51,11 +51,6 @@ impl PendingElicitations {
 
     pub fn abilities(&self) -> Abilities {
         self.state.lock().abilities.clone()
-    }
-
-    /// Ends when a question came in since the last time.
-    pub async fn asked(&self) {
-        self.asked.notified().await;
     }
 
     /// Puts a question up and waits for its answer.

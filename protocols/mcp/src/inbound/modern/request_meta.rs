@@ -102,25 +102,24 @@ pub(crate) enum Field<'a> {
     Several,
 }
 
+/// Finds a header by its name in lower case.
+pub(crate) type Fields<'f, 'h> = &'f dyn Fn(&str) -> Field<'h>;
+
 /// Holds the headers of streamable HTTP against the body (2026-07-28, basic/transports/streamable-http, Server
-/// Validation). `field` finds a header by its name in lower case.
+/// Validation).
 ///
 /// A body without a revision, or with one that isn't spoken here, passes: [`super::request`] refuses it.
 ///
 /// # Errors
 /// `HEADER_MISMATCH`, to be answered with the status 400. No value of a header is repeated.
-pub(crate) fn check_headers<'h>(
-    endpoint: &Endpoint,
-    field: impl Fn(&str) -> Field<'h>,
-    request: &Request,
-) -> Result<(), RpcError> {
+pub(crate) fn check_headers(endpoint: &Endpoint, field: Fields<'_, '_>, request: &Request) -> Result<(), RpcError> {
     let params = &request.params;
     let Some(version) = params.get(Member::Meta).and_then(version_in_meta) else { return Ok(()) };
-    same(&field, header::PROTOCOL_VERSION, &version)?;
+    same(field, header::PROTOCOL_VERSION, &version)?;
     if !is_spoken(&version) {
         return Ok(());
     }
-    same(&field, header::METHOD, &request.name)?;
+    same(field, header::METHOD, &request.name)?;
     let about = match request.method {
         Method::CallTool | Method::GetPrompt => params.name(),
         Method::ReadResource => params.uri(),
@@ -132,7 +131,7 @@ pub(crate) fn check_headers<'h>(
     };
     // Params that lack it are refused later, for that.
     if let Some(about) = &about {
-        encoded(&field, header::NAME, about)?;
+        encoded(field, header::NAME, about)?;
     }
     if let Some(tool) = about.filter(|_| request.method == Method::CallTool) {
         let adapter = endpoint.adapter();
@@ -140,14 +139,14 @@ pub(crate) fn check_headers<'h>(
         if !repeated.is_empty() {
             let arguments =
                 params.get(Member::Arguments).and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
-            repeated.iter().try_for_each(|param| argument(&field, param, &arguments))?;
+            repeated.iter().try_for_each(|param| argument(field, param, &arguments))?;
         }
     }
     Ok(())
 }
 
 /// A header that is never encoded.
-fn same<'h>(field: &impl Fn(&str) -> Field<'h>, name: &str, body: &str) -> Result<(), RpcError> {
+fn same(field: Fields<'_, '_>, name: &str, body: &str) -> Result<(), RpcError> {
     match value(field, name)?.trim_ascii() == body.as_bytes() {
         true => Ok(()),
         false => Err(mismatch(name)),
@@ -155,7 +154,7 @@ fn same<'h>(field: &impl Fn(&str) -> Field<'h>, name: &str, body: &str) -> Resul
 }
 
 /// A header that may be.
-fn encoded<'h>(field: &impl Fn(&str) -> Field<'h>, name: &str, body: &str) -> Result<(), RpcError> {
+fn encoded(field: Fields<'_, '_>, name: &str, body: &str) -> Result<(), RpcError> {
     match header::decode(value(field, name)?) {
         Some(value) if value == body => Ok(()),
         Some(_) => Err(mismatch(name)),
@@ -163,7 +162,7 @@ fn encoded<'h>(field: &impl Fn(&str) -> Field<'h>, name: &str, body: &str) -> Re
     }
 }
 
-fn value<'h>(field: &impl Fn(&str) -> Field<'h>, name: &str) -> Result<&'h [u8], RpcError> {
+fn value<'h>(field: Fields<'_, 'h>, name: &str) -> Result<&'h [u8], RpcError> {
     match field(name) {
         Field::One(value) => Ok(value),
         Field::Missing => Err(error(format!("the header {name} is missing"))),
@@ -172,7 +171,7 @@ fn value<'h>(field: &impl Fn(&str) -> Field<'h>, name: &str) -> Result<&'h [u8],
 }
 
 /// `Mcp-Param-*` against its argument: there when, and only when, that has a value.
-fn argument<'h>(field: &impl Fn(&str) -> Field<'h>, param: &HeaderParam, arguments: &Value) -> Result<(), RpcError> {
+fn argument(field: Fields<'_, '_>, param: &HeaderParam, arguments: &Value) -> Result<(), RpcError> {
     let name = param.header.as_str();
     let mut found = Some(arguments);
     for member in &param.path {

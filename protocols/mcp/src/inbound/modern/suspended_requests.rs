@@ -153,7 +153,7 @@ impl SuspendedCalls {
         turn.round = state.round.saturating_add(1);
         turn.last = None;
         // Where this request goes away, the call does too.
-        let leaving = Leaving { calls: self, id: parked.id, stays: false };
+        let mut leaving = Leaving { calls: self, id: parked.id, stays: false };
         parked.expire_after(self.runs_for + self.parked_for);
         let outcome = if let Some(adopt) = adopt
             && running.elicitations.requests().is_none()
@@ -176,7 +176,7 @@ impl SuspendedCalls {
             parked.expire_after(self.parked_for);
             self.ended(parked.id);
         }
-        leaving.stay();
+        leaving.stays = true;
         turn.last = Some(keepable(&outcome));
         outcome
     }
@@ -284,12 +284,6 @@ struct Leaving<'a> {
     stays: bool,
 }
 
-impl Leaving<'_> {
-    fn stay(mut self) {
-        self.stays = true;
-    }
-}
-
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         if !self.stays {
@@ -326,14 +320,14 @@ impl RunningCall {
                 tokio::select! {
                     biased;
                     outcome = &mut self.outcome => return Step::Ended(outcome),
-                    () = self.elicitations.asked() => {}
+                    () = self.elicitations.asked.notified() => {}
                     () = hung_up.cancelled() => return Step::HungUp,
                 }
             }
             while tokio::select! {
                 biased;
                 outcome = &mut self.outcome => return Step::Ended(outcome),
-                () = self.elicitations.asked() => true,
+                () = self.elicitations.asked.notified() => true,
                 () = hung_up.cancelled() => return Step::HungUp,
                 () = sleep(GATHER) => false,
             } {}

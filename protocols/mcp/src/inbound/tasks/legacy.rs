@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_message::{Answer, Failure, FailureKind, RawObject, TaskState};
+use callboard_message::{FailureKind, RawObject, TaskState};
 use callboard_rpc::{RpcError, encode_notification};
 use callboard_runtime::live::{Delivering, LiveTask};
-use callboard_runtime::{OpenQuestion, Task, TaskFilter};
-use futures::future::BoxFuture;
+use callboard_runtime::{Task, TaskFilter};
 use futures::stream::{FuturesUnordered, StreamExt};
 
 use super::record::{RELATED_TASK, legacy_status, legacy_view, outcome, refused, related_meta};
@@ -137,9 +136,16 @@ async fn result(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Outcome 
             return come_to(&found.task);
         }
         for open in &found.task.open {
-            if let Some(delivering) = Delivering::of(&found.delivering, &open.key) {
-                asked.push(ask(request, &found.task, open, delivering));
-            }
+            let Some(delivering) = Delivering::of(&found.delivering, &open.key) else { continue };
+            let question = question_with_meta(&open.question, RELATED_TASK, &related_meta(&found.task));
+            let key = open.key.clone();
+            asked.push(async move {
+                let answer = match &request.call.caller {
+                    Some(caller) => caller.ask(question).await,
+                    None => Err(nobody_answers()),
+                };
+                (key, answer, delivering)
+            });
         }
         tokio::select! {
             changed = found.changed() => changed.map_err(gone)?,
@@ -154,25 +160,6 @@ async fn result(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Outcome 
             }
         }
     }
-}
-
-type Asked = (String, Result<Answer, Failure>, Delivering);
-
-fn ask<'a>(
-    request: &'a TaskRequest<'_>,
-    task: &Task,
-    open: &OpenQuestion,
-    delivering: Delivering,
-) -> BoxFuture<'a, Asked> {
-    let question = question_with_meta(&open.question, RELATED_TASK, &related_meta(task));
-    let key = open.key.clone();
-    Box::pin(async move {
-        let answer = match &request.call.caller {
-            Some(caller) => caller.ask(question).await,
-            None => Err(nobody_answers()),
-        };
-        (key, answer, delivering)
-    })
 }
 
 /// Just what the call itself would have answered, and which task it belongs to.

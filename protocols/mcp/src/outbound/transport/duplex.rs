@@ -17,7 +17,8 @@ const OUTBOX_MAX: usize = 64;
 /// A channel that a task of its own reads and writes. Dropped, the task ends in order.
 pub(crate) struct Duplex {
     outbox: mpsc::Sender<Vec<u8>>,
-    closed: CancellationToken,
+    /// Fires when nothing more can come of it.
+    pub closed: CancellationToken,
     _stop: DropGuard,
 }
 
@@ -71,14 +72,6 @@ impl Duplex {
             sent = self.outbox.send(body) => sent.map_err(|_| closed()),
             () = self.closed.cancelled() => Err(closed()),
         }
-    }
-
-    pub fn closed(&self) -> impl Future<Output = ()> + Send + 'static {
-        self.closed.clone().cancelled_owned()
-    }
-
-    pub fn is_closed(&self) -> bool {
-        self.closed.is_cancelled()
     }
 }
 

@@ -102,7 +102,7 @@ impl Transport {
     pub fn is_closed(&self) -> bool {
         match self {
             Self::Http(_) => false,
-            Self::Duplex(duplex) => duplex.is_closed(),
+            Self::Duplex(duplex) => duplex.closed.is_cancelled(),
         }
     }
 
@@ -110,7 +110,7 @@ impl Transport {
     pub fn closed(&self) -> Option<impl Future<Output = ()> + Send + 'static> {
         match self {
             Self::Http(_) => None,
-            Self::Duplex(duplex) => Some(duplex.closed()),
+            Self::Duplex(duplex) => Some(duplex.closed.clone().cancelled_owned()),
         }
     }
 

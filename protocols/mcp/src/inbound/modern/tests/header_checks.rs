@@ -22,7 +22,7 @@ fn check(peer: &Peer, headers: &[(&str, &str)], method: &str, mut params: Value)
         Some([value]) => Field::One(value.as_bytes()),
         Some(_) => Field::Several,
     };
-    check_headers(&peer.service.tasks.endpoint, field, &request).err().map_or(0, |error| error.code)
+    check_headers(&peer.service.tasks.endpoint, &field, &request).err().map_or(0, |error| error.code)
 }
 
 const VERSION: (&str, &str) = ("mcp-protocol-version", "2026-07-28");

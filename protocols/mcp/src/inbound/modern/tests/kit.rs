@@ -90,6 +90,8 @@ pub struct Hang {}
 #[message(reply = ())]
 pub struct Touch {}
 
+type Outcome<T> = Result<T, Failure>;
+
 #[derive(Clone, Default)]
 pub struct Counts {
     /// How often a name was greeted.
@@ -170,7 +172,7 @@ impl SyncHandler<ListResources> for Fixture {
 }
 
 impl ConcurrentHandler<AskName> for Fixture {
-    fn handle(&mut self, m: AskName, cx: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+    fn handle(&mut self, m: AskName, cx: Cx) -> impl Future<Output = Outcome<ToolResult>> + Send + 'static {
         let counts = self.counts.clone();
         async move {
             let name = tokio::select! {
@@ -188,7 +190,7 @@ impl ConcurrentHandler<AskName> for Fixture {
 }
 
 impl ConcurrentHandler<AskThree> for Fixture {
-    fn handle(&mut self, _: AskThree, cx: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+    fn handle(&mut self, _: AskThree, cx: Cx) -> impl Future<Output = Outcome<ToolResult>> + Send + 'static {
         async move {
             let roots = cx.question(Question::roots().key("folders"));
             let asked = futures::join!(name(&cx, "who"), cx.sample(Sample::prompt("Greet", 50).key("greeting")), roots);
@@ -202,7 +204,7 @@ impl ConcurrentHandler<AskThree> for Fixture {
 }
 
 impl ConcurrentHandler<AskTwice> for Fixture {
-    fn handle(&mut self, _: AskTwice, cx: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+    fn handle(&mut self, _: AskTwice, cx: Cx) -> impl Future<Output = Outcome<ToolResult>> + Send + 'static {
         async move {
             let first = name(&cx, "").await?;
             let second = name(&cx, "").await?;
@@ -237,7 +239,7 @@ impl ConcurrentHandler<ReadResource> for Fixture {
         &mut self,
         m: ReadResource,
         cx: Cx,
-    ) -> impl Future<Output = Result<ReadResourceResult, Failure>> + Send + 'static {
+    ) -> impl Future<Output = Outcome<ReadResourceResult>> + Send + 'static {
         async move {
             match m.uri().as_str() {
                 "test://a" => Ok(ReadResourceResult::of([ResourceContent::text("test://a", "text/plain", "a")])),
@@ -252,11 +254,7 @@ impl ConcurrentHandler<ReadResource> for Fixture {
 }
 
 impl ConcurrentHandler<GetPrompt> for Fixture {
-    fn handle(
-        &mut self,
-        _: GetPrompt,
-        cx: Cx,
-    ) -> impl Future<Output = Result<GetPromptResult, Failure>> + Send + 'static {
+    fn handle(&mut self, _: GetPrompt, cx: Cx) -> impl Future<Output = Outcome<GetPromptResult>> + Send + 'static {
         async move { Ok(GetPromptResult::of([(Speaker::User, Content::text(name(&cx, "user_name").await?))])) }
     }
 }
@@ -315,13 +313,9 @@ impl Peer {
 
     /// The same server, as somebody else.
     pub fn other(&self, id: &str) -> Self {
-        Self {
-            service: self.service.clone(),
-            counts: self.counts.clone(),
-            principal: Arc::new(Principal::agent(id)),
-            link: Arc::default(),
-            hung_up: CancellationToken::new(),
-        }
+        let (service, counts) = (self.service.clone(), self.counts.clone());
+        let (principal, link) = (Arc::new(Principal::agent(id)), Arc::default());
+        Self { service, counts, principal, link, hung_up: CancellationToken::new() }
     }
 
     /// Status and response.
@@ -329,15 +323,8 @@ impl Peer {
         let text = body.to_string();
         let message = decode(text.as_bytes(), &Limits::default()).unwrap().into();
         let request::Message::Request(id, request) = message else { panic!("no request") };
-        let answer = modern::request(
-            &self.service,
-            self.principal.clone(),
-            &id,
-            request,
-            self.link.clone(),
-            self.hung_up.clone(),
-        );
-        let answer = answer.await;
+        let (principal, link, hung_up) = (self.principal.clone(), self.link.clone(), self.hung_up.clone());
+        let answer = modern::request(&self.service, principal, &id, request, link, hung_up).await;
         (answer.status.as_u16(), serde_json::from_slice(&answer.body.unwrap()).unwrap())
     }
 
