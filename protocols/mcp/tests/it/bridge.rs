@@ -1,22 +1,20 @@
 //! Two hops: a client, a server of ours that stands for another server, and that server. Each hop of either era.
 
-use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use callboard_mcp::inbound::{ListenOptions, McpServerOptions, serve};
-use callboard_mcp::outbound::{ClientOptions, Endpoint, Era, EraChoice, McpClient};
+use callboard_mcp::outbound::Era;
 use callboard_message::surface::{CallTool, ListTools};
 use callboard_message::{
-    Abilities, Answer, ElicitAnswer, Elicitation, Failure, FailureKind, Log, LogLevel, Progress, Question, RawObject,
-    Root, RootsAnswer, Sample, SampleAnswer, ToolResult,
+    Answer, ElicitAnswer, Elicitation, Failure, FailureKind, Log, LogLevel, Progress, Question, RawObject, Root,
+    RootsAnswer, Sample, SampleAnswer, ToolResult,
 };
-use callboard_runtime::{Agent, AgentRef, CallEvent, Cx, Handler, Handlers, SyncHandler, System};
+use callboard_runtime::{Agent, AgentRef, CallEvent, Cx, Handler, Handlers, SyncHandler};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use serde_json::value::RawValue;
 
+use crate::bridge_kit::Site;
 use crate::kit::soon;
 
 const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
@@ -70,42 +68,18 @@ impl Handler<CallTool> for Far {
 struct Way {
     near: AgentRef,
     script: Arc<Mutex<Script>>,
-    system: System,
-    servers: Vec<actix_web::dev::ServerHandle>,
+    site: Site,
 }
 
 impl Way {
     /// `near` is the era of the client and the server in the middle, `far` that of the middle and the far end.
     fn lay(near: Era, far: Era) -> Self {
-        let system = System::start(1).unwrap();
-        let script = Arc::new(Mutex::new(Script::default()));
-        let mut servers = Vec::new();
-        let end = system.spawn(Far { script: script.clone() });
-        let middle = connect(&system, expose(end, &mut servers), far);
-        let near = connect(&system, expose(middle, &mut servers), near);
-        Self { near, script, system, servers }
+        let (mut site, script) = (Site::new(), Arc::new(Mutex::new(Script::default())));
+        let end = site.system.spawn(Far { script: script.clone() });
+        let middle = site.beyond(end, far);
+        let near = site.beyond(middle, near);
+        Self { near, script, site }
     }
-
-    async fn end(self) {
-        self.system.shutdown(Duration::ZERO).await;
-        for server in self.servers {
-            server.stop(false).await;
-        }
-    }
-}
-
-fn expose(agent: AgentRef, servers: &mut Vec<actix_web::dev::ServerHandle>) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let serving = serve(listener, agent, McpServerOptions::default(), &ListenOptions::default()).unwrap();
-    servers.push(serving.server.handle());
-    tokio::spawn(serving.server);
-    format!("http://{}/mcp", serving.address)
-}
-
-fn connect(system: &System, url: String, era: Era) -> AgentRef {
-    let options = ClientOptions { era: EraChoice::Only(era), offers: Abilities::all(), ..ClientOptions::default() };
-    let client = McpClient::new(Endpoint::url(&url).unwrap(), options).unwrap();
-    system.spawn_with(move || client.clone())
 }
 
 /// JSON of any shape, as text: numbers that no double holds, escapes that needn't be.
@@ -182,7 +156,7 @@ async fn nothing_is_lost() {
             assert_kept(&params, &called);
             assert_kept(&result, &came.0);
         }
-        way.end().await;
+        way.site.end().await;
     }
 }
 
@@ -202,7 +176,7 @@ async fn definitions_are_kept() {
         way.script.lock().unwrap().tools = tools.clone();
         let came = soon(way.near.ask(ListTools::default())).await.unwrap().unwrap();
         assert_kept(&tools, &came);
-        way.end().await;
+        way.site.end().await;
     }
 }
 
@@ -253,17 +227,17 @@ async fn questions_cross_the_eras() {
         assert_eq!(result.texts(), "done", "{near:?} {far:?}");
         assert_eq!(asked.len(), 3, "{near:?} {far:?}");
         for (sent, came) in questions.iter().zip(&asked) {
-            assert_kept(body(sent), body(came));
+            assert_kept(sent.body(), came.body());
         }
         let answered = std::mem::take(&mut way.script.lock().unwrap().answered);
         for (sent, came) in answers.iter().zip(&answered) {
-            assert_kept(answer_body(sent), answer_body(came.as_ref().unwrap()));
+            assert_kept(sent.body(), came.as_ref().unwrap().body());
         }
         assert!(progress >= 1 && lines >= 1, "{near:?} {far:?}: {progress} reports, {lines} lines");
         // The stateless era has no word for it.
         let told = if (near, far) == (Era::Legacy, Era::Legacy) { 3 } else { 0 };
         assert_eq!(done, vec!["visit-1"; told], "{near:?} {far:?}");
-        way.end().await;
+        way.site.end().await;
     }
 }
 
@@ -292,24 +266,6 @@ async fn nobody_to_ask_is_said() {
                 assert!(matches!(kind, FailureKind::NobodyToAsk | FailureKind::Rejected), "{near:?} {far:?}: {kind}");
             }
         }
-        way.end().await;
-    }
-}
-
-fn body(question: &Question) -> &RawObject {
-    match question {
-        Question::Sample(body) => &body.0,
-        Question::Elicit(body) => &body.0,
-        Question::Roots(body) => &body.0,
-        _ => unreachable!(),
-    }
-}
-
-fn answer_body(answer: &Answer) -> &RawObject {
-    match answer {
-        Answer::Sample(body) => &body.0,
-        Answer::Elicit(body) => &body.0,
-        Answer::Roots(body) => &body.0,
-        _ => unreachable!(),
+        way.site.end().await;
     }
 }

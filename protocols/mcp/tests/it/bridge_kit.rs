@@ -10,8 +10,7 @@ use callboard_mcp::inbound::{ListenOptions, McpServerOptions, StreamOptions, ser
 use callboard_mcp::outbound::{ChildCommand, ClientOptions, Endpoint, Era, EraChoice, McpClient};
 use callboard_message::surface::{CallTool, ListTools};
 use callboard_message::{
-    Abilities, Answer, Change, ElicitAnswer, Failure, Principal, Progress, Question, RawObject, SampleAnswer,
-    ToolResult,
+    Abilities, Answer, Change, ElicitAnswer, Failure, Principal, Question, RawObject, SampleAnswer, ToolResult,
 };
 use callboard_runtime::{
     Agent, AgentRef, CallEvent, CallMeta, Caller, ConcurrentHandler, Cx, Handlers, PeerSession, RunningCall, System,
@@ -159,6 +158,12 @@ impl Site {
         self.system.spawn_with(move || client.clone())
     }
 
+    /// A client of a server of `agent`, who can answer everything.
+    pub fn beyond(&mut self, agent: AgentRef, era: Era) -> AgentRef {
+        let url = self.serve(agent, McpServerOptions::default());
+        self.client(&url, era, Abilities::all())
+    }
+
     pub async fn end(self) {
         self.system.shutdown(Duration::ZERO).await;
         for server in self.servers {
@@ -231,8 +236,6 @@ impl Person {
 }
 
 impl Caller for Person {
-    fn progress(&self, _: Progress) {}
-
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
         if self.thinks {
             let open = Running::new(&self.open);

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use callboard_mcp::outbound::Era;
-use callboard_message::{Abilities, Answer, Failure, Principal, Progress, Question, Root, RootsAnswer};
+use callboard_message::{Abilities, Answer, Failure, Principal, Question, Root, RootsAnswer};
 use callboard_runtime::testkit::eventually;
 use callboard_runtime::{AgentRef, CallMeta, Caller, PeerSession};
 use futures::future::BoxFuture;
@@ -73,8 +73,6 @@ struct Side {
 }
 
 impl Caller for Side {
-    fn progress(&self, _: Progress) {}
-
     fn abilities(&self) -> Abilities {
         Abilities(serde_json::from_value(json!({ "roots": { "listChanged": true } })).unwrap())
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use callboard_mcp::outbound::auth::{AuthError, Authorizer, Challenge};
 use callboard_mcp::outbound::{ChildCommand, ClientOptions, Endpoint, Era, McpClient};
-use callboard_message::{Answer, ElicitAnswer, Failure, FailureKind, Log, Progress, Question};
+use callboard_message::{Answer, ElicitAnswer, Failure, FailureKind, Log, Question};
 use callboard_runtime::testkit::{Probe, eventually};
 use callboard_runtime::{CallEvent, CallMeta, Caller, Changed, System};
 use futures::future::BoxFuture;
@@ -16,21 +16,11 @@ use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
 
+use crate::bridge_kit::child;
 use crate::client_kit::{Client, Played, auto, joined, only, tool};
 use crate::kit::{SOON, soon};
 
 const CALL: &str = "callboard.tools.call";
-
-/// What every scripted server begins with. `hear` reads a line and its id, `say` answers the line last heard.
-const SHELL: &str = r#"
-hear() { IFS= read -r line || exit 0; id=$(printf '%s' "$line" | sed 's/^{"jsonrpc":"2.0","id":\([0-9]*\),.*/\1/'); }
-say() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$1" "$2"; }
-initialize() { hear; say "$id" '{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"p","version":"1"}}'; hear; }
-"#;
-
-fn child(script: &str) -> Endpoint {
-    Endpoint::Child(ChildCommand::new("sh", ["-c".to_owned(), format!("{SHELL}{script}")]))
-}
 
 fn legacy(script: &str) -> Client {
     Client::of(child(script), only(Era::Legacy))
@@ -163,8 +153,6 @@ async fn questions_are_never_guessed() {
 struct Sayer(std::sync::Mutex<Vec<String>>);
 
 impl Caller for Sayer {
-    fn progress(&self, _: Progress) {}
-
     fn ask(&self, _: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
         self.0.lock().unwrap().push("asked".into());
         Box::pin(async { Ok(Answer::Elicit(ElicitAnswer::decline())) })

@@ -1,16 +1,13 @@
 //! HMCP: a client asks a server as it would ask a model. And what policies see of what crosses after a message.
 
-use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use callboard_macros::Message;
-use callboard_mcp::inbound::{ListenOptions, McpServerOptions, StdioOptions, serve, serve_stdio};
-use callboard_mcp::outbound::{ClientOptions, Endpoint, Era, EraChoice, McpClient};
+use callboard_mcp::inbound::{StdioOptions, serve_stdio};
+use callboard_mcp::outbound::Era;
 use callboard_message::surface::{About, CreateMessage, Describe, MISSING};
-use callboard_message::{
-    Abilities, Answer, ElicitAnswer, Elicitation, Failure, FailureKind, RawObject, Sample, SampleAnswer,
-};
+use callboard_message::{Answer, ElicitAnswer, Elicitation, Failure, FailureKind, RawObject, Sample, SampleAnswer};
 use callboard_runtime::{
     Agent, AgentRef, CallEvent, ConcurrentHandler, Crossing, Cx, Direction, Handlers, Part, Policy, SyncHandler, System,
 };
@@ -20,7 +17,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
 
+use crate::bridge_kit::Site;
 use crate::kit::soon;
+
+type Sampled = Result<SampleAnswer, Failure>;
 
 const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
 
@@ -59,11 +59,7 @@ impl Agent for Talker {
 }
 
 impl ConcurrentHandler<CreateMessage> for Talker {
-    fn handle(
-        &mut self,
-        m: CreateMessage,
-        cx: Cx,
-    ) -> impl Future<Output = Result<SampleAnswer, Failure>> + Send + 'static {
+    fn handle(&mut self, m: CreateMessage, cx: Cx) -> impl Future<Output = Sampled> + Send + 'static {
         async move {
             let marked = m.0.object("_meta").is_some_and(|meta| meta.has(MISSING));
             let text = Sample(m.0).texts().pop().map(|(_, text)| text).unwrap_or_default();
@@ -91,37 +87,6 @@ impl Agent for Mute {
 impl SyncHandler<Talk> for Mute {
     fn handle(&mut self, message: Talk, _: &mut Cx) -> Result<String, Failure> {
         Ok(message.text)
-    }
-}
-
-/// Agents, servers before them and clients of those, on free ports.
-struct Site {
-    system: System,
-    servers: Vec<actix_web::dev::ServerHandle>,
-}
-
-impl Site {
-    fn new() -> Self {
-        Self { system: System::start(1).unwrap(), servers: Vec::new() }
-    }
-
-    /// A client of a server of `agent`.
-    fn beyond(&mut self, agent: AgentRef, era: Era) -> AgentRef {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let serving = serve(listener, agent, McpServerOptions::default(), &ListenOptions::default()).unwrap();
-        self.servers.push(serving.server.handle());
-        tokio::spawn(serving.server);
-        let options = ClientOptions { era: EraChoice::Only(era), offers: Abilities::all(), ..ClientOptions::default() };
-        let url = format!("http://{}/mcp", serving.address);
-        let client = McpClient::new(Endpoint::url(&url).unwrap(), options).unwrap();
-        self.system.spawn_with(move || client.clone())
-    }
-
-    async fn end(self) {
-        self.system.shutdown(Duration::ZERO).await;
-        for server in self.servers {
-            server.stop(false).await;
-        }
     }
 }
 
@@ -292,11 +257,7 @@ impl Agent for Asker {
 }
 
 impl ConcurrentHandler<CreateMessage> for Asker {
-    fn handle(
-        &mut self,
-        m: CreateMessage,
-        cx: Cx,
-    ) -> impl Future<Output = Result<SampleAnswer, Failure>> + Send + 'static {
+    fn handle(&mut self, m: CreateMessage, cx: Cx) -> impl Future<Output = Sampled> + Send + 'static {
         async move { cx.sample(Sample(m.0)).await }
     }
 }
@@ -313,8 +274,7 @@ async fn refusals_on_the_wire() {
     let tool = pipe.ask("tools/call", json!({ "name": "talk", "arguments": { "text": "block" } })).await;
     let data = json!({ "reason": "guardrail", "rules": ["test.rule"] });
     assert_eq!(tool["error"], json!({ "code": 1_001, "message": "Request blocked by guardrails", "data": data }));
-    let unknown = Pipe::to(Mute, json!({})).await;
-    let mut unknown = unknown;
+    let mut unknown = Pipe::to(Mute, json!({})).await;
     assert_eq!(unknown.ask("sampling/createMessage", messages("hello")).await["error"]["code"], -32601);
     unknown.end().await;
     pipe.end().await;
@@ -363,12 +323,11 @@ async fn policies_see_parts() {
         for (stop, inbound) in
             [("", true), ("", false), ("Whose?", true), ("PT1", true), ("heard", false), ("Whose?", false)]
         {
-            let (mut server, client) = (Site::new(), System::start(1).unwrap());
-            let watch = Watch { stop, ..Watch::default() };
-            if inbound { &server.system } else { &client }.policy().push(watch.clone());
-            let talker = server.system.spawn(Talker);
             // The client's own system is another.
-            let mut site = Site { system: client, servers: Vec::new() };
+            let (server, mut site) = (Site::new(), Site::new());
+            let watch = Watch { stop, ..Watch::default() };
+            if inbound { &server.system } else { &site.system }.policy().push(watch.clone());
+            let talker = server.system.spawn(Talker);
             let agent = site.beyond(talker, era);
             let answer = converse(&agent, "ask").await;
             let seen = std::mem::take(&mut *watch.seen.lock().unwrap());
@@ -389,7 +348,6 @@ async fn policies_see_parts() {
                 assert!(answer.is_err(), "{era:?} {stop} {inbound}");
                 assert!(seen.iter().any(|(part, .., payload)| part.is_some() && payload.contains(stop)));
             }
-            server.servers.append(&mut site.servers);
             site.end().await;
             server.end().await;
         }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use callboard_macros::Message;
 use callboard_mcp::inbound::{StdioOptions, serve_stdio};
 use callboard_message::{ElicitAction, Elicitation, Failure, FailureKind, Progress, ToolResult};
+use callboard_runtime::testkit::paused;
 use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, SyncHandler, System};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -61,6 +62,9 @@ pub struct AskThenWork {}
 pub struct FailAs {
     pub kind: FailureKind,
 }
+
+/// What a tool comes to that may ask.
+type Outcome = Result<ToolResult, Failure>;
 
 #[derive(Clone)]
 pub struct Worker {
@@ -119,7 +123,7 @@ fn form(message: &str) -> Elicitation {
     Elicitation::form(message, json!({ "type": "object", "properties": { "yes": { "type": "boolean" } } }))
 }
 
-async fn confirm_delete(message: ConfirmDelete, cx: Cx) -> Result<ToolResult, Failure> {
+async fn confirm_delete(message: ConfirmDelete, cx: Cx) -> Outcome {
     let answer = cx.elicit(form(&format!("Delete {}?", message.file)).key("confirm")).await?;
     Ok(ToolResult::text(match answer.action() {
         ElicitAction::Accept => "deleted",
@@ -127,34 +131,26 @@ async fn confirm_delete(message: ConfirmDelete, cx: Cx) -> Result<ToolResult, Fa
     }))
 }
 
-async fn two_questions(cx: Cx) -> Result<ToolResult, Failure> {
+async fn two_questions(cx: Cx) -> Outcome {
     let (one, two) = tokio::join!(cx.elicit(form("One?")), cx.elicit(form("Two?")));
     let (one, two) = (one?.content(), two?.content());
     Ok(ToolResult::text(format!("{} {}", one.unwrap_or_default(), two.unwrap_or_default())))
 }
 
 impl ConcurrentHandler<ConfirmDelete> for Worker {
-    fn handle(
-        &mut self,
-        message: ConfirmDelete,
-        cx: Cx,
-    ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+    fn handle(&mut self, message: ConfirmDelete, cx: Cx) -> impl Future<Output = Outcome> + Send + 'static {
         confirm_delete(message, cx)
     }
 }
 
 impl ConcurrentHandler<TwoQuestions> for Worker {
-    fn handle(
-        &mut self,
-        _: TwoQuestions,
-        cx: Cx,
-    ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+    fn handle(&mut self, _: TwoQuestions, cx: Cx) -> impl Future<Output = Outcome> + Send + 'static {
         two_questions(cx)
     }
 }
 
 impl ConcurrentHandler<AskThenWork> for Worker {
-    fn handle(&mut self, _: AskThenWork, cx: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+    fn handle(&mut self, _: AskThenWork, cx: Cx) -> impl Future<Output = Outcome> + Send + 'static {
         let worker = self.clone();
         async move {
             let answer = cx.elicit(form("Who?").key("who")).await?;
@@ -178,10 +174,6 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    pub fn open(system: &System) -> Self {
-        Self::with(system, StdioOptions::default())
-    }
-
     pub fn with(system: &System, options: StdioOptions) -> Self {
         let (sender, events) = mpsc::channel(256);
         let go = Arc::new(Notify::new());
@@ -194,13 +186,7 @@ impl Pipe {
         Self { lines, writer, serving, events, go, last_id: 0, aside: VecDeque::new() }
     }
 
-    /// The same after `initialize`, with a client that can be asked by forms.
-    pub async fn legacy(system: &System) -> Self {
-        let mut pipe = Self::open(system);
-        pipe.initialize("2025-11-25").await;
-        pipe
-    }
-
+    /// Begins a session, with a client that can be asked by forms.
     pub async fn initialize(&mut self, version: &str) -> Value {
         let client = json!({ "name": "test", "version": "1" });
         let params = json!({ "protocolVersion": version, "capabilities": { "elicitation": {} }, "clientInfo": client });
@@ -302,7 +288,24 @@ pub fn meta(capabilities: Value) -> Value {
     })
 }
 
-/// Ends what a test began.
-pub async fn end(system: &System) {
-    system.shutdown(Duration::from_secs(5)).await;
+/// Runs a test with a pipe and time paused, and ends both.
+pub fn with_options(options: StdioOptions, test: impl AsyncFnOnce(&mut Pipe)) {
+    paused(async |system| {
+        let mut pipe = Pipe::with(system, options);
+        test(&mut pipe).await;
+        pipe.close().await;
+        system.shutdown(Duration::from_secs(5)).await;
+    });
+}
+
+pub fn with_pipe(test: impl AsyncFnOnce(&mut Pipe)) {
+    with_options(StdioOptions::default(), test);
+}
+
+/// The same after `initialize`.
+pub fn with_legacy(test: impl AsyncFnOnce(&mut Pipe)) {
+    with_pipe(async |pipe| {
+        pipe.initialize("2025-11-25").await;
+        test(pipe).await;
+    });
 }

@@ -6,14 +6,13 @@ use callboard_runtime::testkit::paused;
 use serde_json::{Value, json};
 
 use crate::kit::Event;
-use crate::pipe::{Pipe, end, meta};
+use crate::pipe::{Pipe, meta, with_legacy, with_options, with_pipe};
 
 /// Goal: a pipe serves the legacy era to its operator, requests beside each other. Method: a call that hangs, another that
 /// doesn't, in that order.
 #[test]
 fn requests_run_beside_each_other() {
-    paused(async |system| {
-        let mut pipe = Pipe::open(system);
+    with_pipe(async |pipe| {
         let welcome = pipe.initialize("2025-06-18").await;
         assert_eq!(welcome["protocolVersion"], "2025-06-18");
         let working = pipe.request("tools/call", json!({ "name": "work", "arguments": {} })).await;
@@ -22,16 +21,13 @@ fn requests_run_beside_each_other() {
         assert_eq!(who["result"]["content"][0]["text"], "operator");
         pipe.go();
         assert_eq!(pipe.response(working).await["result"]["content"][0]["text"], "done");
-        pipe.close().await;
-        end(system).await;
     });
 }
 
 /// Goal: a bad line costs itself only. Method: rows of bad lines, each followed by a good one.
 #[test]
 fn bad_lines_are_answered_and_the_next_is_read() {
-    paused(async |system| {
-        let mut pipe = Pipe::legacy(system).await;
+    with_legacy(async |pipe| {
         for (line, code, id) in [
             (&b"{\"jsonrpc\":\"2.0\",\"id\":1,"[..], -32700, Value::Null),
             (b"hello", -32700, Value::Null),
@@ -50,19 +46,16 @@ fn bad_lines_are_answered_and_the_next_is_read() {
         pipe.send(&json!({ "jsonrpc": "2.0", "id": 77, "result": {} })).await;
         pipe.send(&json!({ "jsonrpc": "2.0", "method": "notifications/whatever" })).await;
         assert_eq!(pipe.ask("ping", json!({})).await["result"], json!({}));
-        pipe.close().await;
-        end(system).await;
     });
 }
 
 /// Goal: a line at the limit passes, one more byte is dropped and told, and the next line is read. Method: both.
 #[test]
 fn lines_over_the_limit_are_dropped_and_told() {
-    paused(async |system| {
-        const BYTES_MAX: usize = 20_000;
-        let limits = Limits { body_bytes_max: BYTES_MAX, ..Limits::default() };
-        let inbound = InboundOptions { limits, ..InboundOptions::default() };
-        let mut pipe = Pipe::with(system, StdioOptions { inbound, ..StdioOptions::default() });
+    const BYTES_MAX: usize = 20_000;
+    let limits = Limits { body_bytes_max: BYTES_MAX, ..Limits::default() };
+    let inbound = InboundOptions { limits, ..InboundOptions::default() };
+    with_options(StdioOptions { inbound, ..StdioOptions::default() }, async |pipe| {
         pipe.initialize("2025-11-25").await;
         let line = |bytes: usize| {
             let empty = r#"{"jsonrpc":"2.0","id":"x","method":"ping","params":{"pad":""}}"#;
@@ -74,16 +67,13 @@ fn lines_over_the_limit_are_dropped_and_told() {
         let told = pipe.next().await;
         assert_eq!((&told["error"]["code"], &told["id"]), (&json!(-32600), &Value::Null), "{told}");
         assert_eq!(pipe.ask("ping", json!({})).await["result"], json!({}));
-        pipe.close().await;
-        end(system).await;
     });
 }
 
 /// Goal: one request more than may run is told so, and one that ends makes room. Method: a bound of two.
 #[test]
 fn requests_are_bounded() {
-    paused(async |system| {
-        let mut pipe = Pipe::with(system, StdioOptions { requests_max: 2, ..StdioOptions::default() });
+    with_options(StdioOptions { requests_max: 2, ..StdioOptions::default() }, async |pipe| {
         pipe.initialize("2025-11-25").await;
         let work = json!({ "name": "work", "arguments": {} });
         let first = pipe.request("tools/call", work.clone()).await;
@@ -96,36 +86,35 @@ fn requests_are_bounded() {
         assert_eq!(pipe.ask("ping", json!({})).await["result"], json!({}));
         pipe.go();
         pipe.response(if ended["id"] == first { second } else { first }).await;
-        pipe.close().await;
-        end(system).await;
     });
 }
 
-/// Goal: an id can't be used twice at once; a cancelled request gets no answer. Method: the same id again, then cancelled.
+/// Goal: an id can't be used twice at once; a cancelled request gets no answer. Method: the same id again, then cancelled, in
+/// each era.
 #[test]
 fn duplicate_ids_and_cancelling() {
-    paused(async |system| {
-        let mut pipe = Pipe::legacy(system).await;
-        let call = json!({ "jsonrpc": "2.0", "id": "w", "method": "tools/call", "params": { "name": "work" } });
-        pipe.send(&call).await;
-        assert_eq!(pipe.event().await, Event::Began);
-        pipe.send(&call).await;
-        let refused = pipe.next().await;
-        assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!("w"), &json!(-32600)));
-        let cancelled = json!({ "requestId": "w", "reason": "no more" });
-        pipe.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled })).await;
-        assert_eq!(pipe.event().await, Event::Cancelled);
-        // Unknown and finished ids are nobody's.
-        for id in [json!("w"), json!(12_345), json!(null)] {
-            let params = json!({ "requestId": id });
-            pipe.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params })).await;
-        }
-        let pong = pipe.ask("ping", json!({})).await;
-        assert_eq!(pong["result"], json!({}));
-        assert!(pipe.aside.is_empty(), "{:?}", pipe.aside);
-        pipe.close().await;
-        end(system).await;
-    });
+    for params in [json!({ "name": "work" }), json!({ "name": "work", "_meta": meta(json!({})) })] {
+        with_legacy(async |pipe| {
+            let call = json!({ "jsonrpc": "2.0", "id": "w", "method": "tools/call", "params": params });
+            pipe.send(&call).await;
+            assert_eq!(pipe.event().await, Event::Began);
+            pipe.send(&call).await;
+            let refused = pipe.next().await;
+            assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!("w"), &json!(-32600)), "{params}");
+            let cancelled = json!({ "requestId": "w", "reason": "no more" });
+            pipe.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled })).await;
+            assert_eq!(pipe.event().await, Event::Cancelled);
+            // Unknown and finished ids are nobody's.
+            for id in [json!("w"), json!(12_345), json!(null)] {
+                let params = json!({ "requestId": id });
+                pipe.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params })).await;
+            }
+            assert_eq!(pipe.ask("ping", json!({})).await["result"], json!({}));
+            let who = pipe.modern("tools/call", json!({ "name": "who_asks" }), json!({})).await;
+            assert_eq!(who["result"]["content"][0]["text"], "operator");
+            assert!(pipe.aside.is_empty(), "{params} {:?}", pipe.aside);
+        });
+    }
 }
 
 /// Goal: when the peer closes its side, what runs is cancelled and the server ends. Method: a call that hangs, alone and as a
@@ -133,7 +122,8 @@ fn duplicate_ids_and_cancelling() {
 #[test]
 fn the_end_of_the_pipe_cancels_what_runs() {
     paused(async |system| {
-        let mut pipe = Pipe::legacy(system).await;
+        let mut pipe = Pipe::with(system, StdioOptions::default());
+        pipe.initialize("2025-11-25").await;
         pipe.request("tools/call", json!({ "name": "work" })).await;
         assert_eq!(pipe.event().await, Event::Began);
         let created = pipe.ask("tools/call", json!({ "name": "work", "task": {} })).await;
@@ -141,7 +131,7 @@ fn the_end_of_the_pipe_cancels_what_runs() {
         assert_eq!(pipe.event().await, Event::Began);
         let mut events = pipe.close().await;
         assert_eq!((events.recv().await, events.recv().await), (Some(Event::Cancelled), Some(Event::Cancelled)));
-        end(system).await;
+        system.shutdown(Duration::from_secs(5)).await;
     });
 }
 
@@ -171,15 +161,14 @@ fn a_peer_that_does_not_read_waits_for_itself() {
             assert_eq!(answer["result"]["content"][0]["text"], text);
         }
         drop(pipe);
-        end(system).await;
+        system.shutdown(Duration::from_secs(5)).await;
     });
 }
 
 /// Goal: the revision that has batches has them here too. Method: a batch of requests and a notification.
 #[test]
 fn batches_of_2025_03_26() {
-    paused(async |system| {
-        let mut pipe = Pipe::open(system);
+    with_pipe(async |pipe| {
         pipe.initialize("2025-03-26").await;
         let ping = |id: i64| json!({ "jsonrpc": "2.0", "id": id, "method": "ping" });
         let batch = json!([ping(101), { "jsonrpc": "2.0", "method": "notifications/x" }, ping(102), 7]);
@@ -188,16 +177,13 @@ fn batches_of_2025_03_26() {
         let ids: Vec<_> = answer.as_array().unwrap().iter().map(|a| a["id"].clone()).collect();
         assert_eq!(ids, [json!(101), json!(102), Value::Null]);
         assert_eq!(answer[2]["error"]["code"], -32600);
-        pipe.close().await;
-        end(system).await;
     });
 }
 
 /// Goal: both eras are served on one pipe. Method: requests of each, mixed.
 #[test]
 fn both_eras_on_one_pipe() {
-    paused(async |system| {
-        let mut pipe = Pipe::open(system);
+    with_pipe(async |pipe| {
         let discovered = pipe.modern("server/discover", json!({}), json!({})).await;
         assert_eq!(discovered["result"]["supportedVersions"], json!(["2026-07-28"]), "{discovered}");
         // Without `initialize` only the stateless era is served.
@@ -209,31 +195,5 @@ fn both_eras_on_one_pipe() {
             (&who["result"]["resultType"], &who["result"]["content"][0]["text"]),
             (&json!("complete"), &json!("operator"))
         );
-        pipe.close().await;
-        end(system).await;
-    });
-}
-
-/// Goal: a request of the stateless era is cancelled by its id, and nothing more is said of it; an id isn't used twice at
-/// once. Method: work that hangs.
-#[test]
-fn cancelling_requests_of_the_stateless_era() {
-    paused(async |system| {
-        let mut pipe = Pipe::open(system);
-        let params = json!({ "name": "work", "_meta": meta(json!({})) });
-        let call = json!({ "jsonrpc": "2.0", "id": "w", "method": "tools/call", "params": params });
-        pipe.send(&call).await;
-        assert_eq!(pipe.event().await, Event::Began);
-        pipe.send(&call).await;
-        let refused = pipe.next().await;
-        assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!("w"), &json!(-32600)));
-        let params = json!({ "requestId": "w" });
-        pipe.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params })).await;
-        assert_eq!(pipe.event().await, Event::Cancelled);
-        let who = pipe.modern("tools/call", json!({ "name": "who_asks" }), json!({})).await;
-        assert_eq!(who["result"]["content"][0]["text"], "operator");
-        assert!(pipe.aside.is_empty(), "{:?}", pipe.aside);
-        pipe.close().await;
-        end(system).await;
     });
 }

@@ -1,11 +1,10 @@
 use std::time::Duration;
 
 use callboard_mcp::inbound::{InboundOptions, StdioOptions, TaskOptions};
-use callboard_runtime::testkit::paused;
 use serde_json::{Value, json};
 
 use crate::kit::Event;
-use crate::pipe::{Pipe, end};
+use crate::pipe::{Pipe, with_legacy, with_options, with_pipe};
 
 const RELATED: &str = "io.modelcontextprotocol/related-task";
 
@@ -23,16 +22,15 @@ async fn get(pipe: &mut Pipe, id: &Value) -> Value {
 /// Goal: a task runs from its call to its result, told at every step. Method: every request and notification of it.
 #[test]
 fn life_of_a_task() {
-    paused(async |system| {
-        let mut pipe = Pipe::open(system);
+    with_pipe(async |pipe| {
         let welcome = pipe.initialize("2025-11-25").await;
         let can = json!({ "list": {}, "cancel": {}, "requests": { "tools": { "call": {} } } });
         assert_eq!(welcome["capabilities"]["tasks"], can);
-        let task = begin(&mut pipe, "work", json!({}), json!({ "ttl": 60_000 })).await;
+        let task = begin(pipe, "work", json!({}), json!({ "ttl": 60_000 })).await;
         let id = task["taskId"].clone();
         assert_eq!((&task["ttl"], &task["pollInterval"]), (&json!(60_000), &json!(1_000)));
         assert_eq!(pipe.event().await, Event::Began);
-        let now = get(&mut pipe, &id).await;
+        let now = get(pipe, &id).await;
         assert_eq!((&now["status"], &now["statusMessage"]), (&json!("working"), &json!("halfway")));
         let result = pipe.request("tasks/result", json!({ "taskId": id })).await;
         let listed = pipe.ask("tasks/list", json!({})).await;
@@ -47,18 +45,15 @@ fn life_of_a_task() {
         // It stays as it ended, also for who wants to cancel it.
         let refused = pipe.ask("tasks/cancel", json!({ "taskId": id })).await;
         assert_eq!(refused["error"]["code"], -32602);
-        assert_eq!(get(&mut pipe, &id).await["status"], "completed");
+        assert_eq!(get(pipe, &id).await["status"], "completed");
         assert_eq!(pipe.ask("tasks/result", json!({ "taskId": id })).await["result"], result);
-        pipe.close().await;
-        end(system).await;
     });
 }
 
 /// Goal: which tools may or must be tasks holds; earlier revisions know no tasks. Method: every mix.
 #[test]
 fn tools_say_whether_they_are_tasks() {
-    paused(async |system| {
-        let mut pipe = Pipe::legacy(system).await;
+    with_legacy(async |pipe| {
         for (tool, params, code) in [
             ("echo", json!({ "arguments": { "text": "a" }, "task": {} }), -32601),
             ("confirm_delete", json!({ "arguments": { "file": "a" } }), -32601),
@@ -78,16 +73,13 @@ fn tools_say_whether_they_are_tasks() {
         };
         let words = ["echo", "work", "confirm_delete", "ask_then_work"].map(support);
         assert_eq!(words, [Value::Null, json!("optional"), json!("required"), json!("required")]);
-        pipe.close().await;
-
-        let mut earlier = Pipe::open(system);
+    });
+    with_pipe(async |earlier| {
         let welcome = earlier.initialize("2025-06-18").await;
         assert!(welcome["capabilities"].get("tasks").is_none());
         assert_eq!(earlier.ask("tasks/list", json!({})).await["error"]["code"], -32601);
         let ignored = json!({ "name": "echo", "arguments": { "text": "a" }, "task": {} });
         assert_eq!(earlier.ask("tools/call", ignored).await["result"]["content"][0]["text"], "a");
-        earlier.close().await;
-        end(system).await;
     });
 }
 
@@ -95,13 +87,12 @@ fn tools_say_whether_they_are_tasks() {
 /// form, filled in.
 #[test]
 fn questions_come_while_the_result_is_open() {
-    paused(async |system| {
-        let mut pipe = Pipe::legacy(system).await;
-        let task = begin(&mut pipe, "confirm_delete", json!({ "file": "a.txt" }), json!({})).await;
+    with_legacy(async |pipe| {
+        let task = begin(pipe, "confirm_delete", json!({ "file": "a.txt" }), json!({})).await;
         let id = task["taskId"].clone();
         let told = pipe.heard("notifications/tasks/status").await;
         assert_eq!(told["params"]["status"], "input_required");
-        assert_eq!(get(&mut pipe, &id).await["status"], "input_required");
+        assert_eq!(get(pipe, &id).await["status"], "input_required");
         let result = pipe.request("tasks/result", json!({ "taskId": id })).await;
         let question = pipe.heard("elicitation/create").await;
         assert_eq!(question["params"]["_meta"][RELATED]["taskId"], id);
@@ -113,8 +104,6 @@ fn questions_come_while_the_result_is_open() {
         assert_eq!(pipe.response(result).await["result"]["content"][0]["text"], "deleted");
         assert_eq!(pipe.response(second).await["result"]["content"][0]["text"], "deleted");
         assert!(pipe.aside.iter().all(|message| message["method"] != "elicitation/create"));
-        pipe.close().await;
-        end(system).await;
     });
 }
 
@@ -122,9 +111,8 @@ fn questions_come_while_the_result_is_open() {
 /// by one.
 #[test]
 fn questions_survive_who_was_asked() {
-    paused(async |system| {
-        let mut pipe = Pipe::legacy(system).await;
-        let task = begin(&mut pipe, "confirm_delete", json!({ "file": "a.txt" }), json!({})).await;
+    with_legacy(async |pipe| {
+        let task = begin(pipe, "confirm_delete", json!({ "file": "a.txt" }), json!({})).await;
         let id = task["taskId"].clone();
         let first = pipe.request("tasks/result", json!({ "taskId": id })).await;
         pipe.heard("elicitation/create").await;
@@ -136,22 +124,19 @@ fn questions_survive_who_was_asked() {
                 pipe.heard("elicitation/create").await;
             }
         }
-        assert_eq!(get(&mut pipe, &id).await["status"], "input_required");
+        assert_eq!(get(pipe, &id).await["status"], "input_required");
         let second = pipe.request("tasks/result", json!({ "taskId": id })).await;
         let question = pipe.heard("elicitation/create").await;
         pipe.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "action": "decline" } })).await;
         assert_eq!(pipe.response(second).await["result"]["content"][0]["text"], "kept");
-        pipe.close().await;
-        end(system).await;
     });
 }
 
 /// Goal: cancelling a task cancels its work, before it is answered, and for good. Method: work that would go on for ever.
 #[test]
 fn cancelled_work_is_cancelled() {
-    paused(async |system| {
-        let mut pipe = Pipe::legacy(system).await;
-        let id = begin(&mut pipe, "work", json!({}), json!({})).await["taskId"].clone();
+    with_legacy(async |pipe| {
+        let id = begin(pipe, "work", json!({}), json!({})).await["taskId"].clone();
         assert_eq!(pipe.event().await, Event::Began);
         let waiting = pipe.request("tasks/result", json!({ "taskId": id })).await;
         let cancelled = pipe.ask("tasks/cancel", json!({ "taskId": id })).await;
@@ -159,41 +144,35 @@ fn cancelled_work_is_cancelled() {
         assert_eq!(pipe.event().await, Event::Cancelled);
         let result = pipe.response(waiting).await;
         assert_eq!(result["error"]["code"], -8, "{result}");
-        assert_eq!(get(&mut pipe, &id).await["status"], "cancelled");
-        pipe.close().await;
-        end(system).await;
+        assert_eq!(get(pipe, &id).await["status"], "cancelled");
     });
 }
 
 /// Goal: a tool that says what went wrong has failed, with its result; an error is an error. Method: both.
 #[test]
 fn failures_of_tasks() {
-    paused(async |system| {
-        let mut pipe = Pipe::legacy(system).await;
+    with_legacy(async |pipe| {
         for (kind, said, has_result) in [("rejected", Value::Null, true), ("denied", json!("as told"), false)] {
-            let id = begin(&mut pipe, "fail_as", json!({ "kind": kind }), json!({})).await["taskId"].clone();
+            let id = begin(pipe, "fail_as", json!({ "kind": kind }), json!({})).await["taskId"].clone();
             let result = pipe.ask("tasks/result", json!({ "taskId": id })).await;
-            let now = get(&mut pipe, &id).await;
+            let now = get(pipe, &id).await;
             assert_eq!((&now["status"], &now["statusMessage"]), (&json!("failed"), &said));
             match has_result {
                 true => assert_eq!(result["result"]["isError"], true),
                 false => assert_eq!(result["error"], json!({ "code": -2, "message": "as told" })),
             }
         }
-        pipe.close().await;
-        end(system).await;
     });
 }
 
 /// Goal: a task goes when its time is over, running or not; what a client wants is held to the bounds. Method: paused time.
 #[test]
 fn tasks_go_when_their_time_is_over() {
-    paused(async |system| {
-        let mut pipe = Pipe::legacy(system).await;
-        let short = begin(&mut pipe, "work", json!({}), json!({ "ttl": 0 })).await;
+    with_legacy(async |pipe| {
+        let short = begin(pipe, "work", json!({}), json!({ "ttl": 0 })).await;
         assert_eq!(short["ttl"], 1_000);
         assert_eq!(pipe.event().await, Event::Began);
-        let long = begin(&mut pipe, "fail_as", json!({ "kind": "denied" }), json!({ "ttl": 1e300 })).await;
+        let long = begin(pipe, "fail_as", json!({ "kind": "denied" }), json!({ "ttl": 1e300 })).await;
         assert_eq!(long["ttl"], 86_400_000);
         let result = pipe.request("tasks/result", json!({ "taskId": short["taskId"] })).await;
         tokio::time::sleep(Duration::from_millis(1_001)).await;
@@ -201,23 +180,20 @@ fn tasks_go_when_their_time_is_over() {
         assert_eq!(pipe.response(result).await["error"]["code"], -32602);
         let gone = pipe.ask("tasks/get", json!({ "taskId": short["taskId"] })).await;
         assert_eq!(gone["error"]["code"], -32602);
-        assert_eq!(get(&mut pipe, &long["taskId"]).await["status"], "failed");
-        pipe.close().await;
-        end(system).await;
+        assert_eq!(get(pipe, &long["taskId"]).await["status"], "failed");
     });
 }
 
 /// Goal: tasks are bounded, and listed page by page. Method: one more than fits, pages of two.
 #[test]
 fn tasks_are_bounded_and_paged() {
-    paused(async |system| {
-        let tasks = TaskOptions { of_owner_max: 5, ..TaskOptions::default() };
-        let inbound = InboundOptions { tasks, page_items_max: 2, ..InboundOptions::default() };
-        let mut pipe = Pipe::with(system, StdioOptions { inbound, ..StdioOptions::default() });
+    let tasks = TaskOptions { of_owner_max: 5, ..TaskOptions::default() };
+    let inbound = InboundOptions { tasks, page_items_max: 2, ..InboundOptions::default() };
+    with_options(StdioOptions { inbound, ..StdioOptions::default() }, async |pipe| {
         pipe.initialize("2025-11-25").await;
         let mut begun = Vec::new();
         for _ in 0..5 {
-            let task = begin(&mut pipe, "fail_as", json!({ "kind": "denied" }), json!({ "ttl": 60_000 })).await;
+            let task = begin(pipe, "fail_as", json!({ "kind": "denied" }), json!({ "ttl": 60_000 })).await;
             begun.push(task["taskId"].clone());
         }
         let more = json!({ "name": "fail_as", "arguments": { "kind": "denied" }, "task": {} });
@@ -238,22 +214,17 @@ fn tasks_are_bounded_and_paged() {
         // What goes makes room.
         tokio::time::sleep(Duration::from_millis(60_001)).await;
         assert!(pipe.ask("tools/call", more).await["result"]["task"]["taskId"].is_string());
-        pipe.close().await;
-        end(system).await;
     });
 }
 
 /// Goal: what is no task's id is told so. Method: rows.
 #[test]
 fn unknown_tasks() {
-    paused(async |system| {
-        let mut pipe = Pipe::legacy(system).await;
+    with_legacy(async |pipe| {
         for method in ["tasks/get", "tasks/result", "tasks/cancel"] {
             for params in [json!({ "taskId": "no" }), json!({ "taskId": 7 }), json!({})] {
                 assert_eq!(pipe.ask(method, params).await["error"]["code"], -32602, "{method}");
             }
         }
-        pipe.close().await;
-        end(system).await;
     });
 }

@@ -1,10 +1,9 @@
 use std::time::Duration;
 
-use callboard_runtime::testkit::paused;
 use serde_json::{Value, json};
 
 use crate::kit::Event;
-use crate::pipe::{Pipe, end, meta};
+use crate::pipe::{Pipe, meta, with_pipe};
 
 const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
@@ -38,8 +37,7 @@ async fn settled(pipe: &mut Pipe, id: &Value) -> Value {
 /// Goal: a task is begun by the server, found at once, and has its result in it at the end. Method: every answer of its life.
 #[test]
 fn life_of_a_task() {
-    paused(async |system| {
-        let mut pipe = Pipe::open(system);
+    with_pipe(async |pipe| {
         let discovered = pipe.modern("server/discover", json!({}), able()).await;
         let can = &discovered["result"]["capabilities"];
         assert_eq!((&can["extensions"][EXTENSION], can.get("tasks")), (&json!({}), None));
@@ -51,20 +49,18 @@ fn life_of_a_task() {
         }
         let id = task["taskId"].clone();
         assert_eq!(pipe.event().await, Event::Began);
-        let now = get(&mut pipe, &id).await;
+        let now = get(pipe, &id).await;
         assert_eq!((&now["resultType"], &now["status"]), (&json!("complete"), &json!("working")));
         assert_eq!(now["statusMessage"], "halfway");
         pipe.go();
-        let done = settled(&mut pipe, &id).await;
+        let done = settled(pipe, &id).await;
         assert_eq!((&done["status"], &done["result"]["content"][0]["text"]), (&json!("completed"), &json!("done")));
         assert!(done["result"].get("_meta").is_none());
         // Cancelling what has ended is acknowledged, and changes nothing.
         let acknowledged = pipe.modern("tasks/cancel", json!({ "taskId": id }), able()).await["result"].clone();
         assert_eq!(acknowledged["resultType"], "complete");
         assert!(acknowledged.get("status").is_none() && acknowledged.get("taskId").is_none());
-        assert_eq!(get(&mut pipe, &id).await, done);
-        pipe.close().await;
-        end(system).await;
+        assert_eq!(get(pipe, &id).await, done);
     });
 }
 
@@ -72,8 +68,7 @@ fn life_of_a_task() {
 /// every method and kind of tool.
 #[test]
 fn clients_without_the_extension() {
-    paused(async |system| {
-        let mut pipe = Pipe::open(system);
+    with_pipe(async |pipe| {
         let elsewhere = json!({ "tasks": { "list": {} }, "elicitation": {} });
         for capabilities in [json!({}), elsewhere] {
             for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
@@ -96,8 +91,6 @@ fn clients_without_the_extension() {
             let params = json!({ "taskId": "no", "inputResponses": {} });
             assert_eq!(pipe.modern(method, params, able()).await["error"]["code"], -32602);
         }
-        pipe.close().await;
-        end(system).await;
     });
 }
 
@@ -105,11 +98,10 @@ fn clients_without_the_extension() {
 /// questions, answered one by one.
 #[test]
 fn questions_are_answered_by_updates() {
-    paused(async |system| {
-        let mut pipe = Pipe::open(system);
-        let id = begin(&mut pipe, "two_questions", json!({})).await;
+    with_pipe(async |pipe| {
+        let id = begin(pipe, "two_questions", json!({})).await;
         let asked = loop {
-            let now = settled(&mut pipe, &id).await;
+            let now = settled(pipe, &id).await;
             if now["inputRequests"].as_object().is_some_and(|requests| requests.len() == 2) {
                 break now;
             }
@@ -126,7 +118,7 @@ fn questions_are_answered_by_updates() {
             let params = json!({ "taskId": id, "inputResponses": responses });
             let told = pipe.modern("tasks/update", params, able()).await;
             assert_eq!(told["result"]["resultType"], "complete", "{told}");
-            let now = get(&mut pipe, &id).await;
+            let now = get(pipe, &id).await;
             let keys: Vec<_> = now["inputRequests"].as_object().unwrap().keys().cloned().collect();
             assert_eq!(
                 (keys, &now["status"]),
@@ -138,10 +130,8 @@ fn questions_are_answered_by_updates() {
         assert_eq!(pipe.modern("tasks/update", params, able()).await["error"]["code"], -32602);
         let params = json!({ "taskId": id, "inputResponses": { "q1": answer(1) } });
         pipe.modern("tasks/update", params, able()).await;
-        let done = settled(&mut pipe, &id).await;
+        let done = settled(pipe, &id).await;
         assert_eq!(done["result"]["content"][0]["text"], r#"{"n":1} {"n":2}"#, "{done}");
-        pipe.close().await;
-        end(system).await;
     });
 }
 
@@ -149,8 +139,7 @@ fn questions_are_answered_by_updates() {
 /// the retry repeated.
 #[test]
 fn questions_first_then_a_task() {
-    paused(async |system| {
-        let mut pipe = Pipe::open(system);
+    with_pipe(async |pipe| {
         let asked = pipe.modern("tools/call", json!({ "name": "ask_then_work" }), able()).await["result"].clone();
         assert_eq!(asked["resultType"], "input_required", "{asked}");
         assert!(asked.get("taskId").is_none() && asked["inputRequests"]["who"].is_object());
@@ -164,42 +153,36 @@ fn questions_first_then_a_task() {
         assert_eq!(again["taskId"], created["taskId"]);
         assert_eq!(pipe.event().await, Event::Began);
         let id = &created["taskId"];
-        assert_eq!(get(&mut pipe, id).await["statusMessage"], "halfway");
+        assert_eq!(get(pipe, id).await["statusMessage"], "halfway");
         pipe.go();
-        assert_eq!(settled(&mut pipe, id).await["result"]["content"][0]["text"], "\"Alice\"");
-        pipe.close().await;
-        end(system).await;
+        assert_eq!(settled(pipe, id).await["result"]["content"][0]["text"], "\"Alice\"");
     });
 }
 
 /// Goal: cancelling is acknowledged and cancels the work; failures are errors, a tool's own word is a result. Method: each.
 #[test]
 fn ends_of_tasks() {
-    paused(async |system| {
-        let mut pipe = Pipe::open(system);
-        let id = begin(&mut pipe, "work", json!({})).await;
+    with_pipe(async |pipe| {
+        let id = begin(pipe, "work", json!({})).await;
         assert_eq!(pipe.event().await, Event::Began);
         pipe.modern("tasks/cancel", json!({ "taskId": id }), able()).await;
         assert_eq!(pipe.event().await, Event::Cancelled);
-        assert_eq!(get(&mut pipe, &id).await["status"], "cancelled");
-        let id = begin(&mut pipe, "fail_as", json!({ "kind": "denied" })).await;
-        let failed = settled(&mut pipe, &id).await;
+        assert_eq!(get(pipe, &id).await["status"], "cancelled");
+        let id = begin(pipe, "fail_as", json!({ "kind": "denied" })).await;
+        let failed = settled(pipe, &id).await;
         assert_eq!((&failed["status"], failed.get("result")), (&json!("failed"), None));
         assert_eq!(failed["error"], json!({ "code": -2, "message": "as told" }));
-        let id = begin(&mut pipe, "fail_as", json!({ "kind": "rejected" })).await;
-        let completed = settled(&mut pipe, &id).await;
+        let id = begin(pipe, "fail_as", json!({ "kind": "rejected" })).await;
+        let completed = settled(pipe, &id).await;
         assert_eq!((&completed["status"], &completed["result"]["isError"]), (&json!("completed"), &json!(true)));
-        pipe.close().await;
-        end(system).await;
     });
 }
 
 /// Goal: a subscriber hears of each step of its tasks, whole, and of nobody else's. Method: a listed task and a strange id.
 #[test]
 fn steps_are_told_to_subscribers() {
-    paused(async |system| {
-        let mut pipe = Pipe::open(system);
-        let id = begin(&mut pipe, "confirm_delete", json!({ "file": "a" })).await;
+    with_pipe(async |pipe| {
+        let id = begin(pipe, "confirm_delete", json!({ "file": "a" })).await;
         let wanted = json!({ "notifications": { "taskIds": [id, "no-such-task"] } });
         let refused = pipe.modern("subscriptions/listen", wanted.clone(), json!({})).await;
         assert_eq!(refused["error"]["code"], -32021);
@@ -220,7 +203,5 @@ fn steps_are_told_to_subscribers() {
             told = pipe.heard("notifications/tasks").await;
         }
         assert_eq!(told["params"]["result"]["content"][0]["text"], "deleted");
-        pipe.close().await;
-        end(system).await;
     });
 }
