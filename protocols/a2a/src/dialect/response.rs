@@ -220,6 +220,15 @@ impl EventWriter {
     /// An event. `ends` says whether it is the stream's last.
     pub fn write(&mut self, event: &StreamResponse, ends: bool) -> Box<RawValue> {
         let Self { dialect, artifacts } = self;
-        dialect.write(event, |out| task::write_event(*dialect, event, ends, artifacts, out))
+        let written = dialect.write(event, |out| task::write_event(*dialect, event, ends, artifacts, out));
+        // 0.3 over HTTP+JSON has the object under its name, as 1.0 does.
+        let name = match event {
+            _ if *dialect != Dialect::V03Rest => return written,
+            StreamResponse::Task(_) => "task",
+            StreamResponse::Message(_) => "message",
+            StreamResponse::StatusUpdate(_) => "statusUpdate",
+            StreamResponse::ArtifactUpdate(_) => "artifactUpdate",
+        };
+        RawObject::of(name, written).to_raw()
     }
 }

@@ -206,30 +206,8 @@ pub(super) fn task_of_message(message: &Message) -> Task {
     }
 }
 
-/// The object itself, or, over HTTP+JSON, wrapped under its name. `seen`: ids of the stream's artifacts so far, which 0.1
-/// counts in the order of first sight.
+/// `seen`: ids of the stream's artifacts so far, which 0.1 counts in the order of first sight.
 pub(super) fn write_event(
-    dialect: Dialect,
-    event: &StreamResponse,
-    ends: bool,
-    seen: &mut Vec<String>,
-    out: &mut Writer<'_>,
-) {
-    if dialect != Dialect::V03Rest {
-        return write_bare_event(dialect, event, ends, seen, out);
-    }
-    let name = match event {
-        StreamResponse::Task(_) => "task",
-        StreamResponse::Message(_) => "message",
-        StreamResponse::StatusUpdate(_) => "statusUpdate",
-        StreamResponse::ArtifactUpdate(_) => "artifactUpdate",
-    };
-    let mut object = out.object();
-    write_bare_event(dialect, event, ends, seen, &mut object.member(name));
-    object.end();
-}
-
-fn write_bare_event(
     dialect: Dialect,
     event: &StreamResponse,
     ends: bool,

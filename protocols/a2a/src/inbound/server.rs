@@ -190,18 +190,16 @@ async fn at_root(request: HttpRequest, payload: Payload, front: Data<Front>) -> 
 
 async fn at_name(request: HttpRequest, payload: Payload, front: Data<Front>) -> HttpResponse {
     let name = request.match_info().get("name").unwrap_or_default();
-    let Some(server) = front.named.get(name) else { return no_agent() };
+    let Some(server) = front.named.get(name) else {
+        let why = "no agent of this name is served here";
+        return HttpResponse::NotFound().content_type("text/plain; charset=utf-8").body(why);
+    };
     let door = Door { server: server.server, others: Err(name.to_owned()) };
     // After `/agents/NAME`.
     let path = request.uri().path();
     let tail = path.splitn(4, '/').nth(3).map_or(path.len(), |rest| path.len() - rest.len() - 1);
     let tail = path.get(tail..).unwrap_or_default();
     door.open(&request, payload, tail.strip_prefix(PATH).unwrap_or(tail)).await
-}
-
-/// An address of an agent that isn't served.
-fn no_agent() -> HttpResponse {
-    HttpResponse::NotFound().content_type("text/plain; charset=utf-8").body("no agent of this name is served here")
 }
 
 impl Door {

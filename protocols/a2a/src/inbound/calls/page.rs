@@ -66,7 +66,12 @@ impl Calls {
         let filter = TaskFilter {
             scope: Some(self.live.scope.clone()),
             owner: Some(who.owner()),
-            states: request.status.map(kept_as).unwrap_or_default(),
+            states: match request.status {
+                None => Vec::new(),
+                // It may be kept as either.
+                Some(TaskState::AuthRequired) => vec![TaskState::AuthRequired, TaskState::InputRequired],
+                Some(state) => vec![state],
+            },
             since: request.status_timestamp_after,
             ..TaskFilter::default()
         };
@@ -88,14 +93,6 @@ impl Calls {
                 return Ok(heads);
             }
         }
-    }
-}
-
-/// As what a state that is seen may be kept.
-fn kept_as(state: TaskState) -> Vec<TaskState> {
-    match state {
-        TaskState::AuthRequired => vec![TaskState::AuthRequired, TaskState::InputRequired],
-        state => vec![state],
     }
 }
 
