@@ -163,39 +163,32 @@ fn options(input: &DeriveInput) -> syn::Result<Options> {
     };
     for attribute in input.attrs.iter().filter(|a| a.path().is_ident("message")) {
         attribute.parse_nested_meta(|meta| {
-            if meta.path.is_ident("reply") {
-                options.reply = meta.value()?.parse()?;
-            } else if meta.path.is_ident("name") {
-                let name: LitStr = meta.value()?.parse()?;
-                options.name = checked_name(&name)?;
-            } else if meta.path.is_ident("fallible") {
-                options.fallible = true;
-            } else if meta.path.is_ident("local") {
-                options.local = true;
-            } else if meta.path.is_ident("title") {
-                options.title = Some(meta.value()?.parse::<LitStr>()?.value());
-            } else if meta.path.is_ident("icon") {
-                options.icon = Some(meta.value()?.parse::<LitStr>()?.value());
-            } else if meta.path.is_ident("task") {
-                let task: LitStr = meta.value()?.parse()?;
-                if !["optional", "required", "after_questions"].contains(&task.value().as_str()) {
-                    let why = "a task is \"optional\", \"required\" or \"after_questions\"";
-                    return Err(syn::Error::new_spanned(task, why));
+            let option = meta.path.get_ident().map(ToString::to_string).unwrap_or_default();
+            match option.as_str() {
+                "reply" => options.reply = meta.value()?.parse()?,
+                "name" => options.name = checked_name(&meta.value()?.parse()?)?,
+                "fallible" => options.fallible = true,
+                "local" => options.local = true,
+                "title" => options.title = Some(meta.value()?.parse::<LitStr>()?.value()),
+                "icon" => options.icon = Some(meta.value()?.parse::<LitStr>()?.value()),
+                "task" => {
+                    let task: LitStr = meta.value()?.parse()?;
+                    if !["optional", "required", "after_questions"].contains(&task.value().as_str()) {
+                        let why = "a task is \"optional\", \"required\" or \"after_questions\"";
+                        return Err(syn::Error::new_spanned(task, why));
+                    }
+                    options.task = Some(task.value());
                 }
-                options.task = Some(task.value());
-            } else if meta.path.is_ident("read_only") {
-                options.hints.push(("readOnlyHint", true));
-            } else if meta.path.is_ident("idempotent") {
-                options.hints.push(("idempotentHint", true));
-            } else if meta.path.is_ident("destructive") {
-                options.hints.push(("destructiveHint", meta.value()?.parse::<LitBool>()?.value));
-            } else if meta.path.is_ident("open_world") {
-                options.hints.push(("openWorldHint", meta.value()?.parse::<LitBool>()?.value));
-            } else {
-                return Err(meta.error(
-                    "expected `reply = T`, `name`, `title`, `icon`, `task`, `fallible`, `local`, `read_only`, `idempotent`, \
-                     `destructive = bool` or `open_world = bool`",
-                ));
+                "read_only" => options.hints.push(("readOnlyHint", true)),
+                "idempotent" => options.hints.push(("idempotentHint", true)),
+                "destructive" => options.hints.push(("destructiveHint", meta.value()?.parse::<LitBool>()?.value)),
+                "open_world" => options.hints.push(("openWorldHint", meta.value()?.parse::<LitBool>()?.value)),
+                _ => {
+                    return Err(meta.error(
+                        "expected `reply = T`, `name`, `title`, `icon`, `task`, `fallible`, `local`, `read_only`, `idempotent`, \
+                         `destructive = bool` or `open_world = bool`",
+                    ));
+                }
             }
             Ok(())
         })?;

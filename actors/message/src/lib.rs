@@ -35,7 +35,7 @@ pub use question::{
 };
 pub use raw::{RawMembers, RawObject};
 pub use surface::{Abilities, Change, Log, LogLevel};
-pub use task::TaskState;
+pub use task::{OnRestart, TaskState};
 pub use trace::{TraceContext, TraceContextError};
 
 /// What the derive macro names; not for people.

@@ -1,3 +1,4 @@
+use crate::MessageSpec;
 use crate::words::words;
 
 words! {
@@ -20,12 +21,28 @@ words! {
         /// Refused by the agent.
         Rejected = "rejected",
     }
+    /// What becomes of a task whose process ended in the midst of it.
+    OnRestart {
+        /// It is done again from its beginning: doing it twice does no harm.
+        Resume = "resume",
+        /// It has failed: whether the agent acted is unknown.
+        Fail = "fail",
+    }
 }
 
 impl TaskState {
     /// Whether the task has ended: no state follows a terminal one.
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Canceled | Self::Rejected)
+    }
+}
+
+impl OnRestart {
+    /// [`OnRestart::Resume`] for a message whose `annotations` say that it only reads, or may be repeated.
+    pub fn of(spec: &MessageSpec) -> Self {
+        let annotations = spec.more.object("annotations").unwrap_or_default();
+        let says = |hint| annotations.read::<bool>(hint).unwrap_or_default();
+        if says("readOnlyHint") || says("idempotentHint") { Self::Resume } else { Self::Fail }
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use callboard_message::{Answer, Artifact, Failure, FailureKind, Log, Progress, Question, RawObject, RawReply};
+use callboard_message::{Answer, Artifact, Failure, FailureKind, Log, Progress, Question, RawObject, RawReply, log};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use serde_json::value::RawValue;
@@ -132,7 +132,7 @@ impl TaskRunner {
         let claimed = match self.tasks.claim(claim).await {
             Ok(claimed) => claimed,
             Err(error) => {
-                callboard_message::log::warn!(%error, "no tasks can be taken");
+                log::warn!(%error, "no tasks can be taken");
                 return false;
             }
         };
@@ -167,7 +167,7 @@ impl TaskRunner {
                     }
                 }
             }
-            Err(error) => callboard_message::log::warn!(%error, "leases of tasks can't be renewed"),
+            Err(error) => log::warn!(%error, "leases of tasks can't be renewed"),
         }
     }
 
@@ -177,7 +177,7 @@ impl TaskRunner {
         }
         match self.tasks.cancels(self.tasks.worker()).await {
             Ok(ids) => ids.iter().for_each(|id| self.over(id, Why::Cancelled)),
-            Err(error) => callboard_message::log::warn!(%error, "nobody can say which tasks are to be cancelled"),
+            Err(error) => log::warn!(%error, "nobody can say which tasks are to be cancelled"),
         }
     }
 
@@ -236,7 +236,7 @@ impl Job {
             Why::Cancelled => self.end(TaskStep::cancelled()).await,
         };
         if let Err(error) = kept {
-            callboard_message::log::warn!(task = %self.task.id, %error, "the task is left as it is; its lease runs out");
+            log::warn!(task = %self.task.id, %error, "the task is left as it is; its lease runs out");
         }
     }
 
@@ -251,7 +251,7 @@ impl Job {
             Err(error) => TaskStep::Failed(error.into()),
         };
         if let Err(error) = self.end(step).await {
-            callboard_message::log::warn!(task = %self.task.id, %error, "what a task came to can't be kept; its lease runs out");
+            log::warn!(task = %self.task.id, %error, "what a task came to can't be kept; its lease runs out");
         }
     }
 

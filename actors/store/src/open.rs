@@ -143,7 +143,7 @@ impl SqlStore {
 
     /// What it has done so far.
     pub fn measures(&self) -> StoreMeasures {
-        self.core.writer.measures().read()
+        self.core.writer.measures.read()
     }
 
     /// This opening's id: random.

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
+use callboard_message::log;
 use callboard_runtime::{AuditEntry, JournalResult};
 use tokio::task::AbortHandle;
 
@@ -79,8 +80,8 @@ pub(crate) fn keep_cleaning(core: &Arc<Core>, every: Duration) -> AbortHandle {
             let Some(core) = core.upgrade() else { return };
             match clean(&core).await {
                 Ok(cleaned) if cleaned.is_nothing() => {}
-                Ok(cleaned) => callboard_message::log::info!(?cleaned, "removed what is past its retention"),
-                Err(error) => callboard_message::log::warn!(%error, "what is past its retention stays for now"),
+                Ok(cleaned) => log::info!(?cleaned, "removed what is past its retention"),
+                Err(error) => log::warn!(%error, "what is past its retention stays for now"),
             }
         }
     });

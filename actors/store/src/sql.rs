@@ -83,7 +83,6 @@ bindable! {
     bool: flag => Self::Int(Some(flag.into()));
     SystemTime: at => Self::Int(Some(ms(at)));
     Option<i64>: n => Self::Int(n);
-    Option<bool>: flag => Self::Int(flag.map(i64::from));
     Option<SystemTime>: at => Self::Int(at.map(ms));
     &'a str: text => Self::Text(Some(text));
     &'a String: text => Self::Text(Some(text));

@@ -84,20 +84,19 @@ impl Tx {
         self.audit_sign = true;
     }
 
-    /// Takes `n` numbers of a counter, from 1, without gaps, and answers the first. The counter is locked to the commit, so
-    /// numbers appear in order.
+    /// As [`take_numbers`].
     pub(crate) async fn numbers(&mut self, counter: &str, n: u64) -> sqlx::Result<u64> {
-        let n = i64::try_from(n).unwrap_or(i64::MAX);
-        let last = self
-            .db
-            .number(
-                "INSERT INTO stream (name, last) VALUES ($1, $2) \
-                 ON CONFLICT (name) DO UPDATE SET last = stream.last + excluded.last RETURNING last",
-                &args![counter, n],
-            )
-            .await?;
-        Ok((last - n + 1).unsigned_abs())
+        take_numbers(&mut self.db, counter, n).await
     }
+}
+
+/// Takes `n` numbers of a counter, from 1, without gaps, and answers the first. The counter is locked to the commit, so
+/// numbers appear in order.
+pub(crate) async fn take_numbers(db: &mut Db, counter: &str, n: u64) -> sqlx::Result<u64> {
+    let n = i64::try_from(n).unwrap_or(i64::MAX);
+    let sql = "INSERT INTO stream (name, last) VALUES ($1, $2) \
+               ON CONFLICT (name) DO UPDATE SET last = stream.last + excluded.last RETURNING last";
+    Ok((db.number(sql, &args![counter, n]).await? - n + 1).unsigned_abs())
 }
 
 /// A write whose output's type is forgotten.

@@ -5,6 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use callboard_message::log;
 use callboard_runtime::{JournalError, JournalResult};
 use futures::FutureExt;
 use parking_lot::Mutex;
@@ -36,8 +37,9 @@ pub(crate) struct Writer {
     writes: Arc<Semaphore>,
     bytes: Arc<Semaphore>,
     limits: QueueLimits,
-    measures: Arc<Measures>,
-    tasks_changed: watch::Receiver<u64>,
+    pub(crate) measures: Arc<Measures>,
+    /// Another number: something about tasks was committed by this process.
+    pub(crate) tasks_changed: watch::Receiver<u64>,
 }
 
 impl Writer {
@@ -60,15 +62,6 @@ impl Writer {
             let _ = ended.send(());
         });
         (writer, end)
-    }
-
-    /// Another number: something about tasks was committed by this process.
-    pub(crate) fn tasks_changed(&self) -> watch::Receiver<u64> {
-        self.tasks_changed.clone()
-    }
-
-    pub(crate) fn measures(&self) -> &Arc<Measures> {
-        &self.measures
     }
 
     /// Waits for a place in the queue, then for the commit.
@@ -217,16 +210,13 @@ impl Batches {
         };
         if let Err(error) = looked {
             // The next write finds out what is wrong, and says it to somebody.
-            callboard_message::log::debug!(error = words(&error), "the store's size is unknown");
+            log::debug!(error = words(&error), "the store's size is unknown");
         }
     }
 
     async fn close(self) {
         if let Err(error) = self.place.close(self.tx.map(|tx| tx.db)).await {
-            callboard_message::log::warn!(
-                error = words(&error),
-                "the store's connection didn't close cleanly; it will recover"
-            );
+            log::warn!(error = words(&error), "the store's connection didn't close cleanly; it will recover");
         }
     }
 
@@ -495,7 +485,7 @@ impl Measures {
         // A subscriber may be slow, or read the measures.
         drop(counted);
         if is_due {
-            callboard_message::log::error!(%error, "the store refuses writes");
+            log::error!(%error, "the store refuses writes");
         }
     }
 

@@ -158,7 +158,7 @@ impl<'a, M: Message, T: Target<M>> Ask<'a, M, T> {
         if let (Pushed::NotHandled, Some(agent), Some(wire)) = (&pushed, self.to.outside(), M::wire()) {
             return Ok(outside(agent, wire, &message, self.call.clone()));
         }
-        Err(refused(self.to, pushed, Some(message)).unwrap_or(SendError::Stopped))
+        Err(refused(self.to, pushed, Some(message)).err().unwrap_or(SendError::Stopped))
     }
 }
 
@@ -309,17 +309,13 @@ pub(crate) fn try_tell<M: Message, T: Target<M>>(to: &T, message: M) -> Result<(
     match to.admit(&mut Told(&mut slot)) {
         Pushed::In => Ok(()),
         Pushed::NotHandled => match named(to, slot.as_ref())? {
-            Some((agent, name)) => tell_named(&agent, name, slot),
-            None => refused(to, Pushed::NotHandled, slot).map_or(Ok(()), Err),
+            Some((agent, named)) => match sealed::Target::<Named>::admit(&agent, &mut Told(&mut Some(named))) {
+                Pushed::In => Ok(()),
+                pushed => refused(&agent, pushed, slot),
+            },
+            None => refused(to, Pushed::NotHandled, slot),
         },
-        pushed => refused(to, pushed, slot).map_or(Ok(()), Err),
-    }
-}
-
-fn tell_named<M: Message>(agent: &AgentRef, named: Named, message: Option<M>) -> Result<(), SendError<M>> {
-    match <AgentRef as sealed::Target<Named>>::admit(agent, &mut Told(&mut Some(named))) {
-        Pushed::In => Ok(()),
-        pushed => refused(agent, pushed, message).map_or(Ok(()), Err),
+        pushed => refused(to, pushed, slot),
     }
 }
 
@@ -331,9 +327,9 @@ fn named<M: Message, T: Target<M>>(to: &T, message: Option<&M>) -> Result<Option
 }
 
 /// The error, where the message came back.
-fn refused<M: Message, T: Target<M>>(to: &T, pushed: Pushed, message: Option<M>) -> Option<SendError<M>> {
-    let message = message?;
-    Some(match pushed {
+fn refused<M: Message, T: Target<M>>(to: &T, pushed: Pushed, message: Option<M>) -> Result<(), SendError<M>> {
+    let Some(message) = message else { return Ok(()) };
+    Err(match pushed {
         Pushed::Full(capacity) => SendError::Full { message, capacity },
         Pushed::NotHandled => {
             let cell = to.cell();
@@ -377,9 +373,9 @@ impl<'a, M: Message, T: Target<M>> Tell<'a, M, T> {
                     let outside = self.outside.insert(Box::pin(async move { agent.tell(named).await }));
                     Self::poll_outside(outside, &mut self.message, cx)
                 }
-                None => Poll::Ready(refused(self.to, pushed, self.message.take()).map_or(Ok(()), Err)),
+                None => Poll::Ready(refused(self.to, pushed, self.message.take())),
             },
-            other => Poll::Ready(refused(self.to, other, self.message.take()).map_or(Ok(()), Err)),
+            other => Poll::Ready(refused(self.to, other, self.message.take())),
         }
     }
 

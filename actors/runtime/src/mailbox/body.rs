@@ -17,6 +17,7 @@ use crate::agent::cx::Cx;
 use crate::agent::{Agent, AgentId, AgentState};
 use crate::cell::Cell;
 use crate::system::supervision::{ExitReason, History, Verdict};
+use callboard_message::log;
 
 /// An agent's ticket: it has the agent in it.
 pub(crate) struct Runner<A: Agent> {
@@ -154,14 +155,14 @@ impl<A: Agent> Cell<A> {
                 Step::On
             }
             Verdict::End => {
-                callboard_message::log::error!(agent = %self.id, name = self.label.as_deref(), message, "agent ends: too many restarts, or none to make a fresh one");
+                log::error!(agent = %self.id, name = self.label.as_deref(), message, "agent ends: too many restarts, or none to make a fresh one");
                 self.end(body, ExitReason::Failed)
             }
         }
     }
 
     pub(crate) fn restart(self: &Arc<Self>, body: &mut Body<A>, pause: Duration) {
-        callboard_message::log::warn!(agent = %self.id, name = self.label.as_deref(), ?pause, "agent restarts");
+        log::warn!(agent = %self.id, name = self.label.as_deref(), ?pause, "agent restarts");
         self.stats.restarts.fetch_add(1, Relaxed);
         self.drop_flight(body);
         self.show(AgentState::Restarting);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use callboard_message::{DataClass, ElicitAction, ElicitAnswer, Failure, RawObject};
 use futures::future::BoxFuture;
 
-use super::{Crossing, Direction, Part, Policy};
+use super::{Crossing, Direction, Part, Policy, PolicyFuture};
 use crate::audit::AuditEntry;
 use crate::store::AuditLog;
 
@@ -48,7 +48,7 @@ impl AuditPolicy {
 }
 
 impl Policy for AuditPolicy {
-    fn judge<'a>(&'a self, crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>> {
+    fn judge<'a>(&'a self, crossing: Crossing<'a>) -> PolicyFuture<'a> {
         Box::pin(async move {
             if !self.decisions_only {
                 self.log.placed(self.entry("message", crossing)).await;
@@ -61,7 +61,7 @@ impl Policy for AuditPolicy {
         true
     }
 
-    fn judge_part<'a>(&'a self, part: Part, crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>> {
+    fn judge_part<'a>(&'a self, part: Part, crossing: Crossing<'a>) -> PolicyFuture<'a> {
         Box::pin(async move {
             if part == Part::Answer && is_consent(crossing) {
                 let kept = self.log.record(self.entry("consent", crossing).with_outcome("accept")).await;
@@ -117,7 +117,7 @@ mod tests {
     struct Refuses(&'static str);
 
     impl Policy for Refuses {
-        fn judge<'a>(&'a self, crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>> {
+        fn judge<'a>(&'a self, crossing: Crossing<'a>) -> PolicyFuture<'a> {
             let refused = crossing.message == self.0;
             Box::pin(async move { if refused { Err(Failure::denied("no")) } else { Ok(()) } })
         }
@@ -126,7 +126,7 @@ mod tests {
             true
         }
 
-        fn judge_part<'a>(&'a self, _: Part, crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>> {
+        fn judge_part<'a>(&'a self, _: Part, crossing: Crossing<'a>) -> PolicyFuture<'a> {
             self.judge(crossing)
         }
     }

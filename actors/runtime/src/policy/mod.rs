@@ -51,10 +51,13 @@ pub enum Part {
     Answer,
 }
 
+/// A link's verdict: an error is its refusal.
+pub type PolicyFuture<'a> = BoxFuture<'a, Result<(), Failure>>;
+
 /// One link of the chain: it authorises, limits, guards or records.
 pub trait Policy: Send + Sync {
     /// Lets the message pass, or says why not. An error is an answer to the sender: it holds no secret.
-    fn judge<'a>(&'a self, crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>>;
+    fn judge<'a>(&'a self, crossing: Crossing<'a>) -> PolicyFuture<'a>;
 
     /// Whether it judges parts too. Asked once, when it joins a chain: one without such policies does nothing for them.
     fn judges_parts(&self) -> bool {
@@ -63,7 +66,7 @@ pub trait Policy: Send + Sync {
 
     /// Lets a part pass, or says why not: the failure takes the part's place. The crossing is the message's, with the
     /// part's payload.
-    fn judge_part<'a>(&'a self, _part: Part, _crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>> {
+    fn judge_part<'a>(&'a self, _part: Part, _crossing: Crossing<'a>) -> PolicyFuture<'a> {
         Box::pin(std::future::ready(Ok(())))
     }
 

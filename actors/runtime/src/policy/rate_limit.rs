@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use callboard_message::surface::{CallTool, RESERVED_PREFIX};
 use callboard_message::{Failure, Message, Principal, PrincipalKind};
-use futures::future::BoxFuture;
 use governor::clock::{Clock, DefaultClock};
 use governor::middleware::NoOpMiddleware;
 use governor::state::keyed::DashMapStateStore;
@@ -17,7 +16,7 @@ use governor::{Quota, RateLimiter};
 use serde::Deserialize;
 use wildmatch::WildMatch;
 
-use super::{Crossing, Direction, Policy};
+use super::{Crossing, Direction, Policy, PolicyFuture};
 
 /// Most senders that one limit counts apart at once. Those that have been idle for a second aren't counted; if there are
 /// more still, they are counted in `RATE_CROWDS` groups until there are fewer.
@@ -54,14 +53,14 @@ impl RateLimit {
 }
 
 impl Policy for RateLimit {
-    fn judge<'a>(&'a self, crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>> {
+    fn judge<'a>(&'a self, crossing: Crossing<'a>) -> PolicyFuture<'a> {
         let key = (who(crossing.principal), crossing.direction);
         verdict(self.buckets.allow(&key), "rate limit reached, try again in a second")
     }
 }
 
 impl Policy for ToolRateLimit {
-    fn judge<'a>(&'a self, crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>> {
+    fn judge<'a>(&'a self, crossing: Crossing<'a>) -> PolicyFuture<'a> {
         let allowed = tool(&crossing).is_none_or(|tool| {
             let Some(buckets) = self.limits.get_any(&[&format!("{}.{tool}", crossing.agent), &tool]) else {
                 return true;
@@ -72,7 +71,7 @@ impl Policy for ToolRateLimit {
     }
 }
 
-fn verdict(allowed: bool, why: &str) -> BoxFuture<'static, Result<(), Failure>> {
+fn verdict(allowed: bool, why: &str) -> PolicyFuture<'static> {
     Box::pin(std::future::ready(match allowed {
         true => Ok(()),
         false => Err(Failure::overloaded(why)),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use callboard_message::DataClass;
+use callboard_message::{DataClass, log};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, oneshot};
 
@@ -177,7 +177,7 @@ impl AuditLog {
         self.inner.lost.fetch_add(entries, Relaxed);
         let mut queue = self.inner.queue.lock();
         if queue.gap == 0 {
-            callboard_message::log::error!(target: "callboard::audit", entries, "entries of the audit are lost to the store");
+            log::error!(target: "callboard::audit", entries, "entries of the audit are lost to the store");
         }
         queue.gap += entries;
     }
@@ -246,7 +246,7 @@ impl Working {
                 log.inner.places.add_permits(places);
             }
             Err(error) => {
-                callboard_message::log::error!(target: "callboard::audit", %error, entries = batch.len(), "the audit isn't kept");
+                log::error!(target: "callboard::audit", %error, entries = batch.len(), "the audit isn't kept");
                 // Those who wait must not act; what nobody waits for is tried again, unless it may be there or never will.
                 let again = error.may_pass() && !matches!(error, JournalError::Unknown(_));
                 let (waited_for, others): (Vec<_>, Vec<_>) = batch.into_iter().partition(|w| w.kept.is_some());

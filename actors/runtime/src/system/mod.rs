@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, O
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use callboard_message::log;
 use dashmap::DashMap;
 use directory::{DeadLetters, Directory, Events};
 use supervision::{ExitReason, Supervisor};
@@ -329,7 +330,7 @@ impl Inner {
         if let Some(threads) = threads {
             // A synchronous handler that never returns keeps its thread: that can't be helped, and is no reason to wait.
             if tokio::time::timeout(KILL_WAIT, threads.ended()).await.is_err() {
-                callboard_message::log::error!("an agent blocks its thread, which is left to it");
+                log::error!("an agent blocks its thread, which is left to it");
             }
         }
     }
@@ -351,7 +352,7 @@ impl Drop for Guard {
         if self.fails_test {
             panic!("{alive} agents still run: did you call System::shutdown?");
         }
-        callboard_message::log::warn!(alive, "system dropped with agents still running");
+        log::warn!(alive, "system dropped with agents still running");
     }
 }
 

@@ -17,10 +17,11 @@ use futures::stream::{BoxStream, StreamExt, try_unfold};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
+pub use callboard_message::OnRestart;
 pub use graph::{TaskGraph, in_dependency_order};
 pub use id::{TaskId, TaskOwner};
 pub use memory::MemoryTasks;
-pub use record::{LeaseView, NewTask, OnRestart, OpenQuestion, Task, TaskOutcome};
+pub use record::{LeaseView, NewTask, OpenQuestion, Task, TaskOutcome};
 pub use step::{CANCELLED_WHY, TaskEvent, TaskStep};
 
 use crate::journal::{JournalError, JournalResult};

@@ -5,45 +5,13 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use callboard_message::{DataClass, Failure, MessageSpec, Principal, Question, RawObject, TaskState};
+use callboard_message::{DataClass, Failure, OnRestart, Principal, Question, RawObject, TaskState};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::id::TASK_KEY_BYTES_MAX;
 use super::{Lease, TASK_BYTES_MAX_DEFAULT, TaskError, TaskId, TaskOwner, TaskResult};
 use crate::journal::{JournalError, storable};
-
-/// What becomes of a task whose process ended in the midst of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OnRestart {
-    /// It is done again from its beginning: doing it twice does no harm.
-    Resume,
-    /// It has failed: whether the agent acted is unknown.
-    Fail,
-}
-
-impl OnRestart {
-    /// [`OnRestart::Resume`] for a message whose `annotations` say that it only reads, or may be repeated.
-    pub fn of(spec: &MessageSpec) -> Self {
-        let annotations = spec.more.object("annotations").unwrap_or_default();
-        let says = |hint| annotations.read::<bool>(hint).unwrap_or_default();
-        if says("readOnlyHint") || says("idempotentHint") { Self::Resume } else { Self::Fail }
-    }
-
-    /// Its name as it is written in JSON.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Resume => "resume",
-            Self::Fail => "fail",
-        }
-    }
-
-    /// The policy of that name.
-    pub fn parse(name: &str) -> Option<Self> {
-        [Self::Resume, Self::Fail].into_iter().find(|policy| policy.as_str() == name)
-    }
-}
 
 /// A task that begins.
 // Bodies may be anybody's data: only sizes are printed.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use callboard_message::DataClass;
+use callboard_message::{DataClass, log};
 use callboard_runtime::{Audit, AuditEntry, BodyMark, JournalError, JournalResult};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -98,7 +98,7 @@ impl Prepared {
         match core.writer.submit(Signed(entries)).await {
             Ok(_) => {}
             Err(error @ (JournalError::NoSpace | JournalError::SizeLimit { .. })) => {
-                callboard_message::log::error!(%error, "the start of this run isn't on record");
+                log::error!(%error, "the start of this run isn't on record");
             }
             Err(error) => return Err(error.into()),
         }
@@ -123,7 +123,7 @@ impl SqlAudit {
         if let Err(error) = self.core.writer.submit(Signed(vec![AuditEntry::new("run.ended")])).await
             && !matches!(error, JournalError::Unavailable(_))
         {
-            callboard_message::log::warn!(%error, "the end of this run isn't on record");
+            log::warn!(%error, "the end of this run isn't on record");
         }
     }
 }
@@ -203,7 +203,7 @@ fn keep_signing(core: &Arc<Core>, owes: Arc<AtomicBool>, every: Duration) -> Abo
             if owes.load(Relaxed)
                 && let Err(error) = core.writer.submit(Signed(Vec::new())).await
             {
-                callboard_message::log::warn!(%error, "the audit can't be signed now");
+                log::warn!(%error, "the audit can't be signed now");
             }
         }
     });

@@ -91,7 +91,7 @@ impl Visitor {
             for chain in &chains {
                 checked.push(verify_one(core, chain, &keys, &anchor).await?);
             }
-            let reports = settle(checked);
+            let reports = settle(checked, named);
             // Retention may remove entries while they are looked at, which looks like the work of somebody else.
             if look >= LOOKS_MAX
                 || reports.iter().all(|report| report.fault.is_none())
@@ -101,8 +101,7 @@ impl Visitor {
             }
             look += 1;
         };
-        let is_wanted = |report: &ChainReport| options.chain.as_ref().is_none_or(|wanted| *wanted == report.chain);
-        Ok(reports.into_iter().filter(is_wanted).collect())
+        Ok(reports)
     }
 
     /// Entries, oldest first.
@@ -371,8 +370,7 @@ pub fn verify_export(from: impl BufRead, options: &VerifyOptions) -> Result<Vec<
         let check = check.unwrap_or_else(|| ChainCheck::begin(&chain, ends, &keys, &anchor));
         checked.push(check.end());
     }
-    let is_wanted = |report: &ChainReport| options.chain.as_ref().is_none_or(|wanted| *wanted == report.chain);
-    Ok(settle(checked).into_iter().filter(is_wanted).collect())
+    Ok(settle(checked, options.chain.as_deref()))
 }
 
 fn parsed(at: usize, line: &str) -> Result<Exported, ExportError> {

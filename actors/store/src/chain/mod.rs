@@ -11,9 +11,11 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use callboard_message::log;
 use callboard_runtime::AuditEntry;
 
 use crate::sql::{Db, ManyRows, args};
+use crate::tx::take_numbers;
 use checkpoint::{AuditKey, Checkpoint, Hash, NO_HASH, chained};
 use line::{Spot, fitted, line};
 
@@ -117,7 +119,7 @@ impl Chain {
         };
         if last != number || hash.is_none() {
             // It goes on, so that what happens now is on record; the gap stays to be seen.
-            callboard_message::log::error!(
+            log::error!(
                 chain = self.name,
                 last,
                 counted = number,
@@ -129,15 +131,8 @@ impl Chain {
 
     async fn insert(&mut self, db: &mut Db, entries: Vec<AuditEntry>) -> sqlx::Result<()> {
         let Some(head) = &mut self.head else { return Err(no_head()) };
-        let added = i64::try_from(entries.len()).unwrap_or(i64::MAX);
-        let counted = db
-            .number(
-                "INSERT INTO stream (name, last) VALUES ($1, $2) \
-                 ON CONFLICT (name) DO UPDATE SET last = stream.last + excluded.last RETURNING last",
-                &args![&self.counter, added],
-            )
-            .await?;
-        if counted.unsigned_abs() != head.number + entries.len() as u64 {
+        let added = entries.len() as u64;
+        if take_numbers(db, &self.counter, added).await? != head.number + 1 {
             return Err(sqlx::Error::Protocol("another process wrote to this audit chain".to_owned()));
         }
         let mut rows = Vec::with_capacity(entries.len());
@@ -192,7 +187,7 @@ impl Chain {
         self.anchored = Some(Instant::now());
         if let Ok(Err((error, checkpoint))) = told.await {
             // A later line does as well; until then the store alone tells of it.
-            callboard_message::log::error!(%error, path = %self.anchor.display(), "the audit's anchor can't be written");
+            log::error!(%error, path = %self.anchor.display(), "the audit's anchor can't be written");
             self.newest = Some(checkpoint);
         }
     }

@@ -291,8 +291,9 @@ impl<'a> ChainCheck<'a> {
     }
 }
 
-/// The reports of all chains of a store. Where one begins after its first entry, somebody must have signed for the cut.
-pub(crate) fn settle(checked: Vec<(ChainReport, Cuts)>) -> Vec<ChainReport> {
+/// The reports of all chains of a store, or of the wanted one. Where one begins after its first entry, somebody must have signed
+/// for the cut.
+pub(crate) fn settle(checked: Vec<(ChainReport, Cuts)>, wanted: Option<&str>) -> Vec<ChainReport> {
     let mut cuts = Cuts::new();
     let mut reports = Vec::with_capacity(checked.len());
     for (report, told) in checked {
@@ -300,7 +301,9 @@ pub(crate) fn settle(checked: Vec<(ChainReport, Cuts)>) -> Vec<ChainReport> {
             let cut = cuts.entry(chain).or_default();
             *cut = up_to.max(*cut);
         }
-        reports.push(report);
+        if wanted.is_none_or(|wanted| report.chain == wanted) {
+            reports.push(report);
+        }
     }
     for report in &mut reports {
         let cut = cuts.get(&report.chain).copied().unwrap_or_default();

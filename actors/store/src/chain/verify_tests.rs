@@ -99,7 +99,7 @@ impl Kept {
                 break;
             }
         }
-        settle(vec![check.end()]).remove(0)
+        settle(vec![check.end()], None).remove(0)
     }
 
     fn fault(&self) -> Option<AuditFault> {

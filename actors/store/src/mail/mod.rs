@@ -83,7 +83,7 @@ impl Mail for SqlMail {
 
     async fn tried(&self, recipient: &str, letter: u64) -> JournalResult<u32> {
         storable(recipient)?;
-        self.core.writer.submit(Tried::new(recipient, number(letter))).await
+        self.core.writer.submit(Tried { recipient: recipient.to_owned(), letter: number(letter) }).await
     }
 
     async fn open(

@@ -346,14 +346,8 @@ impl Write for MarkAll {
 
 /// One more attempt.
 pub(super) struct Tried {
-    recipient: String,
-    letter: i64,
-}
-
-impl Tried {
-    pub(super) fn new(recipient: &str, letter: i64) -> Self {
-        Self { recipient: recipient.to_owned(), letter }
-    }
+    pub(super) recipient: String,
+    pub(super) letter: i64,
 }
 
 impl Write for Tried {

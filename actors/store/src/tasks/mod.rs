@@ -256,7 +256,7 @@ impl Tasks for SqlTasks {
     }
 
     fn changes(&self) -> watch::Receiver<u64> {
-        self.core.writer.tasks_changed()
+        self.core.writer.tasks_changed.clone()
     }
 
     fn worker(&self) -> &str {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use callboard_message::Failure;
+use callboard_message::{Failure, log};
 use futures::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -93,7 +93,7 @@ impl LiveTasks {
                     }
                 }
                 Err(error) => {
-                    callboard_message::log::warn!(%error, "no look at tasks that were left");
+                    log::warn!(%error, "no look at tasks that were left");
                     return;
                 }
             }
@@ -108,7 +108,7 @@ impl LiveTasks {
             host.clone().resume(task, lease.clone()).await
         };
         match resumed {
-            Ok(()) => callboard_message::log::info!(task = %id, "a task goes on that an earlier process left"),
+            Ok(()) => log::info!(task = %id, "a task goes on that an earlier process left"),
             Err(CannotResume::Fails(why)) => self.give_up(&lease, why).await,
             Err(CannotResume::IsForgotten(why)) => {
                 self.give_up(&lease, why).await;
@@ -122,7 +122,7 @@ impl LiveTasks {
             Ok(_) | Err(TaskError::HasEnded(_)) => {}
             // It will be found again.
             Err(error) => {
-                callboard_message::log::warn!(task = %lease.task, %error, "a task that can't go on wasn't ended")
+                log::warn!(task = %lease.task, %error, "a task that can't go on wasn't ended")
             }
         }
     }
@@ -145,7 +145,7 @@ impl LiveTasks {
                 let is_wanted = |live: &&LiveTask| wanted.contains(&live.lease.task);
                 running.iter().filter(is_wanted).for_each(|live| live.hint(Event::CancelSoon));
             }
-            Err(error) => callboard_message::log::warn!(%error, "no look at which tasks somebody wants ended"),
+            Err(error) => log::warn!(%error, "no look at which tasks somebody wants ended"),
         }
         for live in running {
             let asks = !live.seen.borrow().open.is_empty();
@@ -180,7 +180,7 @@ async fn keep(all: Weak<LiveTasks>, stopped: CancellationToken) {
                     (renewed, renew_at) = (began, began + TASK_RENEW_EVERY);
                     all.lose_those_of_others(&running).await;
                 }
-                Err(error) => callboard_message::log::warn!(%error, "the leases of tasks weren't renewed"),
+                Err(error) => log::warn!(%error, "the leases of tasks weren't renewed"),
             }
         }
         if renewed.elapsed() >= TASK_LEASE {

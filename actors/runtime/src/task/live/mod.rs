@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
-use callboard_message::{Abilities, Artifact, RawObject, TaskState};
+use callboard_message::{Abilities, Artifact, RawObject, TaskState, log};
 use caller::{Event, TaskCaller};
 use futures::future::{BoxFuture, FutureExt, join_all, ready};
 use tokio::runtime::Handle;
@@ -168,7 +168,7 @@ impl LiveTasks {
                 tasks.len()
             }
             Err(error) => {
-                callboard_message::log::warn!(%error, "no look at which tasks could make room");
+                log::warn!(%error, "no look at which tasks could make room");
                 0
             }
         }
@@ -302,7 +302,7 @@ impl LiveTasks {
         let mut gone = self.gone.subscribe();
         let all_gone = async { while !self.live.lock().is_empty() && gone.changed().await.is_ok() {} };
         if timeout(STOP_WAIT, all_gone).await.is_err() {
-            callboard_message::log::warn!(scope = self.scope, "tasks weren't let go of in time");
+            log::warn!(scope = self.scope, "tasks weren't let go of in time");
         }
     }
 
@@ -310,14 +310,14 @@ impl LiveTasks {
     pub async fn forget(&self, id: &TaskId) {
         if let Err(error) = self.tasks.forget(id).await {
             // The store's retention forgets it too, when its time is over.
-            callboard_message::log::warn!(task = %id, %error, "a task wasn't forgotten");
+            log::warn!(task = %id, %error, "a task wasn't forgotten");
         }
     }
 
     async fn release(&self, lease: &Lease, why: Released) {
         if let Err(error) = self.tasks.release(lease, why).await {
             // Its lease runs out.
-            callboard_message::log::warn!(task = %lease.task, %error, "a task wasn't let go of");
+            log::warn!(task = %lease.task, %error, "a task wasn't let go of");
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_message::{Answer, Failure, Question, RawObject};
+use callboard_message::{Answer, Failure, Question, RawObject, log};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -219,7 +219,7 @@ impl Worker {
                 // An agent that asked can't have refused.
                 Some(TaskStep::Rejected(failure)) => vec![TaskStep::Failed(failure)],
                 _ => {
-                    callboard_message::log::error!(task = %self.lease.task, %error, "the end of a task wasn't kept");
+                    log::error!(task = %self.lease.task, %error, "the end of a task wasn't kept");
                     self.is_lost = true;
                     return;
                 }
@@ -246,7 +246,7 @@ impl Worker {
                 match error {
                     TaskError::HasEnded(_) => self.catch_up().await,
                     TaskError::LostLease | TaskError::NotFound => self.is_lost = true,
-                    _ => callboard_message::log::warn!(task = %self.lease.task, %error, "a step of a task wasn't kept"),
+                    _ => log::warn!(task = %self.lease.task, %error, "a step of a task wasn't kept"),
                 }
                 Err(error)
             }
