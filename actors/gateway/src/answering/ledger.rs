@@ -122,10 +122,13 @@ impl Account {
         book.forget_old();
         let mut spent = self.spent.lock();
         if spent.questions >= caps.requests_per_call_max {
-            return Err(over(format!("more than {} questions in one call", caps.requests_per_call_max)));
+            return Err(Failure::overloaded(format!("more than {} questions in one call", caps.requests_per_call_max)));
         }
         if book.questions() >= caps.requests_per_minute_max {
-            return Err(over(format!("more than {} questions in a minute", caps.requests_per_minute_max)));
+            return Err(Failure::overloaded(format!(
+                "more than {} questions in a minute",
+                caps.requests_per_minute_max
+            )));
         }
         let one = Spent { questions: 1, ..Spent::default() };
         spent.add(&one);
@@ -152,7 +155,7 @@ impl Account {
         let of_call = caps.tokens_per_call_max.min(self.budget.tokens.unwrap_or(u64::MAX));
         let left = of_call.saturating_sub(spent.tokens());
         if left == 0 {
-            return Err(over("this call's questions have used up their tokens".into()));
+            return Err(Failure::overloaded("this call's questions have used up their tokens"));
         }
         let left = left.min(caps.tokens_per_minute_max.saturating_sub(minute.tokens()));
         let money_left = |cap: Option<u64>, spent: &Spent| cap.map(|cap| cap.saturating_sub(spent.micro_usd));
@@ -160,13 +163,13 @@ impl Account {
         let of_minute = money_left(caps.micro_usd_per_minute_max, &minute);
         let micro_usd = of_call.into_iter().chain([of_minute]).flatten().min();
         if left == 0 {
-            return Err(over("the server's questions have used up this minute's tokens".into()));
+            return Err(Failure::overloaded("the server's questions have used up this minute's tokens"));
         }
         if of_call.contains(&Some(0)) {
-            return Err(over("this call's questions have used up their money".into()));
+            return Err(Failure::overloaded("this call's questions have used up their money"));
         }
         if of_minute == Some(0) {
-            return Err(over("the server's questions have used up this minute's money".into()));
+            return Err(Failure::overloaded("the server's questions have used up this minute's money"));
         }
         let aside = Spent { tokens_out: left.min(wanted), ..Spent::default() };
         spent.add(&aside);
@@ -225,8 +228,4 @@ impl Book {
     fn questions(&self) -> u32 {
         self.spent().questions
     }
-}
-
-fn over(why: String) -> Failure {
-    Failure::overloaded(why)
 }

@@ -86,9 +86,6 @@ impl From {
 
 /// What was read of a member's list.
 struct Part {
-    at: usize,
-    /// How many pages came before these.
-    read: usize,
     /// Each page's items, and the cursor that it was asked for with.
     pages: Vec<(Option<String>, Vec<Box<RawValue>>)>,
     /// What it says is missing.
@@ -118,11 +115,10 @@ impl Parts {
         let members = self.members.iter().enumerate().skip(first).filter(|(_, member)| what.is_listed_by(member));
         let reading = members.map(|(at, member)| {
             let (read, cursor) = if at == first { (before, cursor.take()) } else { (0, None) };
-            self.read_part(what, at, member, (read, cursor), cx)
+            async move { (at, member, read, self.read_part(what, at, member, (read, cursor), cx).await) }
         });
         let mut missing = Missing::default();
-        for part in join_all(reading).await {
-            let (at, mut read) = (part.at, part.read);
+        for (at, member, mut read, part) in join_all(reading).await {
             missing.append(part.missing);
             for (cursor, page) in part.pages {
                 if items.len() >= BUNDLE_PAGE_ITEMS_MAX {
@@ -131,11 +127,10 @@ impl Parts {
                 items.extend(page);
                 read = read.saturating_add(1);
             }
-            match (part.rest, self.members.get(at)) {
-                (Ok(None), _) => {}
-                (Ok(cursor), _) => return Ok(page_of(what, items, Some(From::Member { at, read, cursor }), &missing)),
-                (Err(failure), Some(member)) => missing.add(member, at, &failure, cx),
-                (Err(_), None) => {}
+            match part.rest {
+                Ok(None) => {}
+                Ok(cursor) => return Ok(page_of(what, items, Some(From::Member { at, read, cursor }), &missing)),
+                Err(failure) => missing.add(member, at, &failure, cx),
             }
         }
         Ok(page_of(what, items, None, &missing))
@@ -177,7 +172,7 @@ impl Parts {
                 next => next,
             };
         };
-        Part { at, read, pages, missing, rest }
+        Part { pages, missing, rest }
     }
 
     /// An item as the bundle shows it; `None` where it doesn't.

@@ -302,13 +302,6 @@ impl Separator {
             Self::Underscores => "__",
         }
     }
-
-    fn before_hash(self) -> char {
-        match self {
-            Self::Dot => '.',
-            Self::Underscores => '_',
-        }
-    }
 }
 
 /// Why agents can't be bundled.

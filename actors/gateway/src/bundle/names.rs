@@ -18,7 +18,7 @@ pub(super) fn joined(member: &str, separator: Separator, name: &str) -> String {
         None => whole,
         Some(_) => {
             let kept: String = whole.chars().take(NAME_CHARS_MAX - HASH_DIGITS - 1).collect();
-            format!("{kept}{}{:08x}", separator.before_hash(), hash(&whole))
+            format!("{kept}{}{:08x}", &separator.text()[..1], hash(&whole))
         }
     }
 }
