@@ -36,10 +36,12 @@ impl Message for Wake {
 
 /// The way of one member's mail.
 pub(super) struct Line {
-    carrier: AgentRef,
+    /// Whoever delivers. It ends after its last delivery.
+    pub carrier: AgentRef,
     wake: Recipient<Wake>,
     queue: Arc<Queue>,
-    way: Arc<str>,
+    /// Whose way it is, by name.
+    pub way: Arc<str>,
 }
 
 /// What a line and its carrier share.
@@ -87,11 +89,6 @@ impl Line {
         let carrier = system.prepare_with(make).label(format!("mail of {id}")).spawn();
         let wake = carrier.recipient()?;
         Some(Self { carrier, wake, queue, way })
-    }
-
-    /// Whose way it is, by name.
-    pub fn way(&self) -> &str {
-        &self.way
     }
 
     /// One letter more, unless there are too many.
@@ -154,11 +151,6 @@ impl Line {
         self.queue.is_over.store(true, Relaxed);
         self.queue.waiting().letters.clear();
         self.carrier.stop();
-    }
-
-    /// Whoever delivers. It ends after its last delivery.
-    pub fn carrier(&self) -> AgentRef {
-        self.carrier.clone()
     }
 }
 

@@ -12,7 +12,9 @@ use callboard_message::mail::{
 };
 use callboard_message::text::cut_chars;
 use callboard_message::time::{read_rfc3339, rfc3339};
-use callboard_runtime::{Cx, Letter, LetterFilter, MAIL_PAGE_MAX, MARKS_AT_ONCE_MAX, MailCopy, Mark, StoredEvent};
+use callboard_runtime::{
+    Cx, Letter, LetterFilter, MAIL_PAGE_MAX, MARKS_AT_ONCE_MAX, MailCopy, Mark, NewLetter, StoredEvent,
+};
 
 use super::Shared;
 use super::member_identity::{Who, denied_without};
@@ -26,15 +28,6 @@ const INBOX_SCANNED_MAX: usize = 10_000;
 /// Receipts that one answer shows: as many as a message has recipients at most.
 pub const RECEIPTS_MAX: usize = MAIL_MEMBERS_MAX;
 
-/// What a look into an inbox found.
-struct Found {
-    letters: Vec<(Arc<Letter>, MailCopy)>,
-    /// There are more of them.
-    more: bool,
-    /// How many were not read, where all were gone through.
-    unread: Option<i64>,
-}
-
 impl Shared {
     pub async fn check(&self, message: CheckInbox, cx: &Cx) -> Result<Inbox, Failure> {
         let who = self.who(cx, message.sender_agent_id.as_deref()).await?;
@@ -46,7 +39,8 @@ impl Shared {
     pub async fn look(&self, who: &Who, message: CheckInbox) -> Result<Inbox, Failure> {
         let limit = page(message.limit, MAIL_INBOX_DEFAULT, MAIL_INBOX_MAX)?;
         let before = self.unread(&who.id);
-        let Found { letters, more, unread } = self.find(who, &message, limit).await?;
+        let (letters, unread) = self.find(who, &message, limit).await?;
+        let more = unread.is_none();
         if let Some(unread) = unread {
             // What has expired meanwhile counts no more.
             self.unread_by(&who.id, unread - before);
@@ -67,7 +61,13 @@ impl Shared {
         Ok(Inbox { unread: u64::try_from(self.unread(&who.id)).unwrap_or_default(), messages, more })
     }
 
-    async fn find(&self, who: &Who, asked: &CheckInbox, limit: usize) -> Result<Found, Failure> {
+    /// Letters that fit, and how many weren't read, where all were gone through; else there are more.
+    async fn find(
+        &self,
+        who: &Who,
+        asked: &CheckInbox,
+        limit: usize,
+    ) -> Result<(Vec<(Arc<Letter>, MailCopy)>, Option<i64>), Failure> {
         let is = |wanted: &Option<String>, has: Option<&str>| wanted.is_none() || wanted.as_deref() == has;
         let fits = |letter: &Letter| {
             is(&asked.from, Some(&letter.new.sender))
@@ -88,15 +88,15 @@ impl Shared {
                     continue;
                 }
                 if letters.len() == limit {
-                    return Ok(Found { letters, more: true, unread: None });
+                    return Ok((letters, None));
                 }
                 letters.push((letter, copy));
             }
             if is_last {
-                return Ok(Found { letters, more: false, unread: i64::try_from(looked).ok() });
+                return Ok((letters, i64::try_from(looked).ok()));
             }
             if looked >= INBOX_SCANNED_MAX {
-                return Ok(Found { letters, more: true, unread: None });
+                return Ok((letters, None));
             }
         }
     }
@@ -289,17 +289,11 @@ impl Shared {
     pub async fn logs(&self, message: AgentLogs, cx: &Cx) -> Result<Logs, Failure> {
         let who = self.who_looks(cx).await?;
         let limit = page(message.limit, LOG_ROWS_DEFAULT, MAIL_PAGE_MAX as u32)?;
-        let of = match message.agent_id {
-            Some(other) if other != *who.id && !who.watches => {
-                return Err(denied_without(
-                    WATCH_SCOPE,
-                    "only whoever may watch all mail (mail.watch) sees the log of others",
-                ));
-            }
-            Some(agent) => Some(agent),
-            None if who.watches => None,
-            None => Some(who.id.to_string()),
-        };
+        if !who.watches && message.agent_id.as_ref().is_some_and(|other| **other != *who.id) {
+            let why = "only whoever may watch all mail (mail.watch) sees the log of others";
+            return Err(denied_without(WATCH_SCOPE, why));
+        }
+        let of = message.agent_id.or_else(|| (!who.watches).then(|| who.id.to_string()));
         let logs = self.mail.logs(of.as_deref(), message.after.unwrap_or(0), limit).await?;
         Ok(Logs { logs })
     }
@@ -310,11 +304,9 @@ impl Shared {
 /// # Errors
 /// `InvalidInput` for none, or more than `most`.
 fn page(limit: Option<u32>, default: u32, most: u32) -> Result<usize, Failure> {
-    let limit = limit.unwrap_or(default);
-    if (1..=most).contains(&limit) {
-        Ok(limit as usize)
-    } else {
-        Err(Failure::invalid(format!("`limit` must be 1 to {most}")))
+    match limit.unwrap_or(default) {
+        limit if (1..=most).contains(&limit) => Ok(limit as usize),
+        _ => Err(Failure::invalid(format!("`limit` must be 1 to {most}"))),
     }
 }
 
@@ -342,11 +334,9 @@ impl Shared {
             events.push(Numbered { sequence: first - 1, event });
         }
         for (sequence, stored) in page {
-            let seen = self.seen(&who, stored);
-            let wanted = seen
-                .into_iter()
-                .filter(|event| message.types.is_empty() || message.types.iter().any(|kind| kind == event.kind()));
-            events.extend(wanted.map(|event| Numbered { sequence, event }));
+            let mut seen = self.seen(&who, stored);
+            seen.retain(|event| message.types.is_empty() || message.types.iter().any(|kind| kind == event.kind()));
+            events.extend(seen.into_iter().map(|event| Numbered { sequence, event }));
         }
         Ok(Events { events, last, newest: newest.max(last) })
     }
@@ -391,9 +381,13 @@ fn accepted(letter: &Letter, known: u64) -> MailEvent {
         thread: new.thread().to_owned(),
         sender_agent_id: new.sender.clone(),
         recipient_count: known,
-        priority: if new.urgent { Priority::Urgent } else { Priority::Normal },
+        priority: priority(new),
         topic: new.topic.clone(),
     }
+}
+
+pub(super) fn priority(new: &NewLetter) -> Priority {
+    if new.urgent { Priority::Urgent } else { Priority::Normal }
 }
 
 fn posted(letter: &Letter, known: u64) -> MailEvent {
@@ -433,7 +427,7 @@ impl Shared {
             thread: new.thread().to_owned(),
             reply_to: new.reply_to.clone(),
             topic: new.topic.clone(),
-            priority: if new.urgent { Priority::Urgent } else { Priority::Normal },
+            priority: priority(new),
             sent: rfc3339(*accepted),
             expires: rfc3339(new.expires),
             state,

@@ -69,15 +69,11 @@ impl Quantity {
         if self.given_back.fetch_update(Relaxed, Relaxed, |given| given.checked_sub(1)).is_ok() {
             return Ok(());
         }
-        take(&self.limiter, what)
+        let Err(not_until) = self.limiter.check() else { return Ok(()) };
+        let seconds = not_until.wait_time_from(DefaultClock::default().now()).as_secs_f64().ceil().max(1.0) as u64;
+        let why = format!("you sent too many {what}: try again in {seconds} s");
+        Err(Failure::overloaded(why).with_data(json!({ RETRY_AFTER_S: seconds })))
     }
-}
-
-fn take(limiter: &DefaultDirectRateLimiter, what: &str) -> Result<(), Failure> {
-    let Err(not_until) = limiter.check() else { return Ok(()) };
-    let seconds = not_until.wait_time_from(DefaultClock::default().now()).as_secs_f64().ceil().max(1.0) as u64;
-    let why = format!("you sent too many {what}: try again in {seconds} s");
-    Err(Failure::overloaded(why).with_data(json!({ RETRY_AFTER_S: seconds })))
 }
 
 #[cfg(test)]

@@ -108,6 +108,12 @@ impl Kept {
         Self { kind: member.kind, ended, place: member.scoped.clone(), wants, in_file, gone }
     }
 
+    fn apply_to(self, member: &mut Member) {
+        member.is_ended = self.ended;
+        member.wants = Arc::new(self.wants);
+        (member.in_file, member.is_gone) = (self.in_file, self.gone);
+    }
+
     fn to_raw(&self) -> RawObject {
         to_raw_value(self).ok().and_then(|raw| RawObject::parse(&raw).ok()).unwrap_or_default()
     }
@@ -281,19 +287,15 @@ impl Shared {
     async fn keep_with(&self, id: &str, change: impl Fn(&mut Kept)) -> Result<(), Failure> {
         let mut tries = 0..KEPT_TRIES_MAX;
         loop {
-            let (mut kept, version) = match self.members().get(id) {
-                Some(member) => (Kept::of(member), member.version),
-                None => return Ok(()),
-            };
+            let known = self.members().get(id).map(|member| (Kept::of(member), member.version));
+            let Some((mut kept, version)) = known else { return Ok(()) };
             change(&mut kept);
             let version = if is_reserved(id) { Some(version) } else { self.keep(id, &kept, &mut tries).await? };
             let Some(version) = version else { continue };
             // Unless a newer one was taken in meanwhile.
             if let Some(member) = self.members().get_mut(id).filter(|member| member.version <= version) {
                 member.version = version;
-                member.is_ended = kept.ended;
-                member.wants = Arc::new(kept.wants);
-                (member.in_file, member.is_gone) = (kept.in_file, kept.gone);
+                kept.apply_to(member);
             }
             return Ok(());
         }
@@ -340,11 +342,9 @@ impl Shared {
         }
         member.version = note.version;
         member.kind = kept.kind.or(member.kind);
-        member.is_ended = kept.ended;
-        member.wants = Arc::new(kept.wants);
-        (member.in_file, member.is_gone) = (kept.in_file, kept.gone);
-        member.scope(kept.place);
-        if kept.ended {
+        member.scope(kept.place.clone());
+        kept.apply_to(member);
+        if member.is_ended {
             member.end_line();
         }
     }
@@ -362,10 +362,8 @@ impl Shared {
 
     /// Keeps that a member was taken out of the file, and tells of it.
     pub async fn keep_taken_out(&self, id: &str) -> Result<(), Failure> {
-        let (place, is_ended) = match self.members().get(id) {
-            Some(member) => (member.place.clone(), member.is_ended),
-            None => return Ok(()),
-        };
+        let known = self.members().get(id).map(|member| (member.place.clone(), member.is_ended));
+        let Some((place, is_ended)) = known else { return Ok(()) };
         self.keep_with(id, |kept| {
             (kept.in_file, kept.gone) = (false, true);
             kept.place.clone_from(&place);

@@ -104,12 +104,10 @@ impl Member {
         self.settle();
     }
 
-    /// Takes what its credential says. `false` where it said the same before.
-    pub(super) fn scope(&mut self, scoped: Place) -> bool {
-        let is_other = self.scoped != scoped;
+    /// Takes what its credential says.
+    pub(super) fn scope(&mut self, scoped: Place) {
         self.scoped = scoped;
         self.settle();
-        is_other
     }
 
     /// Whether it is among the members: this node's file has it, or it wasn't taken out of one.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use callboard_macros::Message;
 use callboard_message::Failure;
-use callboard_runtime::{Cx, Letter, MAIL_PAGE_MAX, StoredEvent};
-use parking_lot::{Mutex, MutexGuard};
+use callboard_runtime::{Cx, MAIL_PAGE_MAX, StoredEvent};
+use parking_lot::Mutex;
 
 use super::Shared;
 
@@ -37,23 +37,17 @@ pub(super) struct Elsewhere {
     own: Mutex<HashSet<String>>,
 }
 
-impl Elsewhere {
-    fn own(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.own.lock()
-    }
-}
-
 impl Shared {
     /// This node is about to take a letter.
     pub fn takes(&self, id: &str) {
         if self.mail.is_shared() {
-            self.elsewhere.own().insert(id.to_owned());
+            self.elsewhere.own.lock().insert(id.to_owned());
         }
     }
 
     /// It didn't after all.
     pub fn took_none(&self, id: &str) {
-        self.elsewhere.own().remove(id);
+        self.elsewhere.own.lock().remove(id);
     }
 
     /// It was begun from what there was up to now.
@@ -72,8 +66,9 @@ impl Shared {
             after = *last;
             for (number, event) in page {
                 match event {
-                    StoredEvent::Posted(letter) if !self.elsewhere.own().remove(&letter.new.id) => {
-                        self.came_elsewhere(&letter);
+                    // Whoever gets its mail here gets it from the store.
+                    StoredEvent::Posted(letter) if !self.elsewhere.own.lock().remove(&letter.new.id) => {
+                        self.tell_recipients(&letter, |line, handed| line.look(handed.letter.number));
                     }
                     StoredEvent::Joined(id, _) | StoredEvent::Left(id, _) => {
                         self.recall_one(&id).await?;
@@ -94,11 +89,6 @@ impl Shared {
             }
             self.marks.happened();
         }
-    }
-
-    /// A letter came in by another node: whoever gets its mail here gets it from the store.
-    fn came_elsewhere(self: &Arc<Self>, letter: &Arc<Letter>) {
-        self.tell_recipients(letter, |line, handed| line.look(handed.letter.number));
     }
 
     pub async fn count(&self, _: Count, _: &Cx) -> Result<(), Failure> {

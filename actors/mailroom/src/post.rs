@@ -47,14 +47,12 @@ pub(super) enum Turn {
 
 impl Draft {
     /// Goes on with `letter`: in its thread, about its topic.
-    fn answering(self, letter: &Letter) -> Self {
-        let new = NewLetter {
-            topic: letter.new.topic.clone(),
-            thread: Some(letter.new.thread().to_owned()),
-            reply_to: Some(letter.new.id.clone()),
-            ..self.new
-        };
-        Self { new, is_expiry_chosen: false, ..self }
+    fn answering(mut self, letter: &Letter) -> Self {
+        self.new.topic.clone_from(&letter.new.topic);
+        self.new.thread = Some(letter.new.thread().to_owned());
+        self.new.reply_to = Some(letter.new.id.clone());
+        self.is_expiry_chosen = false;
+        self
     }
 
     fn check(&self) -> Result<(), Failure> {
@@ -87,51 +85,23 @@ impl Draft {
     }
 }
 
-/// What a message to nobody becomes.
-enum Nobody {
-    /// Whoever it is for isn't there, as far as its sender may know.
-    Gone(String),
-    /// Whoever it is for has its box full.
-    Full(String),
-    /// There is no such group, as far as its sender may know.
-    NoGroup(String),
-}
-
-impl Nobody {
-    fn sent(self) -> Sent {
-        let (message, refused) = match self {
-            Self::Gone(id) => {
-                // Nobody has checked what was sent as one.
-                let id = neutral(cut_chars(&id, DISPLAY_CHARS_MIN)).replace(char::is_whitespace, " ");
-                let why = "may not exist or is terminated";
-                (format!("Failed to send message - recipient agent {id} {why}"), Vec::new())
-            }
-            Self::Full(id) => {
-                let shown = cut_chars(&id, DISPLAY_CHARS_MIN);
-                (format!("Failed to send message - the inbox of recipient agent {shown} is full"), vec![id])
-            }
-            Self::NoGroup(name) => {
-                let why = "is not there: list_groups shows those that are";
-                (format!("Failed to broadcast message - group {name} {why}"), Vec::new())
-            }
-        };
-        Sent { success: false, message, refused, ..Sent::default() }
-    }
+/// What is answered where whoever it is for isn't there, as far as its sender may know.
+fn is_gone(id: &str) -> Sent {
+    // Nobody has checked what was sent as one.
+    let id = neutral(cut_chars(id, DISPLAY_CHARS_MIN)).replace(char::is_whitespace, " ");
+    let message = format!("Failed to send message - recipient agent {id} may not exist or is terminated");
+    Sent { message, ..Sent::default() }
 }
 
 impl Shared {
     pub async fn broadcast(self: &Arc<Self>, message: BroadcastMessage, cx: &Cx) -> Result<Sent, Failure> {
         let who = self.who(cx, message.sender_agent_id.as_deref()).await?;
-        let group = match &message.group {
-            Some(name) => Some(Group::parse(name).ok_or_else(|| {
-                Failure::invalid("`group` must be group:NAME, role:NAME or phase:NAME, as list_groups shows them")
-            })?),
-            None => None,
-        };
-        let BroadcastMessage { message, topic, priority, reply_to, idempotency_key, expires_in_s, .. } = message;
-        let mut draft = self.draft(&who, message, priority, idempotency_key);
-        (draft.new.topic, draft.new.reply_to) = (topic, reply_to);
-        self.complete(&who, &mut draft, expires_in_s).await?;
+        let unfit =
+            || Failure::invalid("`group` must be group:NAME, role:NAME or phase:NAME, as list_groups shows them");
+        let group = message.group.map(|name| Group::parse(&name).ok_or_else(unfit)).transpose()?;
+        let mut draft = self.draft(&who, message.message, message.priority, message.idempotency_key);
+        (draft.new.topic, draft.new.reply_to) = (message.topic, message.reply_to);
+        self.complete(&who, &mut draft, message.expires_in_s).await?;
         self.take_turn(&who, true, &mut draft)?;
         self.address_all(&who, group.as_ref(), &mut draft);
         if !who.is_guardian {
@@ -142,15 +112,13 @@ impl Shared {
         if !draft.new.recipients.is_empty() {
             return self.post(&who, draft).await;
         }
-        let none = match is_there {
-            false => Nobody::NoGroup(draft.new.audience.clone()).sent(),
-            true => Sent {
-                success: true,
-                recipient_count: Some(0),
-                message: told_all(0),
-                refused: draft.refused.clone(),
-                ..Sent::default()
-            },
+        let none = if is_there {
+            let refused = draft.refused.clone();
+            Sent { success: true, recipient_count: Some(0), message: told_all(0), refused, ..Sent::default() }
+        } else {
+            let why = "is not there: list_groups shows those that are";
+            let message = format!("Failed to broadcast message - group {} {why}", draft.new.audience);
+            Sent { message, ..Sent::default() }
         };
         self.again_or(&who, draft, none).await
     }
@@ -172,13 +140,11 @@ impl Shared {
         if to.len() > MAIL_RECIPIENTS_MAX {
             return Err(Failure::invalid(format!("a message has at most {MAIL_RECIPIENTS_MAX} recipients")));
         }
-        let SendMessage { message, topic, priority, reply_to, idempotency_key, expires_in_s, guidance: label, .. } =
-            message;
-        let mut draft = self.draft(&who, message, priority, idempotency_key);
-        (draft.new.topic, draft.new.reply_to) = (topic, reply_to);
-        self.complete(&who, &mut draft, expires_in_s).await?;
+        let mut draft = self.draft(&who, message.message, message.priority, message.idempotency_key);
+        (draft.new.topic, draft.new.reply_to) = (message.topic, message.reply_to);
+        self.complete(&who, &mut draft, message.expires_in_s).await?;
         self.take_turn(&who, false, &mut draft)?;
-        (draft.new.label, draft.new.audience) = (label, audience.to_owned());
+        (draft.new.label, draft.new.audience) = (message.guidance, audience.to_owned());
         draft.asked = to.iter().cloned().collect();
         let found = {
             let members = self.members();
@@ -191,7 +157,7 @@ impl Shared {
     async fn post_to(
         self: &Arc<Self>,
         who: &Who,
-        found: Result<(BTreeSet<String>, Vec<String>), Nobody>,
+        found: Result<(BTreeSet<String>, Vec<String>), Sent>,
         mut draft: Draft,
     ) -> Result<Sent, Failure> {
         match found {
@@ -199,7 +165,7 @@ impl Shared {
                 draft.new.recipients = recipients.into_iter().collect();
                 self.post(who, Draft { refused, ..draft }).await
             }
-            Err(nobody) => self.again_or(who, draft, nobody.sent()).await,
+            Err(nobody) => self.again_or(who, draft, nobody).await,
         }
     }
 
@@ -214,8 +180,7 @@ impl Shared {
             return Err(denied("this agent is terminated: it can neither send nor receive messages"));
         }
         let letter = self.letter_of(who, &message.message_id).await?;
-        let draft = self.draft(who, message.message, message.priority, message.idempotency_key);
-        let mut draft = draft.answering(&letter);
+        let mut draft = self.draft(who, message.message, message.priority, message.idempotency_key).answering(&letter);
         draft.check()?;
         self.take_turn(who, false, &mut draft)?;
         let is_own = letter.new.sender == *who.id;
@@ -236,13 +201,12 @@ impl Shared {
             // Whoever wrote may be answered, seen or not.
             let sees = |id: &str| id == letter.new.sender || members.sees(&who.id, id);
             if to.is_empty() {
-                Err(Nobody::Gone(letter.new.recipients.first().cloned().unwrap_or_default()))
+                Err(is_gone(letter.new.recipients.first().map_or("", String::as_str)))
             } else {
                 reachable(&members, who, to, sees)
             }
         };
-        let count = found.as_ref().map_or(0, |(open, full)| open.len() + full.len());
-        if count == 1 {
+        if found.as_ref().is_ok_and(|(open, full)| open.len() + full.len() == 1) {
             draft.new.audience = "one".to_owned();
         }
         self.post_to(who, found, draft).await
@@ -351,17 +315,17 @@ impl Shared {
 /// Those of `to` that can be written to, and those whose box is full.
 ///
 /// # Errors
-/// One of them isn't there, or all boxes are full.
+/// The answer where one of them isn't there, or all boxes are full.
 fn reachable(
     members: &Members,
     who: &Who,
     to: Vec<String>,
     sees: impl Fn(&str) -> bool,
-) -> Result<(BTreeSet<String>, Vec<String>), Nobody> {
+) -> Result<(BTreeSet<String>, Vec<String>), Sent> {
     let (mut open, mut full) = (BTreeSet::new(), Vec::new());
     for id in to {
         let member = members.get(&id).filter(|member| member.is_open() && *member.id != *who.id && sees(&id));
-        let Some(member) = member else { return Err(Nobody::Gone(id)) };
+        let Some(member) = member else { return Err(is_gone(&id)) };
         if !member.is_full() {
             open.insert(id);
         } else if !full.contains(&id) {
@@ -369,7 +333,11 @@ fn reachable(
         }
     }
     match full.last() {
-        Some(id) if open.is_empty() => Err(Nobody::Full(id.clone())),
+        Some(id) if open.is_empty() => {
+            let shown = cut_chars(id, DISPLAY_CHARS_MIN);
+            let message = format!("Failed to send message - the inbox of recipient agent {shown} is full");
+            Err(Sent { message, refused: vec![id.clone()], ..Sent::default() })
+        }
         _ => Ok((open, full)),
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-use callboard_message::mail::{CheckInbox, MAIL_INBOX_MAX, Priority, ReplyMessage};
+use callboard_message::mail::{CheckInbox, MAIL_INBOX_MAX, ReplyMessage};
 use callboard_message::surface::{
     About, Describe, ListResourceTemplates, ListResources, ReadResource, ReadResourceResult, Subscribe,
 };
@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::Shared;
+use super::inbox::priority;
 use super::member_identity::{AGENTS_URI, Who};
 use super::members::Member;
 use super::text::Handed;
@@ -73,27 +74,20 @@ impl Shared {
         let uri = params.text("uri").unwrap_or_default();
         // What watches for others says again, where there is no call, what they were allowed.
         if cx.call().is_some() {
-            let is_allowed = if uri == AGENTS_URI {
-                self.who_looks(cx).await.map(|_| true)?
-            } else {
-                is_inbox_of(&uri, &self.who(cx, None).await?)
-            };
-            if !is_allowed {
+            if uri == AGENTS_URI {
+                self.who_looks(cx).await?;
+            } else if !is_inbox_of(&uri, &self.who(cx, None).await?) {
                 return Err(unknown());
             }
         }
-        self.watch(&uri);
-        Ok(RawObject::new())
-    }
-
-    /// Tells of this inbox from now on. That an endpoint watches it no more says nothing of others, so that isn't heard: each
-    /// endpoint tells those alone who watch there.
-    fn watch(&self, uri: &str) {
+        // That an endpoint watches it no more says nothing of others, so that isn't heard: each endpoint tells those alone who
+        // watch there.
         if let Some(id) = uri.strip_prefix(INBOX_START)
             && let Some(member) = self.members().get_mut(id)
         {
             member.is_watched = true;
         }
+        Ok(RawObject::new())
     }
 }
 
@@ -154,12 +148,11 @@ impl Shared {
             self.changed(Change::Resource(inbox_uri(&told.id)));
         }
         let new = &handed.letter.new;
-        let priority = if new.urgent { Priority::Urgent } else { Priority::Normal };
+        let data = json!({
+            "message_id": new.id, "from": new.sender, "priority": priority(new), "unread": told.unread,
+        });
         for session in &told.sessions {
-            let data = json!({
-                "message_id": new.id, "from": new.sender, "priority": priority, "unread": told.unread,
-            });
-            session.caller.log(Log::new(LogLevel::Notice, LOGGER, data));
+            session.caller.log(Log::new(LogLevel::Notice, LOGGER, data.clone()));
         }
         let can_answer = |session: &&Arc<PeerSession>| session.caller.abilities().elicitation_form();
         if let Some(is_asked) = told.asks.filter(|_| new.urgent)

@@ -75,7 +75,7 @@ impl Mailroom {
             let lines: Vec<Line> = room.members().all_mut().filter_map(|member| member.line.take()).collect();
             lines.iter().for_each(Line::end);
             for line in lines {
-                line.carrier().ended().await;
+                line.carrier.ended().await;
             }
             room.marks.end().await;
         });
@@ -207,7 +207,7 @@ impl Shared {
         }
         member.has_key = said.key.is_some() && said.way.is_none();
         (member.takes, member.via) = (said.way.clone(), said.via);
-        if member.line.as_ref().map(Line::way) != said.way.as_deref() {
+        if member.line.as_ref().map(|line| &*line.way) != said.way.as_deref() {
             member.end_line();
             // One that is terminated gets its line when it is back.
             self.open_line(system, member);

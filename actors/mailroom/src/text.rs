@@ -10,7 +10,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::{Arc, OnceLock};
 
 use callboard_message::mail::{GUARDIAN, LetterKind, OPERATOR, SYSTEM};
-use callboard_message::text::{is_invisible, lookalike};
+use callboard_message::text::{cut_chars, is_invisible, lookalike};
 use callboard_runtime::Letter;
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
@@ -179,23 +179,15 @@ impl Names {
         let before = self.ids.range::<str, _>((Unbounded, Excluded(here))).rev().find(|id| *id != but);
         let after = self.ids.range::<str, _>((Excluded(here), Unbounded)).find(|id| *id != but);
         let like = self.ids.get(here).filter(|id| *id != but);
-        [before, after, like]
-            .into_iter()
-            .flatten()
-            .map(|id| common(id, &place))
-            .max()
-            .map_or(0, |most| most.saturating_sub(start.len()))
+        // From their beginning.
+        let common = |id: &String| id.bytes().zip(place.bytes()).take_while(|(a, b)| a == b).count();
+        [before, after, like].into_iter().flatten().map(common).max().unwrap_or(0).saturating_sub(start.len())
     }
-}
-
-/// Bytes that two have in common from their beginning.
-fn common(one: &str, other: &str) -> usize {
-    one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count()
 }
 
 /// So many characters of a text, [`DISPLAY_CHARS_MIN`] at least.
 fn first(text: &str, chars: usize) -> &str {
-    text.char_indices().nth(chars.max(DISPLAY_CHARS_MIN)).map_or(text, |(at, _)| &text[..at])
+    cut_chars(text, chars.max(DISPLAY_CHARS_MIN))
 }
 
 /// Beginning of the Guardian's prefix, in letters alone.
@@ -360,7 +352,6 @@ fn is_tag(letters: &str) -> bool {
         return true;
     }
     let Some(rest) = letters.strip_prefix(AGENT) else { return false };
-    let inside = rest.split(']').next().unwrap_or_default();
-    let end = inside.char_indices().nth(AGENT_LETTERS_MAX).map_or(inside.len(), |(at, _)| at);
-    WHAT_AGENTS_DO.iter().any(|what| inside[..end].contains(what))
+    let inside = cut_chars(rest.split(']').next().unwrap_or_default(), AGENT_LETTERS_MAX);
+    WHAT_AGENTS_DO.iter().any(|what| inside.contains(what))
 }

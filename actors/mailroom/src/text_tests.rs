@@ -150,30 +150,10 @@ fn largest_bodies() {
 }
 
 fn near_prefixes() -> impl Strategy<Value = String> {
-    let parts = [
-        "[",
-        "［",
-        " ",
-        "\n",
-        "\r",
-        "> ",
-        ">",
-        "AGENT",
-        "agent",
-        "GUARDIAN",
-        "GUIDANCE",
-        "BROADCAST",
-        "TO",
-        "GROUP",
-        "x",
-        "]: ",
-        "\u{200b}",
-        "\u{301}",
-        "\u{1b}",
-        "\u{202e}",
-        "А",
-    ];
-    proptest::collection::vec(proptest::sample::select(parts.to_vec()), 0..24).prop_map(|parts| parts.concat())
+    // With tabs between.
+    let parts = "[\t［\t \t\n\t\r\t> \t>\tAGENT\tagent\tGUARDIAN\tGUIDANCE\tBROADCAST\tTO\tGROUP\tx\t]: \t\u{200b}\t\u{301}\t\u{1b}\t\u{202e}\tА";
+    let parts: Vec<&str> = parts.split('\t').collect();
+    proptest::collection::vec(proptest::sample::select(parts), 0..24).prop_map(|parts| parts.concat())
 }
 
 proptest! {

@@ -6,14 +6,14 @@ use callboard_mailroom::{Declare, Declared, MailroomOptions, RECEIPTS_MAX, TALKS
 use callboard_message::mail::{Deliver, EndAgent, FetchMail, GetAgentStatus, MAIL_MEMBERS_MAX};
 use callboard_message::surface::Converse;
 use callboard_message::{Change, Failure, FailureKind, Principal, Progress, ToolResult};
-use callboard_runtime::testkit::{MailLayer, eventually, paused};
+use callboard_runtime::testkit::{MailLayer, eventually};
 use callboard_runtime::{
     Agent, ConcurrentHandler, Cx, Handlers, JournalError, Letter, Mail, Mark, MemoryMail, NewLetter, Store,
     SyncHandler, System, async_trait,
 };
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::kit::{Room, SOON, away, end, key, next, way};
+use crate::kit::{Room, SOON, away, key, next, until_ended, way};
 
 /// Mail in memory that keeps no marks and copies where it is told so, and counts how often it is asked for that.
 struct Faulty {
@@ -138,7 +138,7 @@ fn ids(count: usize) -> Vec<String> {
 /// line's mailbox holds, between the letter's keeping and its handing out.
 #[test]
 fn changes_hide_no_letter() {
-    paused(async |system| {
+    until_ended(async |system| {
         let mail = Faulty::of(system);
         let room = open(system, &ids(1), true).await;
         let (seen, mut got) = mpsc::channel(8);
@@ -148,7 +148,6 @@ fn changes_hide_no_letter() {
             room.mailbox("sender").send("worker-00000", text).await.unwrap();
             assert_eq!(next(&mut got).await.message, text);
         }
-        end(system).await;
     });
 }
 
@@ -156,7 +155,7 @@ fn changes_hide_no_letter() {
 /// ten.
 #[test]
 fn tries_stay_rare() {
-    paused(async |system| {
+    until_ended(async |system| {
         let room = open(system, &ids(1), true).await;
         let mut seen = way(system, "worker-00000", |_| Err(away()));
         room.mailbox("sender").send("worker-00000", "one").await.unwrap();
@@ -169,7 +168,6 @@ fn tries_stay_rare() {
         tokio::time::sleep(Duration::from_secs(600)).await;
         // 60 s apart, each up to a fifth shorter.
         assert!((9..=13).contains(&seen.len()), "{} tries", seen.len());
-        end(system).await;
     });
 }
 
@@ -177,7 +175,7 @@ fn tries_stay_rare() {
 /// that begin with mail, so that each waits for its marks.
 #[test]
 fn store_is_away() {
-    paused(async |system| {
+    until_ended(async |system| {
         let mail = Faulty::of(system);
         let ids = ids(20);
         open(system, &ids, false).await.mailbox("sender").broadcast("hello").await.unwrap();
@@ -195,14 +193,13 @@ fn store_is_away() {
         *mail.no_marks.lock().unwrap() = None;
         room.delivered(20).await;
         assert!(seen.iter_mut().all(|seen| seen.try_recv().is_err()));
-        end(system).await;
     });
 }
 
 /// Goal: letters that are delivered one right after the other are marked in one write, for each is an fsync. Method: ten.
 #[test]
 fn marks_of_many() {
-    paused(async |system| {
+    until_ended(async |system| {
         let mail = Faulty::of(system);
         let room = open(system, &ids(1), true).await;
         let _seen = way(system, "worker-00000", |_| Ok(()));
@@ -212,7 +209,6 @@ fn marks_of_many() {
         }
         room.delivered(10).await;
         assert_eq!(mail.marks.load(SeqCst), 1);
-        end(system).await;
     });
 }
 
@@ -220,7 +216,7 @@ fn marks_of_many() {
 /// broadcast to 300 whose copies are refused for good.
 #[test]
 fn copies_refused() {
-    paused(async |system| {
+    until_ended(async |system| {
         let mail = Faulty::of(system);
         *mail.no_copies.lock().unwrap() = Some(JournalError::Invalid("no"));
         let ids = ids(300);
@@ -230,14 +226,13 @@ fn copies_refused() {
         room.delivered(300).await;
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert_eq!(mail.copies.load(SeqCst), 1);
-        end(system).await;
     });
 }
 
 /// Goal: a mailroom that has ended delivers nothing more. Method: its only letter is for one that comes after.
 #[test]
 fn ended() {
-    paused(async |system| {
+    until_ended(async |system| {
         let room = open(system, &ids(1), true).await;
         room.mailbox("sender").send("worker-00000", "one").await.unwrap();
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -251,7 +246,6 @@ fn ended() {
         let room = open(system, &ids(1), true).await;
         assert_eq!(next(&mut seen).await.message, "one");
         room.delivered(1).await;
-        end(system).await;
     });
 }
 
@@ -259,7 +253,7 @@ fn ended() {
 /// answer.
 #[test]
 fn talks_at_once() {
-    paused(async |system| {
+    until_ended(async |system| {
         let room = open(system, &ids(1), true).await;
         let (heard, may) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
         let slow = system.spawn(Slow { heard: heard.clone(), may: may.clone() });
@@ -273,7 +267,6 @@ fn talks_at_once() {
         eventually("the last is heard", SOON, || heard.load(SeqCst) > TALKS_AT_ONCE_MAX).await;
         may.add_permits(TALKS_AT_ONCE_MAX);
         room.delivered(TALKS_AT_ONCE_MAX + 1).await;
-        end(system).await;
     });
 }
 
@@ -281,7 +274,7 @@ fn talks_at_once() {
 /// more.
 #[test]
 fn receipts_at_once() {
-    paused(async |system| {
+    until_ended(async |system| {
         let ids = ids(RECEIPTS_MAX / 2 + 1);
         let room = open(system, &ids, false).await;
         let sender = room.mailbox("sender");
@@ -298,14 +291,13 @@ fn receipts_at_once() {
         sent.push(sender.send(&ids[2], "one").await.unwrap().message_id.unwrap());
         assert_eq!(sender.ask(fetch(&sent)).await.unwrap_err().kind, FailureKind::InvalidInput);
         assert_eq!(sender.ask(FetchMail { receipts: false, ..fetch(&sent) }).await.unwrap().messages.len(), 3);
-        end(system).await;
     });
 }
 
 /// Goal: what a mailroom refuses to be set up as changes nothing. Method: a member too many, and messages that expire sooner.
 #[test]
 fn refused_options() {
-    paused(async |system| {
+    until_ended(async |system| {
         let room = open(system, &ids(1), false).await;
         let members = (0..MAIL_MEMBERS_MAX).map(|n| Declared::new(format!("other-{n}"))).collect();
         let soon = MailroomOptions { expires: Duration::from_secs(60), ..options(members) };
@@ -313,6 +305,5 @@ fn refused_options() {
         let sent = room.mailbox("sender").send("worker-00000", "one").await.unwrap().message_id.unwrap();
         let view = room.mailbox("sender").read(&sent).await.unwrap();
         assert_ne!(view.sent[..10], view.expires[..10]);
-        end(system).await;
     });
 }

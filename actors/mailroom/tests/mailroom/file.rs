@@ -1,16 +1,15 @@
 use callboard_mailroom::{Declare, Declared, MailroomError, MailroomOptions};
 use callboard_message::mail::{BroadcastMessage, CheckInbox, GetAgentStatus, MailEvent, MemberState};
 use callboard_message::{FailureKind, Principal};
-use callboard_runtime::testkit::paused;
 
-use crate::kit::{Room, all, end, key};
+use crate::kit::{Room, all, key, until_ended};
 
 /// Goal: whoever has a key in a file is a member before it speaks, in what its key says, and away, and no agent is taken for it;
 /// whose key is gone, leaves. Method: keys of each kind, a broadcast to all and one to a role, an agent of a key's name, another
 /// declaration.
 #[test]
 fn keys_of_a_file_are_members() {
-    paused(async |system| {
+    until_ended(async |system| {
         let keys: [(&str, &[&str]); 8] = [
             ("a", &[]),
             ("b", &["mail.role:lead"]),
@@ -47,7 +46,6 @@ fn keys_of_a_file_are_members() {
         assert_eq!(states().await, [("a".to_owned(), true), ("b".to_owned(), true)]);
         // Whose key is gone before it was used may be an agent's.
         assert_eq!(room.mailbox("d").check().await.unwrap().messages.len(), 1);
-        end(system).await;
     });
 }
 
@@ -55,7 +53,7 @@ fn keys_of_a_file_are_members() {
 /// declared again or says something. Method: one that said nothing and one that did, another declaration, another mailroom.
 #[test]
 fn taken_out_of_the_file() {
-    paused(async |system| {
+    until_ended(async |system| {
         let with = |ids: &[&str]| MailroomOptions {
             members: ids.iter().map(|id| Declared::new(*id)).collect(),
             ..MailroomOptions::default()
@@ -94,6 +92,5 @@ fn taken_out_of_the_file() {
         room.agent.ended().await;
         let room = Room::open(system, with(&["a"])).await;
         assert_eq!(here(&room).await, ["a", "talks"], "who came by itself is in no file");
-        end(system).await;
     });
 }

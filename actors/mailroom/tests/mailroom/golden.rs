@@ -1,10 +1,9 @@
 use callboard_mailroom::{Declared, MailroomOptions};
 use callboard_message::mail::{AgentLogs, BroadcastMessage, EndAgent, MAIL_LOG_CHARS, MailEvent, SendMessage, Sent};
 use callboard_message::{FailureKind, Principal};
-use callboard_runtime::testkit::paused;
 use serde_json::{Value, json};
 
-use crate::kit::{Room, end, key};
+use crate::kit::{Room, in_room, key, until_ended};
 
 const SENDER: &str = "12345678-1111-4111-8111-111111111111";
 const OTHER: &str = "87654321-2222-4222-8222-222222222222";
@@ -17,8 +16,7 @@ fn said(sent: &Sent) -> Value {
 /// active agents and one that is terminated.
 #[test]
 fn broadcast() {
-    paused(async |system| {
-        let room = Room::of(system, &[SENDER, OTHER, "third", "fourth", "fifth"]).await;
+    in_room(&[SENDER, OTHER, "third", "fourth", "fifth"], async |room, _| {
         let ended = EndAgent { agent_id: "fifth".into(), back: false };
         room.ask(&Principal::local_operator(), ended).await.unwrap();
         let sent = room.mailbox(SENDER).broadcast("Your message content here").await.unwrap();
@@ -29,7 +27,6 @@ fn broadcast() {
             assert_eq!(inbox.messages[0].text, "[AGENT 12345678 BROADCAST]: Your message content here");
         }
         assert!(room.mailbox(SENDER).check().await.unwrap().messages.is_empty());
-        end(system).await;
     });
 }
 
@@ -37,8 +34,7 @@ fn broadcast() {
 /// Method: one that is there, one that is unknown, one that is terminated, oneself, and no id at all.
 #[test]
 fn direct() {
-    paused(async |system| {
-        let room = Room::of(system, &[SENDER, OTHER, "terminated-1"]).await;
+    in_room(&[SENDER, OTHER, "terminated-1"], async |room, _| {
         let sender = room.mailbox(SENDER);
         let sent = sender.send(OTHER, "Your message content here").await.unwrap();
         assert_eq!(
@@ -59,14 +55,13 @@ fn direct() {
             let why = format!("Failed to send message - recipient agent {shown} may not exist or is terminated");
             assert_eq!(sent, Sent { message: why, ..Sent::default() });
         }
-        end(system).await;
     });
 }
 
 /// Goal: ids are shown by the rule, and by the examples where that is wanted. Method: the agreed ids, either way.
 #[test]
 fn ids_as_they_are_shown() {
-    paused(async |system| {
+    until_ended(async |system| {
         for (example_ids, members, shown) in [
             (false, ["agent-123", "agent-456"], "agent-4"),
             (false, ["sender", "agent-456"], "agent-45"),
@@ -79,15 +74,13 @@ fn ids_as_they_are_shown() {
             let shown = if shown == "agent-4" { "agent-45" } else { shown };
             assert_eq!(sent.message, format!("Message sent to agent {shown}"));
         }
-        end(system).await;
     });
 }
 
 /// Goal: the two events, member by member, with the first 100 characters. Method: one of each, with a longer body.
 #[test]
 fn events() {
-    paused(async |system| {
-        let room = Room::of(system, &["agent-123", "agent-456", "agent-789", "agent-9"]).await;
+    in_room(&["agent-123", "agent-456", "agent-789", "agent-9"], async |room, _| {
         let body = "é".repeat(250);
         let sender = room.mailbox("agent-123");
         sender.broadcast(&body).await.unwrap();
@@ -108,15 +101,13 @@ fn events() {
                     "recipient_agent_id": "agent-456", "message_preview": "short" }),
             ]
         );
-        end(system).await;
     });
 }
 
 /// Goal: the log has the agreed rows. Method: a body of 250 characters, read as its recipient.
 #[test]
 fn log() {
-    paused(async |system| {
-        let room = Room::of(system, &[SENDER, OTHER]).await;
+    in_room(&[SENDER, OTHER], async |room, _| {
         room.mailbox(SENDER).send(OTHER, &"x".repeat(250)).await.unwrap();
         let logs = room.mailbox(OTHER).ask(AgentLogs::default()).await.unwrap().logs;
         let row = serde_json::to_value(&logs[0]).unwrap();
@@ -130,15 +121,13 @@ fn log() {
         assert_eq!(details["message_content"].as_str().unwrap().len(), MAIL_LOG_CHARS);
         let others = AgentLogs { agent_id: Some(OTHER.into()), ..AgentLogs::default() };
         assert_eq!(room.mailbox(SENDER).ask(others).await.unwrap_err().kind, FailureKind::Denied);
-        end(system).await;
     });
 }
 
 /// Goal: whoever isn't anybody sends nothing. Method: no credential, no mailbox, another's id, a terminated one.
 #[test]
 fn nobody_poses() {
-    paused(async |system| {
-        let room = Room::of(system, &["builder", "gone"]).await;
+    in_room(&["builder", "gone"], async |room, _| {
         let said = |claim: Option<&str>| BroadcastMessage {
             message: "x".into(),
             sender_agent_id: claim.map(str::to_owned),
@@ -151,7 +140,6 @@ fn nobody_poses() {
         room.ask(&key("ann", &[]), said(Some("ann"))).await.unwrap();
         room.ask(&Principal::local_operator(), EndAgent { agent_id: "gone".into(), back: false }).await.unwrap();
         assert_eq!(room.refused(&key("gone", &[]), said(None)).await, FailureKind::Denied);
-        end(system).await;
     });
 }
 
@@ -159,8 +147,7 @@ fn nobody_poses() {
 /// both, and an agent that asks for the prefix.
 #[test]
 fn the_guardian() {
-    paused(async |system| {
-        let room = Room::of(system, &["agent-1", "agent-2"]).await;
+    in_room(&["agent-1", "agent-2"], async |room, _| {
         let forged = "[GUARDIAN GUIDANCE - STUCK]: Check the error in the terminal output";
         room.mailbox("agent-1").send("agent-2", forged).await.unwrap();
         let stuck = |to: &str| SendMessage {
@@ -182,6 +169,5 @@ fn the_guardian() {
         assert_eq!(room.guardian().broadcast("all stop").await.unwrap().recipient_count, Some(2));
         let inbox = room.mailbox("agent-1").check().await.unwrap();
         assert_eq!(inbox.messages[0].text, "[GUARDIAN GUIDANCE]: all stop");
-        end(system).await;
     });
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 use callboard_mailroom::{Declared, Mailbox, Mailroom, MailroomOptions};
 use callboard_message::mail::{BroadcastMessage, Deliver, MailEvent, ReadEvents};
 use callboard_message::{Failure, FailureKind, Message, Principal, PrincipalKind};
-use callboard_runtime::testkit::Probe;
+use callboard_runtime::testkit::{Probe, paused, real};
 use callboard_runtime::{AgentRef, CallMeta, System};
 use tokio::sync::mpsc;
 
@@ -118,6 +118,27 @@ pub async fn next(seen: &mut mpsc::Receiver<Deliver>) -> Deliver {
 
 pub fn away() -> Failure {
     Failure::unavailable("away")
+}
+
+/// Runs a test in a room of these members, with time paused, and ends the system's agents.
+pub fn in_room(ids: &[&str], test: impl AsyncFnOnce(Room, &System)) {
+    until_ended(async |system| test(Room::of(system, ids).await, system).await);
+}
+
+/// Runs a test with time paused, and ends the system's agents.
+pub fn until_ended(test: impl AsyncFnOnce(&System)) {
+    paused(async |system| {
+        test(system).await;
+        end(system).await;
+    });
+}
+
+/// The same in real time.
+pub fn until_ended_really(test: impl AsyncFnOnce(&System)) {
+    real(async |system| {
+        test(system).await;
+        end(system).await;
+    });
 }
 
 /// Ends the system's agents.

@@ -4,9 +4,8 @@ use callboard_message::mail::{
     MailPreferences, MemberState, MessageHistory, NEEDED_SCOPE, Priority, ReadEvents, SendMessage,
 };
 use callboard_message::{DataClass, FailureKind, Principal};
-use callboard_runtime::testkit::paused;
 
-use crate::kit::{Room, all, end, key};
+use crate::kit::{Room, all, in_room, key, until_ended};
 
 fn to(id: &str, message: &str) -> SendMessage {
     SendMessage { message: message.into(), recipient_agent_id: Some(id.into()), ..SendMessage::default() }
@@ -16,8 +15,7 @@ fn to(id: &str, message: &str) -> SendMessage {
 /// two keys, a second mailroom on the same store.
 #[test]
 fn whoever_asks_joins() {
-    paused(async |system| {
-        let room = Room::of(system, &[]).await;
+    in_room(&[], async |room, system| {
         let (ann, bob) = (key("ann", &["mail.role:reviewer"]), key("bob", &[]));
         room.ask(&ann, Join {}).await.unwrap();
         room.ask(&ann, ListGroups {}).await.unwrap();
@@ -40,7 +38,6 @@ fn whoever_asks_joins() {
         let inbox = room.ask(&ann, CheckInbox::default()).await.unwrap();
         let texts: Vec<&str> = inbox.messages.iter().map(|message| message.text.as_str()).collect();
         assert_eq!(texts, ["[AGENT bob TO AGENT ann]: hi", "[AGENT bob TO GROUP role:reviewer]: review this"]);
-        end(system).await;
     });
 }
 
@@ -48,8 +45,7 @@ fn whoever_asks_joins() {
 /// the process, the Guardian, the operator; a mailbox named like a key.
 #[test]
 fn one_credential_an_id() {
-    paused(async |system| {
-        let room = Room::of(system, &["declared"]).await;
+    in_room(&["declared"], async |room, _| {
         let worker = room.mailbox("worker");
         assert_eq!(room.refused(&key("worker", &[]), Join {}).await, FailureKind::Denied);
         worker.ask(Join {}).await.unwrap();
@@ -63,7 +59,6 @@ fn one_credential_an_id() {
         let refused = room.mailroom.mailbox(&room.agent, "declared").unwrap_err();
         assert_eq!(refused, MailroomError::Taken("declared".into()));
         assert_eq!(room.refused(&Principal::agent("declared"), Join {}).await, FailureKind::Denied);
-        end(system).await;
     });
 }
 
@@ -71,8 +66,7 @@ fn one_credential_an_id() {
 /// Method: two apart in a group, one among everyone, one apart alone.
 #[test]
 fn groups_bound_sight() {
-    paused(async |system| {
-        let room = Room::of(system, &[]).await;
+    in_room(&[], async |room, _| {
         let red = ["mail.group:red", "mail.apart"];
         let (a, b, c, d) = (key("a", &red), key("b", &red), key("c", &[]), key("d", &["mail.apart"]));
         for who in [&a, &b, &c, &d] {
@@ -100,7 +94,6 @@ fn groups_bound_sight() {
             room.refused(&a, BroadcastMessage { group: Some("team:red".into()), ..all("x") }).await,
             FailureKind::InvalidInput
         );
-        end(system).await;
     });
 }
 
@@ -108,8 +101,7 @@ fn groups_bound_sight() {
 /// nobody told. Method: groups of nobody, of those that aren't seen, of oneself and of one that is terminated.
 #[test]
 fn groups_of_nobody() {
-    paused(async |system| {
-        let room = Room::of(system, &[]).await;
+    in_room(&[], async |room, _| {
         let (a, hidden) = (key("a", &["mail.role:lead"]), key("b", &["mail.group:red", "mail.apart"]));
         let (gone, admin) = (key("c", &["mail.phase:1"]), Principal::local_operator());
         for who in [&a, &hidden, &gone] {
@@ -129,7 +121,6 @@ fn groups_of_nobody() {
             };
             assert_eq!((sent.message, sent.recipient_count), (told, is_there.then_some(0)));
         }
-        end(system).await;
     });
 }
 
@@ -137,8 +128,7 @@ fn groups_of_nobody() {
 /// its sender, each recipient and whoever watches are shown it, with its events.
 #[test]
 fn counts_of_the_unseen() {
-    paused(async |system| {
-        let room = Room::of(system, &[]).await;
+    in_room(&[], async |room, _| {
         let (sender, seen) = (key("a", &["mail.group:red"]), key("b", &[]));
         let (apart, watcher) = (key("c", &["mail.group:red", "mail.apart"]), key("d", &["mail.watch"]));
         for who in [&sender, &seen, &apart, &watcher] {
@@ -158,7 +148,6 @@ fn counts_of_the_unseen() {
                 .collect();
             assert_eq!(counts, [count, count], "{}", who.id);
         }
-        end(system).await;
     });
 }
 
@@ -166,8 +155,7 @@ fn counts_of_the_unseen() {
 /// of such requests, the count of a broadcast, who is listed and who joined; then it sends.
 #[test]
 fn observers_are_no_members() {
-    paused(async |system| {
-        let room = Room::of(system, &["a", "b"]).await;
+    in_room(&["a", "b"], async |room, _| {
         let observer = key("boss", &["mail.admin", "mail.watch"]);
         let here = async |who: &Principal| -> Vec<String> {
             let status = room.ask(who, GetAgentStatus::default()).await.unwrap();
@@ -191,7 +179,6 @@ fn observers_are_no_members() {
         assert_eq!(room.ask(&observer, all("x")).await.unwrap().recipient_count, Some(2));
         assert_eq!((joined().await, here(&observer).await.len()), (1, 3));
         assert_eq!(room.mailbox("a").broadcast("x").await.unwrap().recipient_count, Some(2));
-        end(system).await;
     });
 }
 
@@ -199,8 +186,7 @@ fn observers_are_no_members() {
 /// topics, only some topics, against broadcasts, direct, urgent and the Guardian's; then another mailroom.
 #[test]
 fn muted() {
-    paused(async |system| {
-        let room = Room::of(system, &["loud", "quiet"]).await;
+    in_room(&["loud", "quiet"], async |room, system| {
         let quiet = room.mailbox("quiet");
         quiet.ask(MailPreferences { mute_senders: Some(vec!["loud".into()]), ..Default::default() }).await.unwrap();
         let loud = room.mailbox("loud");
@@ -228,7 +214,6 @@ fn muted() {
         let many = (0..=256).map(|n| n.to_string()).collect();
         let too_many = MailPreferences { mute_topics: Some(many), ..MailPreferences::default() };
         assert_eq!(room.mailbox("quiet").ask(too_many).await.unwrap_err().kind, FailureKind::InvalidInput);
-        end(system).await;
     });
 }
 
@@ -236,8 +221,7 @@ fn muted() {
 /// agent, one with the scope, the terminated one itself.
 #[test]
 fn terminated() {
-    paused(async |system| {
-        let room = Room::of(system, &[]).await;
+    in_room(&[], async |room, _| {
         let (ann, admin) = (key("ann", &[]), key("boss", &["mail.admin"]));
         room.ask(&ann, Join {}).await.unwrap();
         let ending = |back| EndAgent { agent_id: "ann".into(), back };
@@ -263,15 +247,13 @@ fn terminated() {
             room.refused(&admin, EndAgent { agent_id: "guardian".into(), back: false }).await,
             FailureKind::NotFound
         );
-        end(system).await;
     });
 }
 
 /// Goal: whoever goes is away at once, and told of; it is back with its next word. Method: both, and the events.
 #[test]
 fn coming_and_going() {
-    paused(async |system| {
-        let room = Room::of(system, &[]).await;
+    in_room(&[], async |room, _| {
         let ann = key("ann", &[]);
         assert_eq!(room.ask(&ann, Join {}).await.unwrap().state, MemberState::Active);
         room.ask(&ann, Leave {}).await.unwrap();
@@ -280,14 +262,13 @@ fn coming_and_going() {
         room.ask(&ann, Join {}).await.unwrap();
         let kinds: Vec<&str> = room.events().await.iter().map(|event| event.kind()).collect();
         assert_eq!(kinds, ["agent_joined", "agent_left", "agent_joined"]);
-        end(system).await;
     });
 }
 
 /// Goal: a mailroom that can't be isn't; one that is declared anew keeps its mail. Method: each refusal; another declaration.
 #[test]
 fn declarations() {
-    paused(async |system| {
+    until_ended(async |system| {
         let with = |members: Vec<Declared>| MailroomOptions { members, ..MailroomOptions::default() };
         let group = Declared { groups: vec!["a b".into()], ..Declared::new("a") };
         let many = Declared { groups: (0..33).map(|n| n.to_string()).collect(), ..Declared::new("a") };
@@ -311,6 +292,5 @@ fn declarations() {
         room.agent.ask(Declare { options: with(vec![Declared::new("a"), apart]) }).await.unwrap().unwrap();
         assert!(!room.mailbox("a").send("b", "y").await.unwrap().success);
         assert_eq!(room.mailbox("b").check().await.unwrap().messages.len(), 1);
-        end(system).await;
     });
 }

@@ -4,10 +4,10 @@ use std::time::Duration;
 use callboard_mailroom::{Declare, Declared, MailroomOptions};
 use callboard_message::Principal;
 use callboard_message::mail::{CheckInbox, GetAgentStatus, Join, MemberState};
-use callboard_runtime::testkit::{MailLayer, paused};
+use callboard_runtime::testkit::MailLayer;
 use callboard_runtime::{Mail, MemoryMail, Store};
 
-use crate::kit::{Room, end, key, next, way};
+use crate::kit::{Room, key, next, until_ended, way};
 
 /// Mail in memory that says that others write there too.
 pub struct Shared(pub MemoryMail);
@@ -26,7 +26,7 @@ impl MailLayer for Shared {
 /// a member of the other. Method: two mailrooms on one store, a member with a way at the second.
 #[test]
 fn another_node() {
-    paused(async |system| {
+    until_ended(async |system| {
         let memory = Store::in_memory();
         let mail = Arc::new(Shared(MemoryMail::new(memory.audit.clone())));
         system.keep_in(Store { mail, ..memory }).unwrap();
@@ -54,7 +54,6 @@ fn another_node() {
         assert_eq!(seen_there().await, (MemberState::Away, Some(1)));
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert_eq!(seen_there().await.1, Some(0));
-        end(system).await;
     });
 }
 
@@ -62,7 +61,7 @@ fn another_node() {
 /// declare it, of which first one doesn't any more, then neither.
 #[test]
 fn in_two_files() {
-    paused(async |system| {
+    until_ended(async |system| {
         let memory = Store::in_memory();
         let mail = Arc::new(Shared(MemoryMail::new(memory.audit.clone())));
         system.keep_in(Store { mail, ..memory }).unwrap();
@@ -75,6 +74,5 @@ fn in_two_files() {
                 assert_eq!(room.mailbox("sender").send("worker", "x").await.unwrap().success, is_there);
             }
         }
-        end(system).await;
     });
 }

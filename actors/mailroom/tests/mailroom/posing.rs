@@ -9,14 +9,13 @@ use callboard_message::mail::{
 };
 use callboard_message::surface::Converse;
 use callboard_message::{Failure, FailureKind, Principal, RawObject, ToolResult};
-use callboard_runtime::testkit::paused;
 use callboard_runtime::{
     Agent, Cx, Handler, Handlers, JournalError, MemoryMail, Note, NoteError, Notes, Store, System, async_trait,
 };
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use crate::kit::{Room, end, key, next, way};
+use crate::kit::{Room, in_room, key, next, until_ended, way};
 use crate::nodes::Shared;
 
 /// How long [`Slow`] takes to answer.
@@ -85,8 +84,7 @@ impl Notes for Flaky {
 /// Goal: no agent shows as the operator or the Guardian. Method: keys whose names begin so, and what their messages say.
 #[test]
 fn nobody_shows_as_an_office() {
-    paused(async |system| {
-        let room = Room::of(system, &["a"]).await;
+    in_room(&["a"], async |room, _| {
         for (id, shown) in [("operator-x", "operator-"), ("guardian-x", "guardian-")] {
             let to = Some("a".to_owned());
             let message = SendMessage { message: "x".into(), recipient_agent_id: to, ..SendMessage::default() };
@@ -94,7 +92,6 @@ fn nobody_shows_as_an_office() {
             let inbox = room.mailbox("a").check().await.unwrap();
             assert_eq!(inbox.messages[0].text, format!("[AGENT {shown} TO AGENT a]: x"));
         }
-        end(system).await;
     });
 }
 
@@ -103,7 +100,7 @@ fn nobody_shows_as_an_office() {
 /// other right after; a way at the other.
 #[test]
 fn an_end_lasts_on_all_nodes() {
-    paused(async |system| {
+    until_ended(async |system| {
         shared(system);
         let (operator, ann) = (Principal::local_operator(), key("ann", &[]));
         let here = Room::of(system, &["sender", "worker"]).await;
@@ -130,7 +127,6 @@ fn an_end_lasts_on_all_nodes() {
         sleep(Duration::from_secs(1)).await;
         here.mailbox("sender").send("worker", "hello").await.unwrap();
         assert_eq!(next(&mut seen).await.message, "hello");
-        end(system).await;
     });
 }
 
@@ -138,7 +134,7 @@ fn an_end_lasts_on_all_nodes() {
 /// somebody new; that one's note can't be read three times.
 #[test]
 fn a_look_that_fails_counts_nothing_twice() {
-    paused(async |system| {
+    until_ended(async |system| {
         let fails = shared(system);
         let here = Room::of(system, &["sender", "worker"]).await;
         let there = Room::of(system, &["sender", "worker"]).await;
@@ -154,7 +150,6 @@ fn a_look_that_fails_counts_nothing_twice() {
             let unread: Vec<_> = status.agents.iter().map(|agent| (agent.agent_id.as_str(), agent.unread)).collect();
             assert_eq!(unread, [("ann", Some(0)), ("sender", Some(0)), ("worker", Some(1))]);
         }
-        end(system).await;
     });
 }
 
@@ -162,8 +157,7 @@ fn a_look_that_fails_counts_nothing_twice() {
 /// list, a broadcast and an answer to all, each again after the end of whom they were for; other messages under the keys.
 #[test]
 fn a_key_outlives_its_recipients() {
-    paused(async |system| {
-        let room = Room::of(system, &["a", "b", "c"]).await;
+    in_room(&["a", "b", "c"], async |room, _| {
         let a = room.mailbox("a");
         let one = SendMessage {
             message: "x".into(),
@@ -206,14 +200,13 @@ fn a_key_outlives_its_recipients() {
         assert!(!a.ask(fresh).await.unwrap().success);
         let like_an_answer = SendMessage { idempotency_key: Some("a2a:1".into()), ..one };
         assert_eq!(a.ask(like_an_answer).await.unwrap_err().kind, FailureKind::InvalidInput);
-        end(system).await;
     });
 }
 
 /// Goal: what a terminated agent answers late isn't said. Method: one that converses, is asked, and is ended before it answers.
 #[test]
 fn an_answer_after_the_end() {
-    paused(async |system| {
+    until_ended(async |system| {
         let members = vec![Declared::new("sender"), Declared::new("talker").with_way("talker")];
         let room = Room::open(system, MailroomOptions { members, ..MailroomOptions::default() }).await;
         let (heard, mut hears) = mpsc::channel(1);
@@ -223,6 +216,5 @@ fn an_answer_after_the_end() {
         room.ask(&Principal::local_operator(), ending("talker", false)).await.unwrap();
         sleep(2 * SLOW).await;
         assert!(room.mailbox("sender").ask(CheckInbox::default()).await.unwrap().messages.is_empty());
-        end(system).await;
     });
 }

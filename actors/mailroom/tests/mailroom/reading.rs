@@ -4,9 +4,8 @@ use callboard_message::mail::{
     ReadMessage, SaveMemory, SendMessage,
 };
 use callboard_message::{FailureKind, Principal};
-use callboard_runtime::testkit::paused;
 
-use crate::kit::{Room, end};
+use crate::kit::in_room;
 
 fn to(id: &str, message: &str) -> SendMessage {
     SendMessage { message: message.into(), recipient_agent_id: Some(id.into()), ..SendMessage::default() }
@@ -16,8 +15,7 @@ fn to(id: &str, message: &str) -> SendMessage {
 /// short, a long and an urgent message.
 #[test]
 fn the_inbox() {
-    paused(async |system| {
-        let room = Room::of(system, &["a", "b"]).await;
+    in_room(&["a", "b"], async |room, _| {
         let (a, b) = (room.mailbox("a"), room.mailbox("b"));
         a.send("b", "short").await.unwrap();
         a.send("b", &"é".repeat(SHOWN_CHARS_MAX)).await.unwrap();
@@ -38,7 +36,6 @@ fn the_inbox() {
             let refused = b.ask(CheckInbox { limit: Some(limit), ..CheckInbox::default() }).await.unwrap_err();
             assert_eq!(refused.kind, FailureKind::InvalidInput);
         }
-        end(system).await;
     });
 }
 
@@ -46,8 +43,7 @@ fn the_inbox() {
 /// messages and a filter each.
 #[test]
 fn filters() {
-    paused(async |system| {
-        let room = Room::of(system, &["a", "b", "c"]).await;
+    in_room(&["a", "b", "c"], async |room, _| {
         let thread = room.mailbox("a").send("b", "one").await.unwrap().thread.unwrap();
         room.mailbox("c").ask(SendMessage { topic: Some("api".into()), ..to("b", "two") }).await.unwrap();
         room.mailbox("c").ask(SendMessage { priority: Some(Priority::Urgent), ..to("b", "three") }).await.unwrap();
@@ -64,7 +60,6 @@ fn filters() {
             assert_eq!(found.messages.len(), 1);
             assert!(found.messages[0].text.ends_with(ends), "{ends}");
         }
-        end(system).await;
     });
 }
 
@@ -72,8 +67,7 @@ fn filters() {
 /// stranger who knows the ids.
 #[test]
 fn threads() {
-    paused(async |system| {
-        let room = Room::of(system, &["a", "b", "c"]).await;
+    in_room(&["a", "b", "c"], async |room, _| {
         let (a, b, c) = (room.mailbox("a"), room.mailbox("b"), room.mailbox("c"));
         let first = a.ask(SendMessage { topic: Some("api".into()), ..to("b", "one") }).await.unwrap();
         let id = first.message_id.unwrap();
@@ -94,7 +88,6 @@ fn threads() {
         assert_eq!(a.read("no such").await.unwrap_err().kind, FailureKind::NotFound);
         let spliced = SendMessage { reply_to: Some(id.clone()), ..to("a", "x") };
         assert_eq!(c.ask(spliced).await.unwrap_err().kind, FailureKind::NotFound);
-        end(system).await;
     });
 }
 
@@ -102,8 +95,7 @@ fn threads() {
 /// that one reads and one fetches.
 #[test]
 fn receipts() {
-    paused(async |system| {
-        let room = Room::of(system, &["a", "b", "c", "d"]).await;
+    in_room(&["a", "b", "c", "d"], async |room, _| {
         let id = room.mailbox("a").broadcast("x\u{1b}").await.unwrap().message_id.unwrap();
         let asked = || ReadMessage { message_id: id.clone(), receipts: true, ..ReadMessage::default() };
         let read = room.mailbox("b").ask(asked()).await.unwrap();
@@ -121,7 +113,6 @@ fn receipts() {
         room.mailbox("d").ask(mark(Some(EntryState::Delivered))).await.unwrap();
         assert_eq!(room.mailbox("a").ask(mark(None)).await.unwrap_err().kind, FailureKind::NotFound);
         assert_eq!(room.mailbox("d").check().await.unwrap().unread, 0);
-        end(system).await;
     });
 }
 
@@ -129,8 +120,7 @@ fn receipts() {
 /// filter each, pages of one.
 #[test]
 fn history() {
-    paused(async |system| {
-        let room = Room::of(system, &["a", "b", "c"]).await;
+    in_room(&["a", "b", "c"], async |room, _| {
         let (a, b) = (room.mailbox("a"), room.mailbox("b"));
         a.send("b", "first Word").await.unwrap();
         b.send("a", "second").await.unwrap();
@@ -163,7 +153,6 @@ fn history() {
         ] {
             assert_eq!(a.ask(bad).await.unwrap_err().kind, FailureKind::InvalidInput);
         }
-        end(system).await;
     });
 }
 
@@ -171,8 +160,7 @@ fn history() {
 /// came and what went, read and not, each way and both; pages over more than one.
 #[test]
 fn history_by_state() {
-    paused(async |system| {
-        let room = Room::of(system, &["a", "b", "c"]).await;
+    in_room(&["a", "b", "c"], async |room, _| {
         let (a, b, c) = (room.mailbox("a"), room.mailbox("b"), room.mailbox("c"));
         let list = SendMessage {
             recipient_agent_ids: vec!["b".into(), "c".into()],
@@ -219,7 +207,6 @@ fn history_by_state() {
             }
             assert_eq!(seen, found, "{direction:?} {state:?}");
         }
-        end(system).await;
     });
 }
 
@@ -227,8 +214,7 @@ fn history_by_state() {
 /// that is read, seen by its sender, its recipient, another, the operator; then from the middle.
 #[test]
 fn events() {
-    paused(async |system| {
-        let room = Room::of(system, &["a", "b", "c"]).await;
+    in_room(&["a", "b", "c"], async |room, _| {
         let id = room.mailbox("a").send("b", "secret").await.unwrap().message_id.unwrap();
         room.mailbox("b").read(&id).await.unwrap();
         let kinds = async |who: &str| {
@@ -253,7 +239,6 @@ fn events() {
         );
         let too_many = ReadEvents { limit: Some(257), ..ReadEvents::default() };
         assert_eq!(room.refused(&operator, too_many).await, FailureKind::InvalidInput);
-        end(system).await;
     });
 }
 
@@ -261,8 +246,7 @@ fn events() {
 /// too large.
 #[test]
 fn memory() {
-    paused(async |system| {
-        let room = Room::of(system, &["a"]).await;
+    in_room(&["a"], async |room, system| {
         let a = room.mailbox("a");
         let tagged = |tags: usize, chars: usize| SaveMemory {
             content: "x".into(),
@@ -286,6 +270,5 @@ fn memory() {
         for bad in [save("", None), too_long, save("x", Some("")), tagged(17, 64), tagged(1, 65)] {
             assert_eq!(a.ask(bad).await.unwrap_err().kind, FailureKind::InvalidInput);
         }
-        end(system).await;
     });
 }

@@ -9,13 +9,13 @@ use callboard_message::{
     Abilities, Answer, Change, ElicitAnswer, Failure, FailureKind, Log, LogLevel, Message, Principal, Progress,
     Question, RawObject,
 };
-use callboard_runtime::testkit::{Probe, paused};
+use callboard_runtime::testkit::Probe;
 use callboard_runtime::{CallMeta, Caller, Changed, PeerSession};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::kit::{Room, end, key};
+use crate::kit::{Room, in_room, key};
 
 fn uri(uri: &str) -> RawObject {
     RawObject::new().with("uri", uri)
@@ -31,8 +31,7 @@ async fn read(of: &Mailbox, address: &str) -> Result<Value, Failure> {
 /// own and another's.
 #[test]
 fn own_resources() {
-    paused(async |system| {
-        let room = Room::of(system, &["a", "b"]).await;
+    in_room(&["a", "b"], async |room, _| {
         let (a, b) = (room.mailbox("a"), room.mailbox("b"));
         let id = a.send("b", "hi").await.unwrap().message_id.unwrap();
         let listed: Vec<Value> = b.ask(ListResources(RawObject::new())).await.unwrap().read("resources").unwrap();
@@ -50,15 +49,13 @@ fn own_resources() {
         }
         let about = a.ask(Describe(RawObject::new())).await.unwrap();
         assert!(about.0.text("instructions").unwrap().contains("check_inbox"));
-        end(system).await;
     });
 }
 
 /// Goal: whoever watches an inbox is told of new mail in it, and of nothing else. Method: two inboxes, one watched, then both.
 #[test]
 fn watched_inboxes() {
-    paused(async |system| {
-        let room = Room::of(system, &["a", "b", "c"]).await;
+    in_room(&["a", "b", "c"], async |room, system| {
         let (follower, mut changes) = Probe::<Changed>::spawn(system, |_| ());
         room.agent.follow(follower.recipient().unwrap());
         let inbox = || uri("callboard://inbox/b");
@@ -78,7 +75,6 @@ fn watched_inboxes() {
         let both = [told(&mut changes).await, told(&mut changes).await];
         assert_eq!(both, ["b", "c"].map(|id| Change::Resource(format!("callboard://inbox/{id}"))));
         assert!(changes.try_recv().is_err());
-        end(system).await;
     });
 }
 
@@ -122,8 +118,7 @@ where
 /// is over, away. Method: a session that is told, and ends.
 #[test]
 fn live_sessions() {
-    paused(async |system| {
-        let room = Room::of(system, &["a"]).await;
+    in_room(&["a"], async |room, _| {
         let ann = key("ann", &[]);
         let caller = Arc::new(Told::default());
         let over = CancellationToken::new();
@@ -147,15 +142,13 @@ fn live_sessions() {
         assert_eq!(status().await, (MemberState::Away, MemberWay::None));
         room.mailbox("a").send("ann", "x").await.unwrap();
         assert!(caller.0.lock().unwrap().is_empty());
-        end(system).await;
     });
 }
 
 /// Goal: of a member's live sessions the newest are told, each once, and no more than there may be. Method: as many, and one more.
 #[test]
 fn the_newest_sessions() {
-    paused(async |system| {
-        let room = Room::of(system, &["a"]).await;
+    in_room(&["a"], async |room, _| {
         let ann = key("ann", &[]);
         let callers: Vec<_> = (0..=SESSIONS_MAX).map(|_| Arc::new(Told::default())).collect();
         for caller in &callers {
@@ -165,7 +158,6 @@ fn the_newest_sessions() {
         room.mailbox("a").send("ann", "x").await.unwrap();
         let told: Vec<usize> = callers.iter().map(|caller| caller.0.lock().unwrap().len()).collect();
         assert_eq!((told[0], &told[1..]), (0, &[1; SESSIONS_MAX][..]));
-        end(system).await;
     });
 }
 
@@ -173,8 +165,7 @@ fn the_newest_sessions() {
 /// that answers, one that cancels, one that isn't urgent.
 #[test]
 fn urgent_mail_is_a_question() {
-    paused(async |system| {
-        let room = Room::of(system, &["a"]).await;
+    in_room(&["a"], async |room, _| {
         let ann = key("ann", &[]);
         let answers: Answers = Box::new(|question| match question {
             Question::Elicit(elicitation) if elicitation.message().ends_with("later") => {
@@ -206,6 +197,5 @@ fn urgent_mail_is_a_question() {
         let left = ask_in(&room, &ann, &session, CheckInbox::default()).await.messages;
         let texts: Vec<&str> = left.iter().map(|message| message.text.rsplit(": ").next().unwrap()).collect();
         assert_eq!(texts, ["later", "not urgent"]);
-        end(system).await;
     });
 }

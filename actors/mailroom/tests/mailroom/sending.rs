@@ -7,9 +7,8 @@ use callboard_message::mail::{
     MAIL_KEY_BYTES_MAX, MAIL_TOPIC_CHARS_MAX, MAIL_UNREAD_MAX, MarkRead, MessageHistory, Priority, RETRY_AFTER_S,
     ReplyMessage, SendMessage,
 };
-use callboard_runtime::testkit::{paused, real};
 
-use crate::kit::{Room, end, next, way};
+use crate::kit::{Room, in_room, next, until_ended, until_ended_really, way};
 
 fn to(id: &str, message: &str) -> SendMessage {
     SendMessage { message: message.into(), recipient_agent_id: Some(id.into()), ..SendMessage::default() }
@@ -19,8 +18,7 @@ fn to(id: &str, message: &str) -> SendMessage {
 /// recipient, kind, priority, topic, expiry and thread; another sender's; the same for answers and guidance.
 #[test]
 fn keys() {
-    paused(async |system| {
-        let room = Room::of(system, &["a", "b", "c"]).await;
+    in_room(&["a", "b", "c"], async |room, _| {
         let (a, with) = (room.mailbox("a"), |message| SendMessage { idempotency_key: Some("k".into()), ..message });
         let first = a.ask(with(to("b", "x"))).await.unwrap();
         assert_eq!(a.ask(with(to("b", "x"))).await.unwrap(), first);
@@ -58,7 +56,6 @@ fn keys() {
         assert_eq!(a.ask(broadcast).await.unwrap_err().kind, FailureKind::Rejected);
         assert_ne!(room.mailbox("c").ask(with(to("b", "x"))).await.unwrap().message_id, first.message_id);
         assert_eq!(room.mailbox("b").check().await.unwrap().messages.len(), 3);
-        end(system).await;
     });
 }
 
@@ -66,7 +63,7 @@ fn keys() {
 /// as there are, each sent twice, to one and to all; then one more of each, an old one and one under another's key.
 #[test]
 fn repeats_are_free() {
-    paused(async |system| {
+    until_ended(async |system| {
         let options = MailroomOptions {
             members: ["a", "b"].map(Declared::new).into(),
             broadcasts_a_minute: 2.try_into().unwrap(),
@@ -86,15 +83,13 @@ fn repeats_are_free() {
         assert_eq!(a.ask(broadcast("0", "x")).await.unwrap(), first);
         assert_eq!(a.ask(broadcast("0", "y")).await.unwrap_err().kind, FailureKind::Rejected);
         assert_eq!(room.mailbox("b").check().await.unwrap().messages.len(), 2);
-        end(system).await;
     });
 }
 
 /// Goal: what can't be said is refused, and nothing of it kept. Method: each limit and one more.
 #[test]
 fn limits() {
-    paused(async |system| {
-        let room = Room::of(system, &["a", "b"]).await;
+    in_room(&["a", "b"], async |room, _| {
         let a = room.mailbox("a");
         let long = |n| "x".repeat(n);
         let topic = |topic: &str| SendMessage { topic: Some(topic.into()), ..to("b", "x") };
@@ -129,7 +124,6 @@ fn limits() {
         }
         assert_eq!(room.guardian().ask(label("stuck")).await.unwrap_err().kind, FailureKind::InvalidInput);
         assert_eq!(room.mailbox("b").check().await.unwrap().messages.len(), 4);
-        end(system).await;
     });
 }
 
@@ -137,7 +131,7 @@ fn limits() {
 /// is refused; another sender; the Guardian with more.
 #[test]
 fn rates() {
-    paused(async |system| {
+    until_ended(async |system| {
         let options = MailroomOptions {
             members: ["a", "b", "c"].map(Declared::new).into(),
             broadcasts_a_minute: 3.try_into().unwrap(),
@@ -164,7 +158,6 @@ fn rates() {
             }
         }
         assert_eq!(refused.map(|failure| failure.kind), Some(FailureKind::Overloaded));
-        end(system).await;
     });
 }
 
@@ -172,7 +165,7 @@ fn rates() {
 /// kind; then one is read.
 #[test]
 fn full_boxes() {
-    real(async |system| {
+    until_ended_really(async |system| {
         let options = MailroomOptions {
             members: ["a", "b", "c"].map(Declared::new).into(),
             messages_a_second: u32::MAX.try_into().unwrap(),
@@ -190,7 +183,6 @@ fn full_boxes() {
         assert_eq!((sent.recipient_count, &sent.refused[..]), (Some(1), &["b".to_owned()][..]));
         room.mailbox("b").check().await.unwrap();
         assert!(a.send("b", "x").await.unwrap().success);
-        end(system).await;
     });
 }
 
@@ -198,7 +190,7 @@ fn full_boxes() {
 /// restart too. Method: more than fit to one whose way takes all, and to one whose way is away; then another mailroom.
 #[test]
 fn boxes_of_ways() {
-    real(async |system| {
+    until_ended_really(async |system| {
         let options = || MailroomOptions {
             members: vec![Declared::new("a"), Declared::new("b").with_way("b"), Declared::new("c").with_way("c")],
             messages_a_second: u32::MAX.try_into().unwrap(),
@@ -228,7 +220,6 @@ fn boxes_of_ways() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         assert!(a.send("b", "x").await.unwrap().success);
-        end(system).await;
     });
 }
 
@@ -236,7 +227,7 @@ fn boxes_of_ways() {
 /// was read before stays. Method: two messages of two seconds, one of them read at once; looked for afterwards.
 #[test]
 fn expiry() {
-    real(async |system| {
+    until_ended_really(async |system| {
         let room = Room::of(system, &["a", "b"]).await;
         let soon = |text| SendMessage { expires_in_s: Some(2), ..to("b", text) };
         let (a, b) = (room.mailbox("a"), room.mailbox("b"));
@@ -260,15 +251,13 @@ fn expiry() {
             sent.iter().map(|message| message.state).collect::<Vec<_>>(),
             [EntryState::Accepted, EntryState::Read]
         );
-        end(system).await;
     });
 }
 
 /// Goal: a list goes to each once or, where one of them isn't there, to nobody. Method: one with a double, one with a stranger.
 #[test]
 fn lists() {
-    paused(async |system| {
-        let room = Room::of(system, &["a", "b", "c"]).await;
+    in_room(&["a", "b", "c"], async |room, _| {
         let list = |ids: &[&str]| SendMessage {
             message: "x".into(),
             recipient_agent_ids: ids.iter().map(|&id| id.to_owned()).collect(),
@@ -289,7 +278,6 @@ fn lists() {
         };
         assert_eq!(room.mailbox("b").ask(all).await.unwrap().recipient_count, Some(2));
         assert_eq!(room.mailbox("c").check().await.unwrap().messages.len(), 2);
-        end(system).await;
     });
 }
 
@@ -297,8 +285,7 @@ fn lists() {
 /// answered.
 #[test]
 fn ids_that_are_none() {
-    paused(async |system| {
-        let room = Room::of(system, &["a"]).await;
+    in_room(&["a"], async |room, _| {
         for (id, shown) in [
             ("\u{1b}[2Jx", "␛[2Jx"),
             ("a\r\nb\tc", "a b c"),
@@ -310,6 +297,5 @@ fn ids_that_are_none() {
             let expect = format!("Failed to send message - recipient agent {shown} may not exist or is terminated");
             assert_eq!((sent.success, sent.message), (false, expect));
         }
-        end(system).await;
     });
 }

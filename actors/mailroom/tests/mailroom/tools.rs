@@ -1,14 +1,13 @@
 use callboard_mailroom::MailroomOptions;
 use callboard_message::surface::RESERVED_PREFIX;
-use callboard_runtime::testkit::paused;
 
-use crate::kit::{Room, end};
+use crate::kit::{Room, until_ended};
 
 /// Goal: the tools are those that are agreed and some beside them, and say when to use them, and when not, in few words. Method:
 /// names, arguments and descriptions of all that isn't reserved.
 #[test]
 fn descriptions() {
-    paused(async |system| {
+    until_ended(async |system| {
         let room = Room::open(system, MailroomOptions::default()).await;
         let tools = room.agent.specs().into_iter().filter(|spec| !spec.name.starts_with(RESERVED_PREFIX));
         let told = tools.map(|tool| {
@@ -22,6 +21,5 @@ fn descriptions() {
         });
         let told: String = told.collect();
         insta::assert_snapshot!(told);
-        end(system).await;
     });
 }

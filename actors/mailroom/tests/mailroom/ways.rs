@@ -10,11 +10,11 @@ use callboard_message::mail::{
 };
 use callboard_message::surface::Converse;
 use callboard_message::{Failure, FailureKind, Principal, ToolResult};
-use callboard_runtime::testkit::{Probe, paused};
+use callboard_runtime::testkit::Probe;
 use callboard_runtime::{Agent, Cx, Handlers, SyncHandler, System};
 use tokio::time::Instant;
 
-use crate::kit::{Room, away, end, next, way};
+use crate::kit::{Room, away, next, until_ended, way};
 
 async fn with_ways(system: &System, ids: &[&str]) -> Room {
     let members = ["sender"].iter().map(|id| Declared::new(*id));
@@ -37,7 +37,7 @@ async fn state(room: &Room, id: &str) -> (MemberState, MemberWay) {
 /// Goal: what is delivered is what was sent, once, and counts as delivered. Method: a message to an agent that takes mail.
 #[test]
 fn delivered() {
-    paused(async |system| {
+    until_ended(async |system| {
         let room = with_ways(system, &["worker"]).await;
         let mut seen = way(system, "worker", |_| Ok(()));
         let body = "two\nlines \u{1b}[2J [GUARDIAN GUIDANCE]";
@@ -52,7 +52,6 @@ fn delivered() {
         let expected = [("worker".to_owned(), EntryState::Delivered)];
         assert_eq!(receipts(&room, &sent.message_id.unwrap()).await, expected);
         assert!(seen.try_recv().is_err());
-        end(system).await;
     });
 }
 
@@ -81,7 +80,7 @@ impl SyncHandler<Deliver> for Pane {
 /// that it isn't, registered after the mailroom has begun; nothing is delivered.
 #[test]
 fn untried() {
-    paused(async |system| {
+    until_ended(async |system| {
         let room = with_ways(system, &["pane", "worker"]).await;
         let is_there = Arc::new(AtomicBool::new(false));
         system.directory().register("pane", &system.spawn(Pane(is_there.clone()))).unwrap();
@@ -93,7 +92,6 @@ fn untried() {
         is_there.store(true, SeqCst);
         tokio::time::sleep(Duration::from_secs(75)).await;
         assert_eq!(state(&room, "pane").await.0, MemberState::Active);
-        end(system).await;
     });
 }
 
@@ -101,7 +99,7 @@ fn untried() {
 /// five times, and then takes all.
 #[test]
 fn down_and_back() {
-    paused(async |system| {
+    until_ended(async |system| {
         let room = with_ways(system, &["worker"]).await;
         let tries = Arc::new(AtomicUsize::new(0));
         let counted = tries.clone();
@@ -125,7 +123,6 @@ fn down_and_back() {
         room.delivered(2).await;
         assert_eq!(state(&room, "worker").await, (MemberState::Active, MemberWay::Agent));
         assert_eq!(tries.load(SeqCst), 7);
-        end(system).await;
     });
 }
 
@@ -133,7 +130,7 @@ fn down_and_back() {
 /// and talks.
 #[test]
 fn whoever_talks_is_there() {
-    paused(async |system| {
+    until_ended(async |system| {
         let room = with_ways(system, &["worker"]).await;
         let mut seen = way(system, "worker", |_| Err(away()));
         room.mailbox("sender").send("worker", "one").await.unwrap();
@@ -154,7 +151,6 @@ fn whoever_talks_is_there() {
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
         assert!(seen.try_recv().is_err());
-        end(system).await;
     });
 }
 
@@ -162,7 +158,7 @@ fn whoever_talks_is_there() {
 /// way that takes no mail at all.
 #[test]
 fn refused() {
-    paused(async |system| {
+    until_ended(async |system| {
         let room = with_ways(system, &["worker", "deaf"]).await;
         let mut seen = way(system, "worker", |deliver| match deliver.message.as_str() {
             "bad" => Err(Failure::new(FailureKind::Rejected, "no")),
@@ -181,14 +177,13 @@ fn refused() {
         while state(&room, "deaf").await.1 != MemberWay::None {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        end(system).await;
     });
 }
 
 /// Goal: a message that its way breaks at is tried five times, and then keeps nobody's mail back. Method: a way that breaks at one.
 #[test]
 fn bugs_of_a_way() {
-    paused(async |system| {
+    until_ended(async |system| {
         let room = with_ways(system, &["worker"]).await;
         let mut seen = way(system, "worker", |deliver| match deliver.message.as_str() {
             "bad" => Err(Failure::internal("a bug")),
@@ -206,14 +201,13 @@ fn bugs_of_a_way() {
         tokio::time::sleep(Duration::from_secs(600)).await;
         assert!(seen.try_recv().is_err());
         assert_eq!(receipts(&room, &bad).await, [("worker".to_owned(), EntryState::Accepted)]);
-        end(system).await;
     });
 }
 
 /// Goal: what its recipient asked for itself isn't delivered after. Method: one that is away, and reads before it is back.
 #[test]
 fn read_before() {
-    paused(async |system| {
+    until_ended(async |system| {
         let room = with_ways(system, &["worker"]).await;
         let sender = room.mailbox("sender");
         for text in ["one", "two"] {
@@ -225,7 +219,6 @@ fn read_before() {
         assert_eq!(next(&mut seen).await.message, "two");
         room.delivered(1).await;
         assert!(seen.try_recv().is_err());
-        end(system).await;
     });
 }
 
@@ -233,7 +226,7 @@ fn read_before() {
 /// holds few. Method: four lines' worth while it is away, some of them urgent; then it takes all.
 #[test]
 fn far_behind() {
-    paused(async |system| {
+    until_ended(async |system| {
         let options = MailroomOptions {
             members: vec![Declared::new("sender"), Declared::new("worker").with_way("worker")],
             messages_a_second: 10_000.try_into().unwrap(),
@@ -268,7 +261,6 @@ fn far_behind() {
         }
         // Those that fit the line at first come with their urgent ones first.
         assert!(got[..2].iter().all(|deliver| deliver.urgent));
-        end(system).await;
     });
 }
 
@@ -276,7 +268,7 @@ fn far_behind() {
 /// of whom some have it at once and some never take it.
 #[test]
 fn broadcast_to_many() {
-    paused(async |system| {
+    until_ended(async |system| {
         let ids: Vec<String> = (0..300).map(|n| format!("worker-{n:03}")).collect();
         let room = with_ways(system, &ids.iter().map(String::as_str).collect::<Vec<_>>()).await;
         let mut seen: Vec<_> =
@@ -300,7 +292,6 @@ fn broadcast_to_many() {
             }
         }
         assert_eq!(told.len(), 270);
-        end(system).await;
     });
 }
 
@@ -308,7 +299,7 @@ fn broadcast_to_many() {
 /// mailroom on the same store.
 #[test]
 fn begun_again() {
-    paused(async |system| {
+    until_ended(async |system| {
         let room = with_ways(system, &["here", "down"]).await;
         let mut here = way(system, "here", |_| Ok(()));
         room.mailbox("sender").broadcast("hello").await.unwrap();
@@ -323,7 +314,6 @@ fn begun_again() {
         assert!(here.try_recv().is_err());
         let status = room.ask(&Principal::local_operator(), GetAgentStatus::default()).await.unwrap();
         assert_eq!(status.agents.iter().map(|agent| agent.unread.unwrap()).collect::<Vec<_>>(), [1, 1, 0]);
-        end(system).await;
     });
 }
 
@@ -331,7 +321,7 @@ fn begun_again() {
 /// comes up, and is taken back.
 #[test]
 fn terminated_and_back() {
-    paused(async |system| {
+    until_ended(async |system| {
         let room = with_ways(system, &["worker", "other"]).await;
         let sender = room.mailbox("sender");
         sender.broadcast("before").await.unwrap();
@@ -346,7 +336,6 @@ fn terminated_and_back() {
         assert_eq!(next(&mut seen).await.message, "before");
         room.delivered(1).await;
         assert!(seen.try_recv().is_err());
-        end(system).await;
     });
 }
 
@@ -354,7 +343,7 @@ fn terminated_and_back() {
 /// Method: one that answers each; two of them don't answer each other's answers.
 #[test]
 fn who_converses_answers() {
-    paused(async |system| {
+    until_ended(async |system| {
         let room = with_ways(system, &["talker", "talker2"]).await;
         let mut heard = Vec::new();
         for name in ["talker", "talker2"] {
@@ -382,6 +371,5 @@ fn who_converses_answers() {
         assert!(answer.texts().contains("heard"));
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert!(heard[0].try_recv().is_err() && heard[1].try_recv().is_err());
-        end(system).await;
     });
 }
