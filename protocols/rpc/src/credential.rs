@@ -5,7 +5,6 @@
 //! [`Credential`] and a variant of [`Access`].
 
 use derive_more::Debug;
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -91,7 +90,11 @@ pub trait BearerVerifier: Send + Sync + 'static {
 }
 
 /// What a peer shows of itself on one request.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
+#[debug(
+    "Credential {{ peer: {peer:?}, authorization: {:?}, .. }}",
+    if authorization.is_some() { "shown" } else { "none" }
+)]
 pub struct Credential<'a> {
     /// The peer's address; `None` when the transport has none.
     pub peer: Option<IpAddr>,
@@ -104,35 +107,41 @@ pub struct Credential<'a> {
     pub is_forwarded: bool,
 }
 
-/// Answer to a request that a proxy passed on to a listener without keys.
-pub(crate) const FORWARDED: &str = "a proxy passed this request on, and this listener only takes callers of its own machine \
-                                    without a key: configure `keys` for it, or connect to it directly";
-
 /// A credential that doesn't count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.message())]
 #[non_exhaustive]
 pub enum CredentialError {
     /// Nothing here can verify it: send the request without.
-    #[error("no credentials are configured here: send the request without `Authorization`")]
     Unverifiable,
     /// Send a key or token.
-    #[error("a key is needed: send `Authorization: Bearer KEY`")]
     Missing,
     /// Send `Bearer` and one token.
-    #[error("`Authorization` must be `Bearer` and one token")]
     Malformed,
     /// Send another: this one is unknown, revoked or expired, and which of them isn't said.
-    #[error("the key or token is not valid")]
     Wrong,
     /// Configure keys, or connect directly: the connection is the proxy's and says nothing about who sends the request.
-    #[error("{}", FORWARDED)]
     Forwarded,
     /// Try again later: this end can't verify anything now.
-    #[error("credentials can't be verified now")]
     Unavailable,
 }
 
 impl CredentialError {
+    /// What to do, for a person.
+    pub const fn message(self) -> &'static str {
+        match self {
+            Self::Unverifiable => "no credentials are configured here: send the request without `Authorization`",
+            Self::Missing => "a key is needed: send `Authorization: Bearer KEY`",
+            Self::Malformed => "`Authorization` must be `Bearer` and one token",
+            Self::Wrong => "the key or token is not valid",
+            Self::Forwarded => {
+                "a proxy passed this request on, and this listener only takes callers of its own machine \
+                 without a key: configure `keys` for it, or connect to it directly"
+            }
+            Self::Unavailable => "credentials can't be verified now",
+        }
+    }
+
     /// The HTTP status that says so.
     pub fn http_status(self) -> u16 {
         match self {
@@ -162,10 +171,8 @@ fn bearer_token(authorization: &[u8]) -> Result<&[u8], CredentialError> {
     let (scheme, token) = authorization.split_at_checked(7).ok_or(CredentialError::Malformed)?;
     let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(byte);
     let token = token.trim_ascii_start();
-    match scheme.eq_ignore_ascii_case(b"bearer ") && !token.is_empty() && token.iter().all(is_part) {
-        true => Ok(token),
-        false => Err(CredentialError::Malformed),
-    }
+    let is_token = scheme.eq_ignore_ascii_case(b"bearer ") && !token.is_empty() && token.iter().all(is_part);
+    if is_token { Ok(token) } else { Err(CredentialError::Malformed) }
 }
 
 impl Trust {
@@ -188,13 +195,6 @@ impl Trust {
             }
             _ => Principal::anonymous(),
         })
-    }
-}
-
-impl fmt::Debug for Credential<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = if self.authorization.is_some() { "shown" } else { "none" };
-        f.debug_struct("Credential").field("peer", &self.peer).field("authorization", &shown).finish_non_exhaustive()
     }
 }
 

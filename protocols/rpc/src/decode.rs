@@ -1,12 +1,13 @@
 use derive_more::Debug;
+use std::borrow::Cow;
 use std::fmt;
 
-use callboard_message::json::raw_ref;
+use callboard_message::json::{raw_ref, text};
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::json::{members, unescaped};
+use crate::json::members;
 use crate::{DecodeError, Id, Limits, Refusal, RpcError};
 
 /// One message as it came, its payload raw and borrowed from the body.
@@ -165,10 +166,7 @@ fn is_version(written: &str) -> bool {
 }
 
 fn string(written: &str) -> Option<String> {
-    match unescaped(written) {
-        Some(plain) => Some(plain.to_owned()),
-        None => serde_json::from_str(written).ok(),
-    }
+    text(raw_ref(written)).map(Cow::into_owned)
 }
 
 fn read_error(written: &str) -> Option<RpcError> {

@@ -6,7 +6,7 @@
 
 use derive_more::Debug;
 use std::error::Error;
-use std::io;
+use std::iter::successors;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -54,14 +54,8 @@ pub enum EgressError {
 impl EgressError {
     /// What the guard said, if it is why a request failed: it stands somewhere among the causes of the client's error.
     pub fn among_causes(error: &reqwest::Error) -> Option<Self> {
-        let mut cause: Option<&dyn Error> = Some(error);
-        while let Some(error) = cause {
-            if let Some(found) = error.downcast_ref() {
-                return Some(Self::clone(found));
-            }
-            cause = error.source();
-        }
-        None
+        let mut causes = successors(Some(error as &dyn Error), |error| (**error).source());
+        causes.find_map(|error| error.downcast_ref().cloned())
     }
 }
 
@@ -123,7 +117,7 @@ impl Egress {
             Reach::Public if self.public => Ok(()),
             Reach::Loopback if self.loopback => Ok(()),
             Reach::Loopback => Err(EgressError::Loopback),
-            _ => Err(EgressError::Address(ip)),
+            Reach::Public | Reach::Special => Err(EgressError::Address(ip)),
         }
     }
 
@@ -155,7 +149,9 @@ impl Egress {
         let here = match url.host().ok_or(EgressError::Url)? {
             Host::Ipv4(ip) => self.address_is_here(ip.into())?,
             Host::Ipv6(ip) => self.address_is_here(ip.into())?,
-            Host::Domain(name) => self.name_is_here(name)?,
+            Host::Domain(name) if !is_localhost(name) => false,
+            Host::Domain(_) if self.loopback || !self.networks.is_empty() => true,
+            Host::Domain(_) => return Err(EgressError::Loopback),
         };
         if self.https_only && !is_https && !here {
             return Err(EgressError::Scheme);
@@ -197,14 +193,6 @@ impl Egress {
         self.check_address(ip).map(|()| Reach::of(ip) == Reach::Loopback)
     }
 
-    fn name_is_here(&self, name: &str) -> Result<bool, EgressError> {
-        let here = is_localhost(name);
-        if here && !self.loopback && self.networks.is_empty() {
-            return Err(EgressError::Loopback);
-        }
-        Ok(here)
-    }
-
     fn follow(&self, attempt: Attempt<'_>) -> Action {
         if attempt.previous().len() > REDIRECTS_MAX {
             return attempt.error(EgressError::Redirects);
@@ -229,11 +217,10 @@ impl Resolve for Egress {
                 false => this.lookup.resolve(name).await?,
             };
             let answered = answered.take(ADDRESSES_MAX);
-            let allowed: Vec<SocketAddr> =
-                answered.filter(|address| this.check_address(address.ip()).is_ok()).collect();
-            match allowed.is_empty() {
-                true => Err(EgressError::Name.into()),
-                false => Ok(Box::new(allowed.into_iter()) as Addrs),
+            let mut allowed = answered.filter(move |address| this.check_address(address.ip()).is_ok()).peekable();
+            match allowed.peek() {
+                None => Err(EgressError::Name.into()),
+                Some(_) => Ok(Box::new(allowed) as Addrs),
             }
         })
     }
@@ -253,9 +240,8 @@ struct SystemLookup;
 impl Resolve for SystemLookup {
     fn resolve(&self, name: Name) -> Resolving {
         Box::pin(async move {
-            let found: io::Result<Vec<SocketAddr>> =
-                tokio::net::lookup_host((name.as_str(), 0)).await.map(Iterator::collect);
-            Ok(Box::new(found?.into_iter()) as Addrs)
+            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            Ok(Box::new(found.into_iter()) as Addrs)
         })
     }
 }
@@ -268,12 +254,9 @@ pub enum Reach {
     Public,
     /// This machine.
     Loopback,
-    /// This network: private, shared (CGNAT), unique local.
-    Private,
-    /// This link, and with it the metadata services of clouds.
-    LinkLocal,
-    /// Nothing that one connects to: unspecified, multicast, documentation, translation of another address, reserved.
-    Reserved,
+    /// This network or this link, and with it the metadata services of clouds; or nothing that one connects to: unspecified,
+    /// multicast, documentation, translation of another address, reserved.
+    Special,
 }
 
 impl Reach {
@@ -289,15 +272,13 @@ impl Reach {
 fn of_v4(ip: Ipv4Addr) -> Reach {
     match ip.octets() {
         [127, ..] => Reach::Loopback,
-        [10, ..] | [172, 16..=31, ..] | [192, 168, ..] => Reach::Private,
-        [100, 64..=127, ..] => Reach::Private,
-        // Azure's metadata service has an address that looks public.
-        [169, 254, ..] | [168, 63, 129, 16] => Reach::LinkLocal,
-        [0, ..] | [224..=255, ..] => Reach::Reserved,
+        // Private and shared (CGNAT).
+        [10, ..] | [172, 16..=31, ..] | [192, 168, ..] | [100, 64..=127, ..]
+        // This link. Azure's metadata service has an address that looks public.
+        | [169, 254, ..] | [168, 63, 129, 16]
+        | [0, ..] | [224..=255, ..]
         // Protocol assignments, documentation, 6to4 relays, benchmarks.
-        [192, 0, 0 | 2, _] | [192, 88, 99, _] | [198, 18 | 19, ..] | [198, 51, 100, _] | [203, 0, 113, _] => {
-            Reach::Reserved
-        }
+        | [192, 0, 0 | 2, _] | [192, 88, 99, _] | [198, 18 | 19, ..] | [198, 51, 100, _] | [203, 0, 113, _] => Reach::Special,
         _ => Reach::Public,
     }
 }
@@ -305,13 +286,11 @@ fn of_v4(ip: Ipv4Addr) -> Reach {
 fn of_v6(ip: Ipv6Addr) -> Reach {
     match ip.segments() {
         [0, 0, 0, 0, 0, 0, 0, 1] => Reach::Loopback,
-        [0xFC00..=0xFDFF, ..] => Reach::Private,
-        [0xFE80..=0xFEBF, ..] => Reach::LinkLocal,
         // Protocol assignments (Teredo among them), 6to4, documentation: parts of the global unicast block.
-        [0x2001, 0x0000..=0x01FF | 0x0DB8, ..] | [0x2002, ..] | [0x3FFF, 0x0000..=0x0FFF, ..] => Reach::Reserved,
+        [0x2001, 0x0000..=0x01FF | 0x0DB8, ..] | [0x2002, ..] | [0x3FFF, 0x0000..=0x0FFF, ..] => Reach::Special,
         [0x2000..=0x3FFF, ..] => Reach::Public,
-        // Everything else, NAT64 and IPv4-compatible addresses too: they carry another address.
-        _ => Reach::Reserved,
+        // Unique local, link-local and everything else, NAT64 and IPv4-compatible addresses too: they carry another address.
+        _ => Reach::Special,
     }
 }
 
@@ -330,19 +309,17 @@ pub struct NetworkError(String);
 impl Network {
     /// Whether `ip`, or the IPv4 address in it, is in the range.
     pub fn contains(&self, ip: IpAddr) -> bool {
-        match (self.base, ip.to_canonical()) {
-            (IpAddr::V4(base), IpAddr::V4(ip)) => {
-                host_bits(u128::from(base.to_bits() ^ ip.to_bits()), 32 - self.prefix_bits) == 0
-            }
-            (IpAddr::V6(base), IpAddr::V6(ip)) => host_bits(base.to_bits() ^ ip.to_bits(), 128 - self.prefix_bits) == 0,
-            _ => false,
-        }
+        let ((all, base), (ip_all, ip)) = (bits_of(self.base), bits_of(ip.to_canonical()));
+        all == ip_all && (base ^ ip).checked_shr(all - self.prefix_bits).unwrap_or(0) == 0
     }
 }
 
-/// `bits` without the last `host` ones.
-fn host_bits(bits: u128, host: u32) -> u128 {
-    bits.checked_shr(host).unwrap_or(0)
+/// How many bits an address has, and they.
+fn bits_of(ip: IpAddr) -> (u32, u128) {
+    match ip {
+        IpAddr::V4(v4) => (32, v4.to_bits().into()),
+        IpAddr::V6(v6) => (128, v6.to_bits()),
+    }
 }
 
 impl FromStr for Network {
@@ -350,15 +327,9 @@ impl FromStr for Network {
 
     fn from_str(written: &str) -> Result<Self, NetworkError> {
         let network = || {
-            let (base, bits) = match written.split_once('/') {
-                Some((base, bits)) => (base, Some(bits)),
-                None => (written, None),
-            };
+            let (base, bits) = written.split_once('/').map_or((written, None), |(base, bits)| (base, Some(bits)));
             let base: IpAddr = base.parse().ok().filter(|ip: &IpAddr| ip.to_canonical() == *ip)?;
-            let (all, value) = match base {
-                IpAddr::V4(v4) => (32, u128::from(v4.to_bits())),
-                IpAddr::V6(v6) => (128, v6.to_bits()),
-            };
+            let (all, value) = bits_of(base);
             let prefix_bits = match bits {
                 Some(bits) => bits.parse().ok().filter(|bits| *bits <= all && !written.contains('+'))?,
                 None => all,
@@ -384,15 +355,15 @@ mod tests {
     fn special_addresses_are_known() {
         for (ips, expected) in [
             ("127.0.0.0 127.0.0.1 127.255.255.255 ::1 ::ffff:127.0.0.1 ::ffff:7f00:1", Reach::Loopback),
-            ("10.0.0.0 10.255.255.255 172.16.0.0 172.31.255.255 192.168.0.0 192.168.255.255", Reach::Private),
-            ("100.64.0.0 100.100.100.200 100.127.255.255 fc00:: fd00:ec2::254 fdff:ffff::1", Reach::Private),
-            ("::ffff:10.0.0.1 ::ffff:192.168.1.1", Reach::Private),
-            ("169.254.0.0 169.254.169.254 169.254.255.255 168.63.129.16 fe80:: febf::1", Reach::LinkLocal),
-            ("::ffff:169.254.169.254 ::ffff:a9fe:a9fe", Reach::LinkLocal),
-            ("0.0.0.0 0.255.255.255 192.0.0.192 192.0.2.1 192.88.99.1 198.18.0.0 198.19.255.255", Reach::Reserved),
-            ("198.51.100.7 203.0.113.9 224.0.0.1 239.255.255.255 240.0.0.0 255.255.255.255", Reach::Reserved),
-            (":: ::2 ::127.0.0.1 64:ff9b::7f00:1 64:ff9b:1::1 100::1 2001::1 2001:1ff:: 2001:db8::1", Reach::Reserved),
-            ("2002:7f00:1:: 3fff::1 3fff:fff:: 4000:: 5f00::1 fec0::1 ff02::1 ::ffff:0.0.0.0", Reach::Reserved),
+            ("10.0.0.0 10.255.255.255 172.16.0.0 172.31.255.255 192.168.0.0 192.168.255.255", Reach::Special),
+            ("100.64.0.0 100.100.100.200 100.127.255.255 fc00:: fd00:ec2::254 fdff:ffff::1", Reach::Special),
+            ("::ffff:10.0.0.1 ::ffff:192.168.1.1", Reach::Special),
+            ("169.254.0.0 169.254.169.254 169.254.255.255 168.63.129.16 fe80:: febf::1", Reach::Special),
+            ("::ffff:169.254.169.254 ::ffff:a9fe:a9fe", Reach::Special),
+            ("0.0.0.0 0.255.255.255 192.0.0.192 192.0.2.1 192.88.99.1 198.18.0.0 198.19.255.255", Reach::Special),
+            ("198.51.100.7 203.0.113.9 224.0.0.1 239.255.255.255 240.0.0.0 255.255.255.255", Reach::Special),
+            (":: ::2 ::127.0.0.1 64:ff9b::7f00:1 64:ff9b:1::1 100::1 2001::1 2001:1ff:: 2001:db8::1", Reach::Special),
+            ("2002:7f00:1:: 3fff::1 3fff:fff:: 4000:: 5f00::1 fec0::1 ff02::1 ::ffff:0.0.0.0", Reach::Special),
             ("1.1.1.1 9.255.255.255 11.0.0.0 100.63.255.255 100.128.0.0 126.255.255.255 128.0.0.0", Reach::Public),
             ("169.253.255.255 169.255.0.0 168.63.129.17 172.15.255.255 172.32.0.0 192.167.255.255", Reach::Public),
             ("192.169.0.0 192.0.1.0 198.17.255.255 198.20.0.0 203.0.112.255 223.255.255.255", Reach::Public),

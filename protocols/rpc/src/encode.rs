@@ -54,38 +54,26 @@ pub fn encode_refusal(refusal: &Refusal) -> Vec<u8> {
 
 /// Writes a response. An `id` of `None` is `null`: only for errors, where the request's could not be read.
 pub fn encode_response(id: Option<&Id>, outcome: Result<&RawValue, &RpcError>, nulls: Nulls) -> Vec<u8> {
+    let id = id.map_or("null", Id::as_json);
+    let payload_bytes = match outcome {
+        Ok(result) => result.get().len(),
+        Err(error) => error.message.len() + error.data.as_ref().map_or(0, |data| data.get().len()),
+    };
+    let null = |unused| if nulls == Nulls::Emit { unused } else { "" };
+    let mut out = Vec::with_capacity(96 + id.len() + payload_bytes);
+    push(&mut out, &["{\"jsonrpc\":\"2.0\",\"id\":", id]);
     match outcome {
-        Ok(result) => {
-            let mut out = begin(id, result.get().len());
-            push(&mut out, &[",\"result\":", result.get()]);
-            if nulls == Nulls::Emit {
-                push(&mut out, &[",\"error\":null"]);
-            }
-            push(&mut out, &["}"]);
-            out
-        }
+        Ok(result) => push(&mut out, &[",\"result\":", result.get(), null(",\"error\":null")]),
         Err(error) => {
-            let mut out = begin(id, error.message.len() + error.data.as_ref().map_or(0, |d| d.get().len()));
-            if nulls == Nulls::Emit {
-                push(&mut out, &[",\"result\":null"]);
-            }
-            push(
-                &mut out,
-                &[",\"error\":{\"code\":", &error.code.to_string(), ",\"message\":", &quote(&error.message)],
-            );
+            let (code, message) = (error.code.to_string(), quote(&error.message));
+            push(&mut out, &[null(",\"result\":null"), ",\"error\":{\"code\":", &code, ",\"message\":", &message]);
             if let Some(data) = &error.data {
                 push(&mut out, &[",\"data\":", data.get()]);
             }
-            push(&mut out, &["}}"]);
-            out
+            push(&mut out, &["}"]);
         }
     }
-}
-
-fn begin(id: Option<&Id>, payload_bytes: usize) -> Vec<u8> {
-    let id = id.map_or("null", Id::as_json);
-    let mut out = Vec::with_capacity(96 + id.len() + payload_bytes);
-    push(&mut out, &["{\"jsonrpc\":\"2.0\",\"id\":", id]);
+    push(&mut out, &["}"]);
     out
 }
 

@@ -64,10 +64,7 @@ struct Way {
 impl Way {
     fn new(egress: Egress, options: &HookOptions) -> Result<Self, reqwest::Error> {
         let egress = options.allow.iter().fold(egress, |egress, network| egress.with_network(*network));
-        let egress = match &options.lookup {
-            Some(lookup) => egress.with_lookup(lookup.clone()),
-            None => egress,
-        };
+        let egress = options.lookup.iter().fold(egress, |egress, lookup| egress.with_lookup(lookup.clone()));
         let client = egress.client_builder().redirect(Policy::none()).timeout(options.timeout).build()?;
         Ok(Self { egress, client })
     }

@@ -58,10 +58,12 @@ impl Id {
         self.unescaped.as_deref().or_else(|| unescaped(&self.written))
     }
 
-    fn integer_digits(&self) -> &str {
-        match &*self.written {
-            "-0" => "0",
-            digits => digits,
+    /// What makes two ids equal: whether it is a string, and its value.
+    fn key(&self) -> (bool, &str) {
+        match (self.as_text(), &*self.written) {
+            (Some(text), _) => (true, text),
+            (None, "-0") => (false, "0"),
+            (None, digits) => (false, digits),
         }
     }
 }
@@ -73,11 +75,7 @@ fn is_integer(written: &str) -> bool {
 
 impl PartialEq for Id {
     fn eq(&self, other: &Self) -> bool {
-        match (self.as_text(), other.as_text()) {
-            (Some(a), Some(b)) => a == b,
-            (None, None) => self.integer_digits() == other.integer_digits(),
-            _ => false,
-        }
+        self.key() == other.key()
     }
 }
 
@@ -85,10 +83,7 @@ impl Eq for Id {}
 
 impl Hash for Id {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        match self.as_text() {
-            Some(text) => (true, text).hash(state),
-            None => (false, self.integer_digits()).hash(state),
-        }
+        self.key().hash(state);
     }
 }
 

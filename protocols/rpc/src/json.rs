@@ -33,6 +33,7 @@ pub(crate) fn members<'a>(
 const OPEN_ROOM: usize = 8;
 const KEYS_ROOM: usize = 16;
 
+#[derive(Clone, Copy)]
 enum Open {
     Array,
     /// Its keys so far are `keys[first_key..]`.
@@ -68,32 +69,18 @@ impl<'a> Scanner<'a, '_> {
                     (self.member)(key, self.text.get(self.member_begins..self.at).unwrap_or_default());
                 }
                 self.skip_space();
-                match self.open.last() {
+                match self.open.last().copied() {
                     None if self.at == self.bytes.len() => return Ok(()),
                     None => return Err(self.expected("end of text")),
-                    Some(Open::Array) => match self.peek() {
-                        Some(b',') => {
-                            self.at += 1;
-                            break;
-                        }
-                        Some(b']') => {
-                            self.at += 1;
-                            self.open.pop();
-                        }
-                        _ => return Err(self.expected("`,` or `]`")),
-                    },
-                    Some(&Open::Object { first_key }) => match self.peek() {
-                        Some(b',') => {
-                            self.at += 1;
-                            self.skip_space();
-                            self.key(first_key)?;
-                            break;
-                        }
-                        Some(b'}') => {
-                            self.close_object(first_key)?;
-                        }
-                        _ => return Err(self.expected("`,` or `}`")),
-                    },
+                    Some(Open::Array) if self.eat(b',') => break,
+                    Some(Open::Array) if self.closes(b']') => {}
+                    Some(Open::Array) => return Err(self.expected("`,` or `]`")),
+                    Some(Open::Object { first_key }) if self.eat(b',') => {
+                        self.skip_space();
+                        self.key(first_key)?;
+                        break;
+                    }
+                    Some(Open::Object { first_key }) => self.close_object(first_key)?,
                 }
             }
         }
@@ -107,31 +94,25 @@ impl<'a> Scanner<'a, '_> {
         }
         match self.peek() {
             Some(b'{') => {
-                self.enter(Open::Object { first_key: self.keys.len() })?;
-                if self.peek() == Some(b'}') {
-                    self.at += 1;
-                    self.open.pop();
-                    return Ok(false);
+                let first_key = self.keys.len();
+                self.enter(Open::Object { first_key })?;
+                if !self.closes(b'}') {
+                    self.key(first_key)?;
+                    return Ok(true);
                 }
-                self.key(self.keys.len())?;
-                Ok(true)
             }
             Some(b'[') => {
                 self.enter(Open::Array)?;
-                if self.peek() == Some(b']') {
-                    self.at += 1;
-                    self.open.pop();
-                    return Ok(false);
-                }
-                Ok(true)
+                return Ok(!self.closes(b']'));
             }
-            Some(b'"') => self.string().map(|_| false),
-            Some(b'-' | b'0'..=b'9') => self.number().map(|()| false),
-            Some(b't') => self.literal("true").map(|()| false),
-            Some(b'f') => self.literal("false").map(|()| false),
-            Some(b'n') => self.literal("null").map(|()| false),
-            _ => Err(self.expected("a value")),
+            Some(b'"') => _ = self.string()?,
+            Some(b'-' | b'0'..=b'9') => self.number()?,
+            Some(b't') => self.literal("true")?,
+            Some(b'f') => self.literal("false")?,
+            Some(b'n') => self.literal("null")?,
+            _ => return Err(self.expected("a value")),
         }
+        Ok(false)
     }
 
     fn enter(&mut self, container: Open) -> Result<(), JsonError> {
@@ -164,15 +145,24 @@ impl<'a> Scanner<'a, '_> {
     }
 
     fn close_object(&mut self, first_key: usize) -> Result<(), JsonError> {
-        if let Some(keys) = self.keys.get_mut(first_key..)
-            && has_duplicate(keys)
-        {
-            return Err(JsonError::DuplicateKey { at: self.at });
+        let at = self.at;
+        if !self.closes(b'}') {
+            return Err(self.expected("`,` or `}`"));
+        }
+        if self.keys.get_mut(first_key..).is_some_and(has_duplicate) {
+            return Err(JsonError::DuplicateKey { at });
         }
         self.keys.truncate(first_key);
-        self.open.pop();
-        self.at += 1;
         Ok(())
+    }
+
+    /// Takes the end of the innermost container, if it is there.
+    fn closes(&mut self, end: u8) -> bool {
+        let closes = self.eat(end);
+        if closes {
+            self.open.pop();
+        }
+        closes
     }
 
     /// Says whether the string has escapes.
@@ -181,22 +171,16 @@ impl<'a> Scanner<'a, '_> {
         let mut escaped = false;
         loop {
             self.at += plain(self.bytes.get(self.at..).unwrap_or_default());
-            match self.peek() {
-                Some(b'"') => {
-                    self.at += 1;
-                    return Ok(escaped);
-                }
-                Some(b'\\') => {
-                    escaped = true;
-                    self.escape()?;
-                }
-                _ => return Err(self.expected("a character or `\"`")),
+            if self.eat(b'"') {
+                return Ok(escaped);
             }
+            escaped = true;
+            self.byte(b'\\', "a character or `\"`")?;
+            self.escape()?;
         }
     }
 
     fn escape(&mut self) -> Result<(), JsonError> {
-        self.at += 1;
         match self.peek() {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
                 self.at += 1;
@@ -231,27 +215,15 @@ impl<'a> Scanner<'a, '_> {
 
     fn number(&mut self) -> Result<(), JsonError> {
         let begins = self.at;
-        if self.peek() == Some(b'-') {
-            self.at += 1;
-        }
-        let mut digits = match self.peek() {
-            Some(b'0') => {
-                self.at += 1;
-                1
-            }
-            _ => self.digits()?,
-        };
+        self.eat(b'-');
+        let mut digits = if self.eat(b'0') { 1 } else { self.digits()? };
         // A double overflows by its exponent, or by having 309 digits before the point.
         let mut may_overflow = digits >= 309;
-        if self.peek() == Some(b'.') {
-            self.at += 1;
+        if self.eat(b'.') {
             digits += self.digits()?;
         }
-        if let Some(b'e' | b'E') = self.peek() {
-            self.at += 1;
-            if let Some(b'+' | b'-') = self.peek() {
-                self.at += 1;
-            }
+        if self.eat(b'e') || self.eat(b'E') {
+            let _is_signed = self.eat(b'+') || self.eat(b'-');
             digits += self.digits()?;
             may_overflow = true;
         }
@@ -275,21 +247,22 @@ impl<'a> Scanner<'a, '_> {
     }
 
     fn literal(&mut self, word: &'static str) -> Result<(), JsonError> {
-        match self.bytes.get(self.at..self.at + word.len()) {
-            Some(found) if found == word.as_bytes() => {
-                self.at += word.len();
-                Ok(())
-            }
-            _ => Err(self.expected("a value")),
+        if !self.bytes[self.at..].starts_with(word.as_bytes()) {
+            return Err(self.expected("a value"));
         }
+        self.at += word.len();
+        Ok(())
     }
 
     fn byte(&mut self, wanted: u8, expected: &'static str) -> Result<(), JsonError> {
-        if self.peek() != Some(wanted) {
-            return Err(self.expected(expected));
-        }
-        self.at += 1;
-        Ok(())
+        if self.eat(wanted) { Ok(()) } else { Err(self.expected(expected)) }
+    }
+
+    /// Takes a byte, if it is the next.
+    fn eat(&mut self, wanted: u8) -> bool {
+        let is_next = self.peek() == Some(wanted);
+        self.at += usize::from(is_next);
+        is_next
     }
 
     fn skip_space(&mut self) {

@@ -63,9 +63,6 @@ impl LineDecoder {
             let line = self.pending.split_to(end);
             self.pending.advance(1);
             self.searched = 0;
-            if std::mem::take(&mut self.dropping) {
-                continue;
-            }
             if let Some(line) = self.whole(line) {
                 return Some(line);
             }
@@ -79,9 +76,6 @@ impl LineDecoder {
         }
         self.searched = 0;
         let rest = self.pending.split();
-        if std::mem::take(&mut self.dropping) {
-            return None;
-        }
         self.whole(rest)
     }
 
@@ -113,7 +107,11 @@ impl LineDecoder {
         None
     }
 
-    fn whole(&self, mut line: BytesMut) -> Option<Line> {
+    /// A line at its end; `None` for an empty one, and for the rest of one that was too long.
+    fn whole(&mut self, mut line: BytesMut) -> Option<Line> {
+        if std::mem::take(&mut self.dropping) {
+            return None;
+        }
         if line.last() == Some(&b'\r') {
             line.truncate(line.len() - 1);
         }
@@ -133,9 +131,7 @@ impl Default for LineDecoder {
 
 /// Writes a JSON text as one line. CR and LF in it, which JSON has only as white space, become spaces.
 pub fn encode_line(mut json: Vec<u8>) -> Vec<u8> {
-    if json.contains(&b'\n') || json.contains(&b'\r') {
-        json.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
-    }
+    json.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
     json.push(b'\n');
     json
 }

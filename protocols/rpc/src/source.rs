@@ -241,32 +241,10 @@ mod tests {
             assert!(hosts.allows(host), "{host}");
             assert!(origins.allows(&format!("http://{host}")), "{host}");
         }
-        for host in [
-            "",
-            "evil.example",
-            "localhost.evil.example",
-            "127.0.0.1.evil.example",
-            "localhost.",
-            "127.1",
-            "0x7f.1",
-            "2130706433",
-            "0.0.0.0",
-            "192.168.0.1",
-            "[::]",
-            "user@localhost",
-            "localhost:80@evil.example",
-            "localhost:",
-            "localhost:x",
-            "localhost:+80",
-            "[::1",
-            "::1",
-            "[127.0.0.1]",
-            "localhost/path",
-            "localhost,evil.example",
-            "localhost evil.example",
-            " localhost",
-            "null",
-        ] {
+        let others = "evil.example localhost.evil.example 127.0.0.1.evil.example localhost. 127.1 0x7f.1 2130706433 0.0.0.0 \
+            192.168.0.1 [::] user@localhost localhost:80@evil.example localhost: localhost:x localhost:+80 [::1 ::1 \
+            [127.0.0.1] localhost/path localhost,evil.example null";
+        for host in others.split(' ').chain(["", "localhost evil.example", " localhost"]) {
             assert!(!hosts.allows(host), "{host}");
             assert!(!origins.allows(&format!("https://{host}")), "{host}");
         }

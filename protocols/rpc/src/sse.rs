@@ -84,7 +84,7 @@ impl SseEvent {
 /// is none. How the stream was cut into chunks makes no difference.
 ///
 /// An event that the stream ends in is incomplete and never comes, as the standard says.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[debug("SseDecoder({} bytes pending, broken: {broken:?})", pending.len() + event_bytes)]
 pub struct SseDecoder {
     limits: SseLimits,
@@ -93,8 +93,8 @@ pub struct SseDecoder {
     searched: usize,
     /// The last line ended with CR: an LF now belongs to it.
     after_cr: bool,
-    /// A byte order mark may still come.
-    at_start: bool,
+    /// The first line has been read: no byte order mark may come any more.
+    has_begun: bool,
     event: SseEvent,
     has_data: bool,
     /// Bytes of data, name and id in `event`.
@@ -107,19 +107,7 @@ pub struct SseDecoder {
 impl SseDecoder {
     /// Reads a stream from its beginning.
     pub fn new(limits: &SseLimits) -> Self {
-        Self {
-            limits: *limits,
-            pending: BytesMut::new(),
-            searched: 0,
-            after_cr: false,
-            at_start: true,
-            event: SseEvent::default(),
-            has_data: false,
-            event_bytes: 0,
-            last_event_id: None,
-            retry: None,
-            broken: None,
-        }
+        Self { limits: *limits, ..Self::default() }
     }
 
     /// Takes the next chunk. Take the events out of it before the next one: memory is bounded by the limits and one
@@ -181,8 +169,8 @@ impl SseDecoder {
             self.searched = 0;
             self.after_cr = self.pending.first() == Some(&b'\r');
             self.pending.advance(1);
-            let was_start = std::mem::take(&mut self.at_start);
-            let line = line.strip_prefix(b"\xEF\xBB\xBF").filter(|_| was_start).unwrap_or(&line);
+            let had_begun = std::mem::replace(&mut self.has_begun, true);
+            let line = line.strip_prefix(b"\xEF\xBB\xBF").filter(|_| !had_begun).unwrap_or(&line);
             if line.is_empty() {
                 if let Some(event) = self.dispatch() {
                     return Ok(Some(event));
@@ -211,23 +199,18 @@ impl SseDecoder {
                 self.event.data.extend_from_slice(value);
                 self.has_data = true;
             }
-            b"event" => {
-                self.event_bytes -= self.event.event.take().map_or(0, |earlier| earlier.len());
-                let kind = String::from_utf8_lossy(value).into_owned();
-                self.grow(kind.len())?;
-                self.event.event = Some(kind);
-            }
-            b"id" if memchr(0, value).is_none() => {
-                self.event_bytes -= self.event.id.take().map_or(0, |earlier| earlier.len());
-                let id = String::from_utf8_lossy(value).into_owned();
-                self.grow(id.len())?;
-                self.event.id = Some(id);
+            b"event" | b"id" if name == b"event" || memchr(0, value).is_none() => {
+                let place = if name == b"event" { &mut self.event.event } else { &mut self.event.id };
+                let earlier = place.replace(String::from_utf8_lossy(value).into_owned());
+                let bytes = place.as_ref().map_or(0, String::len);
+                self.event_bytes -= earlier.map_or(0, |earlier| earlier.len());
+                self.grow(bytes)?;
             }
             b"retry" if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
                 let ms = std::str::from_utf8(value).ok().and_then(|digits| digits.parse().ok());
-                if let Some(retry) = ms.map(Duration::from_millis) {
-                    self.event.retry = Some(retry);
-                    self.retry = Some(retry);
+                if let Some(ms) = ms {
+                    self.retry = Some(Duration::from_millis(ms));
+                    self.event.retry = self.retry;
                 }
             }
             // Comments begin with the colon, so their name is empty; other names are to be ignored.
@@ -238,10 +221,8 @@ impl SseDecoder {
 
     fn grow(&mut self, bytes: usize) -> Result<(), SseError> {
         self.event_bytes += bytes;
-        match self.event_bytes > self.limits.event_bytes_max {
-            true => Err(SseError::EventOver { max: self.limits.event_bytes_max }),
-            false => Ok(()),
-        }
+        let max = self.limits.event_bytes_max;
+        if self.event_bytes > max { Err(SseError::EventOver { max }) } else { Ok(()) }
     }
 
     /// Ends an event. Without a `data` line there is none, but an id counts.

@@ -30,12 +30,6 @@ struct Open {
     driver: Option<Driver>,
 }
 
-/// A response's head, with the connection that its body comes by.
-pub(crate) struct Answered {
-    pub response: hyper::Response<Incoming>,
-    pub connection: Connection,
-}
-
 /// Why a connection brought no response.
 pub(crate) enum Unsent {
     /// It was closed before anything of the request was sent, which comes back.
@@ -47,10 +41,6 @@ pub(crate) enum Unsent {
 impl Connection {
     pub fn new(origin: Uri, sender: http1::SendRequest<Full<Bytes>>, driver: Driver) -> Self {
         Self(Box::new(Open { origin, sender, driver: Some(driver) }))
-    }
-
-    pub fn origin(&self) -> &Uri {
-        &self.0.origin
     }
 
     /// Reads and writes what can be read and written now.
@@ -65,7 +55,8 @@ impl Connection {
         self.0.driver.is_some() && self.0.sender.is_ready()
     }
 
-    pub async fn send(mut self, request: Outgoing) -> Result<Answered, Unsent> {
+    /// A response's head, with the connection that its body comes by.
+    pub async fn send(mut self, request: Outgoing) -> Result<(hyper::Response<Incoming>, Self), Unsent> {
         let answered = {
             let Open { sender, driver, .. } = &mut *self.0;
             let mut answered = std::pin::pin!(sender.try_send_request(request));
@@ -76,7 +67,7 @@ impl Connection {
             .await
         };
         match answered {
-            Ok(response) => Ok(Answered { response, connection: self }),
+            Ok(response) => Ok((response, self)),
             Err(mut error) => {
                 Err(error.take_message().map_or(Unsent::Broken, |unsent| Unsent::Closed(Box::new(unsent))))
             }
@@ -115,7 +106,7 @@ impl Idle {
         loop {
             let mut connection = {
                 let mut waiting = self.0.lock();
-                let at = waiting.connections.iter().rposition(|(connection, _)| connection.origin() == origin)?;
+                let at = waiting.connections.iter().rposition(|(connection, _)| connection.0.origin == *origin)?;
                 waiting.connections.remove(at).0
             };
             if connection.is_ready() {

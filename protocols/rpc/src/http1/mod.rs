@@ -112,10 +112,8 @@ impl Client {
             }
         }
         let made = self.connector.connect(&target.origin).await?;
-        match made.send(request).await {
-            Ok(response) => Ok(Response::new(response, &self.idle)),
-            Err(_) => Err(NetError::Broken),
-        }
+        let answered = made.send(request).await.map_err(|_| NetError::Broken)?;
+        Ok(Response::new(answered, &self.idle))
     }
 }
 

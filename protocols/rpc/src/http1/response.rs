@@ -13,7 +13,7 @@ use hyper::header::{CONTENT_TYPE, HeaderMap};
 use hyper::http::response::Parts;
 
 use super::NetError;
-use super::connection::{Answered, Connection, Idle};
+use super::connection::{Connection, Idle};
 use crate::{SseDecoder, SseError, SseEvent, SseLimits};
 
 /// Why a body wasn't read.
@@ -37,9 +37,9 @@ pub struct Response {
 }
 
 impl Response {
-    pub(crate) fn new(answered: Answered, idle: &Arc<Idle>) -> Self {
-        let (head, body) = answered.response.into_parts();
-        let mut response = Self { head, body, connection: Some(answered.connection), idle: idle.clone() };
+    pub(crate) fn new((response, connection): (hyper::Response<Incoming>, Connection), idle: &Arc<Idle>) -> Self {
+        let (head, body) = response.into_parts();
+        let mut response = Self { head, body, connection: Some(connection), idle: idle.clone() };
         response.settle();
         response
     }

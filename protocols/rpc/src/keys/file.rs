@@ -18,12 +18,15 @@ const VERSION: u32 = 1;
 struct KeyFile {
     version: u32,
     #[serde(default)]
-    key: Vec<Row>,
+    key: Vec<Kept>,
 }
+
+#[derive(Serialize, Deserialize)]
+struct Kept(#[serde(with = "Row")] KeyEntry);
 
 /// A [`KeyEntry`] as it is written: the only place where its hash is.
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(remote = "KeyEntry", deny_unknown_fields)]
 struct Row {
     name: String,
     #[serde(with = "hex")]
@@ -33,19 +36,6 @@ struct Row {
     revoked_unix_s: Option<u64>,
     #[serde(default)]
     scopes: Vec<String>,
-}
-
-impl From<Row> for KeyEntry {
-    fn from(Row { name, sha256, created_unix_s, revoked_unix_s, scopes }: Row) -> Self {
-        Self { name, sha256, created_unix_s, revoked_unix_s, scopes }
-    }
-}
-
-impl From<&KeyEntry> for Row {
-    fn from(entry: &KeyEntry) -> Self {
-        let KeyEntry { name, sha256, created_unix_s, revoked_unix_s, scopes } = entry.clone();
-        Self { name, sha256, created_unix_s, revoked_unix_s, scopes }
-    }
 }
 
 pub(crate) fn read_or_none(path: &Path) -> Result<Vec<KeyEntry>, KeyError> {
@@ -89,7 +79,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<KeyEntry>, String> {
         return Err(format!("more than {KEYS_IN_FILE_MAX} keys"));
     }
     let mut names = std::collections::HashSet::new();
-    for (nth, key) in file.key.iter().enumerate() {
+    for (nth, Kept(key)) in file.key.iter().enumerate() {
         if !is_name(&key.name) || !key.scopes.iter().all(|scope| is_scope(scope)) {
             return Err(format!("key {} has a name or scope that can't be one", nth + 1));
         }
@@ -97,7 +87,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<KeyEntry>, String> {
             return Err(format!("key {} has the name of another", nth + 1));
         }
     }
-    Ok(file.key.into_iter().map(KeyEntry::from).collect())
+    Ok(file.key.into_iter().map(|Kept(key)| key).collect())
 }
 
 /// Held while the file is changed. The lock is on a file beside it, because the file itself is replaced.
@@ -121,7 +111,7 @@ pub(crate) fn write(path: &Path, keys: &[KeyEntry]) -> Result<(), KeyError> {
 fn replace(path: &Path, keys: &[KeyEntry]) -> io::Result<()> {
     // A link stays one: what it leads to is replaced.
     let path: PathBuf = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let text = toml::to_string(&KeyFile { version: VERSION, key: keys.iter().map(Row::from).collect() })
+    let text = toml::to_string(&KeyFile { version: VERSION, key: keys.iter().cloned().map(Kept).collect() })
         .map_err(io::Error::other)?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // Made with mode 0600.
@@ -150,16 +140,11 @@ mod hex {
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
         let text = String::deserialize(deserializer)?;
-        let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-        let mut bytes = [0; 32];
-        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-        if pairs.len() != bytes.len() || !rest.is_empty() {
-            return Err(D::Error::custom("64 hexadecimal digits expected"));
-        }
-        for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
-            let (high, low) = digit(*high).zip(digit(*low)).ok_or_else(|| D::Error::custom("hexadecimal expected"))?;
-            *byte = high << 4 | low;
-        }
-        Ok(bytes)
+        let digits: Option<Vec<u32>> = text.chars().map(|digit| digit.to_digit(16)).collect();
+        let bytes = digits.filter(|digits| digits.len() == 64).map(|digits| {
+            let (pairs, _) = digits.as_chunks::<2>();
+            std::array::from_fn(|at| (pairs[at][0] << 4 | pairs[at][1]) as u8)
+        });
+        bytes.ok_or_else(|| D::Error::custom("64 hexadecimal digits expected"))
     }
 }

@@ -6,6 +6,7 @@ use callboard_message::mail::{AGENT_ID_HEADER, GUARDIAN, GUARDIAN_SCOPE};
 use callboard_message::{Principal, PrincipalKind};
 
 use super::guard::{Refused, refused};
+use crate::CredentialError;
 
 static AGENT_ID: HeaderName = HeaderName::from_static(AGENT_ID_HEADER);
 
@@ -27,10 +28,8 @@ pub fn check(headers: &HeaderMap, principal: &Principal) -> Result<(), Refused> 
     if id.as_bytes() == claimed { Ok(()) } else { Err(OTHER) }
 }
 
-const NOBODY: Refused = Refused {
-    challenge: Some("Bearer"),
-    ..refused(StatusCode::UNAUTHORIZED, "a key is needed: send `Authorization: Bearer KEY`")
-};
+const NOBODY: Refused =
+    Refused { challenge: Some("Bearer"), ..refused(StatusCode::UNAUTHORIZED, CredentialError::Missing.message()) };
 
 /// The one id that a request claims.
 fn claim(headers: &HeaderMap) -> Result<&[u8], Refused> {

@@ -10,7 +10,6 @@ use callboard_message::Principal;
 use futures::StreamExt;
 use tokio::time::timeout;
 
-use crate::credential::FORWARDED;
 use crate::{Access, AllowedHosts, AllowedOrigins, Credential, CredentialError, is_forwarding_header};
 
 /// A request that never became a call.
@@ -82,16 +81,8 @@ pub fn principal_showing(
 }
 
 fn unproven(error: CredentialError) -> Refused {
-    let message = match error {
-        CredentialError::Unverifiable => "no credentials are configured here: send the request without `Authorization`",
-        CredentialError::Missing => "a key is needed: send `Authorization: Bearer KEY`",
-        CredentialError::Malformed => "`Authorization` must be `Bearer` and one token",
-        CredentialError::Forwarded => FORWARDED,
-        CredentialError::Unavailable => "credentials can't be verified now",
-        _ => "the key or token is not valid",
-    };
     let status = StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::UNAUTHORIZED);
-    Refused { challenge: error.challenge(), ..refused(status, message) }
+    Refused { challenge: error.challenge(), ..refused(status, error.message()) }
 }
 
 /// The type of JSON.

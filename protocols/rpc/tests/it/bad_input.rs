@@ -24,47 +24,16 @@ fn around(value: &[u8]) -> Vec<u8> {
 #[test]
 fn no_json_is_a_parse_error() {
     let mantissa = "1".repeat(1_000_000);
-    let breaks: &[&[u8]] = &[
+    let words = r#"{ } nul truth NaN 'a' " "a [1,] {"a"} {"a":} {"a":1,} {,} {a:1} 01 +1 1. .5 1e 1e+ - --1 0x10 1e400 -1e999
+        1e99999999999999999999 "\ud800" "\udc00" "\ud800\u0041" "\ud800x" "\uD8" "\x" "\u12g4" [} {]"#;
+    let others: [&[u8]; 15] = [
         b"",
         b" ",
-        b"{",
-        b"}",
-        b"nul",
-        b"truth",
-        b"NaN",
-        b"'a'",
-        b"\"",
-        b"\"a",
-        b"[1,]",
         b"[1 2]",
-        b"{\"a\"}",
-        b"{\"a\":}",
-        b"{\"a\":1,}",
-        b"{,}",
-        b"{a:1}",
-        b"01",
-        b"+1",
-        b"1.",
-        b".5",
-        b"1e",
-        b"1e+",
-        b"-",
-        b"--1",
-        b"0x10",
-        b"1e400",
-        b"-1e999",
-        b"1e99999999999999999999",
         mantissa.as_bytes(),
         b"\"\xC3\"",
         b"\"\xED\xA0\x80\"",
         b"\"\xFF\"",
-        b"\"\\ud800\"",
-        b"\"\\udc00\"",
-        b"\"\\ud800\\u0041\"",
-        b"\"\\ud800x\"",
-        b"\"\\uD8\"",
-        b"\"\\x\"",
-        b"\"\\u12g4\"",
         b"\"\0\"",
         b"\0",
         b"\"\n\"",
@@ -73,10 +42,9 @@ fn no_json_is_a_parse_error() {
         b"\xEF\xBB\xBF{}",
         b"\x0b1",
         b"/* */1",
-        b"[}",
-        b"{]",
     ];
-    check(code::PARSE_ERROR, breaks);
+    let breaks: Vec<&[u8]> = words.split_ascii_whitespace().map(str::as_bytes).chain(others).collect();
+    check(code::PARSE_ERROR, &breaks);
     for bad in breaks.iter().filter(|bad| !bad.trim_ascii().is_empty()) {
         check(code::PARSE_ERROR, &[&around(bad)]);
     }
