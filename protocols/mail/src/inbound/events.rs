@@ -56,16 +56,10 @@ pub(super) struct Events {
     /// The newest event's number, as far as the ear knows.
     newest: watch::Sender<u64>,
     open: Arc<AtomicUsize>,
-    views: Mutex<HashMap<Sees, Weak<View>>>,
+    /// What somebody sees: those who see the same share it. `None`: whoever sees everything.
+    views: Mutex<HashMap<Option<Arc<Principal>>, Weak<View>>>,
     stopping: CancellationToken,
     sockets: TaskTracker,
-}
-
-/// What somebody sees: those who see the same share it.
-#[derive(PartialEq, Eq, Hash)]
-enum Sees {
-    All,
-    Own(Arc<Principal>),
 }
 
 struct Ear(watch::Sender<u64>);
@@ -105,16 +99,16 @@ impl Events {
 
     fn view(&self, principal: &Arc<Principal>) -> Arc<View> {
         let (sees, records_max) = if principal.scopes.iter().any(|scope| scope == WATCH_SCOPE) {
-            (Sees::All, RECORDS_KEPT)
+            (None, RECORDS_KEPT)
         } else {
-            (Sees::Own(principal.clone()), OWN_RECORDS_KEPT)
+            (Some(principal.clone()), OWN_RECORDS_KEPT)
         };
         let mut views = self.views.lock();
         if let Some(view) = views.get(&sees).and_then(Weak::upgrade) {
             return view;
         }
         views.retain(|_, view| view.strong_count() > 0);
-        let view = Arc::new(View::keeping(records_max));
+        let view = Arc::new(View { kept: tokio::sync::Mutex::default(), records_max });
         views.insert(sees, Arc::downgrade(&view));
         view
     }
@@ -163,9 +157,9 @@ pub(super) async fn open(
     let cursor = Cursor { at: after.unwrap_or(newest), numbered, types, view, newest: events.newest.subscribe() };
     let socket = Socket { server: server.clone(), caller, session };
     let standing = Standing::of(request, &server.options.access);
-    let held = Held { _busy: busy, _permit: permit };
     let stopping = events.stopping.clone();
-    actix_web::rt::spawn(events.sockets.track_future(socket.serve(cursor, standing, messages, held, stopping)));
+    let served = socket.serve(cursor, standing, messages, (busy, permit), stopping);
+    actix_web::rt::spawn(events.sockets.track_future(served));
     Ok(response)
 }
 
@@ -192,12 +186,6 @@ struct Cursor {
     newest: watch::Receiver<u64>,
 }
 
-/// What a socket holds as long as it is served.
-struct Held {
-    _busy: Busy,
-    _permit: Permit,
-}
-
 /// Why a socket is closed; `None` where its client has gone.
 type Closing = Option<CloseReason>;
 
@@ -212,7 +200,7 @@ impl Socket {
         cursor: Cursor,
         mut standing: Standing,
         mut messages: Messages,
-        held: Held,
+        held: (Busy, Permit),
         stopping: CancellationToken,
     ) {
         let mut alive = Alive::new(self.server.options.ping_every);
@@ -302,7 +290,7 @@ impl Socket {
         }
     }
 
-    async fn read(&self, after: u64) -> Result<callboard_message::mail::Events, Failure> {
+    async fn read(&self, after: u64) -> Result<Found, Failure> {
         let asked = ReadEvents { after, limit: Some(EVENTS_PAGE), types: Vec::new() };
         self.server.ask_again(&self.caller, &asked).await
     }
@@ -337,11 +325,6 @@ struct Page {
 }
 
 impl View {
-    /// Keeps nothing yet, and then at most so many.
-    fn keeping(records_max: usize) -> Self {
-        Self { kept: tokio::sync::Mutex::default(), records_max }
-    }
-
     /// What comes after `cursor`; `read` asks the mailroom for what comes after a number.
     ///
     /// # Errors
@@ -355,8 +338,7 @@ impl View {
             // Whoever is far behind reads alone, and lets the others go on.
             drop(kept);
             let found = read(cursor).await?;
-            let records = Record::of(&found.events).map(Arc::new).collect();
-            return Ok(Page { records, to: found.last.max(cursor) });
+            return Ok(Page { records: Record::of(&found.events).collect(), to: found.last.max(cursor) });
         }
         if cursor > kept.to {
             *kept = Kept { from: cursor, to: cursor, records: VecDeque::new() };
@@ -381,7 +363,7 @@ impl Kept {
     }
 
     fn add(&mut self, found: &Found, records_max: usize) {
-        self.records.extend(Record::of(&found.events).map(Arc::new));
+        self.records.extend(Record::of(&found.events));
         self.to = found.last.max(self.to);
         while self.records.len() > records_max
             && let Some(gone) = self.records.pop_front()
@@ -394,41 +376,27 @@ impl Kept {
 /// What one thing gave rise to: all that has the same number.
 struct Record {
     sequence: u64,
-    frames: Vec<Frame>,
-}
-
-/// An event as it is sent.
-struct Frame {
-    kind: &'static str,
-    text: Arc<str>,
+    /// Each event's kind, and the event as it is sent.
+    frames: Vec<(&'static str, String)>,
 }
 
 impl Record {
     /// The events of a page, in order, by their number.
-    fn of(events: &[Numbered]) -> impl Iterator<Item = Self> {
+    fn of(events: &[Numbered]) -> impl Iterator<Item = Arc<Self>> {
         events.chunk_by(|one, next| one.sequence == next.sequence).map(|of_one| {
-            let frames = of_one.iter().filter_map(|numbered| Frame::of(&numbered.event)).collect();
-            Self { sequence: of_one.first().map_or(0, |numbered| numbered.sequence), frames }
+            let frame = |Numbered { event, .. }: &Numbered| Some((event.kind(), serde_json::to_string(event).ok()?));
+            let frames = of_one.iter().filter_map(frame).collect();
+            Arc::new(Self { sequence: of_one.first().map_or(0, |numbered| numbered.sequence), frames })
         })
     }
 
     /// The frames that a socket wants.
     fn wanted(&self, types: &Types, numbered: bool) -> impl Iterator<Item = String> {
-        let wanted = self.frames.iter().filter(|frame| types.has(frame.kind));
-        wanted.map(move |frame| {
-            if numbered {
-                format!(r#"{{"sequence":{},"event":{}}}"#, self.sequence, frame.text)
-            } else {
-                frame.text.to_string()
-            }
+        let wanted = self.frames.iter().filter(|(kind, _)| types.has(kind));
+        wanted.map(move |(_, event)| match numbered {
+            true => format!(r#"{{"sequence":{},"event":{event}}}"#, self.sequence),
+            false => event.clone(),
         })
-    }
-}
-
-impl Frame {
-    fn of(event: &MailEvent) -> Option<Self> {
-        let text = serde_json::to_string(event).ok()?;
-        Some(Self { kind: event.kind(), text: text.into() })
     }
 }
 
@@ -488,7 +456,7 @@ mod tests {
     /// several places over more records than are kept.
     #[tokio::test]
     async fn what_was_read_is_shared() {
-        let (view, newest) = (View::keeping(RECORDS_KEPT), 10_000);
+        let (view, newest) = (View { kept: tokio::sync::Mutex::default(), records_max: RECORDS_KEPT }, 10_000);
         let even = |after: u64, newest: u64| (after + 1..=newest).filter(|n| n % 2 == 0).collect::<Vec<_>>();
         let mut reads = 0;
         assert_eq!(all(&view, 7_000, newest, &mut reads).await, even(7_000, newest));

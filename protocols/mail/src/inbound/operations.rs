@@ -4,11 +4,11 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{HeaderName, HeaderValue, LOCATION};
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
-use callboard_message::RawObject;
 use callboard_message::mail::{
     AgentLogs, AgentStatus, BroadcastMessage, EndAgent, EntryState, FetchMail, GetAgentStatus, MailId, MailView,
     MarkRead, MessageHistory, ReplyMessage, SendMessage, Sent,
 };
+use callboard_message::{Failure, Message, RawObject};
 use callboard_rpc::serve::guard;
 use callboard_rpc::serve::idle::Busy;
 use serde::de::DeserializeOwned;
@@ -80,15 +80,13 @@ impl Asking<'_> {
     async fn broadcast(&self, payload: Payload) -> Result<HttpResponse, Problem> {
         let mut message: BroadcastMessage = self.body(payload).await?;
         message.idempotency_key = self.key(message.idempotency_key)?;
-        let sent = self.server.ask(&self.caller, &message).await?;
-        self.sent(&sent)
+        self.say(&message).await
     }
 
     async fn send(&self, payload: Payload) -> Result<HttpResponse, Problem> {
         let mut message: SendMessage = self.body(payload).await?;
         message.idempotency_key = self.key(message.idempotency_key)?;
-        let sent = self.server.ask(&self.caller, &message).await?;
-        self.sent(&sent)
+        self.say(&message).await
     }
 
     async fn reply(&self, payload: Payload) -> Result<HttpResponse, Problem> {
@@ -97,8 +95,7 @@ impl Asking<'_> {
         let ReplyBody { message, sender_agent_id, to_all, priority, idempotency_key } = body;
         let idempotency_key = self.key(idempotency_key)?;
         let reply = ReplyMessage { message_id, message, sender_agent_id, to_all, priority, idempotency_key };
-        let sent = self.server.ask(&self.caller, &reply).await?;
-        self.sent(&sent)
+        self.say(&reply).await
     }
 
     async fn agents(&self) -> Result<HttpResponse, Problem> {
@@ -115,15 +112,13 @@ impl Asking<'_> {
         let agent_id = self.id("agent_id")?;
         let asked = GetAgentStatus { agent_id: Some(agent_id) };
         let status: AgentStatus = self.server.ask(&self.caller, &asked).await?;
-        let agent = status.agents.first().ok_or_else(Problem::not_found)?;
-        done(agent)
+        done(status.agents.first().ok_or_else(Problem::not_found)?)
     }
 
     async fn end_agent(&self, payload: Payload, back: bool) -> Result<HttpResponse, Problem> {
         let agent_id = self.id("agent_id")?;
         self.body_may_be(payload).await?;
-        let ended = self.server.ask(&self.caller, &EndAgent { agent_id, back }).await?;
-        done(&ended)
+        done(&self.server.ask(&self.caller, &EndAgent { agent_id, back }).await?)
     }
 
     async fn messages(&self) -> Result<HttpResponse, Problem> {
@@ -155,8 +150,7 @@ impl Asking<'_> {
     async fn message(&self) -> Result<HttpResponse, Problem> {
         let message_id = self.id("message_id")?;
         let receipts = self.query.word("receipts")?.unwrap_or(false);
-        let message = self.fetch(vec![message_id], receipts).await?.pop().ok_or_else(Problem::not_found)?;
-        done(&message)
+        done(&self.fetch(vec![message_id], receipts).await?.pop().ok_or_else(Problem::not_found)?)
     }
 
     /// Messages with what was sent, letter by letter. They count as delivered to the caller.
@@ -167,8 +161,7 @@ impl Asking<'_> {
     async fn mark_read(&self, payload: Payload) -> Result<HttpResponse, Problem> {
         let message_id = self.id("message_id")?;
         self.body_may_be(payload).await?;
-        let ended = self.server.ask(&self.caller, &MarkRead { message_id, state: Some(EntryState::Read) }).await?;
-        done(&ended)
+        done(&self.server.ask(&self.caller, &MarkRead { message_id, state: Some(EntryState::Read) }).await?)
     }
 
     async fn agent_logs(&self) -> Result<HttpResponse, Problem> {
@@ -210,14 +203,13 @@ impl Asking<'_> {
         }
     }
 
-    fn sent(&self, sent: &Sent) -> Result<HttpResponse, Problem> {
+    /// Has something sent.
+    async fn say<M: Message<Reply = Result<Sent, Failure>>>(&self, message: &M) -> Result<HttpResponse, Problem> {
+        let sent = self.server.ask(&self.caller, message).await?;
         let whole = self.query.word("detail")?.unwrap_or(false);
-        let Sent { success, recipient_count, message, .. } = sent;
-        let mut response = if whole {
-            done(sent)?
-        } else {
-            done(&Brief { success: *success, recipient_count: *recipient_count, message })?
-        };
+        let Sent { success, recipient_count, ref message, .. } = sent;
+        let brief = Brief { success, recipient_count, message };
+        let mut response = if whole { done(&sent)? } else { done(&brief)? };
         if let Some(id) = &sent.message_id
             && let (Ok(value), Ok(place)) =
                 (HeaderValue::from_str(id), HeaderValue::from_str(&format!("/api/messages/{id}")))

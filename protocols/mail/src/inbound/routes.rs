@@ -70,13 +70,8 @@ pub(super) struct Route {
     parameters: &'static [Parameter],
 }
 
-/// A parameter of a query.
-#[derive(Debug)]
-struct Parameter {
-    name: &'static str,
-    kind: Kind,
-    about: &'static str,
-}
+/// A parameter of a query: its name, what it is, and what it is about.
+type Parameter = (&'static str, Kind, &'static str);
 
 /// What a parameter is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,11 +85,6 @@ enum Kind {
     Word(&'static [&'static str]),
 }
 
-const fn parameter(name: &'static str, kind: Kind, about: &'static str) -> Parameter {
-    Parameter { name, kind, about }
-}
-
-/// Whether the whole [`Sent`](callboard_message::mail::Sent) is wanted.
 const fn route(
     method: &'static str,
     path: &'static str,
@@ -105,8 +95,9 @@ const fn route(
     Route { method, path, operation, summary, parameters }
 }
 
-const DETAIL: Parameter = parameter("detail", Truth, "Answer also the message's id, its thread and whose box is full.");
-const AFTER: Parameter = parameter("after", Integer, "Go on where a page ended.");
+/// Whether the whole [`Sent`](callboard_message::mail::Sent) is wanted.
+const DETAIL: Parameter = ("detail", Truth, "Answer also the message's id, its thread and whose box is full.");
+const AFTER: Parameter = ("after", Integer, "Go on where a page ended.");
 
 /// Every route.
 const ROUTES: &[Route] = &[
@@ -123,7 +114,7 @@ const ROUTES: &[Route] = &[
         "/api/agents",
         Operation::Agents,
         "Who is here, as far as the caller sees them",
-        &[parameter("state", Kind::Word(&["active", "away", "terminated"]), "In this state only.")],
+        &[("state", Kind::Word(&["active", "away", "terminated"]), "In this state only.")],
     ),
     route("GET", "/api/agents/{agent_id}", Operation::Agent, "One of them", &[]),
     route(
@@ -146,21 +137,21 @@ const ROUTES: &[Route] = &[
         Operation::Messages,
         "Messages to the caller, newest first: those shown count as delivered; or from it, or both",
         &[
-            parameter("box", Kind::Word(&["in", "out", "all"]), "To the caller (in, the default), from it, or both."),
-            parameter("from", Text, "From this agent only."),
-            parameter("with", Text, "Between the caller and this agent, both ways."),
-            parameter("topic", Text, "Of this topic only."),
-            parameter("thread", Text, "Of this thread only."),
-            parameter("text", Text, "With these words in it, in any case."),
-            parameter("since", Text, "Not before this time (RFC 3339)."),
-            parameter("until", Text, "Before this time (RFC 3339)."),
-            parameter(
+            ("box", Kind::Word(&["in", "out", "all"]), "To the caller (in, the default), from it, or both."),
+            ("from", Text, "From this agent only."),
+            ("with", Text, "Between the caller and this agent, both ways."),
+            ("topic", Text, "Of this topic only."),
+            ("thread", Text, "Of this thread only."),
+            ("text", Text, "With these words in it, in any case."),
+            ("since", Text, "Not before this time (RFC 3339)."),
+            ("until", Text, "Before this time (RFC 3339)."),
+            (
                 "state",
                 Kind::Word(&["accepted", "delivered", "read"]),
                 "Only those in this state: what came, with the caller; what it sent, with its last recipient.",
             ),
             AFTER,
-            parameter("limit", Integer, "At most so many, 1 to 100 (50)."),
+            ("limit", Integer, "At most so many, 1 to 100 (50)."),
         ],
     ),
     route(
@@ -168,7 +159,7 @@ const ROUTES: &[Route] = &[
         "/api/messages/{message_id}",
         Operation::Message,
         "One message; it counts as delivered to the caller",
-        &[parameter("receipts", Truth, "Also how far it has come with each recipient: to its sender only.")],
+        &[("receipts", Truth, "Also how far it has come with each recipient: to its sender only.")],
     ),
     route(
         "POST",
@@ -184,9 +175,9 @@ const ROUTES: &[Route] = &[
         Operation::AgentLogs,
         "Who wrote to whom, oldest first: the caller's own, or all (scope mail.watch)",
         &[
-            parameter("agent_id", Text, "Of this recipient only."),
+            ("agent_id", Text, "Of this recipient only."),
             AFTER,
-            parameter("limit", Integer, "At most so many, 1 to 1000 (100)."),
+            ("limit", Integer, "At most so many, 1 to 1000 (100)."),
         ],
     ),
     route(
@@ -195,13 +186,13 @@ const ROUTES: &[Route] = &[
         Operation::Events,
         "What happens to mail, over WebSocket, a JSON object a frame",
         &[
-            parameter(
+            (
                 "after",
                 Place,
                 "Begin with the events after this number, or `now`, and number each: {\"sequence\": N, \"event\": {…}}. \
                  What one thing gave rise to has one number.",
             ),
-            parameter("types", Text, "Of these types only, with commas between."),
+            ("types", Text, "Of these types only, with commas between."),
         ],
     ),
     route("GET", "/api/openapi.json", Operation::Description, "This description", &[]),
@@ -226,7 +217,7 @@ pub(super) fn find(path: &str, method: &str) -> Result<&'static Route, String> {
 impl Route {
     /// Whether its query may have this parameter.
     pub fn knows(&self, parameter: &str) -> bool {
-        self.parameters.iter().any(|known| known.name == parameter)
+        self.parameters.iter().any(|(known, ..)| *known == parameter)
     }
 }
 
@@ -272,21 +263,21 @@ fn operation(route: &Route, components: &mut Components) -> Value {
         .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": id_schema() }))
         .chain(route.parameters.iter().map(describe_parameter))
         .collect();
-    let body = components.body(route.operation);
+    let body = body_schema(route.operation);
     if body.as_ref().is_some_and(|schema| schema["properties"]["idempotency_key"].is_object()) {
         let about = "As `idempotency_key` in the body.";
         parameters.push(
             json!({ "name": "Idempotency-Key", "in": "header", "schema": { "type": "string" }, "description": about }),
         );
     }
+    let body = body.map(|schema| components.add(&format!("{:?}Body", route.operation), schema));
     let mut described = json!({
         "operationId": format!("{:?}", route.operation),
         "summary": route.summary,
         "parameters": parameters,
         "responses": responses(route, components),
     });
-    if body.is_some() {
-        let schema = components.reference(&body_name(route.operation));
+    if let Some(schema) = body {
         described["requestBody"] = json!({ "required": true, "content": { "application/json": { "schema": schema } } });
     }
     if route.operation == Operation::Description {
@@ -300,24 +291,23 @@ fn id_schema() -> Value {
     json!({ "type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$" })
 }
 
-fn describe_parameter(parameter: &Parameter) -> Value {
-    let schema = match parameter.kind {
+fn describe_parameter((name, kind, about): &Parameter) -> Value {
+    let schema = match kind {
         Text => json!({ "type": "string" }),
         Integer => json!({ "type": "integer", "minimum": 0 }),
         Place => json!({ "oneOf": [{ "type": "integer", "minimum": 0 }, { "const": "now" }] }),
         Truth => json!({ "type": "boolean" }),
         Kind::Word(words) => json!({ "enum": words }),
     };
-    json!({ "name": parameter.name, "in": "query", "schema": schema, "description": parameter.about })
+    json!({ "name": name, "in": "query", "schema": schema, "description": about })
 }
 
 fn responses(route: &Route, components: &mut Components) -> Value {
     let mut responses = Map::new();
-    let is_id = route.path.contains('{');
     let is_sent = matches!(route.operation, Operation::Broadcast | Operation::Send | Operation::Reply);
     match route.operation {
         Operation::Events => {
-            let schema = components.of::<MailEvent>("Event");
+            let schema = components.add("Event", schema_of::<MailEvent>());
             let about = "The socket is open. Each frame is an event; with `after` it is in `event`, beside its `sequence`. \
                 Closed with 1013 it says where to go on.";
             let content = json!({ "application/json": { "schema": schema } });
@@ -325,7 +315,6 @@ fn responses(route: &Route, components: &mut Components) -> Value {
             let headers = json!({ "X-Event-Sequence": { "schema": { "type": "integer" }, "description": newest } });
             let open = json!({ "description": about, "content": content, "headers": headers });
             responses.insert("101".into(), open);
-            responses.insert("400".into(), json!({ "$ref": "#/components/responses/400" }));
         }
         operation => {
             let mut good = json!({ "description": "Done." });
@@ -342,21 +331,15 @@ fn responses(route: &Route, components: &mut Components) -> Value {
             responses.insert("200".into(), good);
         }
     }
-    let has_body = route.method == "POST";
-    let open = route.operation == Operation::Description;
-    for (status, is_here) in [
-        ("401", !open),
-        ("403", true),
-        ("404", is_id),
-        ("408", has_body),
-        ("413", has_body),
-        ("415", has_body),
-        ("422", !open),
-        ("429", is_sent),
-        ("500", !open),
-        ("503", !open),
-        ("504", !open),
-    ] {
+    for (status, _) in PROBLEMS {
+        let is_here = match status {
+            "400" => route.operation == Operation::Events,
+            "403" => true,
+            "404" => route.path.contains('{'),
+            "408" | "413" | "415" => route.method == "POST",
+            "429" => is_sent,
+            _ => route.operation != Operation::Description,
+        };
         if is_here {
             responses.insert(status.into(), json!({ "$ref": format!("#/components/responses/{status}") }));
         }
@@ -365,30 +348,37 @@ fn responses(route: &Route, components: &mut Components) -> Value {
 }
 
 /// What is answered in place of what was asked for, by status.
+const PROBLEMS: [(&str, &str); 12] = [
+    ("400", "No handshake of WebSocket, or `after` is above the newest event."),
+    ("401", "No good key, or not one `X-Agent-ID`."),
+    ("403", "The id isn't the key's, or may not do this."),
+    ("404", "There is none such for the caller."),
+    ("408", "The body did not arrive in time."),
+    ("413", "The body is over the limit."),
+    ("415", "The body is not JSON in UTF-8."),
+    ("422", "The body or query doesn't fit: the detail names the member."),
+    ("429", "Too many messages: see `Retry-After`."),
+    ("500", "The store failed, or there is a bug."),
+    ("503", "No room just now: see `Retry-After`."),
+    ("504", "The mailroom did not answer in time."),
+];
+
 fn problems() -> Map<String, Value> {
-    let all = [
-        ("400", "No handshake of WebSocket, or `after` is above the newest event."),
-        ("401", "No good key, or not one `X-Agent-ID`."),
-        ("403", "The id isn't the key's, or may not do this."),
-        ("404", "There is none such for the caller."),
-        ("408", "The body did not arrive in time."),
-        ("413", "The body is over the limit."),
-        ("415", "The body is not JSON in UTF-8."),
-        ("422", "The body or query doesn't fit: the detail names the member."),
-        ("429", "Too many messages: see `Retry-After`."),
-        ("500", "The store failed, or there is a bug."),
-        ("503", "No room just now: see `Retry-After`."),
-        ("504", "The mailroom did not answer in time."),
-    ];
     let detail = json!({ "type": "object", "properties": { "detail": { "type": "string" } }, "required": ["detail"] });
     let content = json!({ "application/json": { "schema": detail } });
-    all.map(|(status, about)| (status.to_owned(), json!({ "description": about, "content": content })))
-        .into_iter()
-        .collect()
+    let described =
+        PROBLEMS.map(|(status, about)| (status.into(), json!({ "description": about, "content": content })));
+    described.into_iter().collect()
 }
 
-fn body_name(operation: Operation) -> String {
-    format!("{operation:?}Body")
+/// What a route is sent, where that is an object with members.
+fn body_schema(operation: Operation) -> Option<Value> {
+    match operation {
+        Operation::Broadcast => Some(schema_in::<BroadcastMessage>()),
+        Operation::Send => Some(schema_in::<SendMessage>()),
+        Operation::Reply => Some(schema_of::<ReplyBody>()),
+        _ => None,
+    }
 }
 
 /// The schemas that others name.
@@ -396,53 +386,26 @@ fn body_name(operation: Operation) -> String {
 struct Components(Map<String, Value>);
 
 impl Components {
-    fn reference(&self, name: &str) -> Value {
-        json!({ "$ref": format!("#/components/schemas/{name}") })
-    }
-
-    /// What a route is sent, where that is an object with members.
-    fn body(&mut self, operation: Operation) -> Option<Value> {
-        let schema = match operation {
-            Operation::Broadcast => schema_in::<BroadcastMessage>(),
-            Operation::Send => schema_in::<SendMessage>(),
-            Operation::Reply => SchemaGenerator::default().into_root_schema_for::<ReplyBody>().to_value(),
-            _ => return None,
-        };
-        Some(self.add(&body_name(operation), schema))
-    }
-
     /// What a route answers.
     fn answer(&mut self, operation: Operation) -> Option<Value> {
-        let schema = match operation {
+        let (name, schema) = match operation {
             Operation::Broadcast | Operation::Send | Operation::Reply => {
                 // The rest of it comes with `detail` alone.
-                self.of::<Brief<'_>>("SentBriefly");
-                let whole = schema_out::<SendMessage>();
-                self.add("Sent", whole);
-                return Some(json!({ "anyOf": [self.reference("SentBriefly"), self.reference("Sent")] }));
+                let brief = self.add("SentBriefly", schema_of::<Brief<'_>>());
+                return Some(json!({ "anyOf": [brief, self.add("Sent", schema_out::<SendMessage>())] }));
             }
-            Operation::Agents => schema_out::<GetAgentStatus>(),
-            Operation::Agent => return Some(self.of::<AgentView>("AgentView")),
-            Operation::Messages => schema_out::<MessageHistory>(),
-            Operation::Message => return Some(self.of::<MailView>("MailView")),
-            Operation::MarkRead | Operation::EndAgent | Operation::AgentBack => {
-                self.add("Done", schema_out::<EndAgent>());
-                return Some(self.reference("Done"));
-            }
-            Operation::AgentLogs => schema_out::<AgentLogs>(),
+            Operation::Agents => ("AgentsAnswer", schema_out::<GetAgentStatus>()),
+            Operation::Agent => ("AgentView", schema_of::<AgentView>()),
+            Operation::Messages => ("MessagesAnswer", schema_out::<MessageHistory>()),
+            Operation::Message => ("MailView", schema_of::<MailView>()),
+            Operation::MarkRead | Operation::EndAgent | Operation::AgentBack => ("Done", schema_out::<EndAgent>()),
+            Operation::AgentLogs => ("AgentLogsAnswer", schema_out::<AgentLogs>()),
             Operation::Events | Operation::Description => return None,
         };
-        let name = format!("{operation:?}Answer");
-        self.add(&name, schema);
-        Some(self.reference(&name))
+        Some(self.add(name, schema))
     }
 
-    fn of<T: JsonSchema>(&mut self, name: &str) -> Value {
-        self.add(name, SchemaGenerator::default().into_root_schema_for::<T>().to_value());
-        self.reference(name)
-    }
-
-    /// Adds a schema, and what it defines beside itself. Answers it as it was added.
+    /// Adds a schema, and what it defines beside itself. Answers a reference to it.
     fn add(&mut self, name: &str, mut schema: Value) -> Value {
         if let Some(object) = schema.as_object_mut() {
             object.remove("$schema");
@@ -453,8 +416,8 @@ impl Components {
             }
         }
         point_here(&mut schema);
-        self.0.insert(name.to_owned(), schema.clone());
-        schema
+        self.0.insert(name.to_owned(), schema);
+        json!({ "$ref": format!("#/components/schemas/{name}") })
     }
 }
 
@@ -468,6 +431,10 @@ fn point_here(schema: &mut Value) {
         Value::Array(entries) => entries.iter_mut().for_each(point_here),
         _ => {}
     }
+}
+
+fn schema_of<T: JsonSchema>() -> Value {
+    SchemaGenerator::default().into_root_schema_for::<T>().to_value()
 }
 
 fn schema_in<M: Message>() -> Value {

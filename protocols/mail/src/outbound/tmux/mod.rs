@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use callboard_message::Failure;
 use callboard_message::mail::{Deliver, Reach};
+use callboard_message::text::cut_chars;
 use callboard_runtime::{Agent, Cx, Handler, Handlers, Profile};
 use futures::future::try_join;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::process::Command;
+use tokio::process::{ChildStdin, Command};
 use tokio::time::{Instant, sleep, timeout};
 use uuid::Uuid;
 
@@ -97,7 +98,7 @@ pub const TMUX_TIMEOUT: Duration = Duration::from_secs(2);
 /// Most of what a command prints that is read, in bytes.
 const OUTPUT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// What tmux finds its server by; nothing else of our surroundings concerns it.
-const ENVIRONMENT: [&str; 4] = ["PATH", "HOME", "TERM", "TMUX_TMPDIR"];
+const ENVIRONMENT: &str = "PATH HOME TERM TMUX_TMPDIR";
 
 /// A server of tmux.
 #[derive(Debug, Clone)]
@@ -129,7 +130,7 @@ impl Tmux {
             .args(arguments)
             .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
             .spawn()?;
-        let (_, output) = try_join(feed(&mut child.stdin.take(), input), read(child.stdout.take())).await?;
+        let (_, output) = try_join(feed(child.stdin.take(), input), read(child.stdout.take())).await?;
         let status = child.wait().await?;
         Ok(status.success().then(|| String::from_utf8_lossy(&output).into_owned()))
     }
@@ -137,7 +138,7 @@ impl Tmux {
     fn command(&self) -> Command {
         let mut command = Command::new("tmux");
         command.env_clear();
-        command.envs(ENVIRONMENT.iter().filter_map(|name| Some((*name, std::env::var_os(name)?))));
+        command.envs(ENVIRONMENT.split(' ').filter_map(|name| Some((name, std::env::var_os(name)?))));
         // Without it, what isn't ASCII is captured as `_`.
         command.arg("-u");
         match &self.socket {
@@ -150,8 +151,8 @@ impl Tmux {
     }
 }
 
-async fn feed(to: &mut Option<tokio::process::ChildStdin>, input: Option<&str>) -> io::Result<()> {
-    if let (Some(mut to), Some(input)) = (to.take(), input) {
+async fn feed(to: Option<ChildStdin>, input: Option<&str>) -> io::Result<()> {
+    if let (Some(mut to), Some(input)) = (to, input) {
         to.write_all(input.as_bytes()).await?;
     }
     Ok(())
@@ -305,9 +306,8 @@ fn shown(text: &str, message_id: &str, has_bracketed_paste: bool) -> Result<Stri
         return Ok(format!("\n{text}\n"));
     }
     let message_begins = text.find("]: ").map_or(0, |at| at + "]: ".len());
-    let ends =
-        text[message_begins..].char_indices().nth(BEGINNING_CHARS).map_or(text.len(), |(at, _)| message_begins + at);
-    Ok(format!("\n{}… (read_message {message_id})\n", &text[..ends]))
+    let (header, message) = text.split_at(message_begins);
+    Ok(format!("\n{header}{}… (read_message {message_id})\n", cut_chars(message, BEGINNING_CHARS)))
 }
 
 /// The text with [`LINE_BREAK`] and a space for every character that ends a line. Those that are control characters were
