@@ -445,6 +445,10 @@ impl<'a> Names<'a> {
         self.sections.agents().filter_map(|(agent, _)| agent.downcast())
     }
 
+    fn has_clinics(&self) -> bool {
+        !self.sections.clinics.is_empty()
+    }
+
     fn upstream_ids(&self) -> impl Iterator<Item = &'a str> {
         self.all::<UpstreamDeclaration>().map(|upstream| &*upstream.id)
     }

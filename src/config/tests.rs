@@ -203,6 +203,22 @@ fn names_lead_somewhere() {
     assert_eq!(found.len(), 6, "{found:?}");
 }
 
+/// Goal: whoever writes guard rules is told where none of them holds. Method: the same rules, with each guard and without one.
+#[test]
+fn guard_rules_without_a_guard() {
+    let rules = "guard_rules = [{ id = \"site.x\", phrases = [\"x\"] }]\n";
+    let agent = |guard: bool| format!("[[agent]]\nkind = \"orchestrator\"\nid = \"desk\"\nguard = {guard}\n");
+    for (text, warned) in [
+        (format!("{NODE}[policy]\n{rules}"), true),
+        (format!("{NODE}[policy]\nguard = true\n{rules}"), false),
+        (format!("{NODE}[policy]\n{rules}{}", agent(false)), true),
+        (format!("{NODE}[policy]\n{rules}{}", agent(true)), false),
+    ] {
+        let told = told(&text, false);
+        assert_eq!(told.iter().any(|line| line.contains("these rules hold nowhere")), warned, "{text}: {told:?}");
+    }
+}
+
 /// Goal: a store that can't be meant is told at its place, and a password in a URL isn't repeated. Method: one mistake each.
 #[test]
 fn stores() {

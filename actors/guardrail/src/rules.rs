@@ -385,7 +385,10 @@ impl OwnRule {
             if words.is_empty() {
                 return mistake("one of its phrases is empty".to_owned());
             }
-            parts.push(format!(r"(?:^|[^a-z0-9]){}(?:[^a-z0-9]|$)", words.join(r"\s+")));
+            let edges = [plain.trim_start().chars().next(), plain.trim_end().chars().next_back()];
+            let [before, after] = edges.map(|edge| edge.map_or("", |edge| no_letter_beside(edge, plain.is_ascii())));
+            let before = before.replace('$', "^");
+            parts.push(format!("{before}{}{after}", words.join(r"\s+")));
         }
         parts.extend(self.pattern.iter().map(|pattern| format!("(?:{pattern})")));
         let pattern = parts.join("|");
@@ -395,6 +398,17 @@ impl OwnRule {
             Ok(_) => Ok(pattern),
             Err(e) => mistake(e.to_string()),
         }
+    }
+}
+
+/// Pattern of what may follow a word that ends with `edge`: nothing, or no letter and no digit. Scripts that write words without
+/// spaces between them have no such end.
+fn no_letter_beside(edge: char, is_ascii: bool) -> &'static str {
+    match edge {
+        // Plain text has no capitals. This class is far smaller than that of all scripts.
+        _ if is_ascii => "(?:$|[^a-z0-9])",
+        '\u{0e00}'..='\u{0eff}' | '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' => "",
+        _ => r"(?:$|[^\p{L}\p{N}])",
     }
 }
 

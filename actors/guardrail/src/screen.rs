@@ -87,16 +87,17 @@ impl Rules {
             return Screening::unread("limit.expands");
         }
         let mut hits = Vec::new();
-        self.read(&plain.text, Disguise::None, origin, &mut hits);
+        self.read(&plain.text, Disguise::None, &[], origin, &mut hits);
+        let seen: Vec<&str> = hits.iter().map(|hit| hit.id).collect();
         for (disguise, reading) in normalize::readings(&plain.text) {
-            self.read(&reading, disguise, origin, &mut hits);
+            self.read(&reading, disguise, &seen, origin, &mut hits);
         }
         let decoded = normalize::decoded(text);
         if decoded.iter().map(String::len).sum::<usize>() > DECODED_BYTES_MAX {
             return Screening::unread("limit.decoded_too_long");
         }
         for reading in decoded {
-            self.read(&normalize::plain(&reading).text, Disguise::Hidden, origin, &mut hits);
+            self.read(&normalize::plain(&reading).text, Disguise::Hidden, &[], origin, &mut hits);
         }
         let tags_weight = if plain.tags > TAG_CHARS_MAX { SCORE_BLOCKED } else { 60 };
         let lookalikes = if plain.text.is_ascii() { plain.lookalikes } else { 0 };
@@ -112,7 +113,9 @@ impl Rules {
         verdict(hits)
     }
 
-    fn read<'a>(&'a self, plain: &str, disguise: Disguise, origin: Origin, hits: &mut Vec<Hit<'a>>) {
+    /// Adds what a reading of the text hits. `seen` are the rules that the undisguised text hits: a reading has all of that text in
+    /// it, so that they are no sign of a disguise.
+    fn read<'a>(&'a self, plain: &str, disguise: Disguise, seen: &[&str], origin: Origin, hits: &mut Vec<Hit<'a>>) {
         let is_users = origin == Origin::User;
         let from = hits.len();
         self.chains(&self.marks(plain), is_users, hits);
@@ -123,7 +126,8 @@ impl Rules {
             hits.extend(signs.map(|sign| Hit { place: 0, id: &sign.id, weight: sign.weight.of(is_users) }));
         }
         if disguise != Disguise::None {
-            hits[from..].iter_mut().for_each(|h| h.weight += DISGUISED_WEIGHT);
+            let disguised = hits[from..].iter_mut().filter(|hit| !seen.contains(&hit.id));
+            disguised.for_each(|hit| hit.weight += DISGUISED_WEIGHT);
         }
     }
 

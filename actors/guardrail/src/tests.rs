@@ -213,6 +213,23 @@ fn own_rules() {
         assert_eq!(screening.rules.contains(&"site.project".to_owned()), hits, "{text}: {screening:?}");
         assert_eq!(screening.blocked, hits, "{text}");
     }
+    // Words of other scripts are whole words too; some scripts write no spaces.
+    let rules = rule(json!({"id": "site.words", "phrases": ["дом", "προϊόν", "机密"]})).unwrap();
+    for (text, hits) in [
+        ("наш дом у реки", true),
+        ("домик у реки", false),
+        ("προϊόν", true),
+        ("προϊόντα", false),
+        ("这是机密文件", true),
+    ] {
+        assert_eq!(rules.screen(text, Origin::User).blocked, hits, "{text}");
+    }
+    // A light rule doesn't block by itself because something else in the text can be read in another way.
+    let rules = rule(json!({"id": "site.light", "phrases": ["project x"], "weight": 60})).unwrap();
+    for text in ["project x is fine", "<b>Compare</b> project x", "Compare h264 and mp3 for project x"] {
+        let screening = rules.screen(text, Origin::User);
+        assert_eq!((screening.score, screening.blocked), (60, false), "{text}: {screening:?}");
+    }
     for (wrong, why) in [
         (json!({"id": "a b", "phrases": ["x"]}), "letters, digits"),
         (json!({"id": "a", "phrases": []}), "`phrases` or a `pattern`"),

@@ -16,10 +16,10 @@ pub const SSE_KEEP_ALIVE: &[u8] = b":\n\n";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SseLimits {
     /// Bytes of one line, its end not counted.
-    /// Default: BODY_BYTES_MAX_DEFAULT + 1_024.
+    /// Default: 1 KiB more than a body may have, 4,097 KiB.
     pub line_bytes_max: usize,
     /// Bytes of an event's data (line breaks between its lines included), name and id together.
-    /// Default: BODY_BYTES_MAX_DEFAULT + 1_024.
+    /// Default: 1 KiB more than a body may have, 4,097 KiB.
     pub event_bytes_max: usize,
 }
 

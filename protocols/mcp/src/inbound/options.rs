@@ -304,6 +304,7 @@ pub struct SessionOptions {
     /// Default: 1800 s.
     pub idle_max: Duration,
     /// Most event streams of one session that are open at once; more are refused with 429.
+    /// Default: 257, one more than requests in flight.
     pub streams_max: usize,
     /// Most finished streams of one session that can still be read again.
     /// Default: 4.
@@ -314,7 +315,7 @@ pub struct SessionOptions {
 #[derive(Debug, Clone)]
 pub struct StreamOptions {
     /// Most event streams of the server that are open at once; more are refused with 503.
-    /// Default: REQUESTS_IN_FLIGHT_MAX + 1.
+    /// Default: 896.
     pub streams_max: usize,
     /// How much each keeps.
     pub limits: StreamLimits,

@@ -110,6 +110,10 @@ pub(crate) fn refused(error: TaskError) -> RpcError {
         }
         _ => mcp::OVERLOADED,
     };
+    if code == code::INTERNAL_ERROR {
+        callboard_message::log::error!(error = said, "the store of tasks failed");
+        return RpcError::new(code, "internal error");
+    }
     RpcError::new(code, said)
 }
 
