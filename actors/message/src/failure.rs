@@ -3,6 +3,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// What an agent answers when it can't do what was asked. It crosses every protocol.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
@@ -16,6 +17,9 @@ pub struct Failure {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
 }
+
+/// A reply as JSON, or the failure that came in its place.
+pub type RawReply = Result<Box<RawValue>, Failure>;
 
 /// What the sender of a failed message can do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]

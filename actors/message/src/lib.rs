@@ -25,9 +25,9 @@ mod words;
 pub use assent::assent;
 pub use call::{Budget, CallId, HOPS_MAX_DEFAULT, Progress, SessionId};
 pub use content::{Artifact, Content, FAILURE, ResourceContent, SAID_AT_ONCE, SHOWN, ToolResult};
-pub use failure::{Failure, FailureKind};
+pub use failure::{Failure, FailureKind, RawReply};
 pub use hex::hex;
-pub use message::{Message, MessageSpec, Named, RawReply, Wire, WireError};
+pub use message::{Message, MessageSpec, Named, Wire, WireError};
 pub use principal::{DataClass, Principal, PrincipalKind};
 pub use question::{
     Answer, ElicitAction, ElicitAnswer, Elicitation, QUESTION_KEY, Question, Root, RootsAnswer, RootsRequest, Sample,

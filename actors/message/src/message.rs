@@ -7,7 +7,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::content::IS_TOOL_RESULT;
-use crate::{Failure, RawObject};
+use crate::{Failure, RawObject, RawReply};
 
 /// A typed request to an agent, and what comes back.
 ///
@@ -25,9 +25,6 @@ pub trait Message: Sized + Send + 'static {
         None
     }
 }
-
-/// A reply as JSON, or the failure that came in its place.
-pub type RawReply = Result<Box<RawValue>, Failure>;
 
 /// How a message and its reply are written as JSON and described to others.
 pub struct Wire<M: Message> {

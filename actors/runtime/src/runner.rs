@@ -73,7 +73,7 @@ impl RunnerHandle {
 }
 
 impl TaskRunner {
-    /// Starts one, on this thread's runtime.
+    /// Starts one, on this thread's runtime. It works with the store that the system has now: [`System::keep_in`] comes first.
     pub fn start(system: &System, options: RunnerOptions) -> RunnerHandle {
         let stop = CancellationToken::new();
         let (ending, ended) = watch::channel(());

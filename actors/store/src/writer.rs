@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
 
+use crate::append::Append;
 use crate::chain::Chain;
 use crate::error::{StoreError, Trouble, journal_error, located, trouble, words};
 use crate::options::{QueueLimits, StoreOptions};
@@ -384,6 +385,8 @@ async fn write(
     if let Some(chain) = &mut chain {
         tx.audit_head = chain.head(&mut tx.db).await?;
     }
+    // Appends first, so that two nodes never wait for each other's counters.
+    batch.sort_by_key(|queued| queued.name != Append::NAME);
     let mut batch: VecDeque<&mut Queued> = batch.iter_mut().collect();
     while let Some(Queued { job, name, is_together, .. }) = batch.pop_front() {
         let mut more = Vec::new();

@@ -161,7 +161,7 @@ pub(in crate::verifier::medicine) fn dose(tokens: &[Token]) -> Option<(Dose, Opt
     let first_unit = unit_at(tokens, at);
     at += first_unit.map_or(0, |(_, _, taken)| taken);
     let (kind, amounts) = if let Some((joint, skip)) = joint(tokens, at)
-        && let Some((second, taken)) = number(&tokens[at + skip..])
+        && let Some((second, taken)) = tokens.get(at + skip..).and_then(number)
         && let Some((kind, size, n)) = unit_at(tokens, at + skip + taken)
         && first_unit.is_none_or(|(k, _, _)| k == kind)
     {
@@ -209,7 +209,7 @@ fn joint(tokens: &[Token], at: usize) -> Option<(Joint, usize)> {
     match (tokens.get(at)?, word(tokens, at)) {
         (Token::Sign('/'), _) => Some((Joint::Fraction, 1)),
         (Token::Sign('-' | '±' | '~'), _) | (_, Some("to" | "or" | "ou" | "a" | "ate")) => Some((Joint::Range, 1)),
-        (Token::Sign('+'), _) if sign(tokens, at + 1, '/') => Some((Joint::Range, 3)),
+        (Token::Sign('+'), _) if sign(tokens, at + 1, '/') && sign(tokens, at + 2, '-') => Some((Joint::Range, 3)),
         (_, Some("x")) => Some((Joint::Times, 1)),
         _ => None,
     }
@@ -405,9 +405,19 @@ mod tests {
             ("2 x 500 mg", Kind::Mass, vec![1000.0]),
             ("250 mg/5 mL", Kind::Mass, vec![50.0]),
             ("10 ± 2 mg", Kind::Mass, vec![10.0, 2.0]),
+            ("10 +/- 2 mg", Kind::Mass, vec![10.0, 2.0]),
+            ("5 mg +/", Kind::Mass, vec![5.0]),
         ] {
             let found = dose(&tokens(text)).map(|(d, _, _)| (d.kind, d.amounts));
             assert_eq!(found, Some((kind, amounts)), "{text}");
+        }
+    }
+
+    /// Goal: a text that ends in the middle of a dose is no dose. Method: ends.
+    #[test]
+    fn unfinished() {
+        for text in ["2+/", "5 +/", "2+", "3 x", "200-"] {
+            assert!(dose(&tokens(text)).is_none(), "{text}");
         }
     }
 

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use callboard_message::{Failure, Speaker};
+use callboard_message::{Failure, Message, Speaker};
 use callboard_runtime::{Agent, Cx, Handlers, SyncHandler};
 
 use super::candidates::{Candidate, Candidates, Ranked};
@@ -13,8 +13,8 @@ use super::tools::choice;
 use crate::decide::limits::{REQUEST_CHARS_MAX, RISK_MAX_DEFAULT};
 use crate::decide::{
     Clarity, Confirm, DecideClarity, DecideConfirm, DecideFollowUp, DecideRecovery, DecideRoute, DecideSplit,
-    DecideTool, Decided, Decision, FollowUp, MakeSteps, Recovery, Route, Split, StepPlan, StepPlanError, Synthesis,
-    Synthesize, TOOL_LLM, ToolChoice, Turn, World, WriteAnswer,
+    DecideTool, Decided, FollowUp, MakeSteps, Recovery, Route, Split, StepPlan, StepPlanError, Synthesis, Synthesize,
+    TOOL_LLM, ToolChoice, Turn, World, WriteAnswer,
 };
 
 /// Evidence from which on one of our tools does it, or another agent.
@@ -135,12 +135,12 @@ impl Agent for RulesDecider {
 type Ruling<T> = Result<Decided<T>, Failure>;
 
 /// A point that rules decide.
-pub(super) trait Ruled: Decision {
-    fn decide(&self, rules: &mut RulesDecider) -> Ruling<Self::Outcome>;
+pub(super) trait Ruled: Message {
+    fn decide(&self, rules: &mut RulesDecider) -> Self::Reply;
 }
 
 impl<D: Ruled> SyncHandler<D> for RulesDecider {
-    fn handle(&mut self, asked: D, _: &mut Cx) -> Ruling<D::Outcome> {
+    fn handle(&mut self, asked: D, _: &mut Cx) -> D::Reply {
         asked.decide(self)
     }
 }
