@@ -1,6 +1,6 @@
 //! Finds words and phrases of lists in a request, by stem, in English and Portuguese.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::words::{Token, stems};
 
@@ -28,6 +28,8 @@ pub(super) struct Matcher<T> {
     english: HashMap<String, Vec<Phrase<T>>>,
     portuguese: HashMap<String, Vec<Phrase<T>>>,
     exact: HashMap<String, Vec<Phrase<T>>>,
+    /// Words after the first of phrases: as they stand, their English stems, their Portuguese ones.
+    later: [HashSet<String>; 3],
 }
 
 #[derive(Debug, Clone)]
@@ -65,7 +67,7 @@ const EXACT_LETTERS_MAX: usize = 3;
 
 impl<T> Default for Matcher<T> {
     fn default() -> Self {
-        Self { english: HashMap::new(), portuguese: HashMap::new(), exact: HashMap::new() }
+        Self { english: HashMap::new(), portuguese: HashMap::new(), exact: HashMap::new(), later: Default::default() }
     }
 }
 
@@ -77,6 +79,10 @@ impl<T: Copy + PartialEq> Matcher<T> {
             let mut words = entry.split('_').filter(|word| !word.is_empty()).map(|word| Term::new(word, exact));
             let Some(first) = words.next() else { continue };
             let phrase = Phrase { rest: words.collect(), value };
+            for Term { folded, english, portuguese, .. } in &phrase.rest {
+                let forms = [folded, english, portuguese];
+                self.later.iter_mut().zip(forms).for_each(|(known, form)| _ = known.insert(form.clone()));
+            }
             if exact || first.folded.chars().count() <= EXACT_LETTERS_MAX {
                 self.exact.entry(first.folded).or_default().push(phrase);
             } else {
@@ -91,6 +97,12 @@ impl<T: Copy + PartialEq> Matcher<T> {
         self.exact.contains_key(&token.folded)
             || self.english.contains_key(&token.english)
             || self.portuguese.contains_key(&token.portuguese)
+    }
+
+    /// Whether the word is anywhere in an entry.
+    pub(super) fn knows(&self, token: &Token) -> bool {
+        let forms = [&token.folded, &token.english, &token.portuguese];
+        self.has(token) || self.later.iter().zip(forms).any(|(known, form)| known.contains(form))
     }
 
     /// Everything of the lists that stands in the request, in order; one value at most once at a place. What is surely English

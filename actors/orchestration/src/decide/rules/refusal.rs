@@ -167,9 +167,9 @@ pub(super) fn refusal(tokens: &[Token], is_english: bool, is_portuguese: bool) -
     Some(Refusal { class: name.to_owned(), score, reason: reason(name, phrases, is_portuguese) })
 }
 
-/// Whether the token is a word of the patterns: then it isn't a misspelt other one.
+/// Whether the token is a word of the file, also within a phrase: then it isn't a misspelt other one.
 pub(super) fn knows(token: &Token) -> bool {
-    rules().is_some_and(|rules| rules.words.has(token))
+    rules().is_some_and(|rules| rules.words.knows(token) || rules.objects.knows(token))
 }
 
 fn reason(class: &str, phrases: &Phrases, portuguese: bool) -> String {
@@ -191,6 +191,17 @@ fn reason(class: &str, phrases: &Phrases, portuguese: bool) -> String {
             phrases.portuguese
         ),
     }
+}
+
+/// The words of the file, one by one.
+#[cfg(test)]
+pub(super) fn every_word() -> Vec<String> {
+    let file: File = toml::from_str(REFUSALS).unwrap();
+    let objects = file.class.iter().flat_map(|class| &class.objects).map(|object| &object.words);
+    let lists = file.sets.values().chain(objects);
+    lists
+        .flat_map(|list| list.split([' ', '\n', '_', '=']).filter(|word| !word.is_empty()).map(str::to_owned))
+        .collect()
 }
 
 #[cfg(test)]
