@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
-use callboard_message::text::{folded_words, is_one_of, plain};
+use callboard_message::text::{fold, is_one_of, plain};
 
 use super::lexicon::{Set, lexicon};
 use super::pattern::best;
 use super::reading::Reading;
-use super::words::{Token, tokenize};
+use super::words::{Kind, Token, tokenize};
 use crate::decide::{AgentView, TOOL_LLM, ToolView};
 use crate::tool_name::Tool;
 
@@ -205,26 +205,37 @@ impl Candidates {
         sums.into_iter().map(|sum| sum / length).collect()
     }
 
-    /// The agent that the request is addressed to: `NAME, …`, `hey NAME …`, `ask NAME to …`.
+    /// The agent that the request is addressed to, if it is up: `NAME, …`, `hey NAME …`, `ask NAME to …`, where the request or
+    /// its wish begins. Of several names the longest.
     pub(super) fn named(&self, reading: &Reading) -> Option<&Candidate> {
         const CALLS: &str = "o oi ola ei hey hi hello dear ask tell pede peca pergunta pergunte";
         let tokens = &reading.tokens;
-        let is_called = |name: &[String], at: usize| {
-            let after = tokens.get(at + name.len());
-            let before = at.checked_sub(1).and_then(|at| tokens.get(at));
-            let is_called = before.is_some_and(|token| is_one_of(&token.folded, CALLS));
-            let is_apart = after.is_some_and(|t| t.is_sign(",") || t.is_sign(":") || t.is_sign("!"));
-            is_apart && (before.is_none() || is_called) || is_called && tokens[at].capital
+        let starts = [0, reading.wish.start];
+        let is_light =
+            |at: usize| tokens[at].kind == Kind::Sign || reading.is(at, Set::Filler) || reading.is(at, Set::Stop);
+        let begins = |at: usize| starts.iter().any(|start| *start <= at && (*start..at).all(is_light));
+        let is_called = |at: usize, end: usize| {
+            let is_apart = tokens.get(end).is_some_and(|t| t.is_sign(",") || t.is_sign(":") || t.is_sign("!"));
+            let call = at.checked_sub(1).filter(|call| is_one_of(&tokens[*call].folded, CALLS) && begins(*call));
+            // "o" is an article too, and a name of small letters a word.
+            let is_name = || tokens[at].capital || !tokens[at].folded.chars().all(char::is_alphabetic);
+            is_apart && starts.contains(&at)
+                || call.is_some_and(|call| is_apart || tokens[call].folded != "o" && is_name())
         };
-        let is_there = |name: &[String], at: usize| {
-            let there = tokens.get(at..at + name.len());
-            there.is_some_and(|there| there.iter().zip(name).all(|(token, word)| token.folded == *word))
+        // Code keeps its capitals in a token.
+        let folded = |tokens: &[Token]| tokens.iter().map(|token| fold(&token.folded)).collect::<Vec<_>>();
+        let request = folded(tokens);
+        let called = |name: &str| {
+            let name = folded(&tokenize(&plain(name), |c| lexicon().emoji(c)));
+            let letters = name.iter().flat_map(|word| word.chars()).filter(|c| c.is_alphanumeric());
+            let is_long = letters.map(char::len_utf8).sum::<usize>() >= NAME_LETTERS_MIN;
+            let is_here = |at: usize| request[at..].starts_with(&name) && is_called(at, at + name.len());
+            (is_long && (0..request.len()).any(is_here)).then_some(name.len())
         };
-        self.all.iter().filter(|candidate| candidate.is_agent).find(|agent| {
-            let names = [folded_words(&agent.name), folded_words(&agent.id)];
-            let long = names.iter().filter(|name| name.iter().map(String::len).sum::<usize>() >= NAME_LETTERS_MIN);
-            long.into_iter().any(|name| (0..tokens.len()).any(|at| is_there(name, at) && is_called(name, at)))
-        })
+        let agents = self.all.iter().filter(|candidate| candidate.is_agent);
+        let called = agents.filter_map(|agent| Some((called(&agent.name).max(called(&agent.id))?, agent)));
+        let longest = called.rev().max_by_key(|(len, agent)| (*len, agent.is_up));
+        longest.map(|(_, agent)| agent).filter(|agent| agent.is_up)
     }
 }
 

@@ -210,7 +210,7 @@ impl Ruled for DecideRoute {
             return Ok(Decided::sure(Route::Reject { reason }, score, format!("refused: {class}")));
         }
         let remote = |agent: &Candidate| Route::Remote { agent: agent.id.clone() };
-        if let Some(agent) = candidates.named(&reading).filter(|agent| agent.is_up) {
+        if let Some(agent) = candidates.named(&reading) {
             return Ok(Decided::sure(remote(agent), 0.9, format!("{} is named", agent.id)));
         }
         let ranked = ranked(&candidates, &reading, &self.history);

@@ -1,6 +1,7 @@
 //! Sentences of the rules' own: none of them is in the eval's files.
 
 mod commands;
+mod names;
 mod parts;
 mod refusals;
 mod routes;
