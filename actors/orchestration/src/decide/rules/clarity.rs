@@ -10,6 +10,7 @@ use super::candidates::{Candidates, Ranked};
 use super::lexicon::Set;
 use super::reading::Reading;
 use super::words::Kind;
+use crate::decide::limits::QUESTION_CHARS_MAX;
 use crate::decide::{TOOL_LLM, Turn};
 
 /// Evidence from which on a request is clear: for an agent, for one of our tools, for the tool that answers with words.
@@ -128,7 +129,8 @@ fn weight(reading: &Reading, at: usize) -> f32 {
     }
 }
 
-/// The question that asks for what is missing. Agents that fit somewhat are offered.
+/// The question that asks for what is missing. Agents that fit somewhat are offered, as many as it has
+/// room for.
 pub(super) fn question(reading: &Reading, missing: Missing, candidates: &Candidates) -> String {
     let all = reading.all();
     let translates = reading.has(Set::TranslateVerb, &all);
@@ -151,13 +153,15 @@ pub(super) fn question(reading: &Reading, missing: Missing, candidates: &Candida
     let fit =
         ranked.iter().filter(|each| each.candidate.is_agent && each.candidate.is_up && each.evidence >= OFFERED_FROM);
     let names: Vec<&str> = fit.take(OFFERED_MAX).map(|each| &*each.candidate.name).collect();
-    match (names.split_last(), reading.portuguese) {
+    let asked = |names: &[&str]| match (names.split_last(), reading.portuguese) {
         (None, _) => question.to_owned(),
         (Some((only, [])), false) => format!("{question} Is it for {only}?"),
         (Some((only, [])), true) => format!("{question} É para {only}?"),
         (Some((last, others)), false) => format!("{question} Is it for {} or {last}?", others.join(", ")),
         (Some((last, others)), true) => format!("{question} É para {} ou {last}?", others.join(", ")),
-    }
+    };
+    let mut shorter = (0..=names.len()).rev().map(|count| asked(&names[..count]));
+    shorter.find(|asked| asked.chars().count() <= QUESTION_CHARS_MAX).unwrap_or_else(|| question.to_owned())
 }
 
 /// The verb that the request begins with, where a question can be made of it.

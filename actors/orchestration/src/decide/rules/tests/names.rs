@@ -1,6 +1,7 @@
 //! Requests that are addressed to an agent by its name.
 
 use super::*;
+use crate::decide::limits::QUESTION_CHARS_MAX;
 
 fn desk(id: &str, name: &str) -> AgentView {
     agent(id, name, &[("Desk", "Ties knots", &["knots"])])
@@ -77,4 +78,18 @@ fn names_of_those_that_are_down() {
         assert_eq!(matches!(clarity, Some(Clarity::NeedsClarify { .. })), !is_up, "{clarity:?}");
         assert_eq!(route("ask Atlas to look at this rope", &world) == "atlas", is_up);
     }
+}
+
+/// Goal: a question with agents' names is never too long to be asked. Method: three agents with the longest names.
+#[test]
+fn questions_with_long_names() {
+    let mut world = (*world()).clone();
+    for letter in ["a", "b", "c"] {
+        let name = letter.repeat(128);
+        world.agents.push(agent(letter, &name, &[("Desk", "Fixes things", &[])]));
+    }
+    let clarity = Rules::default().clarity("fix it", &[], &Arc::new(world)).outcome;
+    let Some(Clarity::NeedsClarify { question }) = clarity else { panic!("{clarity:?}") };
+    assert!(question.chars().count() <= QUESTION_CHARS_MAX, "{question}");
+    assert!(question.contains(&"a".repeat(128)), "as many as fit: {question}");
 }
