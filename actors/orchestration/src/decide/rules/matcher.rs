@@ -109,7 +109,7 @@ impl<T: Copy + PartialEq> Matcher<T> {
     /// isn't compared by Portuguese stems: `fare` and `Faro` have the same.
     pub(super) fn find(&self, tokens: &[Token], is_english: bool) -> Vec<Hit<T>> {
         let mut hits: Vec<Hit<T>> = Vec::new();
-        for (at, token) in tokens.iter().enumerate().filter(|(_, token)| token.is_word()) {
+        for (at, token) in tokens.iter().enumerate().filter(|(_, token)| token.has_letters()) {
             let from = hits.len();
             let is_short = token.folded.chars().count() <= EXACT_LETTERS_MAX;
             let portuguese = self.portuguese.get(&token.portuguese).filter(|_| !is_english && !is_short);

@@ -55,7 +55,8 @@ pub(super) struct Token {
 
 impl Token {
     fn new(kind: Kind, folded: String, range: Range<usize>) -> Self {
-        let (english, portuguese) = if kind == Kind::Word { stems(&folded) } else { (folded.clone(), folded.clone()) };
+        let has_stems = matches!(kind, Kind::Word | Kind::Number);
+        let (english, portuguese) = if has_stems { stems(&folded) } else { (folded.clone(), folded.clone()) };
         Self { kind, folded, english, portuguese, capital: false, range }
     }
 
@@ -68,6 +69,11 @@ impl Token {
     /// Whether it is a word: a number, an address, code or a sign isn't.
     pub(super) fn is_word(&self) -> bool {
         self.kind == Kind::Word
+    }
+
+    /// Whether it is a word, or a number with letters: `3d-print`.
+    pub(super) fn has_letters(&self) -> bool {
+        self.is_word() || self.kind == Kind::Number && self.folded.contains(char::is_alphabetic)
     }
 
     /// Whether it is this sign.
