@@ -354,7 +354,9 @@ fn pasted(text: &str, tokens: &[Token], quotes: &[Range<usize>], is_english: boo
     }
     let head: Vec<Token> = tokens[..at].to_vec();
     let tail = text.get(sign.range.end..)?;
-    let works = works(&head, &WORKS_ON, is_english);
+    // `say: …` and nothing else before the colon.
+    let says = head.len() <= 2 && works(&head, &[Set::SayVerb], is_english);
+    let works = says || works(&head, &WORKS_ON, is_english);
     let coded = tokens[at..].iter().any(|token| token.kind == Kind::Code);
     const PASTED_BYTES_MIN: usize = 200;
     let long = sign.is_sign("\n") && tail.trim().len() > PASTED_BYTES_MIN;

@@ -17,13 +17,15 @@ const STEM_BYTES_MAX: usize = 48;
 const ADDRESS: &str = r"(?i)^(https?://\S+|[\d.-]*[a-z][a-z0-9.-]*:\d{2,5}(/\S*)?|(\d{1,3}\.){3}\d{1,3}(:\d+)?(/\S*)?|([a-z0-9-]+\.)+[a-z]{2,}/\S*|([a-z0-9-]+\.){2,}[a-z]{2,})$";
 /// Signs that programs and command lines have, and sentences don't.
 const CODE: &str = r#"==|!=|=>|->|&&|\|\||::|\(\)|[{}]|\[\]|\+=|</|/>|\$\(|^\.?/[A-Za-z]|^~/|[A-Za-z0-9]_[A-Za-z0-9]|^--?[A-Za-z-][\w-]*$|\w\.(sh|py|js|ts|rs|sql|log|bat|exe|ya?ml|json)$|^[$|=]$|\w\(|\w=[\w"]"#;
+/// Ends of words that a call of a function doesn't have: `file(s)`.
+const PLURAL: &str = r"\((s|es|a|o)\)";
 /// A word or number, with what joins its parts, or one sign.
 const PIECE: &str = r"[\p{L}\p{N}\p{M}]+(?:[-'][\p{L}\p{N}\p{M}]+|[.,:]\p{N}+)*|\S";
 const SIGNS: &str = ".,;:?!+&/()>…";
 
-static PATTERNS: LazyLock<Option<[Regex; 3]>> = LazyLock::new(|| {
-    let [address, code, piece] = [ADDRESS, CODE, PIECE].map(|pattern| Regex::new(pattern).ok());
-    Some([address?, code?, piece?])
+static PATTERNS: LazyLock<Option<[Regex; 4]>> = LazyLock::new(|| {
+    let [address, code, plural, piece] = [ADDRESS, CODE, PLURAL, PIECE].map(|pattern| Regex::new(pattern).ok());
+    Some([address?, code?, plural?, piece?])
 });
 
 /// Kind of a token.
@@ -103,7 +105,7 @@ pub(super) fn plain_text(text: &str) -> String {
 /// Cuts a plain text into tokens; at most [`TOKENS_MAX`]. `emoji` says which word a picture stands for.
 pub(super) fn tokenize(text: &str, emoji: impl Fn(char) -> Option<&'static str>) -> Vec<Token> {
     let mut tokens = Vec::new();
-    let Some([address, code, piece]) = PATTERNS.as_ref() else { return tokens };
+    let Some([address, code, plural, piece]) = PATTERNS.as_ref() else { return tokens };
     for (start, chunk) in chunks(text).take(TOKENS_MAX) {
         let bare = chunk.trim_matches(['.', ',', ';', '!', '?', '"', '\'', '(', ')', '<', '>']);
         let at = start + chunk.find(bare).unwrap_or(0);
@@ -112,7 +114,7 @@ pub(super) fn tokenize(text: &str, emoji: impl Fn(char) -> Option<&'static str>)
         } else if address.is_match(bare) {
             tokens.push(Token::new(Kind::Address, bare.to_owned(), at..at + bare.len()));
             tokens.extend(sign_at(text, at + bare.len()));
-        } else if code.is_match(chunk.trim_matches(['`', ',', '.'])) {
+        } else if code.is_match(chunk.trim_matches(['`', ',', '.'])) && !plural.is_match(chunk) {
             // `-l.` ends a sentence, `..` is a folder.
             let bare = chunk.trim_end_matches(['.', ',', '!', '?', ';', ':']);
             let bare = if bare.ends_with(char::is_alphanumeric) { bare } else { chunk };
