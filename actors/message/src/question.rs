@@ -224,9 +224,14 @@ impl Elicitation {
         self.0.read("requestedSchema")
     }
 
+    /// Whether the person is to visit an address rather than to fill in a form.
+    pub fn is_visit(&self) -> bool {
+        self.0.text("mode").as_deref() == Some("url")
+    }
+
     /// The address, where it is one.
     pub fn address(&self) -> Option<String> {
-        self.0.text("mode").filter(|mode| mode == "url").and_then(|_| self.0.text("url"))
+        self.0.text("url").filter(|_| self.is_visit())
     }
 }
 

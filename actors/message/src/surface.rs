@@ -235,7 +235,7 @@ impl Abilities {
                 let tools = || self.0.object("sampling").is_some_and(|sampling| sampling.has("tools"));
                 self.sampling() && (!with_tools || tools())
             }
-            Question::Elicit(elicitation) if elicitation.address().is_some() => self.elicitation_url(),
+            Question::Elicit(elicitation) if elicitation.is_visit() => self.elicitation_url(),
             Question::Elicit(_) => self.elicitation_form(),
             Question::Roots(_) => self.roots(),
         }

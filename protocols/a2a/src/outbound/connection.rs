@@ -105,9 +105,15 @@ impl Connection {
         let known = self.slash.load(Relaxed);
         let mut slash = known;
         loop {
-            let response = self.send_once(sent, slash).await?;
+            // What shows who asks goes to the card's own server, and to those that the operator names.
+            let shown = match self.to.is_trusted {
+                true => self.badge.headers(Some((&self.card, &self.to.url)), &self.door).await?,
+                false => HeaderMap::new(),
+            };
+            let begun = Instant::now();
+            let response = self.send_once(sent, slash, shown).await?;
             let status = response.status().as_u16();
-            if status == 401 && may_renew && self.to.is_trusted && self.badge.refused().await {
+            if status == 401 && may_renew && self.to.is_trusted && self.badge.refused(begun).await {
                 may_renew = false;
                 continue;
             }
@@ -125,12 +131,8 @@ impl Connection {
         }
     }
 
-    async fn send_once(&self, sent: &Sent<'_>, slash: bool) -> Result<Response, PeerError> {
-        // What shows who asks goes to the card's own server, and to those that the operator names.
-        let mut headers = match self.to.is_trusted {
-            true => self.badge.headers(Some((&self.card, &self.to.url)), &self.door).await?,
-            false => HeaderMap::new(),
-        };
+    /// One request, with those `headers` beside its own.
+    async fn send_once(&self, sent: &Sent<'_>, slash: bool, mut headers: HeaderMap) -> Result<Response, PeerError> {
         headers.insert(ACCEPT, if sent.streams { STREAM } else { JSON });
         if !sent.body.is_empty() {
             headers.insert(CONTENT_TYPE, JSON);
@@ -193,8 +195,12 @@ const TOKEN_AGE_DEFAULT: Duration = Duration::from_secs(300);
 /// An agent's card, and a place that is trusted as it is.
 type Shown<'a> = (&'a AgentCard, &'a Url);
 
-/// A token, until when it may be used.
-type Token = (HeaderValue, Instant);
+/// A token as a header, when it came, and until when it may be used.
+struct Token {
+    header: HeaderValue,
+    came: Instant,
+    until: Instant,
+}
 
 /// Credentials as headers.
 pub(super) struct Badge {
@@ -239,19 +245,22 @@ impl Badge {
         Ok(headers)
     }
 
-    /// Forgets the token: the agent doesn't take it. Whether another can be got.
-    async fn refused(&self) -> bool {
-        self.token.lock().await.take().is_some()
+    /// Forgets the token that a request of that time showed: the agent doesn't take it. Whether there is another, or one can be got.
+    async fn refused(&self, begun: Instant) -> bool {
+        let mut kept = self.token.lock().await;
+        let is_newer = kept.as_ref().is_some_and(|token| token.came > begun);
+        is_newer || kept.take().is_some()
     }
 
     async fn token(&self, card: Option<Shown<'_>>, door: &Door) -> Result<HeaderValue, PeerError> {
         let mut kept = self.token.lock().await;
-        if let Some((token, _)) = kept.as_ref().filter(|(_, until)| Instant::now() < *until) {
-            return Ok(token.clone());
+        if let Some(token) = kept.as_ref().filter(|token| Instant::now() < token.until) {
+            return Ok(token.header.clone());
         }
-        let (token, age) = self.ask(card, door).await?;
-        *kept = Some((token.clone(), Instant::now() + age.saturating_sub(TOKEN_MARGIN)));
-        Ok(token)
+        let (header, age) = self.ask(card, door).await?;
+        let came = Instant::now();
+        *kept = Some(Token { header: header.clone(), came, until: came + age.saturating_sub(TOKEN_MARGIN) });
+        Ok(header)
     }
 
     async fn ask(&self, card: Option<Shown<'_>>, door: &Door) -> Result<(HeaderValue, Duration), PeerError> {

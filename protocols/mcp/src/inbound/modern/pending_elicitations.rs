@@ -139,7 +139,7 @@ fn check_ability(question: &Question, abilities: &Abilities) -> Result<(), Failu
             json!({ "sampling": { "tools": {} } })
         }
         Question::Sample(_) => json!({ "sampling": {} }),
-        Question::Elicit(elicitation) if elicitation.address().is_some() => json!({ "elicitation": { "url": {} } }),
+        Question::Elicit(elicitation) if elicitation.is_visit() => json!({ "elicitation": { "url": {} } }),
         Question::Elicit(_) => json!({ "elicitation": {} }),
         _ => json!({ "roots": {} }),
     };
