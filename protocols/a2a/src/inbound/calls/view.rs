@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use callboard_message::json::{Walk, raw};
 use callboard_message::surface::SAID;
-use callboard_message::{Content, FailureKind, RawObject, TaskState};
+use callboard_message::{Content, RawObject, TaskState};
 use callboard_runtime::{OpenQuestion, Task, TaskOutcome, TaskStep};
 use serde_json::value::RawValue;
 
@@ -119,10 +119,6 @@ fn said(task: &Task) -> (Vec<Part>, Option<RawObject>) {
     let parts = match &task.outcome {
         Some(TaskOutcome::NotKept) => vec![Part::text(NOT_KEPT)],
         Some(TaskOutcome::Reply(reply)) => is_said_at_once(reply).map(|said| said_parts(&said)).unwrap_or_default(),
-        // Its sentence is for the log: it may name what is on this machine.
-        Some(TaskOutcome::Failed(failure)) if failure.kind == FailureKind::Internal => {
-            vec![Part::text("internal error")]
-        }
         Some(TaskOutcome::Failed(failure)) => vec![Part::text(&failure.message)],
         None => text.map(Part::text).into_iter().collect(),
     };
