@@ -11,8 +11,9 @@ use callboard::agents::decide::intake::{From, IntakeOptions, Request, route};
 use callboard::agents::decide::limits::RISK_MAX_DEFAULT;
 use callboard::agents::decide::rules::RulesDecider;
 use callboard::agents::decide::{
-    Clarity, DecideClarity, DecideRoute, DecideSplit, DecideTool, Decided, Decider, Deciders, MakeSteps, Point, Route,
-    RunId, Split, StepDefinition, StepMetadata, StepPlan, Synthesis, Synthesize, ToolChoice, World,
+    Clarity, DecideClarity, DecideRoute, DecideSplit, DecideTool, Decided, Decider, Deciders,
+    MakeSteps, Point, Route, RunId, Split, StepDefinition, StepMetadata, StepPlan, Synthesis,
+    Synthesize, ToolChoice, World,
 };
 use callboard::agents::memory::Memory;
 use callboard::agents::peer_registry::{Connect, KnownAgents, KnownOptions, NamedBy, Seen};
@@ -24,8 +25,8 @@ use callboard::message::surface::Converse;
 use callboard::message::{Content, DataClass, RawObject};
 use callboard::store::{SqlStore, StoreOptions};
 use callboard::{
-    Agent, AgentRef, ConcurrentHandler, Cx, Failure, Handlers, MemoryTasks, Message, RunnerOptions, Store, SyncHandler,
-    System, TaskRunner,
+    Agent, AgentRef, ConcurrentHandler, Cx, Failure, Handlers, MemoryTasks, Message, RunnerOptions,
+    Store, SyncHandler, System, TaskRunner,
 };
 use clap::Parser;
 use futures::future::{BoxFuture, join_all};
@@ -62,15 +63,26 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse_from(kit::words());
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-    let done = runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(all(arguments.plans as usize)));
-    kit::ended(done.map(|is_held| !is_held && arguments.check).map_err(|why| why.to_string()))
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build();
+    let done = runtime
+        .map_err(Into::into)
+        .and_then(|runtime| runtime.block_on(all(arguments.plans as usize)));
+    kit::ended(
+        done.map(|is_held| !is_held && arguments.check)
+            .map_err(|why| why.to_string()),
+    )
 }
 
 /// Measures and prints. False where a mark is missed.
 async fn all(plans: usize) -> Outcome<bool> {
     let overhead = small().await?;
-    let in_memory = Store { tasks: Arc::new(MemoryTasks::with_capacity(100_000)), ..Store::in_memory() };
+    let in_memory = Store {
+        tasks: Arc::new(MemoryTasks::with_capacity(100_000)),
+        ..Store::in_memory()
+    };
     println!(
         "\n| {plans} plans of {STEPS} steps at once | steps/s | p50, p99 of a plan, ms | most in a mailbox | its slope, messages/s | \
          RSS before, after, MiB |\n|---|---|---|---|---|---|"
@@ -100,10 +112,24 @@ impl Connect for Nowhere {
 }
 
 async fn toolbox(system: &System, deciders: &Arc<Deciders>) -> Outcome<(Toolbox, KnownAgents)> {
-    let options = KnownOptions { id: ID.into(), name: ID.into(), allow: Vec::new() };
-    let known = KnownAgents::open(system, system.store().notes.clone(), Arc::new(Nowhere), options).await?;
-    let deps =
-        ToolDeps { deciders: deciders.clone(), known: known.clone(), system_prompt: String::new(), command: None };
+    let options = KnownOptions {
+        id: ID.into(),
+        name: ID.into(),
+        allow: Vec::new(),
+    };
+    let known = KnownAgents::open(
+        system,
+        system.store().notes.clone(),
+        Arc::new(Nowhere),
+        options,
+    )
+    .await?;
+    let deps = ToolDeps {
+        deciders: deciders.clone(),
+        known: known.clone(),
+        system_prompt: String::new(),
+        command: None,
+    };
     let tools = ["echo", "llm", "summarize", "list_agents"].map(str::to_owned);
     Ok((Toolbox::new(&tools, deps)?, known))
 }
@@ -167,18 +193,38 @@ macro_rules! timed {
 }
 
 impl ConcurrentHandler<Measure> for Bench {
-    fn handle(&mut self, _: Measure, cx: Cx) -> impl Future<Output = Result<[f64; 5], Failure>> + Send + 'static {
-        let (deciders, rules, tools) = (self.deciders.clone(), self.rules.clone(), self.tools.clone());
+    fn handle(
+        &mut self,
+        _: Measure,
+        cx: Cx,
+    ) -> impl Future<Output = Result<[f64; 5], Failure>> + Send + 'static {
+        let (deciders, rules, tools) = (
+            self.deciders.clone(),
+            self.rules.clone(),
+            self.tools.clone(),
+        );
         let orchestrator = self.orchestrator.clone();
         async move {
-            let message = DecideClarity { history: Vec::new(), request: TEXT.to_owned(), world: Arc::default() };
+            let message = DecideClarity {
+                history: Vec::new(),
+                request: TEXT.to_owned(),
+                world: Arc::default(),
+            };
             let alone = timed!(cx.ask(&rules, message.clone()).await??);
             let run = RunId::fresh();
             let whole = timed!(deciders.decide(&cx, &run, message.clone()).await);
-            let world = Arc::new(World { tools: tools.list(), agents: Vec::new() });
-            let request = Request { run: run.clone(), text: TEXT.to_owned(), history: Vec::new() };
+            let world = Arc::new(World {
+                tools: tools.list(),
+                agents: Vec::new(),
+            });
+            let request = Request {
+                run: run.clone(),
+                text: TEXT.to_owned(),
+                history: Vec::new(),
+            };
             let options = IntakeOptions::default();
-            let intake = timed!(route(&deciders, &cx, &request, &world, &options, From::Clarity).await);
+            let intake =
+                timed!(route(&deciders, &cx, &request, &world, &options, From::Clarity).await);
             let params = RawObject::new().with("text", TEXT);
             let tool = timed!(tools.run("echo", params.clone(), &cx).await?);
             let said = Converse::of([Content::text(format!(":tool echo {{\"text\":\"{TEXT}\"}}"))]);
@@ -192,10 +238,19 @@ impl ConcurrentHandler<Measure> for Bench {
 async fn small() -> Outcome<Duration> {
     let system = System::start(1)?;
     let rules = system.spawn(RulesDecider::new());
-    let deciders = Arc::new(Deciders::all(ID, DataClass::Internal, &Decider::rules(rules.clone())));
+    let deciders = Arc::new(Deciders::all(
+        ID,
+        DataClass::Internal,
+        &Decider::rules(rules.clone()),
+    ));
     let (tools, _) = toolbox(&system, &deciders).await?;
     let orchestrator = orchestrator(&system, deciders.clone()).await?;
-    let bench = system.spawn(Bench { deciders, rules, tools, orchestrator });
+    let bench = system.spawn(Bench {
+        deciders,
+        rules,
+        tools,
+        orchestrator,
+    });
     let [alone, whole, intake, tool, action] = bench.ask(Measure).await??;
     println!(
         "| microseconds | with | without | between |\n|---|---|---|---|\n\
@@ -216,7 +271,10 @@ struct Planner {
 
 impl Agent for Planner {
     fn handlers(on: &mut Handlers<Self>) {
-        on.sync::<DecideClarity>().sync::<DecideSplit>().sync::<MakeSteps>().sync::<DecideRoute>();
+        on.sync::<DecideClarity>()
+            .sync::<DecideSplit>()
+            .sync::<MakeSteps>()
+            .sync::<DecideRoute>();
         on.sync::<DecideTool>().sync::<Synthesize>();
     }
 }
@@ -249,9 +307,17 @@ fn plan() -> Outcome<StepPlan> {
     let step = |id: usize, needs: &[usize]| StepDefinition {
         id: format!("s{id}"),
         input_message: format!("step {id}"),
-        metadata: StepMetadata { depends_on: needs.iter().map(|need| format!("s{need}")).collect() },
+        metadata: StepMetadata {
+            depends_on: needs.iter().map(|need| format!("s{need}")).collect(),
+        },
     };
-    let steps = vec![step(0, &[]), step(1, &[]), step(2, &[]), step(3, &[0, 1, 2]), step(4, &[3])];
+    let steps = vec![
+        step(0, &[]),
+        step(1, &[]),
+        step(2, &[]),
+        step(3, &[0, 1, 2]),
+        step(4, &[3]),
+    ];
     Ok(StepPlan::checked(steps)?)
 }
 
@@ -260,15 +326,38 @@ async fn many(name: &str, store: Store, plans: usize) -> Outcome<bool> {
     let system = System::start(1)?;
     system.keep_in(store)?;
     let planner = Decider::model("planner", system.spawn(Planner { plan: plan()? }));
-    let deciders = Arc::new(Deciders::new(ID, DataClass::Internal, |point| match point {
-        Point::Clarity | Point::Split | Point::Plan | Point::Route | Point::Tool | Point::Synthesis => planner.clone(),
-        _ => Decider::nobody("nobody", "nothing goes wrong here"),
-    }));
+    let deciders = Arc::new(Deciders::new(
+        ID,
+        DataClass::Internal,
+        |point| match point {
+            Point::Clarity
+            | Point::Split
+            | Point::Plan
+            | Point::Route
+            | Point::Tool
+            | Point::Synthesis => planner.clone(),
+            _ => Decider::nobody("nobody", "nothing goes wrong here"),
+        },
+    ));
     let agent = orchestrator(&system, deciders).await?;
-    let runner = TaskRunner::start(&system, RunnerOptions { tasks_max: 256, ..RunnerOptions::default() });
+    let runner = TaskRunner::start(
+        &system,
+        RunnerOptions {
+            tasks_max: 256,
+            ..RunnerOptions::default()
+        },
+    );
     let before = kit::resident(std::process::id())?;
-    let (over, worst) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
-    let sampling = tokio::spawn(sample(system.clone(), agent.clone(), over.clone(), worst.clone()));
+    let (over, worst) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicU32::new(0)),
+    );
+    let sampling = tokio::spawn(sample(
+        system.clone(),
+        agent.clone(),
+        over.clone(),
+        worst.clone(),
+    ));
     let since = Instant::now();
     let asking = (0..plans).map(|_| {
         let agent = agent.clone();
@@ -289,8 +378,14 @@ async fn many(name: &str, store: Store, plans: usize) -> Outcome<bool> {
     let slope = sampling.await?;
     let after = kit::resident(std::process::id())?;
     latencies.sort_unstable();
-    let percentile =
-        |of: usize| latencies.get(latencies.len() * of / 100).copied().unwrap_or_default().as_secs_f64() * 1e3;
+    let percentile = |of: usize| {
+        latencies
+            .get(latencies.len() * of / 100)
+            .copied()
+            .unwrap_or_default()
+            .as_secs_f64()
+            * 1e3
+    };
     println!(
         "| {name} | {:.0} | {:.0}, {:.0} | {} | {slope:.1} | {:.0}, {:.0} |",
         (plans * STEPS) as f64 / took.as_secs_f64(),
@@ -306,17 +401,28 @@ async fn many(name: &str, store: Store, plans: usize) -> Outcome<bool> {
 }
 
 /// Looks at the orchestrator's mailbox until it is over: by how many messages a second it grew, as a line through all looks.
-async fn sample(system: System, agent: AgentRef, over: Arc<AtomicBool>, worst: Arc<AtomicU32>) -> f64 {
+async fn sample(
+    system: System,
+    agent: AgentRef,
+    over: Arc<AtomicBool>,
+    worst: Arc<AtomicU32>,
+) -> f64 {
     let (since, mut seen) = (Instant::now(), Vec::new());
     while !over.load(Relaxed) {
-        let depth = system.snapshot().into_iter().find(|one| one.id == agent.id()).map_or(0, |one| one.mailbox_depth);
+        let depth = system
+            .snapshot()
+            .into_iter()
+            .find(|one| one.id == agent.id())
+            .map_or(0, |one| one.mailbox_depth);
         worst.fetch_max(depth, Relaxed);
         seen.push((since.elapsed().as_secs_f64(), f64::from(depth)));
         tokio::time::sleep(SAMPLED_EVERY).await;
     }
     let count = seen.len() as f64;
-    let (mean_t, mean_d) =
-        (seen.iter().map(|(t, _)| t).sum::<f64>() / count, seen.iter().map(|(_, d)| d).sum::<f64>() / count);
+    let (mean_t, mean_d) = (
+        seen.iter().map(|(t, _)| t).sum::<f64>() / count,
+        seen.iter().map(|(_, d)| d).sum::<f64>() / count,
+    );
     let over_t: f64 = seen.iter().map(|(t, _)| (t - mean_t).powi(2)).sum();
     let both: f64 = seen.iter().map(|(t, d)| (t - mean_t) * (d - mean_d)).sum();
     if over_t > 0.0 { both / over_t } else { 0.0 }

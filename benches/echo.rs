@@ -70,7 +70,11 @@ struct Block<'a> {
 }
 
 impl Client {
-    pub async fn open_all(endpoint: &Endpoint, era: Era, count: usize) -> Result<Vec<Self>, String> {
+    pub async fn open_all(
+        endpoint: &Endpoint,
+        era: Era,
+        count: usize,
+    ) -> Result<Vec<Self>, String> {
         let mut all = Vec::with_capacity(count);
         for number in 0..count {
             all.push(Self::open(endpoint, era, number).await?);
@@ -81,14 +85,26 @@ impl Client {
     async fn open(endpoint: &Endpoint, era: Era, number: usize) -> Result<Self, String> {
         let http = Http::open(endpoint.address).await?;
         let headers = "accept: application/json, text/event-stream\r\n".to_owned();
-        let mut client = Self { http, endpoint: endpoint.clone(), era, headers, number, calls: 0 };
+        let mut client = Self {
+            http,
+            endpoint: endpoint.clone(),
+            era,
+            headers,
+            number,
+            calls: 0,
+        };
         let more = match era {
             Era::Legacy => {
-                format!("mcp-protocol-version: 2025-11-25\r\nmcp-session-id: {}\r\n", client.initialize().await?)
+                format!(
+                    "mcp-protocol-version: 2025-11-25\r\nmcp-session-id: {}\r\n",
+                    client.initialize().await?
+                )
             }
             Era::Modern => {
                 let tool = endpoint.tool;
-                format!("mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: {tool}\r\n")
+                format!(
+                    "mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: {tool}\r\n"
+                )
             }
         };
         client.headers += &more;
@@ -101,10 +117,13 @@ impl Client {
 
     async fn initialize(&mut self) -> Result<String, String> {
         let client = json!({ "name": "bench", "version": "1" });
-        let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
+        let params =
+            json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
         let begin = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
         let (head, _) = self.exchange(&begin.to_string()).await?;
-        header(head, "mcp-session-id").map(str::to_owned).ok_or_else(|| format!("no session: {head}"))
+        header(head, "mcp-session-id")
+            .map(str::to_owned)
+            .ok_or_else(|| format!("no session: {head}"))
     }
 
     async fn exchange(&mut self, body: &str) -> Result<(&str, &str), String> {
@@ -132,13 +151,18 @@ impl Caller for Client {
         let (_, answer) = self.http.exchange().await?;
         let took = began.elapsed();
         // As an event of a stream, or alone.
-        let answer = answer.rfind("data: {").map_or(answer, |at| answer[at + 6..].lines().next().unwrap_or_default());
-        let answer: Answer<'_> =
-            serde_json::from_str(answer).map_err(|e| format!("no answer to a call: {e}: {answer}"))?;
+        let answer = answer.rfind("data: {").map_or(answer, |at| {
+            answer[at + 6..].lines().next().unwrap_or_default()
+        });
+        let answer: Answer<'_> = serde_json::from_str(answer)
+            .map_err(|e| format!("no answer to a call: {e}: {answer}"))?;
         let [block] = answer.result.content;
         match answer.id == id && block.text == text {
             true => Ok(took),
-            false => Err(format!("call {id} of client {number} was answered as {}: {:?}", answer.id, block.text)),
+            false => Err(format!(
+                "call {id} of client {number} was answered as {}: {:?}",
+                answer.id, block.text
+            )),
         }
     }
 }
@@ -163,17 +187,31 @@ impl Process {
         let mut output = BufReader::new(child.0.stdout.take().ok_or("a child without output")?);
         let mut line = String::new();
         output.read_line(&mut line).map_err(|e| e.to_string())?;
-        let url = line.trim().rsplit(' ').next().and_then(|url| url.strip_prefix("http://"));
+        let url = line
+            .trim()
+            .rsplit(' ')
+            .next()
+            .and_then(|url| url.strip_prefix("http://"));
         let address = url.and_then(|url| url.split('/').next()?.parse().ok());
         let address = address.ok_or_else(|| format!("no address: {line:?}"))?;
         // Whatever else it says is read, so that it never waits for a reader.
         std::thread::spawn(move || output.lines().map_while(Result::ok).for_each(drop));
-        Ok(Self { child, endpoint: Endpoint { address, path: "/mcp", tool: "echo" } })
+        Ok(Self {
+            child,
+            endpoint: Endpoint {
+                address,
+                path: "/mcp",
+                tool: "echo",
+            },
+        })
     }
 
     /// One that listens at this endpoint.
     pub fn at(command: &mut Command, endpoint: Endpoint) -> Result<Self, String> {
-        Ok(Self { child: Running::start(command)?.listens(endpoint.address)?, endpoint })
+        Ok(Self {
+            child: Running::start(command)?.listens(endpoint.address)?,
+            endpoint,
+        })
     }
 
     pub fn id(&self) -> u32 {
@@ -185,7 +223,10 @@ impl Process {
 pub fn announce(address: SocketAddr) {
     println!("listening echo http://{address}/mcp");
     std::thread::spawn(|| {
-        std::io::stdin().lines().map_while(Result::ok).for_each(drop);
+        std::io::stdin()
+            .lines()
+            .map_while(Result::ok)
+            .for_each(drop);
         std::process::exit(0);
     });
 }
@@ -215,14 +256,25 @@ pub fn serve() -> Result<bool, String> {
     actix_web::rt::System::new().block_on(async {
         let system = System::start(1).map_err(|e| e.to_string())?;
         let listener = TcpListener::bind("127.0.0.1:0").map_err(|e| e.to_string())?;
-        let mut options =
-            McpServerOptions { access: Access::Open(Trust::LoopbackOperator), ..McpServerOptions::default() };
+        let mut options = McpServerOptions {
+            access: Access::Open(Trust::LoopbackOperator),
+            ..McpServerOptions::default()
+        };
         options.sessions.sessions_max = 4_096;
         options.sessions.of_principal_max = 4_096;
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
-        let listen = ListenOptions { workers, connections_max: 4_096, ..ListenOptions::default() };
-        let serving = serve_agent(listener, system.spawn(EchoAgent), options, &listen).map_err(|e| e.to_string())?;
+        let listen = ListenOptions {
+            workers,
+            connections_max: 4_096,
+            ..ListenOptions::default()
+        };
+        let serving = serve_agent(listener, system.spawn(EchoAgent), options, &listen)
+            .map_err(|e| e.to_string())?;
         announce(serving.address);
-        serving.server.await.map(|()| false).map_err(|e| e.to_string())
+        serving
+            .server
+            .await
+            .map(|()| false)
+            .map_err(|e| e.to_string())
     })
 }

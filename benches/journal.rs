@@ -57,7 +57,9 @@ async fn main() -> ExitCode {
     let arguments = match arguments() {
         Ok(arguments) => arguments,
         Err(why) => {
-            eprintln!("{why}\nusage: journal [--rounds N] [--only PRODUCERS] [--direct PROGRAM] [--check]");
+            eprintln!(
+                "{why}\nusage: journal [--rounds N] [--only PRODUCERS] [--direct PROGRAM] [--check]"
+            );
             return ExitCode::from(2);
         }
     };
@@ -72,7 +74,12 @@ async fn main() -> ExitCode {
 }
 
 fn arguments() -> Result<Arguments, String> {
-    let mut arguments = Arguments { rounds: ROUNDS_DEFAULT, only: None, direct: None, check: false };
+    let mut arguments = Arguments {
+        rounds: ROUNDS_DEFAULT,
+        only: None,
+        direct: None,
+        check: false,
+    };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match word.as_str() {
@@ -80,8 +87,13 @@ fn arguments() -> Result<Arguments, String> {
             "--bench" => {}
             "--check" => arguments.check = true,
             "--direct" => arguments.direct = Some(words.next().ok_or("--direct needs a program")?),
-            "--rounds" => arguments.rounds = number(words.next()).ok_or("--rounds needs a number")?,
-            "--only" => arguments.only = Some(number(words.next()).ok_or("--only needs a number of producers")?),
+            "--rounds" => {
+                arguments.rounds = number(words.next()).ok_or("--rounds needs a number")?
+            }
+            "--only" => {
+                arguments.only =
+                    Some(number(words.next()).ok_or("--only needs a number of producers")?)
+            }
             other => return Err(format!("unknown argument {other:?}")),
         }
     }
@@ -99,7 +111,10 @@ async fn tables(arguments: &Arguments) -> Outcome<bool> {
          |---|---|---|---|---|"
     );
     let mut missed = Vec::new();
-    for producers in PRODUCERS.into_iter().filter(|producers| arguments.only.is_none_or(|only| only == *producers)) {
+    for producers in PRODUCERS
+        .into_iter()
+        .filter(|producers| arguments.only.is_none_or(|only| only == *producers))
+    {
         let (mut direct, mut ours, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
         for round in 0..arguments.rounds {
             let mut theirs = None;
@@ -124,10 +139,16 @@ async fn tables(arguments: &Arguments) -> Outcome<bool> {
             cell(&direct),
             cell(&ours),
             ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.2}")),
-            if is_marked { format!("≥ {OF_DIRECT_MIN}") } else { String::new() },
+            if is_marked {
+                format!("≥ {OF_DIRECT_MIN}")
+            } else {
+                String::new()
+            },
         );
         if let Some(ratio) = ratio.filter(|ratio| is_marked && *ratio < OF_DIRECT_MIN) {
-            missed.push(format!("{producers} producers: {ratio:.2} of SQLite directly, must be ≥ {OF_DIRECT_MIN}"));
+            missed.push(format!(
+                "{producers} producers: {ratio:.2} of SQLite directly, must be ≥ {OF_DIRECT_MIN}"
+            ));
         }
     }
     let (p50, p99) = reads(arguments.rounds).await?;
@@ -139,9 +160,15 @@ async fn tables(arguments: &Arguments) -> Outcome<bool> {
         READ_P99_MAX.as_millis()
     );
     if p99 >= READ_P99_MAX {
-        missed.push(format!("reads: p99 {} ms, must be < {}", ms(p99), READ_P99_MAX.as_millis()));
+        missed.push(format!(
+            "reads: p99 {} ms, must be < {}",
+            ms(p99),
+            READ_P99_MAX.as_millis()
+        ));
     }
-    missed.iter().for_each(|missed| println!("\nshort of the mark: {missed}"));
+    missed
+        .iter()
+        .for_each(|missed| println!("\nshort of the mark: {missed}"));
     Ok(!missed.is_empty())
 }
 
@@ -150,13 +177,19 @@ fn directly(program: &str, producers: usize) -> Outcome<Measured> {
     let folder = folder()?;
     let mut command = Command::new(program);
     command.arg(folder.path());
-    command.args([producers as u128, WARM_UP.as_millis(), MEASURED.as_millis()].map(|n| n.to_string()));
+    command.args(
+        [producers as u128, WARM_UP.as_millis(), MEASURED.as_millis()].map(|n| n.to_string()),
+    );
     let output = command.stderr(Stdio::inherit()).output()?;
     if !output.status.success() {
         return Err(format!("{program} ended with {}", output.status).into());
     }
     let line: Value = serde_json::from_slice(&output.stdout)?;
-    let number = |name: &str| line[name].as_f64().ok_or_else(|| format!("{program} says no {name}"));
+    let number = |name: &str| {
+        line[name]
+            .as_f64()
+            .ok_or_else(|| format!("{program} says no {name}"))
+    };
     let appends = number("appends")?;
     let us = |name| number(name).map(|us| Duration::from_secs_f64(us / 1e6));
     Ok(Measured {
@@ -205,7 +238,15 @@ fn produce_all(
     end: Instant,
 ) -> (Arc<[AtomicU64]>, Vec<Writing>) {
     let numbers: Arc<[AtomicU64]> = (0..producers).map(|_| AtomicU64::new(0)).collect();
-    let one = |producer| tokio::spawn(produce(Arc::clone(journal), producer, Arc::clone(&numbers), start, end));
+    let one = |producer| {
+        tokio::spawn(produce(
+            Arc::clone(journal),
+            producer,
+            Arc::clone(&numbers),
+            start,
+            end,
+        ))
+    };
     (numbers.clone(), (0..producers).map(one).collect())
 }
 
@@ -222,7 +263,11 @@ async fn produce(
     let mut latencies = Vec::new();
     for made in 1.. {
         let key = Some(format!("key-{made}"));
-        let record = Record { stream: stream.clone(), key, body: json!({ "text": text }) };
+        let record = Record {
+            stream: stream.clone(),
+            key,
+            body: json!({ "text": text }),
+        };
         let since = Instant::now();
         let number = journal.append(record).await?;
         if number != made {
@@ -259,12 +304,16 @@ async fn reads(rounds: usize) -> Outcome<(Duration, Duration)> {
             let last = numbers[producer].load(Ordering::Relaxed);
             let after = last.saturating_sub(READ_RECORDS);
             let since = Instant::now();
-            let records = journal.read(&format!("bench/{producer}"), after, READ_RECORDS as usize).await?;
+            let records = journal
+                .read(&format!("bench/{producer}"), after, READ_RECORDS as usize)
+                .await?;
             latencies.push(since.elapsed());
             if (records.len() as u64) < last - after {
-                return Err(
-                    format!("bench/{producer}: {} records after {after}, {last} were kept", records.len()).into()
-                );
+                return Err(format!(
+                    "bench/{producer}: {} records after {after}, {last} were kept",
+                    records.len()
+                )
+                .into());
             }
             tokio::time::sleep(READ_EVERY).await;
         }
@@ -288,7 +337,10 @@ fn folder() -> Outcome<TempDir> {
 }
 
 fn percentile(sorted: &[Duration], of: usize) -> Duration {
-    sorted.get(sorted.len() * of / 100).copied().unwrap_or_default()
+    sorted
+        .get(sorted.len() * of / 100)
+        .copied()
+        .unwrap_or_default()
 }
 
 fn median(mut values: Vec<f64>) -> Option<f64> {

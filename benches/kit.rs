@@ -64,7 +64,12 @@ pub struct Measured {
 
 impl Measured {
     /// Calls to warm up, then those that count, and what the server's process used meanwhile.
-    pub async fn round(callers: &mut [impl Caller], warm_up: u64, total: u64, server: u32) -> Result<Self, String> {
+    pub async fn round(
+        callers: &mut [impl Caller],
+        warm_up: u64,
+        total: u64,
+        server: u32,
+    ) -> Result<Self, String> {
         calls(callers, warm_up).await?;
         let (cpu, began) = (cpu_time(server)?, Instant::now());
         let mut took = calls(callers, total).await?;
@@ -92,12 +97,18 @@ impl Measured {
     /// As a cell of a table.
     pub fn in_words(&self) -> String {
         let (p50, p99) = (self.p50.as_micros(), self.p99.as_micros());
-        format!("{:.0}; {p50}, {p99}; {:.1}", self.calls_a_second, self.cpu_us_a_call)
+        format!(
+            "{:.0}; {p50}, {p99}; {:.1}",
+            self.calls_a_second, self.cpu_us_a_call
+        )
     }
 }
 
 /// The median.
-pub fn middle<T: Copy>(values: impl Iterator<Item = T>, order: fn(&T, &T) -> std::cmp::Ordering) -> Option<T> {
+pub fn middle<T: Copy>(
+    values: impl Iterator<Item = T>,
+    order: fn(&T, &T) -> std::cmp::Ordering,
+) -> Option<T> {
     let mut values: Vec<T> = values.collect();
     values.sort_by(order);
     values.get(values.len() / 2).copied()
@@ -107,7 +118,9 @@ pub fn middle<T: Copy>(values: impl Iterator<Item = T>, order: fn(&T, &T) -> std
 pub fn cpu_time(process: u32) -> Result<Duration, String> {
     let stat = read(process, "stat")?;
     // The program's name, in brackets, may have spaces in it.
-    let fields = stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().collect::<Vec<_>>());
+    let fields = stat
+        .rsplit_once(')')
+        .map(|(_, rest)| rest.split_whitespace().collect::<Vec<_>>());
     let ticks = |at: usize| fields.as_ref()?.get(at)?.parse::<u32>().ok();
     match (ticks(11), ticks(12)) {
         (Some(user), Some(system)) => Ok(TICK * (user + system)),
@@ -120,7 +133,8 @@ pub fn resident(process: u32) -> Result<u64, String> {
     let status = read(process, "status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
-    kib.map(|kib| kib * 1024).ok_or_else(|| "no VmRSS".to_owned())
+    kib.map(|kib| kib * 1024)
+        .ok_or_else(|| "no VmRSS".to_owned())
 }
 
 fn read(process: u32, file: &str) -> Result<String, String> {
@@ -133,11 +147,17 @@ pub struct Running(pub Child);
 
 impl Running {
     pub fn start(command: &mut Command) -> Result<Self, String> {
-        command.spawn().map(Self).map_err(|e| format!("{:?} can't be started: {e}", command.get_program()))
+        command
+            .spawn()
+            .map(Self)
+            .map_err(|e| format!("{:?} can't be started: {e}", command.get_program()))
     }
 
     /// Waits until something listens.
-    #[expect(clippy::disallowed_methods, reason = "a bounded wait for another's socket, outside what is measured")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a bounded wait for another's socket, outside what is measured"
+    )]
     pub fn listens(self, at: SocketAddr) -> Result<Self, String> {
         let began = Instant::now();
         while StdStream::connect(at).is_err() {
@@ -168,9 +188,16 @@ pub struct Http {
 
 impl Http {
     pub async fn open(address: SocketAddr) -> Result<Self, String> {
-        let stream = TcpStream::connect(address).await.map_err(|e| format!("can't connect: {e}"))?;
+        let stream = TcpStream::connect(address)
+            .await
+            .map_err(|e| format!("can't connect: {e}"))?;
         stream.set_nodelay(true).map_err(|e| e.to_string())?;
-        Ok(Self { stream, address, sent: Vec::with_capacity(2048), received: Vec::with_capacity(8192) })
+        Ok(Self {
+            stream,
+            address,
+            sent: Vec::with_capacity(2048),
+            received: Vec::with_capacity(8192),
+        })
     }
 
     /// Prepares a request.
@@ -186,7 +213,10 @@ impl Http {
 
     /// Sends what is prepared and reads the answer: its head, its body.
     pub async fn exchange(&mut self) -> Result<(&str, &str), String> {
-        self.stream.write_all(&self.sent).await.map_err(|e| format!("can't send: {e}"))?;
+        self.stream
+            .write_all(&self.sent)
+            .await
+            .map_err(|e| format!("can't send: {e}"))?;
         let (head, end) = self.answer().await?;
         let answer = std::str::from_utf8(&self.received[..end]).map_err(|e| e.to_string())?;
         match answer.starts_with("HTTP/1.1 20") {
@@ -197,14 +227,24 @@ impl Http {
 
     /// Where the answer's head and the answer end.
     async fn answer(&mut self) -> Result<(usize, usize), String> {
-        let Self { stream, received, .. } = self;
+        let Self {
+            stream, received, ..
+        } = self;
         received.clear();
         loop {
-            let read = stream.read_buf(received).await.map_err(|e| format!("can't receive: {e}"))?;
+            let read = stream
+                .read_buf(received)
+                .await
+                .map_err(|e| format!("can't receive: {e}"))?;
             if read == 0 {
-                return Err(format!("closed after {}", String::from_utf8_lossy(received)));
+                return Err(format!(
+                    "closed after {}",
+                    String::from_utf8_lossy(received)
+                ));
             }
-            let Some(head) = received.windows(4).position(|window| window == b"\r\n\r\n") else { continue };
+            let Some(head) = received.windows(4).position(|window| window == b"\r\n\r\n") else {
+                continue;
+            };
             let head = head + 4;
             let text = std::str::from_utf8(&received[..head]).map_err(|e| e.to_string())?;
             let end = match header(text, "content-length").map(str::parse::<usize>) {
@@ -224,7 +264,12 @@ impl Http {
 
 /// A header of an answer's head.
 pub fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
-    let lines = head.split("\r\n").skip(1).take_while(|line| !line.is_empty());
-    let found = lines.filter_map(|line| line.split_once(':')).find(|(key, _)| key.eq_ignore_ascii_case(name));
+    let lines = head
+        .split("\r\n")
+        .skip(1)
+        .take_while(|line| !line.is_empty());
+    let found = lines
+        .filter_map(|line| line.split_once(':'))
+        .find(|(key, _)| key.eq_ignore_ascii_case(name));
     found.map(|(_, value)| value.trim())
 }

@@ -4,7 +4,10 @@
 //! `cargo bench --bench wire -- [--rounds N] [--check]`
 
 #[path = "kernel/contest/clock.rs"]
-#[expect(dead_code, reason = "shared with benches that look at the wall clock too")]
+#[expect(
+    dead_code,
+    reason = "shared with benches that look at the wall clock too"
+)]
 mod clock;
 
 use std::hint::black_box;
@@ -18,8 +21,8 @@ use clap::Parser;
 use clock::Clock;
 use rand::seq::SliceRandom;
 use rmcp::model::{
-    CallToolResult, ClientJsonRpcMessage, ClientRequest, ContentBlock, JsonRpcMessage, ServerJsonRpcMessage,
-    ServerResult,
+    CallToolResult, ClientJsonRpcMessage, ClientRequest, ContentBlock, JsonRpcMessage,
+    ServerJsonRpcMessage, ServerResult,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -67,7 +70,8 @@ struct Arguments {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
-    let Arguments { rounds, check } = Arguments::parse_from(std::env::args().filter(|word| word != "--bench"));
+    let Arguments { rounds, check } =
+        Arguments::parse_from(std::env::args().filter(|word| word != "--bench"));
     let system = System::start(1)?;
     let (agent, body) = (system.spawn(Echoing), request());
     agree(&agent, &body).await?;
@@ -77,15 +81,21 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     if is_missed {
         println!("\nshort of the mark: callboard {of_rmcp:.2} × rmcp, must be ≤ {OF_RMCP_MAX}");
     }
-    Ok(if is_missed && check { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if is_missed && check {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
 /// A request of just [`REQUEST_BYTES`].
 fn request() -> Vec<u8> {
     let of = |text: &str| {
         let arguments = json!({ "text": text, "tags": ["one", "two", "three"], "times": 3 });
-        let params = json!({ "name": "echo", "arguments": arguments, "_meta": { "progressToken": 7 } });
-        json!({ "jsonrpc": "2.0", "id": 12345, "method": "tools/call", "params": params }).to_string()
+        let params =
+            json!({ "name": "echo", "arguments": arguments, "_meta": { "progressToken": 7 } });
+        json!({ "jsonrpc": "2.0", "id": 12345, "method": "tools/call", "params": params })
+            .to_string()
     };
     let words = "the quick brown fox jumps over the lazy dog \\ ".repeat(REQUEST_BYTES / 40);
     let mut text: String = words.chars().take(REQUEST_BYTES - of("").len()).collect();
@@ -102,9 +112,14 @@ async fn by_callboard(agent: &AgentRef, body: &[u8], limits: &Limits) -> Option<
         #[serde(borrow)]
         arguments: &'a RawValue,
     }
-    let Ok(Incoming::Request(request)) = decode(body, limits) else { return None };
+    let Ok(Incoming::Request(request)) = decode(body, limits) else {
+        return None;
+    };
     let params: Params<'_> = serde_json::from_str(request.params?.get()).ok()?;
-    let reply = agent.ask_named(params.name, params.arguments.to_owned(), None).await.ok()?;
+    let reply = agent
+        .ask_named(params.name, params.arguments.to_owned(), None)
+        .await
+        .ok()?;
     Some(encode_response(Some(&request.id), Ok(&reply), Nulls::Omit))
 }
 
@@ -138,14 +153,28 @@ fn by_serde(body: &[u8]) -> Option<Vec<u8>> {
     let request: Request = serde_json::from_slice(body).ok()?;
     let called = request.method == "tools/call" && request.params.name == "echo";
     let text = called.then_some(request.params.arguments.text)?;
-    let result = Reply { content: vec![Block { r#type: "text", text }] };
-    serde_json::to_vec(&Response { jsonrpc: "2.0", id: request.id, result }).ok()
+    let result = Reply {
+        content: vec![Block {
+            r#type: "text",
+            text,
+        }],
+    };
+    serde_json::to_vec(&Response {
+        jsonrpc: "2.0",
+        id: request.id,
+        result,
+    })
+    .ok()
 }
 
 fn by_rmcp(body: &[u8]) -> Option<Vec<u8>> {
     let message: ClientJsonRpcMessage = serde_json::from_slice(body).ok()?;
-    let JsonRpcMessage::Request(request) = message else { return None };
-    let ClientRequest::CallToolRequest(call) = request.request else { return None };
+    let JsonRpcMessage::Request(request) = message else {
+        return None;
+    };
+    let ClientRequest::CallToolRequest(call) = request.request else {
+        return None;
+    };
     // As its tool macro reads arguments.
     let echo: Echo = serde_json::from_value(Value::Object(call.params.arguments?)).ok()?;
     let result = CallToolResult::success(vec![ContentBlock::text(echo.text)]);
@@ -158,14 +187,23 @@ async fn agree(agent: &AgentRef, body: &[u8]) -> Result<(), String> {
     if body.len() != REQUEST_BYTES {
         return Err(format!("the request has {} bytes", body.len()));
     }
-    let answers = [by_callboard(agent, body, &Limits::default()).await, by_serde(body), by_rmcp(body)];
+    let answers = [
+        by_callboard(agent, body, &Limits::default()).await,
+        by_serde(body),
+        by_rmcp(body),
+    ];
     let texts = answers.map(|answer| {
         let answer: Value = serde_json::from_slice(&answer?).ok()?;
-        (answer["id"] == 12345).then(|| answer["result"]["content"][0]["text"].clone()).filter(Value::is_string)
+        (answer["id"] == 12345)
+            .then(|| answer["result"]["content"][0]["text"].clone())
+            .filter(Value::is_string)
     });
     match &texts {
         [Some(a), Some(b), Some(c)] if a == b && b == c => Ok(()),
-        _ => Err(format!("the contestants don't agree: {:?}", texts.map(|text| text.is_some()))),
+        _ => Err(format!(
+            "the contestants don't agree: {:?}",
+            texts.map(|text| text.is_some())
+        )),
     }
 }
 
@@ -194,9 +232,13 @@ async fn table(agent: &AgentRef, body: &[u8], rounds: u32) -> f64 {
         costs.sort_by(f64::total_cmp);
         costs[costs.len() / 2]
     });
-    println!("| CPU ns a `tools/call` of 1 KiB (× rmcp) | rmcp | typed serde_json | callboard, agent asked | must |");
+    println!(
+        "| CPU ns a `tools/call` of 1 KiB (× rmcp) | rmcp | typed serde_json | callboard, agent asked | must |"
+    );
     println!("|---|---|---|---|---|");
-    let cells = [rmcp, serde, ours].map(|cost| format!("{cost:.0} ({:.2})", cost / rmcp)).join(" | ");
+    let cells = [rmcp, serde, ours]
+        .map(|cost| format!("{cost:.0} ({:.2})", cost / rmcp))
+        .join(" | ");
     println!("| decode, answer, encode | {cells} | ≤ {OF_RMCP_MAX} |");
     ours / rmcp
 }

@@ -84,7 +84,11 @@ impl ClinicsError {
     /// Whether the user's command line, question or file is at fault.
     pub fn is_usage(&self) -> bool {
         match self {
-            Self::Config(_) | Self::Registry(_) | Self::Address { .. } | Self::NoClinics | Self::Name(_) => true,
+            Self::Config(_)
+            | Self::Registry(_)
+            | Self::Address { .. }
+            | Self::NoClinics
+            | Self::Name(_) => true,
             Self::Failed(failure) => failure.kind == FailureKind::InvalidInput,
             Self::Start { .. } | Self::Io(_) => false,
         }
@@ -107,17 +111,35 @@ impl Clinics {
     /// See [`ClinicsError`].
     pub async fn start_examples() -> Result<Self, ClinicsError> {
         let declared = Topology::parse(examples::HOST, false, std::path::Path::new(""))?;
-        let starting = declared.registry.clinics().iter().map(|clinic| Child::start(&clinic.specialty));
+        let starting = declared
+            .registry
+            .clinics()
+            .iter()
+            .map(|clinic| Child::start(&clinic.specialty));
         let children = futures::future::try_join_all(starting).await?;
         let moved = |clinic: &ClinicEntry| {
             let child = children.iter().find(|child| child.agent == clinic.id);
-            ClinicEntry { url: child.map_or_else(|| clinic.url.clone(), |c| c.url.clone()), ..clinic.clone() }
+            ClinicEntry {
+                url: child.map_or_else(|| clinic.url.clone(), |c| c.url.clone()),
+                ..clinic.clone()
+            }
         };
-        let registry = Registry::try_from(declared.registry.clinics().iter().map(moved).collect::<Vec<_>>())?;
+        let registry = Registry::try_from(
+            declared
+                .registry
+                .clinics()
+                .iter()
+                .map(moved)
+                .collect::<Vec<_>>(),
+        )?;
         Self::with(registry, declared.guard_rules(), children)
     }
 
-    fn with(registry: Registry, rules: Vec<OwnRule>, children: Vec<Child>) -> Result<Self, ClinicsError> {
+    fn with(
+        registry: Registry,
+        rules: Vec<OwnRule>,
+        children: Vec<Child>,
+    ) -> Result<Self, ClinicsError> {
         if registry.clinics().is_empty() {
             return Err(ClinicsError::NoClinics);
         }
@@ -126,29 +148,63 @@ impl Clinics {
             let client = BareMcpClient::new(&clinic.url, BareClientOptions::default());
             client
                 .map(|c| (clinic.id.clone(), c))
-                .map_err(|source| ClinicsError::Address { id: clinic.id.clone(), source })
+                .map_err(|source| ClinicsError::Address {
+                    id: clinic.id.clone(),
+                    source,
+                })
         });
         let clients = clients.collect::<Result<Vec<_>, _>>()?;
         let system = System::start(ARBITERS)?;
         for (id, client) in clients {
-            let agent = system.prepare_with(move || client.clone()).label(id.as_str()).on(WAITING).spawn();
-            system.directory().register_in(id.as_str(), &agent, [GROUP])?;
+            let agent = system
+                .prepare_with(move || client.clone())
+                .label(id.as_str())
+                .on(WAITING)
+                .spawn();
+            system
+                .directory()
+                .register_in(id.as_str(), &agent, [GROUP])?;
         }
-        let guardrail = system.prepare_with(move || Guardrail::with(&rules)).label("guardrail").on(THINKING).spawn();
-        let verifier = system.prepare_with(Verifier::default).label("verifier").on(THINKING).spawn();
+        let guardrail = system
+            .prepare_with(move || Guardrail::with(&rules))
+            .label("guardrail")
+            .on(THINKING)
+            .spawn();
+        let verifier = system
+            .prepare_with(Verifier::default)
+            .label("verifier")
+            .on(THINKING)
+            .spawn();
         let planning = registry.clone();
-        let planner = system.prepare_with(move || Planner::new(planning.clone())).label("planner").on(WAITING).spawn();
+        let planner = system
+            .prepare_with(move || Planner::new(planning.clone()))
+            .label("planner")
+            .on(WAITING)
+            .spawn();
         let routing = RouterConfig::new(registry.clone(), guardrail.clone());
-        let router = system.prepare_with(move || Router::new(routing.clone())).label("router").on(WAITING).spawn();
+        let router = system
+            .prepare_with(move || Router::new(routing.clone()))
+            .label("router")
+            .on(WAITING)
+            .spawn();
         let config = OrchestratorConfig::new(registry, guardrail, planner, router, verifier);
-        let orchestrator =
-            system.prepare_with(move || Orchestrator::new(config.clone())).label("orchestrator").on(WAITING).spawn();
-        Ok(Self { system, orchestrator, children })
+        let orchestrator = system
+            .prepare_with(move || Orchestrator::new(config.clone()))
+            .label("orchestrator")
+            .on(WAITING)
+            .spawn();
+        Ok(Self {
+            system,
+            orchestrator,
+            children,
+        })
     }
 
     /// The clinics started here: id, URL, process id.
     pub fn started(&self) -> impl Iterator<Item = (&str, &str, u32)> {
-        self.children.iter().map(|child| (child.agent.as_str(), child.url.as_str(), child.process_id))
+        self.children
+            .iter()
+            .map(|child| (child.agent.as_str(), child.url.as_str(), child.process_id))
     }
 
     /// The agents of the host.
@@ -160,9 +216,20 @@ impl Clinics {
     ///
     /// # Errors
     /// Where there is no answer at all; one that was blocked is an answer.
-    pub async fn ask(&self, query: &str, purpose: Option<&str>, told: impl Fn(&str)) -> Result<Answer, ClinicsError> {
-        let message = AskClinics { query: query.to_owned(), purpose: purpose.map(str::to_owned) };
-        let call = self.orchestrator.call(message).principal(Principal::local_operator());
+    pub async fn ask(
+        &self,
+        query: &str,
+        purpose: Option<&str>,
+        told: impl Fn(&str),
+    ) -> Result<Answer, ClinicsError> {
+        let message = AskClinics {
+            query: query.to_owned(),
+            purpose: purpose.map(str::to_owned),
+        };
+        let call = self
+            .orchestrator
+            .call(message)
+            .principal(Principal::local_operator());
         let mut call = call.within(QUESTION_DEADLINE_DEFAULT).start();
         while let Some(event) = call.next().await {
             if let CallEvent::Progress(progress) = event
@@ -190,9 +257,17 @@ const ENVIRONMENT: [&str; 4] = ["PATH", "TMPDIR", "CALLBOARD_LOG", "RUST_BACKTRA
 
 /// This program again, spoken to by pipes.
 pub(crate) fn own_program(command: &str, arguments: &[&str]) -> io::Result<Command> {
-    let environment = ENVIRONMENT.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+    let environment = ENVIRONMENT
+        .into_iter()
+        .filter_map(|name| Some((name, std::env::var_os(name)?)));
     let mut program = Command::new(std::env::current_exe()?);
-    program.arg(command).args(arguments).env_clear().envs(environment).stdin(Stdio::piped()).stdout(Stdio::piped());
+    program
+        .arg(command)
+        .args(arguments)
+        .env_clear()
+        .envs(environment)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
     // Ctrl-C at a terminal reaches its whole group; a child is ended in order instead.
     program.process_group(0);
     Ok(program)
@@ -216,11 +291,22 @@ impl Child {
 
     /// Starts `callboard serve` with these arguments and waits until it listens. `example`: what it is, for errors.
     pub(crate) async fn serving(example: &str, arguments: &[&str]) -> Result<Self, ClinicsError> {
-        let failed = |why: String| ClinicsError::Start { example: example.to_owned(), why };
+        let failed = |why: String| ClinicsError::Start {
+            example: example.to_owned(),
+            why,
+        };
         let mut process = own_program("serve", arguments)?.arg("--lifeline").spawn()?;
-        let lifeline = process.stdin.take().ok_or_else(|| failed("it has no standard input".into()))?;
-        let output = process.stdout.take().ok_or_else(|| failed("it has no standard output".into()))?;
-        let process_id = process.id().ok_or_else(|| failed("it ended at once".into()))?;
+        let lifeline = process
+            .stdin
+            .take()
+            .ok_or_else(|| failed("it has no standard input".into()))?;
+        let output = process
+            .stdout
+            .take()
+            .ok_or_else(|| failed("it has no standard output".into()))?;
+        let process_id = process
+            .id()
+            .ok_or_else(|| failed("it ended at once".into()))?;
         let mut lines = BufReader::new(output).lines();
         let mut listening = None;
         let ready = async {
@@ -229,14 +315,22 @@ impl Child {
                     return Ok(listening);
                 }
                 let mut words = line.split(' ');
-                if let (Some(LISTENING), Some(agent), Some(url)) = (words.next(), words.next(), words.next()) {
+                if let (Some(LISTENING), Some(agent), Some(url)) =
+                    (words.next(), words.next(), words.next())
+                {
                     listening = Some((agent.to_owned(), url.to_owned()));
                 }
             }
             Ok::<_, io::Error>(None)
         };
         match tokio::time::timeout(START, ready).await {
-            Ok(Ok(Some((agent, url)))) => Ok(Self { agent, url, process_id, process, lifeline }),
+            Ok(Ok(Some((agent, url)))) => Ok(Self {
+                agent,
+                url,
+                process_id,
+                process,
+                lifeline,
+            }),
             Ok(Ok(None)) => Err(failed("it ended before it listened".into())),
             Ok(Err(error)) => Err(failed(error.to_string())),
             Err(_) => {
@@ -250,8 +344,14 @@ impl Child {
     /// Lets it end in order, or kills it.
     pub(crate) async fn end(mut self) {
         drop(self.lifeline);
-        if tokio::time::timeout(END, self.process.wait()).await.is_err() {
-            tracing::warn!(agent = self.agent, "clinic doesn't end in time and is killed");
+        if tokio::time::timeout(END, self.process.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                agent = self.agent,
+                "clinic doesn't end in time and is killed"
+            );
             // It may have ended just now.
             let _ = self.process.kill().await;
         }

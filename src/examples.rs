@@ -10,7 +10,11 @@ macro_rules! example {
         Example {
             name: $name,
             topology: include_str!(concat!("../examples/clinics/", $name, ".toml")),
-            seed: Some(include_str!(concat!("../examples/clinics/", $name, ".json"))),
+            seed: Some(include_str!(concat!(
+                "../examples/clinics/",
+                $name,
+                ".json"
+            ))),
         }
     };
     ($folder:literal, $name:literal) => {
@@ -44,8 +48,14 @@ pub(crate) const HOST: &str = include_str!("../examples/clinics/host.toml");
 
 /// Writes an example's files into `folder` and says where its topology is.
 pub(crate) fn write(name: &str, folder: &Path) -> Result<PathBuf, NodeError> {
-    let unknown = || NodeError::NoSuchExample { name: name.to_owned(), known: EXAMPLES.map(|e| e.name).join(", ") };
-    let example = EXAMPLES.iter().find(|e| e.name == name).ok_or_else(unknown)?;
+    let unknown = || NodeError::NoSuchExample {
+        name: name.to_owned(),
+        known: EXAMPLES.map(|e| e.name).join(", "),
+    };
+    let example = EXAMPLES
+        .iter()
+        .find(|e| e.name == name)
+        .ok_or_else(unknown)?;
     let topology = folder.join(name).with_extension("toml");
     fs::write(&topology, example.topology)?;
     if let Some(seed) = example.seed {

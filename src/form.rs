@@ -28,7 +28,11 @@ pub(crate) async fn fill_in<E>(
     let must = alone_is_required && fields.len() == 1;
     let mut content = Map::new();
     for (name, field) in fields.iter() {
-        let field = Field::read(name, field, must || required.iter().any(|needed| needed == name));
+        let field = Field::read(
+            name,
+            field,
+            must || required.iter().any(|needed| needed == name),
+        );
         let mut prompt = field.prompt();
         let value = loop {
             match field.fill(line(prompt, fields.len()).await?.trim()) {
@@ -75,7 +79,9 @@ impl Field {
         let text = |member: &str| schema[member].as_str().map(str::to_owned);
         let number = |member: &str, otherwise: f64| schema[member].as_f64().unwrap_or(otherwise);
         let kind = match schema["type"].as_str() {
-            _ if schema.get("enum").is_some() || schema.get("oneOf").is_some() => Kind::One(choices(&schema)),
+            _ if schema.get("enum").is_some() || schema.get("oneOf").is_some() => {
+                Kind::One(choices(&schema))
+            }
             Some("array") => Kind::Several(choices(&schema["items"])),
             Some(kind @ ("integer" | "number")) => Kind::Number {
                 min: number("minimum", f64::NEG_INFINITY),
@@ -129,7 +135,11 @@ impl Field {
                 let choice = choices.iter().find(|(of, _)| of == value);
                 choice.map_or_else(|| shown(value), |(_, called)| called.clone())
             }
-            (_, Value::Array(values)) => values.iter().map(|v| self.called(v)).collect::<Vec<_>>().join(", "),
+            (_, Value::Array(values)) => values
+                .iter()
+                .map(|v| self.called(v))
+                .collect::<Vec<_>>()
+                .join(", "),
             (_, value) => shown(value),
         }
     }
@@ -145,8 +155,16 @@ impl Field {
 
     fn value(&self, line: &str) -> Result<Value, String> {
         match &self.kind {
-            Kind::Text { chars_min, chars_max } => {
-                within(&(line.chars().count() as u64), chars_min, chars_max, " characters")?;
+            Kind::Text {
+                chars_min,
+                chars_max,
+            } => {
+                within(
+                    &(line.chars().count() as u64),
+                    chars_min,
+                    chars_max,
+                    " characters",
+                )?;
                 Ok(line.into())
             }
             Kind::Number { min, max, is_whole } => {
@@ -154,16 +172,24 @@ impl Field {
                     let number: i64 = line.parse().map_err(|_| "a whole number")?;
                     (number as f64, number.into())
                 } else {
-                    let number = line.parse::<f64>().ok().filter(|number| number.is_finite()).ok_or("a number")?;
+                    let number = line
+                        .parse::<f64>()
+                        .ok()
+                        .filter(|number| number.is_finite())
+                        .ok_or("a number")?;
                     (number, number.into())
                 };
                 within(&number, min, max, "").map(|()| value)
             }
-            Kind::YesNo => assent(line).map(Value::from).ok_or_else(|| "yes or no".to_owned()),
+            Kind::YesNo => assent(line)
+                .map(Value::from)
+                .ok_or_else(|| "yes or no".to_owned()),
             Kind::One(choices) => choice(choices, line),
-            Kind::Several(choices) => {
-                line.split(',').map(|part| choice(choices, part.trim())).collect::<Result<Vec<_>, _>>().map(Value::from)
-            }
+            Kind::Several(choices) => line
+                .split(',')
+                .map(|part| choice(choices, part.trim()))
+                .collect::<Result<Vec<_>, _>>()
+                .map(Value::from),
         }
     }
 }
@@ -178,25 +204,44 @@ fn within<T: PartialOrd + Display>(value: &T, min: &T, max: &T, unit: &str) -> R
 
 /// The values of an `enum` (with `enumNames`), or of a `oneOf` or `anyOf` of `const`s with titles.
 fn choices(schema: &Value) -> Vec<(Value, String)> {
-    let titled = schema["oneOf"].as_array().or_else(|| schema["anyOf"].as_array());
+    let titled = schema["oneOf"]
+        .as_array()
+        .or_else(|| schema["anyOf"].as_array());
     if let Some(titled) = titled {
         let named = |choice: &Value| {
             let value = choice.get("const")?.clone();
-            let called = choice["title"].as_str().map_or_else(|| shown(&value), str::to_owned);
+            let called = choice["title"]
+                .as_str()
+                .map_or_else(|| shown(&value), str::to_owned);
             Some((value, called))
         };
         return titled.iter().filter_map(named).collect();
     }
     let values = schema["enum"].as_array().into_iter().flatten();
-    let name = |n: usize, value: &Value| schema["enumNames"][n].as_str().map_or_else(|| shown(value), str::to_owned);
-    values.enumerate().map(|(n, value)| (value.clone(), name(n, value))).collect()
+    let name = |n: usize, value: &Value| {
+        schema["enumNames"][n]
+            .as_str()
+            .map_or_else(|| shown(value), str::to_owned)
+    };
+    values
+        .enumerate()
+        .map(|(n, value)| (value.clone(), name(n, value)))
+        .collect()
 }
 
 /// A choice by its number, its value or its name; a value goes before a number.
 fn choice(choices: &[(Value, String)], line: &str) -> Result<Value, String> {
-    let said = choices.iter().find(|(value, called)| shown(value) == line || called == line);
-    let numbered = || line.parse::<usize>().ok().and_then(|n| choices.get(n.checked_sub(1)?));
-    said.or_else(numbered).map(|(value, _)| value.clone()).ok_or_else(|| "one of the choices".to_owned())
+    let said = choices
+        .iter()
+        .find(|(value, called)| shown(value) == line || called == line);
+    let numbered = || {
+        line.parse::<usize>()
+            .ok()
+            .and_then(|n| choices.get(n.checked_sub(1)?))
+    };
+    said.or_else(numbered)
+        .map(|(value, _)| value.clone())
+        .ok_or_else(|| "one of the choices".to_owned())
 }
 
 fn shown(value: &Value) -> String {
@@ -223,21 +268,32 @@ mod tests {
     #[test]
     fn lines_become_values() {
         let titled = json!({ "type": "string", "oneOf": [{ "const": "r", "title": "Red" }, { "const": "g", "title": "Green" }] });
-        let several =
-            json!({ "type": "array", "items": { "anyOf": [{ "const": "a", "title": "A" }, { "const": "b" }] } });
+        let several = json!({ "type": "array", "items": { "anyOf": [{ "const": "a", "title": "A" }, { "const": "b" }] } });
         for (schema, line, value) in [
             (json!({ "type": "string" }), "42", json!("42")),
             (json!({ "type": "integer", "minimum": 1 }), "42", json!(42)),
             (json!({ "type": "number" }), "4.5", json!(4.5)),
             (json!({ "type": "boolean" }), "No", json!(false)),
             (json!({ "type": "boolean" }), "Yes, go ahead", json!(true)),
-            (json!({ "type": "string", "enum": ["x", "y"], "enumNames": ["Ex", "Why"] }), "Why", json!("y")),
+            (
+                json!({ "type": "string", "enum": ["x", "y"], "enumNames": ["Ex", "Why"] }),
+                "Why",
+                json!("y"),
+            ),
             (titled.clone(), "2", json!("g")),
             (titled, "r", json!("r")),
             (several, "A, b", json!(["a", "b"])),
-            (json!({ "type": "number", "default": 95.5 }), "", json!(95.5)),
+            (
+                json!({ "type": "number", "default": 95.5 }),
+                "",
+                json!(95.5),
+            ),
         ] {
-            assert_eq!(filled(schema.clone(), true, line), Ok(Some(value)), "{schema}");
+            assert_eq!(
+                filled(schema.clone(), true, line),
+                Ok(Some(value)),
+                "{schema}"
+            );
         }
         assert_eq!(filled(json!({ "type": "string" }), false, ""), Ok(None));
     }
@@ -245,10 +301,15 @@ mod tests {
     /// Goal: a form without fields is declined by a no. Method: Enter, a yes and a no.
     #[tokio::test]
     async fn empty_forms() {
-        for (line, action) in [("", ElicitAction::Accept), ("yes", ElicitAction::Accept), ("no", ElicitAction::Decline)]
-        {
+        for (line, action) in [
+            ("", ElicitAction::Accept),
+            ("yes", ElicitAction::Accept),
+            ("no", ElicitAction::Decline),
+        ] {
             let typed = async |_, _| Ok::<_, ()>(line.to_owned());
-            let answer = fill_in(&Elicitation::form("m", json!({})), true, typed).await.unwrap();
+            let answer = fill_in(&Elicitation::form("m", json!({})), true, typed)
+                .await
+                .unwrap();
             assert_eq!(answer.action(), action, "{line}");
         }
     }
@@ -266,7 +327,10 @@ mod tests {
             (json!({ "type": "boolean" }), "perhaps"),
             (json!({ "enum": ["x"] }), "2"),
         ] {
-            assert!(filled(schema.clone(), true, line).is_err(), "{schema} {line}");
+            assert!(
+                filled(schema.clone(), true, line).is_err(),
+                "{schema} {line}"
+            );
         }
     }
 }

@@ -56,4 +56,6 @@ pub use callboard_runtime::*;
 #[cfg(feature = "host")]
 pub use clinics::{Clinics, ClinicsError};
 #[cfg(feature = "host")]
-pub use node::{Listening, Node, NodeError, Orchestrated, RELOAD_DRAIN_MAX, RELOAD_GRACE, Reloaded};
+pub use node::{
+    Listening, Node, NodeError, Orchestrated, RELOAD_DRAIN_MAX, RELOAD_GRACE, Reloaded,
+};

@@ -14,7 +14,10 @@ use tracing_subscriber::util::SubscriberInitExt;
 /// Starts the log. Where one is set already (a test, a host service), that stays.
 pub(crate) fn start(filter: &str, json: bool) -> Result<(), String> {
     let filter = EnvFilter::try_new(filter).map_err(|e| format!("--log {filter}: {e}"))?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr).with_ansi(stderr().is_terminal());
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(stderr)
+        .with_ansi(stderr().is_terminal());
     // At `debug`, a line for each message that was handled as part of a call: by whom, how long, in which trace.
     let log = log.with_span_events(FmtSpan::CLOSE);
     // Where nobody reads the log, there is nobody to tell that it can't be written either.
@@ -24,13 +27,17 @@ pub(crate) fn start(filter: &str, json: bool) -> Result<(), String> {
         true => log.json().finish().with(discreet).try_init(),
         false => log.compact().finish().with(discreet).try_init(),
     };
-    let counts = std::thread::Builder::new().name("log-counts".to_owned()).spawn(|| {
-        loop {
-            std::thread::park_timeout(LOG_WINDOW);
-            report_suppressed();
-        }
-    });
-    counts.map(drop).map_err(|error| format!("failed to start a thread: {error}"))
+    let counts = std::thread::Builder::new()
+        .name("log-counts".to_owned())
+        .spawn(|| {
+            loop {
+                std::thread::park_timeout(LOG_WINDOW);
+                report_suppressed();
+            }
+        });
+    counts
+        .map(drop)
+        .map_err(|error| format!("failed to start a thread: {error}"))
 }
 
 /// Whether a line may be in the log, whatever the filter wants. Ours hold no payload and no secret; those of the libraries

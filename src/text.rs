@@ -6,7 +6,9 @@ use serde_json::Value;
 /// What a server sent, without what would move a terminal's cursor, change its colours, or turn the direction of what follows.
 pub(crate) fn printable(text: &str) -> String {
     let turns = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    text.chars().filter(|c| matches!(c, '\n' | '\t') || !(c.is_control() || turns(*c))).collect()
+    text.chars()
+        .filter(|c| matches!(c, '\n' | '\t') || !(c.is_control() || turns(*c)))
+        .collect()
 }
 
 /// How far something is: the amount where there is one, and what is said of it.
@@ -23,7 +25,9 @@ pub(crate) fn told_progress(progress: &Progress) -> String {
 
 /// What people read of a value: a text as it is, else its JSON.
 pub(crate) fn told_value(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// The first line of a text, for lists.
@@ -33,7 +37,10 @@ pub(crate) fn first_line(text: &str) -> &str {
 
 /// A text on one line, cut to so many characters.
 pub(crate) fn one_line(text: &str, chars_max: usize) -> String {
-    cut(&text.split_whitespace().collect::<Vec<_>>().join(" "), chars_max)
+    cut(
+        &text.split_whitespace().collect::<Vec<_>>().join(" "),
+        chars_max,
+    )
 }
 
 /// The beginning of a text, with `…` where it goes on.
@@ -76,7 +83,10 @@ mod tests {
     #[test]
     fn escapes_are_taken_out() {
         assert_eq!(printable("a\u{1b}[31mb\u{7}\rc\n\td\u{9b}"), "a[31mbc\n\td");
-        assert_eq!(printable("pay \u{202e}001\u{2069} \u{5d0}"), "pay 001 \u{5d0}");
+        assert_eq!(
+            printable("pay \u{202e}001\u{2069} \u{5d0}"),
+            "pay 001 \u{5d0}"
+        );
     }
 
     /// Goal: progress is told as far as it is known. Method: with and without amount, total and words.
@@ -89,7 +99,14 @@ mod tests {
             (2.5, Some(4.0), None, "2.5 of 4"),
             (0.0, Some(4.0), Some("files"), "0 of 4  files"),
         ] {
-            assert_eq!(told_progress(&Progress { done, total, message: message.map(str::to_owned) }), expect);
+            assert_eq!(
+                told_progress(&Progress {
+                    done,
+                    total,
+                    message: message.map(str::to_owned)
+                }),
+                expect
+            );
         }
     }
 }

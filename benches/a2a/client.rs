@@ -58,8 +58,17 @@ struct Part<'a> {
 
 impl Client {
     /// Connects.
-    pub async fn open(address: SocketAddr, path: &'static str, number: usize) -> Result<Self, String> {
-        Ok(Self { http: Http::open(address).await?, path, number, calls: 0 })
+    pub async fn open(
+        address: SocketAddr,
+        path: &'static str,
+        number: usize,
+    ) -> Result<Self, String> {
+        Ok(Self {
+            http: Http::open(address).await?,
+            path,
+            number,
+            calls: 0,
+        })
     }
 }
 
@@ -71,15 +80,26 @@ impl Caller for Client {
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":{id},"method":"SendMessage","params":{{"message":{{"messageId":"m-{number}-{id}","role":"ROLE_USER","parts":[{{"text":"{text}"}}]}}}}}}"#
         );
-        self.http.post(self.path, "a2a-version: 1.0\r\naccept: application/json\r\n", &body);
+        self.http.post(
+            self.path,
+            "a2a-version: 1.0\r\naccept: application/json\r\n",
+            &body,
+        );
         let began = Instant::now();
         let (_, body) = self.http.exchange().await?;
         let took = began.elapsed();
-        let answer: Answer<'_> = serde_json::from_str(body).map_err(|e| format!("no echo: {e}: {body}"))?;
-        let Task { status, artifacts: [Artifact { parts: [part] }] } = answer.result.task;
+        let answer: Answer<'_> =
+            serde_json::from_str(body).map_err(|e| format!("no echo: {e}: {body}"))?;
+        let Task {
+            status,
+            artifacts: [Artifact { parts: [part] }],
+        } = answer.result.task;
         match answer.id == id && status.state == "TASK_STATE_COMPLETED" && part.text == text {
             true => Ok(took),
-            false => Err(format!("call {id} of client {number} was answered as {}: {}", answer.id, status.state)),
+            false => Err(format!(
+                "call {id} of client {number} was answered as {}: {}",
+                answer.id, status.state
+            )),
         }
     }
 }

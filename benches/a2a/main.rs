@@ -58,8 +58,16 @@ fn main() -> ExitCode {
 }
 
 fn bench(arguments: &Arguments) -> Result<bool, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
-    let servers: Vec<_> = arguments.other.iter().map(|program| Server::Other(program)).chain([Server::Ours]).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| e.to_string())?;
+    let servers: Vec<_> = arguments
+        .other
+        .iter()
+        .map(|program| Server::Other(program))
+        .chain([Server::Ours])
+        .collect();
     let mut least = f64::INFINITY;
     println!(
         "| calls/s; p50, p99 µs; CPU µs a call; MB after it | a2a-server-lf 0.5.3 | callboard | throughput ≥ {TIMES_MIN} \
@@ -87,12 +95,19 @@ fn bench(arguments: &Arguments) -> Result<bool, String> {
             (Some((theirs, _)), Some((ours, _))) => {
                 let times = ours.calls_a_second / theirs.calls_a_second;
                 least = least.min(times);
-                format!("{times:.2} | {:.2}", ours.p99.as_secs_f64() / theirs.p99.as_secs_f64())
+                format!(
+                    "{times:.2} | {:.2}",
+                    ours.p99.as_secs_f64() / theirs.p99.as_secs_f64()
+                )
             }
             _ => "– | –".to_owned(),
         };
         let s = if connections == 1 { "" } else { "s" };
-        println!("| {connections} connection{s} | {} | {} | {marks} |", cell(theirs), cell(ours));
+        println!(
+            "| {connections} connection{s} | {} | {} | {marks} |",
+            cell(theirs),
+            cell(ours)
+        );
     }
     Ok(arguments.check.is_some_and(|wanted| least < wanted))
 }
@@ -110,5 +125,8 @@ async fn one_round(server: Server<'_>, connections: usize) -> Result<Round, Stri
 
 fn median(rounds: &[Round]) -> Option<Round> {
     let measured: Vec<_> = rounds.iter().map(|(measured, _)| *measured).collect();
-    Some((Measured::median(&measured)?, middle(rounds.iter().map(|(_, resident)| *resident), u64::cmp)?))
+    Some((
+        Measured::median(&measured)?,
+        middle(rounds.iter().map(|(_, resident)| *resident), u64::cmp)?,
+    ))
 }

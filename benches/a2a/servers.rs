@@ -36,9 +36,12 @@ impl Server<'_> {
 
     /// Starts it, on as many threads as there are cores, and waits until it listens.
     pub fn start(self) -> Result<(Running, SocketAddr), String> {
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+        let free =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
         let address = free.map_err(|e| e.to_string())?;
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).to_string();
+        let threads = std::thread::available_parallelism()
+            .map_or(1, usize::from)
+            .to_string();
         let port = address.port().to_string();
         let mut command = match self {
             Self::Other(program) => {
@@ -52,7 +55,10 @@ impl Server<'_> {
                 command
             }
         };
-        Ok((Running::start(command.stdout(Stdio::null()))?.listens(address)?, address))
+        Ok((
+            Running::start(command.stdout(Stdio::null()))?.listens(address)?,
+            address,
+        ))
     }
 }
 
@@ -75,13 +81,24 @@ pub fn serve(port: u16, workers: usize) -> Result<bool, String> {
     actix_web::rt::System::new().block_on(async {
         let system = System::start(1).map_err(|e| e.to_string())?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|e| e.to_string())?;
-        let base = format!("http://127.0.0.1:{port}").parse().map_err(|_| "no URL".to_owned())?;
+        let base = format!("http://127.0.0.1:{port}")
+            .parse()
+            .map_err(|_| "no URL".to_owned())?;
         let mut options = A2aOptions::at(base);
         options.access = Access::Open(Trust::LoopbackOperator);
         (options.tasks.tasks_max, options.tasks.owner_tasks_max) = (TASKS_MAX, TASKS_MAX);
         let server = A2aServer::new(system.spawn(Echo), options);
-        let listen = ListenOptions { workers, ..ListenOptions::default() };
-        let serving = callboard::a2a::inbound::serve(listener, server, NamedAgents::default(), &listen);
-        serving.map_err(|e| e.to_string())?.server.await.map(|()| false).map_err(|e| e.to_string())
+        let listen = ListenOptions {
+            workers,
+            ..ListenOptions::default()
+        };
+        let serving =
+            callboard::a2a::inbound::serve(listener, server, NamedAgents::default(), &listen);
+        serving
+            .map_err(|e| e.to_string())?
+            .server
+            .await
+            .map(|()| false)
+            .map_err(|e| e.to_string())
     })
 }

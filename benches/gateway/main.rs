@@ -39,7 +39,11 @@ pub struct Row {
 }
 
 const fn row(client: Era, upstream: Era, connections: usize) -> Row {
-    Row { client, upstream, connections }
+    Row {
+        client,
+        upstream,
+        connections,
+    }
 }
 
 const ROWS: [Row; 8] = [
@@ -69,7 +73,11 @@ impl Contestant {
 
     /// The era of its clients in `row`. mcp-proxy knows sessions only, towards either side.
     fn client(self, row: &Row) -> Era {
-        if self == Self::McpProxy { Era::Legacy } else { row.client }
+        if self == Self::McpProxy {
+            Era::Legacy
+        } else {
+            row.client
+        }
     }
 }
 
@@ -104,16 +112,32 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse_from(kit::words());
-    kit::ended(if arguments.serve.is_some() { echo::serve() } else { bench(&arguments) })
+    kit::ended(if arguments.serve.is_some() {
+        echo::serve()
+    } else {
+        bench(&arguments)
+    })
 }
 
 fn bench(arguments: &Arguments) -> Result<bool, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| e.to_string())?;
     let has_rival = arguments.mcp_proxy.is_some();
-    let contestants = || Contestant::ALL.into_iter().filter(|who| *who != Contestant::McpProxy || has_rival);
+    let contestants = || {
+        Contestant::ALL
+            .into_iter()
+            .filter(|who| *who != Contestant::McpProxy || has_rival)
+    };
     let mut missed = false;
     table::begin();
-    for row in ROWS.iter().filter(|row| arguments.only.as_ref().is_none_or(|only| row.title().contains(only))) {
+    for row in ROWS.iter().filter(|row| {
+        arguments
+            .only
+            .as_ref()
+            .is_none_or(|only| row.title().contains(only))
+    }) {
         let mut measured = [const { Vec::new() }; 3];
         for _ in 0..arguments.rounds {
             // Another order each round, so that a noisy minute hits all alike.
@@ -127,7 +151,10 @@ fn bench(arguments: &Arguments) -> Result<bool, String> {
         missed |= table::row(row, &measured.map(|rounds| Measured::median(&rounds)));
     }
     table::begin_memory();
-    for (era, title) in [(Era::Legacy, "legacy clients"), (Era::Modern, "modern clients")] {
+    for (era, title) in [
+        (Era::Legacy, "legacy clients"),
+        (Era::Modern, "modern clients"),
+    ] {
         for contestant in contestants().filter(|who| *who != Contestant::Direct) {
             if contestant == Contestant::McpProxy && era == Era::Modern {
                 continue;
@@ -159,19 +186,26 @@ impl Served {
         let url = format!("http://{}{}", echo.endpoint.address, echo.endpoint.path);
         let gateway = match (contestant, &programs.mcp_proxy) {
             (Contestant::Callboard, _) => {
-                let era = if upstream == Era::Legacy { "legacy" } else { "modern" };
+                let era = if upstream == Era::Legacy {
+                    "legacy"
+                } else {
+                    "modern"
+                };
                 write(format!(
                     "[node]\nname = \"gateway\"\n\n[[upstream]]\nid = \"upstream\"\nurl = \"{url}\"\nera = \"{era}\"\n\n\
                      [[listener]]\nprotocol = \"mcp\"\ndialect = \"mcp\"\nbind = \"127.0.0.1:0\"\n\
                      trust = \"loopback_operator\"\n"
                 ))?;
                 let mut command = Command::new(&programs.callboard);
-                Some(Process::announced(command.arg("serve").arg(&file).arg("--lifeline"))?)
+                Some(Process::announced(
+                    command.arg("serve").arg(&file).arg("--lifeline"),
+                )?)
             }
             // The crate `mcp-proxy`, with one backend and all else as it is by default.
             (Contestant::McpProxy, Some(program)) => {
                 // It can't say which port it got: one that was free a moment ago.
-                let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+                let free =
+                    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
                 let address = free.map_err(|e| e.to_string())?;
                 let port = address.port();
                 write(format!(
@@ -179,12 +213,27 @@ impl Served {
                      [[backends]]\nname = \"up\"\ntransport = \"http\"\nurl = \"{url}\"\n"
                 ))?;
                 let mut command = Command::new(program);
-                command.arg("--config").arg(&file).stdout(Stdio::null()).stderr(Stdio::null());
-                Some(Process::at(&mut command, Endpoint { address, path: "/", tool: "up_echo" })?)
+                command
+                    .arg("--config")
+                    .arg(&file)
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::null());
+                Some(Process::at(
+                    &mut command,
+                    Endpoint {
+                        address,
+                        path: "/",
+                        tool: "up_echo",
+                    },
+                )?)
             }
             _ => None,
         };
-        Ok(Self { echo, gateway, _folder: folder })
+        Ok(Self {
+            echo,
+            gateway,
+            _folder: folder,
+        })
     }
 
     /// What the clients talk to.
@@ -193,11 +242,20 @@ impl Served {
     }
 }
 
-async fn one_round(row: &Row, contestant: Contestant, programs: &Arguments) -> Result<Measured, String> {
+async fn one_round(
+    row: &Row,
+    contestant: Contestant,
+    programs: &Arguments,
+) -> Result<Measured, String> {
     let served = Served::start(contestant, row.upstream, programs)?;
     let front = served.front();
-    let mut clients = Client::open_all(&front.endpoint, contestant.client(row), row.connections).await?;
-    let total = if row.connections == 1 { CALLS_ALONE } else { CALLS };
+    let mut clients =
+        Client::open_all(&front.endpoint, contestant.client(row), row.connections).await?;
+    let total = if row.connections == 1 {
+        CALLS_ALONE
+    } else {
+        CALLS
+    };
     Measured::round(&mut clients, WARM_UP_CALLS, total, front.id()).await
 }
 
@@ -212,5 +270,9 @@ async fn memory(era: Era, contestant: Contestant, programs: &Arguments) -> Resul
     let loaded = resident(id)?;
     let mut many = Client::open_all(&front.endpoint, era, IDLE_CLIENTS).await?;
     calls(&mut many, IDLE_CLIENTS as u64).await?;
-    Ok(Memory { start, loaded, idle: resident(id)? })
+    Ok(Memory {
+        start,
+        loaded,
+        idle: resident(id)?,
+    })
 }

@@ -18,9 +18,24 @@ const IDLE_MB_MAX: f64 = 60.0;
 impl Row {
     /// For people.
     pub fn title(&self) -> String {
-        let era = |era| if era == Era::Legacy { "legacy" } else { "modern" };
-        let connections = if self.connections == 1 { "connection" } else { "connections" };
-        format!("{} → {}, {} {connections}", era(self.client), era(self.upstream), self.connections)
+        let era = |era| {
+            if era == Era::Legacy {
+                "legacy"
+            } else {
+                "modern"
+            }
+        };
+        let connections = if self.connections == 1 {
+            "connection"
+        } else {
+            "connections"
+        };
+        format!(
+            "{} → {}, {} {connections}",
+            era(self.client),
+            era(self.upstream),
+            self.connections
+        )
     }
 }
 
@@ -35,13 +50,15 @@ pub fn begin() {
 
 /// One row, by contestant. True where a mark is missed.
 pub fn row(row: &Row, measured: &[Option<Measured>; 3]) -> bool {
-    let cell =
-        |contestant: Contestant| measured[contestant as usize].map_or("–".to_owned(), |measured| measured.in_words());
+    let cell = |contestant: Contestant| {
+        measured[contestant as usize].map_or("–".to_owned(), |measured| measured.in_words())
+    };
     let cells = Contestant::ALL.map(cell).join(" | ");
     let (mut marks, mut missed) = ("– | – | –".to_owned(), false);
-    if let (Some(theirs), Some(ours)) =
-        (measured[Contestant::McpProxy as usize], measured[Contestant::Callboard as usize])
-    {
+    if let (Some(theirs), Some(ours)) = (
+        measured[Contestant::McpProxy as usize],
+        measured[Contestant::Callboard as usize],
+    ) {
         let throughput = ours.calls_a_second / theirs.calls_a_second;
         let p99 = ours.p99.as_secs_f64() / theirs.p99.as_secs_f64();
         let cpu = ours.cpu_us_a_call / theirs.cpu_us_a_call;
@@ -54,13 +71,23 @@ pub fn row(row: &Row, measured: &[Option<Measured>; 3]) -> bool {
 
 /// The head of the second table.
 pub fn begin_memory() {
-    println!("\n| resident, MB | at start | after 64 connections' load | with 1,000 idle clients |");
+    println!(
+        "\n| resident, MB | at start | after 64 connections' load | with 1,000 idle clients |"
+    );
     println!("|---|---|---|---|");
 }
 
 /// One row. True where a mark is missed.
-pub fn memory(title: &str, contestant: Contestant, used: Result<Memory, String>) -> Result<bool, String> {
-    let name = if contestant == Contestant::Callboard { "callboard" } else { "mcp-proxy" };
+pub fn memory(
+    title: &str,
+    contestant: Contestant,
+    used: Result<Memory, String>,
+) -> Result<bool, String> {
+    let name = if contestant == Contestant::Callboard {
+        "callboard"
+    } else {
+        "mcp-proxy"
+    };
     let used = match used {
         Err(why) if contestant != Contestant::Callboard => {
             println!("| {name}, {title} | {why} | | |");
@@ -68,7 +95,8 @@ pub fn memory(title: &str, contestant: Contestant, used: Result<Memory, String>)
         }
         used => used?,
     };
-    let [start, loaded, idle] = [used.start, used.loaded, used.idle].map(|bytes| bytes as f64 / 1e6);
+    let [start, loaded, idle] =
+        [used.start, used.loaded, used.idle].map(|bytes| bytes as f64 / 1e6);
     println!("| {name}, {title} | {start:.1} | {loaded:.1} | {idle:.1} |");
     Ok(contestant == Contestant::Callboard && (start > START_MB_MAX || idle > IDLE_MB_MAX))
 }

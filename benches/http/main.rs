@@ -43,10 +43,26 @@ struct Row {
 }
 
 const ROWS: [Row; 4] = [
-    Row { title: "sessions, 1 connection", era: Era::Legacy, connections: 1 },
-    Row { title: "sessions, 16 connections", era: Era::Legacy, connections: 16 },
-    Row { title: "stateless, 1 connection", era: Era::Modern, connections: 1 },
-    Row { title: "stateless, 16 connections", era: Era::Modern, connections: 16 },
+    Row {
+        title: "sessions, 1 connection",
+        era: Era::Legacy,
+        connections: 1,
+    },
+    Row {
+        title: "sessions, 16 connections",
+        era: Era::Legacy,
+        connections: 16,
+    },
+    Row {
+        title: "stateless, 1 connection",
+        era: Era::Modern,
+        connections: 1,
+    },
+    Row {
+        title: "stateless, 16 connections",
+        era: Era::Modern,
+        connections: 16,
+    },
 ];
 
 /// The servers, in the table's order.
@@ -73,7 +89,10 @@ fn main() -> ExitCode {
 }
 
 fn bench(Arguments { rounds, check, .. }: &Arguments) -> Result<bool, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| e.to_string())?;
     println!(
         "| calls/s; p50, p99 µs; server's CPU µs a call | rmcp | callboard | throughput ≥ {THROUGHPUT_MIN} | CPU ≤ {CPU_MAX} |"
     );
@@ -91,10 +110,17 @@ fn bench(Arguments { rounds, check, .. }: &Arguments) -> Result<bool, String> {
             }
         }
         let medians = measured.map(|rounds| Measured::median(&rounds));
-        let [Some(rmcp), Some(ours)] = medians else { return Err("nothing was measured".to_owned()) };
+        let [Some(rmcp), Some(ours)] = medians else {
+            return Err("nothing was measured".to_owned());
+        };
         let throughput = ours.calls_a_second / rmcp.calls_a_second;
         let cpu = ours.cpu_us_a_call / rmcp.cpu_us_a_call;
-        println!("| {} | {} | {} | {throughput:.2} | {cpu:.2} |", row.title, rmcp.in_words(), ours.in_words());
+        println!(
+            "| {} | {} | {} | {throughput:.2} | {cpu:.2} |",
+            row.title,
+            rmcp.in_words(),
+            ours.in_words()
+        );
         missed |= throughput < THROUGHPUT_MIN || cpu > CPU_MAX;
     }
     if missed {
@@ -120,24 +146,37 @@ struct RmcpEcho;
 #[tool_router(server_handler)]
 impl RmcpEcho {
     #[tool(description = "Answers the text it gets.")]
-    async fn echo(&self, Parameters(echo): Parameters<EchoArguments>) -> Result<CallToolResult, ErrorData> {
+    async fn echo(
+        &self,
+        Parameters(echo): Parameters<EchoArguments>,
+    ) -> Result<CallToolResult, ErrorData> {
         Ok(CallToolResult::success(vec![ContentBlock::text(echo.text)]))
     }
 }
 
 /// As its documentation sets it up; JSON answers where it can give them, and no delay on its sockets.
 fn serve_rmcp() -> Result<bool, String> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|e| e.to_string())?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| e.to_string())?;
     runtime.block_on(async {
-        let config = StreamableHttpServerConfig::default().with_json_response(true).with_sse_keep_alive(None);
+        let config = StreamableHttpServerConfig::default()
+            .with_json_response(true)
+            .with_sse_keep_alive(None);
         let sessions = Arc::new(LocalSessionManager::default());
         let service = StreamableHttpService::new(|| Ok(RmcpEcho), sessions, config);
         let router = axum::Router::new().nest_service("/mcp", service);
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.map_err(|e| e.to_string())?;
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .map_err(|e| e.to_string())?;
         echo::announce(listener.local_addr().map_err(|e| e.to_string())?);
         let listener = listener.tap_io(|stream| {
             let _ = stream.set_nodelay(true);
         });
-        axum::serve(listener, router).await.map(|()| false).map_err(|e| e.to_string())
+        axum::serve(listener, router)
+            .await
+            .map(|()| false)
+            .map_err(|e| e.to_string())
     })
 }

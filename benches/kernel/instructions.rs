@@ -3,7 +3,10 @@
 //! `instructions CONTESTANT WORK OPERATIONS`; without arguments it does a little of everything, as a smoke test.
 
 #[macro_use]
-#[expect(dead_code, reason = "time is for the table, the slow agents for the stress bench")]
+#[expect(
+    dead_code,
+    reason = "time is for the table, the slow agents for the stress bench"
+)]
 mod contest;
 
 use std::process::ExitCode;
@@ -15,11 +18,16 @@ use contest::works::{self, Work};
 const SMOKE_OPERATIONS: u64 = 1_000;
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    let words: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|word| word != "--bench")
+        .collect();
     let entries = contestants!(entry).map(|entry| entry());
     if words.is_empty() {
         for (_, run) in entries {
-            Work::ALL.into_iter().for_each(|work| run(work, SMOKE_OPERATIONS));
+            Work::ALL
+                .into_iter()
+                .for_each(|work| run(work, SMOKE_OPERATIONS));
         }
         return ExitCode::SUCCESS;
     }
@@ -30,7 +38,10 @@ fn main() -> ExitCode {
         }
         None => {
             let names = entries.map(|(name, _)| name);
-            eprintln!("usage: instructions CONTESTANT WORK OPERATIONS\n{names:?}\n{:?}", Work::ALL.map(Work::name));
+            eprintln!(
+                "usage: instructions CONTESTANT WORK OPERATIONS\n{names:?}\n{:?}",
+                Work::ALL.map(Work::name)
+            );
             ExitCode::from(2)
         }
     }
@@ -45,8 +56,12 @@ fn entry<C: Contestant>() -> (&'static str, Run) {
 }
 
 fn chosen(words: &[String], entries: &[(&'static str, Run)]) -> Option<(Run, Work, u64)> {
-    let [name, work, operations] = words else { return None };
+    let [name, work, operations] = words else {
+        return None;
+    };
     let (_, run) = entries.iter().find(|(entry, _)| entry == name)?;
-    let work = Work::ALL.into_iter().find(|candidate| candidate.name() == work)?;
+    let work = Work::ALL
+        .into_iter()
+        .find(|candidate| candidate.name() == work)?;
     Some((*run, work, operations.parse().ok()?))
 }

@@ -1,7 +1,10 @@
 //! The works under criterion: wall clock, for people and plots. The numbers that count are `mailbox_table`'s.
 
 #[macro_use]
-#[expect(dead_code, reason = "CPU time is for the table, the slow agents for the stress bench")]
+#[expect(
+    dead_code,
+    reason = "CPU time is for the table, the slow agents for the stress bench"
+)]
 mod contest;
 
 use std::time::Duration;
@@ -27,8 +30,12 @@ fn mailbox(criterion: &mut Criterion) {
 
 fn bench<C: Contestant>(criterion: &mut Criterion, work: Work) {
     let mut group = criterion.benchmark_group(work.name());
-    group.throughput(Throughput::Elements(1)).sample_size(SAMPLES);
-    group.measurement_time(Duration::from_secs(MEASUREMENT_S)).warm_up_time(Duration::from_millis(200));
+    group
+        .throughput(Throughput::Elements(1))
+        .sample_size(SAMPLES);
+    group
+        .measurement_time(Duration::from_secs(MEASUREMENT_S))
+        .warm_up_time(Duration::from_millis(200));
     group.bench_function(C::NAME, |bencher| {
         bencher.iter_custom(|operations| {
             let mut left = operations;

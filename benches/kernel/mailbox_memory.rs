@@ -3,7 +3,10 @@
 //! A binary of its own, because counting costs time. `cargo bench --bench mailbox_memory -- [--check]`
 
 #[macro_use]
-#[expect(dead_code, reason = "time is for the table, the slow agents for the stress bench")]
+#[expect(
+    dead_code,
+    reason = "time is for the table, the slow agents for the stress bench"
+)]
 mod contest;
 
 use std::alloc::System;
@@ -50,9 +53,18 @@ struct Memory {
 fn main() -> ExitCode {
     let check = std::env::args().any(|word| word == "--check");
     let rows = contestants!(measure).map(|measure| measure());
-    println!("| | bytes, dormant agent | bytes, idle agent (one ask answered) | allocations a tell | an ask |");
+    println!(
+        "| | bytes, dormant agent | bytes, idle agent (one ask answered) | allocations a tell | an ask |"
+    );
     println!("|---|---|---|---|---|");
-    for Memory { name, dormant, idle, tell, ask } in &rows {
+    for Memory {
+        name,
+        dormant,
+        idle,
+        tell,
+        ask,
+    } in &rows
+    {
         println!("| {name} | {dormant:.0} | {idle:.0} | {tell:.2} | {ask:.2} |");
     }
     println!(
@@ -85,14 +97,24 @@ fn shortfalls(rows: &[Memory]) -> Vec<String> {
             failures.push(format!("{name} did not take part"));
             continue;
         };
-        let tell_max = if name == OURS_TYPED { 0.0 } else { TELL_ALLOCATIONS_MAX };
+        let tell_max = if name == OURS_TYPED {
+            0.0
+        } else {
+            TELL_ALLOCATIONS_MAX
+        };
         let held = [
             ("bytes of an idle agent", ours.idle, IDLE_BYTES_MAX),
             ("allocations a tell", ours.tell, tell_max + NOW_AND_THEN),
-            ("allocations an ask", ours.ask, ours.tell + ASK_ALLOCATIONS_MORE_MAX + NOW_AND_THEN),
+            (
+                "allocations an ask",
+                ours.ask,
+                ours.tell + ASK_ALLOCATIONS_MORE_MAX + NOW_AND_THEN,
+            ),
         ];
         let over = held.into_iter().filter(|(_, is, most)| is > most);
-        failures.extend(over.map(|(what, is, most)| format!("{name}, {what}: {is:.2}, must be ≤ {most:.2}")));
+        failures.extend(
+            over.map(|(what, is, most)| format!("{name}, {what}: {is:.2}, must be ≤ {most:.2}")),
+        );
     }
     failures
 }

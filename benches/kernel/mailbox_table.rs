@@ -30,19 +30,49 @@ struct Row {
 }
 
 const ROWS: [Row; 9] = [
-    row(Work::Tell, "tell, 1 producer, one thread", 200_000, 0.5, 0.35),
-    row(Work::TellFour, "tell, 4 producers, 2 threads", 200_000, 0.4, 0.25),
-    row(Work::TellAcross, "tell across two arbiters", 200_000, 0.5, 0.4),
+    row(
+        Work::Tell,
+        "tell, 1 producer, one thread",
+        200_000,
+        0.5,
+        0.35,
+    ),
+    row(
+        Work::TellFour,
+        "tell, 4 producers, 2 threads",
+        200_000,
+        0.4,
+        0.25,
+    ),
+    row(
+        Work::TellAcross,
+        "tell across two arbiters",
+        200_000,
+        0.5,
+        0.4,
+    ),
     row(Work::Ask, "ask, sequential", 50_000, 1.0, 0.15),
     row(Work::AskMany, "ask ×64", 64_000, 0.8, 0.15),
     row(Work::PingPong, "ping-pong", 50_000, 1.0, 0.75),
     row(Work::Ring, "ring of 1,000", 50_000, 0.9, 0.6),
     row(Work::FanOut, "fan-out to 100 and gather", 50_000, 0.9, 0.75),
-    row(Work::Spawn, "spawn 100,000, one ask each", 100_000, 0.8, 0.8),
+    row(
+        Work::Spawn,
+        "spawn 100,000, one ask each",
+        100_000,
+        0.8,
+        0.8,
+    ),
 ];
 
 const fn row(work: Work, title: &'static str, operations: u64, must: f64, stretch: f64) -> Row {
-    Row { work, title, operations, must, stretch }
+    Row {
+        work,
+        title,
+        operations,
+        must,
+        stretch,
+    }
 }
 
 /// A contestant: its name and how it does a work with so many operations.
@@ -52,7 +82,10 @@ struct Entry {
 }
 
 fn entry<C: Contestant>() -> Entry {
-    Entry { name: C::NAME, run: works::run::<C> }
+    Entry {
+        name: C::NAME,
+        run: works::run::<C>,
+    }
 }
 
 struct Arguments {
@@ -69,8 +102,15 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let rows: Vec<&Row> =
-        ROWS.iter().filter(|row| arguments.only.as_deref().is_none_or(|only| only == row.work.name())).collect();
+    let rows: Vec<&Row> = ROWS
+        .iter()
+        .filter(|row| {
+            arguments
+                .only
+                .as_deref()
+                .is_none_or(|only| only == row.work.name())
+        })
+        .collect();
     let entries = contestants!(entry).map(|entry| entry());
     let samples = measure(&rows, &entries, arguments.rounds);
     let failures = report(&rows, &entries, &samples);
@@ -84,7 +124,11 @@ fn main() -> ExitCode {
 }
 
 fn arguments() -> Result<Arguments, String> {
-    let mut parsed = Arguments { rounds: ROUNDS_DEFAULT, only: None, check: false };
+    let mut parsed = Arguments {
+        rounds: ROUNDS_DEFAULT,
+        only: None,
+        check: false,
+    };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match word.as_str() {
@@ -93,13 +137,19 @@ fn arguments() -> Result<Arguments, String> {
             "--check" => parsed.check = true,
             "--rounds" => {
                 let count = words.next().unwrap_or_default();
-                parsed.rounds =
-                    count.parse().ok().filter(|n| *n > 0).ok_or(format!("--rounds needs a number, not {count:?}"))?;
+                parsed.rounds = count
+                    .parse()
+                    .ok()
+                    .filter(|n| *n > 0)
+                    .ok_or(format!("--rounds needs a number, not {count:?}"))?;
             }
             "--only" => {
                 let name = words.next().unwrap_or_default();
                 if !Work::ALL.iter().any(|work| work.name() == name) {
-                    return Err(format!("--only needs one of {:?}", Work::ALL.map(Work::name)));
+                    return Err(format!(
+                        "--only needs one of {:?}",
+                        Work::ALL.map(Work::name)
+                    ));
                 }
                 parsed.only = Some(name);
             }
@@ -130,20 +180,39 @@ fn measure(rows: &[&Row], entries: &[Entry], rounds: usize) -> Vec<Vec<Vec<f64>>
 /// Prints the table and returns what fell short.
 fn report(rows: &[&Row], entries: &[Entry], samples: &[Vec<Vec<f64>>]) -> Vec<String> {
     let names: Vec<&str> = entries.iter().map(|entry| entry.name).collect();
-    println!("| CPU ns an operation (× {}) | {} | must | stretch |", names[0], names.join(" | "));
+    println!(
+        "| CPU ns an operation (× {}) | {} | must | stretch |",
+        names[0],
+        names.join(" | ")
+    );
     println!("|---|{}---|---|", "---|".repeat(names.len()));
     let mut failures = Vec::new();
     for (row, samples) in rows.iter().zip(samples) {
         let medians: Vec<f64> = samples.iter().map(|rounds| median(rounds)).collect();
-        let cells: Vec<String> = medians.iter().map(|m| format!("{m:.0} ({:.2})", m / medians[0])).collect();
-        println!("| {} | {} | ≤ {} | {} |", row.title, cells.join(" | "), row.must, row.stretch);
+        let cells: Vec<String> = medians
+            .iter()
+            .map(|m| format!("{m:.0} ({:.2})", m / medians[0]))
+            .collect();
+        println!(
+            "| {} | {} | ≤ {} | {} |",
+            row.title,
+            cells.join(" | "),
+            row.must,
+            row.stretch
+        );
         failures.extend(shortfalls(row, &names, &medians));
     }
     failures
 }
 
 fn shortfalls(row: &Row, names: &[&str], medians: &[f64]) -> Vec<String> {
-    let cost = |name: &str| names.iter().zip(medians).find(|(n, _)| **n == name).map(|(_, median)| *median);
+    let cost = |name: &str| {
+        names
+            .iter()
+            .zip(medians)
+            .find(|(n, _)| **n == name)
+            .map(|(_, median)| *median)
+    };
     // Handled in place, an ask says nothing of the queue: there the pinned one must pass too.
     let on_trial: &[&str] = match row.work {
         Work::Ask | Work::AskMany | Work::FanOut => &[OURS, OURS_PINNED],
@@ -154,15 +223,24 @@ fn shortfalls(row: &Row, names: &[&str], medians: &[f64]) -> Vec<String> {
         match cost(name).map(|ours| ours / medians[0]) {
             Some(ratio) if ratio <= row.must => {}
             Some(ratio) => {
-                failures.push(format!("{}: {name} {ratio:.2} × {}, must be ≤ {}", row.title, names[0], row.must));
+                failures.push(format!(
+                    "{}: {name} {ratio:.2} × {}, must be ≤ {}",
+                    row.title, names[0], row.must
+                ));
             }
             None => failures.push(format!("{}: {name} did not take part", row.title)),
         }
     }
     if let (Work::Tell, Some(ours)) = (row.work, cost(OURS)) {
         for rival in ["ractor", "kameo"] {
-            if let Some(times) = cost(rival).map(|theirs| theirs / ours).filter(|times| *times < CHEAPER_MIN) {
-                failures.push(format!("{}: {times:.1} × cheaper than {rival}, must be ≥ {CHEAPER_MIN}", row.title));
+            if let Some(times) = cost(rival)
+                .map(|theirs| theirs / ours)
+                .filter(|times| *times < CHEAPER_MIN)
+            {
+                failures.push(format!(
+                    "{}: {times:.1} × cheaper than {rival}, must be ≥ {CHEAPER_MIN}",
+                    row.title
+                ));
             }
         }
     }

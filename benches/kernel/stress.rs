@@ -61,8 +61,15 @@ fn burst<C: Contestant>() {
         tokio::time::sleep(SERVICE).await;
         let region = Region::new(ALLOCATOR);
         let offered = OVERLOAD as usize * SLOW_CAPACITY;
-        let held = (0..offered).filter(|_| C::offer(&slow, Instant::now())).count();
-        println!("| {} | {held} | {} | {} |", C::NAME, offered - held, live_bytes(&region));
+        let held = (0..offered)
+            .filter(|_| C::offer(&slow, Instant::now()))
+            .count();
+        println!(
+            "| {} | {held} | {} | {} |",
+            C::NAME,
+            offered - held,
+            live_bytes(&region)
+        );
         drop(slow);
         contestant.finish().await;
     });
@@ -140,5 +147,8 @@ fn crowd<C: Contestant>() {
 /// The value below which `share` of the sorted values lie; zero of none.
 fn percentile(sorted: &[Duration], share: f64) -> Duration {
     let index = (sorted.len() as f64 * share).ceil() as usize;
-    sorted.get(index.saturating_sub(1)).copied().unwrap_or_default()
+    sorted
+        .get(index.saturating_sub(1))
+        .copied()
+        .unwrap_or_default()
 }

@@ -61,7 +61,10 @@ struct Arguments {
 async fn main() -> ExitCode {
     let arguments = Arguments::parse_from(kit::words());
     let done = all(&arguments).await;
-    kit::ended(done.map(|is_held| !is_held && arguments.check).map_err(|why| why.to_string()))
+    kit::ended(
+        done.map(|is_held| !is_held && arguments.check)
+            .map_err(|why| why.to_string()),
+    )
 }
 
 /// Measures and prints. False where a mark is missed.
@@ -70,29 +73,49 @@ async fn all(arguments: &Arguments) -> Outcome<bool> {
         return flat(messages).await;
     }
     let span = Duration::from_secs(arguments.seconds);
-    println!("| senders | direct messages/s, durable | p50, p99 until accepted, ms |\n|---|---|---|");
+    println!(
+        "| senders | direct messages/s, durable | p50, p99 until accepted, ms |\n|---|---|---|"
+    );
     for senders in SENDERS {
         let (took, wall) = direct(senders, span).await?;
         let a_second = took.len() as f64 / wall.as_secs_f64();
         println!("| {senders} | {a_second:.0} | {} |", percentiles(took));
     }
     let (accepted, arrived) = broadcasts().await?;
-    println!("\n| {BROADCASTS} broadcasts to {RECIPIENTS} agents of the process | p50, p99, ms |\n|---|---|");
+    println!(
+        "\n| {BROADCASTS} broadcasts to {RECIPIENTS} agents of the process | p50, p99, ms |\n|---|---|"
+    );
     println!("| until it is accepted | {} |", percentiles(accepted));
     println!("| until all have it | {} |", percentiles(arrived));
     let delivered = open_loop(span).await?;
     let p99 = percentile(&delivered, 99);
-    println!("\n| {RATE} direct messages/s, for {} s | p50, p99, ms |\n|---|---|", arguments.seconds);
-    println!("| from accepted to delivered | {} |", percentiles(delivered));
-    let is_held = if p99 <= DELIVERED_P99_MAX { "it holds" } else { "it is missed" };
-    println!("\nAt most {} ms are wanted for the last p99: {is_held}.", DELIVERED_P99_MAX.as_millis());
+    println!(
+        "\n| {RATE} direct messages/s, for {} s | p50, p99, ms |\n|---|---|",
+        arguments.seconds
+    );
+    println!(
+        "| from accepted to delivered | {} |",
+        percentiles(delivered)
+    );
+    let is_held = if p99 <= DELIVERED_P99_MAX {
+        "it holds"
+    } else {
+        "it is missed"
+    };
+    println!(
+        "\nAt most {} ms are wanted for the last p99: {is_held}.",
+        DELIVERED_P99_MAX.as_millis()
+    );
     Ok(p99 <= DELIVERED_P99_MAX)
 }
 
 fn percentile(took: &[Duration], of_hundred: usize) -> Duration {
     let mut sorted = took.to_vec();
     sorted.sort_unstable();
-    sorted.get((sorted.len() * of_hundred / 100).min(sorted.len().saturating_sub(1))).copied().unwrap_or_default()
+    sorted
+        .get((sorted.len() * of_hundred / 100).min(sorted.len().saturating_sub(1)))
+        .copied()
+        .unwrap_or_default()
 }
 
 fn percentiles(took: Vec<Duration>) -> String {
@@ -130,7 +153,11 @@ async fn direct(senders: usize, span: Duration) -> Outcome<(Vec<Duration>, Durat
 }
 
 fn is_accepted(success: bool) -> Outcome {
-    if success { Ok(()) } else { Err("a message wasn't accepted".into()) }
+    if success {
+        Ok(())
+    } else {
+        Err("a message wasn't accepted".into())
+    }
 }
 
 /// How long each broadcast took to be accepted, and until all had it.
@@ -148,7 +175,9 @@ async fn broadcasts() -> Outcome<(Vec<Duration>, Vec<Duration>)> {
         let mut last = asked;
         for _ in 0..RECIPIENTS {
             let got = timeout(ARRIVES, room.got.recv()).await?;
-            let (_, _, at) = got.filter(|(id, _, _)| Some(id) == sent.message_id.as_ref()).ok_or("another message")?;
+            let (_, _, at) = got
+                .filter(|(id, _, _)| Some(id) == sent.message_id.as_ref())
+                .ok_or("another message")?;
             last = last.max(at);
         }
         arrived.push(last - asked);
@@ -171,18 +200,27 @@ async fn open_loop(span: Duration) -> Outcome<Vec<Duration>> {
     let mut sending = Vec::new();
     for nth in 0..usize::try_from(count)? {
         due.tick().await;
-        let (mailbox, to) = (mailboxes[nth % senders].clone(), format!("r{}", nth % senders));
-        sending.push(tokio::spawn(async move { is_accepted(mailbox.send(&to, &text()).await?.success) }));
+        let (mailbox, to) = (
+            mailboxes[nth % senders].clone(),
+            format!("r{}", nth % senders),
+        );
+        sending.push(tokio::spawn(async move {
+            is_accepted(mailbox.send(&to, &text()).await?.success)
+        }));
     }
     for sent in sending {
         sent.await??;
     }
     let mut first: HashMap<String, Instant> = HashMap::new();
     while (first.len() as u64) < count {
-        let (id, _, at) = timeout(ARRIVES, room.got.recv()).await?.ok_or("nobody takes anything any more")?;
+        let (id, _, at) = timeout(ARRIVES, room.got.recv())
+            .await?
+            .ok_or("nobody takes anything any more")?;
         first.entry(id).or_insert(at);
     }
-    let took = first.into_iter().filter_map(|(id, at)| Some(at.saturating_duration_since(room.stamps.take(&id)?)));
+    let took = first
+        .into_iter()
+        .filter_map(|(id, at)| Some(at.saturating_duration_since(room.stamps.take(&id)?)));
     let took: Vec<_> = took.collect();
     room.close().await;
     match took.len() as u64 == count {
@@ -197,14 +235,19 @@ async fn flat(messages: u64) -> Outcome<bool> {
     let mut room = Room::open(pairs, true).await?;
     let mut pairs_of = Vec::new();
     for nth in 0..pairs {
-        pairs_of.push((room.mailbox(&format!("s{nth}")).await?, room.mailbox(&format!("r{nth}")).await?));
+        pairs_of.push((
+            room.mailbox(&format!("s{nth}")).await?,
+            room.mailbox(&format!("r{nth}")).await?,
+        ));
     }
     let cpu_before = kit::cpu_time(std::process::id())?;
     let (began, mut before, mut read) = (Instant::now(), None, 0_u64);
     // Each pair has one message under way: it is sent, delivered, read, and the next follows.
     let send = |nth: usize| {
         let (from, _) = pairs_of[nth].clone();
-        tokio::spawn(async move { is_accepted(from.send(&format!("r{nth}"), &text()).await?.success) });
+        tokio::spawn(
+            async move { is_accepted(from.send(&format!("r{nth}"), &text()).await?.success) },
+        );
     };
     (0..pairs).for_each(send);
     while read < messages {
@@ -212,12 +255,19 @@ async fn flat(messages: u64) -> Outcome<bool> {
             eprintln!("only {read} messages in {MILLION_TAKES_MAX:?}");
             break;
         }
-        let (id, to, _) = timeout(ARRIVES, room.got.recv()).await?.ok_or("nobody takes anything any more")?;
+        let (id, to, _) = timeout(ARRIVES, room.got.recv())
+            .await?
+            .ok_or("nobody takes anything any more")?;
         room.stamps.take(&id);
         let nth: usize = to.trim_start_matches('r').parse()?;
         let (from, reader) = pairs_of[nth].clone();
         tokio::spawn(async move {
-            reader.ask(MarkRead { message_id: id, state: None }).await?;
+            reader
+                .ask(MarkRead {
+                    message_id: id,
+                    state: None,
+                })
+                .await?;
             is_accepted(from.send(&format!("r{nth}"), &text()).await?.success)
         });
         read += 1;
@@ -231,9 +281,18 @@ async fn flat(messages: u64) -> Outcome<bool> {
     let before = before.ok_or("it never came so far")?;
     let mib = |bytes: u64| bytes as f64 / (1024.0 * 1024.0);
     let first = BEFORE.min(messages / 2);
-    println!("| messages, read and cleaned away | a second | CPU a message, µs | RSS after {first}, at the end, MiB |");
+    println!(
+        "| messages, read and cleaned away | a second | CPU a message, µs | RSS after {first}, at the end, MiB |"
+    );
     println!("|---|---|---|---|");
-    let (a_second, each) = (read as f64 / took.as_secs_f64(), cpu.as_secs_f64() * 1e6 / read as f64);
-    println!("| {read} | {a_second:.0} | {each:.0} | {:.0}, {:.0} |", mib(before), mib(after));
+    let (a_second, each) = (
+        read as f64 / took.as_secs_f64(),
+        cpu.as_secs_f64() * 1e6 / read as f64,
+    );
+    println!(
+        "| {read} | {a_second:.0} | {each:.0} | {:.0}, {:.0} |",
+        mib(before),
+        mib(after)
+    );
     Ok(read == messages && after.saturating_sub(before) <= GROWS_MAX)
 }

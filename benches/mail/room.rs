@@ -39,7 +39,9 @@ impl Agent for Receiver {
 impl SyncHandler<Deliver> for Receiver {
     fn handle(&mut self, letter: Deliver, _: &mut Cx) -> Result<(), Failure> {
         let now = Instant::now();
-        self.got.try_send((letter.message_id, letter.to, now)).map_err(|_| Failure::unavailable("nobody takes it"))
+        self.got
+            .try_send((letter.message_id, letter.to, now))
+            .map_err(|_| Failure::unavailable("nobody takes it"))
     }
 }
 
@@ -64,7 +66,12 @@ impl Room {
         let nothing = Some(Duration::ZERO);
         let options = match forgets {
             true => options
-                .retention(Retention { tasks: nothing, inbox: nothing, audit: nothing, streams: nothing })
+                .retention(Retention {
+                    tasks: nothing,
+                    inbox: nothing,
+                    audit: nothing,
+                    streams: nothing,
+                })
                 .clean_every(Some(Duration::from_secs(1))),
             false => options.clean_every(None),
         };
@@ -72,12 +79,18 @@ impl Room {
         let system = System::start(1)?;
         let parts = store.store();
         let stamps = Stamps::new(parts.mail.clone());
-        system.keep_in(Store { mail: stamps.clone(), ..parts })?;
+        system.keep_in(Store {
+            mail: stamps.clone(),
+            ..parts
+        })?;
         let (sender, got) = mpsc::channel(GOT_MAX);
         let mut members = Vec::new();
         for nth in 0..receivers {
             let (id, got) = (format!("r{nth}"), sender.clone());
-            let agent = system.prepare_with(move || Receiver { got: got.clone() }).label(id.as_str()).spawn();
+            let agent = system
+                .prepare_with(move || Receiver { got: got.clone() })
+                .label(id.as_str())
+                .spawn();
             system.directory().register(id.as_str(), &agent)?;
             members.push(Declared::new(&*id).with_way(&*id));
         }
@@ -89,8 +102,19 @@ impl Room {
         };
         let mailroom = Mailroom::open(&system, options).await?;
         let kept = mailroom.clone();
-        let agent = system.prepare_with(move || kept.clone()).label("mailroom").spawn();
-        Ok(Self { system, mailroom, agent, stamps, got, store, _folder: folder })
+        let agent = system
+            .prepare_with(move || kept.clone())
+            .label("mailroom")
+            .spawn();
+        Ok(Self {
+            system,
+            mailroom,
+            agent,
+            stamps,
+            got,
+            store,
+            _folder: folder,
+        })
     }
 
     /// The mailbox of an agent, which has said its first word.

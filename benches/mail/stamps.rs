@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use callboard::message::mail::AgentLogRow;
 use callboard::{
-    JournalError, Letter, LetterFilter, LetterOpen, LetterPage, Mail, MailCopy, Mark, NewLetter, StoredEvent,
-    async_trait,
+    JournalError, Letter, LetterFilter, LetterOpen, LetterPage, Mail, MailCopy, Mark, NewLetter,
+    StoredEvent, async_trait,
 };
 use parking_lot::Mutex;
 
@@ -19,7 +19,10 @@ pub struct Stamps {
 
 impl Stamps {
     pub fn new(mail: Arc<dyn Mail>) -> Arc<Self> {
-        Arc::new(Self { mail, accepted: Mutex::default() })
+        Arc::new(Self {
+            mail,
+            accepted: Mutex::default(),
+        })
     }
 
     /// Takes the moment of a letter, if it was committed.
@@ -37,7 +40,12 @@ impl Mail for Stamps {
         Ok(letter)
     }
 
-    async fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> Result<(), JournalError> {
+    async fn spread(
+        &self,
+        letter: u64,
+        to: u32,
+        delivered: Vec<String>,
+    ) -> Result<(), JournalError> {
         self.mail.spread(letter, to, delivered).await
     }
 
@@ -45,7 +53,11 @@ impl Mail for Stamps {
         self.mail.unspread(letters_max).await
     }
 
-    async fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> Result<Vec<(String, u64)>, JournalError> {
+    async fn mark(
+        &self,
+        marks: Vec<(String, u64)>,
+        mark: Mark,
+    ) -> Result<Vec<(String, u64)>, JournalError> {
         self.mail.mark(marks, mark).await
     }
 
@@ -60,7 +72,9 @@ impl Mail for Stamps {
         undelivered: bool,
         letters_max: usize,
     ) -> Result<Vec<LetterOpen>, JournalError> {
-        self.mail.open(recipient, after, undelivered, letters_max).await
+        self.mail
+            .open(recipient, after, undelivered, letters_max)
+            .await
     }
 
     async fn waiting(&self) -> Result<HashMap<String, u64>, JournalError> {
@@ -80,11 +94,20 @@ impl Mail for Stamps {
         self.mail.receipts(letter, after, copies_max).await
     }
 
-    async fn history(&self, filter: LetterFilter, before: u64, letters_max: usize) -> Result<LetterPage, JournalError> {
+    async fn history(
+        &self,
+        filter: LetterFilter,
+        before: u64,
+        letters_max: usize,
+    ) -> Result<LetterPage, JournalError> {
         self.mail.history(filter, before, letters_max).await
     }
 
-    async fn events(&self, after: u64, events_max: usize) -> Result<Vec<(u64, StoredEvent)>, JournalError> {
+    async fn events(
+        &self,
+        after: u64,
+        events_max: usize,
+    ) -> Result<Vec<(u64, StoredEvent)>, JournalError> {
         self.mail.events(after, events_max).await
     }
 
@@ -96,7 +119,12 @@ impl Mail for Stamps {
         self.mail.tell(event).await
     }
 
-    async fn logs(&self, agent: Option<&str>, after: u64, rows_max: usize) -> Result<Vec<AgentLogRow>, JournalError> {
+    async fn logs(
+        &self,
+        agent: Option<&str>,
+        after: u64,
+        rows_max: usize,
+    ) -> Result<Vec<AgentLogRow>, JournalError> {
         self.mail.logs(agent, after, rows_max).await
     }
 }

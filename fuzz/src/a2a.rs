@@ -17,20 +17,34 @@ pub fn request(bytes: &[u8]) {
         if let Some(sent) = read(dialect.read_send(params)) {
             assert!(!sent.message.parts.is_empty() && !sent.message.message_id.is_empty());
             for other in DIALECTS {
-                let again = other.read_send(Some(&other.write_send(&sent))).expect("what is written is a request");
+                let again = other
+                    .read_send(Some(&other.write_send(&sent)))
+                    .expect("what is written is a request");
                 assert_eq!(again.message.parts.len(), sent.message.parts.len());
             }
             stable(&sent);
         }
-        let _ =
-            (read(dialect.read_get(params)), read(dialect.read_cancel(params)), read(dialect.read_subscribe(params)));
-        let _ = (read(dialect.read_push_list(params)), read(dialect.read_push_delete(params)));
+        let _ = (
+            read(dialect.read_get(params)),
+            read(dialect.read_cancel(params)),
+            read(dialect.read_subscribe(params)),
+        );
+        let _ = (
+            read(dialect.read_push_list(params)),
+            read(dialect.read_push_delete(params)),
+        );
         read(dialect.read_list(params)).iter().for_each(stable);
         if let Some(config) = read(dialect.read_push_create(params, None)) {
             stable(&config);
-            for other in DIALECTS.into_iter().filter(|_| !config.task_id.contains('/') && !config.id.contains('/')) {
+            for other in DIALECTS
+                .into_iter()
+                .filter(|_| !config.task_id.contains('/') && !config.id.contains('/'))
+            {
                 let again = other.read_push_create(Some(&other.write_push_config(&config)), None);
-                assert_eq!(again.expect("what is written is a configuration").task_id, config.task_id);
+                assert_eq!(
+                    again.expect("what is written is a configuration").task_id,
+                    config.task_id
+                );
             }
         }
         if let Some(get) = read(dialect.read_push_get(params)) {
@@ -46,7 +60,9 @@ pub fn answer(bytes: &[u8]) {
         if let Some(task) = read(dialect.read_task(&raw)) {
             stable(&task);
             for other in DIALECTS {
-                let again = other.read_task(&other.write_task(&task)).expect("what is written is a task");
+                let again = other
+                    .read_task(&other.write_task(&task))
+                    .expect("what is written is a task");
                 assert_eq!(
                     (again.id, again.artifacts.map(|all| all.len())),
                     (task.id.clone(), counted(&task.artifacts))
@@ -56,14 +72,21 @@ pub fn answer(bytes: &[u8]) {
         if let Some(event) = read(dialect.read_event(&raw)) {
             stable(&event);
             // A message of 0.1 is a task, which needs an id.
-            let is_bare =
-                matches!(&event, StreamResponse::Message(m) if m.message_id.is_empty() && m.task_id.is_empty());
-            for other in DIALECTS.into_iter().filter(|other| !(is_bare && *other == Dialect::V01)) {
-                other.read_event(&other.events().write(&event, true)).expect("what is written is an event");
+            let is_bare = matches!(&event, StreamResponse::Message(m) if m.message_id.is_empty() && m.task_id.is_empty());
+            for other in DIALECTS
+                .into_iter()
+                .filter(|other| !(is_bare && *other == Dialect::V01))
+            {
+                other
+                    .read_event(&other.events().write(&event, true))
+                    .expect("what is written is an event");
             }
         }
         if let Some(response) = read(dialect.read_send_response(&raw)) {
-            assert!(matches!(response, SendMessageResponse::Task(_) | SendMessageResponse::Message(_)));
+            assert!(matches!(
+                response,
+                SendMessageResponse::Task(_) | SendMessageResponse::Message(_)
+            ));
             stable(&response);
         }
         read(dialect.read_task_list(&raw)).iter().for_each(stable);
@@ -78,13 +101,17 @@ pub fn answer(bytes: &[u8]) {
 /// The bytes are taken for a card.
 pub fn card(bytes: &[u8]) {
     let Some(raw) = raw(bytes) else { return };
-    let Some(card) = read(Dialect::read_card(&raw)) else { return };
+    let Some(card) = read(Dialect::read_card(&raw)) else {
+        return;
+    };
     stable(&card);
-    let hybrid = Dialect::read_card(&Dialect::write_hybrid_card(&card)).expect("a hybrid is a card");
+    let hybrid =
+        Dialect::read_card(&Dialect::write_hybrid_card(&card)).expect("a hybrid is a card");
     assert_eq!(hybrid.skills.len(), card.skills.len());
     assert!(hybrid.supported_interfaces.len() >= card.supported_interfaces.len());
     for dialect in DIALECTS {
-        let again = Dialect::read_card(&dialect.write_card(&card)).expect("what is written is a card");
+        let again =
+            Dialect::read_card(&dialect.write_card(&card)).expect("what is written is a card");
         assert_eq!(again.name, card.name);
     }
 }
@@ -96,7 +123,8 @@ fn raw(bytes: &[u8]) -> Option<Box<RawValue>> {
 }
 
 fn read<T>(read: Result<T, A2aError>) -> Option<T> {
-    read.map_err(|error| assert!(error.message.len() < ERROR_CHARS_MAX)).ok()
+    read.map_err(|error| assert!(error.message.len() < ERROR_CHARS_MAX))
+        .ok()
 }
 
 fn stable<T: Wire>(value: &T) {

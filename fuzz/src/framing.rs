@@ -1,31 +1,64 @@
 //! Framings: the same events and lines however the bytes were cut, each within the limits, and the same after they are
 //! written again.
 
-use callboard_rpc::{Line, LineDecoder, SseDecoder, SseError, SseEvent, SseLimits, encode_event, encode_line};
+use callboard_rpc::{
+    Line, LineDecoder, SseDecoder, SseError, SseEvent, SseLimits, encode_event, encode_line,
+};
 
 const LINE_BYTES_MAX: usize = 64;
 const EVENT_BYTES_MAX: usize = 96;
 
 pub fn sse(bytes: &[u8]) {
-    let limits = SseLimits { line_bytes_max: LINE_BYTES_MAX, event_bytes_max: EVENT_BYTES_MAX };
+    let limits = SseLimits {
+        line_bytes_max: LINE_BYTES_MAX,
+        event_bytes_max: EVENT_BYTES_MAX,
+    };
     for limits in [limits, SseLimits::default()] {
         let whole = events([bytes], &limits);
         for step in steps(bytes) {
-            assert_eq!(events(bytes.chunks(step), &limits), whole, "cut every {step} bytes");
+            assert_eq!(
+                events(bytes.chunks(step), &limits),
+                whole,
+                "cut every {step} bytes"
+            );
         }
         for event in &whole.0 {
-            let names = [&event.event, &event.id].into_iter().flatten().map(String::len).sum::<usize>();
+            let names = [&event.event, &event.id]
+                .into_iter()
+                .flatten()
+                .map(String::len)
+                .sum::<usize>();
             assert!(event.data.len() + names <= limits.event_bytes_max);
             let again = events([encode_event(event).as_slice()], &SseLimits::default());
             // What can't be written is left out, and an empty name is none.
-            let id = event.id.clone().filter(|id| !id.contains(['\r', '\n', '\0']));
-            let expected = SseEvent { id, ..event.clone() };
-            assert_eq!(again, (vec![SseEvent { event: again.0[0].event.clone(), ..expected }], Ok(())));
+            let id = event
+                .id
+                .clone()
+                .filter(|id| !id.contains(['\r', '\n', '\0']));
+            let expected = SseEvent {
+                id,
+                ..event.clone()
+            };
+            assert_eq!(
+                again,
+                (
+                    vec![SseEvent {
+                        event: again.0[0].event.clone(),
+                        ..expected
+                    }],
+                    Ok(())
+                )
+            );
         }
     }
     // Whatever stands in an event, it stays one.
     let text = String::from_utf8_lossy(bytes).into_owned();
-    let forged = SseEvent { event: Some(text.clone()), data: bytes.to_vec(), id: Some(text), retry: None };
+    let forged = SseEvent {
+        event: Some(text.clone()),
+        data: bytes.to_vec(),
+        id: Some(text),
+        retry: None,
+    };
     let (read, end) = events([encode_event(&forged).as_slice()], &SseLimits::default());
     assert!(end.is_err() || read.len() == 1);
 }
@@ -34,7 +67,11 @@ pub fn lines(bytes: &[u8]) {
     for max in [1, LINE_BYTES_MAX, usize::MAX] {
         let whole = cut([bytes], max);
         for step in steps(bytes) {
-            assert_eq!(cut(bytes.chunks(step), max), whole, "cut every {step} bytes");
+            assert_eq!(
+                cut(bytes.chunks(step), max),
+                whole,
+                "cut every {step} bytes"
+            );
         }
         for line in &whole {
             let Line::Whole(line) = line else { continue };
@@ -51,7 +88,10 @@ fn steps(bytes: &[u8]) -> [usize; 2] {
     [1, 2 + bytes.last().map_or(0, |byte| usize::from(*byte))]
 }
 
-fn events<'a>(chunks: impl IntoIterator<Item = &'a [u8]>, limits: &SseLimits) -> (Vec<SseEvent>, Result<(), SseError>) {
+fn events<'a>(
+    chunks: impl IntoIterator<Item = &'a [u8]>,
+    limits: &SseLimits,
+) -> (Vec<SseEvent>, Result<(), SseError>) {
     let mut decoder = SseDecoder::new(limits);
     let mut events = Vec::new();
     for chunk in chunks {

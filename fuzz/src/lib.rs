@@ -19,17 +19,50 @@ pub struct Target {
 
 /// All targets. (A WebSocket's text is one message: `envelope`.)
 pub const TARGETS: &[Target] = &[
-    Target { name: "a2a_answer", run: a2a::answer },
-    Target { name: "a2a_card", run: a2a::card },
-    Target { name: "a2a_request", run: a2a::request },
-    Target { name: "envelope", run: message::envelope },
-    Target { name: "batch", run: message::batch },
-    Target { name: "id", run: message::id },
-    Target { name: "sse", run: framing::sse },
-    Target { name: "lines", run: framing::lines },
-    Target { name: "keys", run: places::keys },
-    Target { name: "host", run: places::host },
-    Target { name: "url", run: places::url },
+    Target {
+        name: "a2a_answer",
+        run: a2a::answer,
+    },
+    Target {
+        name: "a2a_card",
+        run: a2a::card,
+    },
+    Target {
+        name: "a2a_request",
+        run: a2a::request,
+    },
+    Target {
+        name: "envelope",
+        run: message::envelope,
+    },
+    Target {
+        name: "batch",
+        run: message::batch,
+    },
+    Target {
+        name: "id",
+        run: message::id,
+    },
+    Target {
+        name: "sse",
+        run: framing::sse,
+    },
+    Target {
+        name: "lines",
+        run: framing::lines,
+    },
+    Target {
+        name: "keys",
+        run: places::keys,
+    },
+    Target {
+        name: "host",
+        run: places::host,
+    },
+    Target {
+        name: "url",
+        run: places::url,
+    },
 ];
 
 /// Where the corpus lies: a directory a target, a file an input.

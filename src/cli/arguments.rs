@@ -22,8 +22,15 @@ pub(super) fn span(text: &str) -> Result<Duration, String> {
         'd' => SECONDS_A_DAY,
         _ => return Err(wanted()),
     };
-    let number: u64 = text.strip_suffix(unit).unwrap_or_default().parse().map_err(|_| wanted())?;
-    number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(wanted)
+    let number: u64 = text
+        .strip_suffix(unit)
+        .unwrap_or_default()
+        .parse()
+        .map_err(|_| wanted())?;
+    number
+        .checked_mul(seconds)
+        .map(Duration::from_secs)
+        .ok_or_else(wanted)
 }
 
 /// Reads one of these names.
@@ -33,7 +40,9 @@ pub(super) fn one_of<T: Clone + Send + Sync + 'static>(
     let all: Vec<_> = all.into_iter().collect();
     PossibleValuesParser::new(all.iter().map(|(name, _)| *name)).try_map(move |written| {
         let found = all.iter().find(|(name, _)| *name == written);
-        found.map(|(_, value)| value.clone()).ok_or("there is no such value")
+        found
+            .map(|(_, value)| value.clone())
+            .ok_or("there is no such value")
     })
 }
 
@@ -61,12 +70,18 @@ impl CredentialArguments {
         self.headers.iter().try_fold(options, |options, header| {
             let wrong = || CommandError::usage("a header is written NAME: VALUE");
             let (name, value) = header.split_once(':').ok_or_else(wrong)?;
-            Ok(add(options, name.trim(), &SecretString::from(value.trim()))?)
+            Ok(add(
+                options,
+                name.trim(),
+                &SecretString::from(value.trim()),
+            )?)
         })
     }
 
     pub(super) fn bearer(&self) -> Result<Option<SecretString>, CommandError> {
-        let Some(name) = &self.bearer_env else { return Ok(None) };
+        let Some(name) = &self.bearer_env else {
+            return Ok(None);
+        };
         let token = std::env::var(name);
         token
             .map(|token| Some(token.into()))
@@ -86,7 +101,17 @@ mod tests {
         for (text, seconds) in [("90s", 90), ("5m", 300), ("2h", 7_200), ("7d", 604_800)] {
             assert_eq!(span(text), Ok(Duration::from_secs(seconds)));
         }
-        for wrong in ["", "h", "2", "-1h", "1.5h", "2w", "é", "99999999999999999999d", "9999999999999999999d"] {
+        for wrong in [
+            "",
+            "h",
+            "2",
+            "-1h",
+            "1.5h",
+            "2w",
+            "é",
+            "99999999999999999999d",
+            "9999999999999999999d",
+        ] {
             assert!(span(wrong).is_err(), "{wrong}");
         }
     }

@@ -8,7 +8,9 @@ use std::time::{Duration, SystemTime};
 
 use callboard_message::RawObject;
 use callboard_message::time::rfc3339;
-use callboard_store::{AuditFilter, AuditLine, ChainReport, ExportError, VerifyOptions, verify_export};
+use callboard_store::{
+    AuditFilter, AuditLine, ChainReport, ExportError, VerifyOptions, verify_export,
+};
 use serde_json::json;
 
 use super::arguments::span;
@@ -97,34 +99,70 @@ pub(super) struct With {
 
 impl With {
     fn options(self, public_keys: Option<PathBuf>) -> VerifyOptions {
-        VerifyOptions { chain: self.chain, anchor: self.anchor, public_keys }
+        VerifyOptions {
+            chain: self.chain,
+            anchor: self.anchor,
+            public_keys,
+        }
     }
 }
 
 /// Does it, and says how it ended.
 pub(super) async fn run(command: AuditCommand) -> Outcome {
     match command {
-        AuditCommand::Verify { store, with, public_key } => {
+        AuditCommand::Verify {
+            store,
+            with,
+            public_key,
+        } => {
             let (json, options) = (with.json, with.options(public_key));
-            tell(&store.visit(async |visitor| visitor.verify_audit(&options).await).await?, json)
+            tell(
+                &store
+                    .visit(async |visitor| visitor.verify_audit(&options).await)
+                    .await?,
+                json,
+            )
         }
-        AuditCommand::VerifyExport { file, with, public_key } => {
+        AuditCommand::VerifyExport {
+            file,
+            with,
+            public_key,
+        } => {
             let from = File::open(&file).map_err(|e| cannot("read", &file, &e))?;
             let (json, options) = (with.json, with.options(Some(public_key)));
             tell(&verify_export(BufReader::new(from), &options)?, json)
         }
-        AuditCommand::Show { store, event, agent, principal, call, chain, since, limit, json } => {
+        AuditCommand::Show {
+            store,
+            event,
+            agent,
+            principal,
+            call,
+            chain,
+            since,
+            limit,
+            json,
+        } => {
             let filter = AuditFilter {
                 chain,
                 event,
                 agent,
                 principal,
                 call,
-                since: since.map(|since| SystemTime::now().checked_sub(since).unwrap_or(SystemTime::UNIX_EPOCH)),
+                since: since.map(|since| {
+                    SystemTime::now()
+                        .checked_sub(since)
+                        .unwrap_or(SystemTime::UNIX_EPOCH)
+                }),
                 entries_max: limit,
             };
-            let lines = store.visit(async |visitor| visitor.audit_lines(&filter).await).await?;
-            Rows::begin(json, "AT\tENTRY\tEVENT\tAGENT\tMESSAGE\tPEER\tPRINCIPAL\tOUTCOME")?;
+            let lines = store
+                .visit(async |visitor| visitor.audit_lines(&filter).await)
+                .await?;
+            Rows::begin(
+                json,
+                "AT\tENTRY\tEVENT\tAGENT\tMESSAGE\tPEER\tPRINCIPAL\tOUTCOME",
+            )?;
             for line in lines {
                 show::raw(if json { line.line } else { described(&line) })?;
             }
@@ -137,8 +175,18 @@ pub(super) async fn run(command: AuditCommand) -> Outcome {
 /// Prints a line for each chain; blocked unless all are whole.
 fn tell(reports: &[ChainReport], as_json: bool) -> Outcome {
     for report in reports {
-        let ChainReport { chain, first, last, checkpoints, signed_up_to, fault, .. } = report;
-        let fault = fault.as_ref().map(|fault| json!({ "number": fault.number(), "why": fault.to_string() }));
+        let ChainReport {
+            chain,
+            first,
+            last,
+            checkpoints,
+            signed_up_to,
+            fault,
+            ..
+        } = report;
+        let fault = fault
+            .as_ref()
+            .map(|fault| json!({ "number": fault.number(), "why": fault.to_string() }));
         let object = json!({
             "chain": chain, "ok": fault.is_none(), "first": first, "last": last, "checkpoints": checkpoints,
             "signed_up_to": signed_up_to, "fault": fault,
@@ -149,7 +197,11 @@ fn tell(reports: &[ChainReport], as_json: bool) -> Outcome {
         show::line("there is no chain")?;
     }
     let is_whole = reports.iter().all(|report| report.fault.is_none());
-    Ok(if is_whole { EXIT_ANSWERED } else { EXIT_BLOCKED })
+    Ok(if is_whole {
+        EXIT_ANSWERED
+    } else {
+        EXIT_BLOCKED
+    })
 }
 
 fn described(entry: &AuditLine) -> String {
@@ -171,7 +223,13 @@ fn described(entry: &AuditLine) -> String {
 
 /// Names are others' words: none of them moves a terminal's cursor or makes a column.
 fn plain(text: &str) -> String {
-    let shown = |c: char| if c.is_control() { c.escape_default().collect() } else { String::from(c) };
+    let shown = |c: char| {
+        if c.is_control() {
+            c.escape_default().collect()
+        } else {
+            String::from(c)
+        }
+    };
     text.chars().map(shown).collect()
 }
 
@@ -180,13 +238,19 @@ async fn export(file: &Path, store: &StoreArguments) -> Outcome {
         Some(STANDARD_OUTPUT) => Box::new(stdout()),
         _ => {
             // For its owner only.
-            let new = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
+            let new = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(file);
             Box::new(new.map_err(|e| cannot("make", file, &e))?)
         }
     };
-    let exported = store.visit(async |visitor| match visitor.export_audit(&mut BufWriter::new(&mut out)).await {
-        Err(ExportError::Io(error)) => Err(cannot("write", file, &error)),
-        exported => Ok(exported?),
+    let exported = store.visit(async |visitor| {
+        match visitor.export_audit(&mut BufWriter::new(&mut out)).await {
+            Err(ExportError::Io(error)) => Err(cannot("write", file, &error)),
+            exported => Ok(exported?),
+        }
     });
     show::aside(format_args!("exported {} entries", exported.await?));
     Ok(EXIT_ANSWERED)

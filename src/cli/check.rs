@@ -17,9 +17,19 @@ use crate::config::{Checked, Level, Problem, Topology, UpstreamDeclaration, Upst
 const WITHIN: Duration = Duration::from_secs(30);
 
 /// Checks, and says how it ended.
-pub(super) async fn run(CheckArguments { topology: file, json, connect }: CheckArguments) -> Outcome {
+pub(super) async fn run(
+    CheckArguments {
+        topology: file,
+        json,
+        connect,
+    }: CheckArguments,
+) -> Outcome {
     let checked = Topology::check(&file)?;
-    let upstreams = checked.topology.iter().filter(|_| connect).flat_map(|topology| &topology.upstreams);
+    let upstreams = checked
+        .topology
+        .iter()
+        .filter(|_| connect)
+        .flat_map(|topology| &topology.upstreams);
     let found = futures::future::join_all(upstreams.map(Found::ask)).await;
     show::raw(match json {
         true => as_json(&file, &checked, &found),
@@ -43,7 +53,10 @@ impl Found {
     async fn ask(upstream: &UpstreamDeclaration) -> Self {
         let asked = async {
             let wrong = |error: UpstreamError| CommandError::usage(error.why);
-            let options = ClientOptions { listen: false, ..upstream.client_options().map_err(wrong)? };
+            let options = ClientOptions {
+                listen: false,
+                ..upstream.client_options().map_err(wrong)?
+            };
             let server = Server::new(upstream.endpoint().map_err(wrong)?, options, WITHIN)?;
             let tools = server.list::<ListTools>("tools").await;
             let revision = server.revision().await;
@@ -51,7 +64,10 @@ impl Found {
             Ok((revision, tools?.len()))
         };
         let seen: Result<_, CommandError> = asked.await;
-        Self { id: upstream.id.clone(), seen: seen.map_err(|error| error.message) }
+        Self {
+            id: upstream.id.clone(),
+            seen: seen.map_err(|error| error.message),
+        }
     }
 
     fn as_json(&self) -> Value {
@@ -66,7 +82,11 @@ impl Found {
     /// A line below others.
     fn in_words(&self, width: usize) -> String {
         let told = match &self.seen {
-            Ok((revision, tools)) => format!("{} era, {revision}, {}", era(revision), counted(*tools, "tool")),
+            Ok((revision, tools)) => format!(
+                "{} era, {revision}, {}",
+                era(revision),
+                counted(*tools, "tool")
+            ),
             Err(why) => format!("away: {why}"),
         };
         format!("\n  {:width$}  {told}", self.id)
@@ -74,12 +94,17 @@ impl Found {
 }
 
 fn era(revision: &str) -> &'static str {
-    if revision > Revision::LATEST_LEGACY.as_str() { "modern" } else { "legacy" }
+    if revision > Revision::LATEST_LEGACY.as_str() {
+        "modern"
+    } else {
+        "legacy"
+    }
 }
 
 fn as_json(file: &Path, checked: &Checked, found: &[Found]) -> String {
     let ok = checked.topology.is_some();
-    let mut object = json!({ "file": file.display().to_string(), "ok": ok, "problems": checked.problems });
+    let mut object =
+        json!({ "file": file.display().to_string(), "ok": ok, "problems": checked.problems });
     if !found.is_empty() {
         object["upstreams"] = found.iter().map(Found::as_json).collect();
     }
@@ -88,10 +113,23 @@ fn as_json(file: &Path, checked: &Checked, found: &[Found]) -> String {
 
 /// Each mistake with the line that it is in, then how many there are.
 fn for_people(file: &Path, checked: &Checked, found: &[Found]) -> String {
-    let renderer = if stdout().is_terminal() { Renderer::styled() } else { Renderer::plain() };
-    let drawn = checked.problems.iter().map(|problem| drawn(file, &checked.text, problem, &renderer) + "\n\n");
+    let renderer = if stdout().is_terminal() {
+        Renderer::styled()
+    } else {
+        Renderer::plain()
+    };
+    let drawn = checked
+        .problems
+        .iter()
+        .map(|problem| drawn(file, &checked.text, problem, &renderer) + "\n\n");
     let mut out: String = drawn.collect();
-    let count = |level| checked.problems.iter().filter(|problem| problem.level == level).count();
+    let count = |level| {
+        checked
+            .problems
+            .iter()
+            .filter(|problem| problem.level == level)
+            .count()
+    };
     let (errors, warnings) = (count(Level::Error), count(Level::Warning));
     out.push_str(&match &checked.topology {
         Some(topology) => format!(
@@ -101,13 +139,26 @@ fn for_people(file: &Path, checked: &Checked, found: &[Found]) -> String {
             counted(topology.upstreams.len(), "upstream"),
             counted(topology.servers.len(), "server"),
             counted(topology.listeners.len(), "listener"),
-            if warnings > 0 { format!("; {}", counted(warnings, "warning")) } else { String::new() },
+            if warnings > 0 {
+                format!("; {}", counted(warnings, "warning"))
+            } else {
+                String::new()
+            },
         ),
         None => {
-            format!("{} can't be used: {}, {}", file.display(), counted(errors, "error"), counted(warnings, "warning"))
+            format!(
+                "{} can't be used: {}, {}",
+                file.display(),
+                counted(errors, "error"),
+                counted(warnings, "warning")
+            )
         }
     });
-    let width = found.iter().map(|found| found.id.chars().count()).max().unwrap_or_default();
+    let width = found
+        .iter()
+        .map(|found| found.id.chars().count())
+        .max()
+        .unwrap_or_default();
     out.extend(found.iter().map(|found| found.in_words(width)));
     out
 }
@@ -119,17 +170,33 @@ fn counted(count: usize, what: &str) -> String {
 /// The text with stars in place of what may be secret, byte for byte, so that places in it stay where they are: whoever is shown
 /// a mistake may be looked over the shoulder, or be a log.
 fn without_secrets(text: &str) -> String {
-    const NAMES: [&str; 8] = ["key", "token", "secret", "password", "authorization", "bearer", "credential", "headers"];
+    const NAMES: [&str; 8] = [
+        "key",
+        "token",
+        "secret",
+        "password",
+        "authorization",
+        "bearer",
+        "credential",
+        "headers",
+    ];
     let stars = |line: &str| {
-        let Some((name, value)) = line.find(['=', ':']).map(|at| line.split_at(at)) else { return line.to_owned() };
+        let Some((name, value)) = line.find(['=', ':']).map(|at| line.split_at(at)) else {
+            return line.to_owned();
+        };
         let (lower, whole) = (name.to_ascii_lowercase(), line.to_ascii_lowercase());
         // What only names the place of a secret is told.
         let is_place = lower.trim_end().ends_with("_env") || lower.trim_end().ends_with("_file");
         if is_place || !NAMES.iter().any(|name| whole.contains(name)) {
             return line.to_owned();
         }
-        let star =
-            |c: char| if c.is_alphanumeric() || !c.is_ascii() { "*".repeat(c.len_utf8()) } else { c.to_string() };
+        let star = |c: char| {
+            if c.is_alphanumeric() || !c.is_ascii() {
+                "*".repeat(c.len_utf8())
+            } else {
+                c.to_string()
+            }
+        };
         format!("{name}{}", value.chars().map(star).collect::<String>())
     };
     text.split_inclusive('\n').map(stars).collect()
@@ -145,14 +212,18 @@ fn drawn(file: &Path, text: &str, problem: &Problem, renderer: &Renderer) -> Str
     let mut group = match &problem.span {
         Some(span) => {
             // The first line of what spans several is enough.
-            let line_end =
-                text.get(span.start..).and_then(|rest| rest.find('\n')).map_or(text.len(), |at| span.start + at);
+            let line_end = text
+                .get(span.start..)
+                .and_then(|rest| rest.find('\n'))
+                .map_or(text.len(), |at| span.start + at);
             let end = span.end.clamp(span.start, line_end.max(span.start));
             let annotation = AnnotationKind::Primary.span(span.start..end);
             let snippet = Snippet::source(&*shown).path(&path).annotation(annotation);
             heading.primary_title(&problem.message).element(snippet)
         }
-        None => heading.primary_title(&problem.message).element(annotate_snippets::Origin::path(&path)),
+        None => heading
+            .primary_title(&problem.message)
+            .element(annotate_snippets::Origin::path(&path)),
     };
     if let Some(help) = &problem.help {
         group = group.element(Heading::HELP.message(help));
@@ -168,11 +239,23 @@ mod tests {
     #[test]
     fn secrets_are_stars() {
         for (line, shown) in [
-            ("claude_api_key = \"sk-é1\"\n", "claude_api_key = \"**-***\"\n"),
+            (
+                "claude_api_key = \"sk-é1\"\n",
+                "claude_api_key = \"**-***\"\n",
+            ),
             ("  token: abc\n", "  token: ***\n"),
-            ("headers = { Authorization = \"Bearer x\" }", "headers = { ************* = \"****** *\" }"),
-            ("upstream = { url = \"u\", bearer = \"x\" }", "upstream = { *** = \"*\", ****** = \"*\" }"),
-            ("api_key_env = \"ANTHROPIC_API_KEY\"", "api_key_env = \"ANTHROPIC_API_KEY\""),
+            (
+                "headers = { Authorization = \"Bearer x\" }",
+                "headers = { ************* = \"****** *\" }",
+            ),
+            (
+                "upstream = { url = \"u\", bearer = \"x\" }",
+                "upstream = { *** = \"*\", ****** = \"*\" }",
+            ),
+            (
+                "api_key_env = \"ANTHROPIC_API_KEY\"",
+                "api_key_env = \"ANTHROPIC_API_KEY\"",
+            ),
             ("bind = \"127.0.0.1:1\"", "bind = \"127.0.0.1:1\""),
             ("[[listener]]", "[[listener]]"),
         ] {

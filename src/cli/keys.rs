@@ -9,14 +9,22 @@ use super::{CommandError, EXIT_ANSWERED, KeysAction, KeysArguments, Outcome, sho
 use crate::config::Topology;
 
 /// Makes, lists or revokes a key.
-pub(super) fn run(KeysArguments { keys, topology, action }: KeysArguments) -> Outcome {
+pub(super) fn run(
+    KeysArguments {
+        keys,
+        topology,
+        action,
+    }: KeysArguments,
+) -> Outcome {
     let file = keys.map_or_else(|| file(topology), Ok)?;
     match action {
         KeysAction::Add { name, scope } => {
             let key = KeyStore::load_or_new(file)?.add(&name, scope)?;
             // The key alone on standard output, so that it can go straight to where it is kept.
             show::line(key.expose_secret())?;
-            show::progress(format_args!("this is the only time that the key of {name} is shown"));
+            show::progress(format_args!(
+                "this is the only time that the key of {name} is shown"
+            ));
         }
         KeysAction::List => {
             for key in KeyStore::load(file)?.list() {
@@ -33,18 +41,29 @@ pub(super) fn run(KeysArguments { keys, topology, action }: KeysArguments) -> Ou
 
 fn described(key: &KeyEntry) -> String {
     let state = if key.is_revoked() { "revoked" } else { "valid" };
-    [&*key.name, state].into_iter().chain(key.scopes.iter().map(String::as_str)).collect::<Vec<_>>().join("	")
+    [&*key.name, state]
+        .into_iter()
+        .chain(key.scopes.iter().map(String::as_str))
+        .collect::<Vec<_>>()
+        .join("	")
 }
 
 /// The key file that the topology's listeners name.
 fn file(topology: Option<PathBuf>) -> Result<PathBuf, CommandError> {
-    let none = "which key file? Say --keys FILE, or --topology FILE for one whose listeners name it";
+    let none =
+        "which key file? Say --keys FILE, or --topology FILE for one whose listeners name it";
     let topology = Topology::read(&topology.ok_or_else(|| CommandError::usage(none))?)?;
-    let mut named: Vec<_> = topology.listeners.into_iter().filter_map(|listener| listener.keys).collect();
+    let mut named: Vec<_> = topology
+        .listeners
+        .into_iter()
+        .filter_map(|listener| listener.keys)
+        .collect();
     named.dedup();
     match (named.len(), named.pop()) {
         (1, Some(file)) => Ok(file),
         (0, _) => Err(CommandError::usage(none)),
-        _ => Err(CommandError::usage("the listeners of the topology name several key files: say --keys FILE")),
+        _ => Err(CommandError::usage(
+            "the listeners of the topology name several key files: say --keys FILE",
+        )),
     }
 }

@@ -198,7 +198,11 @@ enum KeysAction {
 
 /// Runs a command to its end.
 pub fn run(arguments: Arguments) -> ExitCode {
-    let log_default = if matches!(arguments.command, Command::Serve(_) | Command::Stdio(_)) { "warn" } else { "error" };
+    let log_default = if matches!(arguments.command, Command::Serve(_) | Command::Stdio(_)) {
+        "warn"
+    } else {
+        "error"
+    };
     let log = arguments.log.as_deref().unwrap_or(log_default);
     if let Err(error) = crate::telemetry::start(log, arguments.log_json) {
         show::complain(error);
@@ -236,7 +240,9 @@ async fn act(command: Command) -> Outcome {
 }
 
 /// Does the work, unless the user or the system wants the process to end first.
-async fn unless_interrupted<T>(work: impl Future<Output = Result<T, CommandError>>) -> Result<T, CommandError> {
+async fn unless_interrupted<T>(
+    work: impl Future<Output = Result<T, CommandError>>,
+) -> Result<T, CommandError> {
     tokio::select! {
         outcome = work => outcome,
         () = interrupted() => Err(CommandError::failed("interrupted")),
@@ -246,7 +252,9 @@ async fn unless_interrupted<T>(work: impl Future<Output = Result<T, CommandError
 /// Ends when the user or the system wants the process to. Listens from the call on, also before it is awaited: within a
 /// tokio runtime only.
 fn interrupted() -> impl Future<Output = ()> {
-    let signals = Signals::listen().inspect_err(|error| tracing::warn!(%error, "failed to listen for signals")).ok();
+    let signals = Signals::listen()
+        .inspect_err(|error| tracing::warn!(%error, "failed to listen for signals"))
+        .ok();
     async {
         match signals {
             Some(mut signals) => drop(signals.next().await),
@@ -271,7 +279,10 @@ type Outcome = Result<u8, CommandError>;
 impl CommandError {
     /// The command line, or a file named there, is wrong.
     fn usage(why: impl Display) -> Self {
-        Self { exit_code: EXIT_USAGE, ..Self::failed(why) }
+        Self {
+            exit_code: EXIT_USAGE,
+            ..Self::failed(why)
+        }
     }
 
     /// A file named on the command line is wrong.
@@ -280,7 +291,10 @@ impl CommandError {
     }
 
     fn failed(why: impl Display) -> Self {
-        Self { message: why.to_string(), exit_code: EXIT_FAILED }
+        Self {
+            message: why.to_string(),
+            exit_code: EXIT_FAILED,
+        }
     }
 }
 
@@ -294,7 +308,11 @@ trait Ends: Display {
 
 impl<E: Ends> From<E> for CommandError {
     fn from(error: E) -> Self {
-        if error.is_usage() { Self::usage(error) } else { Self::failed(error) }
+        if error.is_usage() {
+            Self::usage(error)
+        } else {
+            Self::failed(error)
+        }
     }
 }
 
@@ -349,7 +367,11 @@ impl From<io::Error> for CommandError {
 impl From<StoreError> for CommandError {
     fn from(error: StoreError) -> Self {
         let why = in_full(&error);
-        if matches!(error, StoreError::Url(_)) { Self::usage(why) } else { Self::failed(why) }
+        if matches!(error, StoreError::Url(_)) {
+            Self::usage(why)
+        } else {
+            Self::failed(why)
+        }
     }
 }
 
@@ -371,7 +393,10 @@ impl From<callboard_mail::ClientError> for CommandError {
             ClientError::Refused { status, .. } if REFUSED.contains(status) => EXIT_BLOCKED,
             _ => EXIT_FAILED,
         };
-        Self { exit_code, ..Self::failed(error) }
+        Self {
+            exit_code,
+            ..Self::failed(error)
+        }
     }
 }
 
@@ -385,10 +410,23 @@ impl From<Failure> for CommandError {
     fn from(failure: Failure) -> Self {
         // The code of the protocol's own error, if there is one.
         let data = failure.data.as_ref();
-        let code = data.and_then(|data| data["rpc"]["code"].as_i64().or_else(|| data["a2aErrorCode"].as_i64()));
-        let code = code.map(|code| format!(" (code {code})")).unwrap_or_default();
-        let exit_code = if failure.kind == FailureKind::Blocked { EXIT_BLOCKED } else { EXIT_FAILED };
-        Self { exit_code, ..Self::failed(format_args!("{}{code}", failure.message)) }
+        let code = data.and_then(|data| {
+            data["rpc"]["code"]
+                .as_i64()
+                .or_else(|| data["a2aErrorCode"].as_i64())
+        });
+        let code = code
+            .map(|code| format!(" (code {code})"))
+            .unwrap_or_default();
+        let exit_code = if failure.kind == FailureKind::Blocked {
+            EXIT_BLOCKED
+        } else {
+            EXIT_FAILED
+        };
+        Self {
+            exit_code,
+            ..Self::failed(format_args!("{}{code}", failure.message))
+        }
     }
 }
 

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use super::serve::{self, Start};
 use super::{EXIT_ANSWERED, EXIT_FAILED, EXIT_INPUT_REQUIRED};
 use crate::config::{
-    BIDIRECTIONAL_PORT_DEFAULT, Listener, OrchestratorDeclaration, Protocol, StoreDeclaration, Topology,
+    BIDIRECTIONAL_PORT_DEFAULT, Listener, OrchestratorDeclaration, Protocol, StoreDeclaration,
+    Topology,
 };
 use crate::node::{Node, NodeError};
 use crate::repl::{self, Ended, Setup};
@@ -17,7 +18,8 @@ const HISTORY_FILE: &str = "repl_history";
 const FILE_ENDINGS: [&str; 3] = ["toml", "yaml", "yml"];
 /// The agent that no file declares: one of the bidirectional agent's files, with all that it can. Its model is asked with the key
 /// that a variable holds; without one rules decide.
-const OWN: &str = "experimental_clarification = true\nexperimental_decomposition = true\n[mode]\nrepl = true\n";
+const OWN: &str =
+    "experimental_clarification = true\nexperimental_decomposition = true\n[mode]\nrepl = true\n";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ReplArguments {
@@ -39,9 +41,21 @@ pub(super) struct ReplArguments {
 }
 
 /// Runs it.
-pub(super) async fn run(ReplArguments { target, agent, listen, state, message }: ReplArguments) -> super::Outcome {
+pub(super) async fn run(
+    ReplArguments {
+        target,
+        agent,
+        listen,
+        state,
+        message,
+    }: ReplArguments,
+) -> super::Outcome {
     let embedded = Embedded::choose(target.as_deref(), agent, state.as_deref())?;
-    let setup = Setup { listen, message, ..embedded.setup()? };
+    let setup = Setup {
+        listen,
+        message,
+        ..embedded.setup()?
+    };
     embedded.start.warn();
     Ok(match repl::run(embedded.node().await?, setup).await? {
         Ended::Answered => EXIT_ANSWERED,
@@ -66,7 +80,11 @@ impl Embedded {
     ///
     /// # Errors
     /// The file is of no use.
-    pub(super) fn choose(target: Option<&str>, agent: Option<String>, state: Option<&Path>) -> Result<Self, NodeError> {
+    pub(super) fn choose(
+        target: Option<&str>,
+        agent: Option<String>,
+        state: Option<&Path>,
+    ) -> Result<Self, NodeError> {
         let file = target.filter(|target| is_file(target));
         let is_kept = file.is_some() || state.is_some();
         let start = match file {
@@ -80,7 +98,12 @@ impl Embedded {
             }
         };
         let connect = target.filter(|_| file.is_none()).map(str::to_owned);
-        Ok(Self { start, is_kept, agent, connect })
+        Ok(Self {
+            start,
+            is_kept,
+            agent,
+            connect,
+        })
     }
 
     /// The orchestrator that is talked to.
@@ -88,10 +111,15 @@ impl Embedded {
     /// # Errors
     /// There is none.
     pub(super) fn declared(&self) -> Result<&OrchestratorDeclaration, NodeError> {
-        let is_wanted =
-            |declared: &&OrchestratorDeclaration| self.agent.as_ref().is_none_or(|wanted| declared.id == *wanted);
+        let is_wanted = |declared: &&OrchestratorDeclaration| {
+            self.agent
+                .as_ref()
+                .is_none_or(|wanted| declared.id == *wanted)
+        };
         let declared = self.start.topology.agents().find(is_wanted);
-        declared.ok_or_else(|| NodeError::NoOrchestrator { id: self.agent.clone() })
+        declared.ok_or_else(|| NodeError::NoOrchestrator {
+            id: self.agent.clone(),
+        })
     }
 
     /// Starts it, with its listeners closed. On an actix arbiter.
@@ -103,10 +131,16 @@ impl Embedded {
     }
 
     fn setup(&self) -> Result<Setup<'_>, NodeError> {
-        let Start { topology, state, .. } = &self.start;
+        let Start {
+            topology, state, ..
+        } = &self.start;
         let mode = topology.mode.clone().unwrap_or_default();
         let is_a2a = |listener: &&Listener| listener.protocol == Protocol::A2a;
-        let bind = topology.listeners.iter().find(is_a2a).map(|listener| listener.bind);
+        let bind = topology
+            .listeners
+            .iter()
+            .find(is_a2a)
+            .map(|listener| listener.bind);
         Ok(Setup {
             topology,
             agent: self.declared()?,
@@ -123,8 +157,13 @@ impl Embedded {
 /// Whether a file is meant: one that is there, an example, or what is named like one.
 pub(super) fn is_file(target: &str) -> bool {
     let path = Path::new(target);
-    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-    target.starts_with("example:") || path.is_file() || (!target.contains("://") && FILE_ENDINGS.contains(&ending))
+    let ending = path
+        .extension()
+        .and_then(|ending| ending.to_str())
+        .unwrap_or_default();
+    target.starts_with("example:")
+        || path.is_file()
+        || (!target.contains("://") && FILE_ENDINGS.contains(&ending))
 }
 
 #[cfg(test)]
@@ -136,7 +175,10 @@ mod tests {
     fn the_own_agent_is_sound() {
         let own = Embedded::choose(None, None, None).unwrap();
         let setup = own.setup().unwrap();
-        assert_eq!((&*setup.agent.id, setup.agent.name()), ("bidirectional-agent", "Bidirectional A2A Agent"));
+        assert_eq!(
+            (&*setup.agent.id, setup.agent.name()),
+            ("bidirectional-agent", "Bidirectional A2A Agent")
+        );
         assert_eq!(setup.bind, "127.0.0.1:8080".parse().unwrap());
         let connecting = Embedded::choose(Some("localhost:8081"), None, None).unwrap();
         assert_eq!(connecting.connect.as_deref(), Some("localhost:8081"));

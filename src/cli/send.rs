@@ -13,8 +13,8 @@ use super::mcp::show_result;
 use super::mcp::terminal::{Terminal, ask_named, asks};
 use super::repl::{Embedded, is_file};
 use super::{
-    AskArguments, CommandError, EXIT_ANSWERED, EXIT_BLOCKED, EXIT_FAILED, EXIT_INPUT_REQUIRED, Outcome, a2a,
-    interrupted, show, unless_interrupted,
+    AskArguments, CommandError, EXIT_ANSWERED, EXIT_BLOCKED, EXIT_FAILED, EXIT_INPUT_REQUIRED,
+    Outcome, a2a, interrupted, show, unless_interrupted,
 };
 use crate::clinics::{Clinics, ClinicsError};
 use crate::config::Topology;
@@ -47,8 +47,18 @@ pub(super) async fn run(arguments: SendArguments) -> Outcome {
     if is_file(&arguments.target) {
         return shown(here(&arguments).await?, arguments.json);
     }
-    let SendArguments { target, text, json, ask, timeout } = arguments;
-    let url = if target.contains("://") { target } else { format!("http://{target}") };
+    let SendArguments {
+        target,
+        text,
+        json,
+        ask,
+        timeout,
+    } = arguments;
+    let url = if target.contains("://") {
+        target
+    } else {
+        format!("http://{target}")
+    };
     a2a::send(&a2a::SendArguments::new(url, text, timeout, json, ask)).await
 }
 
@@ -59,7 +69,9 @@ async fn here(arguments: &SendArguments) -> Result<Result<ToolResult, Failure>, 
     let node = embedded.node().await?;
     let Some(orchestrated) = node.orchestrator(id) else {
         node.shutdown().await;
-        return Err(NodeError::NoOrchestrator { id: Some(id.clone()) });
+        return Err(NodeError::NoOrchestrator {
+            id: Some(id.clone()),
+        });
     };
     let limit = Duration::from_secs(arguments.timeout);
     let reply = tokio::select! {
@@ -72,18 +84,37 @@ async fn here(arguments: &SendArguments) -> Result<Result<ToolResult, Failure>, 
     Ok(reply)
 }
 
-async fn ask_agent(agent: &AgentRef, arguments: &SendArguments, limit: Duration) -> Result<ToolResult, Failure> {
+async fn ask_agent(
+    agent: &AgentRef,
+    arguments: &SendArguments,
+    limit: Duration,
+) -> Result<ToolResult, Failure> {
     let person = Terminal::new(asks(arguments.ask, arguments.json), true, Vec::new());
-    let said = Converse::of([Content::text(&arguments.text)]).0.with("key", CallId::fresh().to_string());
-    let reply = ask_named(agent, Converse::NAME, &said, Some(Arc::new(person)), Instant::now() + limit).await?;
-    serde_json::from_str(reply.get()).map(ToolResult).map_err(|_| Failure::internal("the agent answered no object"))
+    let said = Converse::of([Content::text(&arguments.text)])
+        .0
+        .with("key", CallId::fresh().to_string());
+    let reply = ask_named(
+        agent,
+        Converse::NAME,
+        &said,
+        Some(Arc::new(person)),
+        Instant::now() + limit,
+    )
+    .await?;
+    serde_json::from_str(reply.get())
+        .map(ToolResult)
+        .map_err(|_| Failure::internal("the agent answered no object"))
 }
 
 fn shown(reply: Result<ToolResult, Failure>, json: bool) -> Outcome {
     let failure = match reply {
         Ok(result) => {
             show_result(&result, json)?;
-            return Ok(if result.is_error() { EXIT_FAILED } else { EXIT_ANSWERED });
+            return Ok(if result.is_error() {
+                EXIT_FAILED
+            } else {
+                EXIT_ANSWERED
+            });
         }
         Err(failure) => failure,
     };
@@ -99,9 +130,21 @@ fn shown(reply: Result<ToolResult, Failure>, json: bool) -> Outcome {
 }
 
 /// Asks, prints, and says how it ended.
-pub(super) async fn run_ask(AskArguments { query, topology, purpose, json }: AskArguments) -> Outcome {
+pub(super) async fn run_ask(
+    AskArguments {
+        query,
+        topology,
+        purpose,
+        json,
+    }: AskArguments,
+) -> Outcome {
     // What can't be asked starts no clinic.
-    AskClinics { query: query.clone(), purpose: purpose.clone() }.check().map_err(ClinicsError::from)?;
+    AskClinics {
+        query: query.clone(),
+        purpose: purpose.clone(),
+    }
+    .check()
+    .map_err(ClinicsError::from)?;
     let starting = async {
         match topology {
             Some(file) => Clinics::connect(Topology::read(&file)?),
@@ -113,7 +156,8 @@ pub(super) async fn run_ask(AskArguments { query, topology, purpose, json }: Ask
             show::progress(line);
         }
     };
-    let asking = async |clinics: &Clinics| Ok(clinics.ask(&query, purpose.as_deref(), told).await?);
+    let asking =
+        async |clinics: &Clinics| Ok(clinics.ask(&query, purpose.as_deref(), told).await?);
     let answer = with_clinics(starting, asking).await?;
     match json {
         true => show::json(&answer),

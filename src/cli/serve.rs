@@ -21,7 +21,10 @@ const RELOADED: &str = "reloaded";
 pub(super) async fn run(arguments: ServeArguments) -> Outcome {
     let start = read(&arguments.topology, arguments.state.as_deref())?;
     if start.topology.listeners.is_empty() {
-        return Err(NodeError::NothingToServe { path: arguments.topology.into() }.into());
+        return Err(NodeError::NothingToServe {
+            path: arguments.topology.into(),
+        }
+        .into());
     }
     start.warn();
     let lifeline = arguments.lifeline.then(lifeline);
@@ -44,7 +47,13 @@ pub(super) struct Start {
 impl Start {
     /// One that no file of the user's declares.
     pub(super) fn of(topology: Topology, state: &Path) -> Self {
-        Self { topology, state: state.to_owned(), file: None, warnings: Vec::new(), _scratch: None }
+        Self {
+            topology,
+            state: state.to_owned(),
+            file: None,
+            warnings: Vec::new(),
+            _scratch: None,
+        }
     }
 
     /// Says what is wrong with the file and doesn't keep it from being used: a line each, nothing of its text (a key may be there).
@@ -59,22 +68,37 @@ impl Start {
 /// Reads a topology file, or an example that comes with callboard.
 pub(super) fn read(file: &str, state: Option<&Path>) -> Result<Start, NodeError> {
     if let Some(name) = file.strip_prefix("example:") {
-        let scratch = tempfile::Builder::new().prefix("callboard-").tempdir().map_err(NodeError::Scratch)?;
+        let scratch = tempfile::Builder::new()
+            .prefix("callboard-")
+            .tempdir()
+            .map_err(NodeError::Scratch)?;
         let file = examples::write(name, scratch.path())?;
         let mut topology = Topology::read(&file)?;
         // An example leaves nothing behind.
         topology.declare(StoreDeclaration::in_memory());
         let start = Start::of(topology, state.unwrap_or(scratch.path()));
-        return Ok(Start { _scratch: Some(scratch), ..start });
+        return Ok(Start {
+            _scratch: Some(scratch),
+            ..start
+        });
     }
     let file = Path::new(file);
     let state = state.or(file.parent()).unwrap_or(Path::new(""));
     let (topology, warnings) = Topology::read_with_warnings(file)?;
-    Ok(Start { file: Some(file.to_owned()), warnings, ..Start::of(topology, state) })
+    Ok(Start {
+        file: Some(file.to_owned()),
+        warnings,
+        ..Start::of(topology, state)
+    })
 }
 
 async fn serve(
-    Start { topology, state, file, .. }: &Start,
+    Start {
+        topology,
+        state,
+        file,
+        ..
+    }: &Start,
     free_ports: bool,
     lifeline: Option<oneshot::Receiver<()>>,
 ) -> Result<(), NodeError> {
@@ -96,7 +120,9 @@ async fn serve(
 
 /// Goes on with each new version of the file that can be used. Doesn't end.
 async fn follow(watch: Option<Watch>, node: &mut Node) {
-    let Some(mut watch) = watch else { return std::future::pending().await };
+    let Some(mut watch) = watch else {
+        return std::future::pending().await;
+    };
     loop {
         watch.changed().await;
         match reload(watch.path(), node).await {
@@ -114,7 +140,9 @@ async fn reload(file: &Path, node: &mut Node) -> Result<(), NodeError> {
     for problem in &checked.problems {
         tracing::warn!(%problem, "in the topology");
     }
-    let topology = checked.topology.ok_or_else(|| ConfigError::mistakes(file, checked.problems))?;
+    let topology = checked
+        .topology
+        .ok_or_else(|| ConfigError::mistakes(file, checked.problems))?;
     let done = node.reload(&topology).await?;
     tracing::info!(?done, "the topology was reloaded");
     Ok(())
@@ -154,36 +182,73 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// Serves until the client closes its side, or somebody interrupts.
 pub(super) async fn stdio(arguments: StdioArguments) -> Outcome {
-    serve_one(&read(&arguments.topology, arguments.state.as_deref())?, &arguments.agent).await?;
+    serve_one(
+        &read(&arguments.topology, arguments.state.as_deref())?,
+        &arguments.agent,
+    )
+    .await?;
     Ok(EXIT_ANSWERED)
 }
 
-async fn serve_one(Start { topology, state, .. }: &Start, wanted: &[String]) -> Result<(), NodeError> {
+async fn serve_one(
+    Start {
+        topology, state, ..
+    }: &Start,
+    wanted: &[String],
+) -> Result<(), NodeError> {
     let stop = interrupted();
     let declared = topology.ids();
     if declared.is_empty() {
         return Err(ConfigError::NoAgents.into());
     }
-    let is_known = |id: &str| declared.contains(&id) || topology.servers.iter().any(|server| &*server.id == id);
+    let is_known = |id: &str| {
+        declared.contains(&id) || topology.servers.iter().any(|server| &*server.id == id)
+    };
     if let Some(unknown) = wanted.iter().find(|id| !is_known(id)) {
-        return Err(ConfigError::UnknownAgent { agent: unknown.clone() }.into());
+        return Err(ConfigError::UnknownAgent {
+            agent: unknown.clone(),
+        }
+        .into());
     }
-    let ids = if wanted.is_empty() { declared } else { wanted.iter().map(String::as_str).collect() };
-    let name = if let [alone] = *ids { alone } else { &*topology.name };
+    let ids = if wanted.is_empty() {
+        declared
+    } else {
+        wanted.iter().map(String::as_str).collect()
+    };
+    let name = if let [alone] = *ids {
+        alone
+    } else {
+        &*topology.name
+    };
     let node = Node::start_agents(topology, state).await?;
     let served = match node.as_one(&ids) {
-        Ok(agent) => over_standard_streams(agent, name, stop).await.map_err(NodeError::Io),
+        Ok(agent) => over_standard_streams(agent, name, stop)
+            .await
+            .map_err(NodeError::Io),
         Err(error) => Err(error),
     };
     node.shutdown().await;
     served
 }
 
-async fn over_standard_streams(agent: AgentRef, name: &str, stop: impl Future<Output = ()>) -> io::Result<()> {
-    let info = Info { name: name.to_owned(), ..Info::default() };
-    let inbound = InboundOptions { info, ..InboundOptions::default() };
+async fn over_standard_streams(
+    agent: AgentRef,
+    name: &str,
+    stop: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let info = Info {
+        name: name.to_owned(),
+        ..Info::default()
+    };
+    let inbound = InboundOptions {
+        info,
+        ..InboundOptions::default()
+    };
     let (mut output, written) = standard_output();
-    let options = StdioOptions { inbound, ..StdioOptions::default() };
+    let options = StdioOptions {
+        inbound,
+        ..StdioOptions::default()
+    };
     let served = tokio::select! {
         served = serve_stdio(agent, options, standard_input(), &mut output) => served,
         () = stop => Ok(()),

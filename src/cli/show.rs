@@ -81,7 +81,11 @@ impl Rows {
     }
 
     /// Prints one row: `value` for a program, `text` for people.
-    pub(super) fn row(self, value: &impl Serialize, text: impl FnOnce() -> String) -> io::Result<()> {
+    pub(super) fn row(
+        self,
+        value: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> io::Result<()> {
         if self.json { json(value) } else { line(text()) }
     }
 }

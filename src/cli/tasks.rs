@@ -4,7 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use callboard_message::time::rfc3339;
 use callboard_message::{DataClass, TaskState};
-use callboard_runtime::{By, Store, Task, TaskError, TaskEvent, TaskFilter, TaskId, TaskOwner, Tasks};
+use callboard_runtime::{
+    By, Store, Task, TaskError, TaskEvent, TaskFilter, TaskId, TaskOwner, Tasks,
+};
 use callboard_store::{PAGE_MAX, Visitor};
 use clap::Subcommand;
 use serde::Serialize;
@@ -121,7 +123,9 @@ async fn list(arguments: &ListArguments, tasks: &dyn Tasks) -> Result<(), Comman
     let rows = Rows::begin(arguments.json, COLUMNS)?;
     let (mut left, mut after) = (arguments.limit, arguments.after);
     loop {
-        let (page, is_more) = tasks.list(filter.clone(), after, left.min(PAGE_MAX)).await?;
+        let (page, is_more) = tasks
+            .list(filter.clone(), after, left.min(PAGE_MAX))
+            .await?;
         for task in &page {
             rows.row(&row_as_json(task), || row(task))?;
         }
@@ -136,7 +140,10 @@ async fn list(arguments: &ListArguments, tasks: &dyn Tasks) -> Result<(), Comman
 }
 
 async fn show_one(arguments: &ShowArguments, tasks: &dyn Tasks) -> Result<(), CommandError> {
-    let task = tasks.get(&arguments.id).await?.ok_or_else(|| missing(&arguments.id))?;
+    let task = tasks
+        .get(&arguments.id)
+        .await?
+        .ok_or_else(|| missing(&arguments.id))?;
     let events = all_events(&task, tasks).await?;
     if arguments.json {
         return Ok(show::json(&as_json(&task, &events, arguments.bodies))?);
@@ -168,12 +175,20 @@ async fn cancel(arguments: &CancelArguments, tasks: &dyn Tasks) -> Result<(), Co
     let task = match tasks.want_cancel(id, By::Operator).await {
         Ok(task) => task,
         Err(TaskError::NotFound) => return Err(missing(id)),
-        Err(TaskError::HasEnded(state)) => return Err(CommandError::failed(format_args!("{id} has ended: {state}"))),
+        Err(TaskError::HasEnded(state)) => {
+            return Err(CommandError::failed(format_args!(
+                "{id} has ended: {state}"
+            )));
+        }
         Err(error) => return Err(error.into()),
     };
     let is_ended = task.state.is_terminal();
     let told = json!({ "id": id, "state": task.state, "cancelled": is_ended });
-    let done = if is_ended { "cancelled" } else { "asked the node to cancel" };
+    let done = if is_ended {
+        "cancelled"
+    } else {
+        "asked the node to cancel"
+    };
     Ok(Rows::plain(arguments.json).row(&told, || format!("{done} {id}"))?)
 }
 
@@ -249,26 +264,49 @@ fn lines(task: &Task, with_bodies: bool) -> Vec<String> {
         Value::Null | Value::Bool(false) => Vec::new(),
         Value::Number(number) if number.as_u64() == Some(0) => Vec::new(),
         Value::Array(items) => items.iter().map(told_value).collect(),
-        Value::String(by) if name == "worker" => vec![format!("{by} until {}", told_value(&told["worker_until"]))],
+        Value::String(by) if name == "worker" => {
+            vec![format!("{by} until {}", told_value(&told["worker_until"]))]
+        }
         value => vec![told_value(value)],
     };
     let label = |name| if name == "questions" { "open" } else { name };
     let of = |name: &'static str| texts(name).into_iter().map(move |text| (label(name), text));
     let said = task.said.clone().map(|said| ("said", said));
-    let bodies = if with_bodies { bodies(task) } else { Vec::new() };
+    let bodies = if with_bodies {
+        bodies(task)
+    } else {
+        Vec::new()
+    };
     let all = SHOWN.into_iter().flat_map(of).chain(said).chain(bodies);
-    all.map(|(name, text)| format!("{name}: {}", plain(&text))).collect()
+    all.map(|(name, text)| format!("{name}: {}", plain(&text)))
+        .collect()
 }
 
 /// What was asked, made and answered.
 fn bodies(task: &Task) -> Vec<(&'static str, String)> {
     if task.class == DataClass::Clinical {
-        return vec![("request", NOT_KEPT.to_owned()), ("outcome", NOT_KEPT.to_owned())];
+        return vec![
+            ("request", NOT_KEPT.to_owned()),
+            ("outcome", NOT_KEPT.to_owned()),
+        ];
     }
-    let request = task.request.as_ref().map(|request| ("request", request.get().to_owned()));
-    let artifacts = task.artifacts.iter().map(|artifact| ("artifact", artifact.to_raw().get().to_owned()));
-    let outcome = task.outcome.as_ref().map(|outcome| ("outcome", written(outcome)));
-    request.into_iter().chain(artifacts).chain(outcome).collect()
+    let request = task
+        .request
+        .as_ref()
+        .map(|request| ("request", request.get().to_owned()));
+    let artifacts = task
+        .artifacts
+        .iter()
+        .map(|artifact| ("artifact", artifact.to_raw().get().to_owned()));
+    let outcome = task
+        .outcome
+        .as_ref()
+        .map(|outcome| ("outcome", written(outcome)));
+    request
+        .into_iter()
+        .chain(artifacts)
+        .chain(outcome)
+        .collect()
 }
 
 /// A line of a task's life: number, time, state after it, what happened.
@@ -317,7 +355,11 @@ fn as_json(task: &Task, events: &[TaskEvent], with_bodies: bool) -> Value {
     if may_show {
         told["request"] = value(&task.request);
         told["outcome"] = value(&task.outcome);
-        told["artifacts"] = task.artifacts.iter().map(|artifact| value(&artifact.to_raw())).collect();
+        told["artifacts"] = task
+            .artifacts
+            .iter()
+            .map(|artifact| value(&artifact.to_raw()))
+            .collect();
     } else if with_bodies {
         told["request"] = json!(NOT_KEPT);
         told["outcome"] = json!(NOT_KEPT);
@@ -336,7 +378,9 @@ fn value(body: &impl Serialize) -> Value {
 
 /// A text that is one cell of one line, and moves no cursor: somebody else may have chosen it.
 fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
 }
 
 #[cfg(test)]
@@ -350,12 +394,18 @@ mod tests {
     use super::{COLUMNS, as_json, lines, row};
 
     fn task(class: DataClass) -> Task {
-        let mut new = NewTask::new(Principal::anonymous(), "a\tb\n", "ask", UNIX_EPOCH + Duration::from_secs(60));
+        let mut new = NewTask::new(
+            Principal::anonymous(),
+            "a\tb\n",
+            "ask",
+            UNIX_EPOCH + Duration::from_secs(60),
+        );
         new.request = Some(RawValue::from_string("{\"secret\":1}".to_owned()).unwrap());
         new.class = class;
         let mut task = Task::submitted(new, 7, 0, UNIX_EPOCH);
         task.step(&TaskStep::Start, UNIX_EPOCH).unwrap();
-        task.step(&TaskStep::Said("half\x1b[2J".to_owned()), UNIX_EPOCH).unwrap();
+        task.step(&TaskStep::Said("half\x1b[2J".to_owned()), UNIX_EPOCH)
+            .unwrap();
         task
     }
 
@@ -365,7 +415,10 @@ mod tests {
         let row = row(&task(DataClass::Internal));
         assert_eq!(row.split('\t').count(), COLUMNS.split('\t').count());
         assert!(!row.contains(['\n', '\x1b']), "{row:?}");
-        assert!(row.starts_with("7\t") && row.contains("\tworking\ta b \task\t"), "{row:?}");
+        assert!(
+            row.starts_with("7\t") && row.contains("\tworking\ta b \task\t"),
+            "{row:?}"
+        );
     }
 
     /// Goal: bodies are shown when they are asked for, and clinical ones never. Method: each way.
@@ -373,11 +426,23 @@ mod tests {
     fn bodies() {
         let shown = |class, with_bodies| {
             let task = task(class);
-            format!("{} {}", lines(&task, with_bodies).join("\n"), as_json(&task, &[], with_bodies))
+            format!(
+                "{} {}",
+                lines(&task, with_bodies).join("\n"),
+                as_json(&task, &[], with_bodies)
+            )
         };
-        assert!(shown(DataClass::Internal, true).matches("\"secret\":1").count() == 2);
+        assert!(
+            shown(DataClass::Internal, true)
+                .matches("\"secret\":1")
+                .count()
+                == 2
+        );
         assert!(!shown(DataClass::Internal, false).contains("secret"));
         let clinical = shown(DataClass::Clinical, true);
-        assert!(!clinical.contains("secret") && clinical.contains("request: not kept"), "{clinical}");
+        assert!(
+            !clinical.contains("secret") && clinical.contains("request: not kept"),
+            "{clinical}"
+        );
     }
 }

@@ -60,6 +60,7 @@ impl TryFrom<String> for Range {
     fn try_from(written: String) -> Result<Self, Self::Error> {
         // The error of a network repeats what is written.
         let network = written.parse().map(Self);
-        network.map_err(|_| "write an address, or an address / its leading bits with all others zero")
+        network
+            .map_err(|_| "write an address, or an address / its leading bits with all others zero")
     }
 }

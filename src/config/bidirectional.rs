@@ -33,8 +33,12 @@ const SECTIONS: [&str; 6] = ["server", "client", "llm", "mode", "tools", "script
 /// What tells it from others: one of these, and no `[node]`.
 const SIGNS: [&str; 3] = ["mode", "llm", "client"];
 /// Switches, which may stand at the top level, in `[mode]` or in `[llm]`.
-const SWITCHES: [&str; 4] =
-    ["experimental_clarification", "experimental_decomposition", "experimental_decompose", "max_risk"];
+const SWITCHES: [&str; 4] = [
+    "experimental_clarification",
+    "experimental_decomposition",
+    "experimental_decompose",
+    "max_risk",
+];
 /// The old name of one of them, and the one that it has.
 const RENAMED: (&str, &str) = ("experimental_decompose", "experimental_decomposition");
 
@@ -120,7 +124,11 @@ pub(super) fn is_known(name: &str) -> bool {
 }
 
 /// Takes what it says out of `root`. `None` where it can't be read; that is reported.
-pub(super) fn translate(root: &mut Tree, folder: &Path, problems: &mut Problems<'_>) -> Option<Translated> {
+pub(super) fn translate(
+    root: &mut Tree,
+    folder: &Path,
+    problems: &mut Problems<'_>,
+) -> Option<Translated> {
     let fingerprint = root.fingerprint();
     let mut switches = switches(root, problems);
     let mut take = |name: &str| root.take(name).map_or_else(Tree::empty, |(_, tree)| tree);
@@ -135,15 +143,30 @@ pub(super) fn translate(root: &mut Tree, folder: &Path, problems: &mut Problems<
         decode_as::<Tools>(&mut tools, "[tools]", Level::Warning, problems),
         decode_as::<Switches>(&mut switches, "the switches", Level::Warning, problems),
     );
-    let (Some(server_said), Some(client), Some(llm_said), Some(mode), Some(tools_said), Some(switched)) = parts else {
+    let (
+        Some(server_said),
+        Some(client),
+        Some(llm_said),
+        Some(mode),
+        Some(tools_said),
+        Some(switched),
+    ) = parts
+    else {
         return None;
     };
-    let id = server_said.agent_id.clone().unwrap_or_else(|| BIDIRECTIONAL_ID_DEFAULT.to_owned());
+    let id = server_said
+        .agent_id
+        .clone()
+        .unwrap_or_else(|| BIDIRECTIONAL_ID_DEFAULT.to_owned());
     let model = model(&llm_said, &llm, scripted, problems);
     let listener = listener(&server_said, &server, &id, problems);
     let mut defaults = Tree::of_texts(&server.span, [("id", &id)]);
     let declared = OrchestratorDeclaration {
-        name: Some(server_said.agent_name.unwrap_or_else(|| BIDIRECTIONAL_NAME_DEFAULT.to_owned())),
+        name: Some(
+            server_said
+                .agent_name
+                .unwrap_or_else(|| BIDIRECTIONAL_NAME_DEFAULT.to_owned()),
+        ),
         description: server_said.agent_description,
         model: model.as_ref().map(|_| MODEL_ID.to_owned()),
         clarification: switched.experimental_clarification,
@@ -156,8 +179,20 @@ pub(super) fn translate(root: &mut Tree, folder: &Path, problems: &mut Problems<
     let mut declared = enabled(declared, tools_said, &tools, problems);
     declared.resolve(folder);
     let tree = as_ours(&server, &tools, &switches);
-    let entry = |value: Box<dyn AgentKind>, tree| Entry { value, tree, fingerprint };
-    let model = model.map(|config| entry(Box::new(ModelDeclaration { id: MODEL_ID.to_owned(), config }), llm));
+    let entry = |value: Box<dyn AgentKind>, tree| Entry {
+        value,
+        tree,
+        fingerprint,
+    };
+    let model = model.map(|config| {
+        entry(
+            Box::new(ModelDeclaration {
+                id: MODEL_ID.to_owned(),
+                config,
+            }),
+            llm,
+        )
+    });
     let orchestrator = entry(Box::new(declared), tree);
     Some(Translated {
         name: id,
@@ -168,7 +203,11 @@ pub(super) fn translate(root: &mut Tree, folder: &Path, problems: &mut Problems<
             target_url: client.target_url,
         },
         agents: model.into_iter().chain([orchestrator]).collect(),
-        listener: Entry { value: listener, tree: server, fingerprint },
+        listener: Entry {
+            value: listener,
+            tree: server,
+            fingerprint,
+        },
     })
 }
 
@@ -182,7 +221,9 @@ fn switches(root: &mut Tree, problems: &mut Problems<'_>) -> Tree {
                 None => Some(&mut *root),
                 Some(section) => root.step_mut(&super::tree::Step::Key(section.to_owned())),
             };
-            let Some((mut key, value)) = section.and_then(|section| section.take(name)) else { continue };
+            let Some((mut key, value)) = section.and_then(|section| section.take(name)) else {
+                continue;
+            };
             if name == RENAMED.0 {
                 let message = format!("`{}` is called `{}`", RENAMED.0, RENAMED.1);
                 problems.warning(Some(key.span.clone()), message);
@@ -202,12 +243,21 @@ fn switches(root: &mut Tree, problems: &mut Problems<'_>) -> Tree {
 }
 
 /// The model that answers: written answers, or Claude where there is a key.
-fn model(said: &Llm, llm: &Tree, scripted: Option<Tree>, problems: &mut Problems<'_>) -> Option<ModelConfig> {
+fn model(
+    said: &Llm,
+    llm: &Tree,
+    scripted: Option<Tree>,
+    problems: &mut Problems<'_>,
+) -> Option<ModelConfig> {
     if let Some(mut tree) = scripted {
         return decode_as::<ScriptedConfig>(&mut tree, "[scripted]", Level::Warning, problems)
             .map(ModelConfig::Scripted);
     }
-    let mut remote = Remote::new(said.model.clone().unwrap_or_else(|| CLAUDE_MODEL_DEFAULT.to_owned()));
+    let mut remote = Remote::new(
+        said.model
+            .clone()
+            .unwrap_or_else(|| CLAUDE_MODEL_DEFAULT.to_owned()),
+    );
     match &said.claude_api_key {
         Some(key) => {
             let help = format!("set the variable {} in its place", CLAUDE_KEY_VARIABLES[0]);
@@ -229,8 +279,10 @@ fn listener(said: &Server, server: &Tree, id: &str, problems: &mut Problems<'_>)
     let mut listener = Listener::a2a(SocketAddr::new(address, port));
     listener.agent = Some(id.to_owned());
     if !address.is_loopback() {
-        let message = format!("anybody who reaches {address} may use this agent: nobody needs a key");
-        let help = "write 127.0.0.1, or declare a [[listener]] with `keys` in a file with a [node]".to_owned();
+        let message =
+            format!("anybody who reaches {address} may use this agent: nobody needs a key");
+        let help = "write 127.0.0.1, or declare a [[listener]] with `keys` in a file with a [node]"
+            .to_owned();
         problems.warning_with(server.place("bind_address"), message, Some(help));
         listener.open = true;
     }
@@ -249,7 +301,9 @@ fn enabled(
     if let Some(mut enabled) = said.enabled {
         if enabled.iter().any(|tool| tool == EXECUTE_COMMAND) {
             let help = "declare an [[agent]] of the kind \"orchestrator\" with [agent.command] in a file with a [node]";
-            let message = format!("`{EXECUTE_COMMAND}` stays off: this file can't say which programs it may run");
+            let message = format!(
+                "`{EXECUTE_COMMAND}` stays off: this file can't say which programs it may run"
+            );
             problems.warning_with(tools.place("enabled"), message, Some(help.to_owned()));
             enabled.retain(|tool| tool != EXECUTE_COMMAND);
         }
@@ -270,7 +324,16 @@ fn as_ours(server: &Tree, tools: &Tree, switches: &Tree) -> Tree {
     ];
     let member = |(name, tree): (&str, Option<&Tree>)| {
         let tree = tree?.clone();
-        Some((Key { span: tree.span.clone(), name: name.to_owned() }, tree))
+        Some((
+            Key {
+                span: tree.span.clone(),
+                name: name.to_owned(),
+            },
+            tree,
+        ))
     };
-    Tree::new(server.span.clone(), Value::Table(names.into_iter().filter_map(member).collect()))
+    Tree::new(
+        server.span.clone(),
+        Value::Table(names.into_iter().filter_map(member).collect()),
+    )
 }

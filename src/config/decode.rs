@@ -6,17 +6,23 @@ use std::ops::Range;
 
 use serde::de::value::StringDeserializer;
 use serde::de::{
-    self, DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess, SeqAccess,
-    VariantAccess, Visitor,
+    self, DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess,
+    SeqAccess, VariantAccess, Visitor,
 };
 use serde::forward_to_deserialize_any;
 
-use super::problem::{Level, PROBLEMS_MAX, Problems, closest, did_you_mean, in_words, kind_of, one_of};
+use super::problem::{
+    Level, PROBLEMS_MAX, Problems, closest, did_you_mean, in_words, kind_of, one_of,
+};
 use super::tree::{Key, Step, Tree, Value};
 
 /// Reads `tree` as a `T`. What is wrong is reported, and repaired in `tree`; `None` where nothing can be made of it.
 /// `what` names the table in messages.
-pub(super) fn decode<T: DeserializeOwned>(tree: &mut Tree, what: &str, problems: &mut Problems<'_>) -> Option<T> {
+pub(super) fn decode<T: DeserializeOwned>(
+    tree: &mut Tree,
+    what: &str,
+    problems: &mut Problems<'_>,
+) -> Option<T> {
     decode_as(tree, what, Level::Error, problems)
 }
 
@@ -37,14 +43,26 @@ pub(super) fn decode_as<T: DeserializeOwned>(
         mistake.path.reverse();
         match &mistake.kind {
             Kind::UnknownKey { name, known } => {
-                let table = mistake.path.split_last().map(|(_, table)| table.to_vec()).unwrap_or_default();
-                meant.extend(closest(name, known.iter().copied()).map(|key| (table, key.to_owned())));
+                let table = mistake
+                    .path
+                    .split_last()
+                    .map(|(_, table)| table.to_vec())
+                    .unwrap_or_default();
+                meant.extend(
+                    closest(name, known.iter().copied()).map(|key| (table, key.to_owned())),
+                );
                 mistake.report(tree, what, unknown, problems);
             }
-            Kind::Missing(name) if meant.iter().any(|(table, key)| key == name && *table == mistake.path) => {}
+            Kind::Missing(name)
+                if meant
+                    .iter()
+                    .any(|(table, key)| key == name && *table == mistake.path) => {}
             _ => {
                 mistake.report(tree, what, unknown, problems);
-                let place = mistake.path.split_last().and_then(|(last, table)| Some((table, last.key()?)));
+                let place = mistake
+                    .path
+                    .split_last()
+                    .and_then(|(last, table)| Some((table, last.key()?)));
                 meant.extend(place.map(|(table, key)| (table.to_vec(), key.to_owned())));
             }
         }
@@ -64,15 +82,24 @@ struct Mistake {
 
 #[derive(Debug)]
 enum Kind {
-    UnknownKey { name: String, known: &'static [&'static str] },
-    UnknownName { name: String, known: &'static [&'static str] },
+    UnknownKey {
+        name: String,
+        known: &'static [&'static str],
+    },
+    UnknownName {
+        name: String,
+        known: &'static [&'static str],
+    },
     Missing(&'static str),
     Wrong(String),
 }
 
 impl Mistake {
     fn wrong(message: impl Into<String>) -> Self {
-        Self { kind: Kind::Wrong(message.into()), path: Vec::new() }
+        Self {
+            kind: Kind::Wrong(message.into()),
+            path: Vec::new(),
+        }
     }
 
     fn within(mut self, step: Step) -> Self {
@@ -110,12 +137,19 @@ impl Mistake {
                 problems.add(unknown, key, format!("{what} has no key `{name}`"), help);
             }
             Kind::UnknownName { name, known } => {
-                problems.not_among(Some(at.span.clone()), format!("{within} can't be `{name}`"), name, known);
+                problems.not_among(
+                    Some(at.span.clone()),
+                    format!("{within} can't be `{name}`"),
+                    name,
+                    known,
+                );
             }
             Kind::Missing(name) => {
                 problems.error(Some(at.span.clone()), format!("{within} lacks `{name}`"));
             }
-            Kind::Wrong(message) => problems.error(Some(at.span.clone()), format!("{within}: {message}")),
+            Kind::Wrong(message) => {
+                problems.error(Some(at.span.clone()), format!("{within}: {message}"))
+            }
         }
     }
 
@@ -124,15 +158,25 @@ impl Mistake {
         match self.kind {
             Kind::UnknownKey { .. } => return remove(tree, &self.path),
             Kind::Missing(name) => {
-                let Some(table) = follow(tree, &self.path) else { return false };
+                let Some(table) = follow(tree, &self.path) else {
+                    return false;
+                };
                 if let Value::Table(members) = &mut table.value {
                     let span = table.span.clone();
-                    members.push((Key { span: span.clone(), name: name.to_owned() }, Tree::new(span, Value::Anything)));
+                    members.push((
+                        Key {
+                            span: span.clone(),
+                            name: name.to_owned(),
+                        },
+                        Tree::new(span, Value::Anything),
+                    ));
                     return true;
                 }
             }
             Kind::UnknownName { .. } | Kind::Wrong(_) => {
-                let Some(wrong) = follow(tree, &self.path) else { return false };
+                let Some(wrong) = follow(tree, &self.path) else {
+                    return false;
+                };
                 if !wrong.is_repaired() {
                     wrong.value = Value::Anything;
                     return true;
@@ -152,7 +196,11 @@ impl Mistake {
 
 impl Step {
     fn key(&self) -> Option<&str> {
-        if let Self::Key(name) = self { Some(name) } else { None }
+        if let Self::Key(name) = self {
+            Some(name)
+        } else {
+            None
+        }
     }
 }
 
@@ -161,7 +209,9 @@ fn follow<'a>(tree: &'a mut Tree, path: &[Step]) -> Option<&'a mut Tree> {
 }
 
 fn remove(tree: &mut Tree, path: &[Step]) -> bool {
-    let Some((last, before)) = path.split_last() else { return false };
+    let Some((last, before)) = path.split_last() else {
+        return false;
+    };
     follow(tree, before).is_some_and(|tree| tree.remove(last))
 }
 
@@ -185,27 +235,50 @@ impl de::Error for Mistake {
 
     // Not the value itself: it may be a secret.
     fn invalid_type(found: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
-        Self::wrong(format!("it must be {}, not {}", in_words(expected), kind_of(&found)))
+        Self::wrong(format!(
+            "it must be {}, not {}",
+            in_words(expected),
+            kind_of(&found)
+        ))
     }
 
     fn invalid_value(found: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
         match found {
-            de::Unexpected::Signed(number) => Self::wrong(format!("it must be {}, not {number}", in_words(expected))),
-            de::Unexpected::Unsigned(number) => Self::wrong(format!("it must be {}, not {number}", in_words(expected))),
+            de::Unexpected::Signed(number) => {
+                Self::wrong(format!("it must be {}, not {number}", in_words(expected)))
+            }
+            de::Unexpected::Unsigned(number) => {
+                Self::wrong(format!("it must be {}, not {number}", in_words(expected)))
+            }
             _ => Self::wrong(format!("it must be {}", in_words(expected))),
         }
     }
 
     fn unknown_variant(name: &str, known: &'static [&'static str]) -> Self {
-        Self { kind: Kind::UnknownName { name: name.to_owned(), known }, path: Vec::new() }
+        Self {
+            kind: Kind::UnknownName {
+                name: name.to_owned(),
+                known,
+            },
+            path: Vec::new(),
+        }
     }
 
     fn unknown_field(name: &str, known: &'static [&'static str]) -> Self {
-        Self { kind: Kind::UnknownKey { name: name.to_owned(), known }, path: Vec::new() }
+        Self {
+            kind: Kind::UnknownKey {
+                name: name.to_owned(),
+                known,
+            },
+            path: Vec::new(),
+        }
     }
 
     fn missing_field(name: &'static str) -> Self {
-        Self { kind: Kind::Missing(name), path: Vec::new() }
+        Self {
+            kind: Kind::Missing(name),
+            path: Vec::new(),
+        }
     }
 }
 
@@ -218,7 +291,11 @@ impl Reader<'_> {
         visitor: V,
         repaired: impl FnOnce(V) -> Result<V::Value, Mistake>,
     ) -> Result<V::Value, Mistake> {
-        if self.0.is_repaired() { repaired(visitor) } else { self.deserialize_any(visitor) }
+        if self.0.is_repaired() {
+            repaired(visitor)
+        } else {
+            self.deserialize_any(visitor)
+        }
     }
 }
 
@@ -244,7 +321,11 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         }
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Mistake> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Mistake> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -273,11 +354,21 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        self.or(visitor, |visitor| visitor.visit_seq(Items { items: &[], next: 0 }))
+        self.or(visitor, |visitor| {
+            visitor.visit_seq(Items {
+                items: &[],
+                next: 0,
+            })
+        })
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        self.or(visitor, |visitor| visitor.visit_map(Members { members: &[], next: 0 }))
+        self.or(visitor, |visitor| {
+            visitor.visit_map(Members {
+                members: &[],
+                next: 0,
+            })
+        })
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -297,8 +388,16 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     ) -> Result<V::Value, Mistake> {
         match &self.0.value {
             Value::Text(name) => visitor.visit_enum(name.as_str().into_deserializer()),
-            Value::Anything => visitor.visit_enum(names.first().copied().unwrap_or_default().into_deserializer()),
-            Value::Table(members) if let [(key, value)] = members.as_slice() => visitor.visit_enum(Variant(key, value)),
+            Value::Anything => visitor.visit_enum(
+                names
+                    .first()
+                    .copied()
+                    .unwrap_or_default()
+                    .into_deserializer(),
+            ),
+            Value::Table(members) if let [(key, value)] = members.as_slice() => {
+                visitor.visit_enum(Variant(key, value))
+            }
             _ => Err(Mistake::wrong(one_of(names).unwrap_or_default())),
         }
     }
@@ -317,11 +416,18 @@ struct Items<'a> {
 impl<'de> SeqAccess<'de> for Items<'_> {
     type Error = Mistake;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Mistake> {
-        let Some(item) = self.items.get(self.next) else { return Ok(None) };
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, Mistake> {
+        let Some(item) = self.items.get(self.next) else {
+            return Ok(None);
+        };
         let at = self.next;
         self.next += 1;
-        seed.deserialize(Reader(item)).map(Some).map_err(|mistake| mistake.within(Step::Item(at)))
+        seed.deserialize(Reader(item))
+            .map(Some)
+            .map_err(|mistake| mistake.within(Step::Item(at)))
     }
 }
 
@@ -333,17 +439,27 @@ struct Members<'a> {
 impl<'de> MapAccess<'de> for Members<'_> {
     type Error = Mistake;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Mistake> {
-        let Some((key, _)) = self.members.get(self.next) else { return Ok(None) };
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, Mistake> {
+        let Some((key, _)) = self.members.get(self.next) else {
+            return Ok(None);
+        };
         let name: StringDeserializer<Mistake> = key.name.clone().into_deserializer();
-        seed.deserialize(name).map(Some).map_err(|mistake| mistake.in_key(key))
+        seed.deserialize(name)
+            .map(Some)
+            .map_err(|mistake| mistake.in_key(key))
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Mistake> {
-        let (key, value) =
-            self.members.get(self.next).ok_or_else(|| Mistake::wrong("a value was read before its key"))?;
+        let (key, value) = self
+            .members
+            .get(self.next)
+            .ok_or_else(|| Mistake::wrong("a value was read before its key"))?;
         self.next += 1;
-        seed.deserialize(Reader(value)).map_err(|mistake| mistake.in_key(key))
+        seed.deserialize(Reader(value))
+            .map_err(|mistake| mistake.in_key(key))
     }
 }
 
@@ -368,14 +484,23 @@ impl<'de> VariantAccess<'de> for Variant<'_> {
     }
 
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Mistake> {
-        seed.deserialize(Reader(self.1)).map_err(|mistake| mistake.in_key(self.0))
+        seed.deserialize(Reader(self.1))
+            .map_err(|mistake| mistake.in_key(self.0))
     }
 
     fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Mistake> {
-        Reader(self.1).deserialize_any(visitor).map_err(|mistake| mistake.in_key(self.0))
+        Reader(self.1)
+            .deserialize_any(visitor)
+            .map_err(|mistake| mistake.in_key(self.0))
     }
 
-    fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], visitor: V) -> Result<V::Value, Mistake> {
-        Reader(self.1).deserialize_map(visitor).map_err(|mistake| mistake.in_key(self.0))
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Mistake> {
+        Reader(self.1)
+            .deserialize_map(visitor)
+            .map_err(|mistake| mistake.in_key(self.0))
     }
 }

@@ -150,11 +150,18 @@ impl Listener {
         let mut wrong = Vec::new();
         let is_set = |key: &&str| tree.get(key).is_some_and(|value| !value.is_nothing());
         match (self.protocol, self.dialect) {
-            (Protocol::Mcp, None) if !self.is_bare() => {
-                wrong.push(("dialect", "the protocol \"mcp\" needs `dialect`: \"mcp\" or \"bare\""))
-            }
-            (Protocol::A2a, Some(_)) => wrong.push(("dialect", "the protocol \"a2a\" has no dialects: leave it out")),
-            (Protocol::Mail, Some(_)) => wrong.push(("dialect", "the protocol \"mail\" has no dialects: leave it out")),
+            (Protocol::Mcp, None) if !self.is_bare() => wrong.push((
+                "dialect",
+                "the protocol \"mcp\" needs `dialect`: \"mcp\" or \"bare\"",
+            )),
+            (Protocol::A2a, Some(_)) => wrong.push((
+                "dialect",
+                "the protocol \"a2a\" has no dialects: leave it out",
+            )),
+            (Protocol::Mail, Some(_)) => wrong.push((
+                "dialect",
+                "the protocol \"mail\" has no dialects: leave it out",
+            )),
             _ => {}
         }
         let speaks = self.speaks();
@@ -163,15 +170,24 @@ impl Listener {
                 wrong.push(("dialect", "the dialect \"bare\" needs `agent`"));
             }
             let why = "`agents`, `keys`, `hosts`, `origins` and other `compat` are for the dialect \"mcp\"";
-            let has_other = self.compat.iter().any(|transport| *transport != CompatTransport::Bare);
-            let not_bare = NOT_BARE.into_iter().filter(is_set).chain(has_other.then_some("compat"));
+            let has_other = self
+                .compat
+                .iter()
+                .any(|transport| *transport != CompatTransport::Bare);
+            let not_bare = NOT_BARE
+                .into_iter()
+                .filter(is_set)
+                .chain(has_other.then_some("compat"));
             wrong.extend(not_bare.map(|key| (key, why)));
         } else {
             if self.agent.is_some() && !self.agents.is_empty() {
                 wrong.push(("agents", "write `agent` or `agents`, not both"));
             }
             if self.keys.is_some() && self.trust != Trust::Anonymous {
-                wrong.push(("trust", "with `keys` nobody comes in without one: leave `trust` out"));
+                wrong.push((
+                    "trust",
+                    "with `keys` nobody comes in without one: leave `trust` out",
+                ));
             }
         }
         if speaks == Speaks::Mail {
@@ -180,18 +196,37 @@ impl Listener {
         if speaks == Speaks::A2a {
             wrong.extend(self.mistakes_of_a2a());
         } else {
-            wrong.extend(ONLY_A2A.into_iter().filter(is_set).map(|key| (key, "this is for the protocol \"a2a\"")));
+            wrong.extend(
+                ONLY_A2A
+                    .into_iter()
+                    .filter(is_set)
+                    .map(|key| (key, "this is for the protocol \"a2a\"")),
+            );
         }
         if self.trust == Trust::LoopbackOperator {
-            wrong.extend(REACHED_BY_PROXY.into_iter().filter(is_set).map(|key| (key, OPERATOR_BEHIND_PROXY)));
+            wrong.extend(
+                REACHED_BY_PROXY
+                    .into_iter()
+                    .filter(is_set)
+                    .map(|key| (key, OPERATOR_BEHIND_PROXY)),
+            );
         }
-        for (key, _) in self.wants().filter(|(_, address)| !address.ip().is_loopback()) {
+        for (key, _) in self
+            .wants()
+            .filter(|(_, address)| !address.ip().is_loopback())
+        {
             if self.trust == Trust::LoopbackOperator {
-                wrong.push((key, "this is not a loopback address: peers there can't be the operator"));
+                wrong.push((
+                    key,
+                    "this is not a loopback address: peers there can't be the operator",
+                ));
             } else if speaks == Speaks::Bare {
                 wrong.push((key, BARE_BEYOND_LOOPBACK));
             } else if self.keys.is_none() && !self.open {
-                wrong.push((key, "this is not a loopback address: keys are needed to listen there"));
+                wrong.push((
+                    key,
+                    "this is not a loopback address: keys are needed to listen there",
+                ));
             }
         }
         wrong
@@ -205,17 +240,34 @@ impl Listener {
     /// Whether all who come in without a key are taken for one party, which sees the list of its tasks: as the file says, else where
     /// nobody has a key and nobody comes from beyond this machine, by itself or by way of a proxy.
     pub(crate) fn lists_anonymous(&self) -> bool {
-        let is_of_this_machine = self.wants().all(|(_, address)| address.ip().is_loopback()) && !self.is_behind_proxy();
-        self.list_anonymous.unwrap_or(is_of_this_machine && self.keys.is_none() && self.trust == Trust::Anonymous)
+        let is_of_this_machine =
+            self.wants().all(|(_, address)| address.ip().is_loopback()) && !self.is_behind_proxy();
+        self.list_anonymous
+            .unwrap_or(is_of_this_machine && self.keys.is_none() && self.trust == Trust::Anonymous)
     }
 
     fn mistakes_of_mail(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         let wrong = [
-            ("agent", self.agent.is_none(), "the protocol \"mail\" needs `agent`: a mailroom"),
-            ("agents", !self.agents.is_empty(), "the protocol \"mail\" is for one mailroom: write `agent`"),
-            ("compat", !self.compat.is_empty(), "`compat` is for the dialect \"mcp\""),
+            (
+                "agent",
+                self.agent.is_none(),
+                "the protocol \"mail\" needs `agent`: a mailroom",
+            ),
+            (
+                "agents",
+                !self.agents.is_empty(),
+                "the protocol \"mail\" is for one mailroom: write `agent`",
+            ),
+            (
+                "compat",
+                !self.compat.is_empty(),
+                "`compat` is for the dialect \"mcp\"",
+            ),
         ];
-        wrong.into_iter().filter(|(_, is_wrong, _)| *is_wrong).map(|(key, _, why)| (key, why))
+        wrong
+            .into_iter()
+            .filter(|(_, is_wrong, _)| *is_wrong)
+            .map(|(key, _, why)| (key, why))
     }
 
     fn mistakes_of_a2a(&self) -> Vec<(&'static str, &'static str)> {
@@ -223,13 +275,23 @@ impl Listener {
         if !self.compat.is_empty() {
             wrong.push(("compat", "`compat` is for the dialect \"mcp\""));
         }
-        if self.extended_card == Some(true) && self.keys.is_none() && self.trust == Trust::Anonymous {
-            wrong.push(("extended_card", "nobody has a key to read it with: write `keys` too"));
+        if self.extended_card == Some(true) && self.keys.is_none() && self.trust == Trust::Anonymous
+        {
+            wrong.push((
+                "extended_card",
+                "nobody has a key to read it with: write `keys` too",
+            ));
         }
-        if self.list_anonymous == Some(true) && (self.keys.is_some() || self.trust != Trust::Anonymous) {
+        if self.list_anonymous == Some(true)
+            && (self.keys.is_some() || self.trust != Trust::Anonymous)
+        {
             wrong.push(("list_anonymous", "nobody is anonymous there: leave it out"));
         }
-        if self.public_url.as_ref().is_some_and(|url| url.url().query().is_some()) {
+        if self
+            .public_url
+            .as_ref()
+            .is_some_and(|url| url.url().query().is_some())
+        {
             wrong.push(("public_url", "it can't have a query"));
         }
         if self.bind.ip().is_unspecified() && self.public_url.is_none() {
@@ -243,19 +305,31 @@ impl Listener {
         let mut wrong = Vec::new();
         let Some(bind) = self.grpc_bind else {
             if self.grpc_target.is_some() {
-                wrong.push(("grpc_target", "nothing listens for it: write `grpc_bind` too"));
+                wrong.push((
+                    "grpc_target",
+                    "nothing listens for it: write `grpc_bind` too",
+                ));
             }
             return wrong;
         };
         if !cfg!(feature = "grpc") {
-            wrong.push(("grpc_bind", "this callboard speaks no gRPC: build it with `--features grpc`"));
+            wrong.push((
+                "grpc_bind",
+                "this callboard speaks no gRPC: build it with `--features grpc`",
+            ));
         }
         match &self.grpc_target {
             None if bind.ip().is_unspecified() => {
-                wrong.push(("grpc_bind", "cards can't give this address: write `grpc_target`"));
+                wrong.push((
+                    "grpc_bind",
+                    "cards can't give this address: write `grpc_target`",
+                ));
             }
             Some(target) if !is_host_and_port(target) => {
-                wrong.push(("grpc_target", "it must be `host:port`, without scheme or path"));
+                wrong.push((
+                    "grpc_target",
+                    "it must be `host:port`, without scheme or path",
+                ));
             }
             _ => {}
         }
@@ -274,7 +348,10 @@ impl Listener {
 
     /// Paths as this process sees them.
     pub(super) fn resolve(&mut self, folder: &Path) {
-        for path in [&mut self.keys, &mut self.signing_key].into_iter().flatten() {
+        for path in [&mut self.keys, &mut self.signing_key]
+            .into_iter()
+            .flatten()
+        {
             *path = folder.join(&*path);
         }
     }
@@ -306,7 +383,8 @@ const BARE_BEYOND_LOOPBACK: &str = "this is not a loopback address, and the dial
 
 fn is_host_and_port(target: &str) -> bool {
     let parts = target.rsplit_once(':');
-    parts.is_some_and(|(host, port)| Host::parse(host).is_ok() && port.parse::<NonZeroU16>().is_ok())
+    parts
+        .is_some_and(|(host, port)| Host::parse(host).is_ok() && port.parse::<NonZeroU16>().is_ok())
 }
 
 /// What is spoken on a socket.
@@ -357,7 +435,8 @@ pub enum Trust {
 
 /// Whether two listeners can't both have their address.
 pub(super) fn clash(one: SocketAddr, other: SocketAddr) -> bool {
-    let same_machine = one.ip() == other.ip() || one.ip().is_unspecified() || other.ip().is_unspecified();
+    let same_machine =
+        one.ip() == other.ip() || one.ip().is_unspecified() || other.ip().is_unspecified();
     one.port() != 0 && one.port() == other.port() && same_machine
 }
 

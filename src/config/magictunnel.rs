@@ -31,7 +31,10 @@ pub(super) struct ExternalTopology {
 /// Reads `external_mcp`. Its servers speak the dialect of MagicTunnel unless they say otherwise.
 pub(super) fn translate(mut tree: Tree, problems: &mut Problems<'_>) -> ExternalTopology {
     const WHAT: &str = "`external_mcp`";
-    let mut translated = ExternalTopology { upstreams: Vec::new(), routing: None };
+    let mut translated = ExternalTopology {
+        upstreams: Vec::new(),
+        routing: None,
+    };
     if !matches!(tree.value, Value::Table(_)) {
         problems.error(Some(tree.span), format!("{WHAT} must be a table"));
         return translated;
@@ -43,26 +46,42 @@ pub(super) fn translate(mut tree: Tree, problems: &mut Problems<'_>) -> External
         return translated;
     }
     translated.routing = routing.map(|(_, routing)| routing);
-    let Some((_, servers)) = servers else { return translated };
-    let Value::Table(servers) = servers.value else {
-        problems.error(Some(servers.span), "`servers` must be a table, its keys the servers' names");
+    let Some((_, servers)) = servers else {
         return translated;
     };
-    translated.upstreams = servers.into_iter().filter_map(|(name, server)| upstream(name, server, problems)).collect();
+    let Value::Table(servers) = servers.value else {
+        problems.error(
+            Some(servers.span),
+            "`servers` must be a table, its keys the servers' names",
+        );
+        return translated;
+    };
+    translated.upstreams = servers
+        .into_iter()
+        .filter_map(|(name, server)| upstream(name, server, problems))
+        .collect();
     translated
 }
 
 fn upstream(name: Key, mut server: Tree, problems: &mut Problems<'_>) -> Option<Tree> {
     let Value::Table(members) = &mut server.value else {
-        problems.error(Some(server.span), format!("the server `{}` must be a table", name.name));
+        problems.error(
+            Some(server.span),
+            format!("the server `{}` must be a table", name.name),
+        );
         return None;
     };
     if let Some((key, _)) = members.iter().find(|(key, _)| key.name == "id") {
-        problems.error(Some(key.span.clone()), "a server has no key `id`: its name is the key that it stands under");
+        problems.error(
+            Some(key.span.clone()),
+            "a server has no key `id`: its name is the key that it stands under",
+        );
         members.retain(|(key, _)| key.name != "id");
     }
-    let Tree { value: Value::Table(mut all), .. } =
-        Tree::of_texts(&name.span, [("id", &name.name), ("dialect", "magictunnel")])
+    let Tree {
+        value: Value::Table(mut all),
+        ..
+    } = Tree::of_texts(&name.span, [("id", &name.name), ("dialect", "magictunnel")])
     else {
         return None;
     };
@@ -73,5 +92,12 @@ fn upstream(name: Key, mut server: Tree, problems: &mut Problems<'_>) -> Option<
 
 /// The listener of a file that declares none.
 pub(super) fn listener() -> Tree {
-    Tree::of_texts(&(0..0), [("protocol", "mcp"), ("dialect", "mcp"), ("bind", BIND_DEFAULT)])
+    Tree::of_texts(
+        &(0..0),
+        [
+            ("protocol", "mcp"),
+            ("dialect", "mcp"),
+            ("bind", BIND_DEFAULT),
+        ],
+    )
 }

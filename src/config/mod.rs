@@ -37,21 +37,26 @@ use tree::{Tree, Value};
 
 pub use address::{Range, WebUrl};
 pub use bidirectional::{
-    BIDIRECTIONAL_ID_DEFAULT, BIDIRECTIONAL_NAME_DEFAULT, BIDIRECTIONAL_PORT_DEFAULT, CLAUDE_KEY_VARIABLES,
-    CLAUDE_MODEL_DEFAULT, ModeDeclaration,
+    BIDIRECTIONAL_ID_DEFAULT, BIDIRECTIONAL_NAME_DEFAULT, BIDIRECTIONAL_PORT_DEFAULT,
+    CLAUDE_KEY_VARIABLES, CLAUDE_MODEL_DEFAULT, ModeDeclaration,
 };
 pub(crate) use kinds::{AgentKind, Inboxes, Reach, Running, StartContext, spawn};
 pub use kinds::{
-    BindingName, CommandDeclaration, EraName, InterfaceDeclaration, LearningDeclaration, MailroomDeclaration,
-    MemberDeclaration, ModelDeclaration, OauthDeclaration, Orchestrated, OrchestratorDeclaration, Pane,
-    RemoteDeclaration, SamplingDeclaration, StartError, StartWhen, Structured, TmuxDeclaration, Transport,
-    UpstreamDeclaration, UpstreamError, VersionName, WebhookDeclaration,
+    BindingName, CommandDeclaration, EraName, InterfaceDeclaration, LearningDeclaration,
+    MailroomDeclaration, MemberDeclaration, ModelDeclaration, OauthDeclaration, Orchestrated,
+    OrchestratorDeclaration, Pane, RemoteDeclaration, SamplingDeclaration, StartError, StartWhen,
+    Structured, TmuxDeclaration, Transport, UpstreamDeclaration, UpstreamError, VersionName,
+    WebhookDeclaration,
 };
-pub use listener::{CompatTransport, Dialect, Listener, Protocol, ProviderDeclaration, Speaks, Trust};
+pub use listener::{
+    CompatTransport, Dialect, Listener, Protocol, ProviderDeclaration, Speaks, Trust,
+};
 pub(crate) use problem::closest;
 pub use problem::{ConfigError, Level, PROBLEMS_MAX, Problem};
 use sections::Section;
-pub use sections::{Audited, PolicyDeclaration, RetentionDeclaration, RoutingDeclaration, StoreDeclaration};
+pub use sections::{
+    Audited, PolicyDeclaration, RetentionDeclaration, RoutingDeclaration, StoreDeclaration,
+};
 
 /// A day.
 pub(crate) const SECONDS_A_DAY: u64 = 24 * 60 * 60;
@@ -144,7 +149,11 @@ impl Topology {
     pub fn check(path: &Path) -> Result<Checked, ConfigError> {
         let text = read_text(path)?;
         let (topology, problems) = parse(&text, is_yaml(path), folder(path), true);
-        Ok(Checked { topology, problems, text })
+        Ok(Checked {
+            topology,
+            problems,
+            text,
+        })
     }
 
     /// The section of that type, if it is declared.
@@ -154,7 +163,9 @@ impl Topology {
 
     /// Rules that guardrails have beside the built-in ones.
     pub(crate) fn guard_rules(&self) -> Vec<OwnRule> {
-        self.section().map(|policy: &PolicyDeclaration| policy.guard_rules.clone()).unwrap_or_default()
+        self.section()
+            .map(|policy: &PolicyDeclaration| policy.guard_rules.clone())
+            .unwrap_or_default()
     }
 
     /// Declares a section that isn't declared yet.
@@ -171,7 +182,10 @@ impl Topology {
 
     /// All agents, then all upstreams.
     pub(crate) fn all(&self) -> impl Iterator<Item = &dyn AgentKind> {
-        let upstreams = self.upstreams.iter().map(|upstream| upstream as &dyn AgentKind);
+        let upstreams = self
+            .upstreams
+            .iter()
+            .map(|upstream| upstream as &dyn AgentKind);
         self.agents.iter().map(|agent| &**agent).chain(upstreams)
     }
 
@@ -193,7 +207,10 @@ impl Topology {
     /// The ids of all agents and upstreams, in the order of the file: what a listener that names nobody leads to. Ways out
     /// of a mailroom are nobody's to come to.
     pub(crate) fn ids(&self) -> Vec<&str> {
-        self.all().filter(|agent| agent.reach() != Reach::Mail).map(AgentKind::id).collect()
+        self.all()
+            .filter(|agent| agent.reach() != Reach::Mail)
+            .map(AgentKind::id)
+            .collect()
     }
 
     /// The orchestrator of that id.
@@ -203,28 +220,53 @@ impl Topology {
 
     /// Who answers, as the answering agents want it.
     pub fn answer_options(&self) -> AnswerOptions {
-        let RoutingDeclaration { sampling, elicitation } = self.section().cloned().unwrap_or_default();
+        let RoutingDeclaration {
+            sampling,
+            elicitation,
+        } = self.section().cloned().unwrap_or_default();
         AnswerOptions {
             sampling,
             elicitation,
-            servers: self.upstreams.iter().map(|upstream| (upstream.id.clone(), upstream.grants())).collect(),
-            models: self.agents::<ModelDeclaration>().map(|model| model.id.clone()).collect(),
+            servers: self
+                .upstreams
+                .iter()
+                .map(|upstream| (upstream.id.clone(), upstream.grants()))
+                .collect(),
+            models: self
+                .agents::<ModelDeclaration>()
+                .map(|model| model.id.clone())
+                .collect(),
         }
     }
 
     /// A listener at `bind` in front of the agent `id` alone: as the first one of A2A is declared, if there is one. Its port for
     /// gRPC stays, at the address of `bind`.
     pub(crate) fn a2a_listener(&self, id: &str, bind: SocketAddr) -> Listener {
-        let declared = self.listeners.iter().find(|listener| listener.protocol == Protocol::A2a);
+        let declared = self
+            .listeners
+            .iter()
+            .find(|listener| listener.protocol == Protocol::A2a);
         let mut listener = declared.cloned().unwrap_or_else(|| Listener::a2a(bind));
         if listener.bind != bind {
             // Not where others reach the declared one; nobody reaches the address of all of them.
-            let here = |port: u16| bind.ip().is_unspecified().then(|| format!("localhost:{port}"));
-            listener.public_url = here(bind.port()).and_then(|here| WebUrl::try_from(format!("http://{here}")).ok());
-            listener.grpc_bind = listener.grpc_bind.map(|grpc| SocketAddr::new(bind.ip(), grpc.port()));
+            let here = |port: u16| {
+                bind.ip()
+                    .is_unspecified()
+                    .then(|| format!("localhost:{port}"))
+            };
+            listener.public_url =
+                here(bind.port()).and_then(|here| WebUrl::try_from(format!("http://{here}")).ok());
+            listener.grpc_bind = listener
+                .grpc_bind
+                .map(|grpc| SocketAddr::new(bind.ip(), grpc.port()));
             listener.grpc_target = listener.grpc_bind.and_then(|grpc| here(grpc.port()));
         }
-        Listener { bind, agent: Some(id.to_owned()), agents: Vec::new(), ..listener }
+        Listener {
+            bind,
+            agent: Some(id.to_owned()),
+            agents: Vec::new(),
+            ..listener
+        }
     }
 
     /// The highest class of what these ids' messages and replies may hold.
@@ -235,17 +277,22 @@ impl Topology {
 
     /// Whether an agent, an upstream or a virtual server is called that.
     pub(crate) fn has(&self, id: &str) -> bool {
-        self.all().any(|agent| agent.id() == id) || self.servers.iter().any(|server| server.id == id)
+        self.all().any(|agent| agent.id() == id)
+            || self.servers.iter().any(|server| server.id == id)
     }
 
     /// Whether there is a mailroom behind these ids.
     pub(crate) fn has_mailroom(&self, ids: &[&str]) -> bool {
-        self.agents::<MailroomDeclaration>().any(|mailroom| self.leads_to(ids, &mailroom.id))
+        self.agents::<MailroomDeclaration>()
+            .any(|mailroom| self.leads_to(ids, &mailroom.id))
     }
 
     /// Whether one of these ids is `id`, or a virtual server that has it.
     pub(crate) fn leads_to(&self, ids: &[&str], id: &str) -> bool {
-        let mut servers = self.servers.iter().filter(|server| ids.contains(&&*server.id));
+        let mut servers = self
+            .servers
+            .iter()
+            .filter(|server| ids.contains(&&*server.id));
         ids.contains(&id) || servers.any(|server| server.members.iter().any(|member| member == id))
     }
 
@@ -261,20 +308,36 @@ fn folder(path: &Path) -> &Path {
 }
 
 fn is_yaml(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
+    path.extension()
+        .is_some_and(|extension| extension == "yaml" || extension == "yml")
 }
 
 fn read_text(path: &Path) -> Result<String, ConfigError> {
-    let read = |source| ConfigError::Read { path: path.to_owned(), source };
+    let read = |source| ConfigError::Read {
+        path: path.to_owned(),
+        source,
+    };
     let mut bytes = Vec::new();
-    fs::File::open(path).map_err(read)?.take(TOPOLOGY_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(read)?;
+    fs::File::open(path)
+        .map_err(read)?
+        .take(TOPOLOGY_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(read)?;
     if bytes.len() as u64 > TOPOLOGY_BYTES_MAX {
-        return Err(ConfigError::TooLarge { path: path.to_owned() });
+        return Err(ConfigError::TooLarge {
+            path: path.to_owned(),
+        });
     }
-    String::from_utf8(bytes).map_err(|error| read(std::io::Error::new(std::io::ErrorKind::InvalidData, error)))
+    String::from_utf8(bytes)
+        .map_err(|error| read(std::io::Error::new(std::io::ErrorKind::InvalidData, error)))
 }
 
-fn parse(text: &str, is_yaml: bool, folder: &Path, looks_around: bool) -> (Option<Topology>, Vec<Problem>) {
+fn parse(
+    text: &str,
+    is_yaml: bool,
+    folder: &Path,
+    looks_around: bool,
+) -> (Option<Topology>, Vec<Problem>) {
     let mut problems = Problems::of(text);
     let mut topology = None;
     if let Some(sections) = sections(text, is_yaml, folder, &mut problems) {
@@ -282,7 +345,9 @@ fn parse(text: &str, is_yaml: bool, folder: &Path, looks_around: bool) -> (Optio
         if looks_around {
             check::check_machine(&sections, &mut problems);
         }
-        topology = registry.filter(|_| !problems.has_errors()).map(|registry| Topology::of(sections, registry));
+        topology = registry
+            .filter(|_| !problems.has_errors())
+            .map(|registry| Topology::of(sections, registry));
     }
     (topology, problems.into_sorted())
 }
@@ -292,13 +357,28 @@ impl Topology {
         fn values<T>(entries: Vec<Entry<T>>) -> Vec<T> {
             entries.into_iter().map(|entry| entry.value).collect()
         }
-        let agents = sections.agents.iter().map(|entry| (entry.value.id().to_owned(), entry.fingerprint));
-        let upstreams = sections.upstreams.iter().map(|entry| (entry.value.id.clone(), entry.fingerprint));
-        let servers = sections.servers.iter().map(|entry| (entry.value.id.clone(), entry.fingerprint));
+        let agents = sections
+            .agents
+            .iter()
+            .map(|entry| (entry.value.id().to_owned(), entry.fingerprint));
+        let upstreams = sections
+            .upstreams
+            .iter()
+            .map(|entry| (entry.value.id.clone(), entry.fingerprint));
+        let servers = sections
+            .servers
+            .iter()
+            .map(|entry| (entry.value.id.clone(), entry.fingerprint));
         let prints = Prints {
             agents: agents.chain(upstreams).chain(servers).collect(),
-            listeners: sections.listeners.iter().map(|entry| entry.fingerprint).collect(),
-            store: sections.table_entry::<StoreDeclaration>().map_or(0, |entry| entry.fingerprint),
+            listeners: sections
+                .listeners
+                .iter()
+                .map(|entry| entry.fingerprint)
+                .collect(),
+            store: sections
+                .table_entry::<StoreDeclaration>()
+                .map_or(0, |entry| entry.fingerprint),
         };
         Self {
             name: sections.name,
@@ -316,7 +396,15 @@ impl Topology {
 }
 
 /// Sections beside [`sections::SECTIONS`].
-const LISTS: [&str; 7] = ["node", "upstream", "agent", "server", "listener", "clinic", "external_mcp"];
+const LISTS: [&str; 7] = [
+    "node",
+    "upstream",
+    "agent",
+    "server",
+    "listener",
+    "clinic",
+    "external_mcp",
+];
 
 /// The member that says what something is for: cards are told it, and nothing begins anew for it.
 const DESCRIPTION: &str = "description";
@@ -375,7 +463,9 @@ struct Sections {
 
 impl Sections {
     fn table_entry<S: Section>(&self) -> Option<&Entry<Box<dyn Section>>> {
-        self.tables.iter().find(|entry| entry.value.downcast::<S>().is_some())
+        self.tables
+            .iter()
+            .find(|entry| entry.value.downcast::<S>().is_some())
     }
 
     fn table<S: Section>(&self) -> Option<&S> {
@@ -384,7 +474,10 @@ impl Sections {
 
     /// Upstreams, then agents, each with its table.
     fn agents(&self) -> impl Iterator<Item = (&dyn AgentKind, &Tree)> {
-        let upstreams = self.upstreams.iter().map(|entry| (&entry.value as &dyn AgentKind, &entry.tree));
+        let upstreams = self
+            .upstreams
+            .iter()
+            .map(|entry| (&entry.value as &dyn AgentKind, &entry.tree));
         upstreams.chain(self.agents.iter().map(|entry| (&*entry.value, &entry.tree)))
     }
 }
@@ -404,9 +497,16 @@ impl<'a> Names<'a> {
     /// Reports names that can't be.
     fn of(sections: &'a Sections, problems: &mut Problems<'_>) -> Self {
         let unread = sections.unread.iter().map(String::as_str).collect();
-        let mut names = Self { agents: HashMap::new(), servers: HashMap::new(), unread, sections };
+        let mut names = Self {
+            agents: HashMap::new(),
+            servers: HashMap::new(),
+            unread,
+            sections,
+        };
         let mut is_new = |id: &str, tree: &Tree, is_taken: bool| {
-            let Some(span) = tree.place("id") else { return false };
+            let Some(span) = tree.place("id") else {
+                return false;
+            };
             let wrong = match id {
                 "" => "an id can't be empty".to_owned(),
                 _ if is_taken => format!("two agents are called {id}"),
@@ -423,7 +523,11 @@ impl<'a> Names<'a> {
         }
         for Entry { value, tree, .. } in &sections.servers {
             let id = &*value.id;
-            if is_new(id, tree, names.agents.contains_key(id) || names.servers.contains_key(id)) {
+            if is_new(
+                id,
+                tree,
+                names.agents.contains_key(id) || names.servers.contains_key(id),
+            ) {
                 names.servers.insert(id, value);
             }
         }
@@ -442,7 +546,9 @@ impl<'a> Names<'a> {
 
     /// The agents of one kind, in the order of the file.
     fn all<K: AgentKind>(&self) -> impl Iterator<Item = &'a K> {
-        self.sections.agents().filter_map(|(agent, _)| agent.downcast())
+        self.sections
+            .agents()
+            .filter_map(|(agent, _)| agent.downcast())
     }
 
     fn has_clinics(&self) -> bool {
@@ -450,7 +556,8 @@ impl<'a> Names<'a> {
     }
 
     fn upstream_ids(&self) -> impl Iterator<Item = &'a str> {
-        self.all::<UpstreamDeclaration>().map(|upstream| &*upstream.id)
+        self.all::<UpstreamDeclaration>()
+            .map(|upstream| &*upstream.id)
     }
 
     /// An error unless `id` is one of these models.
@@ -469,8 +576,13 @@ impl<'a> Names<'a> {
 
     /// A warning unless a mailroom has `id` as a member.
     fn check_has_mail(&self, id: &str, tree: &Tree, problems: &mut Problems<'_>) {
-        if !self.all::<MailroomDeclaration>().any(|room| room.leads_to().contains(&id)) {
-            let help = Some(format!("write [[agent.member]] with `id = \"{id}\"` below a mailroom"));
+        if !self
+            .all::<MailroomDeclaration>()
+            .any(|room| room.leads_to().contains(&id))
+        {
+            let help = Some(format!(
+                "write [[agent.member]] with `id = \"{id}\"` below a mailroom"
+            ));
             let message = format!("{id} has no mail: no mailroom has it as a member");
             problems.warning_with(tree.place("id"), message, help);
         }
@@ -478,7 +590,12 @@ impl<'a> Names<'a> {
 }
 
 /// Reads a text into its sections; `None` where it can't be read at all. Paths are resolved against `folder`.
-fn sections(text: &str, is_yaml: bool, folder: &Path, problems: &mut Problems<'_>) -> Option<Sections> {
+fn sections(
+    text: &str,
+    is_yaml: bool,
+    folder: &Path,
+    problems: &mut Problems<'_>,
+) -> Option<Sections> {
     let mut root = tree::read(text, is_yaml, problems)?;
     // What follows from a line that can't be read would be told as a mistake of its own.
     if problems.has_errors() {
@@ -489,29 +606,61 @@ fn sections(text: &str, is_yaml: bool, folder: &Path, problems: &mut Problems<'_
         return None;
     }
     let is_other = bidirectional::is_one(&root);
-    let known: Vec<_> = LISTS.into_iter().chain(sections::SECTIONS.map(|(name, _)| name)).collect();
+    let known: Vec<_> = LISTS
+        .into_iter()
+        .chain(sections::SECTIONS.map(|(name, _)| name))
+        .collect();
     let is_known = |name: &str| known.contains(&name) || is_other && bidirectional::is_known(name);
-    let unknown: Vec<_> = root.members().iter().filter(|(key, _)| !is_known(&key.name)).cloned().collect();
+    let unknown: Vec<_> = root
+        .members()
+        .iter()
+        .filter(|(key, _)| !is_known(&key.name))
+        .cloned()
+        .collect();
     for (key, _) in unknown {
-        let help =
-            did_you_mean(&key.name, known.iter().copied()).or_else(|| Some(format!("there are {}", known.join(", "))));
-        let level = if is_other { Level::Warning } else { Level::Error };
-        problems.add(level, Some(key.span), format!("a topology has no section `{}`", key.name), help);
+        let help = did_you_mean(&key.name, known.iter().copied())
+            .or_else(|| Some(format!("there are {}", known.join(", "))));
+        let level = if is_other {
+            Level::Warning
+        } else {
+            Level::Error
+        };
+        problems.add(
+            level,
+            Some(key.span),
+            format!("a topology has no section `{}`", key.name),
+            help,
+        );
     }
     // `None` where its mistakes have been told.
-    let other = if is_other { Some(bidirectional::translate(&mut root, folder, problems)?) } else { None };
+    let other = if is_other {
+        Some(bidirectional::translate(&mut root, folder, problems)?)
+    } else {
+        None
+    };
     let mut take = |name: &str| root.take(name).map(|(_, tree)| tree);
     let foreign = take("external_mcp").map(|tree| magictunnel::translate(tree, problems));
     let is_foreign = foreign.is_some();
-    let (foreign_upstreams, foreign_routing) = foreign.map(|f| (f.upstreams, f.routing)).unwrap_or_default();
+    let (foreign_upstreams, foreign_routing) = foreign
+        .map(|f| (f.upstreams, f.routing))
+        .unwrap_or_default();
 
     let sources = [take("upstream"), take("agent"), take("server")];
-    let written = sources.iter().flatten().flat_map(Tree::items).chain(&foreign_upstreams);
-    let mut unread: Vec<_> = written.filter_map(|tree| tree.get("id")?.text()).map(str::to_owned).collect();
+    let written = sources
+        .iter()
+        .flatten()
+        .flat_map(Tree::items)
+        .chain(&foreign_upstreams);
+    let mut unread: Vec<_> = written
+        .filter_map(|tree| tree.get("id")?.text())
+        .map(str::to_owned)
+        .collect();
     let [upstreams, agents, servers] = sources;
     let name = match (take("node"), is_foreign) {
         _ if other.is_some() => other.as_ref().map(|other| other.name.clone()),
-        (Some(tree), _) => one::<NodeDeclaration>(Some(tree), "[node]", problems).map(|node| node.value.name),
+        (Some(tree), _) => {
+            one::<NodeDeclaration>(Some(tree), "[node]", problems).map(|node| node.value.name)
+        }
         (None, true) => Some(magictunnel::NAME_DEFAULT.to_owned()),
         (None, false) => {
             problems.error(None, "there is no section [node] with the node's `name`");
@@ -521,25 +670,44 @@ fn sections(text: &str, is_yaml: bool, folder: &Path, problems: &mut Problems<'_
     let mut foreign_routing = foreign_routing;
     let mut tables = Vec::new();
     for (name, read) in sections::SECTIONS {
-        let theirs = if name == "routing" { foreign_routing.take() } else { None };
+        let theirs = if name == "routing" {
+            foreign_routing.take()
+        } else {
+            None
+        };
         let ours = take(name);
         if let (Some(ours), Some(_)) = (&ours, &theirs) {
-            problems.error(Some(ours.span.clone()), "write `routing` or `external_routing`, not both");
+            problems.error(
+                Some(ours.span.clone()),
+                "write `routing` or `external_routing`, not both",
+            );
         }
         tables.extend(ours.or(theirs).and_then(|tree| read(tree, name, problems)));
     }
     let mut upstreams: Vec<Entry<UpstreamDeclaration>> = many(upstreams, "upstream", problems);
-    upstreams.extend(entries(foreign_upstreams, "a server", Level::Warning, problems));
-    upstreams.iter_mut().for_each(|upstream| upstream.value.resolve(folder));
+    upstreams.extend(entries(
+        foreign_upstreams,
+        "a server",
+        Level::Warning,
+        problems,
+    ));
+    upstreams
+        .iter_mut()
+        .for_each(|upstream| upstream.value.resolve(folder));
     let agents = items(agents, "agent", problems);
-    let agents = agents.into_iter().filter_map(|tree| kinds::read(tree, problems));
+    let agents = agents
+        .into_iter()
+        .filter_map(|tree| kinds::read(tree, problems));
     let (mut agents, of_cards): (Vec<_>, Vec<_>) = agents.unzip();
-    agents.iter_mut().for_each(|agent| agent.value.resolve(folder));
+    agents
+        .iter_mut()
+        .for_each(|agent| agent.value.resolve(folder));
     let mut listener_trees = items(take("listener"), "listener", problems);
     if is_foreign && listener_trees.is_empty() {
         listener_trees.push(magictunnel::listener());
     }
-    let mut listeners: Vec<Entry<Listener>> = entries(listener_trees, "[[listener]]", Level::Error, problems);
+    let mut listeners: Vec<Entry<Listener>> =
+        entries(listener_trees, "[[listener]]", Level::Error, problems);
     for listener in &mut listeners {
         listener.value.resolve(folder);
     }
@@ -562,22 +730,40 @@ fn sections(text: &str, is_yaml: bool, folder: &Path, problems: &mut Problems<'_
         mode,
     };
     let servers = sections.servers.iter().map(|entry| &entry.value);
-    unread
-        .retain(|id| !sections.agents().any(|(agent, _)| agent.id() == id) && !servers.clone().any(|it| it.id == *id));
-    let of_cards = sections.agents.iter().map(|entry| entry.value.id()).zip(of_cards);
-    let own = sections.agents().map(|(agent, _)| (agent.id(), agent.description().map(str::to_owned)));
+    unread.retain(|id| {
+        !sections.agents().any(|(agent, _)| agent.id() == id)
+            && !servers.clone().any(|it| it.id == *id)
+    });
+    let of_cards = sections
+        .agents
+        .iter()
+        .map(|entry| entry.value.id())
+        .zip(of_cards);
+    let own = sections
+        .agents()
+        .map(|(agent, _)| (agent.id(), agent.description().map(str::to_owned)));
     let of_servers = servers.map(|server| (&*server.id, server.description.clone()));
     let described = of_cards.chain(own).chain(of_servers);
-    let descriptions = described.filter_map(|(id, told)| Some((id.to_owned(), told?))).collect();
+    let descriptions = described
+        .filter_map(|(id, told)| Some((id.to_owned(), told?)))
+        .collect();
     (sections.descriptions, sections.unread) = (descriptions, unread);
     Some(sections)
 }
 
-fn one<T: DeserializeOwned>(tree: Option<Tree>, what: &str, problems: &mut Problems<'_>) -> Option<Entry<T>> {
+fn one<T: DeserializeOwned>(
+    tree: Option<Tree>,
+    what: &str,
+    problems: &mut Problems<'_>,
+) -> Option<Entry<T>> {
     entry(tree?, what, Level::Error, problems)
 }
 
-fn many<T: DeserializeOwned>(tree: Option<Tree>, name: &str, problems: &mut Problems<'_>) -> Vec<Entry<T>> {
+fn many<T: DeserializeOwned>(
+    tree: Option<Tree>,
+    name: &str,
+    problems: &mut Problems<'_>,
+) -> Vec<Entry<T>> {
     let items = items(tree, name, problems);
     entries(items, &format!("[[{name}]]"), Level::Error, problems)
 }
@@ -588,14 +774,26 @@ fn entries<T: DeserializeOwned>(
     unknown: Level,
     problems: &mut Problems<'_>,
 ) -> Vec<Entry<T>> {
-    trees.into_iter().filter_map(|tree| entry(tree, what, unknown, problems)).collect()
+    trees
+        .into_iter()
+        .filter_map(|tree| entry(tree, what, unknown, problems))
+        .collect()
 }
 
-fn entry<T: DeserializeOwned>(tree: Tree, what: &str, unknown: Level, problems: &mut Problems<'_>) -> Option<Entry<T>> {
+fn entry<T: DeserializeOwned>(
+    tree: Tree,
+    what: &str,
+    unknown: Level,
+    problems: &mut Problems<'_>,
+) -> Option<Entry<T>> {
     let mut tree = table(tree, what, problems)?;
     let fingerprint = tree.fingerprint_without(DESCRIPTION);
     let value = decode_as(&mut tree, what, unknown, problems)?;
-    Some(Entry { value, tree, fingerprint })
+    Some(Entry {
+        value,
+        tree,
+        fingerprint,
+    })
 }
 
 /// The tree, where it is a table.
@@ -620,7 +818,10 @@ fn personal() -> DataClass {
 fn items(tree: Option<Tree>, name: &str, problems: &mut Problems<'_>) -> Vec<Tree> {
     match tree {
         None => Vec::new(),
-        Some(Tree { value: Value::List(items), .. }) => items,
+        Some(Tree {
+            value: Value::List(items),
+            ..
+        }) => items,
         Some(tree) => {
             problems.error_with(
                 Some(tree.span),

@@ -61,14 +61,23 @@ pub(crate) struct Problems<'a> {
 
 impl<'a> Problems<'a> {
     pub(super) fn of(text: &'a str) -> Self {
-        Self { text, found: Vec::new(), left_out: 0 }
+        Self {
+            text,
+            found: Vec::new(),
+            left_out: 0,
+        }
     }
 
     pub(super) fn error(&mut self, span: Option<Range<usize>>, message: impl Into<String>) {
         self.add(Level::Error, span, message.into(), None);
     }
 
-    pub(super) fn error_with(&mut self, span: Option<Range<usize>>, message: impl Into<String>, help: Option<String>) {
+    pub(super) fn error_with(
+        &mut self,
+        span: Option<Range<usize>>,
+        message: impl Into<String>,
+        help: Option<String>,
+    ) {
         self.add(Level::Error, span, message.into(), help);
     }
 
@@ -108,30 +117,55 @@ impl<'a> Problems<'a> {
         self.add(Level::Warning, span, message.into(), help);
     }
 
-    pub(super) fn add(&mut self, level: Level, span: Option<Range<usize>>, message: String, help: Option<String>) {
+    pub(super) fn add(
+        &mut self,
+        level: Level,
+        span: Option<Range<usize>>,
+        message: String,
+        help: Option<String>,
+    ) {
         if self.found.len() >= PROBLEMS_MAX {
             self.left_out += 1;
             return;
         }
         // A table made of headers has no place of its own.
         let span = span.filter(|span| span.end > 0 && span.start <= self.text.len());
-        let (line, column) = span.as_ref().map_or((0, 0), |span| place(self.text, span.start));
-        let problem = Problem { level, span, line, column, message, help };
+        let (line, column) = span
+            .as_ref()
+            .map_or((0, 0), |span| place(self.text, span.start));
+        let problem = Problem {
+            level,
+            span,
+            line,
+            column,
+            message,
+            help,
+        };
         if !self.found.contains(&problem) {
             self.found.push(problem);
         }
     }
 
     pub(super) fn has_errors(&self) -> bool {
-        self.found.iter().any(|problem| problem.level == Level::Error)
+        self.found
+            .iter()
+            .any(|problem| problem.level == Level::Error)
     }
 
     /// In the order of the text.
     pub(super) fn into_sorted(mut self) -> Vec<Problem> {
-        self.found.sort_by_key(|problem| (problem.line == 0, problem.line, problem.column));
+        self.found
+            .sort_by_key(|problem| (problem.line == 0, problem.line, problem.column));
         if self.left_out > 0 {
             let message = format!("there are {} more", self.left_out);
-            self.found.push(Problem { level: Level::Error, span: None, line: 0, column: 0, message, help: None });
+            self.found.push(Problem {
+                level: Level::Error,
+                span: None,
+                line: 0,
+                column: 0,
+                message,
+                help: None,
+            });
         }
         self.found
     }
@@ -139,14 +173,20 @@ impl<'a> Problems<'a> {
 
 /// The line and column (in characters) of a byte, from 1.
 fn place(text: &str, at: usize) -> (usize, usize) {
-    let before = (0..=at.min(text.len())).rev().find_map(|at| text.get(..at)).unwrap_or_default();
+    let before = (0..=at.min(text.len()))
+        .rev()
+        .find_map(|at| text.get(..at))
+        .unwrap_or_default();
     let line = before.matches('\n').count() + 1;
     let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
     (line, column)
 }
 
 /// What was meant, of what there is: for a name that is close to one of them.
-pub(super) fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+pub(super) fn did_you_mean<'a>(
+    written: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Option<String> {
     closest(written, known).map(|name| format!("did you mean `{name}`?"))
 }
 
@@ -156,11 +196,18 @@ pub(super) fn one_of(known: &[&str]) -> Option<String> {
 }
 
 /// The name that is close to what is written.
-pub(crate) fn closest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn closest<'a>(
+    written: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
     /// How alike two names must be, of 1.
     const ALIKE_MIN: f64 = 0.75;
-    let alike = known.into_iter().map(|name| (strsim::jaro_winkler(written, name), name));
-    let best = alike.filter(|(alike, _)| *alike >= ALIKE_MIN).max_by(|a, b| a.0.total_cmp(&b.0));
+    let alike = known
+        .into_iter()
+        .map(|name| (strsim::jaro_winkler(written, name), name));
+    let best = alike
+        .filter(|(alike, _)| *alike >= ALIKE_MIN)
+        .max_by(|a, b| a.0.total_cmp(&b.0));
     best.map(|(_, name)| name)
 }
 
@@ -211,24 +258,35 @@ pub enum ConfigError {
 
 impl ConfigError {
     pub(crate) fn mistakes(path: &Path, problems: Vec<Problem>) -> Self {
-        Self::Mistakes { path: path.to_owned(), problems }
+        Self::Mistakes {
+            path: path.to_owned(),
+            problems,
+        }
     }
 }
 
 /// The first error, and how many more there are.
 fn summary(problems: &[Problem]) -> String {
-    let errors: Vec<_> = problems.iter().filter(|problem| problem.level == Level::Error).collect();
+    let errors: Vec<_> = problems
+        .iter()
+        .filter(|problem| problem.level == Level::Error)
+        .collect();
     match errors.as_slice() {
         [] => "it can't be used".to_owned(),
         [only] => only.to_string(),
-        [first, more @ ..] => format!("{first}, and {} more (`callboard check` tells them all)", more.len()),
+        [first, more @ ..] => format!(
+            "{first}, and {} more (`callboard check` tells them all)",
+            more.len()
+        ),
     }
 }
 
 /// What serde calls by the name of a type.
 pub(super) fn in_words(expected: &dyn de::Expected) -> String {
     let expected = expected.to_string();
-    let is_type = |kind: char| expected.starts_with(kind) && expected.chars().skip(1).all(|c| c.is_ascii_digit());
+    let is_type = |kind: char| {
+        expected.starts_with(kind) && expected.chars().skip(1).all(|c| c.is_ascii_digit())
+    };
     match &*expected {
         "usize" => "a whole number, 0 at least".to_owned(),
         "a string" => "a text".to_owned(),
@@ -266,11 +324,17 @@ pub(super) fn is_set(name: &str, span: Option<Range<usize>>, problems: &mut Prob
 /// The file of a program in `PATH`.
 pub(super) fn in_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(program))
+        .find(|file| file.is_file())
 }
 
 /// An error unless the key file is there, where one is named.
-pub(super) fn check_key_file(file: Option<&Path>, span: Option<Range<usize>>, problems: &mut Problems<'_>) {
+pub(super) fn check_key_file(
+    file: Option<&Path>,
+    span: Option<Range<usize>>,
+    problems: &mut Problems<'_>,
+) {
     if let Some(file) = file.filter(|file| !file.is_file()) {
         problems.error(span, format!("there is no key file {}", file.display()));
     }
@@ -294,7 +358,10 @@ mod tests {
     fn secrets_are_not_repeated() {
         assert_eq!(variable("OPENAI_API_KEY"), "variable OPENAI_API_KEY");
         for secret in ["sk-proj-1234", "", "a b", &"A".repeat(65)] {
-            assert!(!variable(secret).contains("sk-") && !variable(secret).contains("AAAA"), "{secret}");
+            assert!(
+                !variable(secret).contains("sk-") && !variable(secret).contains("AAAA"),
+                "{secret}"
+            );
         }
     }
 }

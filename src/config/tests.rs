@@ -15,7 +15,10 @@ fn problems(text: &str, is_yaml: bool) -> Vec<Problem> {
 
 /// `line:column message` of each.
 fn told(text: &str, is_yaml: bool) -> Vec<String> {
-    problems(text, is_yaml).iter().map(|p| format!("{}:{} {}", p.line, p.column, p.message)).collect()
+    problems(text, is_yaml)
+        .iter()
+        .map(|p| format!("{}:{} {}", p.line, p.column, p.message))
+        .collect()
 }
 
 const NODE: &str = "node = { name = \"n\" }\n";
@@ -25,12 +28,23 @@ const NODE: &str = "node = { name = \"n\" }\n";
 fn toml_and_yaml_are_one() {
     let toml = "[node]\nname = \"n\"\n[[upstream]]\nid = \"a\"\ncommand = [\"x\", \"1\"]\ncalls_max = 0x10\nsupports_sampling = true\n[upstream.tools.rename]\n\"b c\" = \"d\"\n";
     let yaml = "node: {name: n}\nupstream:\n  - supports_sampling: true\n    calls_max: 16\n    id: 'a'\n    command: [x, \"1\"]\n    tools:\n      rename: {\"b c\": d}\n";
-    let (one, other) =
-        (Topology::parse(toml, false, Path::new("")).unwrap(), Topology::parse(yaml, true, Path::new("")).unwrap());
-    assert_eq!(format!("{:?}", one.upstreams), format!("{:?}", other.upstreams));
+    let (one, other) = (
+        Topology::parse(toml, false, Path::new("")).unwrap(),
+        Topology::parse(yaml, true, Path::new("")).unwrap(),
+    );
+    assert_eq!(
+        format!("{:?}", one.upstreams),
+        format!("{:?}", other.upstreams)
+    );
     assert_eq!(one.prints.agents, other.prints.agents);
     let changed = toml.replace("0x10", "17");
-    assert_ne!(Topology::parse(&changed, false, Path::new("")).unwrap().prints.agents, one.prints.agents);
+    assert_ne!(
+        Topology::parse(&changed, false, Path::new(""))
+            .unwrap()
+            .prints
+            .agents,
+        one.prints.agents
+    );
 }
 
 /// Goal: the bare dialect is a compatibility mode of MCP, and the older key says the same. Method: each notation, and MCP.
@@ -86,16 +100,23 @@ fn values_stay_out_of_messages() {
 /// mistake, on its line and above it.
 #[test]
 fn places_count_characters() {
-    assert_eq!(told("# ✅\nnode: {name: é, x: 1}\n", true), ["2:17 [node] has no key `x`"]);
-    assert_eq!(told("# ✅\nnode = { name = \"é\", x = 1 }\n", false), ["2:22 [node] has no key `x`"]);
+    assert_eq!(
+        told("# ✅\nnode: {name: é, x: 1}\n", true),
+        ["2:17 [node] has no key `x`"]
+    );
+    assert_eq!(
+        told("# ✅\nnode = { name = \"é\", x = 1 }\n", false),
+        ["2:22 [node] has no key `x`"]
+    );
 }
 
 /// Goal: texts that can't be read end in a place, not in a panic or in no end. Method: rows; nesting, aliases that repeat
 /// aliases, a second document, keys twice, far too deep.
 #[test]
 fn unreadable_texts() {
-    let aliases =
-        (1..30).fold("a0: &a0 [x, x]\n".to_owned(), |text, n| format!("{text}a{n}: &a{n} [*a{0}, *a{0}]\n", n - 1));
+    let aliases = (1..30).fold("a0: &a0 [x, x]\n".to_owned(), |text, n| {
+        format!("{text}a{n}: &a{n} [*a{0}, *a{0}]\n", n - 1)
+    });
     let deep = format!("{}1{}", "[".repeat(5_000), "]".repeat(5_000));
     for (text, is_yaml, wanted) in [
         ("[node\nname = ", false, "unclosed table"),
@@ -106,23 +127,37 @@ fn unreadable_texts() {
         (&deep, true, "recursion"),
         (&deep[4_900..5_100], true, "deeper"),
         (&format!("a = {deep}"), false, "recursion"),
-        (&format!("{}a = 1", "a.".repeat(100_000)), false, "recursion"),
+        (
+            &format!("{}a = 1", "a.".repeat(100_000)),
+            false,
+            "recursion",
+        ),
         (&format!("[{}a]", "a.".repeat(100_000)), false, "recursion"),
         ("[]", true, "a table of sections"),
         ("", false, "no section [node]"),
         ("a = 1\na = 2", false, "duplicate key"),
     ] {
         let found = problems(text, is_yaml);
-        assert!(found.iter().any(|p| p.level == Level::Error && p.message.contains(wanted)), "{wanted}: {found:?}");
+        assert!(
+            found
+                .iter()
+                .any(|p| p.level == Level::Error && p.message.contains(wanted)),
+            "{wanted}: {found:?}"
+        );
     }
     // Both of two lines that can't be read.
-    assert_eq!(problems("[node\nname = \"n\"\n[[upstream]]\nid =\n", false).len(), 2);
+    assert_eq!(
+        problems("[node\nname = \"n\"\n[[upstream]]\nid =\n", false).len(),
+        2
+    );
 }
 
 /// Goal: no file is told in more than a screenful of mistakes. Method: one more than the bound.
 #[test]
 fn mistakes_are_bounded() {
-    let text: String = (0..=super::PROBLEMS_MAX).map(|n| format!("s{n} = 1\n")).collect();
+    let text: String = (0..=super::PROBLEMS_MAX)
+        .map(|n| format!("s{n} = 1\n"))
+        .collect();
     let found = problems(&format!("{NODE}{text}"), false);
     assert_eq!(found.len(), super::PROBLEMS_MAX + 1);
     assert_eq!(found.last().unwrap().message, "there are 1 more");
@@ -134,21 +169,54 @@ fn endpoints() {
     for (lines, wanted) in [
         ("", "it needs `command` or `url`"),
         ("command = [\"sh\"]\nurl = \"http://x/\"", "not both"),
-        ("command = [\"sh\"]\ntransport = \"sse\"", "a command speaks over `stdio`"),
-        ("url = \"http://x/\"\ntransport = \"stdio\"", "needs a `command`"),
-        ("url = \"http://x/\"\ntransport = \"websocket\"", "needs a ws or wss URL"),
-        ("url = \"ws://x/\"\ntransport = \"streamable_http\"", "needs an http or https URL"),
+        (
+            "command = [\"sh\"]\ntransport = \"sse\"",
+            "a command speaks over `stdio`",
+        ),
+        (
+            "url = \"http://x/\"\ntransport = \"stdio\"",
+            "needs a `command`",
+        ),
+        (
+            "url = \"http://x/\"\ntransport = \"websocket\"",
+            "needs a ws or wss URL",
+        ),
+        (
+            "url = \"ws://x/\"\ntransport = \"streamable_http\"",
+            "needs an http or https URL",
+        ),
         ("url = \"ftp://x/\"", "not an http"),
-        ("url = \"http://x/\"\nset = { A = \"b\" }", "`set` is for upstreams with a `command`"),
-        ("command = [\"sh\"]\nbearer_env = \"HOME\"", "`bearer_env` is for upstreams with a `url`"),
-        ("url = \"http://x/\"\nbearer_env = \"NO_SUCH_VARIABLE\"", "there is no variable NO_SUCH_VARIABLE"),
-        ("command = [\"no-such-program\"]", "there is no program no-such-program in PATH"),
-        ("command = [\"sh\"]\ndirectory = \"no_such\"", "there is no folder"),
+        (
+            "url = \"http://x/\"\nset = { A = \"b\" }",
+            "`set` is for upstreams with a `command`",
+        ),
+        (
+            "command = [\"sh\"]\nbearer_env = \"HOME\"",
+            "`bearer_env` is for upstreams with a `url`",
+        ),
+        (
+            "url = \"http://x/\"\nbearer_env = \"NO_SUCH_VARIABLE\"",
+            "there is no variable NO_SUCH_VARIABLE",
+        ),
+        (
+            "command = [\"no-such-program\"]",
+            "there is no program no-such-program in PATH",
+        ),
+        (
+            "command = [\"sh\"]\ndirectory = \"no_such\"",
+            "there is no folder",
+        ),
         ("url = \"http://x/\"\ncalls_max = 0", "must be 1 at least"),
-        ("url = \"http://x/\"\ntools = { rename = { a = \"c\", b = \"c\" } }", "would both be shown as `c`"),
+        (
+            "url = \"http://x/\"\ntools = { rename = { a = \"c\", b = \"c\" } }",
+            "would both be shown as `c`",
+        ),
     ] {
         let told = told(&format!("{NODE}[[upstream]]\nid = \"a\"\n{lines}\n"), false);
-        assert!(told.len() == 1 && told[0].contains(wanted), "{lines}: {told:?}");
+        assert!(
+            told.len() == 1 && told[0].contains(wanted),
+            "{lines}: {told:?}"
+        );
     }
 }
 
@@ -158,22 +226,53 @@ fn answerers() {
     let upstream = "[[upstream]]\nid = \"a\"\nurl = \"http://x/\"\nsupports_sampling = true\n";
     let model = "[[agent]]\nkind = \"model\"\nid = \"m\"\nprovider = \"echo\"\n";
     for (lines, wanted) in [
-        ("elicitation.default_strategy = \"magictunnel_handled\"", "for a person"),
-        ("elicitation.server_strategies = { a = \"parallel\" }", "for a person"),
-        ("elicitation.order = [\"client\", \"models\"]", "for a person"),
-        ("sampling.default_strategy = \"client_fist\"", "can't be `client_fist`"),
-        ("sampling.server_strategies = { b = \"hybrid\" }", "there is no upstream b"),
-        ("sampling.order = [\"client\", \"model:a\"]", "there is no model a"),
+        (
+            "elicitation.default_strategy = \"magictunnel_handled\"",
+            "for a person",
+        ),
+        (
+            "elicitation.server_strategies = { a = \"parallel\" }",
+            "for a person",
+        ),
+        (
+            "elicitation.order = [\"client\", \"models\"]",
+            "for a person",
+        ),
+        (
+            "sampling.default_strategy = \"client_fist\"",
+            "can't be `client_fist`",
+        ),
+        (
+            "sampling.server_strategies = { b = \"hybrid\" }",
+            "there is no upstream b",
+        ),
+        (
+            "sampling.order = [\"client\", \"model:a\"]",
+            "there is no model a",
+        ),
         ("sampling.order = [\"server:a\"]", "answers no samples"),
         ("sampling.order = [\"client\", \"client\"]", "twice"),
         ("sampling.order = [\"nobody\"]", "nobody"),
     ] {
-        let told = told(&format!("{NODE}{upstream}{model}[routing]\n{lines}\n"), false);
-        assert!(told.iter().any(|line| line.contains(wanted)), "{lines}: {told:?}");
+        let told = told(
+            &format!("{NODE}{upstream}{model}[routing]\n{lines}\n"),
+            false,
+        );
+        assert!(
+            told.iter().any(|line| line.contains(wanted)),
+            "{lines}: {told:?}"
+        );
     }
-    let without =
-        told(&format!("{NODE}{upstream}[routing]\nsampling.default_strategy = \"magictunnel_handled\"\n"), false);
-    assert!(without.len() == 1 && without[0].contains("no model is declared"), "{without:?}");
+    let without = told(
+        &format!(
+            "{NODE}{upstream}[routing]\nsampling.default_strategy = \"magictunnel_handled\"\n"
+        ),
+        false,
+    );
+    assert!(
+        without.len() == 1 && without[0].contains("no model is declared"),
+        "{without:?}"
+    );
 }
 
 /// Goal: names that lead nowhere are told with what was meant, and what nothing leads to is a warning. Method: a topology
@@ -188,10 +287,19 @@ fn names_lead_somewhere() {
     );
     let found = problems(&text, false);
     let of = |message: &str| {
-        found.iter().find(|p| p.message.contains(message)).unwrap_or_else(|| panic!("{message}: {found:?}"))
+        found
+            .iter()
+            .find(|p| p.message.contains(message))
+            .unwrap_or_else(|| panic!("{message}: {found:?}"))
     };
-    assert_eq!(of("the member fils").help.as_deref(), Some("did you mean `files`?"));
-    assert_eq!(of("is for agent reserch").help.as_deref(), Some("did you mean `research`?"));
+    assert_eq!(
+        of("the member fils").help.as_deref(),
+        Some("did you mean `files`?")
+    );
+    assert_eq!(
+        of("is for agent reserch").help.as_deref(),
+        Some("did you mean `research`?")
+    );
     of("files is a member twice");
     let unreached = format!(
         "{NODE}[[upstream]]\nid = \"a\"\nurl = \"http://x/\"\n[[upstream]]\nid = \"lonely\"\nurl = \"http://y/\"\n[[listener]]\nprotocol = \"mcp\"\ndialect = \"mcp\"\nbind = \"127.0.0.1:7000\"\nagent = \"a\"\n"
@@ -207,7 +315,9 @@ fn names_lead_somewhere() {
 #[test]
 fn guard_rules_without_a_guard() {
     let rules = "guard_rules = [{ id = \"site.x\", phrases = [\"x\"] }]\n";
-    let agent = |guard: bool| format!("[[agent]]\nkind = \"orchestrator\"\nid = \"desk\"\nguard = {guard}\n");
+    let agent = |guard: bool| {
+        format!("[[agent]]\nkind = \"orchestrator\"\nid = \"desk\"\nguard = {guard}\n")
+    };
     for (text, warned) in [
         (format!("{NODE}[policy]\n{rules}"), true),
         (format!("{NODE}[policy]\nguard = true\n{rules}"), false),
@@ -215,7 +325,12 @@ fn guard_rules_without_a_guard() {
         (format!("{NODE}[policy]\n{rules}{}", agent(true)), false),
     ] {
         let told = told(&text, false);
-        assert_eq!(told.iter().any(|line| line.contains("these rules hold nowhere")), warned, "{text}: {told:?}");
+        assert_eq!(
+            told.iter()
+                .any(|line| line.contains("these rules hold nowhere")),
+            warned,
+            "{text}: {told:?}"
+        );
     }
 }
 
@@ -223,74 +338,169 @@ fn guard_rules_without_a_guard() {
 #[test]
 fn stores() {
     let told = |section: &str| told(&format!("{NODE}[store]\n{section}\n"), false);
-    for fine in
-        ["", "url = \"memory\"", "url = \"sqlite:a.sqlite\"\nsize_max_mib = 64\n[store.retention]\ntasks_days = 0"]
-    {
+    for fine in [
+        "",
+        "url = \"memory\"",
+        "url = \"sqlite:a.sqlite\"\nsize_max_mib = 64\n[store.retention]\ntasks_days = 0",
+    ] {
         assert_eq!(told(fine), [""; 0], "{fine}");
     }
     let password = told("url = \"postgres://u:s3cret@localhost/db\"");
     assert_eq!(password.len(), 1);
-    assert!(password[0].starts_with("3:7 ") && password[0].contains("password") && !password[0].contains("s3cret"));
+    assert!(
+        password[0].starts_with("3:7 ")
+            && password[0].contains("password")
+            && !password[0].contains("s3cret")
+    );
     for (section, expected) in [
-        ("url = \"mysql://h/d\"", "3:7 store URL: it begins with `sqlite:` or `postgres://`"),
-        ("url = \"memory\"\nwriter = \"a\"", "4:1 `writer` has no use: a store in memory ends with the node"),
-        ("password_env = \"PATH\"", "3:1 `password_env` is for a store in Postgres"),
-        ("writer = \"a#1\"", "3:10 `writer` must have 1 to 128 bytes, and no `#` or line break"),
-        ("size_max_mib = 0", "3:16 `size_max_mib`: it must be a whole number, 1 at least, not 0"),
-        ("[store.retention]\ntask_days = 1", "4:1 [store] has no key `task_days`"),
+        (
+            "url = \"mysql://h/d\"",
+            "3:7 store URL: it begins with `sqlite:` or `postgres://`",
+        ),
+        (
+            "url = \"memory\"\nwriter = \"a\"",
+            "4:1 `writer` has no use: a store in memory ends with the node",
+        ),
+        (
+            "password_env = \"PATH\"",
+            "3:1 `password_env` is for a store in Postgres",
+        ),
+        (
+            "writer = \"a#1\"",
+            "3:10 `writer` must have 1 to 128 bytes, and no `#` or line break",
+        ),
+        (
+            "size_max_mib = 0",
+            "3:16 `size_max_mib`: it must be a whole number, 1 at least, not 0",
+        ),
+        (
+            "[store.retention]\ntask_days = 1",
+            "4:1 [store] has no key `task_days`",
+        ),
     ] {
         assert_eq!(told(section), [expected]);
     }
     let elsewhere = told("url = \"postgres://u@db.example/db\"");
-    assert!(elsewhere.len() == 1 && elsewhere[0].contains("sslmode=verify-full"), "{elsewhere:?}");
+    assert!(
+        elsewhere.len() == 1 && elsewhere[0].contains("sslmode=verify-full"),
+        "{elsewhere:?}"
+    );
 }
 
 /// Goal: a listener in A2A has what it needs, and no other protocol has what is its own. Method: rows.
 #[test]
 fn listeners_of_a2a() {
     let told = |lines: &str| {
-        told(&format!("{NODE}[[upstream]]\nid = \"a\"\nurl = \"http://x/\"\n[[listener]]\n{lines}\n"), false)
+        told(
+            &format!(
+                "{NODE}[[upstream]]\nid = \"a\"\nurl = \"http://x/\"\n[[listener]]\n{lines}\n"
+            ),
+            false,
+        )
     };
     let here = "bind = \"127.0.0.1:7100\"";
     let all = "public_url = \"https://agents.example/base\"\npush_allow = [\"127.0.0.0/8\", \"::1\"]\nversion = \"2\"\nlist_anonymous = true\nrepeat_s = 0\n\
                provider = { organization = \"o\", url = \"https://o.example\" }\nicon_url = \"https://o.example/i.png\"\n";
     assert_eq!(told(&format!("protocol = \"a2a\"\n{here}\n{all}")), [""; 0]);
-    assert_eq!(told(&format!("protocol = \"mcp\"\n{here}\n{all}dialect = \"mcp\"")).len(), 7);
+    assert_eq!(
+        told(&format!(
+            "protocol = \"mcp\"\n{here}\n{all}dialect = \"mcp\""
+        ))
+        .len(),
+        7
+    );
     for (lines, wanted) in [
         ("protocol = \"mcp\"", "the protocol \"mcp\" needs `dialect`"),
         ("protocol = \"a2a\"\ndialect = \"mcp\"", "has no dialects"),
-        ("protocol = \"a2a\"\ncompat = [\"sse\"]", "`compat` is for the dialect \"mcp\""),
-        ("protocol = \"a2a\"\nagent = \"a\"\nagents = [\"a\"]", "not both"),
-        ("protocol = \"a2a\"\nextended_card = true", "nobody has a key"),
-        ("protocol = \"a2a\"\nlist_anonymous = true\ntrust = \"loopback_operator\"", "nobody is anonymous there"),
-        ("protocol = \"a2a\"\nlist_anonymous = true\nkeys = \"k\"", "nobody is anonymous there"),
-        ("protocol = \"a2a\"\npush_allow = [\"127.0.0.1/8\"]", "with all others zero"),
-        ("protocol = \"a2a\"\npublic_url = \"ftp://x/\"", "not an http or https URL"),
-        ("protocol = \"a2a\"\npublic_url = \"http://u:p@x/\"", "user and password"),
-        ("protocol = \"a2a\"\npublic_url = \"http://x/?k=v\"", "can't have a query"),
-        ("protocol = \"a2a\"\nsigning_key = \"no_such.key\"", "there is no key file"),
+        (
+            "protocol = \"a2a\"\ncompat = [\"sse\"]",
+            "`compat` is for the dialect \"mcp\"",
+        ),
+        (
+            "protocol = \"a2a\"\nagent = \"a\"\nagents = [\"a\"]",
+            "not both",
+        ),
+        (
+            "protocol = \"a2a\"\nextended_card = true",
+            "nobody has a key",
+        ),
+        (
+            "protocol = \"a2a\"\nlist_anonymous = true\ntrust = \"loopback_operator\"",
+            "nobody is anonymous there",
+        ),
+        (
+            "protocol = \"a2a\"\nlist_anonymous = true\nkeys = \"k\"",
+            "nobody is anonymous there",
+        ),
+        (
+            "protocol = \"a2a\"\npush_allow = [\"127.0.0.1/8\"]",
+            "with all others zero",
+        ),
+        (
+            "protocol = \"a2a\"\npublic_url = \"ftp://x/\"",
+            "not an http or https URL",
+        ),
+        (
+            "protocol = \"a2a\"\npublic_url = \"http://u:p@x/\"",
+            "user and password",
+        ),
+        (
+            "protocol = \"a2a\"\npublic_url = \"http://x/?k=v\"",
+            "can't have a query",
+        ),
+        (
+            "protocol = \"a2a\"\nsigning_key = \"no_such.key\"",
+            "there is no key file",
+        ),
         ("protocol = \"a2b\"", "`protocol` can't be `a2b`"),
     ] {
         let told = told(&format!("{lines}\n{here}"));
-        assert!(told.iter().any(|line| line.contains(wanted)), "{lines}: {told:?}");
+        assert!(
+            told.iter().any(|line| line.contains(wanted)),
+            "{lines}: {told:?}"
+        );
     }
     for (lines, wanted) in [
-        ("grpc_target = \"x:1\"", "8:15 the listener on 127.0.0.1:7100: nothing listens for it"),
+        (
+            "grpc_target = \"x:1\"",
+            "8:15 the listener on 127.0.0.1:7100: nothing listens for it",
+        ),
         ("grpc_bind = \"0.0.0.0:7200\"", "write `grpc_target`"),
         ("grpc_bind = \"10.0.0.1:7200\"", "keys are needed"),
-        ("grpc_bind = \"10.0.0.1:7200\"\ntrust = \"loopback_operator\"", "can't be the operator"),
-        ("grpc_bind = \"127.0.0.1:0\"\ngrpc_target = \"x:1\"\ntrust = \"loopback_operator\"", "would be the operator"),
+        (
+            "grpc_bind = \"10.0.0.1:7200\"\ntrust = \"loopback_operator\"",
+            "can't be the operator",
+        ),
+        (
+            "grpc_bind = \"127.0.0.1:0\"\ngrpc_target = \"x:1\"\ntrust = \"loopback_operator\"",
+            "would be the operator",
+        ),
         (
             "public_url = \"https://x/\"\ntrust = \"loopback_operator\"",
             "8:14 the listener on 127.0.0.1:7100: whoever comes",
         ),
-        ("hosts = [\"x.example\"]\ntrust = \"loopback_operator\"", "write `keys` in place of `trust"),
-        ("grpc_bind = \"127.0.0.1:7100\"", "two listeners want 127.0.0.1:7100"),
-        ("grpc_bind = \"[::1]:0\"\ngrpc_target = \"http://x:1\"", "must be `host:port`"),
-        ("grpc_bind = \"127.0.0.1:0\"\ngrpc_target = \"x:0\"", "must be `host:port`"),
+        (
+            "hosts = [\"x.example\"]\ntrust = \"loopback_operator\"",
+            "write `keys` in place of `trust",
+        ),
+        (
+            "grpc_bind = \"127.0.0.1:7100\"",
+            "two listeners want 127.0.0.1:7100",
+        ),
+        (
+            "grpc_bind = \"[::1]:0\"\ngrpc_target = \"http://x:1\"",
+            "must be `host:port`",
+        ),
+        (
+            "grpc_bind = \"127.0.0.1:0\"\ngrpc_target = \"x:0\"",
+            "must be `host:port`",
+        ),
     ] {
         let told = told(&format!("protocol = \"a2a\"\n{here}\n{lines}"));
-        assert!(told.iter().any(|line| line.contains(wanted)), "{lines}: {told:?}");
+        assert!(
+            told.iter().any(|line| line.contains(wanted)),
+            "{lines}: {told:?}"
+        );
     }
     let open = told("protocol = \"a2a\"\nbind = \"0.0.0.0:7100\"");
     assert_eq!(open.len(), 2, "{open:?}");
@@ -309,15 +519,28 @@ fn who_lists_the_tasks_of_the_anonymous() {
         ("bind = \"[::1]:7100\"", true),
         ("bind = \"127.0.0.1:7100\"\nlist_anonymous = false", false),
         ("bind = \"127.0.0.1:7100\"\nkeys = \"k\"", false),
-        ("bind = \"127.0.0.1:7100\"\ntrust = \"loopback_operator\"", false),
+        (
+            "bind = \"127.0.0.1:7100\"\ntrust = \"loopback_operator\"",
+            false,
+        ),
         ("bind = \"10.0.0.1:7100\"\nkeys = \"k\"", false),
         // Whoever comes by the proxy.
-        ("bind = \"127.0.0.1:7100\"\npublic_url = \"https://agents.example\"", false),
-        ("bind = \"127.0.0.1:7100\"\nhosts = [\"agents.example\"]", false),
-        ("bind = \"127.0.0.1:7100\"\npublic_url = \"https://agents.example\"\nlist_anonymous = true", true),
+        (
+            "bind = \"127.0.0.1:7100\"\npublic_url = \"https://agents.example\"",
+            false,
+        ),
+        (
+            "bind = \"127.0.0.1:7100\"\nhosts = [\"agents.example\"]",
+            false,
+        ),
+        (
+            "bind = \"127.0.0.1:7100\"\npublic_url = \"https://agents.example\"\nlist_anonymous = true",
+            true,
+        ),
     ] {
-        let text =
-            format!("{NODE}[[upstream]]\nid = \"a\"\nurl = \"http://x/\"\n[[listener]]\nprotocol = \"a2a\"\n{lines}\n");
+        let text = format!(
+            "{NODE}[[upstream]]\nid = \"a\"\nurl = \"http://x/\"\n[[listener]]\nprotocol = \"a2a\"\n{lines}\n"
+        );
         let topology = Topology::parse(&text, false, Path::new("")).unwrap();
         assert_eq!(topology.listeners[0].lists_anonymous(), lists, "{lines}");
     }
@@ -343,11 +566,18 @@ fn descriptions() {
     let other = Topology::parse(&text.replace("\"of ", "\"for "), false, Path::new("")).unwrap();
     assert_eq!(other.description("u"), Some("for u"));
     for id in ["u", "m", "r", "o", "s"] {
-        assert_eq!(other.prints.agents[id] == topology.prints.agents[id], id != "o", "{id}");
+        assert_eq!(
+            other.prints.agents[id] == topology.prints.agents[id],
+            id != "o",
+            "{id}"
+        );
     }
     let wrong = |lines: &str| told(&format!("{NODE}[[agent]]\n{lines}\n"), false).join("\n");
     let of_model = wrong("kind = \"model\"\nprovider = \"echo\"\nid = \"m\"\ndescription = 5");
-    assert!(of_model.contains("`description` must be a text"), "{of_model}");
+    assert!(
+        of_model.contains("`description` must be a text"),
+        "{of_model}"
+    );
     let of_way = wrong("kind = \"tmux\"\nid = \"t\"\ndescription = \"x\"");
     assert!(of_way.contains("has no key `description`"), "{of_way}");
 }
@@ -357,9 +587,19 @@ fn descriptions() {
 #[test]
 fn grpc_is_a_feature() {
     let lines = "[[listener]]\nprotocol = \"a2a\"\nbind = \"127.0.0.1:7100\"\n  grpc_bind = \"[::1]:7200\"\ngrpc_target = \"agents.example:443\"\n";
-    let told = told(&format!("{NODE}[[upstream]]\nid = \"a\"\nurl = \"http://x/\"\n{lines}"), false);
+    let told = told(
+        &format!("{NODE}[[upstream]]\nid = \"a\"\nurl = \"http://x/\"\n{lines}"),
+        false,
+    );
     let without = "8:15 the listener on 127.0.0.1:7100: this callboard speaks no gRPC: build it with `--features grpc`";
-    assert_eq!(told, if cfg!(feature = "grpc") { vec![] } else { vec![without] });
+    assert_eq!(
+        told,
+        if cfg!(feature = "grpc") {
+            vec![]
+        } else {
+            vec![without]
+        }
+    );
 }
 
 /// Goal: what is declared of an A2A listener holds for one at another address too, gRPC included, but not how others reach it.
@@ -373,16 +613,38 @@ fn a_listener_elsewhere() {
     topology.listeners[0].grpc_bind = Some("127.0.0.1:7200".parse().unwrap());
     topology.listeners[0].grpc_target = Some("x:443".to_owned());
     for (bind, url, grpc, target) in [
-        ("127.0.0.1:7100", Some("https://x/"), "127.0.0.1:7200", Some("x:443")),
+        (
+            "127.0.0.1:7100",
+            Some("https://x/"),
+            "127.0.0.1:7200",
+            Some("x:443"),
+        ),
         ("127.0.0.1:1", None, "127.0.0.1:7200", None),
         ("127.0.0.2:1", None, "127.0.0.2:7200", None),
-        ("0.0.0.0:1", Some("http://localhost:1/"), "0.0.0.0:7200", Some("localhost:7200")),
+        (
+            "0.0.0.0:1",
+            Some("http://localhost:1/"),
+            "0.0.0.0:7200",
+            Some("localhost:7200"),
+        ),
     ] {
         let listener = topology.a2a_listener("a", bind.parse().unwrap());
         assert_eq!(listener.bind.to_string(), bind);
-        assert_eq!(listener.public_url.as_ref().map(|url| url.url().as_str()), url, "{bind}");
-        assert_eq!(listener.grpc_bind.map(|grpc| grpc.to_string()).as_deref(), Some(grpc), "{bind}");
-        assert_eq!((listener.grpc_target.as_deref(), listener.version.as_deref()), (target, Some("2")), "{bind}");
+        assert_eq!(
+            listener.public_url.as_ref().map(|url| url.url().as_str()),
+            url,
+            "{bind}"
+        );
+        assert_eq!(
+            listener.grpc_bind.map(|grpc| grpc.to_string()).as_deref(),
+            Some(grpc),
+            "{bind}"
+        );
+        assert_eq!(
+            (listener.grpc_target.as_deref(), listener.version.as_deref()),
+            (target, Some("2")),
+            "{bind}"
+        );
     }
 }
 
@@ -394,21 +656,54 @@ fn agents_that_speak_a2a() {
                 interface = { version = \"0.3\" }\ntools = { deny = [\"secret\"] }\n";
     assert_eq!(told(&format!("{NODE}{agent}{full}"), false), [""; 0]);
     let topology = Topology::parse(&format!("{NODE}{agent}{full}"), false, Path::new("")).unwrap();
-    assert_eq!(topology.class_of(&["far"]), callboard_message::DataClass::Clinical);
+    assert_eq!(
+        topology.class_of(&["far"]),
+        callboard_message::DataClass::Clinical
+    );
     for (lines, wanted) in [
         ("", "lacks `url`"),
         ("url = \"far.example\"", "this is not a URL"),
-        ("url = \"http://x/\"\nbearer_env = \"HOME\"\napi_key_env = \"HOME\"", "write one of"),
-        ("url = \"http://x/\"\nbearer_env = \"NO_SUCH_VARIABLE\"", "there is no variable NO_SUCH_VARIABLE"),
-        ("url = \"http://x/\"\napi_key_header = \"X-Key\"", "write `api_key_env` too"),
-        ("url = \"http://x/\"\napi_key_env = \"HOME\"\napi_key_header = \"X Key\"", "not a header's name"),
-        ("url = \"http://x/\"\ninterface = { version = \"0.4\" }", "can't be `0.4`"),
-        ("url = \"http://x/\"\noauth = { client_id = \"c\" }", "`oauth` lacks `secret_env`"),
-        ("url = \"http://x/\"\noauth = { client_id = \"c\", secret_env = \"NO_SUCH_VARIABLE\" }", "no variable"),
-        ("url = \"http://x/\"\ntrusted_keys = \"no_such.json\"", "there is no key file"),
-        ("url = \"http://x/\"\nnetworks = [\"10.0.0.0/33\"]", "with all others zero"),
+        (
+            "url = \"http://x/\"\nbearer_env = \"HOME\"\napi_key_env = \"HOME\"",
+            "write one of",
+        ),
+        (
+            "url = \"http://x/\"\nbearer_env = \"NO_SUCH_VARIABLE\"",
+            "there is no variable NO_SUCH_VARIABLE",
+        ),
+        (
+            "url = \"http://x/\"\napi_key_header = \"X-Key\"",
+            "write `api_key_env` too",
+        ),
+        (
+            "url = \"http://x/\"\napi_key_env = \"HOME\"\napi_key_header = \"X Key\"",
+            "not a header's name",
+        ),
+        (
+            "url = \"http://x/\"\ninterface = { version = \"0.4\" }",
+            "can't be `0.4`",
+        ),
+        (
+            "url = \"http://x/\"\noauth = { client_id = \"c\" }",
+            "`oauth` lacks `secret_env`",
+        ),
+        (
+            "url = \"http://x/\"\noauth = { client_id = \"c\", secret_env = \"NO_SUCH_VARIABLE\" }",
+            "no variable",
+        ),
+        (
+            "url = \"http://x/\"\ntrusted_keys = \"no_such.json\"",
+            "there is no key file",
+        ),
+        (
+            "url = \"http://x/\"\nnetworks = [\"10.0.0.0/33\"]",
+            "with all others zero",
+        ),
     ] {
         let told = told(&format!("{NODE}{agent}{lines}\n"), false);
-        assert!(told.len() == 1 && told[0].contains(wanted), "{lines}: {told:?}");
+        assert!(
+            told.len() == 1 && told[0].contains(wanted),
+            "{lines}: {told:?}"
+        );
     }
 }

@@ -63,31 +63,51 @@ impl Tree {
     /// A table of texts, all of this place.
     pub(super) fn of_texts<const N: usize>(span: &Range<usize>, texts: [(&str, &str); N]) -> Self {
         let member = |(name, text): (&str, &str)| {
-            let key = Key { span: span.clone(), name: name.to_owned() };
+            let key = Key {
+                span: span.clone(),
+                name: name.to_owned(),
+            };
             (key, Self::new(span.clone(), Value::Text(text.to_owned())))
         };
         Self::new(span.clone(), Value::Table(texts.map(member).into()))
     }
 
     pub(super) fn members(&self) -> &[(Key, Tree)] {
-        if let Value::Table(members) = &self.value { members } else { &[] }
+        if let Value::Table(members) = &self.value {
+            members
+        } else {
+            &[]
+        }
     }
 
     pub(super) fn items(&self) -> &[Self] {
-        if let Value::List(items) = &self.value { items } else { &[] }
+        if let Value::List(items) = &self.value {
+            items
+        } else {
+            &[]
+        }
     }
 
     pub(super) fn text(&self) -> Option<&str> {
-        if let Value::Text(text) = &self.value { Some(text) } else { None }
+        if let Value::Text(text) = &self.value {
+            Some(text)
+        } else {
+            None
+        }
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Self> {
-        self.members().iter().find(|(key, _)| key.name == name).map(|(_, value)| value)
+        self.members()
+            .iter()
+            .find(|(key, _)| key.name == name)
+            .map(|(_, value)| value)
     }
 
     /// Takes a member out.
     pub(super) fn take(&mut self, name: &str) -> Option<(Key, Self)> {
-        let Value::Table(members) = &mut self.value else { return None };
+        let Value::Table(members) = &mut self.value else {
+            return None;
+        };
         let at = members.iter().position(|(key, _)| key.name == name)?;
         Some(members.remove(at))
     }
@@ -118,7 +138,10 @@ impl Tree {
 
     /// Where a member's name stands.
     pub(super) fn key_span(&self, name: &str) -> Option<Range<usize>> {
-        self.members().iter().find(|(key, _)| key.name == name).map(|(key, _)| key.span.clone())
+        self.members()
+            .iter()
+            .find(|(key, _)| key.name == name)
+            .map(|(key, _)| key.span.clone())
     }
 
     /// Whether it stands for something that was reported already.
@@ -137,9 +160,10 @@ impl Tree {
 
     pub(super) fn step_mut(&mut self, step: &Step) -> Option<&mut Self> {
         match (&mut self.value, step) {
-            (Value::Table(members), Step::Key(name)) => {
-                members.iter_mut().find(|(key, _)| key.name == *name).map(|(_, value)| value)
-            }
+            (Value::Table(members), Step::Key(name)) => members
+                .iter_mut()
+                .find(|(key, _)| key.name == *name)
+                .map(|(_, value)| value),
             (Value::List(items), Step::Item(at)) => items.get_mut(*at),
             _ => None,
         }
@@ -186,7 +210,10 @@ impl Tree {
                 items.iter().for_each(|item| item.hash_into(hasher));
             }
             Value::Table(members) => {
-                let mut members: Vec<_> = members.iter().map(|(key, value)| (&key.name, value)).collect();
+                let mut members: Vec<_> = members
+                    .iter()
+                    .map(|(key, value)| (&key.name, value))
+                    .collect();
                 members.sort_by_key(|(name, _)| *name);
                 (6_u8, members.len()).hash(hasher);
                 for (name, value) in members {
@@ -203,13 +230,20 @@ const YAML_VALUES_MAX: usize = 50_000;
 
 /// Reads a text; what can't be read is reported, and what can is the result.
 pub(super) fn read(text: &str, is_yaml: bool, problems: &mut Problems<'_>) -> Option<Tree> {
-    if is_yaml { yaml(text, problems) } else { Some(toml(text, problems)) }
+    if is_yaml {
+        yaml(text, problems)
+    } else {
+        Some(toml(text, problems))
+    }
 }
 
 fn toml(text: &str, problems: &mut Problems<'_>) -> Tree {
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in errors {
-        problems.error(error.span().or(Some(0..text.len().min(1))), error.message().replace('\n', " "));
+        problems.error(
+            error.span().or(Some(0..text.len().min(1))),
+            error.message().replace('\n', " "),
+        );
     }
     let span = table.span();
     toml_table(table.into_inner(), span)
@@ -217,7 +251,10 @@ fn toml(text: &str, problems: &mut Problems<'_>) -> Tree {
 
 fn toml_table(table: DeTable<'_>, span: Range<usize>) -> Tree {
     let member = |(key, value): (toml::Spanned<Cow<'_, str>>, toml::Spanned<DeValue<'_>>)| {
-        let key = Key { span: key.span(), name: key.into_inner().into_owned() };
+        let key = Key {
+            span: key.span(),
+            name: key.into_inner().into_owned(),
+        };
         let span = value.span();
         (key, toml_value(value.into_inner(), span))
     };
@@ -264,10 +301,16 @@ enum Holds {
 
 fn yaml(text: &str, problems: &mut Problems<'_>) -> Option<Tree> {
     // The parser counts characters.
-    let starts: Option<Vec<usize>> = (!text.is_ascii()).then(|| text.char_indices().map(|(at, _)| at).collect());
-    let byte = |at: usize| starts.as_ref().map_or(at, |starts| starts.get(at).copied().unwrap_or(text.len()));
+    let starts: Option<Vec<usize>> =
+        (!text.is_ascii()).then(|| text.char_indices().map(|(at, _)| at).collect());
+    let byte = |at: usize| {
+        starts
+            .as_ref()
+            .map_or(at, |starts| starts.get(at).copied().unwrap_or(text.len()))
+    };
     let bytes = |span: Span| byte(span.start.index())..byte(span.end.index());
-    let (mut open, mut anchors, mut root) = (Vec::<Open>::new(), HashMap::<usize, Tree>::new(), None);
+    let (mut open, mut anchors, mut root) =
+        (Vec::<Open>::new(), HashMap::<usize, Tree>::new(), None);
     let (mut values, mut documents) = (0_usize, 0_usize);
     for event in Parser::new_from_str(text) {
         let (event, span) = match event {
@@ -288,16 +331,27 @@ fn yaml(text: &str, problems: &mut Problems<'_>) -> Option<Tree> {
                 continue;
             }
             Event::SequenceStart(anchor, _) => {
-                open.push(Open { start: span.start, anchor, holds: Holds::List(Vec::new()) });
+                open.push(Open {
+                    start: span.start,
+                    anchor,
+                    holds: Holds::List(Vec::new()),
+                });
                 None
             }
             Event::MappingStart(anchor, _) => {
-                open.push(Open { start: span.start, anchor, holds: Holds::Table(Vec::new(), None) });
+                open.push(Open {
+                    start: span.start,
+                    anchor,
+                    holds: Holds::Table(Vec::new(), None),
+                });
                 None
             }
             Event::Scalar(scalar, style, anchor, tag) => {
                 values += 1;
-                Some((Tree::new(span.clone(), scalar_value(scalar, style, tag.as_deref())), anchor))
+                Some((
+                    Tree::new(span.clone(), scalar_value(scalar, style, tag.as_deref())),
+                    anchor,
+                ))
             }
             Event::SequenceEnd | Event::MappingEnd => {
                 values += 1;
@@ -306,12 +360,18 @@ fn yaml(text: &str, problems: &mut Problems<'_>) -> Option<Tree> {
                     Holds::List(items) => Value::List(items),
                     Holds::Table(members, _) => Value::Table(members),
                 };
-                Some((Tree::new(ended.start..span.end.max(ended.start + 1), value), ended.anchor))
+                Some((
+                    Tree::new(ended.start..span.end.max(ended.start + 1), value),
+                    ended.anchor,
+                ))
             }
             Event::Alias(anchor) => {
                 let repeated = anchors.get(&anchor).cloned();
                 values += repeated.as_ref().map_or(1, count);
-                Some((repeated.unwrap_or_else(|| Tree::new(span.clone(), Value::Null)), 0))
+                Some((
+                    repeated.unwrap_or_else(|| Tree::new(span.clone(), Value::Null)),
+                    0,
+                ))
             }
             _ => None,
         };
@@ -320,7 +380,10 @@ fn yaml(text: &str, problems: &mut Problems<'_>) -> Option<Tree> {
             return None;
         }
         if values > YAML_VALUES_MAX {
-            problems.error(Some(span), format!("more than {YAML_VALUES_MAX} values, with what aliases repeat"));
+            problems.error(
+                Some(span),
+                format!("more than {YAML_VALUES_MAX} values, with what aliases repeat"),
+            );
             return None;
         }
         let Some((tree, anchor)) = done else { continue };
@@ -361,7 +424,10 @@ fn as_key(tree: Tree, problems: &mut Problems<'_>) -> Key {
             String::new()
         }
     };
-    Key { span: tree.span, name }
+    Key {
+        span: tree.span,
+        name,
+    }
 }
 
 /// The core schema of YAML 1.2 (10.3.2): only plain scalars are anything but text.
@@ -373,17 +439,22 @@ fn scalar_value(scalar: Cow<'_, str>, style: ScalarStyle, tag: Option<&Tag>) -> 
     let number = || {
         let radix = [("0x", 16), ("0o", 8)]
             .into_iter()
-            .find_map(|(prefix, radix)| i64::from_str_radix(scalar.strip_prefix(prefix)?, radix).ok());
+            .find_map(|(prefix, radix)| {
+                i64::from_str_radix(scalar.strip_prefix(prefix)?, radix).ok()
+            });
         radix.or_else(|| scalar.parse().ok())
     };
-    let is_float = || scalar.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.'));
+    let is_float =
+        || scalar.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.'));
     match &*scalar {
         "" | "~" | "null" | "Null" | "NULL" => Value::Null,
         "true" | "True" | "TRUE" => Value::Bool(true),
         "false" | "False" | "FALSE" => Value::Bool(false),
         text => match number() {
             Some(number) => Value::Integer(number),
-            None if is_float() => text.parse().map_or_else(|_| Value::Text(text.to_owned()), Value::Float),
+            None if is_float() => text
+                .parse()
+                .map_or_else(|_| Value::Text(text.to_owned()), Value::Float),
             None => Value::Text(text.to_owned()),
         },
     }

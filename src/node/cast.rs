@@ -12,7 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::NodeError;
 use super::policy::CurrentAnswerers;
-use crate::config::{AgentKind, Inboxes, Orchestrated, Running, ServerDeclaration, StartContext, Topology};
+use crate::config::{
+    AgentKind, Inboxes, Orchestrated, Running, ServerDeclaration, StartContext, Topology,
+};
 
 /// An agent that stands for others of this node.
 pub(super) fn bundle(agent: AgentRef) -> Running {
@@ -54,10 +56,23 @@ pub(super) struct Planned {
 
 impl Cast {
     /// `answering` is asked by whoever stands for servers elsewhere.
-    pub(super) fn new(system: System, state: &Path, answering: CurrentAnswerers, ending: CancellationToken) -> Self {
+    pub(super) fn new(
+        system: System,
+        state: &Path,
+        answering: CurrentAnswerers,
+        ending: CancellationToken,
+    ) -> Self {
         let (running, bundles) = (HashMap::new(), HashMap::new());
         let (state, answering) = (state.to_owned(), Arc::new(answering));
-        Self { system, state, answering, inboxes: Inboxes::default(), ending, running, bundles }
+        Self {
+            system,
+            state,
+            answering,
+            inboxes: Inboxes::default(),
+            ending,
+            running,
+            bundles,
+        }
     }
 
     /// Starts what isn't there as the topology wants it. Nobody finds the new ones yet.
@@ -67,11 +82,14 @@ impl Cast {
     pub(super) async fn plan(&self, topology: &Topology) -> Result<Planned, NodeError> {
         let mut planned = Planned::default();
         // Those that are built on others come last.
-        let (mut left, built): (Vec<_>, Vec<_>) = topology.all().partition(|agent| agent.needs().is_empty());
+        let (mut left, built): (Vec<_>, Vec<_>) =
+            topology.all().partition(|agent| agent.needs().is_empty());
         left.extend(built);
         // None waits for itself: that was checked.
         let waits = |one: &dyn AgentKind, left: &[&dyn AgentKind]| {
-            one.needs().iter().any(|id| left.iter().any(|other| other.id() == *id))
+            one.needs()
+                .iter()
+                .any(|id| left.iter().any(|other| other.id() == *id))
         };
         while let Some(at) = left.iter().position(|one| !waits(*one, &left)) {
             if let Err(error) = self.start(left.remove(at), topology, &mut planned).await {
@@ -88,18 +106,38 @@ impl Cast {
         topology: &Topology,
         planned: &mut Planned,
     ) -> Result<(), NodeError> {
-        let Self { system, state, answering, inboxes, ending, .. } = self;
+        let Self {
+            system,
+            state,
+            answering,
+            inboxes,
+            ending,
+            ..
+        } = self;
         let (id, running) = (declared.id(), &planned.running);
-        let cx = StartContext { system, state, topology, answering, inboxes, ending, running };
+        let cx = StartContext {
+            system,
+            state,
+            topology,
+            answering,
+            inboxes,
+            ending,
+            running,
+        };
         let fingerprint = topology.fingerprint(id);
-        let needs: Vec<_> = declared.needs().into_iter().filter_map(|id| Some(running.get(id)?.agent.id())).collect();
+        let needs: Vec<_> = declared
+            .needs()
+            .into_iter()
+            .filter_map(|id| Some(running.get(id)?.agent.id()))
+            .collect();
         if let Some(before) = self.running.get(id) {
             let goes_on = match declared.renew(before, &cx)? {
                 Some((renewed, told)) => {
                     planned.renewed.extend(told);
                     Some(renewed)
                 }
-                None => (before.fingerprint == fingerprint && before.needs == needs).then(|| before.clone()),
+                None => (before.fingerprint == fingerprint && before.needs == needs)
+                    .then(|| before.clone()),
             };
             if let Some(running) = goes_on {
                 planned.running.insert(id.to_owned(), running);
@@ -128,7 +166,11 @@ impl Cast {
     ///
     /// # Errors
     /// See [`NodeError`]; where there is one nothing has changed.
-    pub(super) async fn apply(&mut self, planned: Planned, topology: &Topology) -> Result<Vec<Running>, NodeError> {
+    pub(super) async fn apply(
+        &mut self,
+        planned: Planned,
+        topology: &Topology,
+    ) -> Result<Vec<Running>, NodeError> {
         let bundles = match self.virtual_servers(topology, &planned) {
             Ok(bundles) => bundles,
             Err(error) => {
@@ -138,14 +180,28 @@ impl Cast {
         };
         let directory = self.system.directory();
         let is_old = |id: &String, running: &Running| {
-            planned.running.get(id).is_none_or(|other| other.agent.id() != running.agent.id())
+            planned
+                .running
+                .get(id)
+                .is_none_or(|other| other.agent.id() != running.agent.id())
         };
-        let old: Vec<_> = self.running.iter().filter(|(id, running)| is_old(id, running)).collect();
-        let mut old: Vec<_> = old.into_iter().map(|(_, running)| running.clone()).collect();
+        let old: Vec<_> = self
+            .running
+            .iter()
+            .filter(|(id, running)| is_old(id, running))
+            .collect();
+        let mut old: Vec<_> = old
+            .into_iter()
+            .map(|(_, running)| running.clone())
+            .collect();
         let is_kept = |agent: &AgentRef| bundles.values().any(|kept| kept.agent.id() == agent.id());
-        let ended = self.bundles.values().filter(|bundled| !is_kept(&bundled.agent));
+        let ended = self
+            .bundles
+            .values()
+            .filter(|bundled| !is_kept(&bundled.agent));
         old.extend(ended.map(|bundled| bundle(bundled.agent.clone())));
-        old.iter().for_each(|running| directory.withdraw(&running.agent));
+        old.iter()
+            .for_each(|running| directory.withdraw(&running.agent));
         for (id, running) in &planned.running {
             directory.register(id.as_str(), &running.agent)?;
         }
@@ -159,26 +215,45 @@ impl Cast {
         Ok(old)
     }
 
-    fn virtual_servers(&self, topology: &Topology, planned: &Planned) -> Result<HashMap<String, Bundled>, NodeError> {
+    fn virtual_servers(
+        &self,
+        topology: &Topology,
+        planned: &Planned,
+    ) -> Result<HashMap<String, Bundled>, NodeError> {
         let mut bundles = HashMap::new();
         for server in &topology.servers {
             let print = topology.fingerprint(&server.id);
-            let members = server.members.iter().filter_map(|id| Some(planned.running.get(id)?.agent.id()));
+            let members = server
+                .members
+                .iter()
+                .filter_map(|id| Some(planned.running.get(id)?.agent.id()));
             let members: Vec<_> = members.collect();
             let same = self.bundles.get(&server.id);
-            let bundled = match same.filter(|bundled| bundled.print == print && bundled.members == members) {
-                Some(bundled) => bundled.clone(),
-                None => Bundled { agent: self.virtual_server(server, planned)?, print, members },
-            };
+            let bundled =
+                match same.filter(|bundled| bundled.print == print && bundled.members == members) {
+                    Some(bundled) => bundled.clone(),
+                    None => Bundled {
+                        agent: self.virtual_server(server, planned)?,
+                        print,
+                        members,
+                    },
+                };
             bundles.insert(server.id.clone(), bundled);
         }
         Ok(bundles)
     }
 
-    fn virtual_server(&self, server: &ServerDeclaration, planned: &Planned) -> Result<AgentRef, NodeError> {
+    fn virtual_server(
+        &self,
+        server: &ServerDeclaration,
+        planned: &Planned,
+    ) -> Result<AgentRef, NodeError> {
         let members = server.members.iter().filter_map(|id| {
             let running = planned.running.get(id)?;
-            Some(BundleMember::new(id.as_str(), running.agent.clone()).filtered(running.filter.clone()))
+            Some(
+                BundleMember::new(id.as_str(), running.agent.clone())
+                    .filtered(running.filter.clone()),
+            )
         });
         let options = BundleOptions {
             allow: server.tools.clone(),
@@ -191,10 +266,15 @@ impl Cast {
 
     /// One agent that stands for those of these ids: itself where it is alone; and whether it was made for that.
     pub(super) fn as_one(&self, ids: &[&str]) -> Result<(AgentRef, bool), NodeError> {
-        let filter = |id: &str| self.running.get(id).map(|running| running.filter.clone()).unwrap_or_default();
-        let found = ids
-            .iter()
-            .filter_map(|id| Some(BundleMember::new(*id, self.system.directory().get(id)?).filtered(filter(id))));
+        let filter = |id: &str| {
+            self.running
+                .get(id)
+                .map(|running| running.filter.clone())
+                .unwrap_or_default()
+        };
+        let found = ids.iter().filter_map(|id| {
+            Some(BundleMember::new(*id, self.system.directory().get(id)?).filtered(filter(id)))
+        });
         let members: Vec<_> = found.collect();
         let mut options = BundleOptions::default();
         if let [alone] = members.as_slice() {
@@ -203,7 +283,10 @@ impl Cast {
             }
             options.prefix = Prefix::Never;
         }
-        Ok((Bundle::with(members, options)?.spawn(&self.system, "bundle"), true))
+        Ok((
+            Bundle::with(members, options)?.spawn(&self.system, "bundle"),
+            true,
+        ))
     }
 
     /// Those that have something of theirs elsewhere to end.
@@ -215,7 +298,13 @@ impl Cast {
 impl Planned {
     /// Stops what was started for a change that isn't made.
     async fn cancel(mut self) {
-        farewell(self.fresh.iter().filter_map(|id| self.running.remove(id)).collect()).await;
+        farewell(
+            self.fresh
+                .iter()
+                .filter_map(|id| self.running.remove(id))
+                .collect(),
+        )
+        .await;
     }
 }
 
@@ -238,7 +327,10 @@ pub(super) async fn goodbyes(ended: Vec<Running>) {
 }
 
 async fn goodbye(running: Running) {
-    if tokio::time::timeout(GOODBYE, running.tear_down()).await.is_err() {
+    if tokio::time::timeout(GOODBYE, running.tear_down())
+        .await
+        .is_err()
+    {
         tracing::warn!("what an agent has elsewhere doesn't end in time");
     }
 }

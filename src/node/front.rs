@@ -119,10 +119,17 @@ impl<S: Served> Front<S> {
     }
 
     pub(super) fn addresses(&self, address: SocketAddr) -> Vec<Listening> {
-        let at =
-            |agent: &str, path: &str| Listening { agent: agent.to_owned(), url: format!("http://{address}{path}") };
-        let each = self.members.iter().map(|(id, _)| at(id, &S::NAMED_PATH.replace("{name}", id)));
-        std::iter::once(at(&self.name, S::PATH)).chain(each).collect()
+        let at = |agent: &str, path: &str| Listening {
+            agent: agent.to_owned(),
+            url: format!("http://{address}{path}"),
+        };
+        let each = self
+            .members
+            .iter()
+            .map(|(id, _)| at(id, &S::NAMED_PATH.replace("{name}", id)));
+        std::iter::once(at(&self.name, S::PATH))
+            .chain(each)
+            .collect()
     }
 
     /// Each agent by itself; those that are served already stay what they are.
@@ -145,7 +152,8 @@ impl<S: Served> Front<S> {
     /// Whether what was kept of an agent's tasks may not be on a disk any more.
     pub(super) fn keeps_too_much(&self, topology: &Topology, listener: &Listener) -> bool {
         let now = classes(topology, &topology.behind(listener));
-        now.iter().any(|(id, class)| self.classes.get(id).is_some_and(|before| class > before))
+        now.iter()
+            .any(|(id, class)| self.classes.get(id).is_some_and(|before| class > before))
     }
 
     /// Puts those whom the topology wants behind it.
@@ -165,13 +173,20 @@ impl<S: Served> Front<S> {
         let (agent, is_made) = place.node.cast.as_one(&ids)?;
         let mut served = HashMap::new();
         for (id, before) in &self.members {
-            let Some(server) = self.named.get(id) else { continue };
+            let Some(server) = self.named.get(id) else {
+                continue;
+            };
             let Some((_, now)) = members.iter().find(|(other, _)| other == id) else {
                 left.servers.push(Box::new(|| S::end(server)));
                 continue;
             };
             if now != before {
-                S::replace(place, Who::One(id), &server, place.node.cast.as_one(&[id])?.0);
+                S::replace(
+                    place,
+                    Who::One(id),
+                    &server,
+                    place.node.cast.as_one(&[id])?.0,
+                );
             }
             served.insert(id.clone(), server);
         }
@@ -183,7 +198,10 @@ impl<S: Served> Front<S> {
             // A server that stays keeps to what it was made for.
             self.classes.entry(id).or_insert(class);
         }
-        left.bundles.extend(std::mem::replace(&mut self.bundle, is_made.then_some(agent)));
+        left.bundles.extend(std::mem::replace(
+            &mut self.bundle,
+            is_made.then_some(agent),
+        ));
         Ok(())
     }
 
@@ -195,14 +213,23 @@ impl<S: Served> Front<S> {
 }
 
 fn members(node: &Node, ids: &[&str]) -> Vec<(String, AgentId)> {
-    ids.iter().filter_map(|id| Some(((*id).to_owned(), node.system.directory().get(id)?.id()))).collect()
+    ids.iter()
+        .filter_map(|id| Some(((*id).to_owned(), node.system.directory().get(id)?.id())))
+        .collect()
 }
 
 fn classes(topology: &Topology, ids: &[&str]) -> HashMap<String, DataClass> {
     let all = (String::new(), topology.class_of(ids));
-    ids.iter().map(|id| ((*id).to_owned(), topology.class_of(&[id]))).chain([all]).collect()
+    ids.iter()
+        .map(|id| ((*id).to_owned(), topology.class_of(&[id])))
+        .chain([all])
+        .collect()
 }
 
 fn name_of(ids: &[&str], topology: &Topology) -> String {
-    if let [alone] = *ids { alone.to_owned() } else { topology.name.clone() }
+    if let [alone] = *ids {
+        alone.to_owned()
+    } else {
+        topology.name.clone()
+    }
 }

@@ -31,12 +31,21 @@ impl GrpcServing {
 }
 
 #[cfg(not(feature = "grpc"))]
-fn serve(socket: TcpListener, _: A2aServer, _: NamedAgents, _: &ListenOptions) -> Result<GrpcServing, NodeError> {
+fn serve(
+    socket: TcpListener,
+    _: A2aServer,
+    _: NamedAgents,
+    _: &ListenOptions,
+) -> Result<GrpcServing, NodeError> {
     use crate::config::ConfigError;
 
     // No topology comes to it: the check says so before.
     let why = "this callboard speaks no gRPC".to_owned();
-    Err(ConfigError::Listener { bind: socket.local_addr()?, why }.into())
+    Err(ConfigError::Listener {
+        bind: socket.local_addr()?,
+        why,
+    }
+    .into())
 }
 
 /// A socket for gRPC that is open, and what serves on it.
@@ -59,7 +68,12 @@ impl Grpc {
         listen: &ListenOptions,
     ) -> Result<Self, NodeError> {
         let (kept, address) = (socket.try_clone()?, socket.local_addr()?);
-        Ok(Self { bind, socket: kept, address, serving: serve(socket, all, named, listen)? })
+        Ok(Self {
+            bind,
+            socket: kept,
+            address,
+            serving: serve(socket, all, named, listen)?,
+        })
     }
 
     /// Takes no more calls, and ends once those that run have ended, within the drain time.

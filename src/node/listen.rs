@@ -12,7 +12,9 @@ use callboard_a2a::inbound::{A2aOptions, A2aServer, PushOptions};
 use callboard_a2a::wire::AgentProvider;
 use callboard_mail::inbound::{MailServer, MailServerOptions};
 use callboard_mcp::inbound as mcp;
-use callboard_mcp::inbound::{self, Compat, InboundOptions, McpServer, McpServerOptions, TaskStore};
+use callboard_mcp::inbound::{
+    self, Compat, InboundOptions, McpServer, McpServerOptions, TaskStore,
+};
 use callboard_rpc::serve::{ListenOptions, Named, Serving};
 use callboard_rpc::{Access, AllowedHosts, AllowedOrigins, KeyRing, Limits};
 use callboard_runtime::AgentRef;
@@ -30,7 +32,10 @@ const WORKERS_MAX: usize = 4;
 /// One thread a core: whoever accepted a call does all of it, up to the request that goes to an upstream.
 fn listening() -> ListenOptions {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    ListenOptions { workers: cores.min(WORKERS_MAX), ..ListenOptions::default() }
+    ListenOptions {
+        workers: cores.min(WORKERS_MAX),
+        ..ListenOptions::default()
+    }
 }
 
 /// The sockets of a listener, before anybody serves on them.
@@ -70,11 +75,18 @@ impl Open {
 
     /// Where the agent of that id is reached over A2A, and whether that is from this machine alone.
     pub(super) fn reached(&self, id: &str) -> Option<(String, bool)> {
-        let Behind::A2a(_) = self.behind else { return None };
+        let Behind::A2a(_) = self.behind else {
+            return None;
+        };
         let address = self.socket.local_addr().ok()?;
-        let listening = self.addresses.iter().find(|listening| listening.agent == id)?;
+        let listening = self
+            .addresses
+            .iter()
+            .find(|listening| listening.agent == id)?;
         let url = match &self.public {
-            Some(public) => listening.url.replacen(&format!("http://{address}"), public, 1),
+            Some(public) => listening
+                .url
+                .replacen(&format!("http://{address}"), public, 1),
             None => listening.url.clone(),
         };
         Some((url, address.ip().is_loopback()))
@@ -93,7 +105,13 @@ impl Open {
 
     /// Takes no new connections, and ends once what runs has ended, within the drain time.
     pub(super) async fn close(self) {
-        let Self { socket, handle, behind, grpc, .. } = self;
+        let Self {
+            socket,
+            handle,
+            behind,
+            grpc,
+            ..
+        } = self;
         drop(socket);
         // Event sockets don't end by themselves.
         if let Behind::Mail(server) = &behind {
@@ -123,7 +141,10 @@ impl Open {
 
     /// Whether it is what the topology declares at `at`, apart from who is behind it.
     pub(super) fn is(&self, topology: &Topology, at: usize) -> bool {
-        let declared = topology.listeners.get(at).zip(topology.prints.listeners.get(at));
+        let declared = topology
+            .listeners
+            .get(at)
+            .zip(topology.prints.listeners.get(at));
         declared.is_some_and(|(listener, print)| listener.bind == self.bind && *print == self.print)
     }
 }
@@ -136,18 +157,31 @@ impl Node {
 
     /// New sockets.
     pub(super) fn sockets(&self, listener: &Listener) -> Result<Sockets, NodeError> {
-        let grpc = listener.grpc_bind.map(|bind| self.socket(bind)).transpose()?;
-        Ok(Sockets { http: self.socket(listener.bind)?, grpc })
+        let grpc = listener
+            .grpc_bind
+            .map(|bind| self.socket(bind))
+            .transpose()?;
+        Ok(Sockets {
+            http: self.socket(listener.bind)?,
+            grpc,
+        })
     }
 
     /// Those of a listener that is open at this address already; a new one for gRPC where that is elsewhere now.
-    pub(super) fn sockets_of(&self, open: &Open, listener: &Listener) -> Result<Sockets, NodeError> {
+    pub(super) fn sockets_of(
+        &self,
+        open: &Open,
+        listener: &Listener,
+    ) -> Result<Sockets, NodeError> {
         let grpc = match (listener.grpc_bind, &open.grpc) {
             (None, _) => None,
             (Some(bind), Some(grpc)) if grpc.bind == bind => Some(grpc.socket.try_clone()?),
             (Some(bind), _) => Some(self.socket(bind)?),
         };
-        Ok(Sockets { http: open.socket.try_clone()?, grpc })
+        Ok(Sockets {
+            http: open.socket.try_clone()?,
+            grpc,
+        })
     }
 
     fn socket(&self, mut bind: SocketAddr) -> Result<TcpListener, NodeError> {
@@ -167,8 +201,18 @@ impl Node {
     }
 
     /// Opens what is declared at `at` on these sockets.
-    pub(super) fn open_on(&self, sockets: Sockets, topology: &Topology, at: usize) -> Result<Open, NodeError> {
-        let print = topology.prints.listeners.get(at).copied().unwrap_or_default();
+    pub(super) fn open_on(
+        &self,
+        sockets: Sockets,
+        topology: &Topology,
+        at: usize,
+    ) -> Result<Open, NodeError> {
+        let print = topology
+            .prints
+            .listeners
+            .get(at)
+            .copied()
+            .unwrap_or_default();
         self.open_as(sockets, topology, declared(topology, at)?, print)
     }
 
@@ -182,21 +226,33 @@ impl Node {
         let Sockets { http: socket, grpc } = sockets;
         let kept = socket.try_clone()?;
         let at_grpc = grpc.as_ref().map(TcpListener::local_addr).transpose()?;
-        let place = Place { node: self, listener, topology, address: socket.local_addr()?, grpc: at_grpc };
+        let place = Place {
+            node: self,
+            listener,
+            topology,
+            address: socket.local_addr()?,
+            grpc: at_grpc,
+        };
         let (serving, behind) = match listener.speaks() {
             Speaks::Bare => self.bare(socket, listener)?,
             Speaks::Mail => self.mail(socket, listener)?,
             Speaks::Mcp => {
                 let front = Front::<Mcp>::of(&place)?;
                 let (all, named) = front.servers();
-                (inbound::serve_named(socket, vec![all], named, &listening())?, Behind::Mcp(front))
+                (
+                    inbound::serve_named(socket, vec![all], named, &listening())?,
+                    Behind::Mcp(front),
+                )
             }
             Speaks::A2a => {
                 let front = Front::<A2a>::of(&place)?;
                 let (all, named) = front.servers();
                 let inboxes = self.cast.inboxes().clone();
                 let more = move |config: &mut ServiceConfig| inboxes.configure(config);
-                (a2a::serve_with(socket, all, named, &listening(), more)?, Behind::A2a(front))
+                (
+                    a2a::serve_with(socket, all, named, &listening(), more)?,
+                    Behind::A2a(front),
+                )
             }
         };
         let grpc = match (&behind, listener.grpc_bind.zip(grpc)) {
@@ -208,8 +264,20 @@ impl Node {
         let addresses = addresses(&behind, serving.address, grpc.as_ref(), listener);
         let handle = serving.server.handle();
         actix_web::rt::spawn(serving.server);
-        let public = listener.public_url.as_ref().map(|url| url.url().as_str().trim_end_matches('/').to_owned());
-        Ok(Open { bind: listener.bind, print, socket: kept, handle, behind, grpc, addresses, public })
+        let public = listener
+            .public_url
+            .as_ref()
+            .map(|url| url.url().as_str().trim_end_matches('/').to_owned());
+        Ok(Open {
+            bind: listener.bind,
+            print,
+            socket: kept,
+            handle,
+            behind,
+            grpc,
+            addresses,
+            public,
+        })
     }
 
     /// Opens an A2A listener in front of the agent `id` alone, as the topology's first one of that protocol is declared, if
@@ -229,7 +297,12 @@ impl Node {
         let listening = open.addresses().first().cloned();
         self.listeners.push(open);
         self.tell_where(topology);
-        listening.ok_or_else(|| ConfigError::UnknownAgent { agent: id.to_owned() }.into())
+        listening.ok_or_else(|| {
+            ConfigError::UnknownAgent {
+                agent: id.to_owned(),
+            }
+            .into()
+        })
     }
 
     /// Closes every listener, once what came in there has ended; whether any was open.
@@ -245,22 +318,43 @@ impl Node {
     fn alone(&self, listener: &Listener) -> Result<AgentRef, NodeError> {
         let id = listener.agent.as_deref().unwrap_or_default();
         let agent = self.system.directory().get(id);
-        agent.ok_or_else(|| ConfigError::UnknownAgent { agent: id.to_owned() }.into())
+        agent.ok_or_else(|| {
+            ConfigError::UnknownAgent {
+                agent: id.to_owned(),
+            }
+            .into()
+        })
     }
 
-    fn mail(&self, socket: TcpListener, listener: &Listener) -> Result<(Serving, Behind), NodeError> {
+    fn mail(
+        &self,
+        socket: TcpListener,
+        listener: &Listener,
+    ) -> Result<(Serving, Behind), NodeError> {
         let server = MailServer::new(self.alone(listener)?, mail_options(listener)?);
-        Ok((callboard_mail::inbound::serve(socket, server.clone(), &listening())?, Behind::Mail(server)))
+        Ok((
+            callboard_mail::inbound::serve(socket, server.clone(), &listening())?,
+            Behind::Mail(server),
+        ))
     }
 
-    fn bare(&self, socket: TcpListener, listener: &Listener) -> Result<(Serving, Behind), NodeError> {
+    fn bare(
+        &self,
+        socket: TcpListener,
+        listener: &Listener,
+    ) -> Result<(Serving, Behind), NodeError> {
         let server = McpServer::new(self.alone(listener)?, mcp_options(listener)?);
-        Ok((inbound::serve_named(socket, vec![server.clone()], Named::default(), &listening())?, Behind::Bare(server)))
+        Ok((
+            inbound::serve_named(socket, vec![server.clone()], Named::default(), &listening())?,
+            Behind::Bare(server),
+        ))
     }
 
     /// Whether who is behind it is served by a server that can't change.
     pub(super) fn must_begin_again(&self, open: &Open, topology: &Topology, at: usize) -> bool {
-        let Some(listener) = topology.listeners.get(at) else { return false };
+        let Some(listener) = topology.listeners.get(at) else {
+            return false;
+        };
         match &open.behind {
             Behind::Mcp(front) => front.keeps_too_much(topology, listener),
             Behind::A2a(front) => front.keeps_too_much(topology, listener),
@@ -279,7 +373,13 @@ impl Node {
         let listener = declared(topology, at)?;
         let address = open.socket.local_addr()?;
         let at_grpc = open.grpc.as_ref().map(|grpc| grpc.address);
-        let place = Place { node: self, listener, topology, address, grpc: at_grpc };
+        let place = Place {
+            node: self,
+            listener,
+            topology,
+            address,
+            grpc: at_grpc,
+        };
         match &mut open.behind {
             Behind::Bare(server) => server.replace(self.alone(listener)?),
             Behind::Mcp(front) => front.renew(&place, left)?,
@@ -292,13 +392,24 @@ impl Node {
 }
 
 pub(super) fn declared(topology: &Topology, at: usize) -> Result<&Listener, NodeError> {
-    topology.listeners.get(at).ok_or_else(|| ConfigError::NoAgents.into())
+    topology
+        .listeners
+        .get(at)
+        .ok_or_else(|| ConfigError::NoAgents.into())
 }
 
-fn addresses(behind: &Behind, address: SocketAddr, grpc: Option<&Grpc>, listener: &Listener) -> Vec<Listening> {
+fn addresses(
+    behind: &Behind,
+    address: SocketAddr,
+    grpc: Option<&Grpc>,
+    listener: &Listener,
+) -> Vec<Listening> {
     let alone = |path: &str| {
         let agent = listener.agent.clone().unwrap_or_default();
-        vec![Listening { agent, url: format!("http://{address}{path}") }]
+        vec![Listening {
+            agent,
+            url: format!("http://{address}{path}"),
+        }]
     };
     let mut all = match behind {
         Behind::Bare(_) => alone(inbound::PATH_DEFAULT),
@@ -306,8 +417,14 @@ fn addresses(behind: &Behind, address: SocketAddr, grpc: Option<&Grpc>, listener
         Behind::Mcp(front) => front.addresses(address),
         Behind::A2a(front) => front.addresses(address),
     };
-    let who = all.first().map(|first| first.agent.clone()).unwrap_or_default();
-    all.extend(grpc.map(|grpc| Listening { agent: who, url: format!("grpc://{}", grpc.address) }));
+    let who = all
+        .first()
+        .map(|first| first.agent.clone())
+        .unwrap_or_default();
+    all.extend(grpc.map(|grpc| Listening {
+        agent: who,
+        url: format!("grpc://{}", grpc.address),
+    }));
     all
 }
 
@@ -321,7 +438,12 @@ fn trust(listener: &Listener) -> callboard_rpc::Trust {
 
 fn limits(listener: &Listener) -> Limits {
     let default = Limits::default();
-    Limits { body_bytes_max: listener.body_bytes_max.map_or(default.body_bytes_max, |bytes| bytes.get()), ..default }
+    Limits {
+        body_bytes_max: listener
+            .body_bytes_max
+            .map_or(default.body_bytes_max, |bytes| bytes.get()),
+        ..default
+    }
 }
 
 /// Who may come in.
@@ -332,14 +454,25 @@ struct Entrance {
 }
 
 fn entrance(listener: &Listener) -> Result<Entrance, NodeError> {
-    let wrong = |why: String| ConfigError::Listener { bind: listener.bind, why };
+    let wrong = |why: String| ConfigError::Listener {
+        bind: listener.bind,
+        why,
+    };
     let access = match &listener.keys {
         Some(file) => Access::keys(KeyRing::open(file)?),
         None if listener.open => Access::Anyone,
         None => trust(listener).into(),
     };
-    let hosts = listener.hosts.iter().try_fold(AllowedHosts::default(), |hosts, host| hosts.with(host));
-    let origins = listener.origins.iter().try_fold(AllowedOrigins::default(), |origins, origin| origins.with(origin));
+    let hosts = listener
+        .hosts
+        .iter()
+        .try_fold(AllowedHosts::default(), |hosts, host| hosts.with(host));
+    let origins = listener
+        .origins
+        .iter()
+        .try_fold(AllowedOrigins::default(), |origins, origin| {
+            origins.with(origin)
+        });
     Ok(Entrance {
         access,
         hosts: hosts.map_err(|error| wrong(error.to_string()))?,
@@ -349,8 +482,17 @@ fn entrance(listener: &Listener) -> Result<Entrance, NodeError> {
 
 /// How a listener serves its mailroom.
 fn mail_options(listener: &Listener) -> Result<MailServerOptions, NodeError> {
-    let Entrance { access, hosts, origins } = entrance(listener)?;
-    let mut options = MailServerOptions { access, hosts, origins, ..MailServerOptions::default() };
+    let Entrance {
+        access,
+        hosts,
+        origins,
+    } = entrance(listener)?;
+    let mut options = MailServerOptions {
+        access,
+        hosts,
+        origins,
+        ..MailServerOptions::default()
+    };
     if let Some(bytes) = listener.body_bytes_max {
         options.limits.body_bytes_max = bytes.get();
     }
@@ -374,14 +516,37 @@ impl Served for Mcp {
 
     fn server(place: &Place<'_>, who: Who<'_>, agent: AgentRef) -> Result<McpServer, NodeError> {
         let options = mcp_options(place.listener)?;
-        let info = mcp::Info { name: who.name().to_owned(), ..mcp::Info::default() };
+        let info = mcp::Info {
+            name: who.name().to_owned(),
+            ..mcp::Info::default()
+        };
         // In the node's store, as far as what is behind it may be on a disk.
-        let store = place.node.store.as_ref().map(|_| TaskStore::from(place.node.system.store()));
-        let tasks = mcp::TaskOptions { store, class: who.class(place.topology), ..options.inbound.tasks };
-        let inbound = InboundOptions { info, tasks, ..options.inbound };
+        let store = place
+            .node
+            .store
+            .as_ref()
+            .map(|_| TaskStore::from(place.node.system.store()));
+        let tasks = mcp::TaskOptions {
+            store,
+            class: who.class(place.topology),
+            ..options.inbound.tasks
+        };
+        let inbound = InboundOptions {
+            info,
+            tasks,
+            ..options.inbound
+        };
         let claims_must_match = place.topology.has_mailroom(who.ids());
         let path = Self::PATH.to_owned();
-        Ok(McpServer::new(agent, McpServerOptions { inbound, path, claims_must_match, ..options }))
+        Ok(McpServer::new(
+            agent,
+            McpServerOptions {
+                inbound,
+                path,
+                claims_must_match,
+                ..options
+            },
+        ))
     }
 
     fn replace(_: &Place<'_>, _: Who<'_>, server: &McpServer, agent: AgentRef) {
@@ -400,15 +565,29 @@ impl Served for Mcp {
 fn mcp_options(listener: &Listener) -> Result<McpServerOptions, NodeError> {
     let entrance = entrance(listener)?;
     let has = |transport| listener.compat.contains(&transport);
-    let default = if listener.is_bare() { McpServerOptions::bare() } else { McpServerOptions::default() };
+    let default = if listener.is_bare() {
+        McpServerOptions::bare()
+    } else {
+        McpServerOptions::default()
+    };
     let InboundOptions { call_deadline, .. } = default.inbound;
-    let call_deadline = listener.call_deadline_s.map_or(call_deadline, |s| Duration::from_secs(s.get()));
+    let call_deadline = listener
+        .call_deadline_s
+        .map_or(call_deadline, |s| Duration::from_secs(s.get()));
     Ok(McpServerOptions {
-        inbound: InboundOptions { limits: limits(listener), call_deadline, ..default.inbound },
+        inbound: InboundOptions {
+            limits: limits(listener),
+            call_deadline,
+            ..default.inbound
+        },
         access: entrance.access,
         hosts: entrance.hosts,
         origins: entrance.origins,
-        compat: Compat { websocket: has(CompatTransport::Websocket), sse: has(CompatTransport::Sse), ..default.compat },
+        compat: Compat {
+            websocket: has(CompatTransport::Websocket),
+            sse: has(CompatTransport::Sse),
+            ..default.compat
+        },
         ..default
     })
 }
@@ -423,7 +602,12 @@ impl Served for A2a {
 
     fn can_serve(listener: &Listener) -> Result<(), NodeError> {
         let base = format!("http://{}", listener.bind);
-        a2a_options(listener, base.parse().map_err(|_| wrong(listener, "its address can't be in a URL"))?).map(drop)
+        a2a_options(
+            listener,
+            base.parse()
+                .map_err(|_| wrong(listener, "its address can't be in a URL"))?,
+        )
+        .map(drop)
     }
 
     fn server(place: &Place<'_>, who: Who<'_>, agent: AgentRef) -> Result<A2aServer, NodeError> {
@@ -440,10 +624,19 @@ impl Served for A2a {
         }
         // Each by itself is a tenant there, which no card of its own can say.
         if let (Who::All(..), Some(address)) = (who, place.grpc) {
-            options.grpc_target = Some(listener.grpc_target.clone().unwrap_or_else(|| address.to_string()));
+            options.grpc_target = Some(
+                listener
+                    .grpc_target
+                    .clone()
+                    .unwrap_or_else(|| address.to_string()),
+            );
         }
         // In the node's store, as far as what is behind it may be on a disk.
-        options.tasks.store = place.node.store.as_ref().map(|_| place.node.system.store().clone());
+        options.tasks.store = place
+            .node
+            .store
+            .as_ref()
+            .map(|_| place.node.system.store().clone());
         options.tasks.class = who.class(place.topology);
         Ok(A2aServer::new(agent, options))
     }
@@ -469,7 +662,11 @@ fn description(place: &Place<'_>, who: Who<'_>) -> String {
         Who::All(_, [alone]) => alone,
         Who::All(..) => return String::new(),
     };
-    place.topology.description(id).unwrap_or_default().to_owned()
+    place
+        .topology
+        .description(id)
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// What stands before a server's paths in its card.
@@ -482,7 +679,8 @@ fn base(place: &Place<'_>, who: Who<'_>) -> Result<Url, NodeError> {
         Who::All(..) => public,
         Who::One(id) => format!("{public}/agents/{id}"),
     };
-    base.parse().map_err(|_| wrong(place.listener, "its address can't be in a URL"))
+    base.parse()
+        .map_err(|_| wrong(place.listener, "its address can't be in a URL"))
 }
 
 fn a2a_options(listener: &Listener, base: Url) -> Result<A2aOptions, NodeError> {
@@ -495,9 +693,20 @@ fn a2a_options(listener: &Listener, base: Url) -> Result<A2aOptions, NodeError> 
     if let Some(seconds) = listener.call_deadline_s {
         options.call_deadline = Duration::from_secs(seconds.get());
     }
-    let allow = listener.push_allow.iter().map(|range| range.network()).collect();
-    options.push = PushOptions { allow, ..options.push };
-    options.signer = listener.signing_key.as_ref().map(|_| signing_key(listener)).transpose()?;
+    let allow = listener
+        .push_allow
+        .iter()
+        .map(|range| range.network())
+        .collect();
+    options.push = PushOptions {
+        allow,
+        ..options.push
+    };
+    options.signer = listener
+        .signing_key
+        .as_ref()
+        .map(|_| signing_key(listener))
+        .transpose()?;
     options.extended = listener.extended_card.unwrap_or(listener.keys.is_some());
     if let Some(version) = &listener.version {
         options.info.version.clone_from(version);
@@ -506,18 +715,33 @@ fn a2a_options(listener: &Listener, base: Url) -> Result<A2aOptions, NodeError> 
         url: provider.url.url().to_string(),
         organization: provider.organization.clone(),
     });
-    options.info.documentation_url = listener.documentation_url.as_ref().map(|url| url.url().to_string());
+    options.info.documentation_url = listener
+        .documentation_url
+        .as_ref()
+        .map(|url| url.url().to_string());
     options.info.icon_url = listener.icon_url.as_ref().map(|url| url.url().to_string());
     Ok(options)
 }
 
 fn signing_key(listener: &Listener) -> Result<SigningKey, NodeError> {
-    let Some(path) = &listener.signing_key else { return Err(wrong(listener, "it has no signing key")) };
+    let Some(path) = &listener.signing_key else {
+        return Err(wrong(listener, "it has no signing key"));
+    };
     let pem = fs::read_to_string(path).map(SecretString::from);
-    let pem = pem.map_err(|error| wrong(listener, &format!("failed to read {}: {error}", path.display())))?;
-    SigningKey::from_pem(&pem).map_err(|error| wrong(listener, &format!("{}: {error}", path.display())))
+    let pem = pem.map_err(|error| {
+        wrong(
+            listener,
+            &format!("failed to read {}: {error}", path.display()),
+        )
+    })?;
+    SigningKey::from_pem(&pem)
+        .map_err(|error| wrong(listener, &format!("{}: {error}", path.display())))
 }
 
 fn wrong(listener: &Listener, why: &str) -> NodeError {
-    ConfigError::Listener { bind: listener.bind, why: why.to_owned() }.into()
+    ConfigError::Listener {
+        bind: listener.bind,
+        why: why.to_owned(),
+    }
+    .into()
 }

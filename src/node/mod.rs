@@ -17,7 +17,9 @@ use callboard_gateway::answering::AnswerError;
 use callboard_gateway::bundle::BundleError;
 use callboard_mcp::inbound::ServeError;
 use callboard_rpc::KeyError;
-use callboard_runtime::{AgentRef, NameTaken, RunnerHandle, RunnerOptions, StoreIsSet, System, TaskRunner};
+use callboard_runtime::{
+    AgentRef, NameTaken, RunnerHandle, RunnerOptions, StoreIsSet, System, TaskRunner,
+};
 use callboard_store::{SqlStore, StoreError};
 use cast::Cast;
 use listen::Open;
@@ -84,7 +86,11 @@ impl Node {
     ///
     /// # Errors
     /// See [`NodeError`]; nothing is left running.
-    pub async fn start(topology: &Topology, state: &Path, free_ports: bool) -> Result<Self, NodeError> {
+    pub async fn start(
+        topology: &Topology,
+        state: &Path,
+        free_ports: bool,
+    ) -> Result<Self, NodeError> {
         let mut node = Self::begin(topology, state, Undeclared::File).await?;
         node.free_ports = free_ports;
         for at in 0..topology.listeners.len() {
@@ -117,7 +123,11 @@ impl Node {
         Self::begin(topology, state, Undeclared::Memory).await
     }
 
-    async fn begin(topology: &Topology, state: &Path, undeclared: Undeclared) -> Result<Self, NodeError> {
+    async fn begin(
+        topology: &Topology,
+        state: &Path,
+        undeclared: Undeclared,
+    ) -> Result<Self, NodeError> {
         let system = System::here();
         // Before anything that writes to it.
         let store = open(&system, topology, state, undeclared).await?;
@@ -179,16 +189,27 @@ impl Node {
 
     /// Connects the agent of a bidirectional agent's file to the one that the file names, as soon as that answers.
     fn connect_to_target(&self, topology: &Topology) {
-        let target = topology.mode.as_ref().and_then(|mode| mode.target_url.clone());
+        let target = topology
+            .mode
+            .as_ref()
+            .and_then(|mode| mode.target_url.clone());
         let orchestrated = self.cast.orchestrated(&topology.name);
-        let (Some(target), Some(known)) = (target, orchestrated.map(|orchestrated| orchestrated.known.clone())) else {
+        let (Some(target), Some(known)) = (
+            target,
+            orchestrated.map(|orchestrated| orchestrated.known.clone()),
+        ) else {
             return;
         };
         let connecting = async move {
             let mut pause = TARGET_PAUSE;
             loop {
                 match known.connect(&target).await {
-                    Ok(known) => return tracing::info!(agent = known.id, "the agent is connected to its target"),
+                    Ok(known) => {
+                        return tracing::info!(
+                            agent = known.id,
+                            "the agent is connected to its target"
+                        );
+                    }
                     Err(failure) => {
                         tracing::warn!(kind = %failure.kind, ?pause, "the target doesn't answer: tried again")
                     }
@@ -203,10 +224,13 @@ impl Node {
     /// Tells orchestrators where they can be reached from now on.
     pub(super) fn tell_where(&self, topology: &Topology) {
         for OrchestratorDeclaration { id, .. } in topology.agents() {
-            let Some(orchestrated) = self.cast.orchestrated(id) else { continue };
+            let Some(orchestrated) = self.cast.orchestrated(id) else {
+                continue;
+            };
             let reached = self.listeners.iter().find_map(|open| open.reached(id));
-            let (url, is_local) =
-                reached.as_ref().map_or((None, false), |(url, is_local)| (Some(url.as_str()), *is_local));
+            let (url, is_local) = reached.as_ref().map_or((None, false), |(url, is_local)| {
+                (Some(url.as_str()), *is_local)
+            });
             orchestrated.known.listens(url, is_local);
         }
     }
@@ -234,7 +258,10 @@ impl Node {
         self.system.store().live.stop().await;
         self.runner.stop().await;
         let report = self.system.shutdown(SHUTDOWN_DEFAULT).await;
-        if tokio::time::timeout(SHUTDOWN_DEFAULT, self.retiring.wait()).await.is_err() {
+        if tokio::time::timeout(SHUTDOWN_DEFAULT, self.retiring.wait())
+            .await
+            .is_err()
+        {
             tracing::warn!("what was replaced doesn't end in time");
         }
         cast::goodbyes(self.cast.drain()).await;
@@ -250,9 +277,15 @@ struct Runner(Option<RunnerHandle>);
 impl Runner {
     /// Starts it, once the agents whose tasks it takes can be found.
     fn start_for(&mut self, system: &System, topology: &Topology) {
-        let has_any = topology.agents::<OrchestratorDeclaration>().next().is_some();
+        let has_any = topology
+            .agents::<OrchestratorDeclaration>()
+            .next()
+            .is_some();
         if has_any && self.0.is_none() {
-            let options = RunnerOptions { tasks_max: STEPS_AT_ONCE_MAX, ..RunnerOptions::default() };
+            let options = RunnerOptions {
+                tasks_max: STEPS_AT_ONCE_MAX,
+                ..RunnerOptions::default()
+            };
             self.0 = Some(TaskRunner::start(system, options));
         }
     }
@@ -378,20 +411,29 @@ pub(super) async fn open(
         (None, Undeclared::File) => &StoreDeclaration::default(),
         (None, Undeclared::Memory) => return Ok(None),
     };
-    let Some(options) = declared.options(&topology.name, state)? else { return Ok(None) };
+    let Some(options) = declared.options(&topology.name, state)? else {
+        return Ok(None);
+    };
     let opened = SqlStore::open(&options).await?;
     if let Err(error) = system.keep_in(opened.store()) {
         opened.close().await;
         return Err(error.into());
     }
-    tracing::info!(place = options.place(), run = opened.run(), "the store is open");
+    tracing::info!(
+        place = options.place(),
+        run = opened.run(),
+        "the store is open"
+    );
     Ok(Some(opened))
 }
 
 /// Keeps what the audit has waiting, then lets others have the store.
 pub(super) async fn close(system: &System, opened: Option<SqlStore>) {
     let Some(opened) = opened else { return };
-    if tokio::time::timeout(AUDIT_FLUSH_MAX, system.audit().flush()).await.is_err() {
+    if tokio::time::timeout(AUDIT_FLUSH_MAX, system.audit().flush())
+        .await
+        .is_err()
+    {
         tracing::error!("the store didn't keep the last entries of the audit");
     }
     opened.close().await;

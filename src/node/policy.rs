@@ -35,8 +35,17 @@ type Links = Arc<RwLock<Arc<Vec<Box<dyn Policy>>>>>;
 
 impl Policies {
     pub(super) fn of(system: &System) -> Self {
-        let slot = |judges_parts| Slot { links: Links::default(), is_pushed: false, judges_parts };
-        Self { system: system.clone(), limits: slot(false), guard: slot(true), guardrail: None }
+        let slot = |judges_parts| Slot {
+            links: Links::default(),
+            is_pushed: false,
+            judges_parts,
+        };
+        Self {
+            system: system.clone(),
+            limits: slot(false),
+            guard: slot(true),
+            guardrail: None,
+        }
     }
 
     /// Puts what a topology wants in place of what was. Returns a guardrail that has other rules: messages that cross now may still
@@ -48,7 +57,10 @@ impl Policies {
             limits.push(Box::new(RateLimit::per_principal(per_second)));
         }
         if !declared.per_tool_per_second.is_empty() {
-            let per_tool = declared.per_tool_per_second.iter().map(|(tool, per_second)| (tool.clone(), *per_second));
+            let per_tool = declared
+                .per_tool_per_second
+                .iter()
+                .map(|(tool, per_second)| (tool.clone(), *per_second));
             limits.push(Box::new(RateLimit::per_tool(per_tool)));
         }
         self.limits.fill(&self.system, limits);
@@ -59,7 +71,11 @@ impl Policies {
             old = self.guardrail.take_if(|(_, of)| of != rules);
             let (guardrail, _) = self.guardrail.get_or_insert_with(|| {
                 let own = rules.clone();
-                let agent = self.system.prepare_with(move || Guardrail::with(&own)).label("guardrail").spawn();
+                let agent = self
+                    .system
+                    .prepare_with(move || Guardrail::with(&own))
+                    .label("guardrail")
+                    .spawn();
                 (agent, rules.clone())
             });
             guard.push(Box::new(Guard::new(guardrail.clone())));
@@ -75,7 +91,10 @@ impl Slot {
         *self.links.write() = Arc::new(links);
         if has_any && !self.is_pushed {
             self.is_pushed = true;
-            system.policy().push(CurrentPolicies { links: self.links.clone(), judges_parts: self.judges_parts });
+            system.policy().push(CurrentPolicies {
+                links: self.links.clone(),
+                judges_parts: self.judges_parts,
+            });
         }
     }
 }
@@ -107,7 +126,11 @@ impl Policy for CurrentPolicies {
         self.judges_parts
     }
 
-    fn judge_part<'a>(&'a self, part: Part, crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>> {
+    fn judge_part<'a>(
+        &'a self,
+        part: Part,
+        crossing: Crossing<'a>,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
         let links = self.now();
         Box::pin(async move {
             for link in links.iter().filter(|link| link.judges_parts()) {
@@ -129,7 +152,9 @@ impl Classes {
         let upstreams = topology.upstreams.iter().map(|upstream| &*upstream.id);
         let servers = topology.servers.iter().map(|server| &*server.id);
         let ids = agents.chain(upstreams).chain(servers);
-        let classes = ids.map(|id| (id.to_owned(), topology.class_of(&[id]))).collect();
+        let classes = ids
+            .map(|id| (id.to_owned(), topology.class_of(&[id])))
+            .collect();
         *self.0.write() = classes;
     }
 
@@ -145,8 +170,14 @@ pub(super) fn audit(system: &System, topology: &Topology) -> Classes {
     let classes = Classes::default();
     classes.install(topology);
     let known = classes.clone();
-    let policy = AuditPolicy::new(system.audit().clone(), Arc::new(move |agent| known.of(agent)));
-    let declared = topology.section().map(|store: &StoreDeclaration| store.audit).unwrap_or_default();
+    let policy = AuditPolicy::new(
+        system.audit().clone(),
+        Arc::new(move |agent| known.of(agent)),
+    );
+    let declared = topology
+        .section()
+        .map(|store: &StoreDeclaration| store.audit)
+        .unwrap_or_default();
     system.policy().push(match declared {
         Audited::All => policy,
         Audited::Decisions => policy.decisions_only(),
@@ -167,7 +198,10 @@ pub(super) struct PlannedAnswerers(Option<Arc<Answerers>>);
 impl CurrentAnswerers {
     pub(super) fn of(system: &System, topology: &Topology) -> Result<Self, AnswerError> {
         let answerers = Arc::new(Answerers::new(system.clone(), topology.answer_options())?);
-        Ok(Self { system: system.clone(), answerers: Arc::new(RwLock::new(answerers)) })
+        Ok(Self {
+            system: system.clone(),
+            answerers: Arc::new(RwLock::new(answerers)),
+        })
     }
 
     pub(super) fn plan(&self, topology: &Topology) -> Result<PlannedAnswerers, AnswerError> {
@@ -175,7 +209,10 @@ impl CurrentAnswerers {
         if *self.now().options() == options {
             return Ok(PlannedAnswerers(None));
         }
-        Ok(PlannedAnswerers(Some(Arc::new(Answerers::new(self.system.clone(), options)?))))
+        Ok(PlannedAnswerers(Some(Arc::new(Answerers::new(
+            self.system.clone(),
+            options,
+        )?))))
     }
 
     /// Calls that have begun go on with those before.

@@ -57,18 +57,29 @@ impl Node {
         let plans = self.plan_listeners(topology)?;
         let answering = self.answering.plan(topology)?;
         let planned = self.cast.plan(topology).await?;
-        let mut done = Reloaded { started: planned.fresh.len(), ..Reloaded::default() };
+        let mut done = Reloaded {
+            started: planned.fresh.len(),
+            ..Reloaded::default()
+        };
         let mut old = self.cast.apply(planned, topology).await?;
         done.ended = old.iter().filter(|running| !running.is_bundle).count();
         self.runner.start_for(&self.system, topology);
         self.answering.apply(answering);
         old.extend(self.policy.install(topology).map(Running::new));
-        self.classes.iter().for_each(|classes| classes.install(topology));
+        self.classes
+            .iter()
+            .for_each(|classes| classes.install(topology));
 
-        let mut before: Vec<Option<Open>> = std::mem::take(&mut self.listeners).into_iter().map(Some).collect();
+        let mut before: Vec<Option<Open>> = std::mem::take(&mut self.listeners)
+            .into_iter()
+            .map(Some)
+            .collect();
         let mut left = Left::default();
         for (at, plan) in plans.into_iter().enumerate() {
-            match self.carry_out(plan, &mut before, topology, at, &mut left).await {
+            match self
+                .carry_out(plan, &mut before, topology, at, &mut left)
+                .await
+            {
                 Ok((open, is_new)) => {
                     done.opened += usize::from(is_new);
                     self.listeners.push(open);
@@ -92,18 +103,28 @@ impl Node {
         for (at, listener) in topology.listeners.iter().enumerate() {
             Self::can_serve(listener)?;
             let free = |wanted: &dyn Fn(&Open) -> bool| {
-                self.listeners.iter().zip(&taken).position(|(open, taken)| !taken && wanted(open))
+                self.listeners
+                    .iter()
+                    .zip(&taken)
+                    .position(|(open, taken)| !taken && wanted(open))
             };
             let same = free(&|open| open.is(topology, at));
             let place = same.or_else(|| free(&|open| open.bind == listener.bind));
             if let Some(taken) = place.and_then(|place| taken.get_mut(place)) {
                 *taken = true;
             }
-            plans.push(match (same, place.zip(place.and_then(|place| self.listeners.get(place)))) {
-                (Some(place), _) => Plan::Keep(place),
-                (None, Some((place, open))) => Plan::TakeOver(place, self.sockets_of(open, listener)?),
-                (None, None) => Plan::Open(self.sockets(listener)?),
-            });
+            plans.push(
+                match (
+                    same,
+                    place.zip(place.and_then(|place| self.listeners.get(place))),
+                ) {
+                    (Some(place), _) => Plan::Keep(place),
+                    (None, Some((place, open))) => {
+                        Plan::TakeOver(place, self.sockets_of(open, listener)?)
+                    }
+                    (None, None) => Plan::Open(self.sockets(listener)?),
+                },
+            );
         }
         Ok(plans)
     }
@@ -122,7 +143,9 @@ impl Node {
             Plan::Keep(place) => (take(place), None),
             Plan::TakeOver(place, sockets) => (take(place), Some(sockets)),
         };
-        let Some(mut open) = open else { return Ok((self.open(topology, at)?, true)) };
+        let Some(mut open) = open else {
+            return Ok((self.open(topology, at)?, true));
+        };
         if sockets.is_none() && !self.must_begin_again(&open, topology, at) {
             self.renew(&mut open, topology, at, left)?;
             return Ok((open, false));
@@ -154,9 +177,14 @@ impl Node {
         let grace = self.grace();
         self.retiring.spawn_local(async move {
             grace.await;
-            let (of_servers, old): (Vec<_>, Vec<_>) = old.into_iter().partition(|running| running.is_bundle);
+            let (of_servers, old): (Vec<_>, Vec<_>) =
+                old.into_iter().partition(|running| running.is_bundle);
             let bundles: Vec<_> = bundles.into_iter().map(bundle).chain(of_servers).collect();
-            let all: Vec<_> = bundles.iter().chain(&old).map(|running| running.agent.clone()).collect();
+            let all: Vec<_> = bundles
+                .iter()
+                .chain(&old)
+                .map(|running| running.agent.clone())
+                .collect();
             let ended = async {
                 farewell(bundles).await;
                 farewell(old).await;
@@ -192,8 +220,16 @@ impl Watch {
         let hangup = signal(SignalKind::hangup())?;
         let (touch, touched) = mpsc::channel(1);
         let watcher = watcher(path, touch).map_err(NodeError::Watch);
-        let watcher = watcher.inspect_err(|error| tracing::warn!(%error, "only SIGHUP reloads it")).ok();
-        Ok(Self { path: path.to_owned(), before: fs::read(path).ok(), touched, hangup, _watcher: watcher })
+        let watcher = watcher
+            .inspect_err(|error| tracing::warn!(%error, "only SIGHUP reloads it"))
+            .ok();
+        Ok(Self {
+            path: path.to_owned(),
+            before: fs::read(path).ok(),
+            touched,
+            hangup,
+            _watcher: watcher,
+        })
     }
 
     /// The file.
@@ -230,14 +266,22 @@ fn watcher(path: &Path, touch: mpsc::Sender<()>) -> notify::Result<RecommendedWa
     let concerns = move |file: &OsStr| file == name || file.as_encoded_bytes().starts_with(b"..");
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
         let is_ours = event.is_ok_and(|event| {
-            !event.kind.is_access() && event.paths.iter().filter_map(|path| path.file_name()).any(&concerns)
+            !event.kind.is_access()
+                && event
+                    .paths
+                    .iter()
+                    .filter_map(|path| path.file_name())
+                    .any(&concerns)
         });
         if is_ours {
             // One that waits already says the same.
             let _ = touch.try_send(());
         }
     })?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     watcher.watch(folder, RecursiveMode::NonRecursive)?;
     Ok(watcher)
 }

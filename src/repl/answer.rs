@@ -1,6 +1,8 @@
 //! What comes of something that was said, as it comes.
 
-use callboard_message::{Artifact, Failure, FailureKind, Question, RawObject, SHOWN, TaskState, ToolResult};
+use callboard_message::{
+    Artifact, Failure, FailureKind, Question, RawObject, SHOWN, TaskState, ToolResult,
+};
 use callboard_models::STREAM_ARTIFACT;
 use callboard_runtime::{CANCELLED_WHY, Task, TaskOutcome};
 use serde_json::value::RawValue;
@@ -26,7 +28,11 @@ pub(super) struct Answering<'a> {
 
 impl<'a> Answering<'a> {
     pub(super) fn new(screen: &'a Screen) -> Self {
-        Self { screen, artifacts: 0, shown: Shown::default() }
+        Self {
+            screen,
+            artifacts: 0,
+            shown: Shown::default(),
+        }
     }
 
     /// Prints what is new.
@@ -69,7 +75,8 @@ impl<'a> Answering<'a> {
 
     /// Prints what it waits for and nobody answers now.
     pub(super) fn waits(self, question: &Question) {
-        self.screen.line(&format!("{HEADING}\n{}\n\n{NEEDS_MORE}", asked(question)));
+        self.screen
+            .line(&format!("{HEADING}\n{}\n\n{NEEDS_MORE}", asked(question)));
     }
 }
 
@@ -160,7 +167,13 @@ fn rest(task: &Task, shown: &str) -> Rest {
         (TaskState::Canceled, _) => Rest::Cancelled(cancelled(task)),
         (_, Some(TaskOutcome::Reply(reply))) => {
             let result = result_of(reply);
-            let is_shown = || result.0.object("_meta").and_then(|meta| meta.read(SHOWN)).unwrap_or(false);
+            let is_shown = || {
+                result
+                    .0
+                    .object("_meta")
+                    .and_then(|meta| meta.read(SHOWN))
+                    .unwrap_or(false)
+            };
             let text = answer_of(&result, task);
             match text.strip_prefix(shown) {
                 _ if !shown.is_empty() && is_shown() => Rest::Nothing,
@@ -176,7 +189,11 @@ fn rest(task: &Task, shown: &str) -> Rest {
 
 /// That a task was cancelled, and why, where that isn't what the person just wanted.
 fn cancelled(task: &Task) -> String {
-    match task.said.as_deref().filter(|why| !why.is_empty() && *why != CANCELLED_WHY) {
+    match task
+        .said
+        .as_deref()
+        .filter(|why| !why.is_empty() && *why != CANCELLED_WHY)
+    {
         Some(why) => format!("⏹ Task cancelled: {why}"),
         None => "⏹ Task cancelled".to_owned(),
     }
@@ -216,8 +233,14 @@ pub(super) fn text_of_result(result: &ToolResult) -> String {
 
 /// The same of a task's: its artifacts where it says that those hold it, and nothing more.
 fn answer_of(result: &ToolResult, task: &Task) -> String {
-    let texts = artifacts(task).into_iter().map(|(.., text)| text).filter(|text| !text.is_empty());
-    match result.content().is_empty() && !result.0.has("structuredContent") && !task.artifacts.is_empty() {
+    let texts = artifacts(task)
+        .into_iter()
+        .map(|(.., text)| text)
+        .filter(|text| !text.is_empty());
+    match result.content().is_empty()
+        && !result.0.has("structuredContent")
+        && !task.artifacts.is_empty()
+    {
         true => texts.collect::<Vec<_>>().join("\n"),
         false => text_of_result(result),
     }
@@ -239,14 +262,24 @@ pub(super) fn artifacts(task: &Task) -> Vec<(String, String, String)> {
 
 /// What people read of an artifact.
 fn text_of(artifact: &Artifact) -> String {
-    artifact.content().iter().map(told).collect::<Vec<_>>().join("\n")
+    artifact
+        .content()
+        .iter()
+        .map(told)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// What a question says.
 pub(super) fn asked(question: &Question) -> String {
     match question {
         Question::Elicit(form) => form.message(),
-        Question::Sample(sample) => sample.texts().into_iter().map(|(_, text)| text).collect::<Vec<_>>().join("\n"),
+        Question::Sample(sample) => sample
+            .texts()
+            .into_iter()
+            .map(|(_, text)| text)
+            .collect::<Vec<_>>()
+            .join("\n"),
         _ => "which folders may be used?".to_owned(),
     }
 }
@@ -262,9 +295,18 @@ mod tests {
     use super::*;
 
     fn task(steps: Vec<TaskStep>) -> Task {
-        let new = NewTask::new(Principal::local_operator(), "a", "m", UNIX_EPOCH + Duration::from_secs(60));
+        let new = NewTask::new(
+            Principal::local_operator(),
+            "a",
+            "m",
+            UNIX_EPOCH + Duration::from_secs(60),
+        );
         let mut task = Task::submitted(new, 1, 0, UNIX_EPOCH);
-        task.take([TaskStep::Start].into_iter().chain(steps).collect(), UNIX_EPOCH).unwrap();
+        task.take(
+            [TaskStep::Start].into_iter().chain(steps).collect(),
+            UNIX_EPOCH,
+        )
+        .unwrap();
         task
     }
 
@@ -276,11 +318,24 @@ mod tests {
     #[test]
     fn an_answer_is_printed_once() {
         let paris = completed(&ToolResult::text("The capital is Paris."));
-        assert_eq!(rest(&paris, ""), Rest::Whole("The capital is Paris.".into()));
+        assert_eq!(
+            rest(&paris, ""),
+            Rest::Whole("The capital is Paris.".into())
+        );
         assert_eq!(rest(&paris, "The capital"), Rest::More(" is Paris.".into()));
-        assert_eq!(rest(&paris, "The capital is Paris."), Rest::More(String::new()));
-        assert_eq!(rest(&paris, "Let me see"), Rest::Whole("The capital is Paris.".into()));
-        let shown = ToolResult(ToolResult::text("Paris").0.with("_meta", json!({ "callboard/shown": true })));
+        assert_eq!(
+            rest(&paris, "The capital is Paris."),
+            Rest::More(String::new())
+        );
+        assert_eq!(
+            rest(&paris, "Let me see"),
+            Rest::Whole("The capital is Paris.".into())
+        );
+        let shown = ToolResult(
+            ToolResult::text("Paris")
+                .0
+                .with("_meta", json!({ "callboard/shown": true })),
+        );
         assert_eq!(rest(&completed(&shown), "Paris\n"), Rest::Nothing);
         assert_eq!(rest(&completed(&shown), ""), Rest::Whole("Paris".into()));
     }
@@ -290,26 +345,81 @@ mod tests {
     #[test]
     fn pieces_and_the_whole() {
         let of = |id: &str, text: &str| Artifact::new(id, [Content::text(text)]);
-        let (more, whole) = (|text: &str| of("result", text).appended(false), |text: &str| of("result", text));
+        let (more, whole) = (
+            |text: &str| of("result", text).appended(false),
+            |text: &str| of("result", text),
+        );
         let (a, b) = (|text: &str| of("a", text), |text: &str| of("b", text));
         use How::{Anew, First, GoesOn};
         // What comes; how each is printed; what counts then, and how the whole answer would come.
         for (artifacts, expect, counts, at_the_end) in [
-            (vec![whole("The c"), more("ity.")], vec![(First, "The c"), (GoesOn, "ity.")], "The city.", Anew),
-            (vec![whole("The"), whole("The end")], vec![(First, "The"), (GoesOn, " end")], "The end", Anew),
-            (vec![whole("The"), whole("The")], vec![(First, "The")], "The", Anew),
-            (vec![whole("The"), whole("A")], vec![(First, "The"), (Anew, "A")], "A", Anew),
-            (vec![whole("The"), whole(""), more("The c")], vec![(First, "The"), (Anew, "The c")], "The c", Anew),
-            (vec![whole("The"), whole("")], vec![(First, "The")], "", Anew),
-            (vec![a("A"), b("B")], vec![(First, "A"), (GoesOn, "\nB")], "A\nB", GoesOn),
-            (vec![a("A"), b("B"), b("BC")], vec![(First, "A"), (GoesOn, "\nB"), (GoesOn, "C")], "A\nBC", GoesOn),
-            (vec![a("A"), b("B"), b("C")], vec![(First, "A"), (GoesOn, "\nB"), (Anew, "C")], "A\nC", GoesOn),
+            (
+                vec![whole("The c"), more("ity.")],
+                vec![(First, "The c"), (GoesOn, "ity.")],
+                "The city.",
+                Anew,
+            ),
+            (
+                vec![whole("The"), whole("The end")],
+                vec![(First, "The"), (GoesOn, " end")],
+                "The end",
+                Anew,
+            ),
+            (
+                vec![whole("The"), whole("The")],
+                vec![(First, "The")],
+                "The",
+                Anew,
+            ),
+            (
+                vec![whole("The"), whole("A")],
+                vec![(First, "The"), (Anew, "A")],
+                "A",
+                Anew,
+            ),
+            (
+                vec![whole("The"), whole(""), more("The c")],
+                vec![(First, "The"), (Anew, "The c")],
+                "The c",
+                Anew,
+            ),
+            (
+                vec![whole("The"), whole("")],
+                vec![(First, "The")],
+                "",
+                Anew,
+            ),
+            (
+                vec![a("A"), b("B")],
+                vec![(First, "A"), (GoesOn, "\nB")],
+                "A\nB",
+                GoesOn,
+            ),
+            (
+                vec![a("A"), b("B"), b("BC")],
+                vec![(First, "A"), (GoesOn, "\nB"), (GoesOn, "C")],
+                "A\nBC",
+                GoesOn,
+            ),
+            (
+                vec![a("A"), b("B"), b("C")],
+                vec![(First, "A"), (GoesOn, "\nB"), (Anew, "C")],
+                "A\nC",
+                GoesOn,
+            ),
             (vec![], vec![], "", First),
         ] {
             let mut shown = Shown::default();
-            let took: Vec<_> = artifacts.iter().filter_map(|artifact| shown.take(artifact)).collect();
+            let took: Vec<_> = artifacts
+                .iter()
+                .filter_map(|artifact| shown.take(artifact))
+                .collect();
             let took: Vec<_> = took.iter().map(|(how, text)| (*how, &**text)).collect();
-            assert_eq!((took, &*shown.text, shown.whole()), (expect, counts, at_the_end), "{artifacts:?}");
+            assert_eq!(
+                (took, &*shown.text, shown.whole()),
+                (expect, counts, at_the_end),
+                "{artifacts:?}"
+            );
         }
     }
 
@@ -317,9 +427,13 @@ mod tests {
     #[test]
     fn artifacts_may_be_all() {
         let piece = |text: &str| Artifact::new("a", [Content::text(text)]);
-        let steps = [piece("Sun"), piece("ny.").appended(true)].map(|artifact| TaskStep::Artifact(artifact.0));
+        let steps = [piece("Sun"), piece("ny.").appended(true)]
+            .map(|artifact| TaskStep::Artifact(artifact.0));
         let end = TaskStep::Completed(ToolResult::of([]).0.to_raw());
-        assert_eq!(outcome(&task(steps.into_iter().chain([end]).collect())).unwrap(), "Sunny.");
+        assert_eq!(
+            outcome(&task(steps.into_iter().chain([end]).collect())).unwrap(),
+            "Sunny."
+        );
     }
 
     /// Goal: each end says what it is. Method: rejected, blocked, failed, cancelled by request and otherwise, no text.
@@ -328,16 +442,36 @@ mod tests {
         let failed = |kind| task(vec![TaskStep::Failed(Failure::new(kind, "why"))]);
         let rejected = task(vec![TaskStep::Rejected(Failure::rejected("I cannot."))]);
         assert_eq!(outcome(&rejected).unwrap(), "Task rejected: I cannot.");
-        assert_eq!(outcome(&failed(FailureKind::Blocked)).unwrap(), "Task blocked: why");
-        assert_eq!(outcome(&failed(FailureKind::Unavailable)).unwrap(), "Task failed: why");
-        assert_eq!(outcome(&task(vec![TaskStep::cancelled()])).unwrap(), "⏹ Task cancelled");
-        let why = TaskStep::Cancelled { why: "not confirmed".into() };
-        assert_eq!(outcome(&task(vec![why])).unwrap(), "⏹ Task cancelled: not confirmed");
+        assert_eq!(
+            outcome(&failed(FailureKind::Blocked)).unwrap(),
+            "Task blocked: why"
+        );
+        assert_eq!(
+            outcome(&failed(FailureKind::Unavailable)).unwrap(),
+            "Task failed: why"
+        );
+        assert_eq!(
+            outcome(&task(vec![TaskStep::cancelled()])).unwrap(),
+            "⏹ Task cancelled"
+        );
+        let why = TaskStep::Cancelled {
+            why: "not confirmed".into(),
+        };
+        assert_eq!(
+            outcome(&task(vec![why])).unwrap(),
+            "⏹ Task cancelled: not confirmed"
+        );
         assert_eq!(outcome(&task(vec![])), None);
         let value = ToolResult(RawObject::of("structuredContent", json!({ "a": 1 })));
         assert_eq!(outcome(&completed(&value)).unwrap(), "{\n  \"a\": 1\n}");
-        assert_eq!(outcome(&completed(&ToolResult::of([]))).unwrap(), "(no answer)");
+        assert_eq!(
+            outcome(&completed(&ToolResult::of([]))).unwrap(),
+            "(no answer)"
+        );
         let picture = ToolResult::of([Content::text("a"), Content::image(b"123", "image/png")]);
-        assert_eq!(outcome(&completed(&picture)).unwrap(), "a\n[image, image/png, 3 bytes]");
+        assert_eq!(
+            outcome(&completed(&picture)).unwrap(),
+            "a\n[image, image/png, 3 bytes]"
+        );
     }
 }

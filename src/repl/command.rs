@@ -69,7 +69,10 @@ pub(super) enum Whom {
 pub(super) enum Mistake {
     /// Type the name that was meant.
     #[error("there is no command :{name}{}", meant(.nearest))]
-    Unknown { name: String, nearest: Option<&'static str> },
+    Unknown {
+        name: String,
+        nearest: Option<&'static str>,
+    },
     /// Type it like this.
     #[error("type it like this: {0}")]
     Usage(&'static str),
@@ -91,23 +94,50 @@ fn meant(nearest: &Option<&'static str>) -> String {
 /// All commands in the order of the help: each as it is typed, and what it does.
 pub(super) const COMMANDS: [(&str, &str); 19] = [
     (":help", "Show this help"),
-    (":card [remote]", "Show the agent's card, or that of the connected agent"),
+    (
+        ":card [remote]",
+        "Show the agent's card, or that of the connected agent",
+    ),
     (":servers", "List the agents that are known"),
-    (":connect URL|N", "Connect to the agent at URL, or to number N of :servers"),
+    (
+        ":connect URL|N",
+        "Connect to the agent at URL, or to number N of :servers",
+    ),
     (":disconnect", "Disconnect from the connected agent"),
-    (":remote MESSAGE", "Send MESSAGE as a task to the connected agent"),
+    (
+        ":remote MESSAGE",
+        "Send MESSAGE as a task to the connected agent",
+    ),
     (":listen [PORT]", "Start the server on PORT"),
     (":stop", "Stop the server"),
-    (":tool NAME [PARAMS]", "Run a tool with PARAMS, a JSON object"),
-    (":session new|show", "Begin a new conversation, or show the id of this one"),
+    (
+        ":tool NAME [PARAMS]",
+        "Run a tool with PARAMS, a JSON object",
+    ),
+    (
+        ":session new|show",
+        "Begin a new conversation, or show the id of this one",
+    ),
     (":history", "Show what was said in this session"),
-    (":tasks [all]", "List the tasks of this session, or all that this agent keeps"),
+    (
+        ":tasks [all]",
+        "List the tasks of this session, or all that this agent keeps",
+    ),
     (":task ID", "Show a task"),
     (":artifacts ID", "Show what a task has made"),
     (":cancelTask ID", "Cancel a task"),
-    (":answer ID", "Answer what a task asks, and wait for its end"),
-    (":memory [clear]", "Show what was sent to other agents, or forget it"),
-    (":memoryTask ID", "Show a task that was sent to another agent"),
+    (
+        ":answer ID",
+        "Answer what a task asks, and wait for its end",
+    ),
+    (
+        ":memory [clear]",
+        "Show what was sent to other agents, or forget it",
+    ),
+    (
+        ":memoryTask ID",
+        "Show a task that was sent to another agent",
+    ),
     (":quit", "End"),
 ];
 
@@ -140,13 +170,37 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 
 fn command_of(typed: &str) -> Result<Command, Mistake> {
     let (name, rest) = cut(typed);
-    let Some((known, (usage, _))) = names().zip(COMMANDS).find(|(known, _)| known.eq_ignore_ascii_case(name)) else {
-        return Err(Mistake::Unknown { name: text::cut(name, NAME_CHARS_MAX), nearest: closest(name, names()) });
+    let Some((known, (usage, _))) = names()
+        .zip(COMMANDS)
+        .find(|(known, _)| known.eq_ignore_ascii_case(name))
+    else {
+        return Err(Mistake::Unknown {
+            name: text::cut(name, NAME_CHARS_MAX),
+            nearest: closest(name, names()),
+        });
     };
     let usage = Mistake::Usage(usage);
-    let whole = || (!rest.is_empty()).then(|| rest.to_owned()).ok_or(usage.clone());
-    let id = || whole().and_then(|id| if id.contains(char::is_whitespace) { Err(usage.clone()) } else { Ok(id) });
-    let alone = |command: Command| if rest.is_empty() { Ok(command) } else { Err(usage.clone()) };
+    let whole = || {
+        (!rest.is_empty())
+            .then(|| rest.to_owned())
+            .ok_or(usage.clone())
+    };
+    let id = || {
+        whole().and_then(|id| {
+            if id.contains(char::is_whitespace) {
+                Err(usage.clone())
+            } else {
+                Ok(id)
+            }
+        })
+    };
+    let alone = |command: Command| {
+        if rest.is_empty() {
+            Ok(command)
+        } else {
+            Err(usage.clone())
+        }
+    };
     let word = |word: &str| rest.eq_ignore_ascii_case(word);
     match known {
         "help" => Ok(Command::Help),
@@ -157,7 +211,10 @@ fn command_of(typed: &str) -> Result<Command, Mistake> {
         "disconnect" => alone(Command::Disconnect),
         "remote" => whole().map(Command::Remote),
         "listen" if rest.is_empty() => Ok(Command::Listen(None)),
-        "listen" => rest.parse().map(|port| Command::Listen(Some(port))).map_err(|_| usage),
+        "listen" => rest
+            .parse()
+            .map(|port| Command::Listen(Some(port)))
+            .map_err(|_| usage),
         "stop" => alone(Command::Stop),
         "tool" => tool(rest, usage),
         "session" if word("new") => Ok(Command::NewSession),
@@ -191,7 +248,10 @@ fn tool(rest: &str, usage: Mistake) -> Result<Command, Mistake> {
         "" => RawObject::new(),
         params => serde_json::from_str(params).map_err(|_| Mistake::Params)?,
     };
-    Ok(Command::Tool { name: name.to_owned(), params })
+    Ok(Command::Tool {
+        name: name.to_owned(),
+        params,
+    })
 }
 
 /// The first word, and the rest.
@@ -206,8 +266,20 @@ const NAME_CHARS_MAX: usize = 40;
 /// Lines that are commands, word for word.
 const LINES: &[(&[&str], Command)] = &[
     (&["help", "ajuda"], Command::Help),
-    (&["show card", "card", "mostrar cartão"], Command::Card { of_remote: false }),
-    (&["list servers", "servers", "list agents", "listar servidores", "listar agentes"], Command::Servers),
+    (
+        &["show card", "card", "mostrar cartão"],
+        Command::Card { of_remote: false },
+    ),
+    (
+        &[
+            "list servers",
+            "servers",
+            "list agents",
+            "listar servidores",
+            "listar agentes",
+        ],
+        Command::Servers,
+    ),
     (&["disconnect", "desconectar"], Command::Disconnect),
     (&["stop server", "parar servidor"], Command::Stop),
     (&["history", "histórico"], Command::History),
@@ -218,7 +290,13 @@ const LINES: &[(&[&str], Command)] = &[
 /// How a line begins that names an address or a number of the list.
 const CONNECT: &[&str] = &["connect to", "connect", "conectar a", "conectar"];
 /// How a line begins that names a port.
-const LISTEN: &[&str] = &["listen on port", "listen on", "listen port", "listen", "escutar na porta"];
+const LISTEN: &[&str] = &[
+    "listen on port",
+    "listen on",
+    "listen port",
+    "listen",
+    "escutar na porta",
+];
 
 /// The command that a line is, in plain words. `None`: it is something to say.
 fn command(line: &str) -> Option<Command> {
@@ -230,7 +308,9 @@ fn command(line: &str) -> Option<Command> {
     if let Some(port) = after(&plain, LISTEN).and_then(|port| port.parse().ok()) {
         return Some(Command::Listen(Some(port)));
     }
-    after(&plain, CONNECT).filter(|what| is_address(what)).map(|what| Command::Connect(whom(what.to_owned())))
+    after(&plain, CONNECT)
+        .filter(|what| is_address(what))
+        .map(|what| Command::Connect(whom(what.to_owned())))
 }
 
 /// The one word after the first of the beginnings that fits.
@@ -279,11 +359,20 @@ mod tests {
             (":card remote", Command::Card { of_remote: true }),
             (":servers", Command::Servers),
             (":connect localhost:8080", address("localhost:8080")),
-            ("  :connect   http://localhost:4201 ", address("http://localhost:4201")),
+            (
+                "  :connect   http://localhost:4201 ",
+                address("http://localhost:4201"),
+            ),
             (":connect 2", Command::Connect(Whom::Number(2))),
             (":disconnect", Command::Disconnect),
-            (":remote What's the weather in Paris?", Command::Remote("What's the weather in Paris?".into())),
-            (":remote :tool list_agents", Command::Remote(":tool list_agents".into())),
+            (
+                ":remote What's the weather in Paris?",
+                Command::Remote("What's the weather in Paris?".into()),
+            ),
+            (
+                ":remote :tool list_agents",
+                Command::Remote(":tool list_agents".into()),
+            ),
             (":listen 8080", Command::Listen(Some(8080))),
             (":listen", Command::Listen(None)),
             (":stop", Command::Stop),
@@ -299,7 +388,10 @@ mod tests {
             (":answer t-1", Command::Answer("t-1".into())),
             (":memory", Command::Memory),
             (":memory clear", Command::ClearMemory),
-            (":memoryTask 1234-abcd", Command::MemoryTask("1234-abcd".into())),
+            (
+                ":memoryTask 1234-abcd",
+                Command::MemoryTask("1234-abcd".into()),
+            ),
             (":quit", Command::Quit),
         ] {
             assert_eq!(done(line), command, "{line}");
@@ -310,13 +402,26 @@ mod tests {
     #[test]
     fn tools() {
         let params = |line: &str| match read(line)? {
-            Typed::Do(Command::Tool { name, params }) => Ok((name, params.to_raw().get().to_owned())),
+            Typed::Do(Command::Tool { name, params }) => {
+                Ok((name, params.to_raw().get().to_owned()))
+            }
             other => panic!("{other:?}"),
         };
-        assert_eq!(params(":tool list_agents"), Ok(("list_agents".into(), "{}".into())));
+        assert_eq!(
+            params(":tool list_agents"),
+            Ok(("list_agents".into(), "{}".into()))
+        );
         let simple = r#"{"format":"simple"}"#;
-        assert_eq!(params(&format!(":tool list_agents {simple}")), Ok(("list_agents".into(), simple.into())));
-        for wrong in [":tool echo hello", ":tool echo [1]", ":tool echo {\"a\":1", ":tool echo {\"a\":1,\"a\":2}"] {
+        assert_eq!(
+            params(&format!(":tool list_agents {simple}")),
+            Ok(("list_agents".into(), simple.into()))
+        );
+        for wrong in [
+            ":tool echo hello",
+            ":tool echo [1]",
+            ":tool echo {\"a\":1",
+            ":tool echo {\"a\":1,\"a\":2}",
+        ] {
             assert_eq!(params(wrong), Err(Mistake::Params), "{wrong}");
         }
     }
@@ -325,11 +430,28 @@ mod tests {
     #[test]
     fn mistakes_say_what_to_type() {
         let told = |line: &str| read(line).unwrap_err().to_string();
-        assert_eq!(told(":conect x"), "there is no command :conect: did you mean :connect?");
-        assert_eq!(told(":xyzzy"), "there is no command :xyzzy (:help lists them)");
-        for incomplete in [":connect", ":remote", ":tool", ":task", ":task a b", ":session", ":session x", ":quit now"]
-        {
-            assert!(told(incomplete).starts_with("type it like this: :"), "{incomplete}");
+        assert_eq!(
+            told(":conect x"),
+            "there is no command :conect: did you mean :connect?"
+        );
+        assert_eq!(
+            told(":xyzzy"),
+            "there is no command :xyzzy (:help lists them)"
+        );
+        for incomplete in [
+            ":connect",
+            ":remote",
+            ":tool",
+            ":task",
+            ":task a b",
+            ":session",
+            ":session x",
+            ":quit now",
+        ] {
+            assert!(
+                told(incomplete).starts_with("type it like this: :"),
+                "{incomplete}"
+            );
         }
         for port in [":listen 65536", ":listen -1", ":listen http"] {
             assert_eq!(told(port), "type it like this: :listen [PORT]");
@@ -340,8 +462,14 @@ mod tests {
     #[test]
     fn texts() {
         assert_eq!(read("  "), Ok(Typed::Nothing));
-        assert_eq!(read(" What is 2:1? "), Ok(Typed::Say("What is 2:1?".into())));
-        assert!(matches!(read(&"x".repeat(LINE_BYTES_MAX)), Ok(Typed::Say(_))));
+        assert_eq!(
+            read(" What is 2:1? "),
+            Ok(Typed::Say("What is 2:1?".into()))
+        );
+        assert!(matches!(
+            read(&"x".repeat(LINE_BYTES_MAX)),
+            Ok(Typed::Say(_))
+        ));
         assert_eq!(read(&"x".repeat(LINE_BYTES_MAX + 1)), Err(Mistake::TooLong));
     }
 
@@ -362,15 +490,33 @@ mod tests {
     #[test]
     fn plain_words_are_commands() {
         let rows: [(&[&str], Command); 14] = [
-            (&["connect localhost:8080", "conectar a localhost:8080"], address("localhost:8080")),
-            (&["Connect to http://localhost:4201"], address("http://localhost:4201")),
+            (
+                &["connect localhost:8080", "conectar a localhost:8080"],
+                address("localhost:8080"),
+            ),
+            (
+                &["Connect to http://localhost:4201"],
+                address("http://localhost:4201"),
+            ),
             (&["connect to 2"], Command::Connect(Whom::Number(2))),
             (&["connect [::1]:8080"], address("[::1]:8080")),
             (&["disconnect"], Command::Disconnect),
-            (&["list servers", "List  Servers", "servers", "list agents", "listar servidores"], Command::Servers),
+            (
+                &[
+                    "list servers",
+                    "List  Servers",
+                    "servers",
+                    "list agents",
+                    "listar servidores",
+                ],
+                Command::Servers,
+            ),
             (&["show card"], Command::Card { of_remote: false }),
             (&["help", "ajuda"], Command::Help),
-            (&["listen 8080", "listen on port 8080"], Command::Listen(Some(8080))),
+            (
+                &["listen 8080", "listen on port 8080"],
+                Command::Listen(Some(8080)),
+            ),
             (&["stop server"], Command::Stop),
             (&["history"], Command::History),
             (&["tasks"], Command::Tasks { all: false }),

@@ -4,12 +4,16 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use callboard_message::surface::{Abilities, Converse};
-use callboard_message::{Content, DataClass, Failure, FailureKind, Message, Principal, Progress, RawObject};
+use callboard_message::{
+    Content, DataClass, Failure, FailureKind, Message, Principal, Progress, RawObject,
+};
 use callboard_orchestration::decide::RunId;
-use callboard_runtime::live::{BeginWork, CannotResume, Ending, LiveOptions, LiveTask, LiveTasks, Run, TaskHost};
+use callboard_runtime::live::{
+    BeginWork, CannotResume, Ending, LiveOptions, LiveTask, LiveTasks, Run, TaskHost,
+};
 use callboard_runtime::{
-    AgentRef, Begun, By, CallMeta, Caller, JournalError, Lease, NewTask, OnRestart, Task, TaskError, TaskFilter,
-    TaskId, TaskOutcome, TaskStep, Tasks,
+    AgentRef, Begun, By, CallMeta, Caller, JournalError, Lease, NewTask, OnRestart, Task,
+    TaskError, TaskFilter, TaskId, TaskOutcome, TaskStep, Tasks,
 };
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -60,7 +64,14 @@ impl Desk {
         };
         let live = LiveTasks::new(tasks, format!("repl:{id}"), options);
         let (id, screen, attended) = (id.clone(), screen.clone(), Mutex::default());
-        let desk = Arc::new(Self { live, agent, id, class: *class, screen, attended });
+        let desk = Arc::new(Self {
+            live,
+            agent,
+            id,
+            class: *class,
+            screen,
+            attended,
+        });
         desk.live.serve(&desk);
         desk
     }
@@ -69,9 +80,16 @@ impl Desk {
     ///
     /// # Errors
     /// The store's.
-    pub(super) async fn say(self: &Arc<Self>, session: &str, text: &str) -> Result<LiveTask, TaskError> {
+    pub(super) async fn say(
+        self: &Arc<Self>,
+        session: &str,
+        text: &str,
+    ) -> Result<LiveTask, TaskError> {
         let task = TaskId::fresh();
-        let said = Converse::of([Content::text(text)]).0.with("key", &task).with("context", session);
+        let said = Converse::of([Content::text(text)])
+            .0
+            .with("key", &task)
+            .with("context", session);
         let new = NewTask {
             id: task,
             scope: self.live.scope.clone(),
@@ -80,29 +98,55 @@ impl Desk {
             on_restart: OnRestart::Resume,
             extra: RawObject::of(SESSION, session),
             owner_tasks_max: Some(TASKS_MAX),
-            ..NewTask::new(Principal::local_operator(), self.id.clone(), Converse::NAME, SystemTime::now() + KEPT_FOR)
+            ..NewTask::new(
+                Principal::local_operator(),
+                self.id.clone(),
+                Converse::NAME,
+                SystemTime::now() + KEPT_FOR,
+            )
         };
         match self.live.keep(new).await? {
             Begun::New(task, lease) => Ok(self.run(task, lease, false, said.to_raw())),
             // An id is never used twice.
-            Begun::Again(task) => self.live.get(&task.id).ok_or(TaskError::HasEnded(task.state)),
+            Begun::Again(task) => self
+                .live
+                .get(&task.id)
+                .ok_or(TaskError::HasEnded(task.state)),
         }
     }
 
-    fn run(self: &Arc<Self>, task: Arc<Task>, lease: Lease, is_resumed: bool, said: Box<RawValue>) -> LiveTask {
+    fn run(
+        self: &Arc<Self>,
+        task: Arc<Task>,
+        lease: Lease,
+        is_resumed: bool,
+        said: Box<RawValue>,
+    ) -> LiveTask {
         let (agent, principal) = (self.agent.clone(), Arc::new(task.principal.clone()));
         let work: BeginWork<'static> = Box::new(move |caller, expiry| {
             let call = CallMeta::new(principal).with_caller(caller).until(expiry);
             Box::pin(async move {
                 let gone = call.cancel.clone().drop_guard();
-                let reply = agent.ask_named(Converse::NAME, said, Some(Arc::new(call))).await;
+                let reply = agent
+                    .ask_named(Converse::NAME, said, Some(Arc::new(call)))
+                    .await;
                 gone.disarm();
                 let ending: Ending = Box::new(move |_| vec![end(reply)]);
                 ending
             })
         });
-        let told: Arc<dyn Caller> = Arc::new(Onlooker { desk: self.clone(), task: task.id.clone() });
-        self.live.run(Run { task, lease, is_resumed, abilities: abilities(), told: Some(told), work })
+        let told: Arc<dyn Caller> = Arc::new(Onlooker {
+            desk: self.clone(),
+            task: task.id.clone(),
+        });
+        self.live.run(Run {
+            task,
+            lease,
+            is_resumed,
+            abilities: abilities(),
+            told: Some(told),
+            work,
+        })
     }
 
     /// A task by its id, or by the beginning of one of ours that begins no other.
@@ -112,14 +156,22 @@ impl Desk {
     pub(super) async fn find(&self, given: &str) -> Result<Arc<Task>, String> {
         let unknown = || format!("There is no task {} (:tasks lists them)", one_line(given));
         let id = TaskId::new(given).map_err(|_| unknown())?;
-        if let Some(task) = self.live.tasks.get(&id).await.map_err(|error| error.to_string())? {
+        if let Some(task) = self
+            .live
+            .tasks
+            .get(&id)
+            .await
+            .map_err(|error| error.to_string())?
+        {
             return Ok(task);
         }
         if given.chars().count() < PREFIX_CHARS_MIN {
             return Err(unknown());
         }
         let ours = self.ours(None).await.map_err(|error| error.to_string())?;
-        let mut begun_so = ours.into_iter().filter(|task| task.id.as_str().starts_with(given));
+        let mut begun_so = ours
+            .into_iter()
+            .filter(|task| task.id.as_str().starts_with(given));
         match (begun_so.next(), begun_so.next()) {
             (Some(task), None) => Ok(task),
             (None, _) => Err(unknown()),
@@ -132,7 +184,10 @@ impl Desk {
     /// # Errors
     /// The store's.
     pub(super) async fn ours(&self, session: Option<&str>) -> Result<Vec<Arc<Task>>, JournalError> {
-        let filter = TaskFilter { scope: Some(self.live.scope.clone()), ..TaskFilter::default() };
+        let filter = TaskFilter {
+            scope: Some(self.live.scope.clone()),
+            ..TaskFilter::default()
+        };
         let mut all = self.list(filter).await?;
         if let Some(session) = session {
             all.retain(|task| session_of(task) == session);
@@ -154,8 +209,16 @@ impl Desk {
     /// The store's.
     pub(super) async fn parts(&self, of: &Task) -> Result<Vec<Arc<Task>>, JournalError> {
         // A plan's own task is one that can be looked at too.
-        for run in [Some(of.id.clone()), self.run_of(of), told_run(of)].into_iter().flatten() {
-            let parts = self.list(TaskFilter { parent: Some(run), ..TaskFilter::default() }).await?;
+        for run in [Some(of.id.clone()), self.run_of(of), told_run(of)]
+            .into_iter()
+            .flatten()
+        {
+            let parts = self
+                .list(TaskFilter {
+                    parent: Some(run),
+                    ..TaskFilter::default()
+                })
+                .await?;
             if !parts.is_empty() {
                 return Ok(parts);
             }
@@ -215,15 +278,25 @@ impl Desk {
                 let is_attended = desk.is_attended(&task.id);
                 if task.state.is_terminal() {
                     if !is_attended {
-                        desk.screen.notice(&format!("🔔 Task {} ended: {} (:task {})", task.id, task.state, task.id));
+                        desk.screen.notice(&format!(
+                            "🔔 Task {} ended: {} (:task {})",
+                            task.id, task.state, task.id
+                        ));
                     }
                     return;
                 }
-                if let Some(open) = task.open.first().filter(|open| open.key != told && !is_attended) {
+                if let Some(open) = task
+                    .open
+                    .first()
+                    .filter(|open| open.key != told && !is_attended)
+                {
                     told.clone_from(&open.key);
                     let text = asked(&open.question);
                     let line = text.lines().next().unwrap_or_default();
-                    desk.screen.notice(&format!("🔔 Task {} asks: {line} (:answer {})", task.id, task.id));
+                    desk.screen.notice(&format!(
+                        "🔔 Task {} asks: {line} (:answer {})",
+                        task.id, task.id
+                    ));
                 }
                 if seen.changed().await.is_err() {
                     return;
@@ -240,7 +313,11 @@ impl Desk {
 }
 
 impl TaskHost for Desk {
-    fn resume(self: Arc<Self>, task: Arc<Task>, lease: Lease) -> BoxFuture<'static, Result<(), CannotResume>> {
+    fn resume(
+        self: Arc<Self>,
+        task: Arc<Task>,
+        lease: Lease,
+    ) -> BoxFuture<'static, Result<(), CannotResume>> {
         Box::pin(async move {
             let Some(said) = task.request.clone() else {
                 let why = Failure::unavailable(not_kept(task.class));
@@ -269,7 +346,9 @@ pub(super) fn session_of(task: &Task) -> String {
 
 /// What was said to begin a task.
 pub(super) fn text_of_request(task: &Task) -> String {
-    let Some(said) = said_of(task) else { return "(not kept)".to_owned() };
+    let Some(said) = said_of(task) else {
+        return "(not kept)".to_owned();
+    };
     match Converse(said.clone()).texts() {
         text if text.is_empty() => super::print::laid_out(&said.to_raw()),
         text => text,
@@ -285,8 +364,13 @@ fn said_of(task: &Task) -> Option<RawObject> {
 
 /// The plan's own task, where the answer tells of it.
 fn told_run(task: &Task) -> Option<TaskId> {
-    let Some(TaskOutcome::Reply(reply)) = &task.outcome else { return None };
-    let run = result_of(reply).0.object("structuredContent")?.text("run")?;
+    let Some(TaskOutcome::Reply(reply)) = &task.outcome else {
+        return None;
+    };
+    let run = result_of(reply)
+        .0
+        .object("structuredContent")?
+        .text("run")?;
     TaskId::new(run).ok()
 }
 
@@ -294,7 +378,9 @@ fn end(reply: Result<Box<RawValue>, Failure>) -> TaskStep {
     match reply {
         Ok(reply) => TaskStep::Completed(reply),
         Err(failure) if failure.kind == FailureKind::Rejected => TaskStep::Rejected(failure),
-        Err(failure) if failure.kind == FailureKind::Cancelled => TaskStep::Cancelled { why: failure.message },
+        Err(failure) if failure.kind == FailureKind::Cancelled => TaskStep::Cancelled {
+            why: failure.message,
+        },
         Err(failure) => TaskStep::Failed(failure),
     }
 }
@@ -313,7 +399,10 @@ struct Onlooker {
 
 impl Caller for Onlooker {
     fn progress(&self, progress: Progress) {
-        if let Some(message) = progress.message.filter(|_| self.desk.is_attended(&self.task)) {
+        if let Some(message) = progress
+            .message
+            .filter(|_| self.desk.is_attended(&self.task))
+        {
             self.desk.screen.aside(&message);
         }
     }

@@ -73,24 +73,38 @@ impl Input {
     /// # Errors
     /// The terminal's.
     pub(super) fn open(screen: &Screen, history: Option<PathBuf>) -> io::Result<Self> {
-        let (is_terminal, before, completion) = (stdin().is_terminal(), tcgetattr(stdin()).ok(), Completion::default());
+        let (is_terminal, before, completion) = (
+            stdin().is_terminal(),
+            tcgetattr(stdin()).ok(),
+            Completion::default(),
+        );
         let (wishes, wished) = mpsc::channel::<Wish>();
         let editor = is_terminal.then(|| editor(screen, completion.clone(), history.as_deref()));
         let mut editor = editor.transpose().map_err(io::Error::other)?;
         // A thread of its own, for a blocked read can't be given up.
-        std::thread::Builder::new().name("repl".to_owned()).spawn(move || {
-            while let Ok(wish) = wished.recv() {
-                let line = match &mut editor {
-                    Some(editor) => edited(editor, &wish, &history),
-                    None => next(&mut stdin().lock()),
-                };
-                if wish.got.send(line).is_err() {
-                    return;
+        std::thread::Builder::new()
+            .name("repl".to_owned())
+            .spawn(move || {
+                while let Ok(wish) = wished.recv() {
+                    let line = match &mut editor {
+                        Some(editor) => edited(editor, &wish, &history),
+                        None => next(&mut stdin().lock()),
+                    };
+                    if wish.got.send(line).is_err() {
+                        return;
+                    }
                 }
-            }
-        })?;
+            })?;
         let signals = Signals::listen()?;
-        Ok(Self { wishes, waiting: None, is_terminal, before, screen: screen.clone(), completion, signals })
+        Ok(Self {
+            wishes,
+            waiting: None,
+            is_terminal,
+            before,
+            screen: screen.clone(),
+            completion,
+            signals,
+        })
     }
 
     /// The next line, unless a signal comes first: the next call waits for the same line then.
@@ -100,7 +114,15 @@ impl Input {
             None => {
                 let (got, waiting) = oneshot::channel();
                 let prompt = prompt.to_owned();
-                if self.wishes.send(Wish { prompt, is_remembered, got }).is_err() {
+                if self
+                    .wishes
+                    .send(Wish {
+                        prompt,
+                        is_remembered,
+                        got,
+                    })
+                    .is_err()
+                {
                     return Got::End;
                 }
                 self.waiting.insert(waiting)
@@ -148,7 +170,11 @@ fn editor(
 /// A line that is typed at a terminal, and remembered.
 fn edited(
     editor: &mut Editor<Completion, FileHistory>,
-    Wish { prompt, is_remembered, .. }: &Wish,
+    Wish {
+        prompt,
+        is_remembered,
+        ..
+    }: &Wish,
     history: &Option<PathBuf>,
 ) -> Got {
     match editor.readline(prompt) {
@@ -173,7 +199,9 @@ fn edited(
 /// A line that comes through a pipe. One that is too long is cut, so that it is told.
 fn next(lines: &mut impl BufRead) -> Got {
     let mut line = Vec::new();
-    let most = u64::try_from(LINE_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(2);
+    let most = u64::try_from(LINE_BYTES_MAX)
+        .unwrap_or(u64::MAX)
+        .saturating_add(2);
     match lines.by_ref().take(most).read_until(b'\n', &mut line) {
         Ok(0) | Err(_) => return Got::End,
         Ok(_) => {}
@@ -214,8 +242,15 @@ pub(crate) struct Signals {
 
 impl Signals {
     pub(crate) fn listen() -> io::Result<Self> {
-        let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        Ok(Self { interrupt, terminate, is_ending: false })
+        let (interrupt, terminate) = (
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::terminate())?,
+        );
+        Ok(Self {
+            interrupt,
+            terminate,
+            is_ending: false,
+        })
     }
 
     /// What is said next. It may be given up and waited for again.
@@ -252,14 +287,24 @@ pub(super) enum Asked {
 impl Input {
     /// Puts a question and waits for what is typed. `can_wait`: the question can be left open.
     pub(super) async fn ask(&mut self, question: &Question, can_wait: bool) -> Asked {
-        let Question::Elicit(form) = question else { return Asked::Later };
+        let Question::Elicit(form) = question else {
+            return Asked::Later;
+        };
         self.screen.line(&format!("❓ {}", form.message()));
         if self.is_terminal {
-            let later = if can_wait { format!(", {LATER} leaves it open") } else { String::new() };
-            let help = format!("{DECLINE} says no, {CANCEL} answers nothing{later}, Ctrl-C cancels the task");
+            let later = if can_wait {
+                format!(", {LATER} leaves it open")
+            } else {
+                String::new()
+            };
+            let help = format!(
+                "{DECLINE} says no, {CANCEL} answers nothing{later}, Ctrl-C cancels the task"
+            );
             self.screen.aside(&help);
         }
-        self.fill_in(form).await.map_or_else(|asked| asked, Asked::Answered)
+        self.fill_in(form)
+            .await
+            .map_or_else(|asked| asked, Asked::Answered)
     }
 
     /// The next line that is an answer; `Err`: there is none.
@@ -274,7 +319,9 @@ impl Input {
                     LATER => Err(Asked::Later),
                     // It would be taken for the answer.
                     line if is_command(line) => {
-                        self.screen.trouble(&format!("Answer first, or type {CANCEL} or {LATER}: commands come after"));
+                        self.screen.trouble(&format!(
+                            "Answer first, or type {CANCEL} or {LATER}: commands come after"
+                        ));
                         continue;
                     }
                     line => Ok(line.to_owned()),
@@ -286,7 +333,8 @@ impl Input {
     /// What is typed in each field; `Err`: it isn't filled in.
     async fn fill_in(&mut self, form: &Elicitation) -> Result<ElicitAnswer, Asked> {
         if let Some(address) = form.address() {
-            self.screen.line(&format!("Visit {address} yourself, then press Enter."));
+            self.screen
+                .line(&format!("Visit {address} yourself, then press Enter."));
             self.answer(PROMPT).await?;
             return Ok(ElicitAnswer::agree());
         }
@@ -325,10 +373,21 @@ impl Completion {
 
 /// Where the word begins that is being typed, and what it could be.
 fn completions(line: &str, names: &Names) -> (usize, Vec<String>) {
-    let Some(typed) = line.strip_prefix(':') else { return (line.len(), Vec::new()) };
+    let Some(typed) = line.strip_prefix(':') else {
+        return (line.len(), Vec::new());
+    };
     let Some((command, rest)) = typed.split_once(' ') else {
-        let fits = |name: &&str| name.get(..typed.len()).is_some_and(|head| head.eq_ignore_ascii_case(typed));
-        return (0, commands().filter(fits).map(|name| format!(":{name}")).collect());
+        let fits = |name: &&str| {
+            name.get(..typed.len())
+                .is_some_and(|head| head.eq_ignore_ascii_case(typed))
+        };
+        return (
+            0,
+            commands()
+                .filter(fits)
+                .map(|name| format!(":{name}"))
+                .collect(),
+        );
     };
     if rest.contains(' ') {
         return (line.len(), Vec::new());
@@ -343,14 +402,28 @@ fn completions(line: &str, names: &Names) -> (usize, Vec<String>) {
         "card" => (&["remote"], &[]),
         _ => (&[], &[]),
     };
-    let words = words.iter().copied().chain(named.iter().map(String::as_str));
-    (line.len() - rest.len(), words.filter(|word| word.starts_with(rest)).map(str::to_owned).collect())
+    let words = words
+        .iter()
+        .copied()
+        .chain(named.iter().map(String::as_str));
+    (
+        line.len() - rest.len(),
+        words
+            .filter(|word| word.starts_with(rest))
+            .map(str::to_owned)
+            .collect(),
+    )
 }
 
 impl Completer for Completion {
     type Candidate = String;
 
-    fn complete(&self, line: &str, at: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<String>)> {
+    fn complete(
+        &self,
+        line: &str,
+        at: usize,
+        _: &Context<'_>,
+    ) -> rustyline::Result<(usize, Vec<String>)> {
         let names = self.0.lock();
         Ok(completions(line.get(..at).unwrap_or_default(), &names))
     }
@@ -382,7 +455,10 @@ mod tests {
             Got::Line(line) => line,
             other => panic!("{other:?}"),
         };
-        assert_eq!((line(), line(), line()), ("a".to_owned(), String::new(), fits));
+        assert_eq!(
+            (line(), line(), line()),
+            ("a".to_owned(), String::new(), fits)
+        );
         assert_eq!(read(&line()), Err(Mistake::TooLong));
         assert_eq!(line(), "b");
         assert_eq!(next(&mut lines), Got::End);
@@ -398,7 +474,11 @@ mod tests {
         };
         for (line, at, words) in [
             (":", 0, commands().map(|name| format!(":{name}")).collect()),
-            (":mem", 0, vec![":memory".to_owned(), ":memoryTask".to_owned()]),
+            (
+                ":mem",
+                0,
+                vec![":memory".to_owned(), ":memoryTask".to_owned()],
+            ),
             (":CANCEL", 0, vec![":cancelTask".to_owned()]),
             (":tool l", 6, vec!["list_agents".to_owned()]),
             (":tool list_agents {", 19, vec![]),

@@ -55,9 +55,20 @@ pub(crate) struct Setup<'a> {
 pub(crate) async fn run(node: Node, setup: Setup<'_>) -> Result<Ended, NodeError> {
     let id = &setup.agent.id;
     let open = || {
-        let screen = Screen::new(setup.mode.repl_log_file.as_deref().map(Log::open).transpose()?);
+        let screen = Screen::new(
+            setup
+                .mode
+                .repl_log_file
+                .as_deref()
+                .map(Log::open)
+                .transpose()?,
+        );
         let input = Input::open(&screen, setup.history.clone())?;
-        let orchestrated = node.orchestrator(id).ok_or_else(|| NodeError::NoOrchestrator { id: Some(id.clone()) })?;
+        let orchestrated = node
+            .orchestrator(id)
+            .ok_or_else(|| NodeError::NoOrchestrator {
+                id: Some(id.clone()),
+            })?;
         Ok((screen, input, orchestrated))
     };
     let (screen, input, orchestrated) = match open() {
@@ -70,7 +81,17 @@ pub(crate) async fn run(node: Node, setup: Setup<'_>) -> Result<Ended, NodeError
     let tasks = node.system().store().tasks.clone();
     let desk = Desk::open(tasks, orchestrated.agent.clone(), setup.agent, &screen);
     let session = CallId::fresh().to_string();
-    let mut shell = Shell { node, setup, orchestrated, desk, screen, input, session, remote: None, listening: None };
+    let mut shell = Shell {
+        node,
+        setup,
+        orchestrated,
+        desk,
+        screen,
+        input,
+        session,
+        remote: None,
+        listening: None,
+    };
     let outcome = talk(&mut shell).await;
     shell.node.begins_to_end();
     shell.desk.close().await;

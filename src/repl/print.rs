@@ -53,8 +53,19 @@ impl Screen {
     }
 
     fn on(out: Box<dyn Write + Send>, is_styled: bool, is_watched: bool, log: Option<Log>) -> Self {
-        let state = State { out, open: String::new(), held: String::new(), printer: None, failed: None };
-        Self(Arc::new(Inner { is_styled, is_watched, log, state: Mutex::new(state) }))
+        let state = State {
+            out,
+            open: String::new(),
+            held: String::new(),
+            printer: None,
+            failed: None,
+        };
+        Self(Arc::new(Inner {
+            is_styled,
+            is_watched,
+            log,
+            state: Mutex::new(state),
+        }))
     }
 
     /// From now on notices stand above an open prompt.
@@ -116,7 +127,10 @@ impl Screen {
             return;
         }
         let held = std::mem::take(&mut state.held);
-        state.write(&format!("{}{held}", if open.ends_with('\n') { "" } else { "\n" }));
+        state.write(&format!(
+            "{}{held}",
+            if open.ends_with('\n') { "" } else { "\n" }
+        ));
         drop(state);
         self.keep("printed", open.trim_end_matches('\n'));
     }
@@ -152,14 +166,21 @@ impl State {
         if !self.open.is_empty() {
             return self.held.push_str(lines);
         }
-        let printed = self.printer.as_mut().filter(|_| above).map(|printer| printer.print(lines.to_owned()));
+        let printed = self
+            .printer
+            .as_mut()
+            .filter(|_| above)
+            .map(|printer| printer.print(lines.to_owned()));
         if !matches!(printed, Some(Ok(()))) {
             self.write(lines);
         }
     }
 
     fn write(&mut self, text: &str) {
-        if let Err(error) = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush())
+        if let Err(error) = self
+            .out
+            .write_all(text.as_bytes())
+            .and_then(|()| self.out.flush())
             && error.kind() != ErrorKind::BrokenPipe
         {
             self.failed = Some(error);
@@ -179,7 +200,11 @@ impl Log {
     /// # Errors
     /// The system's.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().append(true).create(true).mode(MODE).open(path)?;
+        let file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(MODE)
+            .open(path)?;
         Ok(Self(Mutex::new(file)))
     }
 
@@ -189,7 +214,9 @@ impl Log {
     /// The system's.
     fn keep(&self, what: &str, text: &str) -> io::Result<()> {
         let now = rfc3339(SystemTime::now());
-        let line = RawObject::of("at", now).with("class", DataClass::Personal.as_str()).with(what, text);
+        let line = RawObject::of("at", now)
+            .with("class", DataClass::Personal.as_str())
+            .with(what, text);
         let mut file = self.0.lock();
         // In one go: another process may write to it too.
         file.write_all(format!("{}\n", line.to_raw().get()).as_bytes())
@@ -207,28 +234,47 @@ pub(super) fn laid_out(value: &RawValue) -> String {
 /// The same of a text, if it is an object or a list.
 pub(super) fn of_text(text: &str) -> Option<String> {
     let text = text.trim();
-    let value: Box<RawValue> = text.starts_with(['{', '[']).then(|| serde_json::from_str(text).ok())??;
+    let value: Box<RawValue> = text
+        .starts_with(['{', '['])
+        .then(|| serde_json::from_str(text).ok())??;
     Some(laid_out(&value))
 }
 
 fn laid(value: &RawValue, level: usize) -> String {
     let text = value.get();
     let parts: Option<Vec<String>> = match text.as_bytes().first() {
-        Some(b'{') if level < LEVELS_MAX => serde_json::from_str(text).ok().map(|object: RawObject| {
-            object.iter().map(|(name, value)| member(name, &laid(value, level + 1))).collect()
-        }),
-        Some(b'[') if level < LEVELS_MAX => serde_json::from_str(text).ok().map(|items: Vec<&RawValue>| {
-            items.into_iter().map(|item| on_one_line(item).unwrap_or_else(|| laid(item, level + 1))).collect()
-        }),
+        Some(b'{') if level < LEVELS_MAX => {
+            serde_json::from_str(text).ok().map(|object: RawObject| {
+                object
+                    .iter()
+                    .map(|(name, value)| member(name, &laid(value, level + 1)))
+                    .collect()
+            })
+        }
+        Some(b'[') if level < LEVELS_MAX => {
+            serde_json::from_str(text)
+                .ok()
+                .map(|items: Vec<&RawValue>| {
+                    items
+                        .into_iter()
+                        .map(|item| on_one_line(item).unwrap_or_else(|| laid(item, level + 1)))
+                        .collect()
+                })
+        }
         _ => None,
     };
-    let Some(parts) = parts else { return text.to_owned() };
+    let Some(parts) = parts else {
+        return text.to_owned();
+    };
     let (open, close) = (&text[..1], &text[text.len() - 1..]);
     if parts.is_empty() {
         return format!("{open}{close}");
     }
     let (outer, inner) = ("  ".repeat(level), "  ".repeat(level + 1));
-    format!("{open}\n{inner}{}\n{outer}{close}", parts.join(&format!(",\n{inner}")))
+    format!(
+        "{open}\n{inner}{}\n{outer}{close}",
+        parts.join(&format!(",\n{inner}"))
+    )
 }
 
 fn member(name: &str, value: &str) -> String {
@@ -237,8 +283,13 @@ fn member(name: &str, value: &str) -> String {
 
 fn on_one_line(value: &RawValue) -> Option<String> {
     let object: RawObject = serde_json::from_str(value.get()).ok()?;
-    let all_plain = object.iter().all(|(_, value)| !value.get().starts_with(['{', '[']));
-    let members = object.iter().map(|(name, value)| member(name, value.get())).collect::<Vec<_>>();
+    let all_plain = object
+        .iter()
+        .all(|(_, value)| !value.get().starts_with(['{', '[']));
+    let members = object
+        .iter()
+        .map(|(name, value)| member(name, value.get()))
+        .collect::<Vec<_>>();
     (all_plain && !members.is_empty()).then(|| format!("{{{}}}", members.join(", ")))
 }
 
@@ -253,7 +304,9 @@ pub(super) fn one_line(text: &str) -> String {
 /// A sentence that begins as one.
 pub(super) fn capital(text: &str) -> String {
     let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+    letters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(letters).collect()
+    })
 }
 
 #[cfg(test)]
@@ -286,11 +339,26 @@ mod tests {
     #[test]
     fn nothing_cuts_into_a_text() {
         let cases: [(&[Say], &str); 5] = [
-            (&[|s| s.aside("DP4"), |s| s.notice("🔔 one")], "The capital is Paris.\n  · DP4\n🔔 one\n  · after\n"),
-            (&[|s| s.line("⏹ Task cancelled")], "The capital \n⏹ Task cancelled\nis Paris.\n  · after\n"),
-            (&[|s| s.aside("a"), |s| s.line("b")], "The capital \n  · a\nb\nis Paris.\n  · after\n"),
-            (&[|s| s.piece("city "), |s| s.piece("that\n")], "The capital city that\nis Paris.\n  · after\n"),
-            (&[|s| s.end_pieces(), |s| s.aside("a")], "The capital \n  · a\nis Paris.\n  · after\n"),
+            (
+                &[|s| s.aside("DP4"), |s| s.notice("🔔 one")],
+                "The capital is Paris.\n  · DP4\n🔔 one\n  · after\n",
+            ),
+            (
+                &[|s| s.line("⏹ Task cancelled")],
+                "The capital \n⏹ Task cancelled\nis Paris.\n  · after\n",
+            ),
+            (
+                &[|s| s.aside("a"), |s| s.line("b")],
+                "The capital \n  · a\nb\nis Paris.\n  · after\n",
+            ),
+            (
+                &[|s| s.piece("city "), |s| s.piece("that\n")],
+                "The capital city that\nis Paris.\n  · after\n",
+            ),
+            (
+                &[|s| s.end_pieces(), |s| s.aside("a")],
+                "The capital \n  · a\nis Paris.\n  · after\n",
+            ),
         ];
         for (between, expected) in cases {
             let paper = Paper::default();
@@ -312,12 +380,25 @@ mod tests {
         for what in ["typed", "printed"] {
             Log::open(&path).unwrap().keep(what, "a\n\"b\"").unwrap();
         }
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, MODE);
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            MODE
+        );
         let text = fs::read_to_string(&path).unwrap();
-        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let lines: Vec<Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
         assert_eq!(lines.len(), 2);
-        assert_eq!((lines[0]["typed"].as_str(), lines[1]["printed"].as_str()), (Some("a\n\"b\""), Some("a\n\"b\"")));
-        assert!(lines.iter().all(|line| line["class"] == "personal" && line["at"].is_string()));
+        assert_eq!(
+            (lines[0]["typed"].as_str(), lines[1]["printed"].as_str()),
+            (Some("a\n\"b\""), Some("a\n\"b\""))
+        );
+        assert!(
+            lines
+                .iter()
+                .all(|line| line["class"] == "personal" && line["at"].is_string())
+        );
     }
 
     fn laid(text: &str) -> String {
@@ -328,7 +409,10 @@ mod tests {
     #[test]
     fn lists_of_agents() {
         let none = r#"{"count":0,"message":"No agents found in the directory"}"#;
-        assert_eq!(laid(none), "{\n  \"count\": 0,\n  \"message\": \"No agents found in the directory\"\n}");
+        assert_eq!(
+            laid(none),
+            "{\n  \"count\": 0,\n  \"message\": \"No agents found in the directory\"\n}"
+        );
         let two = concat!(
             r#"{"count":2,"agents":[{"id":"bidirectional-agent-2","name":"Agent Two"},"#,
             r#"{"id":"bidirectional-agent-3","name":"Agent Three"}]}"#
@@ -348,9 +432,15 @@ mod tests {
     fn shapes() {
         assert_eq!(laid("{}"), "{}");
         assert_eq!(laid("[ ]"), "[]");
-        assert_eq!(laid(r#"{"b":{},"a":[]}"#), "{\n  \"b\": {},\n  \"a\": []\n}");
+        assert_eq!(
+            laid(r#"{"b":{},"a":[]}"#),
+            "{\n  \"b\": {},\n  \"a\": []\n}"
+        );
         assert_eq!(laid(r#"["x",1]"#), "[\n  \"x\",\n  1\n]");
-        assert_eq!(laid(r#"[{"a":{"b":1}}]"#), "[\n  {\n    \"a\": {\n      \"b\": 1\n    }\n  }\n]");
+        assert_eq!(
+            laid(r#"[{"a":{"b":1}}]"#),
+            "[\n  {\n    \"a\": {\n      \"b\": 1\n    }\n  }\n]"
+        );
         assert_eq!(laid(r#"{"a":1,"a":2}"#), r#"{"a":1,"a":2}"#);
         for text in ["", "7", "words", "{", "[1"] {
             assert_eq!(of_text(text), None, "{text}");
@@ -360,7 +450,11 @@ mod tests {
     /// Goal: depth is bounded, nothing is lost. Method: lists one level deeper than are laid out.
     #[test]
     fn deep_ones_stay_on_a_line() {
-        let deep = format!("{}1{}", "[".repeat(LEVELS_MAX + 1), "]".repeat(LEVELS_MAX + 1));
+        let deep = format!(
+            "{}1{}",
+            "[".repeat(LEVELS_MAX + 1),
+            "]".repeat(LEVELS_MAX + 1)
+        );
         let laid = laid(&deep);
         assert!(laid.contains("[1]"), "{laid}");
         assert!(!self::laid(&deep[1..deep.len() - 1]).contains("[1]"));

@@ -34,10 +34,18 @@ pub(super) struct Remote {
 pub(super) async fn connect(known: &KnownAgents, whom: Whom) -> Result<Remote, (String, String)> {
     let (typed, id) = match whom {
         Whom::Address(typed) => (typed, None),
-        Whom::Number(number) => match number.checked_sub(1).and_then(|at| known.list().into_iter().nth(at)) {
+        Whom::Number(number) => match number
+            .checked_sub(1)
+            .and_then(|at| known.list().into_iter().nth(at))
+        {
             Some(of_list) if of_list.url.is_empty() => (of_list.id.clone(), Some(of_list)),
             Some(of_list) => (of_list.url, None),
-            None => return Err((number.to_string(), "there is no such number in :servers".to_owned())),
+            None => {
+                return Err((
+                    number.to_string(),
+                    "there is no such number in :servers".to_owned(),
+                ));
+            }
         },
     };
     let why = |failure: Failure| (typed.clone(), failure.message);
@@ -47,12 +55,23 @@ pub(super) async fn connect(known: &KnownAgents, whom: Whom) -> Result<Remote, (
     };
     let agent = known.agent(&found.id).await.map_err(why)?;
     let at = place_of(&typed);
-    Ok(Remote { agent, id: found.id, name: found.name, typed, at, context: CallId::fresh().to_string() })
+    Ok(Remote {
+        agent,
+        id: found.id,
+        name: found.name,
+        typed,
+        at,
+        context: CallId::fresh().to_string(),
+    })
 }
 
 /// Whether an address leads to where this agent listens itself.
 pub(super) fn is_here(typed: &str, listening: &str) -> bool {
-    let port = |address: &str| place_of(address).rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+    let port = |address: &str| {
+        place_of(address)
+            .rsplit_once(':')
+            .and_then(|(_, port)| port.parse::<u16>().ok())
+    };
     let at = place_of(typed);
     let host = at.rsplit_once(':').map_or(&*at, |(host, _)| host);
     let ours = place_of(listening);
@@ -64,43 +83,83 @@ pub(super) fn is_here(typed: &str, listening: &str) -> bool {
 ///
 /// # Errors
 /// Why it doesn't go.
-pub(super) async fn connect_here(system: &System, typed: String, id: &str) -> Result<Remote, String> {
-    let url = Url::parse(&format!("http://{}", place_of(&typed))).map_err(|error| error.to_string())?;
-    let options = RemoteOptions { egress: Egress::public().with_loopback(), ..RemoteOptions::default() };
+pub(super) async fn connect_here(
+    system: &System,
+    typed: String,
+    id: &str,
+) -> Result<Remote, String> {
+    let url =
+        Url::parse(&format!("http://{}", place_of(&typed))).map_err(|error| error.to_string())?;
+    let options = RemoteOptions {
+        egress: Egress::public().with_loopback(),
+        ..RemoteOptions::default()
+    };
     let remote = RemoteA2a::new(url, options).map_err(|error| error.to_string())?;
-    let name = remote.card().await.map_err(|failure| failure.message)?.name.clone();
+    let name = remote
+        .card()
+        .await
+        .map_err(|failure| failure.message)?
+        .name
+        .clone();
     let agent = spawn(system, id, remote);
     let (at, context) = (place_of(&typed), CallId::fresh().to_string());
-    Ok(Remote { agent, id: id.to_owned(), name, typed, at, context })
+    Ok(Remote {
+        agent,
+        id: id.to_owned(),
+        name,
+        typed,
+        at,
+        context,
+    })
 }
 
 /// Host and port of an address, as it was typed.
 fn place_of(typed: &str) -> String {
     let rest = typed.split_once("://").map_or(typed, |(_, rest)| rest);
-    rest.split(['/', '?', '#']).next().unwrap_or(rest).to_owned()
+    rest.split(['/', '?', '#'])
+        .next()
+        .unwrap_or(rest)
+        .to_owned()
 }
 
 /// Reads the id of a task there and its state off the reply. Without an id where the agent answered without one.
 ///
 /// # Errors
 /// Why nothing was sent, or nothing is known of it.
-pub(super) fn sent(reply: &Result<ToolResult, Failure>) -> Result<(Option<String>, TaskState), String> {
+pub(super) fn sent(
+    reply: &Result<ToolResult, Failure>,
+) -> Result<(Option<String>, TaskState), String> {
     let (place, otherwise) = match reply {
         Ok(result) => {
             let meta = result.0.object("_meta").unwrap_or_default();
             if let (None, true) = (meta.object(PLACE), result.is_error() && meta.has(FAILURE)) {
                 return Err(result.texts());
             }
-            let otherwise = if result.is_error() { TaskState::Failed } else { TaskState::Completed };
+            let otherwise = if result.is_error() {
+                TaskState::Failed
+            } else {
+                TaskState::Completed
+            };
             (meta.object(PLACE).unwrap_or_default(), otherwise)
         }
         Err(failure) => {
-            let data = failure.data.as_ref().and_then(|data| serde_json::value::to_raw_value(data).ok());
-            let place = data.and_then(|data| RawObject::parse(&data).ok()).filter(|place| place.has("taskId"));
-            (place.ok_or_else(|| failure.message.clone())?, TaskState::Failed)
+            let data = failure
+                .data
+                .as_ref()
+                .and_then(|data| serde_json::value::to_raw_value(data).ok());
+            let place = data
+                .and_then(|data| RawObject::parse(&data).ok())
+                .filter(|place| place.has("taskId"));
+            (
+                place.ok_or_else(|| failure.message.clone())?,
+                TaskState::Failed,
+            )
         }
     };
-    Ok((place.text("taskId"), place.read("state").unwrap_or(otherwise)))
+    Ok((
+        place.text("taskId"),
+        place.read("state").unwrap_or(otherwise),
+    ))
 }
 
 #[cfg(test)]
@@ -125,11 +184,20 @@ mod tests {
     /// Goal: an agent knows its own address, however it is typed. Method: its own ones, and others.
     #[test]
     fn one_s_own_address() {
-        for typed in ["localhost:8080", "http://127.0.0.1:8080/", "http://localhost:8080"] {
+        for typed in [
+            "localhost:8080",
+            "http://127.0.0.1:8080/",
+            "http://localhost:8080",
+        ] {
             assert!(is_here(typed, "http://0.0.0.0:8080"), "{typed}");
         }
         assert!(is_here("192.0.2.1:80", "http://192.0.2.1:80"));
-        for typed in ["localhost:8081", "localhost", "192.0.2.1:8080", "agent.example:8080"] {
+        for typed in [
+            "localhost:8081",
+            "localhost",
+            "192.0.2.1:8080",
+            "agent.example:8080",
+        ] {
             assert!(!is_here(typed, "http://0.0.0.0:8080"), "{typed}");
         }
     }
@@ -139,17 +207,35 @@ mod tests {
     #[test]
     fn tasks_are_told() {
         let place = |state: &str| json!({ "taskId": "t-1", "contextId": "c", "state": state });
-        let with =
-            |result: ToolResult, state: &str| Ok(ToolResult(result.0.with("_meta", json!({ "a2a": place(state) }))));
+        let with = |result: ToolResult, state: &str| {
+            Ok(ToolResult(
+                result.0.with("_meta", json!({ "a2a": place(state) })),
+            ))
+        };
         let is = |task: Option<&str>, state| Ok((task.map(str::to_owned), state));
-        assert_eq!(sent(&with(ToolResult::text("ok"), "completed")), is(Some("t-1"), TaskState::Completed));
-        assert_eq!(sent(&with(ToolResult::error("no"), "rejected")), is(Some("t-1"), TaskState::Rejected));
+        assert_eq!(
+            sent(&with(ToolResult::text("ok"), "completed")),
+            is(Some("t-1"), TaskState::Completed)
+        );
+        assert_eq!(
+            sent(&with(ToolResult::error("no"), "rejected")),
+            is(Some("t-1"), TaskState::Rejected)
+        );
         let cancelled = Failure::cancelled("gone").with_data(place("canceled"));
         assert_eq!(sent(&Err(cancelled)), is(Some("t-1"), TaskState::Canceled));
-        assert_eq!(sent(&Ok(ToolResult::text("hello"))), is(None, TaskState::Completed));
-        let refused =
-            ToolResult(ToolResult::error("no such skill").0.with("_meta", json!({ FAILURE: { "kind": "not_found" } })));
+        assert_eq!(
+            sent(&Ok(ToolResult::text("hello"))),
+            is(None, TaskState::Completed)
+        );
+        let refused = ToolResult(
+            ToolResult::error("no such skill")
+                .0
+                .with("_meta", json!({ FAILURE: { "kind": "not_found" } })),
+        );
         assert_eq!(sent(&Ok(refused)), Err("no such skill".to_owned()));
-        assert_eq!(sent(&Err(Failure::unavailable("it is away"))), Err("it is away".to_owned()));
+        assert_eq!(
+            sent(&Err(Failure::unavailable("it is away"))),
+            Err("it is away".to_owned())
+        );
     }
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use callboard_message::surface::{CallTool, Converse};
 use callboard_message::{
-    Answer, CallId, Content, DataClass, Failure, FailureKind, Message, Principal, RawObject, TaskState, ToolResult,
+    Answer, CallId, Content, DataClass, Failure, FailureKind, Message, Principal, RawObject,
+    TaskState, ToolResult,
 };
 use callboard_orchestration::memory::{Outgoing, now_ms};
 use callboard_runtime::live::LiveTask;
@@ -27,8 +28,7 @@ const CALL_MAX: Duration = Duration::from_secs(60 * 60);
 /// The word of the prompt.
 const PROMPT_DEFAULT: &str = "agent";
 /// What is told where nothing of what is said is kept.
-const CLINICAL: &str =
-    "What is said here is clinical: it is kept in memory alone, and what isn't done when this ends is lost.";
+const CLINICAL: &str = "What is said here is clinical: it is kept in memory alone, and what isn't done when this ends is lost.";
 
 /// How the last thing that was said ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +82,9 @@ impl Shell<'_> {
     pub(super) fn welcome(&self) {
         let agent = self.setup.agent;
         let (name, id) = (agent.name(), &agent.id);
-        self.screen.aside(&format!("{name} ({id}). :help lists the commands, :quit or Ctrl-D ends."));
+        self.screen.aside(&format!(
+            "{name} ({id}). :help lists the commands, :quit or Ctrl-D ends."
+        ));
         if agent.class == DataClass::Clinical {
             self.screen.aside(CLINICAL);
         }
@@ -106,9 +108,22 @@ impl Shell<'_> {
         let sent = self.orchestrated.memory.list().await.unwrap_or_default();
         let agents = self.orchestrated.known.list().into_iter();
         self.input.completion.set(Names {
-            tools: self.orchestrated.toolbox.list().into_iter().map(|tool| tool.name).collect(),
-            agents: agents.map(|known| known.url).filter(|url| !url.is_empty()).collect(),
-            tasks: ours.iter().map(|task| task.id.to_string()).chain(sent.into_iter().map(|sent| sent.task)).collect(),
+            tools: self
+                .orchestrated
+                .toolbox
+                .list()
+                .into_iter()
+                .map(|tool| tool.name)
+                .collect(),
+            agents: agents
+                .map(|known| known.url)
+                .filter(|url| !url.is_empty())
+                .collect(),
+            tasks: ours
+                .iter()
+                .map(|task| task.id.to_string())
+                .chain(sent.into_iter().map(|sent| sent.task))
+                .collect(),
         });
     }
 
@@ -116,7 +131,9 @@ impl Shell<'_> {
         match command {
             Command::Help => self.screen.line(&views::help()),
             Command::Card { of_remote } => self.card(of_remote),
-            Command::Servers => self.screen.line(&views::servers(&self.orchestrated.known.list())),
+            Command::Servers => self
+                .screen
+                .line(&views::servers(&self.orchestrated.known.list())),
             Command::Connect(whom) => self.connect(whom).await,
             Command::Disconnect => self.disconnect(),
             Command::Remote(text) => self.send(&text).await,
@@ -125,7 +142,8 @@ impl Shell<'_> {
             Command::Tool { name, params } => self.tool(&name, params).await,
             Command::NewSession => {
                 self.session = CallId::fresh().to_string();
-                self.screen.line(&format!("🆕 New session: {}", self.session));
+                self.screen
+                    .line(&format!("🆕 New session: {}", self.session));
             }
             Command::ShowSession => self.screen.line(&format!("🔖 Session: {}", self.session)),
             Command::History => self.history().await,
@@ -150,7 +168,8 @@ impl Shell<'_> {
         match self.desk.say(&self.session, text).await {
             Ok(live) => self.attend(live).await,
             Err(error) => {
-                self.screen.trouble(&format!("The message wasn't taken: {error}"));
+                self.screen
+                    .trouble(&format!("The message wasn't taken: {error}"));
                 Ended::Failed
             }
         }
@@ -170,7 +189,12 @@ impl Shell<'_> {
     }
 
     async fn follow(&mut self, live: &LiveTask, id: &TaskId) -> Ended {
-        let Self { screen, input, desk, .. } = self;
+        let Self {
+            screen,
+            input,
+            desk,
+            ..
+        } = self;
         let mut seen = live.seen.clone();
         let mut answering = Answering::new(screen);
         loop {
@@ -187,7 +211,9 @@ impl Shell<'_> {
                         let answer = (open.key.clone(), Answer::Elicit(answer));
                         match live.tell(Vec::new(), Some(answer)).await {
                             Ok(_) | Err(TaskError::HasEnded(_)) => {}
-                            Err(error) => screen.trouble(&format!("The answer wasn't taken: {error}")),
+                            Err(error) => {
+                                screen.trouble(&format!("The answer wasn't taken: {error}"))
+                            }
                         }
                     }
                     Asked::Later => {
@@ -225,7 +251,11 @@ impl Shell<'_> {
         agent: &AgentRef,
         message: M,
     ) -> Option<Result<ToolResult, Failure>> {
-        let mut call = agent.call(message).principal(Principal::local_operator()).within(CALL_MAX).start();
+        let mut call = agent
+            .call(message)
+            .principal(Principal::local_operator())
+            .within(CALL_MAX)
+            .start();
         let Self { screen, input, .. } = self;
         loop {
             let event = tokio::select! {
@@ -235,7 +265,10 @@ impl Shell<'_> {
             match event {
                 None => return Some(call.reply().await.map_err(Failure::from).flatten()),
                 Some(CallEvent::Progress(progress)) => {
-                    progress.message.iter().for_each(|message| screen.aside(message));
+                    progress
+                        .message
+                        .iter()
+                        .for_each(|message| screen.aside(message));
                 }
                 Some(CallEvent::Question(asked)) => match input.ask(&asked.question, false).await {
                     Asked::Answered(answer) => asked.answer(Answer::Elicit(answer)),
@@ -252,7 +285,11 @@ impl Shell<'_> {
 }
 
 fn ended(task: &Task) -> Ended {
-    if task.state == TaskState::Completed { Ended::Answered } else { Ended::Failed }
+    if task.state == TaskState::Completed {
+        Ended::Answered
+    } else {
+        Ended::Failed
+    }
 }
 
 async fn cancel(live: &LiveTask, screen: &Screen) {
@@ -273,13 +310,26 @@ impl Shell<'_> {
         match self.call(&agent, CallTool::new(name, params)).await {
             None => {}
             Some(Ok(result)) if !result.is_error() => self.result(&result),
-            Some(Ok(result)) => self.screen.trouble(&format!("The tool {name} failed: {}", text_of_result(&result))),
+            Some(Ok(result)) => self.screen.trouble(&format!(
+                "The tool {name} failed: {}",
+                text_of_result(&result)
+            )),
             Some(Err(failure)) if failure.kind == FailureKind::NotFound => {
-                let tools = self.orchestrated.toolbox.list().into_iter().map(|tool| tool.name);
+                let tools = self
+                    .orchestrated
+                    .toolbox
+                    .list()
+                    .into_iter()
+                    .map(|tool| tool.name);
                 let tools = tools.collect::<Vec<_>>().join(", ");
-                self.screen.trouble(&format!("{} (there are: {tools})", capital(&failure.message)));
+                self.screen.trouble(&format!(
+                    "{} (there are: {tools})",
+                    capital(&failure.message)
+                ));
             }
-            Some(Err(failure)) => self.screen.trouble(&format!("The tool {name} failed: {}", failure.message)),
+            Some(Err(failure)) => self
+                .screen
+                .trouble(&format!("The tool {name} failed: {}", failure.message)),
         }
     }
 
@@ -296,11 +346,19 @@ impl Shell<'_> {
     }
 
     pub(super) async fn connect(&mut self, whom: Whom) {
-        let Self { node, setup, orchestrated, listening, input, .. } = self;
+        let Self {
+            node,
+            setup,
+            orchestrated,
+            listening,
+            input,
+            ..
+        } = self;
         let connecting = async {
             match (whom, listening) {
                 (Whom::Address(typed), Some(listening)) if remote::is_here(&typed, listening) => {
-                    let here = remote::connect_here(node.system(), typed.clone(), &setup.agent.id).await;
+                    let here =
+                        remote::connect_here(node.system(), typed.clone(), &setup.agent.id).await;
                     here.map_err(|why| (typed, why))
                 }
                 (whom, _) => remote::connect(&orchestrated.known, whom).await,
@@ -312,51 +370,90 @@ impl Shell<'_> {
         };
         match connected {
             Ok(remote) => {
-                self.screen.line(&format!("🔗 Connected to remote agent: {}", remote.typed));
-                self.screen.line(&format!("✅ Successfully connected to agent: {}", remote.name));
+                self.screen
+                    .line(&format!("🔗 Connected to remote agent: {}", remote.typed));
+                self.screen.line(&format!(
+                    "✅ Successfully connected to agent: {}",
+                    remote.name
+                ));
                 self.remote = Some(remote);
             }
             Err((whom, why)) => {
-                self.screen.trouble(&format!("Failed to connect to {}: {why}", one_line(&whom)));
+                self.screen
+                    .trouble(&format!("Failed to connect to {}: {why}", one_line(&whom)));
             }
         }
     }
 
     fn disconnect(&mut self) {
         match self.remote.take() {
-            Some(remote) => self.screen.line(&format!("🔌 Disconnected from {}", remote.at)),
+            Some(remote) => self
+                .screen
+                .line(&format!("🔌 Disconnected from {}", remote.at)),
             None => self.screen.trouble(NOT_CONNECTED),
         }
     }
 
     /// Sends a task to the connected agent.
     async fn send(&mut self, text: &str) {
-        let Some(remote) = &self.remote else { return self.screen.trouble(NOT_CONNECTED) };
+        let Some(remote) = &self.remote else {
+            return self.screen.trouble(NOT_CONNECTED);
+        };
         let (agent, to, at_ms) = (remote.agent.clone(), remote.id.clone(), now_ms());
         let key = CallId::fresh().to_string();
-        let said = Converse::of([Content::text(text)]).0.with("key", &key).with("context", &remote.context);
+        let said = Converse::of([Content::text(text)])
+            .0
+            .with("key", &key)
+            .with("context", &remote.context);
         // Before it goes out: what happens meanwhile must not make it forgotten.
         let working = TaskState::Working;
-        let outgoing =
-            Outgoing { task: key.clone(), to, request: text.to_owned(), answer: None, state: working, at_ms };
+        let outgoing = Outgoing {
+            task: key.clone(),
+            to,
+            request: text.to_owned(),
+            answer: None,
+            state: working,
+            at_ms,
+        };
         self.remembered(self.orchestrated.memory.remember(outgoing.clone()).await);
         let Some(reply) = self.call(&agent, Converse(said)).await else {
-            return self.remembered(self.orchestrated.memory.update(&key, TaskState::Canceled, None).await);
+            return self.remembered(
+                self.orchestrated
+                    .memory
+                    .update(&key, TaskState::Canceled, None)
+                    .await,
+            );
         };
-        let answer = reply.as_ref().map_or_else(|failure| failure.message.clone(), text_of_result);
+        let answer = reply
+            .as_ref()
+            .map_or_else(|failure| failure.message.clone(), text_of_result);
         let (task, state) = match sent(&reply) {
             Ok(place) => place,
             Err(why) => {
-                self.screen.trouble(&format!("Failed to send the task: {why}"));
-                return self.remembered(self.orchestrated.memory.update(&key, TaskState::Failed, Some(why)).await);
+                self.screen
+                    .trouble(&format!("Failed to send the task: {why}"));
+                return self.remembered(
+                    self.orchestrated
+                        .memory
+                        .update(&key, TaskState::Failed, Some(why))
+                        .await,
+                );
             }
         };
         let task = task.unwrap_or_else(|| key.clone());
-        let settled = Outgoing { task: task.clone(), answer: Some(answer), state, ..outgoing };
+        let settled = Outgoing {
+            task: task.clone(),
+            answer: Some(answer),
+            state,
+            ..outgoing
+        };
         self.remembered(self.orchestrated.memory.settle(&key, settled).await);
         self.screen.line("✅ Task sent successfully!");
         self.screen.line(&format!("   Task ID: {task}"));
-        self.screen.line(&format!("   Initial state reported by remote: {}", views::camel(state)));
+        self.screen.line(&format!(
+            "   Initial state reported by remote: {}",
+            views::camel(state)
+        ));
         if let (true, Ok(result)) = (text.trim_start().starts_with(":tool "), &reply) {
             self.result(result);
         }
@@ -364,30 +461,44 @@ impl Shell<'_> {
 
     fn remembered(&self, done: Result<(), Failure>) {
         if let Err(failure) = done {
-            self.screen.trouble(&format!("The task isn't in the memory: {}", failure.message));
+            self.screen.trouble(&format!(
+                "The task isn't in the memory: {}",
+                failure.message
+            ));
         }
     }
 
     pub(super) async fn listen(&mut self, port: Option<u16>) {
         if let Some(address) = &self.listening {
-            return self.screen.trouble(&format!("Already listening on {address} (:stop ends that)"));
+            return self
+                .screen
+                .trouble(&format!("Already listening on {address} (:stop ends that)"));
         }
         let bind = SocketAddr::new(self.setup.bind.ip(), port.unwrap_or(self.setup.bind.port()));
-        self.screen.line(&format!("🚀 Starting server on port {}...", bind.port()));
-        match self.node.listen_a2a(self.setup.topology, &self.setup.agent.id, bind).await {
+        self.screen
+            .line(&format!("🚀 Starting server on port {}...", bind.port()));
+        match self
+            .node
+            .listen_a2a(self.setup.topology, &self.setup.agent.id, bind)
+            .await
+        {
             Ok(Listening { url, .. }) => {
                 // Without its path.
                 let address = url.split('/').take(3).collect::<Vec<_>>().join("/");
                 self.screen.line(&format!("✅ Server started on {address}"));
                 self.listening = Some(address);
             }
-            Err(error) => self.screen.trouble(&format!("Failed to start the server: {error}")),
+            Err(error) => self
+                .screen
+                .trouble(&format!("Failed to start the server: {error}")),
         }
     }
 
     pub(super) async fn stop(&mut self) {
         if self.listening.take().is_none() {
-            return self.screen.trouble("Not listening (:listen PORT begins it)");
+            return self
+                .screen
+                .trouble("Not listening (:listen PORT begins it)");
         }
         self.screen.line("🛑 Stopping server...");
         self.node.stop_listening(self.setup.topology).await;
@@ -399,7 +510,10 @@ impl Shell<'_> {
             (false, _) => {
                 let agent = self.setup.agent;
                 let description = agent.description.as_deref().unwrap_or_default();
-                let address = self.listening.as_deref().unwrap_or("none, it isn't listening (:listen PORT)");
+                let address = self
+                    .listening
+                    .as_deref()
+                    .unwrap_or("none, it isn't listening (:listen PORT)");
                 let tools = self.orchestrated.toolbox.list();
                 views::card(
                     [agent.name(), &agent.id, description, address],
@@ -410,8 +524,19 @@ impl Shell<'_> {
                 let Some(known) = self.orchestrated.known.get(&remote.id) else {
                     return self.screen.trouble("The connected agent is known no more");
                 };
-                let skills = known.skills.iter().map(|skill| (&*skill.id, &*skill.description));
-                views::card([&known.name, &known.id, &known.description, views::address(&known)], skills)
+                let skills = known
+                    .skills
+                    .iter()
+                    .map(|skill| (&*skill.id, &*skill.description));
+                views::card(
+                    [
+                        &known.name,
+                        &known.id,
+                        &known.description,
+                        views::address(&known),
+                    ],
+                    skills,
+                )
             }
             (true, None) => return self.screen.trouble(NOT_CONNECTED),
         };
@@ -419,7 +544,12 @@ impl Shell<'_> {
     }
 
     async fn history(&self) {
-        self.shown(self.desk.ours(Some(&self.session)).await.map(|tasks| views::history(&self.session, &tasks)));
+        self.shown(
+            self.desk
+                .ours(Some(&self.session))
+                .await
+                .map(|tasks| views::history(&self.session, &tasks)),
+        );
     }
 
     pub(super) async fn tasks(&self, all: bool) {
@@ -431,22 +561,43 @@ impl Shell<'_> {
     }
 
     async fn found(&self, id: &str) -> Option<Arc<Task>> {
-        self.desk.find(id).await.inspect_err(|why| self.screen.trouble(why)).ok()
+        self.desk
+            .find(id)
+            .await
+            .inspect_err(|why| self.screen.trouble(why))
+            .ok()
     }
 
     /// Shows a task, with the steps of the plan that it has come to.
     async fn task(&self, id: &str, view: fn(&Task, &[Arc<Task>]) -> String) {
-        let Some(task) = self.found(id).await else { return };
-        self.shown(self.desk.parts(&task).await.map(|parts| view(&task, &parts)));
+        let Some(task) = self.found(id).await else {
+            return;
+        };
+        self.shown(
+            self.desk
+                .parts(&task)
+                .await
+                .map(|parts| view(&task, &parts)),
+        );
     }
 
     pub(super) async fn cancel(&self, id: &str) {
-        let Some(task) = self.found(id).await else { return };
+        let Some(task) = self.found(id).await else {
+            return;
+        };
         match self.desk.cancel(&task.id).await {
-            Ok(task) if task.state.is_terminal() => self.screen.line(&format!("⏹ Task {} cancelled", task.id)),
-            Ok(task) => self.screen.line(&format!("⏹ Task {} is being cancelled", task.id)),
+            Ok(task) if task.state.is_terminal() => {
+                self.screen.line(&format!("⏹ Task {} cancelled", task.id))
+            }
+            Ok(task) => self
+                .screen
+                .line(&format!("⏹ Task {} is being cancelled", task.id)),
             Err(TaskError::HasEnded(state)) => {
-                self.screen.trouble(&format!("Task {} has ended: {}", task.id, views::camel(state)));
+                self.screen.trouble(&format!(
+                    "Task {} has ended: {}",
+                    task.id,
+                    views::camel(state)
+                ));
             }
             Err(error) => self.screen.trouble(&capital(&error.to_string())),
         }
@@ -454,21 +605,36 @@ impl Shell<'_> {
 
     /// Goes on with a task that asks.
     pub(super) async fn answer(&mut self, id: &str) {
-        let Some(task) = self.found(id).await else { return };
+        let Some(task) = self.found(id).await else {
+            return;
+        };
         match self.desk.live.get(&task.id) {
             Some(live) => drop(self.attend(live).await),
             None if task.state.is_terminal() => {
-                self.screen.trouble(&format!("Task {} has ended (:task {} shows it)", task.id, task.id));
+                self.screen.trouble(&format!(
+                    "Task {} has ended (:task {} shows it)",
+                    task.id, task.id
+                ));
             }
-            None => self.screen.trouble(&format!("Task {} isn't this prompt's to answer", task.id)),
+            None => self
+                .screen
+                .trouble(&format!("Task {} isn't this prompt's to answer", task.id)),
         }
     }
 
     async fn memory(&self) {
         if self.setup.agent.class == DataClass::Clinical {
-            return self.screen.line("🧠 Nothing is remembered here: what is said is clinical");
+            return self
+                .screen
+                .line("🧠 Nothing is remembered here: what is said is clinical");
         }
-        self.shown(self.orchestrated.memory.list().await.map(|all| views::memory(&all)));
+        self.shown(
+            self.orchestrated
+                .memory
+                .list()
+                .await
+                .map(|all| views::memory(&all)),
+        );
     }
 
     async fn memory_task(&self, id: &str) {
@@ -476,7 +642,9 @@ impl Shell<'_> {
             Ok(Some(sent)) => self.screen.line(&views::memory_task(&sent)),
             Ok(None) => {
                 let id = one_line(id);
-                self.screen.trouble(&format!("There is no task {id} in the memory (:memory lists them)"));
+                self.screen.trouble(&format!(
+                    "There is no task {id} in the memory (:memory lists them)"
+                ));
             }
             Err(failure) => self.screen.trouble(&capital(&failure.message)),
         }

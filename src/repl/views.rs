@@ -20,9 +20,17 @@ HOST:PORT, list servers, show card, listen on port N, stop server, quit.
 Tasks of agents elsewhere can be looked at with: callboard a2a card|send|task|list|cancel URL";
 
 pub(super) fn help() -> String {
-    let width = COMMANDS.iter().map(|(usage, _)| usage.len()).max().unwrap_or_default();
+    let width = COMMANDS
+        .iter()
+        .map(|(usage, _)| usage.len())
+        .max()
+        .unwrap_or_default();
     let mut lines = vec!["📖 Commands:".to_owned()];
-    lines.extend(COMMANDS.iter().map(|(usage, about)| format!("  {usage:width$}  {about}")));
+    lines.extend(
+        COMMANDS
+            .iter()
+            .map(|(usage, about)| format!("  {usage:width$}  {about}")),
+    );
     lines.push(MORE.to_owned());
     lines.join("\n")
 }
@@ -32,18 +40,27 @@ pub(super) fn card<'a>(
     [name, id, description, address]: [&str; 4],
     skills: impl Iterator<Item = (&'a str, &'a str)>,
 ) -> String {
-    let mut lines = vec!["🪪 Agent card:".to_owned(), format!("  Name: {name}"), format!("  Id: {id}")];
+    let mut lines = vec![
+        "🪪 Agent card:".to_owned(),
+        format!("  Name: {name}"),
+        format!("  Id: {id}"),
+    ];
     if !description.is_empty() {
         lines.push(format!("  Description: {}", one_line(description)));
     }
     lines.push(format!("  Address: {address}\n  Skills:"));
-    lines.extend(skills.map(|(name, description)| format!("    {name}: {}", one_line(description))));
+    lines
+        .extend(skills.map(|(name, description)| format!("    {name}: {}", one_line(description))));
     lines.join("\n")
 }
 
 /// Where an agent is that is known.
 pub(super) fn address(known: &Known) -> &str {
-    if known.url.is_empty() { "in this process" } else { &known.url }
+    if known.url.is_empty() {
+        "in this process"
+    } else {
+        &known.url
+    }
 }
 
 /// Those that `:connect N` counts.
@@ -58,23 +75,42 @@ pub(super) fn servers(known: &[Known]) -> String {
             Health::Down => "down",
             Health::Unknown => "not asked yet",
         };
-        lines.push(format!("  {}. {} ({}) {} [{health}]", at + 1, known.name, known.id, address(known)));
+        lines.push(format!(
+            "  {}. {} ({}) {} [{health}]",
+            at + 1,
+            known.name,
+            known.id,
+            address(known)
+        ));
     }
     lines.join("\n")
 }
 
 /// Tasks, in the form of the rolling memory.
 pub(super) fn tasks(tasks: &[Arc<Task>], all: bool) -> String {
-    let whose = if all { "of this agent" } else { "of this session" };
+    let whose = if all {
+        "of this agent"
+    } else {
+        "of this session"
+    };
     let mut lines = vec![format!("📋 Tasks {whose} ({}):", tasks.len())];
     for (at, task) in tasks.iter().enumerate() {
-        lines.push(format!("\n{}. Task ID: {} (Status: {})", at + 1, task.id, camel(task.state)));
+        lines.push(format!(
+            "\n{}. Task ID: {} (Status: {})",
+            at + 1,
+            task.id,
+            camel(task.state)
+        ));
         if all {
             lines.push(format!("   From: {} ({})", task.owner, task.scope));
         }
         lines.push(format!("   Request: {}", one_line(&text_of_request(task))));
         if let Some(open) = task.open.first() {
-            lines.push(format!("   Asks: {} (:answer {})", one_line(&asked(&open.question)), task.id));
+            lines.push(format!(
+                "   Asks: {} (:answer {})",
+                one_line(&asked(&open.question)),
+                task.id
+            ));
         }
     }
     lines.join("\n")
@@ -82,18 +118,33 @@ pub(super) fn tasks(tasks: &[Arc<Task>], all: bool) -> String {
 
 /// All there is to know of a task.
 pub(super) fn task(task: &Task, parts: &[Arc<Task>]) -> String {
-    let (status, created, updated) = (camel(task.state), rfc3339(task.created), rfc3339(task.updated));
-    let head = format!("🧾 Task ID: {}\n\nStatus: {status}\nBegun: {created}\nChanged: {updated}", task.id);
+    let (status, created, updated) = (
+        camel(task.state),
+        rfc3339(task.created),
+        rfc3339(task.updated),
+    );
+    let head = format!(
+        "🧾 Task ID: {}\n\nStatus: {status}\nBegun: {created}\nChanged: {updated}",
+        task.id
+    );
     let mut lines = vec![head];
     let session = session_of(task);
     if !session.is_empty() {
         lines.push(format!("Session: {session}"));
     }
-    if let Some(said) = task.said.as_deref().filter(|said| !said.is_empty() && !task.state.is_terminal()) {
+    if let Some(said) = task
+        .said
+        .as_deref()
+        .filter(|said| !said.is_empty() && !task.state.is_terminal())
+    {
         lines.push(format!("Progress: {}", one_line(said)));
     }
     for open in &task.open {
-        lines.push(format!("Asks: {} (:answer {})", one_line(&asked(&open.question)), task.id));
+        lines.push(format!(
+            "Asks: {} (:answer {})",
+            one_line(&asked(&open.question)),
+            task.id
+        ));
     }
     if !parts.is_empty() {
         lines.push("Steps:".to_owned());
@@ -114,7 +165,11 @@ pub(super) fn artifacts(task: &Task, parts: &[Arc<Task>]) -> String {
     }
     let mut lines = vec![format!("📦 Artifacts of task {} ({}):", task.id, all.len())];
     for (at, (id, name, text)) in all.iter().enumerate() {
-        let name = if name.is_empty() || name == id { String::new() } else { format!(" ({name})") };
+        let name = if name.is_empty() || name == id {
+            String::new()
+        } else {
+            format!(" ({name})")
+        };
         lines.push(format!("\n{}. {id}{name}\n{text}", at + 1));
     }
     lines.join("\n")
@@ -138,9 +193,17 @@ pub(super) fn history(session: &str, tasks: &[Arc<Task>]) -> String {
 
 /// What was sent to others.
 pub(super) fn memory(all: &[Outgoing]) -> String {
-    let mut lines = vec![format!("🧠 Rolling Memory ({} outgoing requests):", all.len())];
+    let mut lines = vec![format!(
+        "🧠 Rolling Memory ({} outgoing requests):",
+        all.len()
+    )];
     for (at, sent) in all.iter().enumerate() {
-        lines.push(format!("\n{}. Task ID: {} (Status: {})", at + 1, sent.task, camel(sent.state)));
+        lines.push(format!(
+            "\n{}. Task ID: {} (Status: {})",
+            at + 1,
+            sent.task,
+            camel(sent.state)
+        ));
         lines.push(format!("   Request: {}", one_line(&sent.request)));
     }
     lines.join("\n")
@@ -148,7 +211,9 @@ pub(super) fn memory(all: &[Outgoing]) -> String {
 
 /// One of those.
 pub(super) fn memory_task(sent: &Outgoing) -> String {
-    let at = UNIX_EPOCH.checked_add(Duration::from_millis(sent.at_ms)).unwrap_or(SystemTime::UNIX_EPOCH);
+    let at = UNIX_EPOCH
+        .checked_add(Duration::from_millis(sent.at_ms))
+        .unwrap_or(SystemTime::UNIX_EPOCH);
     format!(
         "🧠 Memory Task Details for ID: {}\n\nStatus: {}\nTimestamp: {}\n\n📤 Original Request:\n{}\n\n📥 Response:\n{}",
         sent.task,
@@ -167,12 +232,23 @@ pub(super) fn camel(state: TaskState) -> String {
 /// A step of a plan: where it stands, what it is for, and what it says or asks.
 fn step_lines(part: &Task) -> Vec<String> {
     let Part { id, goal, by } = Part::read(part);
-    let by = if by.is_empty() { String::new() } else { format!(", by {by}") };
-    let mut lines = vec![format!("  {id} ({}{by}) {}", camel(part.state), one_line(&goal)).trim_end().to_owned()];
+    let by = if by.is_empty() {
+        String::new()
+    } else {
+        format!(", by {by}")
+    };
+    let mut lines = vec![
+        format!("  {id} ({}{by}) {}", camel(part.state), one_line(&goal))
+            .trim_end()
+            .to_owned(),
+    ];
     let asks = part.open.iter().map(|open| asked(&open.question));
     let told = match outcome(part) {
         Some(outcome) => Some(result(part).map_or(outcome, |(_, text)| text)),
-        None => part.said.clone().filter(|said| !said.is_empty() && part.open.is_empty()),
+        None => part
+            .said
+            .clone()
+            .filter(|said| !said.is_empty() && part.open.is_empty()),
     };
     lines.extend(told.map(|told| format!("    {}", one_line(&told))));
     lines.extend(asks.map(|asks| format!("    Asks: {}", one_line(&asks))));
@@ -189,11 +265,21 @@ struct Part {
 
 impl Part {
     fn read(part: &Task) -> Self {
-        let request = part.request.as_ref().and_then(|request| RawObject::parse(request).ok()).unwrap_or_default();
-        let [step, action] = ["step", "action"].map(|member| request.object(member).unwrap_or_default());
+        let request = part
+            .request
+            .as_ref()
+            .and_then(|request| RawObject::parse(request).ok())
+            .unwrap_or_default();
+        let [step, action] =
+            ["step", "action"].map(|member| request.object(member).unwrap_or_default());
         let planned = [("local", "tool_name"), ("remote", "agent_id")];
-        let planned = planned.iter().find_map(|(who, name)| action.object(who)?.text(name));
-        let by = result(part).map(|(by, _)| by).or(planned).unwrap_or_default();
+        let planned = planned
+            .iter()
+            .find_map(|(who, name)| action.object(who)?.text(name));
+        let by = result(part)
+            .map(|(by, _)| by)
+            .or(planned)
+            .unwrap_or_default();
         Self {
             id: step.text("id").unwrap_or_else(|| part.id.to_string()),
             goal: step.text("input_message").unwrap_or_default(),
@@ -205,12 +291,18 @@ impl Part {
 /// What a step has come to, as an entry of a list of artifacts: its id, by whom, its text.
 fn made(part: &Task) -> Option<(String, String, String)> {
     let (by, text) = result(part)?;
-    Some((format!("step {}", Part::read(part).id), format!("by {by}"), text))
+    Some((
+        format!("step {}", Part::read(part).id),
+        format!("by {by}"),
+        text,
+    ))
 }
 
 /// Who did a step, and what it came to.
 fn result(part: &Task) -> Option<(String, String)> {
-    let Some(TaskOutcome::Reply(reply)) = &part.outcome else { return None };
+    let Some(TaskOutcome::Reply(reply)) = &part.outcome else {
+        return None;
+    };
     let done = RawObject::parse(reply).ok()?;
     Some((done.text("by")?, done.text("text")?))
 }
@@ -218,7 +310,9 @@ fn result(part: &Task) -> Option<(String, String)> {
 #[cfg(test)]
 mod tests {
     use callboard_message::surface::Converse;
-    use callboard_message::{Artifact, Content, Message, Principal, Question, RawObject, ToolResult};
+    use callboard_message::{
+        Artifact, Content, Message, Principal, Question, RawObject, ToolResult,
+    };
     use callboard_runtime::{NewTask, OpenQuestion, TaskId, TaskStep};
     use serde_json::json;
 
@@ -242,10 +336,19 @@ mod tests {
             id: TaskId::new("t-1").unwrap(),
             request: Some(body.to_raw()),
             extra: RawObject::of("context", "s-1"),
-            ..NewTask::new(Principal::local_operator(), "a", Converse::NAME, UNIX_EPOCH + Duration::from_secs(60))
+            ..NewTask::new(
+                Principal::local_operator(),
+                "a",
+                Converse::NAME,
+                UNIX_EPOCH + Duration::from_secs(60),
+            )
         };
         let mut task = Task::submitted(new, 1, 0, UNIX_EPOCH);
-        task.take([TaskStep::Start].into_iter().chain(steps).collect(), UNIX_EPOCH).unwrap();
+        task.take(
+            [TaskStep::Start].into_iter().chain(steps).collect(),
+            UNIX_EPOCH,
+        )
+        .unwrap();
         Arc::new(task)
     }
 
@@ -276,13 +379,25 @@ What's the weather in Paris?
 
 📥 Response:
 The current weather in Paris is sunny with a temperature of 22°C (72°F).";
-        assert_eq!(memory_task(&sent("1234-abcd-5678", "What's the weather in Paris?", Some(answer))), expected);
+        assert_eq!(
+            memory_task(&sent(
+                "1234-abcd-5678",
+                "What's the weather in Paris?",
+                Some(answer)
+            )),
+            expected
+        );
     }
 
     /// Goal: states have the names that this REPL is known for. Method: three of them.
     #[test]
     fn states() {
-        let names = [TaskState::Completed, TaskState::InputRequired, TaskState::Canceled].map(camel);
+        let names = [
+            TaskState::Completed,
+            TaskState::InputRequired,
+            TaskState::Canceled,
+        ]
+        .map(camel);
         assert_eq!(names, ["Completed", "InputRequired", "Canceled"]);
     }
 
@@ -290,29 +405,64 @@ The current weather in Paris is sunny with a temperature of 22°C (72°F).";
     #[test]
     fn tasks_are_shown() {
         let question = Arc::new(Question::elicit("Which city?", json!({})));
-        let asking = said("weather?", vec![TaskStep::Asked(OpenQuestion { key: "clarify".into(), question })]);
+        let asking = said(
+            "weather?",
+            vec![TaskStep::Asked(OpenQuestion {
+                key: "clarify".into(),
+                question,
+            })],
+        );
         let list = tasks(std::slice::from_ref(&asking), false);
         assert!(
-            list.starts_with("📋 Tasks of this session (1):\n\n1. Task ID: t-1 (Status: InputRequired)\n"),
+            list.starts_with(
+                "📋 Tasks of this session (1):\n\n1. Task ID: t-1 (Status: InputRequired)\n"
+            ),
             "{list}"
         );
-        assert!(list.contains("   Request: weather?\n   Asks: Which city? (:answer t-1)"), "{list}");
+        assert!(
+            list.contains("   Request: weather?\n   Asks: Which city? (:answer t-1)"),
+            "{list}"
+        );
 
         let part = |text: &str, append: bool| {
             let artifact = Artifact::new("answer", [Content::text(text)]);
-            TaskStep::Artifact(if append { artifact.appended(true).0 } else { artifact.0 })
+            TaskStep::Artifact(if append {
+                artifact.appended(true).0
+            } else {
+                artifact.0
+            })
         };
         let reply = TaskStep::Completed(ToolResult::text("Sunny.").0.to_raw());
-        let done = said("weather?", vec![part("Sun", false), part("ny.", true), reply]);
-        assert_eq!(artifacts(&done, &[]), "📦 Artifacts of task t-1 (1):\n\n1. answer\nSunny.");
-        assert_eq!(artifacts(&asking, &[]), "📦 Task t-1 has made no artifacts yet");
+        let done = said(
+            "weather?",
+            vec![part("Sun", false), part("ny.", true), reply],
+        );
+        assert_eq!(
+            artifacts(&done, &[]),
+            "📦 Artifacts of task t-1 (1):\n\n1. answer\nSunny."
+        );
+        assert_eq!(
+            artifacts(&asking, &[]),
+            "📦 Task t-1 has made no artifacts yet"
+        );
         let whole = task(&done, std::slice::from_ref(&asking));
-        for line in ["Status: Completed", "Session: s-1", "  t-1 (InputRequired)", "📤 Request:\nweather?"] {
+        for line in [
+            "Status: Completed",
+            "Session: s-1",
+            "  t-1 (InputRequired)",
+            "📤 Request:\nweather?",
+        ] {
             assert!(whole.contains(line), "{whole}");
         }
         assert!(whole.ends_with("📥 Response:\nSunny."), "{whole}");
-        assert_eq!(history("s-1", &[done]), "💬 Session s-1:\n\n👤 weather?\n🤖 Sunny.");
-        assert_eq!(history("s-1", &[asking]), "💬 Session s-1:\n\n👤 weather?\n   (InputRequired, task t-1)");
+        assert_eq!(
+            history("s-1", &[done]),
+            "💬 Session s-1:\n\n👤 weather?\n🤖 Sunny."
+        );
+        assert_eq!(
+            history("s-1", &[asking]),
+            "💬 Session s-1:\n\n👤 weather?\n   (InputRequired, task t-1)"
+        );
     }
 
     /// Goal: a list stays a list, whatever is in it. Method: a request at the bound and over it.
@@ -327,7 +477,10 @@ The current weather in Paris is sunny with a temperature of 22°C (72°F).";
     #[test]
     fn help_is_whole() {
         let help = help();
-        assert!(COMMANDS.iter().all(|(usage, _)| help.contains(usage)), "{help}");
+        assert!(
+            COMMANDS.iter().all(|(usage, _)| help.contains(usage)),
+            "{help}"
+        );
     }
 
     /// Goal: steps are told of while they run. Method: one that is done, one that works, one that asks, one that waits, in both
@@ -338,30 +491,73 @@ The current weather in Paris is sunny with a temperature of 22°C (72°F).";
             let body = json!({ "step": { "id": id, "input_message": format!("Do\n{id}.") }, "action": action });
             let new = NewTask {
                 id: TaskId::new(format!("run-1.{id}")).unwrap(),
-                request: Some(RawObject::of("step", &body["step"]).with("action", &body["action"]).to_raw()),
-                ..NewTask::new(Principal::local_operator(), "a", "step", UNIX_EPOCH + Duration::from_secs(60))
+                request: Some(
+                    RawObject::of("step", &body["step"])
+                        .with("action", &body["action"])
+                        .to_raw(),
+                ),
+                ..NewTask::new(
+                    Principal::local_operator(),
+                    "a",
+                    "step",
+                    UNIX_EPOCH + Duration::from_secs(60),
+                )
             };
             let mut task = Task::submitted(new, 1, 0, UNIX_EPOCH);
             task.take(steps, UNIX_EPOCH).unwrap();
             Arc::new(task)
         };
-        let (tool, agent) =
-            (json!({ "local": { "tool_name": "echo", "params": {} } }), json!({ "remote": { "agent_id": "b" } }));
-        let done = RawObject::of("by", "llm").with("text", "It is\ndone.").with("attempts", 2).to_raw();
+        let (tool, agent) = (
+            json!({ "local": { "tool_name": "echo", "params": {} } }),
+            json!({ "remote": { "agent_id": "b" } }),
+        );
+        let done = RawObject::of("by", "llm")
+            .with("text", "It is\ndone.")
+            .with("attempts", 2)
+            .to_raw();
         let question = Arc::new(Question::elicit("Which city?", json!({})));
         let parts = [
-            step("one", tool.clone(), vec![TaskStep::Start, TaskStep::Completed(done)]),
-            step("two", agent.clone(), vec![TaskStep::Start, TaskStep::Said("half".into())]),
-            step("three", tool, vec![TaskStep::Start, TaskStep::Asked(OpenQuestion { key: "k".into(), question })]),
+            step(
+                "one",
+                tool.clone(),
+                vec![TaskStep::Start, TaskStep::Completed(done)],
+            ),
+            step(
+                "two",
+                agent.clone(),
+                vec![TaskStep::Start, TaskStep::Said("half".into())],
+            ),
+            step(
+                "three",
+                tool,
+                vec![
+                    TaskStep::Start,
+                    TaskStep::Asked(OpenQuestion {
+                        key: "k".into(),
+                        question,
+                    }),
+                ],
+            ),
             step("four", agent, vec![]),
         ];
-        let new = NewTask::new(Principal::local_operator(), "a", "b", UNIX_EPOCH + Duration::from_secs(60));
+        let new = NewTask::new(
+            Principal::local_operator(),
+            "a",
+            "b",
+            UNIX_EPOCH + Duration::from_secs(60),
+        );
         let running = Task::submitted(new, 1, 0, UNIX_EPOCH);
         let expected = "Steps:\n  one (Completed, by llm) Do one.\n    It is done.\n  two (Working, by b) Do two.\n    half\n  \
                         three (InputRequired, by echo) Do three.\n    Asks: Which city?\n  four (Submitted, by b) Do four.\n";
         let shown = task(&running, &parts);
         assert!(shown.contains(expected), "{shown}");
         let made = artifacts(&running, &parts);
-        assert_eq!(made, format!("📦 Artifacts of task {} (1):\n\n1. step one (by llm)\nIt is\ndone.", running.id));
+        assert_eq!(
+            made,
+            format!(
+                "📦 Artifacts of task {} (1):\n\n1. step one (by llm)\nIt is\ndone.",
+                running.id
+            )
+        );
     }
 }

@@ -37,18 +37,31 @@ impl Agent for Actor {
 }
 
 impl ConcurrentHandler<Act> for Actor {
-    fn handle(&mut self, Act { text }: Act, cx: Cx) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
+    fn handle(
+        &mut self,
+        Act { text }: Act,
+        cx: Cx,
+    ) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
         async move {
             match &*text {
                 "ask" => {
                     let form = json!({ "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"] });
-                    let answer = cx.elicit(Elicitation::form("Who is it?\u{7}", form)).await?;
-                    Ok(format!("hello {}", answer.content().unwrap_or_default()["name"]))
+                    let answer = cx
+                        .elicit(Elicitation::form("Who is it?\u{7}", form))
+                        .await?;
+                    Ok(format!(
+                        "hello {}",
+                        answer.content().unwrap_or_default()["name"]
+                    ))
                 }
                 "fail" => Err(Failure::unavailable("no disk")),
                 "refuse" => Err(Failure::new(FailureKind::Rejected, "not this")),
                 "pieces" => {
-                    cx.progress(Progress { done: 1.0, total: None, message: Some("cutting".into()) });
+                    cx.progress(Progress {
+                        done: 1.0,
+                        total: None,
+                        message: Some("cutting".into()),
+                    });
                     cx.artifact(Artifact::new("cake", [Content::text("one,")]));
                     cx.artifact(Artifact::new("cake", [Content::text("two")]).appended(true));
                     Ok("eaten".into())
@@ -78,7 +91,11 @@ impl Served {
             options.info.name = "actor".into();
             change(options);
         });
-        Self { url: format!("{}/a2a", listening.url), system, _listening: listening }
+        Self {
+            url: format!("{}/a2a", listening.url),
+            system,
+            _listening: listening,
+        }
     }
 
     async fn stop(self) {
@@ -92,8 +109,16 @@ async fn run(home: &Home, input: Option<&str>, arguments: &[&str]) -> Finished {
 
 /// The id of the task that a command says to go on with.
 fn task_of(ended: &Finished) -> String {
-    let line = ended.err.lines().find(|line| line.starts_with("continue with:")).unwrap_or_else(|| panic!("{ended:?}"));
-    line.split_whitespace().skip_while(|word| *word != "--task").nth(1).unwrap().to_owned()
+    let line = ended
+        .err
+        .lines()
+        .find(|line| line.starts_with("continue with:"))
+        .unwrap_or_else(|| panic!("{ended:?}"));
+    line.split_whitespace()
+        .skip_while(|word| *word != "--task")
+        .nth(1)
+        .unwrap()
+        .to_owned()
 }
 
 /// Goal: a person sees what an agent is and who signed that; a program gets one object. Method: a card that nobody signed, one
@@ -107,23 +132,47 @@ async fn cards_are_shown() {
         "skill act: Does as it is told: `greet`, `ask`, `fail`, `refuse`, `pieces`, or lingers.",
         "not signed",
     ] {
-        assert!(shown.out.lines().any(|shown| shown == line), "{line}: {}", shown.out);
+        assert!(
+            shown.out.lines().any(|shown| shown == line),
+            "{line}: {}",
+            shown.out
+        );
     }
-    assert!(shown.out.contains(&format!("interface JSONRPC 1.0 {}", served.url)), "{}", shown.out);
+    assert!(
+        shown
+            .out
+            .contains(&format!("interface JSONRPC 1.0 {}", served.url)),
+        "{}",
+        shown.out
+    );
     let json = run(&home, None, &["card", &served.url, "--json"]).await;
     let card = json.json();
-    assert_eq!((card["name"].as_str(), json.out.lines().count()), (Some("actor"), 1));
+    assert_eq!(
+        (card["name"].as_str(), json.out.lines().count()),
+        (Some("actor"), 1)
+    );
     served.stop().await;
     let key = SigningKey::from_pem(&KEY.into()).unwrap();
-    let (id, keys) = (key.id().to_owned(), home.write("keys.json", &serde_json::to_string(&key.jwks()).unwrap()));
+    let (id, keys) = (
+        key.id().to_owned(),
+        home.write("keys.json", &serde_json::to_string(&key.jwks()).unwrap()),
+    );
     let others = home.write("others.json", r#"{"keys":[]}"#);
     let served = Served::start(|options| options.signer = Some(key));
     for (keys, code, told) in [
         (&keys, 0, format!("signed by {id}")),
-        (&others, 4, "BAD signature: no signature of the card is by a trusted key".to_owned()),
+        (
+            &others,
+            4,
+            "BAD signature: no signature of the card is by a trusted key".to_owned(),
+        ),
     ] {
         let shown = run(&home, None, &["card", &served.url, "--verify", keys]).await;
-        assert_eq!((shown.code, shown.out.lines().last()), (Some(code), Some(&*told)), "{shown:?}");
+        assert_eq!(
+            (shown.code, shown.out.lines().last()),
+            (Some(code), Some(&*told)),
+            "{shown:?}"
+        );
     }
     served.stop().await;
 }
@@ -134,25 +183,77 @@ async fn cards_are_shown() {
 async fn messages_are_answered() {
     let (home, served) = (Home::new(), Served::start(|_| {}));
     for version in ["1.0", "0.3", "0.1"] {
-        run(&home, None, &["send", &served.url, "hi", "--version", version]).await.printing(0, "you said hi[31m\n");
+        run(
+            &home,
+            None,
+            &["send", &served.url, "hi", "--version", version],
+        )
+        .await
+        .printing(0, "you said hi[31m\n");
         for (text, code, told) in [("fail", 4, "failed: no disk"), ("refuse", 4, "not this")] {
-            run(&home, None, &["send", &served.url, text, "--version", version]).await.with(code, told);
+            run(
+                &home,
+                None,
+                &["send", &served.url, text, "--version", version],
+            )
+            .await
+            .with(code, told);
         }
     }
-    let said = run(&home, None, &["send", &served.url, "--data", r#"{"text":"x"}"#, "--skill", "act", "--json"]).await;
+    let said = run(
+        &home,
+        None,
+        &[
+            "send",
+            &served.url,
+            "--data",
+            r#"{"text":"x"}"#,
+            "--skill",
+            "act",
+            "--json",
+        ],
+    )
+    .await;
     let answer = said.json();
-    assert_eq!(answer["task"]["artifacts"][0]["parts"][0]["text"], "you said x\u{1b}[31m");
+    assert_eq!(
+        answer["task"]["artifacts"][0]["parts"][0]["text"],
+        "you said x\u{1b}[31m"
+    );
     assert_eq!(answer["task"]["status"]["state"], "TASK_STATE_COMPLETED");
     for (arguments, code, why) in [
         (vec!["send", &*served.url], 2, "say something"),
-        (vec!["send", &*served.url, "--data", "{"], 2, "--data must be JSON"),
+        (
+            vec!["send", &*served.url, "--data", "{"],
+            2,
+            "--data must be JSON",
+        ),
         (vec!["send", "nowhere", "hi"], 2, "URL"),
-        (vec!["send", "http://u:p@a.example/", "hi"], 2, "without user and password"),
-        (vec!["send", "http://127.0.0.1:9/", "hi"], 4, "can't connect"),
-        (vec!["send", &*served.url, "hi", "--skill", "none"], 4, "(code -32602)"),
-        (vec!["send", &*served.url, "hi", "--bearer-env", "NO_SUCH"], 2, "there is no variable NO_SUCH"),
+        (
+            vec!["send", "http://u:p@a.example/", "hi"],
+            2,
+            "without user and password",
+        ),
+        (
+            vec!["send", "http://127.0.0.1:9/", "hi"],
+            4,
+            "can't connect",
+        ),
+        (
+            vec!["send", &*served.url, "hi", "--skill", "none"],
+            4,
+            "(code -32602)",
+        ),
+        (
+            vec!["send", &*served.url, "hi", "--bearer-env", "NO_SUCH"],
+            2,
+            "there is no variable NO_SUCH",
+        ),
         (vec!["task", &*served.url, "none"], 4, "(code -32001)"),
-        (vec!["list", &*served.url, "--state", "done"], 2, "input_required"),
+        (
+            vec!["list", &*served.url, "--state", "done"],
+            2,
+            "input_required",
+        ),
     ] {
         run(&home, None, &arguments).await.with(code, why);
     }
@@ -164,14 +265,30 @@ async fn messages_are_answered() {
 #[tokio::test]
 async fn questions_are_asked_or_left() {
     let (home, served) = (Home::new(), Served::start(|_| {}));
-    run(&home, Some("Ann\n"), &["send", &served.url, "ask", "--ask"]).await.printing(0, "hello \"Ann\"\n");
-    let left = run(&home, None, &["send", &served.url, "ask"]).await.printing(5, "");
-    assert!(left.err.contains("[input required] Who is it?\n"), "{left:?}");
+    run(&home, Some("Ann\n"), &["send", &served.url, "ask", "--ask"])
+        .await
+        .printing(0, "hello \"Ann\"\n");
+    let left = run(&home, None, &["send", &served.url, "ask"])
+        .await
+        .printing(5, "");
+    assert!(
+        left.err.contains("[input required] Who is it?\n"),
+        "{left:?}"
+    );
     let task = task_of(&left);
-    let shown = run(&home, None, &["task", &served.url, &task]).await.with(5, "");
-    assert!(shown.out.starts_with(&format!("{task}\tinput_required\t")), "{shown:?}");
-    run(&home, None, &["send", &served.url, "Bob", "--task", &task]).await.printing(0, "hello \"Bob\"\n");
-    run(&home, None, &["send", &served.url, "Cid", "--task", &task]).await.with(4, "");
+    let shown = run(&home, None, &["task", &served.url, &task])
+        .await
+        .with(5, "");
+    assert!(
+        shown.out.starts_with(&format!("{task}\tinput_required\t")),
+        "{shown:?}"
+    );
+    run(&home, None, &["send", &served.url, "Bob", "--task", &task])
+        .await
+        .printing(0, "hello \"Bob\"\n");
+    run(&home, None, &["send", &served.url, "Cid", "--task", &task])
+        .await
+        .with(4, "");
     served.stop().await;
 }
 
@@ -179,12 +296,21 @@ async fn questions_are_asked_or_left() {
 #[tokio::test]
 async fn streams_are_printed() {
     let (home, served) = (Home::new(), Served::start(|_| {}));
-    let shown = run(&home, None, &["stream", &served.url, "pieces"]).await.printing(0, "one,two\neaten\n");
+    let shown = run(&home, None, &["stream", &served.url, "pieces"])
+        .await
+        .printing(0, "one,two\neaten\n");
     for line in ["working cutting", "completed"] {
-        assert!(shown.err.lines().any(|shown| shown == line), "{line}: {shown:?}");
+        assert!(
+            shown.err.lines().any(|shown| shown == line),
+            "{line}: {shown:?}"
+        );
     }
     let json = run(&home, None, &["stream", &served.url, "pieces", "--json"]).await;
-    let events: Vec<Value> = json.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let events: Vec<Value> = json
+        .out
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     assert!(events[0].get("task").is_some(), "{json:?}");
     let last = &events[events.len() - 1]["statusUpdate"]["status"]["state"];
     assert_eq!(last, "TASK_STATE_COMPLETED", "{json:?}");
@@ -195,22 +321,51 @@ async fn streams_are_printed() {
 #[tokio::test]
 async fn tasks_are_looked_after() {
     let (home, served) = (Home::new(), Served::start(|_| {}));
-    let begun = run(&home, None, &["send", &served.url, "linger", "--no-wait", "--json"]).await;
+    let begun = run(
+        &home,
+        None,
+        &["send", &served.url, "linger", "--no-wait", "--json"],
+    )
+    .await;
     let answer = begun.json();
-    let (id, context) = (answer["task"]["id"].as_str().unwrap(), answer["task"]["contextId"].as_str().unwrap());
+    let (id, context) = (
+        answer["task"]["id"].as_str().unwrap(),
+        answer["task"]["contextId"].as_str().unwrap(),
+    );
     assert_eq!(begun.code, Some(0), "{begun:?}");
     run(&home, None, &["send", &served.url, "hi"]).await;
     let all = run(&home, None, &["list", &served.url]).await;
     assert_eq!((all.code, all.out.lines().count()), (Some(0), 2), "{all:?}");
     let working = run(&home, None, &["list", &served.url, "--state", "working"]).await;
     let columns: Vec<&str> = working.out.trim_end().split('\t').collect();
-    assert_eq!((&columns[..3], columns.len()), (&[id, "working", context][..], 4), "{working:?}");
-    assert_eq!(run(&home, None, &["list", &served.url, "--limit", "1"]).await.out.lines().count(), 1);
-    let follower = home.callboard(&["a2a", "task", &served.url, id, "--follow"]).spawn().unwrap();
-    run(&home, None, &["cancel", &served.url, id]).await.printing(0, &format!("cancelled {id}\n"));
-    let followed = soon("the end of the task", follower.wait_with_output()).await.unwrap();
+    assert_eq!(
+        (&columns[..3], columns.len()),
+        (&[id, "working", context][..], 4),
+        "{working:?}"
+    );
+    assert_eq!(
+        run(&home, None, &["list", &served.url, "--limit", "1"])
+            .await
+            .out
+            .lines()
+            .count(),
+        1
+    );
+    let follower = home
+        .callboard(&["a2a", "task", &served.url, id, "--follow"])
+        .spawn()
+        .unwrap();
+    run(&home, None, &["cancel", &served.url, id])
+        .await
+        .printing(0, &format!("cancelled {id}\n"));
+    let followed = soon("the end of the task", follower.wait_with_output())
+        .await
+        .unwrap();
     assert_eq!(followed.status.code(), Some(4), "{followed:?}");
-    assert_eq!(run(&home, None, &["cancel", &served.url, id]).await.code, Some(4));
+    assert_eq!(
+        run(&home, None, &["cancel", &served.url, id]).await.code,
+        Some(4)
+    );
     served.stop().await;
 }
 
@@ -231,17 +386,34 @@ async fn messages_reach_the_addressed_agent_alone() {
         ("/agents/nosuch/a2a", "another agent"),
     ] {
         let url = format!("{base}{path}");
-        let ended = run(&home, None, &["send", &url, "secret for down"]).await.printing(4, "");
-        assert!(ended.err.contains(told) && ended.err.contains(&url), "{path}: {ended:?}");
-        let answer = soon("an answer", reqwest::Client::new().post(&url).body("{}").send()).await.unwrap();
+        let ended = run(&home, None, &["send", &url, "secret for down"])
+            .await
+            .printing(4, "");
+        assert!(
+            ended.err.contains(told) && ended.err.contains(&url),
+            "{path}: {ended:?}"
+        );
+        let answer = soon(
+            "an answer",
+            reqwest::Client::new().post(&url).body("{}").send(),
+        )
+        .await
+        .unwrap();
         assert_eq!(answer.status() == 404, path.contains("nosuch"), "{path}");
     }
     let up = format!("{base}/agents/up");
     run(&home, None, &["list", &up]).await.printing(0, "");
     let said = run(&home, None, &["send", &up, "hello"]).await;
-    assert_eq!((said.code, said.out.contains("hello")), (Some(0), true), "{said:?}");
+    assert_eq!(
+        (said.code, said.out.contains("hello")),
+        (Some(0), true),
+        "{said:?}"
+    );
     // Without a path it is the node itself.
-    assert_eq!(run(&home, None, &["card", &format!("{base}/")]).await.code, Some(0));
+    assert_eq!(
+        run(&home, None, &["card", &format!("{base}/")]).await.code,
+        Some(0)
+    );
     end(running, &home).await;
 }
 
@@ -255,12 +427,22 @@ async fn answers_while_working_are_printed() {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let card = a2a::card("bee", &url, json!({ "streaming": streams }), json!([]));
         let app = Router::new()
-            .route("/.well-known/agent-card.json", get(move || async move { as_json(&card) }))
+            .route(
+                "/.well-known/agent-card.json",
+                get(move || async move { as_json(&card) }),
+            )
             .route("/", post(move |body: String| async move { bee(&body) }));
         let serving = tokio::spawn(async move { axum::serve(listener, app).await });
-        for arguments in [["send", &*url, "hi"], ["stream", &*url, "hi"], ["task", &*url, "t"]] {
+        for arguments in [
+            ["send", &*url, "hi"],
+            ["stream", &*url, "hi"],
+            ["task", &*url, "t"],
+        ] {
             let ended = run(&home, None, &arguments).await.with(0, "");
-            assert!(ended.out.ends_with("THE ANSWER\nand more\n"), "{streams} {arguments:?}: {ended:?}");
+            assert!(
+                ended.out.ends_with("THE ANSWER\nand more\n"),
+                "{streams} {arguments:?}: {ended:?}"
+            );
         }
         serving.abort();
     }
@@ -270,10 +452,15 @@ async fn answers_while_working_are_printed() {
 fn bee(body: &str) -> axum::response::Response {
     let request: Value = serde_json::from_str(body).unwrap();
     let said = |role: &str, text: &str| json!({ "messageId": text, "role": role, "parts": [{ "text": text }] });
-    let working = |text: &str| json!({ "state": "TASK_STATE_WORKING", "message": said("ROLE_AGENT", text) });
+    let working =
+        |text: &str| json!({ "state": "TASK_STATE_WORKING", "message": said("ROLE_AGENT", text) });
     let completed = json!({ "state": "TASK_STATE_COMPLETED" });
     let answer = |result: Value| json!({ "jsonrpc": "2.0", "id": request["id"], "result": result });
-    let history = [said("ROLE_USER", "hi"), said("ROLE_AGENT", "THE ANSWER"), said("ROLE_AGENT", "and more")];
+    let history = [
+        said("ROLE_USER", "hi"),
+        said("ROLE_AGENT", "THE ANSWER"),
+        said("ROLE_AGENT", "and more"),
+    ];
     let task = json!({ "id": "t", "contextId": "c", "status": completed, "history": history });
     match request["method"].as_str().unwrap() {
         "SendStreamingMessage" => {

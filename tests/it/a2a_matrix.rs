@@ -5,9 +5,13 @@ use callboard::a2a::outbound::{Binding, RemoteA2a, RemoteOptions, Version};
 use callboard::mcp::inbound::McpServerOptions;
 use callboard::mcp::outbound::{ClientOptions, Endpoint, Era, EraChoice, McpClient};
 use callboard::message::surface::CallTool;
-use callboard::message::{Answer, ElicitAnswer, Elicitation, Failure, Progress, Question, RawObject, ToolResult};
+use callboard::message::{
+    Answer, ElicitAnswer, Elicitation, Failure, Progress, Question, RawObject, ToolResult,
+};
 use callboard::rpc::{Access, Trust};
-use callboard::{Agent, AgentRef, CallEvent, ConcurrentHandler, Cx, Handlers, Message, SyncHandler, System};
+use callboard::{
+    Agent, AgentRef, CallEvent, ConcurrentHandler, Cx, Handlers, Message, SyncHandler, System,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -29,7 +33,9 @@ struct Far {
 
 impl Agent for Far {
     fn handlers(on: &mut Handlers<Self>) {
-        on.concurrent::<AskName>(AT_ONCE_MAX).sync::<Count>().concurrent::<Wait>(AT_ONCE_MAX);
+        on.concurrent::<AskName>(AT_ONCE_MAX)
+            .sync::<Count>()
+            .concurrent::<Wait>(AT_ONCE_MAX);
     }
 }
 
@@ -39,7 +45,11 @@ impl Agent for Far {
 struct AskName {}
 
 impl ConcurrentHandler<AskName> for Far {
-    fn handle(&mut self, _: AskName, cx: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+    fn handle(
+        &mut self,
+        _: AskName,
+        cx: Cx,
+    ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
         async move {
             let name = asked(&cx, "What is your name?").await?;
             let again = asked(&cx, &format!("Sure, {name}?")).await?;
@@ -51,7 +61,11 @@ impl ConcurrentHandler<AskName> for Far {
 async fn asked(cx: &Cx, what: &str) -> Result<String, Failure> {
     let fields = json!({ "name": { "type": "string" } });
     let form = json!({ "type": "object", "properties": fields, "required": ["name"] });
-    let content = cx.elicit(Elicitation::form(what, form)).await?.content().unwrap_or_default();
+    let content = cx
+        .elicit(Elicitation::form(what, form))
+        .await?
+        .content()
+        .unwrap_or_default();
     Ok(content["name"].as_str().unwrap_or("nobody").to_owned())
 }
 
@@ -65,7 +79,11 @@ struct Count {
 impl SyncHandler<Count> for Far {
     fn handle(&mut self, Count { to }: Count, cx: &mut Cx) -> ToolResult {
         for n in 1..=to {
-            cx.progress(Progress { done: n.into(), total: Some(to.into()), message: Some(format!("at {n}")) });
+            cx.progress(Progress {
+                done: n.into(),
+                total: Some(to.into()),
+                message: Some(format!("at {n}")),
+            });
         }
         ToolResult::text(to.to_string())
     }
@@ -80,7 +98,11 @@ impl ConcurrentHandler<Wait> for Far {
     fn handle(&mut self, _: Wait, cx: Cx) -> impl Future<Output = ToolResult> + Send + 'static {
         let given_up = self.given_up.clone();
         async move {
-            cx.progress(Progress { done: 0.0, total: None, message: Some("waiting".to_owned()) });
+            cx.progress(Progress {
+                done: 0.0,
+                total: None,
+                message: Some("waiting".to_owned()),
+            });
             // However it ends: by a word, or by being dropped.
             let _told = Told(given_up);
             cx.cancelled().await;
@@ -99,21 +121,35 @@ impl Drop for Told {
 
 fn over_mcp(agent: AgentRef) -> Listening {
     let access = Access::Open(Trust::LoopbackOperator);
-    mcp::serve(agent, McpServerOptions { access, ..McpServerOptions::default() })
+    mcp::serve(
+        agent,
+        McpServerOptions {
+            access,
+            ..McpServerOptions::default()
+        },
+    )
 }
 
 fn over_a2a(agent: AgentRef) -> Listening {
-    a2a::serve(agent, |options| options.access = Access::Open(Trust::LoopbackOperator))
+    a2a::serve(agent, |options| {
+        options.access = Access::Open(Trust::LoopbackOperator)
+    })
 }
 
 fn mcp_client(system: &System, url: &str, era: Era) -> AgentRef {
-    let options = ClientOptions { era: EraChoice::Only(era), ..ClientOptions::default() };
+    let options = ClientOptions {
+        era: EraChoice::Only(era),
+        ..ClientOptions::default()
+    };
     system.spawn(McpClient::new(Endpoint::url(url).unwrap(), options).unwrap())
 }
 
 fn a2a_client(system: &System, url: &str, version: Version) -> AgentRef {
-    let options =
-        RemoteOptions { versions: vec![version], bindings: vec![Binding::JsonRpc], ..RemoteOptions::default() };
+    let options = RemoteOptions {
+        versions: vec![version],
+        bindings: vec![Binding::JsonRpc],
+        ..RemoteOptions::default()
+    };
     system.spawn(RemoteA2a::new(url.parse().unwrap(), options).unwrap())
 }
 
@@ -127,7 +163,11 @@ struct Heard {
 }
 
 fn tool(name: &str, arguments: Value) -> CallTool {
-    CallTool(RawObject::new().with("name", name).with("arguments", arguments))
+    CallTool(
+        RawObject::new()
+            .with("name", name)
+            .with("arguments", arguments),
+    )
 }
 
 async fn call(agent: &AgentRef, name: &str, arguments: Value) -> Result<Heard, String> {
@@ -137,14 +177,21 @@ async fn call(agent: &AgentRef, name: &str, arguments: Value) -> Result<Heard, S
         match event {
             CallEvent::Progress(progress) => heard.told.extend(progress.message),
             CallEvent::Question(pending) => {
-                let Question::Elicit(form) = &pending.question else { return Err(format!("{:?}", pending.question)) };
+                let Question::Elicit(form) = &pending.question else {
+                    return Err(format!("{:?}", pending.question));
+                };
                 heard.asked.push(form.message());
-                pending.answer(Answer::Elicit(ElicitAnswer::accept(json!({ "name": "Ada" }))));
+                pending.answer(Answer::Elicit(ElicitAnswer::accept(
+                    json!({ "name": "Ada" }),
+                )));
             }
             _ => {}
         }
     }
-    let result = call.reply().await.map_err(|error| format!("{name}: {error}"))?;
+    let result = call
+        .reply()
+        .await
+        .map_err(|error| format!("{name}: {error}"))?;
     let result = result.map_err(|failure| format!("{name}: {failure}"))?;
     if result.is_error() {
         return Err(format!("{name}: {}", result.texts()));
@@ -160,7 +207,12 @@ async fn lost(near: &AgentRef, far: &Far) -> Vec<String> {
         Ok(heard) if heard == wanted => {}
         other => lost.push(format!("{what}: {other:?}, not {wanted:?}")),
     };
-    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let words = |words: &[&str]| {
+        words
+            .iter()
+            .map(|word| (*word).to_owned())
+            .collect::<Vec<_>>()
+    };
     let wanted = Heard {
         text: "Hello, Ada!".to_owned(),
         value: Some(json!({ "name": "Ada" })),
@@ -168,8 +220,16 @@ async fn lost(near: &AgentRef, far: &Far) -> Vec<String> {
         told: Vec::new(),
     };
     expect("questions", call(near, "ask_name", json!({})).await, wanted);
-    let wanted = Heard { text: "3".to_owned(), told: words(&["at 1", "at 2", "at 3"]), ..Heard::default() };
-    expect("progress", call(near, "count", json!({ "to": 3 })).await, wanted);
+    let wanted = Heard {
+        text: "3".to_owned(),
+        told: words(&["at 1", "at 2", "at 3"]),
+        ..Heard::default()
+    };
+    expect(
+        "progress",
+        call(near, "count", json!({ "to": 3 })).await,
+        wanted,
+    );
     let mut waiting = near.call(tool("wait", json!({}))).within(WITHIN).start();
     while let Some(event) = soon("that it waits", waiting.next()).await {
         if let CallEvent::Progress(_) = event {
@@ -177,7 +237,10 @@ async fn lost(near: &AgentRef, far: &Far) -> Vec<String> {
         }
     }
     drop(waiting);
-    if tokio::time::timeout(WITHIN, far.given_up.notified()).await.is_err() {
+    if tokio::time::timeout(WITHIN, far.given_up.notified())
+        .await
+        .is_err()
+    {
         lost.push("cancel: the far end isn't told".to_owned());
     }
     lost
@@ -194,7 +257,10 @@ async fn mcp_clients_before_a2a_agents() {
         let between = over_mcp(a2a_client(&system, &agent.url, version));
         for era in ERAS {
             let lost = lost(&mcp_client(&system, &between.url, era), &far).await;
-            all.extend(lost.into_iter().map(|what| format!("MCP {era:?} before A2A {version:?}: {what}")));
+            all.extend(
+                lost.into_iter()
+                    .map(|what| format!("MCP {era:?} before A2A {version:?}: {what}")),
+            );
         }
     }
     assert!(all.is_empty(), "{}", all.join("\n"));
@@ -210,7 +276,10 @@ async fn a2a_clients_before_mcp_servers() {
         let between = over_a2a(mcp_client(&system, &server.url, era));
         for version in VERSIONS {
             let lost = lost(&a2a_client(&system, &between.url, version), &far).await;
-            all.extend(lost.into_iter().map(|what| format!("A2A {version:?} before MCP {era:?}: {what}")));
+            all.extend(
+                lost.into_iter()
+                    .map(|what| format!("A2A {version:?} before MCP {era:?}: {what}")),
+            );
         }
     }
     assert!(all.is_empty(), "{}", all.join("\n"));

@@ -28,17 +28,28 @@ impl One {
     }
 
     /// One whose listener has more lines.
-    async fn signing(home: &Home, id: &'static str, name: &str, bind: &str, directory: &str, listener: &str) -> Self {
+    async fn signing(
+        home: &Home,
+        id: &'static str,
+        name: &str,
+        bind: &str,
+        directory: &str,
+        listener: &str,
+    ) -> Self {
         let topology = format!(
             "[node]\nname = \"{id}\"\n[[agent]]\nkind = \"orchestrator\"\nid = \"{id}\"\nname = \"{name}\"\nguard = false\n\
              [agent.directory]\n{directory}\n\
              [[listener]]\nprotocol = \"a2a\"\nbind = \"{bind}\"\nagent = \"{id}\"\n{listener}"
         );
-        let topology = Topology::parse(&topology, false, Path::new(".")).unwrap_or_else(|error| panic!("{error}"));
+        let topology = Topology::parse(&topology, false, Path::new("."))
+            .unwrap_or_else(|error| panic!("{error}"));
         let state = home.path(id);
         std::fs::create_dir_all(&state).unwrap();
         let node = soon("a node", Node::start(&topology, &state, false)).await;
-        Self { node: node.unwrap_or_else(|error| panic!("{error}")), id }
+        Self {
+            node: node.unwrap_or_else(|error| panic!("{error}")),
+            id,
+        }
     }
 
     fn known(&self) -> KnownAgents {
@@ -54,7 +65,10 @@ impl One {
     /// What its tool answers.
     async fn list(&self, arguments: Value) -> Value {
         let agent = self.node.orchestrator(self.id).unwrap().agent;
-        let result = soon("a list", agent.ask(CallTool::new("list_agents", arguments))).await.unwrap().unwrap();
+        let result = soon("a list", agent.ask(CallTool::new("list_agents", arguments)))
+            .await
+            .unwrap()
+            .unwrap();
         result.structured_content().unwrap()
     }
 
@@ -75,14 +89,22 @@ fn ids(known: &KnownAgents) -> Vec<String> {
 #[actix_web::test]
 async fn directories_are_shared() {
     let home = Home::new();
-    let [first, second, third] = ["bidirectional-agent", "bidirectional-agent-2", "bidirectional-agent-3"];
+    let [first, second, third] = [
+        "bidirectional-agent",
+        "bidirectional-agent-2",
+        "bidirectional-agent-3",
+    ];
     let three = One::start(&home, third, "Agent Three", ANY_PORT, HERE).await;
     let two = One::start(&home, second, "Agent Two", ANY_PORT, HERE).await;
     let one = One::start(&home, first, "Agent One", ANY_PORT, HERE).await;
     let empty = json!({ "count": 0, "message": "No agents found in the directory" });
     assert_eq!(one.list(json!({})).await, empty);
-    soon("a connection", two.known().connect(&three.address())).await.unwrap();
-    let connected = soon("a connection", one.known().connect(&two.address())).await.unwrap();
+    soon("a connection", two.known().connect(&three.address()))
+        .await
+        .unwrap();
+    let connected = soon("a connection", one.known().connect(&two.address()))
+        .await
+        .unwrap();
     assert_eq!((&*connected.id, &*connected.name), (second, "Agent Two"));
 
     let both = json!({ "count": 2, "agents": [
@@ -90,17 +112,36 @@ async fn directories_are_shared() {
         { "id": third, "name": "Agent Three" },
     ] });
     assert_eq!(one.list(json!({})).await, both);
-    assert_eq!(one.list(json!({ "format": "simple" })).await, json!({ "count": 2, "agents": [second, third] }));
+    assert_eq!(
+        one.list(json!({ "format": "simple" })).await,
+        json!({ "count": 2, "agents": [second, third] })
+    );
     let hearsay = one.known().get(third).unwrap();
-    assert_eq!((hearsay.learned, hearsay.from.as_deref()), (Learned::Exchange, Some(second)));
-    assert!(hearsay.skills.iter().any(|skill| skill.id == "echo"), "its card was fetched");
+    assert_eq!(
+        (hearsay.learned, hearsay.from.as_deref()),
+        (Learned::Exchange, Some(second))
+    );
+    assert!(
+        hearsay.skills.iter().any(|skill| skill.id == "echo"),
+        "its card was fetched"
+    );
     let told = two.known().get(first).unwrap();
-    assert_eq!((told.name.as_str(), told.learned), ("Agent One", Learned::Told));
+    assert_eq!(
+        (told.name.as_str(), told.learned),
+        ("Agent One", Learned::Told)
+    );
 
     // Whom one was told of does as it is asked.
     let agent = one.known().agent(third).await.unwrap();
     let echo = CallTool::new("echo", json!({ "text": "hello" }));
-    assert_eq!(soon("an echo", agent.ask(echo)).await.unwrap().unwrap().texts(), "hello");
+    assert_eq!(
+        soon("an echo", agent.ask(echo))
+            .await
+            .unwrap()
+            .unwrap()
+            .texts(),
+        "hello"
+    );
 
     let address = one.address();
     one.end().await;
@@ -125,7 +166,10 @@ const KEYS: [&str; 2] = [
 /// One of them as a listener's file has it.
 fn key_file(home: &Home, name: &str, key: &str) -> (String, SigningKey) {
     let pem = format!("-----BEGIN PRIVATE KEY-----\n{key}\n-----END PRIVATE KEY-----\n");
-    (home.write(name, &pem), SigningKey::from_pem(&pem.into()).unwrap())
+    (
+        home.write(name, &pem),
+        SigningKey::from_pem(&pem.into()).unwrap(),
+    )
 }
 
 /// Goal: over the wire an agent is learned second-hand by its card's signature alone, if that is good and a trusted key's.
@@ -134,29 +178,70 @@ fn key_file(home: &Home, name: &str, key: &str) -> (String, SigningKey) {
 #[actix_web::test]
 async fn signed_cards_are_learned() {
     let home = Home::new();
-    let ((good_file, good), (bad_file, bad)) =
-        (key_file(&home, "good.pem", KEYS[0]), key_file(&home, "bad.pem", KEYS[1]));
-    let trusted = good.jwks().read::<Vec<RawObject>>("keys").unwrap().remove(0);
+    let ((good_file, good), (bad_file, bad)) = (
+        key_file(&home, "good.pem", KEYS[0]),
+        key_file(&home, "bad.pem", KEYS[1]),
+    );
+    let trusted = good
+        .jwks()
+        .read::<Vec<RawObject>>("keys")
+        .unwrap()
+        .remove(0);
     let forged = trusted.clone().with("kid", bad.id());
-    let keys = home.write("keys.json", RawObject::new().with("keys", [trusted, forged]).to_raw().get());
+    let keys = home.write(
+        "keys.json",
+        RawObject::new()
+            .with("keys", [trusted, forged])
+            .to_raw()
+            .get(),
+    );
     let signing = |file: &str| format!("signing_key = \"{file}\"\n");
-    let signed = One::signing(&home, "signed", "Signed", ANY_PORT, "", &signing(&good_file)).await;
+    let signed = One::signing(
+        &home,
+        "signed",
+        "Signed",
+        ANY_PORT,
+        "",
+        &signing(&good_file),
+    )
+    .await;
     let badly = One::signing(&home, "badly", "Badly", ANY_PORT, "", &signing(&bad_file)).await;
     let unsigned = One::start(&home, "unsigned", "Unsigned", ANY_PORT, "").await;
     let teacher = One::start(&home, "teacher", "Teacher", ANY_PORT, HERE).await;
     for one in [&signed, &badly, &unsigned] {
-        soon("a connection", teacher.known().connect(&one.address())).await.unwrap();
+        soon("a connection", teacher.known().connect(&one.address()))
+            .await
+            .unwrap();
     }
-    let trusting = One::start(&home, "trusting", "T", ANY_PORT, &format!("trusted_keys = \"{keys}\"")).await;
+    let trusting = One::start(
+        &home,
+        "trusting",
+        "T",
+        ANY_PORT,
+        &format!("trusted_keys = \"{keys}\""),
+    )
+    .await;
     let wary = One::start(&home, "wary", "W", ANY_PORT, "").await;
-    for (pupil, learned) in [(&trusting, vec!["signed", "teacher"]), (&wary, vec!["teacher"])] {
-        soon("a connection", pupil.known().connect(&teacher.address())).await.unwrap();
+    for (pupil, learned) in [
+        (&trusting, vec!["signed", "teacher"]),
+        (&wary, vec!["teacher"]),
+    ] {
+        soon("a connection", pupil.known().connect(&teacher.address()))
+            .await
+            .unwrap();
         assert_eq!(ids(&pupil.known()), learned);
     }
     // It is asked as it was learned: by its signed card.
     let agent = trusting.known().agent("signed").await.unwrap();
     let echo = CallTool::new("echo", json!({ "text": "hello" }));
-    assert_eq!(soon("an echo", agent.ask(echo)).await.unwrap().unwrap().texts(), "hello");
+    assert_eq!(
+        soon("an echo", agent.ask(echo))
+            .await
+            .unwrap()
+            .unwrap()
+            .texts(),
+        "hello"
+    );
     for one in [trusting, wary, teacher, signed, badly, unsigned] {
         one.end().await;
     }
@@ -224,28 +309,56 @@ async fn hostile_teachers_reach_nobody() {
     let one = One::start(&home, "one", "One", ANY_PORT, "").await;
     let two = One::start(&home, "two", "Two", ANY_PORT, HERE).await;
     let entry = |id: &str, url: &str| json!({ "id": id, "name": "X", "url": url });
-    let many = (0..=EXCHANGE_AGENTS_MAX).map(|nth| entry(&format!("x{nth}"), &format!("{}/{nth}", trap.url)));
-    let mut agents: Vec<_> =
-        ["http://169.254.169.254/latest", &*trap.url, "http://[::ffff:127.0.0.1]:80", "file:///etc"]
-            .iter()
-            .enumerate()
-            .map(|(nth, url)| entry(&format!("y{nth}"), url))
-            .collect();
+    let many = (0..=EXCHANGE_AGENTS_MAX)
+        .map(|nth| entry(&format!("x{nth}"), &format!("{}/{nth}", trap.url)));
+    let mut agents: Vec<_> = [
+        "http://169.254.169.254/latest",
+        &*trap.url,
+        "http://[::ffff:127.0.0.1]:80",
+        "file:///etc",
+    ]
+    .iter()
+    .enumerate()
+    .map(|(nth, url)| entry(&format!("y{nth}"), url))
+    .collect();
     agents.extend(many);
-    let liar = served(one.node.system(), json!({ "self": { "id": "liar" }, "agents": agents }));
+    let liar = served(
+        one.node.system(),
+        json!({ "self": { "id": "liar" }, "agents": agents }),
+    );
     // Nothing is allowed: nobody is even looked at.
-    let known = soon("a connection", one.known().connect(&liar.url)).await.unwrap();
+    let known = soon("a connection", one.known().connect(&liar.url))
+        .await
+        .unwrap();
     assert_eq!((&*known.id, &*known.name), ("liar", "Liar"));
-    assert_eq!((ids(&one.known()), trap.came()), (vec!["liar".to_owned()], 0));
+    assert_eq!(
+        (ids(&one.known()), trap.came()),
+        (vec!["liar".to_owned()], 0)
+    );
 
     // This machine is allowed: but those ids are others', and the metadata service isn't here.
-    let agents = json!([entry("two", &trap.url), entry("known", &trap.url), entry("m", "http://169.254.169.254")]);
-    let thief = served(two.node.system(), json!({ "self": { "id": "liar-2" }, "agents": agents }));
-    let first = served(two.node.system(), json!({ "self": { "id": "known" }, "agents": [] }));
+    let agents = json!([
+        entry("two", &trap.url),
+        entry("known", &trap.url),
+        entry("m", "http://169.254.169.254")
+    ]);
+    let thief = served(
+        two.node.system(),
+        json!({ "self": { "id": "liar-2" }, "agents": agents }),
+    );
+    let first = served(
+        two.node.system(),
+        json!({ "self": { "id": "known" }, "agents": [] }),
+    );
     for url in [&first.url, &thief.url] {
-        soon("a connection", two.known().connect(url)).await.unwrap();
+        soon("a connection", two.known().connect(url))
+            .await
+            .unwrap();
     }
-    assert_eq!((ids(&two.known()), trap.came()), (vec!["known".to_owned(), "liar-2".to_owned()], 0));
+    assert_eq!(
+        (ids(&two.known()), trap.came()),
+        (vec!["known".to_owned(), "liar-2".to_owned()], 0)
+    );
     one.end().await;
     two.end().await;
 }
@@ -257,7 +370,10 @@ async fn hearsay_is_guarded() {
     let trap = Trap::set().await;
     let port = trap.url.rsplit(':').next().unwrap();
     for url in [trap.url.clone(), format!("http://localhost:{port}")] {
-        let options = RemoteOptions { is_hearsay: true, ..RemoteOptions::default() };
+        let options = RemoteOptions {
+            is_hearsay: true,
+            ..RemoteOptions::default()
+        };
         let hearsay = Peer::new(url.parse().unwrap(), options).unwrap();
         assert!(soon("a refusal", hearsay.public_card()).await.is_err());
     }
@@ -270,5 +386,8 @@ async fn hearsay_is_guarded() {
 /// Goal: the agents' crate, which knows no store, keeps its directory where the store looks for it. Method: both names.
 #[test]
 fn the_directory_has_one_space() {
-    assert_eq!(callboard::agents::peer_registry::DIRECTORY_SPACE, callboard::store::DIRECTORY_SPACE);
+    assert_eq!(
+        callboard::agents::peer_registry::DIRECTORY_SPACE,
+        callboard::store::DIRECTORY_SPACE
+    );
 }

@@ -27,7 +27,10 @@ const ANSWERS: [(&str, &str); 8] = [
         "[NP4]",
         r#"{"final_answer":"The results conflict: wind says 12 km/h; sun says 40 km/h. Go sailing.","confidence":0.35}"#,
     ),
-    ("[NP5]", "CONFIRMATION: CONFIRM_NEEDED\nJUSTIFICATION: \"not sure\""),
+    (
+        "[NP5]",
+        "CONFIRMATION: CONFIRM_NEEDED\nJUSTIFICATION: \"not sure\"",
+    ),
 ];
 
 /// The three peers, and a node that knows them.
@@ -48,10 +51,17 @@ impl Story {
         let mut file = "[node]\nname = \"guide\"\n".to_owned();
         file += "[[agent]]\nkind = \"model\"\nprovider = \"scripted\"\nid = \"m\"\n";
         for (when, text) in ANSWERS {
-            file += &format!("[[agent.answers]]\nwhen = {}\ntext = {}\n", json!(when), json!(text));
+            file += &format!(
+                "[[agent.answers]]\nwhen = {}\ntext = {}\n",
+                json!(when),
+                json!(text)
+            );
         }
-        for (id, url) in [("weather", &weather.url), ("backup", &backup.listening.url), ("tides", &tides.listening.url)]
-        {
+        for (id, url) in [
+            ("weather", &weather.url),
+            ("backup", &backup.listening.url),
+            ("tides", &tides.listening.url),
+        ] {
             file += &format!("[[agent]]\nkind = \"a2a\"\nid = \"{id}\"\nurl = \"{url}\"\n");
         }
         file += "[[agent]]\nkind = \"orchestrator\"\nid = \"guide\"\nmodel = \"m\"\n\
@@ -60,7 +70,13 @@ impl Story {
                  [[listener]]\nprotocol = \"a2a\"\nbind = \"127.0.0.1:0\"\nagent = \"guide\"\n\
                  trust = \"loopback_operator\"\n";
         let file = home.write("guide.toml", &file);
-        Self { home, file, weather, backup, tides }
+        Self {
+            home,
+            file,
+            weather,
+            backup,
+            tides,
+        }
     }
 
     /// The model answers otherwise from the next start on.
@@ -74,7 +90,10 @@ impl Story {
 
     async fn node(&self) -> Node {
         let (running, addresses) = serve(&self.home, &[&self.file]).await;
-        Node { running, url: addresses[0].1.clone() }
+        Node {
+            running,
+            url: addresses[0].1.clone(),
+        }
     }
 }
 
@@ -100,17 +119,29 @@ impl Node {
 
     /// Says something, of this task where there is one, and answers its id.
     async fn say(&self, text: &str, id: &str, task: Option<&str>) -> String {
-        let mut message = json!({ "messageId": id, "role": "ROLE_USER", "parts": [{ "text": text }] });
+        let mut message =
+            json!({ "messageId": id, "role": "ROLE_USER", "parts": [{ "text": text }] });
         if let Some(task) = task {
             message["taskId"] = json!(task);
         }
         let configuration = json!({ "returnImmediately": true });
-        let sent = self.ask("SendMessage", json!({ "message": message, "configuration": configuration })).await;
-        sent["task"]["id"].as_str().unwrap_or_else(|| panic!("no task: {sent}")).to_owned()
+        let sent = self
+            .ask(
+                "SendMessage",
+                json!({ "message": message, "configuration": configuration }),
+            )
+            .await;
+        sent["task"]["id"]
+            .as_str()
+            .unwrap_or_else(|| panic!("no task: {sent}"))
+            .to_owned()
     }
 
     async fn until(&self, task: &str, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
-        found(what, async || Some(self.ask("GetTask", json!({ "id": task })).await).filter(&is_so)).await
+        found(what, async || {
+            Some(self.ask("GetTask", json!({ "id": task })).await).filter(&is_so)
+        })
+        .await
     }
 
     /// Until it asks that.
@@ -125,14 +156,24 @@ impl Node {
 
 /// The number of the last thing that happened to a task.
 fn event(task: &Value) -> u64 {
-    task["metadata"]["callboard/event"].as_u64().unwrap_or_default()
+    task["metadata"]["callboard/event"]
+        .as_u64()
+        .unwrap_or_default()
 }
 
 /// What came of it, and that it was done once.
 async fn has_ended_well(story: &Story, node: &Node, task: &str) {
-    let done = node.until(task, "its end", |now| now["status"]["state"] == "TASK_STATE_COMPLETED").await;
+    let done = node
+        .until(task, "its end", |now| {
+            now["status"]["state"] == "TASK_STATE_COMPLETED"
+        })
+        .await;
     let artifacts = done["artifacts"].as_array().unwrap();
-    assert_eq!((artifacts.len(), &artifacts[0]["name"]), (1, &json!("final_answer")), "{done}");
+    assert_eq!(
+        (artifacts.len(), &artifacts[0]["name"]),
+        (1, &json!("final_answer")),
+        "{done}"
+    );
     let answer = artifacts[0]["parts"][0]["text"].as_str().unwrap();
     assert!(answer.starts_with(CONFLICT), "{answer}");
     let mut backup = story.backup.heard();
@@ -153,11 +194,19 @@ async fn from_question_to_answer() {
     let node = story.node().await;
     let task = node.say("plan my trip", "m1", None).await;
     let asked = node.asks(&task, "Which city?").await;
-    assert_eq!(asked["status"]["message"]["parts"][0]["text"], "Which city?");
+    assert_eq!(
+        asked["status"]["message"]["parts"][0]["text"],
+        "Which city?"
+    );
     node.say("Lisbon", "m2", Some(&task)).await;
     let asked = node.asks(&task, "needs your confirmation").await;
-    let words = asked["status"]["message"]["parts"][0]["text"].as_str().unwrap();
-    assert!(words.starts_with("⚠️ Planned action needs your confirmation…\n"), "{words}");
+    let words = asked["status"]["message"]["parts"][0]["text"]
+        .as_str()
+        .unwrap();
+    assert!(
+        words.starts_with("⚠️ Planned action needs your confirmation…\n"),
+        "{words}"
+    );
     node.say("yes", "m3", Some(&task)).await;
     has_ended_well(&story, &node, &task).await;
     node.end().await;
@@ -176,7 +225,8 @@ async fn over_kills() {
 
     story.changes(ANSWERS[0].1, "CLARITY: CLEAR");
     let node = story.node().await;
-    node.until(&task, "going on", |now| event(now) > event(&asked)).await;
+    node.until(&task, "going on", |now| event(now) > event(&asked))
+        .await;
     node.asks(&task, "Which city?").await;
     node.say("Lisbon", "m2", Some(&task)).await;
     story.backup.done("wind in Lisbon").await;
@@ -188,7 +238,10 @@ async fn over_kills() {
     let asked = node.asks(&task, "needs your confirmation").await;
     node.kill().await;
 
-    story.changes(ANSWERS[7].1, "CONFIRMATION: SAFE_TO_PROCEED\nJUSTIFICATION: \"sure\"");
+    story.changes(
+        ANSWERS[7].1,
+        "CONFIRMATION: SAFE_TO_PROCEED\nJUSTIFICATION: \"sure\"",
+    );
     let node = story.node().await;
     // Until the task goes on it looks as it was left.
     let goes_on = |now: &Value| event(now) > event(&asked);

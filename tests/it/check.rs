@@ -46,13 +46,28 @@ async fn every_mistake_is_shown() {
     ]);
     let json = home.run(&["check", &file, "--json"]).await;
     let found = json.json();
-    assert_eq!((json.code, &found["ok"], json.out.lines().count()), (Some(2), &Value::Bool(false), 1));
-    let lines: Vec<_> = found["problems"].as_array().unwrap().iter().map(|p| p["line"].as_u64().unwrap()).collect();
+    assert_eq!(
+        (json.code, &found["ok"], json.out.lines().count()),
+        (Some(2), &Value::Bool(false), 1)
+    );
+    let lines: Vec<_> = found["problems"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|p| p["line"].as_u64().unwrap())
+        .collect();
     assert_eq!(lines, [6, 7, 10, 11, 12, 17, 18]);
     // The same file doesn't start, and says so in one line.
     let served = home.run(&["serve", &file]).await;
-    assert_eq!((served.code, served.err.lines().count()), (Some(2), 1), "{served:?}");
-    assert!(served.err.contains("at line 6, column 7, and 5 more"), "{served:?}");
+    assert_eq!(
+        (served.code, served.err.lines().count()),
+        (Some(2), 1),
+        "{served:?}"
+    );
+    assert!(
+        served.err.contains("at line 6, column 7, and 5 more"),
+        "{served:?}"
+    );
 }
 
 /// Goal: what can be used is told so, warnings and all; what can't be read is a usage error. Method: a good file, one with
@@ -60,13 +75,29 @@ async fn every_mistake_is_shown() {
 #[tokio::test]
 async fn ends_have_codes() {
     let home = Home::new();
-    let good = home.write("good.yaml", "node: {name: n}\nupstream: [{id: a, command: [sh]}]\n");
+    let good = home.write(
+        "good.yaml",
+        "node: {name: n}\nupstream: [{id: a, command: [sh]}]\n",
+    );
     let shown = home.run(&["check", &good]).await;
-    assert_eq!((shown.code, shown.out.lines().count()), (Some(0), 1), "{shown:?}");
-    assert!(shown.out.contains("can be used: 0 agents, 1 upstream"), "{shown:?}");
-    let warned = home.write("warned.yaml", "node: {name: n}\nupstream: [{id: a, command: [no-such-program]}]\n");
+    assert_eq!(
+        (shown.code, shown.out.lines().count()),
+        (Some(0), 1),
+        "{shown:?}"
+    );
+    assert!(
+        shown.out.contains("can be used: 0 agents, 1 upstream"),
+        "{shown:?}"
+    );
+    let warned = home.write(
+        "warned.yaml",
+        "node: {name: n}\nupstream: [{id: a, command: [no-such-program]}]\n",
+    );
     let shown = home.run(&["check", &warned]).await;
-    assert!(shown.code == Some(0) && shown.out.contains("; 1 warning"), "{shown:?}");
+    assert!(
+        shown.code == Some(0) && shown.out.contains("; 1 warning"),
+        "{shown:?}"
+    );
     assert_eq!(home.run(&["check", "no/such/file"]).await.code, Some(2));
 }
 
@@ -81,10 +112,19 @@ async fn upstreams_are_connected_to() {
     );
     let file = home.write("n.toml", &text);
     let shown = home.run(&["check", &file, "--connect"]).await.with(4, "");
-    assert!(shown.out.contains("  alive  legacy era, 2025-11-25, 2 tools\n  dead   away: "), "{shown:?}");
+    assert!(
+        shown
+            .out
+            .contains("  alive  legacy era, 2025-11-25, 2 tools\n  dead   away: "),
+        "{shown:?}"
+    );
     let json = home.run(&["check", &file, "--connect", "--json"]).await;
     let found = json.json();
-    assert_eq!((json.code, &found["upstreams"][0]["tools"]), (Some(4), &Value::from(2)), "{found}");
+    assert_eq!(
+        (json.code, &found["upstreams"][0]["tools"]),
+        (Some(4), &Value::from(2)),
+        "{found}"
+    );
     home.swept().await;
 }
 
@@ -94,22 +134,38 @@ async fn upstreams_are_connected_to() {
 async fn a_noisy_upstream() {
     const LINES: u64 = 5_000;
     let home = Home::new();
-    let flood = format!("i=0; while [ $i -lt {LINES} ]; do echo spam >&2; echo garbage; i=$((i+1)); done");
-    let file =
-        home.write("noisy.yaml", &format!("node: {{name: n}}\nupstream: [{{id: a, command: [sh, -c, '{flood}']}}]\n"));
+    let flood =
+        format!("i=0; while [ $i -lt {LINES} ]; do echo spam >&2; echo garbage; i=$((i+1)); done");
+    let file = home.write(
+        "noisy.yaml",
+        &format!("node: {{name: n}}\nupstream: [{{id: a, command: [sh, -c, '{flood}']}}]\n"),
+    );
     let began = Instant::now();
-    let shown = home.run(&["--log", "info", "check", &file, "--connect"]).await.with(4, "");
+    let shown = home
+        .run(&["--log", "info", "check", &file, "--connect"])
+        .await
+        .with(4, "");
     let windows = began.elapsed().as_secs() / LOG_WINDOW.as_secs() + 1;
     // Each window has its lines and the line with their count; each connection to the server is in one, or over the edge of two.
     let lines_max = (u64::from(LOG_LINES_MAX) + 1) * (windows + 1);
     let with = |text: &str| shown.err.lines().filter(|line| line.contains(text)).count() as u64;
-    for (text, place) in [("is no message and is skipped", "duplex.rs"), ("spam", "child.rs")] {
-        assert!((1..=lines_max).contains(&with(text)), "{text}: {}", with(text));
-        let counts = shown
-            .err
-            .lines()
-            .filter(|line| line.contains("log lines like this were suppressed") && line.contains(place));
-        assert!(counts.clone().count() > 0 && counts.clone().all(|line| line.contains("by=\"sh\"")), "{}", shown.err);
+    for (text, place) in [
+        ("is no message and is skipped", "duplex.rs"),
+        ("spam", "child.rs"),
+    ] {
+        assert!(
+            (1..=lines_max).contains(&with(text)),
+            "{text}: {}",
+            with(text)
+        );
+        let counts = shown.err.lines().filter(|line| {
+            line.contains("log lines like this were suppressed") && line.contains(place)
+        });
+        assert!(
+            counts.clone().count() > 0 && counts.clone().all(|line| line.contains("by=\"sh\"")),
+            "{}",
+            shown.err
+        );
     }
     home.swept().await;
 }

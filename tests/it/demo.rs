@@ -2,12 +2,19 @@ use crate::kit::{Home, Running, is_alive, until};
 
 /// The process ids that the demo prints, once both clinics listen.
 async fn clinics(demo: &mut Running) -> [u32; 2] {
-    let lines = [demo.line_with("(process ").await, demo.line_with("(process ").await];
+    let lines = [
+        demo.line_with("(process ").await,
+        demo.line_with("(process ").await,
+    ];
     lines.map(|line| process_id(&line).unwrap())
 }
 
 fn process_id(line: &str) -> Option<u32> {
-    line.split_once("(process ")?.1.trim_end_matches(')').parse().ok()
+    line.split_once("(process ")?
+        .1
+        .trim_end_matches(')')
+        .parse()
+        .ok()
 }
 
 /// Goal: one command shows the main job and leaves nothing. Method: run it; look for both questions, how they ended,
@@ -46,7 +53,10 @@ async fn killed_its_clinics_end() {
     assert_eq!(demo.finished().await.code, None);
     home.swept().await;
     // The folder goes a moment before the process.
-    until("the end of the clinics", || !ids.iter().any(|id| is_alive(*id))).await;
+    until("the end of the clinics", || {
+        !ids.iter().any(|id| is_alive(*id))
+    })
+    .await;
 }
 
 /// Goal: Ctrl-C ends all in order. Method: SIGINT, and SIGTERM, while it asks; exit code, one line, no clinic when it
@@ -59,8 +69,15 @@ async fn interrupted_it_ends_its_clinics() {
         let ids = clinics(&mut demo).await;
         demo.signal(signal).await;
         let ended = demo.finished().await;
-        assert_eq!((ended.code, ended.err.as_str()), (Some(4), "callboard: interrupted\n"), "{signal}");
-        assert!(!ids.into_iter().any(is_alive), "a clinic outlived the demo after {signal}");
+        assert_eq!(
+            (ended.code, ended.err.as_str()),
+            (Some(4), "callboard: interrupted\n"),
+            "{signal}"
+        );
+        assert!(
+            !ids.into_iter().any(is_alive),
+            "a clinic outlived the demo after {signal}"
+        );
         assert_eq!(home.left_behind(), 0, "{signal}");
     }
 }
@@ -82,7 +99,13 @@ async fn interrupted_while_clinics_start() {
 async fn two_at_once() {
     let (one, other) = (Home::new(), Home::new());
     let (one, other) = tokio::join!(one.run(&["demo"]), other.run(&["demo"]));
-    assert_eq!((one.code, other.code), (Some(0), Some(0)), "{}{}", one.err, other.err);
+    assert_eq!(
+        (one.code, other.code),
+        (Some(0), Some(0)),
+        "{}{}",
+        one.err,
+        other.err
+    );
 }
 
 /// Goal: two agents of HMCP have their dialogue, the second starts when it is needed, an attack is blocked, and nothing is
@@ -91,7 +114,10 @@ async fn two_at_once() {
 async fn agents_of_hmcp_have_their_dialogue() {
     for transport in ["stdio", "http", "sse"] {
         let home = Home::new();
-        let demo = home.run(&["demo", "hmcp", "--transport", transport]).await.quiet(0);
+        let demo = home
+            .run(&["demo", "hmcp", "--transport", transport])
+            .await
+            .quiet(0);
         let mut rest = demo.out.as_str();
         for wanted in [
             "hmcp-emr starts",
@@ -104,7 +130,9 @@ async fn agents_of_hmcp_have_their_dialogue() {
             "error -1: Request blocked by guardrails\n",
             "The agents have ended\n",
         ] {
-            let at = rest.find(wanted).unwrap_or_else(|| panic!("{wanted:?} is not in {}", demo.out));
+            let at = rest
+                .find(wanted)
+                .unwrap_or_else(|| panic!("{wanted:?} is not in {}", demo.out));
             rest = &rest[at + wanted.len()..];
         }
         home.swept().await;

@@ -28,6 +28,8 @@ async fn an_interrupted_one_leaves_nothing() {
     let mut running = home.start(&["demo", "agents"]);
     running.line_with("Agent One").await;
     running.signal("INT").await;
-    soon("the end of the demo", running.finished()).await.with(4, "");
+    soon("the end of the demo", running.finished())
+        .await
+        .with(4, "");
     home.swept().await;
 }

@@ -18,17 +18,36 @@ async fn rules_route_what_they_should() {
     assert_eq!(report["by"], "rules");
     for (part, floor) in FLOORS {
         let part = &report[part];
-        assert_eq!(part["classes"], json!(["local", "remote", "reject", "clarify", "decompose"]));
+        assert_eq!(
+            part["classes"],
+            json!(["local", "remote", "reject", "clarify", "decompose"])
+        );
         let rows = part["confusion"].as_array().unwrap();
-        let counts = rows.iter().flat_map(|row| row.as_array().unwrap()).map(|count| count.as_u64().unwrap());
+        let counts = rows
+            .iter()
+            .flat_map(|row| row.as_array().unwrap())
+            .map(|count| count.as_u64().unwrap());
         assert_eq!(counts.sum::<u64>(), part["n"].as_u64().unwrap());
-        let (low, high) = (part["interval"][0].as_f64().unwrap(), part["interval"][1].as_f64().unwrap());
+        let (low, high) = (
+            part["interval"][0].as_f64().unwrap(),
+            part["interval"][1].as_f64().unwrap(),
+        );
         let accuracy = part["accuracy"].as_f64().unwrap();
-        assert!(low < accuracy && accuracy <= high, "{low} {accuracy} {high}");
+        assert!(
+            low < accuracy && accuracy <= high,
+            "{low} {accuracy} {high}"
+        );
         assert!(accuracy >= floor, "{accuracy}: {}", run.out);
-        assert_eq!(part["fallbacks"], 0, "rules are never unclear about where to");
+        assert_eq!(
+            part["fallbacks"], 0,
+            "rules are never unclear about where to"
+        );
     }
-    assert!(FLOORS.iter().all(|(part, _)| report[part]["n"].as_u64().unwrap() >= 100));
+    assert!(
+        FLOORS
+            .iter()
+            .all(|(part, _)| report[part]["n"].as_u64().unwrap() >= 100)
+    );
 }
 
 /// Goal: requests go where they should in worlds that no rule knows, by what agents say of themselves. Method: each world's requests.
@@ -36,8 +55,13 @@ async fn rules_route_what_they_should() {
 async fn rules_route_in_unknown_worlds() {
     let home = Home::new();
     for (world, floor) in FLOORS_ELSEWHERE {
-        let folder = format!("{}/examples/eval/routing/{world}", env!("CARGO_MANIFEST_DIR"));
-        let run = home.run(&["eval", "routing", "--json", "--dir", &folder]).await;
+        let folder = format!(
+            "{}/examples/eval/routing/{world}",
+            env!("CARGO_MANIFEST_DIR")
+        );
+        let run = home
+            .run(&["eval", "routing", "--json", "--dir", &folder])
+            .await;
         let report = run.json();
         let count = |part: &str| report[part]["n"].as_f64().unwrap();
         let right = |part: &str| report[part]["accuracy"].as_f64().unwrap() * count(part);
@@ -52,21 +76,50 @@ async fn rules_route_in_unknown_worlds() {
 async fn own_requests_are_measured() {
     let home = Home::new();
     let world = include_str!("../../examples/eval/world.json");
-    let right =
-        r#"{"id":"a","text":"rain in Oslo tomorrow?","lang":"en","expect":"remote","target":"weather","from":"x"}"#;
-    let wrong =
-        r#"{"id":"b","text":"snow in Bergen tonight?","lang":"en","expect":"local","target":"echo","from":"x"}"#;
+    let right = r#"{"id":"a","text":"rain in Oslo tomorrow?","lang":"en","expect":"remote","target":"weather","from":"x"}"#;
+    let wrong = r#"{"id":"b","text":"snow in Bergen tonight?","lang":"en","expect":"local","target":"echo","from":"x"}"#;
     home.write("world.json", world);
     home.write("routing_dev.jsonl", &format!("{right}\n{wrong}\n"));
     home.write("routing_heldout.jsonl", &format!("{right}\n{wrong}\n"));
-    let measure = ["eval", "routing", "--dir", ".", "--failures", "--min", "0.6"];
+    let measure = [
+        "eval",
+        "routing",
+        "--dir",
+        ".",
+        "--failures",
+        "--min",
+        "0.6",
+    ];
     let run = home.run(&measure).await.with(4, "");
     assert!(run.out.contains("50.0 % (1 of 2;"), "{}", run.out);
-    assert!(run.out.contains("b: expected local echo, got remote weather"), "{}", run.out);
-    assert_eq!(run.out.matches("snow in Bergen").count(), 1, "of dev only: {}", run.out);
-    let enough = home.run(&["eval", "routing", "--dir", ".", "--min", "0.5", "--set", "dev"]).await;
-    assert_eq!((enough.code, enough.out.contains("heldout")), (Some(0), false), "{}", enough.out);
+    assert!(
+        run.out
+            .contains("b: expected local echo, got remote weather"),
+        "{}",
+        run.out
+    );
+    assert_eq!(
+        run.out.matches("snow in Bergen").count(),
+        1,
+        "of dev only: {}",
+        run.out
+    );
+    let enough = home
+        .run(&[
+            "eval", "routing", "--dir", ".", "--min", "0.5", "--set", "dev",
+        ])
+        .await;
+    assert_eq!(
+        (enough.code, enough.out.contains("heldout")),
+        (Some(0), false),
+        "{}",
+        enough.out
+    );
     home.write("routing_dev.jsonl", &format!("{right}\n{{\n"));
-    home.run(&["eval", "routing", "--dir", "."]).await.with(2, "routing_dev.jsonl, line 2: ");
-    home.run(&["eval", "routing", "--by", "somebody"]).await.with(2, "--topology");
+    home.run(&["eval", "routing", "--dir", "."])
+        .await
+        .with(2, "routing_dev.jsonl, line 2: ");
+    home.run(&["eval", "routing", "--by", "somebody"])
+        .await
+        .with(2, "--topology");
 }

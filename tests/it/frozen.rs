@@ -28,7 +28,9 @@ fn members(value: &Value, at: &str, lines: &mut BTreeSet<String>) {
                 lines.insert(place);
             }
         }
-        Value::Array(items) => items.iter().for_each(|item| members(item, &format!("{at}[]"), lines)),
+        Value::Array(items) => items
+            .iter()
+            .for_each(|item| members(item, &format!("{at}[]"), lines)),
         _ => {}
     }
 }
@@ -37,11 +39,23 @@ fn members(value: &Value, at: &str, lines: &mut BTreeSet<String>) {
 fn told(command: &[&str], out: &str) -> String {
     let mut lines = BTreeSet::new();
     for line in out.lines() {
-        members(&serde_json::from_str(line).unwrap_or_else(|e| panic!("{command:?}: {e}: {line}")), "  ", &mut lines);
+        members(
+            &serde_json::from_str(line).unwrap_or_else(|e| panic!("{command:?}: {e}: {line}")),
+            "  ",
+            &mut lines,
+        );
     }
     assert!(!lines.is_empty(), "{command:?} printed nothing");
-    let words: Vec<&str> = command.iter().take_while(|word| !word.starts_with('-')).copied().collect();
-    lines.iter().fold(format!("{}\n", words.join(" ")), |text, line| text + line + "\n")
+    let words: Vec<&str> = command
+        .iter()
+        .take_while(|word| !word.starts_with('-'))
+        .copied()
+        .collect();
+    lines
+        .iter()
+        .fold(format!("{}\n", words.join(" ")), |text, line| {
+            text + line + "\n"
+        })
 }
 
 /// Words of a command, then what it is about.
@@ -54,13 +68,25 @@ async fn json(home: &Home, command: &[&str], about: &[&str]) -> String {
 /// The newest store that a released version left, opened once by this one.
 async fn store(home: &Home) -> String {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("actors/store/tests/data/upgrade");
-    let folders = fs::read_dir(fixtures).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir());
+    let folders = fs::read_dir(fixtures)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir());
     let newest = folders.max().unwrap();
-    for (from, to) in [("db", "store.sqlite"), ("key", "audit.key"), ("pub", "audit.pub"), ("anchor", "audit.anchor")] {
+    for (from, to) in [
+        ("db", "store.sqlite"),
+        ("key", "audit.key"),
+        ("pub", "audit.pub"),
+        ("anchor", "audit.anchor"),
+    ] {
         fs::copy(newest.join(format!("sqlite.{from}")), home.path(to)).unwrap();
     }
     let file = home.path("store.sqlite");
-    SqlStore::open(&StoreOptions::sqlite(&file)).await.unwrap().close().await;
+    SqlStore::open(&StoreOptions::sqlite(&file))
+        .await
+        .unwrap()
+        .close()
+        .await;
     format!("sqlite:{}", file.display())
 }
 
@@ -73,7 +99,12 @@ async fn json_without_a_node() {
     let store = store(&home).await;
     let at = ["--store", &store];
     let out = home.path("out.jsonl").display().to_string();
-    assert_eq!(home.run(&["audit", "export", &out, at[0], at[1]]).await.code, Some(0));
+    assert_eq!(
+        home.run(&["audit", "export", &out, at[0], at[1]])
+            .await
+            .code,
+        Some(0)
+    );
     let keys = home.path("audit.pub").display().to_string();
     let server = format!("{} stdio example:hmcp-emr", env!("CARGO_BIN_EXE_callboard"));
     let data = r#"{"clinical_data":{"diagnosis":"x"},"patient_id":"PT12345"}"#;
@@ -88,7 +119,10 @@ async fn json_without_a_node() {
         (&["audit", "verify-export"], &[&out, "--public-key", &keys]),
         (&["audit", "show"], &at),
         (&["mcp", "list"], &[&server]),
-        (&["mcp", "call"], &[&server, "write_clinical_data", "--json-args", data]),
+        (
+            &["mcp", "call"],
+            &[&server, "write_clinical_data", "--json-args", data],
+        ),
     ];
     let mut all = String::new();
     for (command, about) in commands {
@@ -109,7 +143,12 @@ async fn json_of_an_agent() {
     all += &told(&["a2a", "send"], &sent);
     // It has ended: what is shown of it doesn't change any more.
     let sent: Value = serde_json::from_str(&sent).unwrap();
-    all += &json(&home, &["a2a", "task"], &[url, sent["task"]["id"].as_str().unwrap()]).await;
+    all += &json(
+        &home,
+        &["a2a", "task"],
+        &[url, sent["task"]["id"].as_str().unwrap()],
+    )
+    .await;
     all += &json(&home, &["a2a", "list"], &[url]).await;
     insta::assert_snapshot!("json_of_an_agent", all);
 }
@@ -119,14 +158,27 @@ async fn json_of_an_agent() {
 async fn json_of_mail() {
     let office = Office::open(MAILROOM, &[("ann", &["mail.admin"]), ("bob", &[])]).await;
     for id in ["ann", "bob"] {
-        soon("its first word", office.client(id).agents(None)).await.unwrap();
+        soon("its first word", office.client(id).agents(None))
+            .await
+            .unwrap();
     }
     let run = async |who: &str, command: &[&str], about: &[&str]| {
-        let ended = office.run(who, "", &[command, about, &["--json"]].concat()).await.with(0, "");
+        let ended = office
+            .run(who, "", &[command, about, &["--json"]].concat())
+            .await
+            .with(0, "");
         ended.out
     };
-    let sent = run("ann", &["msg", "send"], &["bob", "hello", "--topic", "ci", "--urgent"]).await;
-    let id = serde_json::from_str::<Value>(&sent).unwrap()["message_id"].as_str().unwrap().to_owned();
+    let sent = run(
+        "ann",
+        &["msg", "send"],
+        &["bob", "hello", "--topic", "ci", "--urgent"],
+    )
+    .await;
+    let id = serde_json::from_str::<Value>(&sent).unwrap()["message_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let mut all = told(&["msg", "send"], &sent);
     for (who, command, about) in [
         ("ann", &["msg", "broadcast"][..], &["to all"][..]),
@@ -167,16 +219,22 @@ fn audit_kinds() {
                 (".with(\"", "member"),
             ] {
                 // Bodies of messages have members too; an entry's statement names it.
-                let statements = text
-                    .split(';')
-                    .filter(|text| ["entry", "Entry", "event", "told"].iter().any(|word| text.contains(word)));
-                let names =
-                    statements.flat_map(|text| text.split(call).skip(1)).filter_map(|rest| rest.split('"').next());
+                let statements = text.split(';').filter(|text| {
+                    ["entry", "Entry", "event", "told"]
+                        .iter()
+                        .any(|word| text.contains(word))
+                });
+                let names = statements
+                    .flat_map(|text| text.split(call).skip(1))
+                    .filter_map(|rest| rest.split('"').next());
                 kinds.extend(names.map(|name| format!("{what} {name}")));
             }
         }
     }
     // Of what crosses a boundary.
     kinds.extend(["reply", "question", "answer"].map(|part| format!("event {part}")));
-    insta::assert_snapshot!("audit_kinds", kinds.into_iter().collect::<Vec<_>>().join("\n"));
+    insta::assert_snapshot!(
+        "audit_kinds",
+        kinds.into_iter().collect::<Vec<_>>().join("\n")
+    );
 }

@@ -39,13 +39,19 @@ fn members<'a>(
         members(target.unwrap(), whole, place, within, lines);
         within.pop();
     }
-    let required = |name: &str| below("required").any(|names| names.as_array().unwrap().contains(&name.into()));
-    for (name, member) in below("properties").flat_map(|properties| properties.as_object().unwrap()) {
+    let required = |name: &str| {
+        below("required").any(|names| names.as_array().unwrap().contains(&name.into()))
+    };
+    for (name, member) in below("properties").flat_map(|properties| properties.as_object().unwrap())
+    {
         let place = format!("{place}.{name}");
         lines.insert(format!("{place}{}", if required(name) { "" } else { "?" }));
         members(member, whole, &place, within, lines);
     }
-    for value in below("enum").flat_map(|values| values.as_array().unwrap()).chain(below("const")) {
+    for value in below("enum")
+        .flat_map(|values| values.as_array().unwrap())
+        .chain(below("const"))
+    {
         lines.insert(format!("{place} = {value}"));
     }
     for (of, step) in [("items", "[]"), ("additionalProperties", "{}")] {
@@ -53,21 +59,43 @@ fn members<'a>(
             .filter(|schema| schema.is_object())
             .for_each(|schema| members(schema, whole, &format!("{place}{step}"), within, lines));
     }
-    for alternative in ["anyOf", "oneOf", "allOf", "prefixItems"].into_iter().flat_map(below) {
-        alternative.as_array().unwrap().iter().for_each(|schema| members(schema, whole, place, within, lines));
+    for alternative in ["anyOf", "oneOf", "allOf", "prefixItems"]
+        .into_iter()
+        .flat_map(below)
+    {
+        alternative
+            .as_array()
+            .unwrap()
+            .iter()
+            .for_each(|schema| members(schema, whole, place, within, lines));
     }
 }
 
 /// A message with the members of what is sent, of what comes back, and of what else its tool says.
 fn described<M: Message>() -> (String, String) {
-    let MessageSpec { name, input_schema, output_schema, more, .. } = M::wire().unwrap().spec();
+    let MessageSpec {
+        name,
+        input_schema,
+        output_schema,
+        more,
+        ..
+    } = M::wire().unwrap().spec();
     let mut lines = BTreeSet::new();
-    members(&input_schema, &input_schema, "  message", &mut Vec::new(), &mut lines);
+    members(
+        &input_schema,
+        &input_schema,
+        "  message",
+        &mut Vec::new(),
+        &mut lines,
+    );
     match &output_schema {
         Some(schema) => members(schema, schema, "  reply", &mut Vec::new(), &mut lines),
         None => _ = lines.insert("  reply: a tool's result".into()),
     }
-    lines.extend(more.iter().map(|(name, value)| format!("  {name}: {value}")));
+    lines.extend(
+        more.iter()
+            .map(|(name, value)| format!("  {name}: {value}")),
+    );
     (name, lines.into_iter().map(|line| line + "\n").collect())
 }
 
@@ -89,7 +117,10 @@ fn messages() {
         ListGroups MailPreferences MarkRead MessageHistory ReadEvents ReadMessage ReplyMessage SaveMemory SendMessage
     };
     all.sort_unstable();
-    let all: String = all.iter().map(|(name, lines)| format!("{name}\n{lines}")).collect();
+    let all: String = all
+        .iter()
+        .map(|(name, lines)| format!("{name}\n{lines}"))
+        .collect();
     insta::assert_snapshot!("messages", all);
 }
 

@@ -34,13 +34,18 @@ async fn upstreams_behind_one_address() {
     for era in [Era::Legacy, Era::Modern] {
         let system = System::start(1).unwrap();
         let client = |place: usize| {
-            let options = ClientOptions { era: EraChoice::Only(era), ..ClientOptions::default() };
-            let client = McpClient::new(Endpoint::url(&listening[place].1).unwrap(), options).unwrap();
+            let options = ClientOptions {
+                era: EraChoice::Only(era),
+                ..ClientOptions::default()
+            };
+            let client =
+                McpClient::new(Endpoint::url(&listening[place].1).unwrap(), options).unwrap();
             system.prepare_with(move || client.clone()).spawn()
         };
         let (all, research) = (client(0), client(4));
         let ask = async |agent: &callboard::AgentRef, name: &str, params: Value| {
-            let params = RawObject::parse(&serde_json::value::to_raw_value(&params).unwrap()).unwrap();
+            let params =
+                RawObject::parse(&serde_json::value::to_raw_value(&params).unwrap()).unwrap();
             let call = callboard::CallMeta::new(std::sync::Arc::new(Principal::local_operator()));
             let asked = agent.ask_named(name, params.to_raw(), Some(std::sync::Arc::new(call)));
             let answer = soon("an answer", asked).await;
@@ -48,25 +53,53 @@ async fn upstreams_behind_one_address() {
         };
         let listed = async |agent: &callboard::AgentRef| -> Vec<String> {
             let list = ask(agent, ListTools::NAME, json!({})).await.unwrap();
-            list["tools"].as_array().unwrap().iter().map(|t| t["name"].as_str().unwrap().to_owned()).collect()
+            list["tools"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|t| t["name"].as_str().unwrap().to_owned())
+                .collect()
         };
         let tools = listed(&all).await;
-        for tool in ["heart.query", "skin.query", "research.heart.query", "research.skin.get_patient"] {
-            assert!(tools.iter().any(|name| name == tool), "{era:?}: {tool}: {tools:?}");
+        for tool in [
+            "heart.query",
+            "skin.query",
+            "research.heart.query",
+            "research.skin.get_patient",
+        ] {
+            assert!(
+                tools.iter().any(|name| name == tool),
+                "{era:?}: {tool}: {tools:?}"
+            );
         }
-        let is_hidden = |name: &String| name == "research.heart.get_patient" || name.starts_with("dead");
+        let is_hidden =
+            |name: &String| name == "research.heart.get_patient" || name.starts_with("dead");
         assert!(!tools.iter().any(is_hidden), "{tools:?}");
         assert_eq!(listed(&research).await.len(), 5);
-        for (agent, tool, specialty) in [(&all, "skin.query", "dermatology"), (&research, "heart.query", "cardiology")]
-        {
+        for (agent, tool, specialty) in [
+            (&all, "skin.query", "dermatology"),
+            (&research, "heart.query", "cardiology"),
+        ] {
             let call = json!({ "name": tool, "arguments": { "query": "psoriasis" } });
             let answer = ask(agent, CallTool::NAME, call).await.unwrap();
-            assert_eq!(answer["structuredContent"]["specialty"], specialty, "{era:?}: {answer}");
+            assert_eq!(
+                answer["structuredContent"]["specialty"], specialty,
+                "{era:?}: {answer}"
+            );
         }
         let began = Instant::now();
-        let dead = ask(&all, CallTool::NAME, json!({ "name": "dead.anything", "arguments": {} })).await;
-        let failed = dead.as_ref().is_err() || dead.as_ref().is_ok_and(|answer| answer["isError"] == true);
-        assert!(failed && began.elapsed() < Duration::from_secs(5), "{era:?}: {dead:?}");
+        let dead = ask(
+            &all,
+            CallTool::NAME,
+            json!({ "name": "dead.anything", "arguments": {} }),
+        )
+        .await;
+        let failed =
+            dead.as_ref().is_err() || dead.as_ref().is_ok_and(|answer| answer["isError"] == true);
+        assert!(
+            failed && began.elapsed() < Duration::from_secs(5),
+            "{era:?}: {dead:?}"
+        );
         system.shutdown(Duration::ZERO).await;
     }
     end(running, &home).await;
@@ -85,7 +118,11 @@ async fn tools_are_filtered() {
     for (_, url) in &listening {
         let session = Session::begin(url).await;
         let (_, list) = session.ask("tools/list", json!({})).await;
-        assert_eq!(list["result"]["tools"].as_array().map(Vec::len), Some(1), "{list}");
+        assert_eq!(
+            list["result"]["tools"].as_array().map(Vec::len),
+            Some(1),
+            "{list}"
+        );
         assert_eq!(said(&session.call("name").await), "one");
         assert!(is_refused(&session.call("who").await));
         let call = json!({ "name": "name", "arguments": {} });
@@ -114,7 +151,10 @@ async fn limits_from_the_file() {
     let hasty = async {
         loop {
             let (one, other) = tokio::join!(asked(), asked());
-            if [&one, &other].iter().any(|answer| answer.to_string().contains("rate limit")) {
+            if [&one, &other]
+                .iter()
+                .any(|answer| answer.to_string().contains("rate limit"))
+            {
                 return;
             }
         }

@@ -15,7 +15,10 @@ const SECRET: &str = "what-was-asked";
 
 /// A node that keeps in `n.journal.sqlite`.
 fn topology(home: &Home, store: &str) -> String {
-    home.write("n.toml", &format!("{NODE}{store}{}{MCP}", script(home, "a", "a")))
+    home.write(
+        "n.toml",
+        &format!("{NODE}{store}{}{MCP}", script(home, "a", "a")),
+    )
 }
 
 async fn kill(running: Running) {
@@ -37,12 +40,23 @@ async fn begin(tasks: &dyn Tasks, agent: &str) -> (String, Lease) {
 /// What an earlier process of the node left in its store: one task that has ended, one in the midst of which it was
 /// killed, and one that another writer works on.
 async fn earlier(file: &Path) -> [String; 3] {
-    let open = async |writer: &str| SqlStore::open(&StoreOptions::sqlite(file).writer(writer)).await.unwrap();
+    let open = async |writer: &str| {
+        SqlStore::open(&StoreOptions::sqlite(file).writer(writer))
+            .await
+            .unwrap()
+    };
     let mine = open("n").await;
     let tasks = mine.tasks(mine.audit());
     let (ended, lease) = begin(&*tasks, "ended").await;
     let reply = RawValue::from_string("{\"sum\":3}".to_owned()).unwrap();
-    tasks.step(&lease.task, By::Worker(&lease), vec![TaskStep::Completed(reply)]).await.unwrap();
+    tasks
+        .step(
+            &lease.task,
+            By::Worker(&lease),
+            vec![TaskStep::Completed(reply)],
+        )
+        .await
+        .unwrap();
     let (left, _) = begin(&*tasks, "left").await;
     mine.close().await;
     let other = open("elsewhere").await;
@@ -53,8 +67,14 @@ async fn earlier(file: &Path) -> [String; 3] {
 
 /// The rows of a list, as JSON.
 async fn listed(home: &Home, arguments: &[&str]) -> Vec<Value> {
-    let done = home.run(&[&["tasks", "list", "--json"], arguments].concat()).await.with(0, "");
-    done.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let done = home
+        .run(&[&["tasks", "list", "--json"], arguments].concat())
+        .await
+        .with(0, "");
+    done.out
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 /// Goal: what a node kept is there after it was killed and started again, and can be looked at beside it. Method: tasks in
@@ -69,25 +89,70 @@ async fn tasks_beside_a_node_that_was_killed() {
     let (running, _) = serve(&home, &[&file]).await;
 
     let all = listed(&home, &["--topology", &file]).await;
-    let found: Vec<_> = all.iter().map(|task| task["id"].as_str().unwrap()).collect();
+    let found: Vec<_> = all
+        .iter()
+        .map(|task| task["id"].as_str().unwrap())
+        .collect();
     assert_eq!(found, ids);
     assert_eq!(all[0]["state"], "completed");
     assert_eq!(all[1]["state"], "working");
-    let some = listed(&home, &["--topology", &file, "--in-state", "working", "--agent", "left", "--since", "1h"]).await;
+    let some = listed(
+        &home,
+        &[
+            "--topology",
+            &file,
+            "--in-state",
+            "working",
+            "--agent",
+            "left",
+            "--since",
+            "1h",
+        ],
+    )
+    .await;
     assert_eq!(some.len(), 1);
-    let page = home.run(&["tasks", "list", "--topology", &file, "--limit", "1"]).await;
+    let page = home
+        .run(&["tasks", "list", "--topology", &file, "--limit", "1"])
+        .await;
     assert_eq!(page.out.lines().count(), 1, "{page:?}");
-    assert!(page.out.starts_with("1\t") && page.out.contains("\tcompleted\tended\tsum\t"), "{page:?}");
+    assert!(
+        page.out.starts_with("1\t") && page.out.contains("\tcompleted\tended\tsum\t"),
+        "{page:?}"
+    );
     assert_eq!(page.err, "more: --after 1\n");
-    assert_eq!(listed(&home, &["--topology", &file, "--after", "1"]).await.len(), 2);
+    assert_eq!(
+        listed(&home, &["--topology", &file, "--after", "1"])
+            .await
+            .len(),
+        2
+    );
 
-    let shown = home.run(&["tasks", "show", &ids[0], "--topology", &file]).await;
-    assert!(shown.out.contains("\nstate: completed\n") && shown.out.contains("\tcompleted\tcompleted\n"), "{shown:?}");
+    let shown = home
+        .run(&["tasks", "show", &ids[0], "--topology", &file])
+        .await;
+    assert!(
+        shown.out.contains("\nstate: completed\n")
+            && shown.out.contains("\tcompleted\tcompleted\n"),
+        "{shown:?}"
+    );
     assert!(!shown.out.contains(SECRET), "{shown:?}");
-    let shown = home.run(&["tasks", "show", &ids[0], "--topology", &file, "--bodies", "--json"]).await;
+    let shown = home
+        .run(&[
+            "tasks",
+            "show",
+            &ids[0],
+            "--topology",
+            &file,
+            "--bodies",
+            "--json",
+        ])
+        .await;
     let shown = shown.json();
     assert_eq!(shown["request"]["text"], SECRET);
-    assert_eq!(shown["events"].as_array().unwrap().last().unwrap()["step"], "completed");
+    assert_eq!(
+        shown["events"].as_array().unwrap().last().unwrap()["step"],
+        "completed"
+    );
     end(running, &home).await;
 }
 
@@ -100,15 +165,33 @@ async fn tasks_are_cancelled_beside_the_node() {
     let [ended, left, leased] = earlier(&home.path("n.journal.sqlite")).await;
     let (running, _) = serve(&home, &[&file]).await;
     let cancel = async |id: &str| {
-        let done = home.run(&["tasks", "cancel", id, "--topology", &file]).await;
+        let done = home
+            .run(&["tasks", "cancel", id, "--topology", &file])
+            .await;
         (done.code.unwrap(), done.out + &done.err)
     };
     assert_eq!(cancel(&left).await, (0, format!("cancelled {left}\n")));
-    assert_eq!(cancel(&leased).await, (0, format!("asked the node to cancel {leased}\n")));
-    assert_eq!(cancel(&ended).await, (4, format!("callboard: {ended} has ended: completed\n")));
-    assert_eq!(cancel(&left).await, (4, format!("callboard: {left} has ended: canceled\n")));
-    assert_eq!(cancel("nobody").await, (4, "callboard: there is no task nobody\n".to_owned()));
-    let states: Vec<_> = listed(&home, &["--topology", &file]).await.iter().map(|task| task["state"].clone()).collect();
+    assert_eq!(
+        cancel(&leased).await,
+        (0, format!("asked the node to cancel {leased}\n"))
+    );
+    assert_eq!(
+        cancel(&ended).await,
+        (4, format!("callboard: {ended} has ended: completed\n"))
+    );
+    assert_eq!(
+        cancel(&left).await,
+        (4, format!("callboard: {left} has ended: canceled\n"))
+    );
+    assert_eq!(
+        cancel("nobody").await,
+        (4, "callboard: there is no task nobody\n".to_owned())
+    );
+    let states: Vec<_> = listed(&home, &["--topology", &file])
+        .await
+        .iter()
+        .map(|task| task["state"].clone())
+        .collect();
     assert_eq!(states, ["completed", "canceled", "working"]);
     end(running, &home).await;
 }
@@ -121,15 +204,30 @@ async fn the_audit_outlives_a_kill() {
     let home = Home::new();
     let file = topology(&home, "[store]\naudit = \"all\"\n");
     let (running, listening) = serve(&home, &[&file]).await;
-    assert_eq!(said(&Session::begin(&listening[0].1).await.call("who").await), "a");
+    assert_eq!(
+        said(&Session::begin(&listening[0].1).await.call("who").await),
+        "a"
+    );
     let audit = async |arguments: &[&str]| home.run(&[&["audit"], arguments].concat()).await;
     let kept = async {
-        while !audit(&["show", "--event", "reply", "--json", "--topology", &file]).await.out.contains("\"reply\"") {}
+        while !audit(&["show", "--event", "reply", "--json", "--topology", &file])
+            .await
+            .out
+            .contains("\"reply\"")
+        {}
     };
     soon("an entry of the reply", kept).await;
     kill(running).await;
     let (running, _) = serve(&home, &[&file]).await;
-    let starts = audit(&["show", "--event", "run.started", "--json", "--topology", &file]).await;
+    let starts = audit(&[
+        "show",
+        "--event",
+        "run.started",
+        "--json",
+        "--topology",
+        &file,
+    ])
+    .await;
     assert_eq!(starts.out.lines().count(), 2, "{starts:?}");
     let messages = audit(&["show", "--event", "message", "--json", "--topology", &file]).await;
     assert!(messages.out.lines().count() > 0, "{messages:?}");
@@ -138,12 +236,22 @@ async fn the_audit_outlives_a_kill() {
     end(running, &home).await;
 
     let out = home.path("audit.jsonl").display().to_string();
-    assert_eq!(audit(&["export", &out, "--topology", &file]).await.code, Some(0));
+    assert_eq!(
+        audit(&["export", &out, "--topology", &file]).await.code,
+        Some(0)
+    );
     let key = home.path("audit.pub").display().to_string();
-    audit(&["verify-export", &out, "--public-key", &key]).await.with(0, "");
+    audit(&["verify-export", &out, "--public-key", &key])
+        .await
+        .with(0, "");
     let text = fs::read_to_string(&out).unwrap();
-    let changed = home.write("changed.jsonl", &text.replacen("run.started", "run.strated", 1));
-    let found = audit(&["verify-export", &changed, "--public-key", &key]).await.with(3, "");
+    let changed = home.write(
+        "changed.jsonl",
+        &text.replacen("run.started", "run.strated", 1),
+    );
+    let found = audit(&["verify-export", &changed, "--public-key", &key])
+        .await
+        .with(3, "");
     assert!(found.out.starts_with("bad n entry 1: "), "{found:?}");
 }
 
@@ -154,7 +262,10 @@ async fn one_file_has_one_node() {
     let home = Home::new();
     let file = topology(&home, "");
     let (running, _) = serve(&home, &[&file]).await;
-    let second = home.run(&["serve", &file]).await.with(4, "n.journal.sqlite is in use by another process");
+    let second = home
+        .run(&["serve", &file])
+        .await
+        .with(4, "n.journal.sqlite is in use by another process");
     assert!(second.err.contains(&running.id().to_string()), "{second:?}");
     assert_eq!(listed(&home, &["--topology", &file]).await.len(), 0);
     end(running, &home).await;
@@ -169,17 +280,32 @@ async fn a_backup_is_a_store() {
     let ids = earlier(&home.path("n.journal.sqlite")).await;
     let (running, _) = serve(&home, &[&file]).await;
     let copy = home.path("copy.sqlite").display().to_string();
-    let done = home.run(&["backup", &copy, "--topology", &file]).await.with(0, "");
+    let done = home
+        .run(&["backup", &copy, "--topology", &file])
+        .await
+        .with(0, "");
     let bytes = fs::metadata(&copy).unwrap().len();
-    assert!(done.out.starts_with(&format!("backed up to {copy}: {bytes} bytes, audit up to ")), "{done:?}");
+    assert!(
+        done.out
+            .starts_with(&format!("backed up to {copy}: {bytes} bytes, audit up to ")),
+        "{done:?}"
+    );
     assert!(done.out.contains("n:"), "{done:?}");
-    assert_eq!(fs::metadata(&copy).unwrap().permissions().mode() & 0o777, 0o600);
-    home.run(&["backup", &copy, "--topology", &file]).await.with(4, "is there already");
+    assert_eq!(
+        fs::metadata(&copy).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+    home.run(&["backup", &copy, "--topology", &file])
+        .await
+        .with(4, "is there already");
     end(running, &home).await;
 
     let url = format!("sqlite:{copy}");
     let there = listed(&home, &["--store", &url]).await;
-    let there: Vec<_> = there.iter().map(|task| task["id"].as_str().unwrap()).collect();
+    let there: Vec<_> = there
+        .iter()
+        .map(|task| task["id"].as_str().unwrap())
+        .collect();
     assert_eq!(there, ids);
     let file = topology(&home, &format!("[store]\nurl = \"{url}\"\n"));
     let (running, _) = serve(&home, &[&file]).await;
@@ -196,7 +322,11 @@ async fn another_store_wants_a_restart() {
     let (running, _) = serve(&home, &[&file]).await;
     topology(&home, "[store]\nurl = \"sqlite:other.sqlite\"\n");
     running.signal("HUP").await;
-    let complains = || fs::read_to_string(home.path("stderr")).unwrap().contains("restart the node");
+    let complains = || {
+        fs::read_to_string(home.path("stderr"))
+            .unwrap()
+            .contains("restart the node")
+    };
     until("a complaint", complains).await;
     assert!(!home.path("other.sqlite").exists());
     end(running, &home).await;
@@ -217,11 +347,16 @@ async fn no_store_to_look_into() {
     let listed = home.run(&["tasks", "list", "--topology", &file]).await;
     assert_eq!(
         (listed.code, &*listed.err),
-        (Some(2), "callboard: the node keeps in memory: there is no store to look into\n")
+        (
+            Some(2),
+            "callboard: the node keeps in memory: there is no store to look into\n"
+        )
     );
 
     let file = topology(&home, "");
-    home.run(&["tasks", "list", "--topology", &file]).await.with(4, "start the node first");
+    home.run(&["tasks", "list", "--topology", &file])
+        .await
+        .with(4, "start the node first");
     assert!(!home.path("n.journal.sqlite").exists());
 }
 
@@ -233,8 +368,15 @@ async fn a_file_that_is_no_store() {
     let text = "dear diary, ".repeat(1_000);
     home.write("n.journal.sqlite", &text);
     let done = home.run(&["serve", &file]).await.with(4, "");
-    assert!(done.err.contains("is not a callboard store; it was left as it is"), "{done:?}");
-    assert_eq!(fs::read_to_string(home.path("n.journal.sqlite")).unwrap(), text);
+    assert!(
+        done.err
+            .contains("is not a callboard store; it was left as it is"),
+        "{done:?}"
+    );
+    assert_eq!(
+        fs::read_to_string(home.path("n.journal.sqlite")).unwrap(),
+        text
+    );
 }
 
 /// Goal: a directory comes back as it was given, members that nobody knows included, and a file that is none changes nothing.
@@ -244,22 +386,43 @@ async fn the_directory_outlives_the_node() {
     let home = Home::new();
     let file = topology(&home, "");
     let (running, _) = serve(&home, &[&file]).await;
-    let text = r#"{"version":1,"agents":{"@ann":{"name":"Ann","x-more":[1,2.50]},"@bob":{"name":"Bob"}}}"#;
+    let text =
+        r#"{"version":1,"agents":{"@ann":{"name":"Ann","x-more":[1,2.50]},"@bob":{"name":"Bob"}}}"#;
     let given = home.write("agents.json", text);
-    let import = async |file_given: &str| home.run(&["directory", "import", file_given, "--topology", &file]).await;
-    import(&given).await.printing(0, "2 new, 0 changed, 0 the same\n");
+    let import = async |file_given: &str| {
+        home.run(&["directory", "import", file_given, "--topology", &file])
+            .await
+    };
+    import(&given)
+        .await
+        .printing(0, "2 new, 0 changed, 0 the same\n");
     kill(running).await;
     let (running, _) = serve(&home, &[&file]).await;
     let out = home.path("out.json").display().to_string();
-    home.run(&["directory", "export", &out, "--topology", &file]).await.with(0, "");
+    home.run(&["directory", "export", &out, "--topology", &file])
+        .await
+        .with(0, "");
     assert_eq!(fs::read_to_string(&out).unwrap().trim_end(), text);
-    home.run(&["directory", "export", &out, "--topology", &file]).await.with(4, "");
+    home.run(&["directory", "export", &out, "--topology", &file])
+        .await
+        .with(4, "");
     home.write("agents.json", &text.replace("Bob", "Rob"));
     assert_eq!(import(&given).await.out, "0 new, 1 changed, 1 the same\n");
-    for wrong in ["", "[]", r#"{"version":2,"agents":{}}"#, r#"{"version":1,"agents":{"a":7}}"#] {
-        assert_eq!(import(&home.write("wrong.json", wrong)).await.code, Some(2), "{wrong}");
+    for wrong in [
+        "",
+        "[]",
+        r#"{"version":2,"agents":{}}"#,
+        r#"{"version":1,"agents":{"a":7}}"#,
+    ] {
+        assert_eq!(
+            import(&home.write("wrong.json", wrong)).await.code,
+            Some(2),
+            "{wrong}"
+        );
     }
-    let done = home.run(&["directory", "export", "-", "--topology", &file]).await;
+    let done = home
+        .run(&["directory", "export", "-", "--topology", &file])
+        .await;
     assert_eq!(done.out.trim_end(), text.replace("Bob", "Rob"));
     end(running, &home).await;
 }

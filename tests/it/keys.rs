@@ -8,17 +8,41 @@ async fn keys_are_shown_once() {
     let home = Home::new();
     let file = home.path("keys.toml");
     let file = file.to_str().unwrap();
-    let add = ["keys", "--keys", file, "add", "robot", "--scope", "patient.identity", "--scope", "other"];
+    let add = [
+        "keys",
+        "--keys",
+        file,
+        "add",
+        "robot",
+        "--scope",
+        "patient.identity",
+        "--scope",
+        "other",
+    ];
     let made = home.run(&add).await.with(0, "");
     let key = made.out.strip_suffix('\n').unwrap();
-    assert!(key.starts_with("cbk_") && key.len() == 47 && !key.contains(char::is_whitespace), "{}", key.len());
+    assert!(
+        key.starts_with("cbk_") && key.len() == 47 && !key.contains(char::is_whitespace),
+        "{}",
+        key.len()
+    );
     assert!(!made.err.contains(key));
     assert!(!fs::read_to_string(file).unwrap().contains(&key[4..]));
 
     home.run(&add).await.printing(2, "");
-    home.run(&["keys", "list", "--keys", file]).await.printing(0, "robot\tvalid\tpatient.identity\tother\n");
-    assert_eq!(home.run(&["keys", "--keys", file, "revoke", "robot"]).await.code, Some(0));
-    assert_eq!(home.run(&["keys", "--keys", file, "list"]).await.out, "robot\trevoked\tpatient.identity\tother\n");
+    home.run(&["keys", "list", "--keys", file])
+        .await
+        .printing(0, "robot\tvalid\tpatient.identity\tother\n");
+    assert_eq!(
+        home.run(&["keys", "--keys", file, "revoke", "robot"])
+            .await
+            .code,
+        Some(0)
+    );
+    assert_eq!(
+        home.run(&["keys", "--keys", file, "list"]).await.out,
+        "robot\trevoked\tpatient.identity\tother\n"
+    );
 }
 
 /// Goal: mistakes are the user's, and say what to do. Method: rows.
@@ -27,15 +51,28 @@ async fn mistakes_with_keys() {
     let home = Home::new();
     let file = home.path("keys.toml");
     let file = file.to_str().unwrap();
-    assert_eq!(home.run(&["keys", "--keys", file, "add", "a"]).await.code, Some(0));
+    assert_eq!(
+        home.run(&["keys", "--keys", file, "add", "a"]).await.code,
+        Some(0)
+    );
     let none = home.write("none.toml", "[node]\nname = \"n\"\n");
     for (arguments, said) in [
         (&["keys", "list"][..], "--keys FILE"),
         (&["keys", "--topology", &none, "list"], "--keys FILE"),
-        (&["keys", "--keys", file, "revoke", "b"], "no key of that name"),
+        (
+            &["keys", "--keys", file, "revoke", "b"],
+            "no key of that name",
+        ),
         (&["keys", "--keys", file, "add", "a b"], "letters, digits"),
-        (&["keys", "--keys", file, "add", "b", "--scope", "two words"], "scopes"),
+        (
+            &["keys", "--keys", file, "add", "b", "--scope", "two words"],
+            "scopes",
+        ),
     ] {
-        assert_eq!(home.run(arguments).await.with(2, said).out, "", "{arguments:?}");
+        assert_eq!(
+            home.run(arguments).await.with(2, said).out,
+            "",
+            "{arguments:?}"
+        );
     }
 }

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use callboard::mail::client::{Client, Heard};
-use callboard::message::mail::{BroadcastMessage, EntryState, MailEvent, MailId, MessageHistory, Numbered};
+use callboard::message::mail::{
+    BroadcastMessage, EntryState, MailEvent, MailId, MessageHistory, Numbered,
+};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::json;
@@ -13,8 +15,7 @@ use serde_json::json;
 use crate::kit::mail::Office;
 use crate::kit::{found, soon};
 
-const MAILROOM: &str =
-    "[[agent]]\nkind = \"mailroom\"\nid = \"mailroom\"\nbroadcasts_a_minute = 6000\nmessages_a_second = 1000\n";
+const MAILROOM: &str = "[[agent]]\nkind = \"mailroom\"\nid = \"mailroom\"\nbroadcasts_a_minute = 6000\nmessages_a_second = 1000\n";
 /// How often callboard is killed.
 const ROUNDS: u64 = 10;
 /// Broadcasts a round.
@@ -32,7 +33,9 @@ async fn office() -> Office {
     members.extend(ids.iter().map(|id| (id.as_str(), &[][..])));
     let office = Office::open(MAILROOM, &members).await;
     for (id, _) in &members {
-        soon("its first word", office.client(id).agents(None)).await.unwrap();
+        soon("its first word", office.client(id).agents(None))
+            .await
+            .unwrap();
     }
     office
 }
@@ -54,9 +57,16 @@ async fn reads(client: Client, read: Arc<Mutex<Vec<String>>>) {
 /// Marks all that isn't read as read; `None` where nobody answers any more.
 async fn unread(client: &Client, read: &Mutex<Vec<String>>) -> Option<()> {
     for state in [EntryState::Accepted, EntryState::Delivered] {
-        let filter = MessageHistory { state: Some(state), limit: Some(100), ..MessageHistory::default() };
+        let filter = MessageHistory {
+            state: Some(state),
+            limit: Some(100),
+            ..MessageHistory::default()
+        };
         for message in client.messages(&filter).await.ok()?.messages {
-            client.mark_read(&MailId::parse(&*message.message_id).unwrap()).await.ok()?;
+            client
+                .mark_read(&MailId::parse(&*message.message_id).unwrap())
+                .await
+                .ok()?;
             read.lock().unwrap().push(message.message_id);
         }
     }
@@ -67,10 +77,17 @@ async fn unread(client: &Client, read: &Mutex<Vec<String>>) -> Option<()> {
 async fn events(office: &Office) -> Vec<Numbered> {
     let client = office.client("chief");
     // What says that the end is reached.
-    let last = client.broadcast(&of("the end")).await.unwrap().message_id.unwrap();
+    let last = client
+        .broadcast(&of("the end"))
+        .await
+        .unwrap()
+        .message_id
+        .unwrap();
     let (mut stream, mut all) = (client.events(Some(0), &[]), Vec::new());
     loop {
-        let Heard::Event(event) = soon("an event", stream.next()).await.unwrap() else { panic!("it broke") };
+        let Heard::Event(event) = soon("an event", stream.next()).await.unwrap() else {
+            panic!("it broke")
+        };
         let is_last = matches!(&event.event, MailEvent::MessageAccepted { message_id, .. } if *message_id == last);
         all.push(event);
         if is_last {
@@ -80,17 +97,26 @@ async fn events(office: &Office) -> Vec<Numbered> {
 }
 
 fn of(message: &str) -> BroadcastMessage {
-    BroadcastMessage { message: message.to_owned(), ..BroadcastMessage::default() }
+    BroadcastMessage {
+        message: message.to_owned(),
+        ..BroadcastMessage::default()
+    }
 }
 
 /// How often each has read a message, by the events.
 fn readers(events: &[Numbered], id: &str) -> BTreeMap<String, usize> {
     let mut readers = BTreeMap::new();
     for event in events {
-        if let MailEvent::MessageRead { message_id, recipient_agent_ids, .. } = &event.event
+        if let MailEvent::MessageRead {
+            message_id,
+            recipient_agent_ids,
+            ..
+        } = &event.event
             && message_id == id
         {
-            recipient_agent_ids.iter().for_each(|who| *readers.entry(who.clone()).or_default() += 1);
+            recipient_agent_ids
+                .iter()
+                .for_each(|who| *readers.entry(who.clone()).or_default() += 1);
         }
     }
     readers
@@ -101,7 +127,10 @@ async fn all_have_read(office: &Office, id: &str) {
     let look = async || {
         let receipts = client.message(&id, true).await.unwrap().receipts.unwrap();
         assert_eq!(receipts.len(), 12);
-        receipts.iter().all(|receipt| receipt.state == EntryState::Read).then_some(())
+        receipts
+            .iter()
+            .all(|receipt| receipt.state == EntryState::Read)
+            .then_some(())
     };
     found("twelve receipts", look).await;
 }
@@ -124,16 +153,34 @@ async fn twelve_agents_one_killed() {
     killed.abort();
     assert!(killed.await.unwrap_err().is_cancelled());
 
-    let sent = soon("an answer", office.client("chief").broadcast(&of("lunch"))).await.unwrap();
-    assert_eq!((sent.recipient_count, &*sent.message), (Some(12), "Message broadcast to 12 agent(s)"));
+    let sent = soon("an answer", office.client("chief").broadcast(&of("lunch")))
+        .await
+        .unwrap();
+    assert_eq!(
+        (sent.recipient_count, &*sent.message),
+        (Some(12), "Message broadcast to 12 agent(s)")
+    );
     let id = sent.message_id.unwrap();
     for who in over_mcp {
-        let inbox = office.call(who, "check_inbox", &json!({})).await["result"]["structuredContent"].clone();
+        let inbox =
+            office.call(who, "check_inbox", &json!({})).await["result"]["structuredContent"]
+                .clone();
         assert_eq!(inbox["messages"][0]["message_id"], id, "{inbox}");
-        let again = office.call(who, "check_inbox", &json!({})).await["result"]["structuredContent"].clone();
-        assert_eq!((&again["unread"], again["messages"].as_array().unwrap().len()), (&json!(0), 0));
+        let again =
+            office.call(who, "check_inbox", &json!({})).await["result"]["structuredContent"]
+                .clone();
+        assert_eq!(
+            (
+                &again["unread"],
+                again["messages"].as_array().unwrap().len()
+            ),
+            (&json!(0), 0)
+        );
     }
-    found("five readers", async || (read.lock().unwrap().len() == 5).then_some(())).await;
+    found("five readers", async || {
+        (read.lock().unwrap().len() == 5).then_some(())
+    })
+    .await;
     running.push(start(&over_http[3]));
     all_have_read(&office, &id).await;
     assert_eq!(readers(&events(&office).await, &id), once_each());
@@ -149,16 +196,23 @@ async fn twelve_agents_one_killed() {
 async fn twelve_agents_and_callboard_killed() {
     let mut office = office().await;
     let mut accepted = Vec::new();
-    let read: Vec<_> = twelve().into_iter().map(|id| (id, Arc::new(Mutex::new(Vec::new())))).collect();
+    let read: Vec<_> = twelve()
+        .into_iter()
+        .map(|id| (id, Arc::new(Mutex::new(Vec::new()))))
+        .collect();
     for round in 0..ROUNDS {
         let lives = LIVES_MAX.mul_f64(StdRng::seed_from_u64(round).random());
-        let running: Vec<_> =
-            read.iter().map(|(id, read)| tokio::spawn(reads(office.client(id), read.clone()))).collect();
+        let running: Vec<_> = read
+            .iter()
+            .map(|(id, read)| tokio::spawn(reads(office.client(id), read.clone())))
+            .collect();
         let (chief, (first, is_first)) = (office.client("chief"), tokio::sync::oneshot::channel());
         let sending = tokio::spawn(async move {
             let (mut accepted, mut first) = (Vec::new(), Some(first));
             for nth in 0..BROADCASTS {
-                let Ok(sent) = chief.broadcast(&of(&format!("{round} {nth}"))).await else { break };
+                let Ok(sent) = chief.broadcast(&of(&format!("{round} {nth}"))).await else {
+                    break;
+                };
                 assert_eq!(sent.recipient_count, Some(12));
                 accepted.push(sent.message_id.unwrap());
                 if let Some(first) = first.take() {
@@ -197,8 +251,15 @@ async fn twelve_agents_and_callboard_killed() {
     }
     let numbers: BTreeSet<u64> = events.iter().map(|event| event.sequence).collect();
     let last = *numbers.last().unwrap();
-    assert_eq!((numbers.len() as u64, *numbers.first().unwrap()), (last, 1), "a gap");
+    assert_eq!(
+        (numbers.len() as u64, *numbers.first().unwrap()),
+        (last, 1),
+        "a gap"
+    );
     // Nothing was accepted twice.
-    assert_eq!(accepted.iter().collect::<HashSet<_>>().len(), accepted.len());
+    assert_eq!(
+        accepted.iter().collect::<HashSet<_>>().len(),
+        accepted.len()
+    );
     office.close().await;
 }

@@ -25,14 +25,26 @@ impl Tmux {
         let socket = home.path("tmux.sock");
         let keeps = format!("exec cat > {}", home.path(file).display());
         let mut command = Command::new("tmux");
-        command.arg("-S").arg(&socket).args(["-f", "/dev/null", "new-session", "-d", "-s", "pane", "-x", "120"]);
+        command.arg("-S").arg(&socket).args([
+            "-f",
+            "/dev/null",
+            "new-session",
+            "-d",
+            "-s",
+            "pane",
+            "-x",
+            "120",
+        ]);
         match command.args(["-y", "40", &keeps]).status() {
             Ok(status) => {
                 assert!(status.success());
                 Some(Self(socket))
             }
             Err(_) => {
-                assert!(std::env::var_os("CALLBOARD_PEERS").is_none(), "there is no tmux");
+                assert!(
+                    std::env::var_os("CALLBOARD_PEERS").is_none(),
+                    "there is no tmux"
+                );
                 println!("skipped: there is no tmux to type into");
                 None
             }
@@ -42,7 +54,11 @@ impl Tmux {
 
 impl Drop for Tmux {
     fn drop(&mut self) {
-        let _ = Command::new("tmux").arg("-S").arg(&self.0).arg("kill-server").status();
+        let _ = Command::new("tmux")
+            .arg("-S")
+            .arg(&self.0)
+            .arg("kill-server")
+            .status();
     }
 }
 
@@ -56,7 +72,11 @@ async fn receiver(posted: Posted) -> String {
     let takes = post(move |headers: HeaderMap, body: Bytes| async move {
         posted.lock().unwrap().push((headers, body));
     });
-    tokio::spawn(async move { axum::serve(listener, Router::new().route("/in", takes)).await.unwrap() });
+    tokio::spawn(async move {
+        axum::serve(listener, Router::new().route("/in", takes))
+            .await
+            .unwrap()
+    });
     format!("http://{address}/in")
 }
 
@@ -70,7 +90,8 @@ const ELSEWHERE: &str = "[node]\nname = \"elsewhere\"\n[[agent]]\nkind = \"orche
 #[tokio::test]
 async fn a_broadcast_by_every_way() {
     let elsewhere = Home::new();
-    let (_other, listening) = serve(&elsewhere, &[&elsewhere.write("elsewhere.toml", ELSEWHERE)]).await;
+    let (_other, listening) =
+        serve(&elsewhere, &[&elsewhere.write("elsewhere.toml", ELSEWHERE)]).await;
     let remote = &listening[0].1;
     let posted = Posted::default();
     let hook = receiver(posted.clone()).await;
@@ -81,7 +102,11 @@ async fn a_broadcast_by_every_way() {
         "[[agent]]\nkind = \"mailroom\"\nid = \"mailroom\"\nmember = [{{ id = \"helper\" }}, {{ id = \"remote\" }}, \
          {{ id = \"hook\" }}{}]\n[[agent]]\nkind = \"orchestrator\"\nid = \"helper\"\n[[agent]]\nkind = \"a2a\"\nid = \"remote\"\n\
          url = \"{remote}\"\n[[agent]]\nkind = \"webhook\"\nid = \"hook\"\nurl = \"{hook}\"\nallow = [\"127.0.0.1\"]\n",
-        if tmux.is_some() { ", { id = \"pane\" }" } else { "" }
+        if tmux.is_some() {
+            ", { id = \"pane\" }"
+        } else {
+            ""
+        }
     );
     if let Some(Tmux(socket)) = &tmux {
         ways.push("pane");
@@ -91,49 +116,98 @@ async fn a_broadcast_by_every_way() {
         );
     }
     let office = Office::open(&agents, &[("chief", &[]), ("claude", &[])]).await;
-    soon("its first word", office.client("claude").agents(None)).await.unwrap();
+    soon("its first word", office.client("claude").agents(None))
+        .await
+        .unwrap();
     let chief = office.client("chief");
-    let message = BroadcastMessage { message: "echo hello".to_owned(), ..BroadcastMessage::default() };
+    let message = BroadcastMessage {
+        message: "echo hello".to_owned(),
+        ..BroadcastMessage::default()
+    };
     let sent = soon("an answer", chief.broadcast(&message)).await.unwrap();
     assert_eq!(sent.recipient_count, Some(ways.len() as u64 + 1));
     let (id, thread) = (sent.message_id.unwrap(), sent.thread.unwrap());
     let mail_id = MailId::parse(&*id).unwrap();
-    let receipts = async || chief.message(&mail_id, true).await.unwrap().receipts.unwrap();
+    let receipts = async || {
+        chief
+            .message(&mail_id, true)
+            .await
+            .unwrap()
+            .receipts
+            .unwrap()
+    };
     let arrived = async || {
         let receipts = receipts().await;
-        let has = |way: &&str| receipts.iter().any(|r| r.agent_id == **way && r.state != EntryState::Accepted);
+        let has = |way: &&str| {
+            receipts
+                .iter()
+                .any(|r| r.agent_id == **way && r.state != EntryState::Accepted)
+        };
         ways.iter().all(has).then_some(receipts)
     };
     let seen = found("every way", arrived).await;
     // Nobody has shown it to the client of MCP.
-    let claude = seen.iter().find(|receipt| receipt.agent_id == "claude").unwrap();
+    let claude = seen
+        .iter()
+        .find(|receipt| receipt.agent_id == "claude")
+        .unwrap();
     assert_eq!(claude.state, EntryState::Accepted);
-    let inbox = office.call("claude", "check_inbox", &json!({})).await["result"]["structuredContent"].clone();
-    assert_eq!((&inbox["messages"][0]["message_id"], &inbox["messages"][0]["state"]), (&json!(id), &json!("read")));
+    let inbox =
+        office.call("claude", "check_inbox", &json!({})).await["result"]["structuredContent"]
+            .clone();
+    assert_eq!(
+        (
+            &inbox["messages"][0]["message_id"],
+            &inbox["messages"][0]["state"]
+        ),
+        (&json!(id), &json!("read"))
+    );
     let read = async || {
         let receipts = receipts().await;
-        receipts.iter().any(|r| r.agent_id == "claude" && r.state == EntryState::Read).then_some(())
+        receipts
+            .iter()
+            .any(|r| r.agent_id == "claude" && r.state == EntryState::Read)
+            .then_some(())
     };
     found("its reading", read).await;
 
     let (headers, body) = posted.lock().unwrap()[0].clone();
     let body: Value = serde_json::from_slice(&body).unwrap();
-    assert_eq!((&body["message_id"], &body["text"]), (&json!(id), &json!("[AGENT chief BROADCAST]: echo hello")));
+    assert_eq!(
+        (&body["message_id"], &body["text"]),
+        (&json!(id), &json!("[AGENT chief BROADCAST]: echo hello"))
+    );
     assert_eq!(headers["idempotency-key"], *id);
-    assert!(!headers.contains_key("x-callboard-signature"), "nothing to sign with");
+    assert!(
+        !headers.contains_key("x-callboard-signature"),
+        "nothing to sign with"
+    );
     if tmux.is_some() {
         let typed = || std::fs::read_to_string(tmux_home.path("typed")).unwrap();
-        until("what was typed", || typed().contains("[AGENT chief BROADCAST]: echo hello\n")).await;
+        until("what was typed", || {
+            typed().contains("[AGENT chief BROADCAST]: echo hello\n")
+        })
+        .await;
     }
     // Agents that take words answer in words.
     let answers = async || {
-        let filter = MessageHistory { thread: Some(thread.clone()), ..MessageHistory::default() };
+        let filter = MessageHistory {
+            thread: Some(thread.clone()),
+            ..MessageHistory::default()
+        };
         let all = chief.messages(&filter).await.unwrap().messages;
-        let from = |who: &str| all.iter().any(|m| m.from == who && m.reply_to.as_ref() == Some(&id));
+        let from = |who: &str| {
+            all.iter()
+                .any(|m| m.from == who && m.reply_to.as_ref() == Some(&id))
+        };
         (from("helper") && from("remote")).then_some(())
     };
     found("two answers", answers).await;
-    assert_eq!(posted.lock().unwrap().len(), 1, "an answer is for whoever asked");
+    assert_eq!(
+        posted.lock().unwrap().len(),
+        1,
+        "an answer is for whoever asked"
+    );
 }
 
 /// Goal: a client of A2A sends mail by a skill, under the name of its key and no other. Method: an A2A listener in front of the
@@ -143,22 +217,42 @@ async fn an_a2a_client_sends() {
     let agents = "[[agent]]\nkind = \"mailroom\"\nid = \"mailroom\"\n[[listener]]\nprotocol = \"a2a\"\n\
         bind = \"127.0.0.1:0\"\nagent = \"mailroom\"\nkeys = \"keys.toml\"\n";
     let office = Office::open(agents, &[("caller", &[]), ("reader", &[])]).await;
-    soon("its first word", office.client("reader").agents(None)).await.unwrap();
-    let a2a_url = office.more.iter().find(|url| url.ends_with("/a2a")).unwrap();
+    soon("its first word", office.client("reader").agents(None))
+        .await
+        .unwrap();
+    let a2a_url = office
+        .more
+        .iter()
+        .find(|url| url.ends_with("/a2a"))
+        .unwrap();
     let say = async |arguments: Value| {
         let metadata = json!({ "skill": "send_message" });
-        let id = format!("m-{}", arguments["sender_agent_id"].as_str().unwrap_or("none"));
+        let id = format!(
+            "m-{}",
+            arguments["sender_agent_id"].as_str().unwrap_or("none")
+        );
         let parts = json!([{ "text": arguments.to_string() }]);
-        let message = json!({ "messageId": id, "role": "ROLE_USER", "parts": parts, "metadata": metadata });
+        let message =
+            json!({ "messageId": id, "role": "ROLE_USER", "parts": parts, "metadata": metadata });
         let request = a2a::request(a2a_url, "SendMessage", json!({ "message": message }));
         a2a::response(request.bearer_auth(office.key("caller").expose_secret())).await
     };
     let sent = say(json!({ "recipient_agent_id": "reader", "message": "by A2A" })).await;
-    assert!(sent.to_string().contains("Message sent to agent reader"), "{sent}");
-    let posing = json!({ "recipient_agent_id": "reader", "message": "x", "sender_agent_id": "reader" });
+    assert!(
+        sent.to_string().contains("Message sent to agent reader"),
+        "{sent}"
+    );
+    let posing =
+        json!({ "recipient_agent_id": "reader", "message": "x", "sender_agent_id": "reader" });
     let refused = say(posing).await;
     assert!(!refused.to_string().contains("Message sent"), "{refused}");
-    let inbox = soon("an inbox", office.client("reader").messages(&MessageHistory::default())).await.unwrap().messages;
+    let inbox = soon(
+        "an inbox",
+        office.client("reader").messages(&MessageHistory::default()),
+    )
+    .await
+    .unwrap()
+    .messages;
     let texts: Vec<_> = inbox.iter().map(|message| &*message.text).collect();
     assert_eq!(texts, ["[AGENT caller TO AGENT reader]: by A2A"]);
     office.close().await;

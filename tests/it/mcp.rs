@@ -33,7 +33,11 @@ fn server(home: &Home) -> String {
 
 async fn call(home: &Home, input: Option<&str>, arguments: &[&str]) -> Finished {
     let server = server(home);
-    ended(&mut home.callboard(&[&["mcp", "call", &server], arguments].concat()), input).await
+    ended(
+        &mut home.callboard(&[&["mcp", "call", &server], arguments].concat()),
+        input,
+    )
+    .await
 }
 
 /// Goal: a person sees what a server is and has, and nothing of it moves their terminal; a program gets one object.
@@ -47,7 +51,10 @@ async fn servers_are_shown() {
     assert_eq!(shown.out, expected);
     let json = home.run(&["mcp", "list", &server, "--json"]).await;
     let found = json.json();
-    assert_eq!((found["tools"][0]["name"].as_str(), json.out.lines().count()), (Some("echo"), 1));
+    assert_eq!(
+        (found["tools"][0]["name"].as_str(), json.out.lines().count()),
+        (Some("echo"), 1)
+    );
     home.swept().await;
 }
 
@@ -55,11 +62,25 @@ async fn servers_are_shown() {
 #[tokio::test]
 async fn tools_are_called() {
     let home = Home::new();
-    let arguments = ["echo", "--json", "--json-args", r#"{"more":[1.0],"n":1}"#, "--arg", "text=5", "--arg", "n=7"];
+    let arguments = [
+        "echo",
+        "--json",
+        "--json-args",
+        r#"{"more":[1.0],"n":1}"#,
+        "--arg",
+        "text=5",
+        "--arg",
+        "n=7",
+    ];
     let result = call(&home, None, &arguments).await.with(0, "").json();
     let sent = &result["structuredContent"]["sent"]["params"];
-    assert_eq!(sent["arguments"], json!({ "more": [1.0], "n": 7, "text": "5" }));
-    call(&home, None, &["picture"]).await.printing(0, "[image, image/png, 3 bytes]\nab\n");
+    assert_eq!(
+        sent["arguments"],
+        json!({ "more": [1.0], "n": 7, "text": "5" })
+    );
+    call(&home, None, &["picture"])
+        .await
+        .printing(0, "[image, image/png, 3 bytes]\nab\n");
     home.swept().await;
 }
 
@@ -71,16 +92,27 @@ async fn ends_have_codes() {
     for (arguments, code, why) in [
         (vec!["fail"], 4, "the tool says that it failed"),
         (vec!["missing"], 4, "what? (code -32601)"),
-        (vec!["echo", "--json-args", "[]"], 2, "--json-args must be a JSON object"),
+        (
+            vec!["echo", "--json-args", "[]"],
+            2,
+            "--json-args must be a JSON object",
+        ),
         (vec!["echo", "--arg", "novalue"], 2, "--arg NAME=VALUE"),
-        (vec!["echo", "--bearer-env", "NO_SUCH"], 2, "there is no variable NO_SUCH"),
+        (
+            vec!["echo", "--bearer-env", "NO_SUCH"],
+            2,
+            "there is no variable NO_SUCH",
+        ),
         (vec!["echo", "--header", "nocolon"], 2, "NAME: VALUE"),
     ] {
         call(&home, None, &arguments).await.with(code, why);
     }
-    for (server, code) in
-        [("/no/such/server", 4), ("sh 'open", 2), ("http://u:p@a.example/", 2), ("http://127.0.0.1:9/mcp", 4)]
-    {
+    for (server, code) in [
+        ("/no/such/server", 4),
+        ("sh 'open", 2),
+        ("http://u:p@a.example/", 2),
+        ("http://127.0.0.1:9/mcp", 4),
+    ] {
         home.run(&["mcp", "list", server]).await.with(code, "");
     }
     home.swept().await;
@@ -91,16 +123,28 @@ async fn ends_have_codes() {
 #[tokio::test]
 async fn people_are_asked() {
     let home = Home::new();
-    let asked = call(&home, Some("\nAna\nmany\n41\n\n"), &["ask", "--ask"]).await.with(0, "");
+    let asked = call(&home, Some("\nAna\nmany\n41\n\n"), &["ask", "--ask"])
+        .await
+        .with(0, "");
     let result = asked.json();
-    let accepted = json!({ "action": "accept", "content": { "name": "Ana", "age": 41, "sure": true } });
+    let accepted =
+        json!({ "action": "accept", "content": { "name": "Ana", "age": 41, "sure": true } });
     assert_eq!(result["answer"]["result"], accepted);
-    for told in
-        ["· 1 of 2  half", "· warning: careful", "The server asks: Who?", "this is needed", "a whole number", "[yes]"]
-    {
+    for told in [
+        "· 1 of 2  half",
+        "· warning: careful",
+        "The server asks: Who?",
+        "this is needed",
+        "a whole number",
+        "[yes]",
+    ] {
         assert!(asked.err.contains(told), "{told}: {}", asked.err);
     }
-    for (typed, action) in [("Ana\n:decline\n", "decline"), (":cancel\n", "cancel"), ("", "cancel")] {
+    for (typed, action) in [
+        ("Ana\n:decline\n", "decline"),
+        (":cancel\n", "cancel"),
+        ("", "cancel"),
+    ] {
         let result = call(&home, Some(typed), &["ask", "--ask"]).await.json();
         assert_eq!(result["answer"]["result"], json!({ "action": action }));
     }
@@ -127,18 +171,37 @@ async fn credentials_stay_out_of_the_log() {
             heads.push_str(&String::from_utf8_lossy(&head[..read]));
         }
         // Both credentials were really sent.
-        assert_eq!((heads.matches(TOKEN).count(), heads.matches(HEADER).count()), (2, 2), "{heads}");
+        assert_eq!(
+            (heads.matches(TOKEN).count(), heads.matches(HEADER).count()),
+            (2, 2),
+            "{heads}"
+        );
     });
     let home = Home::new();
     for scheme in ["http", "ws"] {
         let url = format!("{scheme}://{address}/mcp");
         let header = format!("X-Secret: {HEADER}");
-        let arguments =
-            ["--log", "trace", "mcp", "list", &url, "--era", "legacy", "--bearer-env", "TOKEN", "--header", &header];
-        let Finished { code, out, err, .. } = ended(home.callboard(&arguments).env("TOKEN", TOKEN), None).await;
+        let arguments = [
+            "--log",
+            "trace",
+            "mcp",
+            "list",
+            &url,
+            "--era",
+            "legacy",
+            "--bearer-env",
+            "TOKEN",
+            "--header",
+            &header,
+        ];
+        let Finished { code, out, err, .. } =
+            ended(home.callboard(&arguments).env("TOKEN", TOKEN), None).await;
         let said = out + &err;
         assert_eq!(code, Some(4), "{said}");
-        assert!(!said.contains(TOKEN) && !said.contains(HEADER), "{scheme}: {said}");
+        assert!(
+            !said.contains(TOKEN) && !said.contains(HEADER),
+            "{scheme}: {said}"
+        );
     }
     soon("what the peer saw", peer).await.unwrap();
 }

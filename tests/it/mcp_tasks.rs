@@ -1,4 +1,6 @@
-use callboard::mcp::inbound::{InboundOptions, ListenOptions, McpServerOptions, TaskOptions, TaskStore, serve};
+use callboard::mcp::inbound::{
+    InboundOptions, ListenOptions, McpServerOptions, TaskOptions, TaskStore, serve,
+};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
@@ -11,10 +13,29 @@ const TASKS: &str = "io.modelcontextprotocol/tasks";
 #[tokio::test]
 #[ignore = "a child of the tests of tasks"]
 async fn child() {
-    let Some(Workplace { system, worker, access, listener, address }) = Workplace::of_child().await else { return };
-    let tasks = TaskOptions { store: Some(TaskStore::from(system.store())), ..TaskOptions::default() };
-    let inbound = InboundOptions { tasks, ..InboundOptions::default() };
-    let options = McpServerOptions { inbound, access, ..McpServerOptions::default() };
+    let Some(Workplace {
+        system,
+        worker,
+        access,
+        listener,
+        address,
+    }) = Workplace::of_child().await
+    else {
+        return;
+    };
+    let tasks = TaskOptions {
+        store: Some(TaskStore::from(system.store())),
+        ..TaskOptions::default()
+    };
+    let inbound = InboundOptions {
+        tasks,
+        ..InboundOptions::default()
+    };
+    let options = McpServerOptions {
+        inbound,
+        access,
+        ..McpServerOptions::default()
+    };
     let serving = serve(listener, worker, options, &ListenOptions::default()).unwrap();
     served(address, serving.server).await;
 }
@@ -71,13 +92,25 @@ async fn tasks_outlive_their_process() {
     let second = Served::start(&home, true).await;
     assert_eq!(second.begin(&ann, "once", "o").await, once);
     let done = second.ended(&ann, &repeat).await;
-    assert_eq!((&done["status"], &done["result"]["content"][0]["text"]), (&json!("completed"), &json!("done")));
+    assert_eq!(
+        (&done["status"], &done["result"]["content"][0]["text"]),
+        (&json!("completed"), &json!("done"))
+    );
     let failed = second.ended(&ann, &once).await;
     assert_eq!(failed["status"], "failed");
-    assert!(failed["error"]["message"].as_str().unwrap().contains("whether the agent acted is unknown"), "{failed}");
+    assert!(
+        failed["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("whether the agent acted is unknown"),
+        "{failed}"
+    );
     assert_eq!(second.begin(&ann, "repeat", "r").await, repeat);
     for id in [&repeat, &once] {
-        assert_eq!(second.ask(&bob, "tasks/get", json!({ "taskId": id })).await["error"]["code"], -32602);
+        assert_eq!(
+            second.ask(&bob, "tasks/get", json!({ "taskId": id })).await["error"]["code"],
+            -32602
+        );
     }
     assert_ne!(second.begin(&bob, "repeat", "r").await, repeat);
 }

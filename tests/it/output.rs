@@ -10,7 +10,11 @@ async fn a_closed_pipe_is_no_panic() {
     let home = Home::new();
     let script = format!("'{}' demo | head -1", env!("CARGO_BIN_EXE_callboard"));
     let mut shell = tokio::process::Command::new("sh");
-    shell.args(["-c", &script]).env("TMPDIR", home.path("tmp")).env("RUST_BACKTRACE", "1").kill_on_drop(true);
+    shell
+        .args(["-c", &script])
+        .env("TMPDIR", home.path("tmp"))
+        .env("RUST_BACKTRACE", "1")
+        .kill_on_drop(true);
     let output = soon("the end of a pipe", shell.output()).await.unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 1);
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
@@ -21,10 +25,18 @@ async fn a_closed_pipe_is_no_panic() {
 #[tokio::test]
 async fn a_full_device_is_one_line() {
     let home = Home::new();
-    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let Finished { code, err: told, .. } = ended(home.callboard(&["demo"]).stdout(Stdio::from(full)), None).await;
+    let full = std::fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let Finished {
+        code, err: told, ..
+    } = ended(home.callboard(&["demo"]).stdout(Stdio::from(full)), None).await;
     assert_eq!(code, Some(4), "{told}");
-    assert!(told.starts_with("callboard: failed to write to standard output: "), "{told}");
+    assert!(
+        told.starts_with("callboard: failed to write to standard output: "),
+        "{told}"
+    );
     assert_eq!(told.lines().count(), 1, "{told}");
     home.swept().await;
 }
@@ -35,11 +47,23 @@ async fn a_full_device_is_one_line() {
 async fn the_log_is_plain_or_json() {
     let home = Home::new();
     let topology = home.write("host.toml", &host("host.toml", &[&nobody()]));
-    let ask =
-        async |more: &[&str]| home.ask(&topology, &[&["List cardiology patients", "--json"], more].concat()).await;
-    assert_eq!(ask(&[]).await.err, "", "a clinic that is down is told by the answer");
+    let ask = async |more: &[&str]| {
+        home.ask(
+            &topology,
+            &[&["List cardiology patients", "--json"], more].concat(),
+        )
+        .await
+    };
+    assert_eq!(
+        ask(&[]).await.err,
+        "",
+        "a clinic that is down is told by the answer"
+    );
     let plain = ask(&["--log", "warn"]).await.err;
-    assert!(plain.contains("WARN") && !plain.contains('\u{1b}'), "{plain}");
+    assert!(
+        plain.contains("WARN") && !plain.contains('\u{1b}'),
+        "{plain}"
+    );
     for line in ask(&["--log", "info", "--log-json"]).await.err.lines() {
         let line: serde_json::Value = serde_json::from_str(line).unwrap();
         assert!(line["level"].is_string(), "{line}");

@@ -8,10 +8,12 @@ use callboard_mcp::bridge::{Bridge, BridgeOptions};
 use callboard_mcp::outbound::{ClientOptions, Dialect};
 use callboard_message::surface::CreateMessage;
 use callboard_message::{
-    Answer, ElicitAnswer, Failure, FailureKind, Named, Principal, Question, RawObject, Sample, SampleAnswer,
+    Answer, ElicitAnswer, Failure, FailureKind, Named, Principal, Question, RawObject, Sample,
+    SampleAnswer,
 };
 use callboard_runtime::{
-    Agent, AgentRef, AuditEntry, AuditLog, CallEvent, Cx, Handlers, MemoryAudit, PendingQuestion, SyncHandler, System,
+    Agent, AgentRef, AuditEntry, AuditLog, CallEvent, Cx, Handlers, MemoryAudit, PendingQuestion,
+    SyncHandler, System,
 };
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
@@ -41,7 +43,8 @@ fn asked() -> Value {
         "external_server_id": SERVER });
     let message = json!({ "role": "user", "content": "Analyze this complex dataset pattern: ..." });
     let preferences = json!({ "preferred_models": ["gpt-4", "claude-3-opus"] });
-    let params = json!({ "messages": [message], "model_preferences": preferences, "metadata": metadata });
+    let params =
+        json!({ "messages": [message], "model_preferences": preferences, "metadata": metadata });
     ask(json!("sampling-req-456"), SAMPLE, params)
 }
 
@@ -80,8 +83,14 @@ impl SyncHandler<CreateMessage> for Model {
             return Err(Failure::unavailable("the model is away"));
         }
         let usage = json!({ "inputTokens": 150, "outputTokens": 75 });
-        let meta = RawObject::new().with("callboard/usage", usage).with("callboard/provider", "openai");
-        Ok(SampleAnswer(SampleAnswer::text("gpt-4", WRITTEN, Some("endTurn")).0.with("_meta", meta)))
+        let meta = RawObject::new()
+            .with("callboard/usage", usage)
+            .with("callboard/provider", "openai");
+        Ok(SampleAnswer(
+            SampleAnswer::text("gpt-4", WRITTEN, Some("endTurn"))
+                .0
+                .with("_meta", meta),
+        ))
     }
 }
 
@@ -103,7 +112,10 @@ impl Stage {
         let system = System::start(1).unwrap();
         let heard: Arc<std::sync::Mutex<Vec<_>>> = Arc::default();
         for name in ["gpt", "local-llm-server"] {
-            let model = system.spawn(Model { away, heard: heard.clone() });
+            let model = system.spawn(Model {
+                away,
+                heard: heard.clone(),
+            });
             system.directory().register(name, &model).unwrap();
         }
         let granted = json!({ "supports_sampling": true, "supports_elicitation": true, "answers_sampling": true });
@@ -115,20 +127,41 @@ impl Stage {
         let answerers = Answerers::new(system.clone(), options).unwrap();
         let kept = Arc::new(MemoryAudit::default());
         let audit = AuditLog::new(kept.clone());
-        let client = ClientOptions { dialect, ..ClientOptions::default() };
-        let options =
-            BridgeOptions { client, answering: Some(Arc::new(answerers)), audit: Some(audit), ..Default::default() };
+        let client = ClientOptions {
+            dialect,
+            ..ClientOptions::default()
+        };
+        let options = BridgeOptions {
+            client,
+            answering: Some(Arc::new(answerers)),
+            audit: Some(audit),
+            ..Default::default()
+        };
         let bridge = mcp::bridge(SERVER, SCRIPT, &asks.to_string(), options);
         let server = system.spawn(bridge.clone());
         system.directory().register(SERVER, &server).unwrap();
-        Self { system, server, bridge, kept, heard }
+        Self {
+            system,
+            server,
+            bridge,
+            kept,
+            heard,
+        }
     }
 
     /// Calls the server's tool as `client`, who answers questions so. Gives the tool's result.
     async fn call(&self, client: &str, mut answer: impl FnMut(PendingQuestion)) -> Value {
         let payload = to_raw_value(&called(client)).unwrap();
-        let named = Named { name: "callboard.tools.call".to_owned(), payload };
-        let mut call = self.server.call(named).principal(Principal::agent(client)).within(SOON).start();
+        let named = Named {
+            name: "callboard.tools.call".to_owned(),
+            payload,
+        };
+        let mut call = self
+            .server
+            .call(named)
+            .principal(Principal::agent(client))
+            .within(SOON)
+            .start();
         while let Some(event) = call.next().await {
             if let CallEvent::Question(question) = event {
                 answer(question);
@@ -176,10 +209,16 @@ async fn the_document_s_question_is_answered_in_its_words() {
     });
     assert_eq!(result["heard"], expected);
     let told = &result["initialized"]["params"]["capabilities"];
-    assert_eq!(*told, json!({ "sampling": { "tools": {} }, "elicitation": { "form": {}, "url": {} } }));
+    assert_eq!(
+        *told,
+        json!({ "sampling": { "tools": {} }, "elicitation": { "form": {}, "url": {} } })
+    );
     let heard = stage.heard.lock().unwrap()[0].clone();
     let text = json!({ "type": "text", "text": "Analyze this complex dataset pattern: ..." });
-    assert_eq!(heard.read::<Value>("messages"), Some(json!([{ "role": "user", "content": text }])));
+    assert_eq!(
+        heard.read::<Value>("messages"),
+        Some(json!([{ "role": "user", "content": text }]))
+    );
     let hints = json!({ "hints": [{ "name": "gpt-4" }, { "name": "claude-3-opus" }] });
     assert_eq!(heard.read::<Value>("modelPreferences"), Some(hints));
     assert_eq!(heard.read::<u32>("maxTokens"), Some(1_024));
@@ -191,13 +230,19 @@ async fn the_document_s_question_is_answered_in_its_words() {
 #[tokio::test]
 async fn the_same_is_answered_in_mcp_s_words() {
     let message = json!({ "role": "user", "content": { "type": "text", "text": "Analyze this" } });
-    let params =
-        json!({ "messages": [message], "modelPreferences": { "hints": [{ "name": "gpt-4" }] }, "maxTokens": 100 });
-    let stage = Stage::set(Dialect::Mcp, &ask(json!("sampling-req-456"), SAMPLE, params), handled());
+    let params = json!({ "messages": [message], "modelPreferences": { "hints": [{ "name": "gpt-4" }] }, "maxTokens": 100 });
+    let stage = Stage::set(
+        Dialect::Mcp,
+        &ask(json!("sampling-req-456"), SAMPLE, params),
+        handled(),
+    );
     let heard = stage.call(CLIENT, nobody_is_asked).await["heard"].clone();
     assert_eq!(heard["id"], "sampling-req-456");
     assert_eq!(heard["result"]["role"], "assistant");
-    assert_eq!(heard["result"]["content"], json!({ "type": "text", "text": WRITTEN }));
+    assert_eq!(
+        heard["result"]["content"],
+        json!({ "type": "text", "text": WRITTEN })
+    );
     assert_eq!(heard["result"]["model"], "gpt-4");
     let answered = json!({ "by": "model:gpt", "strategy": "magictunnel_handled" });
     assert_eq!(heard["result"]["_meta"]["callboard/answered"], answered);
@@ -214,7 +259,14 @@ async fn every_question_is_answered_on_its_id() {
             (ask(json!(7), SAMPLE, messages.clone()), None),
             (ask(json!("7"), SAMPLE, messages.clone()), None),
             (ask(json!("u1"), "foo/bar", json!({})), Some(-32601)),
-            (ask(json!(-1), "elicitation/request", json!({ "requested_schema": {} })), Some(-32602)),
+            (
+                ask(
+                    json!(-1),
+                    "elicitation/request",
+                    json!({ "requested_schema": {} }),
+                ),
+                Some(-32602),
+            ),
             (ask(json!("p"), SAMPLE, json!([])), Some(-32602)),
             (
                 json!({ "jsonrpc": "2.0", "id": 7, "method": SAMPLE }),
@@ -238,7 +290,11 @@ async fn every_question_is_answered_on_its_id() {
 #[tokio::test]
 async fn the_elicitation_alias_reaches_a_person() {
     let schema = json!({ "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"] });
-    let asks = ask(json!("e1"), "elicitation/request", json!({ "message": "m", "requested_schema": schema }));
+    let asks = ask(
+        json!("e1"),
+        "elicitation/request",
+        json!({ "message": "m", "requested_schema": schema }),
+    );
     for (dialect, content) in [(Dialect::MagicTunnel, "data"), (Dialect::Mcp, "content")] {
         let stage = Stage::set(dialect, &asks, handled());
         for accepts in [false, true] {
@@ -255,7 +311,10 @@ async fn the_elicitation_alias_reaches_a_person() {
                 question.answer(Answer::Elicit(done.clone()));
             };
             let heard = stage.call(CLIENT, answer).await["heard"].clone();
-            assert_eq!(heard, json!({ "jsonrpc": "2.0", "id": "e1", "result": result }));
+            assert_eq!(
+                heard,
+                json!({ "jsonrpc": "2.0", "id": "e1", "result": result })
+            );
             assert_eq!(forwarded, [Question::elicit("m", schema.clone())]);
         }
         assert!(stage.heard.lock().unwrap().is_empty(), "a model is asked");
@@ -266,20 +325,31 @@ async fn the_elicitation_alias_reaches_a_person() {
 /// Goal: another server answers, never the one that asks (T-M6). Method: two that may; then only the one that asks.
 #[tokio::test]
 async fn the_requester_is_excluded() {
-    for (order, by) in
-        [(json!(["servers"]), Some("server:local-llm-server")), (json!([format!("server:{SERVER}")]), None)]
-    {
-        let routing =
-            json!({ "default_strategy": "external_server", "order": order, "fallback_to_magictunnel": false });
+    for (order, by) in [
+        (json!(["servers"]), Some("server:local-llm-server")),
+        (json!([format!("server:{SERVER}")]), None),
+    ] {
+        let routing = json!({ "default_strategy": "external_server", "order": order, "fallback_to_magictunnel": false });
         let message = json!({ "role": "user", "content": { "type": "text", "text": "t" } });
-        let asks = ask(json!(1), SAMPLE, json!({ "messages": [message], "maxTokens": 9 }));
+        let asks = ask(
+            json!(1),
+            SAMPLE,
+            json!({ "messages": [message], "maxTokens": 9 }),
+        );
         let stage = Stage::set(Dialect::Mcp, &asks, routing);
         let result = stage.call(CLIENT, nobody_is_asked).await;
         match by {
-            Some(by) => assert_eq!(result["heard"]["result"]["_meta"]["callboard/answered"]["by"], by),
+            Some(by) => assert_eq!(
+                result["heard"]["result"]["_meta"]["callboard/answered"]["by"],
+                by
+            ),
             None => {
                 assert_eq!(result["heard"]["error"]["code"], -7);
-                assert!(result["initialized"]["params"]["capabilities"].get("sampling").is_none());
+                assert!(
+                    result["initialized"]["params"]["capabilities"]
+                        .get("sampling")
+                        .is_none()
+                );
             }
         }
         stage.end().await;
@@ -292,11 +362,22 @@ async fn the_requester_is_excluded() {
 async fn a_forged_origin_is_ignored() {
     let mut asks = asked();
     asks["params"]["metadata"]["original_client_id"] = json!("B");
-    let stage = Stage::set(Dialect::MagicTunnel, &asks, json!({ "default_strategy": "client_forwarded" }));
+    let stage = Stage::set(
+        Dialect::MagicTunnel,
+        &asks,
+        json!({ "default_strategy": "client_forwarded" }),
+    );
     let answer = |name: &'static str| {
         move |question: PendingQuestion| {
-            let Question::Sample(Sample(body)) = &question.question else { panic!("not a sample") };
-            assert!(!body.object("_meta").unwrap_or_default().has("original_client_id"));
+            let Question::Sample(Sample(body)) = &question.question else {
+                panic!("not a sample")
+            };
+            assert!(
+                !body
+                    .object("_meta")
+                    .unwrap_or_default()
+                    .has("original_client_id")
+            );
             question.answer(Answer::Sample(SampleAnswer::text(name, name, None)));
         }
     };
@@ -311,8 +392,15 @@ async fn a_forged_origin_is_ignored() {
     // It is written beside the call.
     until("a record", || !stage.recorded().is_empty()).await;
     let records = stage.recorded();
-    let told: Vec<_> =
-        records.iter().map(|entry| (&*entry.event, entry.principal.as_ref().map(|(_, id)| id.as_str()))).collect();
+    let told: Vec<_> = records
+        .iter()
+        .map(|entry| {
+            (
+                &*entry.event,
+                entry.principal.as_ref().map(|(_, id)| id.as_str()),
+            )
+        })
+        .collect();
     assert_eq!(told, [("origin_mismatch", Some("A"))]);
     stage.end().await;
 }
@@ -323,7 +411,9 @@ async fn a_forged_origin_is_ignored() {
 async fn failures_leave_the_tool_going() {
     let routing = json!({ "default_strategy": "magictunnel_first" });
     let stage = Stage::with_model(Dialect::MagicTunnel, &asked(), routing, true);
-    let refuse = |question: PendingQuestion| question.refuse(Failure::new(FailureKind::Overloaded, "not now"));
+    let refuse = |question: PendingQuestion| {
+        question.refuse(Failure::new(FailureKind::Overloaded, "not now"))
+    };
     let result = stage.call(CLIENT, refuse).await;
     assert_eq!(result["heard"]["id"], "sampling-req-456");
     assert_eq!(result["heard"]["error"]["code"], -3);

@@ -1,6 +1,9 @@
 //! A client of rmcp's, whose person refuses what a server behind a bridge asks.
 
-#![expect(deprecated, reason = "rmcp deprecates sampling and roots, which clients of 2025 still use")]
+#![expect(
+    deprecated,
+    reason = "rmcp deprecates sampling and roots, which clients of 2025 still use"
+)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -13,9 +16,9 @@ use callboard_message::surface::CreateMessage;
 use callboard_message::{Failure, SampleAnswer};
 use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, System};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, CreateMessageRequestParams,
-    CreateMessageResult, ElicitRequestParams, ElicitResult, ElicitationAction, ErrorCode, Implementation,
-    ProtocolVersion,
+    CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig,
+    CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams, ElicitResult,
+    ElicitationAction, ErrorCode, Implementation, ProtocolVersion,
 };
 use rmcp::service::{RequestContext, RoleClient};
 use rmcp::{ClientHandler, ClientLifecycleMode, ErrorData, ServiceError};
@@ -75,8 +78,12 @@ struct Person {
 
 impl ClientHandler for Person {
     fn get_info(&self) -> ClientConfig {
-        let can = ClientCapabilities::builder().enable_sampling().enable_elicitation().build();
-        ClientConfig::new(can, Implementation::new("person", "1")).with_protocol_version(ProtocolVersion::V_2025_11_25)
+        let can = ClientCapabilities::builder()
+            .enable_sampling()
+            .enable_elicitation()
+            .build();
+        ClientConfig::new(can, Implementation::new("person", "1"))
+            .with_protocol_version(ProtocolVersion::V_2025_11_25)
     }
 
     async fn create_message(
@@ -111,11 +118,20 @@ impl Outcome {
 }
 
 /// Has `person` call the tool of a server that asks `asks`, where samples go by `strategy`.
-async fn call(person: Person, lifecycle: ClientLifecycleMode, asks: &Value, strategy: &str, hangs: bool) -> Outcome {
+async fn call(
+    person: Person,
+    lifecycle: ClientLifecycleMode,
+    asks: &Value,
+    strategy: &str,
+    hangs: bool,
+) -> Outcome {
     let system = System::start(1).unwrap();
     let asked: Arc<AtomicUsize> = Arc::default();
     for name in ["model", "other-server"] {
-        let agent = system.spawn(Model { asked: asked.clone(), hangs });
+        let agent = system.spawn(Model {
+            asked: asked.clone(),
+            hangs,
+        });
         system.directory().register(name, &agent).unwrap();
     }
     let options: AnswerOptions = serde_json::from_value(json!({
@@ -128,12 +144,19 @@ async fn call(person: Person, lifecycle: ClientLifecycleMode, asks: &Value, stra
     }))
     .unwrap();
     let answerers = Answerers::new(system.clone(), options).unwrap();
-    let options = BridgeOptions { answering: Some(Arc::new(answerers)), ..BridgeOptions::default() };
+    let options = BridgeOptions {
+        answering: Some(Arc::new(answerers)),
+        ..BridgeOptions::default()
+    };
     let bridge = mcp::bridge("far", SCRIPT, &asks.to_string(), options);
     let listening = mcp::serve(system.spawn(bridge.clone()), McpServerOptions::default());
 
     let client = mcp::connect(&person, lifecycle, &listening.url).await;
-    let result = soon("an answer", client.call_tool(CallToolRequestParams::new("ask"))).await;
+    let result = soon(
+        "an answer",
+        client.call_tool(CallToolRequestParams::new("ask")),
+    )
+    .await;
     let asked = asked.load(SeqCst);
     let _ = client.cancel().await;
     system.shutdown(Duration::ZERO).await;
@@ -143,7 +166,10 @@ async fn call(person: Person, lifecycle: ClientLifecycleMode, asks: &Value, stra
 
 fn person(code: i32, message: &'static str) -> Person {
     let data = Some(json!({ "by": "person" }));
-    Person { error: ErrorData::new(ErrorCode(code), message, data), action: ElicitationAction::Decline }
+    Person {
+        error: ErrorData::new(ErrorCode(code), message, data),
+        action: ElicitationAction::Decline,
+    }
 }
 
 fn sample() -> Value {
@@ -160,9 +186,19 @@ async fn a_refused_sample_ends_it() {
         for code in [-1, -32603] {
             let at_once = strategy == "parallel";
             let refusal = "User rejected sampling request";
-            let outcome =
-                call(person(code, refusal), ClientLifecycleMode::Initialize, &sample(), strategy, at_once).await;
-            assert!(at_once || outcome.asked == 0, "{strategy} {code}: {} others were asked", outcome.asked);
+            let outcome = call(
+                person(code, refusal),
+                ClientLifecycleMode::Initialize,
+                &sample(),
+                strategy,
+                at_once,
+            )
+            .await;
+            assert!(
+                at_once || outcome.asked == 0,
+                "{strategy} {code}: {} others were asked",
+                outcome.asked
+            );
             let expected = json!({ "code": code, "message": refusal, "data": { "by": "person" } });
             assert_eq!(outcome.heard()["error"], expected, "{strategy}");
         }
@@ -177,8 +213,18 @@ async fn a_refused_sample_ends_it() {
 /// Goal: a client that can't answer makes room for others. Method: the same client without a handler, as SDKs tell that.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_can_not_answer_makes_room() {
-    for (code, told) in [(-32601, "Method not found"), (-32600, "Sampling not supported")] {
-        let outcome = call(person(code, told), ClientLifecycleMode::Initialize, &sample(), "client_first", false).await;
+    for (code, told) in [
+        (-32601, "Method not found"),
+        (-32600, "Sampling not supported"),
+    ] {
+        let outcome = call(
+            person(code, told),
+            ClientLifecycleMode::Initialize,
+            &sample(),
+            "client_first",
+            false,
+        )
+        .await;
         assert_eq!(outcome.asked, 1);
         assert_eq!(outcome.heard()["result"]["model"], "model");
     }
@@ -192,9 +238,15 @@ async fn a_refused_form_ends_it() {
         "jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": { "message": "m", "requestedSchema": schema }
     });
     for strategy in ["client_forwarded", "client_first", "hybrid", "parallel"] {
-        for (action, word) in [(ElicitationAction::Decline, "decline"), (ElicitationAction::Cancel, "cancel")] {
+        for (action, word) in [
+            (ElicitationAction::Decline, "decline"),
+            (ElicitationAction::Cancel, "cancel"),
+        ] {
             for lifecycle in [ClientLifecycleMode::Initialize, stateless()] {
-                let person = Person { action: action.clone(), ..person(-1, "no") };
+                let person = Person {
+                    action: action.clone(),
+                    ..person(-1, "no")
+                };
                 let outcome = call(person, lifecycle, &asks, strategy, false).await;
                 assert_eq!(outcome.asked, 0);
                 assert_eq!(outcome.heard()["result"]["action"], word, "{strategy}");

@@ -10,7 +10,8 @@ mod pty;
 mod unasked;
 mod warned;
 
-const NOBODY: &str = "📋 Tool Result:\n{\n  \"count\": 0,\n  \"message\": \"No agents found in the directory\"\n}\n";
+const NOBODY: &str =
+    "📋 Tool Result:\n{\n  \"count\": 0,\n  \"message\": \"No agents found in the directory\"\n}\n";
 const BOTH: &str = r#"📋 Tool Result:
 {
   "count": 2,
@@ -63,7 +64,11 @@ answers = [
 /// What `callboard repl ARGUMENTS` makes of these lines, through a pipe.
 async fn piped(home: &Home, arguments: &[&str], lines: &[&str]) -> Finished {
     let input = lines.join("\n") + "\n";
-    ended(&mut home.callboard(&[&["repl"], arguments].concat()), Some(&input)).await
+    ended(
+        &mut home.callboard(&[&["repl"], arguments].concat()),
+        Some(&input),
+    )
+    .await
 }
 
 /// An agent that only serves.
@@ -95,17 +100,30 @@ fn first_steps_at_a_terminal() {
     for term in ["xterm", "dumb"] {
         let home = Home::new();
         let [port] = free_ports();
-        let mut terminal = Terminal::start(&home, &[&file(&home, "bidirectional-agent", port, "")], term);
+        let mut terminal = Terminal::start(
+            &home,
+            &[&file(&home, "bidirectional-agent", port, "")],
+            term,
+        );
         terminal.sees("agent> ");
         let [listen, connect] = lines(port);
         terminal.goes(&[
             (":tool list_agents", &[NOBODY]),
             (&listen, &[&started(port)]),
-            (&connect, &[&connected(port), &format!("agent@localhost:{port}> ")]),
+            (
+                &connect,
+                &[&connected(port), &format!("agent@localhost:{port}> ")],
+            ),
             (CAPITAL, &[PARIS]),
             (HACK, &[REJECTED]),
-            (":disconnect", &[&format!("🔌 Disconnected from localhost:{port}\n")]),
-            (":stop", &["🛑 Stopping server...\n✅ Server stopped\n", "agent> "]),
+            (
+                ":disconnect",
+                &[&format!("🔌 Disconnected from localhost:{port}\n")],
+            ),
+            (
+                ":stop",
+                &["🛑 Stopping server...\n✅ Server stopped\n", "agent> "],
+            ),
             (":quit", &[]),
         ]);
         terminal.ends();
@@ -114,7 +132,10 @@ fn first_steps_at_a_terminal() {
 
 /// The lines by which an agent listens, and connects to itself.
 fn lines(port: u16) -> [String; 2] {
-    [format!(":listen {port}"), format!(":connect localhost:{port}")]
+    [
+        format!(":listen {port}"),
+        format!(":connect localhost:{port}"),
+    ]
 }
 
 fn started(port: u16) -> String {
@@ -134,7 +155,17 @@ async fn the_same_lines_through_a_pipe() {
     let [port] = free_ports();
     let file = file(&home, "bidirectional-agent", port, "");
     let [listen, connect] = lines(port);
-    let lines = [":tool list_agents", &listen, &connect, CAPITAL, HACK, ":disconnect", ":stop", ":memory", ":quit"];
+    let lines = [
+        ":tool list_agents",
+        &listen,
+        &connect,
+        CAPITAL,
+        HACK,
+        ":disconnect",
+        ":stop",
+        ":memory",
+        ":quit",
+    ];
     let finished = piped(&home, &[&file], &lines).await;
     let expected = format!(
         "{NOBODY}{}{}{PARIS}{REJECTED}🔌 Disconnected from localhost:{port}\n🛑 Stopping server...\n✅ Server stopped\n\
@@ -142,7 +173,12 @@ async fn the_same_lines_through_a_pipe() {
         started(port),
         connected(port)
     );
-    assert_eq!((finished.code, &*finished.out), (Some(0), &*expected), "{}", finished.err);
+    assert_eq!(
+        (finished.code, &*finished.out),
+        (Some(0), &*expected),
+        "{}",
+        finished.err
+    );
 }
 
 /// Goal: agents are learned through agents (T-B2), requests go where they are answered, and what is learned stays. Method: the
@@ -154,9 +190,16 @@ async fn directories_are_shared() {
     let _three = serving(&other, &three).await;
     let _two = serving(&home, &two).await;
     let acquainted = async {
-        while !home.run(&["send", &format!("localhost:{}", ports[1]), ":tool list_agents"]).await.out.contains("Three")
-        {
-        }
+        while !home
+            .run(&[
+                "send",
+                &format!("localhost:{}", ports[1]),
+                ":tool list_agents",
+            ])
+            .await
+            .out
+            .contains("Three")
+        {}
     };
     soon("the second agent knows the third", acquainted).await;
     tokio::task::spawn_blocking(move || {
@@ -248,7 +291,13 @@ fn questions_are_asked_inline() {
     terminal.sees("agent> ");
     terminal.goes(&[
         (weather, &asks),
-        (":tasks", &["❌ Answer first, or type :cancel or :later: commands come after\n", "> "]),
+        (
+            ":tasks",
+            &[
+                "❌ Answer first, or type :cancel or :later: commands come after\n",
+                "> ",
+            ],
+        ),
         ("Paris", &[sunny]),
         // A request with a conversation before it is less likely to be unclear.
         (":session new", &[]),
@@ -260,8 +309,18 @@ fn questions_are_asked_inline() {
     terminal.goes(&[
         (":session new", &[]),
         (weather, &asks),
-        (":later", &["🤖 Agent response:\nWhich city?\n\n[Agent requires more input]\n"]),
-        (":tasks all", &["(Status: Completed)\n", "(Status: Canceled)\n", "3. Task ID: "]),
+        (
+            ":later",
+            &["🤖 Agent response:\nWhich city?\n\n[Agent requires more input]\n"],
+        ),
+        (
+            ":tasks all",
+            &[
+                "(Status: Completed)\n",
+                "(Status: Canceled)\n",
+                "3. Task ID: ",
+            ],
+        ),
     ]);
     let id = terminal.sees(" (Status: InputRequired)\n");
     terminal.types(":quit");
@@ -270,7 +329,11 @@ fn questions_are_asked_inline() {
     let mut terminal = Terminal::start(&home, &[&file], "xterm");
     terminal.sees(&format!("🔔 Task {id} asks: Which city? (:answer {id})\n"));
     let (answer, task) = (format!(":answer {id}"), format!(":task {id}"));
-    terminal.goes(&[(&answer, &asks), ("Paris", &[sunny]), (&task, &["Status: Completed\n"])]);
+    terminal.goes(&[
+        (&answer, &asks),
+        ("Paris", &[sunny]),
+        (&task, &["Status: Completed\n"]),
+    ]);
     terminal.terminate();
     terminal.ends();
 }
@@ -299,10 +362,21 @@ async fn one_message() {
     let [port] = free_ports();
     let file = file(&home, "single", port, "experimental_clarification = true");
     let (weather, repl) = ("What's the weather?", ["repl", &file, "--message"]);
-    let question = "❓ Which city?\n🤖 Agent response:\nWhich city?\n\n[Agent requires more input]\n";
+    let question =
+        "❓ Which city?\n🤖 Agent response:\nWhich city?\n\n[Agent requires more input]\n";
     for (arguments, code, out, err) in [
-        (["send", &file, CAPITAL].to_vec(), 0, "The capital of France is Paris.\n", ""),
-        (["send", &file, HACK].to_vec(), 4, "", "I cannot assist with illegal activities"),
+        (
+            ["send", &file, CAPITAL].to_vec(),
+            0,
+            "The capital of France is Paris.\n",
+            "",
+        ),
+        (
+            ["send", &file, HACK].to_vec(),
+            4,
+            "",
+            "I cannot assist with illegal activities",
+        ),
         (["send", &file, weather].to_vec(), 5, "", ""),
         (["send", "missing.toml", "hello"].to_vec(), 2, "", ""),
         ([&repl[..], &[CAPITAL]].concat(), 0, PARIS, ""),
@@ -310,15 +384,28 @@ async fn one_message() {
         ([&repl[..], &[weather]].concat(), 5, question, ""),
     ] {
         let finished = home.run(&arguments).await.printing(code, out);
-        assert!(finished.err.contains(err), "{arguments:?}: {}", finished.err);
+        assert!(
+            finished.err.contains(err),
+            "{arguments:?}: {}",
+            finished.err
+        );
     }
     let answer = home.run(&["send", "--json", &file, CAPITAL]).await.json();
-    assert_eq!(answer["content"][0]["text"], "The capital of France is Paris.");
+    assert_eq!(
+        answer["content"][0]["text"],
+        "The capital of France is Paris."
+    );
 
     let log = home.path("interactions.log");
     let text = fs::read_to_string(&log).unwrap();
-    assert!(text.contains(r#""printed":"The capital of France is Paris.""#), "{text}");
-    assert_eq!(fs::metadata(&log).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(
+        text.contains(r#""printed":"The capital of France is Paris.""#),
+        "{text}"
+    );
+    assert_eq!(
+        fs::metadata(&log).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
 }
 
 /// Goal: who talks about patients is told that nothing is remembered. Method: an agent of that class, its memory.
@@ -328,7 +415,12 @@ async fn clinical_data_is_not_remembered() {
     let text = "[node]\nname = \"c\"\n[[agent]]\nkind = \"orchestrator\"\nid = \"c\"\nclass = \"clinical\"\n";
     let finished = piped(&home, &[&home.write("c.toml", text)], &[":memory"]).await;
     let told = "🧠 Nothing is remembered here: what is said is clinical\n";
-    assert_eq!((finished.code, &*finished.out), (Some(0), told), "{}", finished.err);
+    assert_eq!(
+        (finished.code, &*finished.out),
+        (Some(0), told),
+        "{}",
+        finished.err
+    );
 }
 
 /// Goal: there is no dead end. Method: mistakes of every kind; each says what to do next, and the REPL goes on.

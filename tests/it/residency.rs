@@ -12,18 +12,37 @@ use crate::kit::clinics::{Served, host, identities};
 #[tokio::test]
 async fn answers_leave_no_trace() {
     let (home, clinic_home) = (Home::new(), Home::new());
-    let clinic = Served::start(&clinic_home, &["example:cardiology", "--free-ports", "--log", "trace"]).await;
+    let clinic = Served::start(
+        &clinic_home,
+        &["example:cardiology", "--free-ports", "--log", "trace"],
+    )
+    .await;
     let topology = home.write("host.toml", &host("host.toml", &[&clinic.url]));
     let mut asked = Vec::new();
     for id in ["CARD-001", "CARD-002", "CARD-003"] {
         let question = format!("Show patient {id}");
-        let arguments =
-            ["ask", &question, "--purpose", "treatment", "--json", "--log", "trace", "--topology", &topology];
+        let arguments = [
+            "ask",
+            &question,
+            "--purpose",
+            "treatment",
+            "--json",
+            "--log",
+            "trace",
+            "--topology",
+            &topology,
+        ];
         asked.push(home.run(&arguments).await);
     }
     let identities = identities("cardiology");
-    let shown = identities.iter().filter(|identity| asked.iter().any(|ended| ended.out.contains(*identity))).count();
-    assert!(shown >= 9, "the answers must hold identities for this test to say anything: {shown}");
+    let shown = identities
+        .iter()
+        .filter(|identity| asked.iter().any(|ended| ended.out.contains(*identity)))
+        .count();
+    assert!(
+        shown >= 9,
+        "the answers must hold identities for this test to say anything: {shown}"
+    );
 
     let clinic_log = clinic.end().await.err;
     let mut written: Vec<(String, String)> = vec![("the clinic's log".into(), clinic_log)];
@@ -41,7 +60,9 @@ async fn answers_leave_no_trace() {
     }
     let private = ["Losartan", "Home readings", "Show patient", "CARD-00"].map(str::to_owned);
     for (place, text) in written {
-        let words = identities.iter().chain(private.iter().filter(|_| !place.ends_with("host.toml")));
+        let words = identities
+            .iter()
+            .chain(private.iter().filter(|_| !place.ends_with("host.toml")));
         for word in words {
             assert!(!text.contains(word), "{word:?} is in {place}");
         }

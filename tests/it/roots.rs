@@ -1,6 +1,9 @@
 //! Roots of a client of rmcp's, which a server behind a bridge must keep to.
 
-#![expect(deprecated, reason = "rmcp deprecates sampling and roots, which clients of 2025 still use")]
+#![expect(
+    deprecated,
+    reason = "rmcp deprecates sampling and roots, which clients of 2025 still use"
+)]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,7 +12,8 @@ use callboard_mcp::bridge::BridgeOptions;
 use callboard_mcp::inbound::McpServerOptions;
 use callboard_runtime::System;
 use rmcp::model::{
-    CallToolRequestParams, ClientCapabilities, ClientConfig, Implementation, ListRootsResult, ProtocolVersion, Root,
+    CallToolRequestParams, ClientCapabilities, ClientConfig, Implementation, ListRootsResult,
+    ProtocolVersion, Root,
 };
 use rmcp::service::{RequestContext, RoleClient, RunningService};
 use rmcp::{ClientHandler, ClientLifecycleMode, ErrorData};
@@ -45,12 +49,21 @@ struct Lender(Arc<Mutex<&'static str>>);
 
 impl ClientHandler for Lender {
     fn get_info(&self) -> ClientConfig {
-        let can = ClientCapabilities::builder().enable_roots().enable_roots_list_changed().build();
-        ClientConfig::new(can, Implementation::new("lender", "1")).with_protocol_version(ProtocolVersion::V_2025_11_25)
+        let can = ClientCapabilities::builder()
+            .enable_roots()
+            .enable_roots_list_changed()
+            .build();
+        ClientConfig::new(can, Implementation::new("lender", "1"))
+            .with_protocol_version(ProtocolVersion::V_2025_11_25)
     }
 
-    async fn list_roots(&self, _: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
-        Ok(ListRootsResult::new(vec![Root::new(*self.0.lock().unwrap())]))
+    async fn list_roots(
+        &self,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ListRootsResult, ErrorData> {
+        Ok(ListRootsResult::new(vec![Root::new(
+            *self.0.lock().unwrap(),
+        )]))
     }
 }
 
@@ -65,7 +78,10 @@ async fn read(client: &RunningService<RoleClient, Lender>, path: &str) -> String
 /// do calls after it has changed them. Method: a first call that reads outside; other roots; both eras.
 #[tokio::test(flavor = "multi_thread")]
 async fn roots_are_kept_to() {
-    for (lifecycle, has_session) in [(ClientLifecycleMode::Initialize, true), (mcp::stateless(), false)] {
+    for (lifecycle, has_session) in [
+        (ClientLifecycleMode::Initialize, true),
+        (mcp::stateless(), false),
+    ] {
         let system = System::start(1).unwrap();
         let bridge = mcp::bridge("files", SCRIPT, "", BridgeOptions::default());
         let listening = mcp::serve(system.spawn(bridge.clone()), McpServerOptions::default());

@@ -30,17 +30,24 @@ async fn a_second_start_keeps_the_data() {
     assert_eq!(first.end().await.code, Some(0));
     assert!(home.path("state/data/neurology.sqlite").is_file());
 
-    let mut seed: Value = serde_json::from_str(&fs::read_to_string(example("neurology.json")).unwrap()).unwrap();
+    let mut seed: Value =
+        serde_json::from_str(&fs::read_to_string(example("neurology.json")).unwrap()).unwrap();
     seed["patients"].as_array_mut().unwrap().truncate(1);
     seed["patients"][0]["patient_id"] = "NEUR-900".into();
     home.write("neurology.json", &seed.to_string());
     let second = Served::start(&home, &[&file, "--state", "state"]).await;
-    assert_eq!(second.call("list_patients", json!({})).await["result"], patients);
+    assert_eq!(
+        second.call("list_patients", json!({})).await["result"],
+        patients
+    );
     assert_eq!(second.end().await.code, Some(0));
 
     let third = Served::start(&home, &[&file, "--state", "other"]).await;
     let fresh = third.call("list_patients", json!({})).await["result"]["patients"].clone();
-    assert_eq!(fresh, json!([{"patient_id": "NEUR-900", "condition": "Migraine"}]));
+    assert_eq!(
+        fresh,
+        json!([{"patient_id": "NEUR-900", "condition": "Migraine"}])
+    );
     assert_eq!(third.end().await.code, Some(0));
 }
 
@@ -54,7 +61,10 @@ async fn a_killed_clinic_starts_again() {
     first.running.signal("KILL").await;
     assert_eq!(first.running.finished().await.code, None);
     let second = Served::start(&home, &[&file]).await;
-    assert_eq!(second.call("list_patients", json!({})).await["result"], patients);
+    assert_eq!(
+        second.call("list_patients", json!({})).await["result"],
+        patients
+    );
     assert_eq!(second.end().await.code, Some(0));
 }
 
@@ -64,10 +74,18 @@ async fn a_killed_clinic_starts_again() {
 async fn terminated_it_drains() {
     let home = Home::new();
     let clinic = Served::example(&home, "neurology").await;
-    let address = clinic.url.trim_start_matches("http://").trim_end_matches("/mcp").to_owned();
-    let body = r#"{"jsonrpc":"2.0","id":"last","method":"tools/call","params":{"name":"list_patients"}}"#;
+    let address = clinic
+        .url
+        .trim_start_matches("http://")
+        .trim_end_matches("/mcp")
+        .to_owned();
+    let body =
+        r#"{"jsonrpc":"2.0","id":"last","method":"tools/call","params":{"name":"list_patients"}}"#;
     let (begin, rest) = body.split_at(20);
-    let head = format!("POST /mcp HTTP/1.1\r\nHost: {address}\r\nContent-Length: {}\r\n\r\n{begin}", body.len());
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nHost: {address}\r\nContent-Length: {}\r\n\r\n{begin}",
+        body.len()
+    );
     let mut stream = TcpStream::connect(&address).await.unwrap();
     stream.write_all(head.as_bytes()).await.unwrap();
     // Whatever is answered now came after the half: it has been read.
@@ -77,9 +95,14 @@ async fn terminated_it_drains() {
     soon("a refused connection", refused).await;
     stream.write_all(rest.as_bytes()).await.unwrap();
     let mut answer = String::new();
-    soon("the last answer", stream.read_to_string(&mut answer)).await.unwrap();
+    soon("the last answer", stream.read_to_string(&mut answer))
+        .await
+        .unwrap();
     let is_last = answer.contains(r#""id":"last","result":{"patients""#);
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && is_last, "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 200 OK\r\n") && is_last,
+        "{answer}"
+    );
     clinic.running.finished().await.quiet(0);
     assert_eq!(home.left_behind(), 0);
 }
@@ -98,30 +121,74 @@ async fn mistakes_are_one_line() {
         good.replace(from, to)
     };
     let rows = [
-        (format!("{good}\n[[agent]]{agent}"), 2, "two agents are called clinic_c"),
-        (edit("agent = \"clinic_c\"", "agent = \"clinic_z\""), 2, "is for agent clinic_z, which isn't declared"),
+        (
+            format!("{good}\n[[agent]]{agent}"),
+            2,
+            "two agents are called clinic_c",
+        ),
+        (
+            edit("agent = \"clinic_c\"", "agent = \"clinic_z\""),
+            2,
+            "is for agent clinic_z, which isn't declared",
+        ),
         (edit("127.0.0.1:0", "127.0.0.1:99999"), 2, "line"),
         (edit("127.0.0.1:0", "0.0.0.0:0"), 2, "0.0.0.0"),
-        (edit("dialect = \"bare\"", "dialect = \"baroque\""), 2, "baroque"),
+        (
+            edit("dialect = \"bare\"", "dialect = \"baroque\""),
+            2,
+            "baroque",
+        ),
         (edit("kind = \"clinic\"", "kind = \"clinik\""), 2, "clinik"),
-        (edit("specialty = \"neurology\"", "speciality = \"neurology\""), 2, "speciality"),
-        (edit("notes = \"clinical\"", "notes = \"secret\""), 2, "secret"),
-        (edit("notes = \"clinical\"", "shoe_size = \"clinical\""), 2, "shoe_size"),
+        (
+            edit("specialty = \"neurology\"", "speciality = \"neurology\""),
+            2,
+            "speciality",
+        ),
+        (
+            edit("notes = \"clinical\"", "notes = \"secret\""),
+            2,
+            "secret",
+        ),
+        (
+            edit("notes = \"clinical\"", "shoe_size = \"clinical\""),
+            2,
+            "shoe_size",
+        ),
         (edit("name = \"clinic_c\"", ""), 2, "name"),
-        (edit("seed = \"neurology.json\"", "seed = \"nowhere.json\""), 4, "nowhere.json"),
+        (
+            edit("seed = \"neurology.json\"", "seed = \"nowhere.json\""),
+            4,
+            "nowhere.json",
+        ),
         (edit("127.0.0.1:0", &taken), 4, "failed to listen on"),
     ];
     for (row, (text, code, wanted)) in rows.into_iter().enumerate() {
         let file = home.write("edited.toml", &text);
         // A state each: where there is a database the seed isn't read.
-        let ended = home.run(&["serve", &file, "--state", &format!("state-{row}")]).await.printing(code, "");
-        assert!(ended.err.starts_with("callboard: ") && ended.err.contains(wanted), "{wanted}: {}", ended.err);
+        let ended = home
+            .run(&["serve", &file, "--state", &format!("state-{row}")])
+            .await
+            .printing(code, "");
+        assert!(
+            ended.err.starts_with("callboard: ") && ended.err.contains(wanted),
+            "{wanted}: {}",
+            ended.err
+        );
         assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
     }
     let host = example("host.toml");
-    let ended = home.run(&["serve", host.to_str().unwrap()]).await.with(2, "");
-    assert!(ended.err.contains("nothing to serve") && ended.err.lines().count() == 1, "{}", ended.err);
-    home.run(&["serve", "example:astrology"]).await.with(2, "cardiology, dermatology, neurology");
+    let ended = home
+        .run(&["serve", host.to_str().unwrap()])
+        .await
+        .with(2, "");
+    assert!(
+        ended.err.contains("nothing to serve") && ended.err.lines().count() == 1,
+        "{}",
+        ended.err
+    );
+    home.run(&["serve", "example:astrology"])
+        .await
+        .with(2, "cardiology, dermatology, neurology");
 }
 
 /// Goal: a state that isn't ours to touch is refused untouched. Method: a database of a newer version, a damaged one,
@@ -130,26 +197,48 @@ async fn mistakes_are_one_line() {
 async fn foreign_states_are_refused() {
     let home = Home::new();
     let file = clinic_file(&home, "127.0.0.1:0");
-    assert_eq!(Served::start(&home, &[&file]).await.end().await.code, Some(0));
+    assert_eq!(
+        Served::start(&home, &[&file]).await.end().await.code,
+        Some(0)
+    );
     let database = home.path("data/neurology.sqlite");
     let ours = fs::read(&database).unwrap();
     let mut newer = ours.clone();
     newer[USER_VERSION_OFFSET..USER_VERSION_OFFSET + 4].copy_from_slice(&9_999_u32.to_be_bytes());
-    let other = fs::read_to_string(&file).unwrap().replace("clinic_c", "clinic_d");
+    let other = fs::read_to_string(&file)
+        .unwrap()
+        .replace("clinic_c", "clinic_d");
     let other = home.write("other.toml", &other);
     let rows = [
         (&file, newer, "version 9999, this program knows up to"),
         (&file, b"not a database".repeat(1_000), "damaged"),
-        (&other, ours, "belongs to the clinic `clinic_c`, not to `clinic_d`"),
+        (
+            &other,
+            ours,
+            "belongs to the clinic `clinic_c`, not to `clinic_d`",
+        ),
     ];
     for (topology, bytes, wanted) in rows {
         fs::write(&database, &bytes).unwrap();
         let ended = home.run(&["serve", topology]).await;
-        assert_eq!((ended.code, ended.err.lines().count()), (Some(4), 1), "{wanted}: {}", ended.err);
+        assert_eq!(
+            (ended.code, ended.err.lines().count()),
+            (Some(4), 1),
+            "{wanted}: {}",
+            ended.err
+        );
         assert!(ended.err.contains(wanted), "{wanted}: {}", ended.err);
-        assert!(fs::read(&database).unwrap() == bytes, "{wanted}: the file was touched");
+        assert!(
+            fs::read(&database).unwrap() == bytes,
+            "{wanted}: the file was touched"
+        );
     }
     home.write("file", "");
     let ended = home.run(&["serve", &file, "--state", "file"]).await;
-    assert_eq!((ended.code, ended.err.lines().count()), (Some(4), 1), "{}", ended.err);
+    assert_eq!(
+        (ended.code, ended.err.lines().count()),
+        (Some(4), 1),
+        "{}",
+        ended.err
+    );
 }

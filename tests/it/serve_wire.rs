@@ -16,18 +16,28 @@ async fn the_golden_exchanges() {
     let clinic = Served::example(&home, "cardiology").await;
 
     let id = "\"550e8400-e29b-41d4-a716-446655440000\"";
-    let asked = call(id, r#"{"name":"get_patient","arguments":{"patient_id":"CARD-001"}}"#);
+    let asked = call(
+        id,
+        r#"{"name":"get_patient","arguments":{"patient_id":"CARD-001"}}"#,
+    );
     let (status, body) = clinic.post(asked).await;
     let answer: Value = serde_json::from_str(&body).unwrap();
-    assert_eq!((status, &answer["jsonrpc"], &answer["error"]), (200, &json!("2.0"), &Value::Null));
+    assert_eq!(
+        (status, &answer["jsonrpc"], &answer["error"]),
+        (200, &json!("2.0"), &Value::Null)
+    );
     assert_eq!(answer["id"], "550e8400-e29b-41d4-a716-446655440000");
     let patient = &answer["result"]["patient"];
-    assert_eq!((&patient["patient_id"], &patient["condition"]), (&json!("CARD-001"), &json!("Hypertension")));
+    assert_eq!(
+        (&patient["patient_id"], &patient["condition"]),
+        (&json!("CARD-001"), &json!("Hypertension"))
+    );
     assert!(body.contains("\"error\":null"), "{body}");
 
-    for (tool, arguments, rows) in
-        [("list_patients", json!({}), "patients"), ("query", json!({"query": "hypertension"}), "matches")]
-    {
+    for (tool, arguments, rows) in [
+        ("list_patients", json!({}), "patients"),
+        ("query", json!({"query": "hypertension"}), "matches"),
+    ] {
         let answer = clinic.call(tool, arguments).await;
         let rows = answer["result"][rows].as_array().unwrap();
         assert!(!rows.is_empty());
@@ -36,10 +46,20 @@ async fn the_golden_exchanges() {
             assert_eq!(keys, ["condition", "patient_id"]);
         }
         let whole = answer.to_string();
-        assert!(!identities("cardiology").iter().any(|identity| whole.contains(identity)), "{tool}");
+        assert!(
+            !identities("cardiology")
+                .iter()
+                .any(|identity| whole.contains(identity)),
+            "{tool}"
+        );
     }
-    assert_eq!(clinic.call("query", json!({"query": "hypertension"})).await["result"]["specialty"], "cardiology");
-    let medications = clinic.call("check_medications", json!({"patient_id": "CARD-001"})).await;
+    assert_eq!(
+        clinic.call("query", json!({"query": "hypertension"})).await["result"]["specialty"],
+        "cardiology"
+    );
+    let medications = clinic
+        .call("check_medications", json!({"patient_id": "CARD-001"}))
+        .await;
     assert_eq!(medications["result"]["medications"][0]["name"], "Losartan");
     assert_eq!(clinic.end().await.code, Some(0));
 }
@@ -53,13 +73,50 @@ async fn bad_input_is_survived() {
     let good = r#"{"name":"list_patients","arguments":{}}"#;
     let nested = |depth: usize| format!("{{\"name\":{}{}}}", "[".repeat(depth), "]".repeat(depth));
     let rows: Vec<(String, i64, Value)> = [
-        (r#"{"jsonrpc":"2.0","id":"a","method":"tools/delete"}"#.into(), -32601, json!("a")),
-        (call("\"a\"", r#"{"name":"dump_all","arguments":{}}"#), -32602, json!("a")),
-        (call("7", r#"{"name":"get_patient","arguments":{}}"#), -32602, json!(7)),
-        (call("7", r#"{"name":"get_patient","arguments":{"patient_id":"CARD-001","all":true}}"#), -32602, json!(7)),
-        (call("7", r#"{"name":"get_patient","arguments":{"patient_id":"CARD-999"}}"#), -32602, json!(7)),
-        (call("7", r#"{"name":"query","arguments":{"query":"'; DROP TABLE patients; --"}}"#), 0, json!(7)),
-        (call("-9223372036854775809", good), 0, json!(-9223372036854775809_f64)),
+        (
+            r#"{"jsonrpc":"2.0","id":"a","method":"tools/delete"}"#.into(),
+            -32601,
+            json!("a"),
+        ),
+        (
+            call("\"a\"", r#"{"name":"dump_all","arguments":{}}"#),
+            -32602,
+            json!("a"),
+        ),
+        (
+            call("7", r#"{"name":"get_patient","arguments":{}}"#),
+            -32602,
+            json!(7),
+        ),
+        (
+            call(
+                "7",
+                r#"{"name":"get_patient","arguments":{"patient_id":"CARD-001","all":true}}"#,
+            ),
+            -32602,
+            json!(7),
+        ),
+        (
+            call(
+                "7",
+                r#"{"name":"get_patient","arguments":{"patient_id":"CARD-999"}}"#,
+            ),
+            -32602,
+            json!(7),
+        ),
+        (
+            call(
+                "7",
+                r#"{"name":"query","arguments":{"query":"'; DROP TABLE patients; --"}}"#,
+            ),
+            0,
+            json!(7),
+        ),
+        (
+            call("-9223372036854775809", good),
+            0,
+            json!(-9223372036854775809_f64),
+        ),
         (call("\"1\"", good), 0, json!("1")),
         (call("null", good), -32600, Value::Null),
         (call("1.5", good), -32600, Value::Null),
@@ -78,21 +135,34 @@ async fn bad_input_is_survived() {
         let (status, answer) = clinic.post(body).await;
         let answer: Value = serde_json::from_str(&answer).unwrap();
         assert_eq!(status, 200, "{shown}");
-        assert_eq!((answer["error"]["code"].as_i64().unwrap_or(0), &answer["id"]), (code, &id), "{shown}: {answer}");
+        assert_eq!(
+            (answer["error"]["code"].as_i64().unwrap_or(0), &answer["id"]),
+            (code, &id),
+            "{shown}: {answer}"
+        );
         assert_eq!(answer["result"].is_null(), code != 0, "{shown}");
-        assert!(clinic.call("list_patients", json!({})).await["result"].is_object(), "after {shown}");
+        assert!(
+            clinic.call("list_patients", json!({})).await["result"].is_object(),
+            "after {shown}"
+        );
     }
     let notification = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
     assert_eq!(clinic.post(notification).await, (202, String::new()));
 
     // The limit is 4 MiB; a client may be cut off while it still sends.
     let over = format!("{}{}", call("1", good), " ".repeat(4 * 1024 * 1024));
-    let client = reqwest::Client::new().post(&clinic.url).header("content-type", "application/json").body(over);
+    let client = reqwest::Client::new()
+        .post(&clinic.url)
+        .header("content-type", "application/json")
+        .body(over);
     if let Ok(response) = soon("a refusal", client.send()).await {
         assert_eq!(response.status().as_u16(), 413);
     }
     // Refused by what it declares.
-    assert_eq!(declared(&clinic, 4 * 1024 * 1024 + 1).await, "HTTP/1.1 413 Payload Too Large");
+    assert_eq!(
+        declared(&clinic, 4 * 1024 * 1024 + 1).await,
+        "HTTP/1.1 413 Payload Too Large"
+    );
 
     assert!(clinic.call("list_patients", json!({})).await["result"].is_object());
     clinic.end().await.quiet(0);
@@ -102,7 +172,10 @@ async fn bad_input_is_survived() {
 /// The first line of the response to a body of which only the length was sent.
 async fn declared(clinic: &Served, bytes: usize) -> String {
     use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-    let address = clinic.url.trim_start_matches("http://").trim_end_matches("/mcp");
+    let address = clinic
+        .url
+        .trim_start_matches("http://")
+        .trim_end_matches("/mcp");
     let mut stream = TcpStream::connect(address).await.unwrap();
     let head = format!("POST /mcp HTTP/1.1\r\nHost: {address}\r\nContent-Length: {bytes}\r\n\r\n");
     stream.write_all(head.as_bytes()).await.unwrap();

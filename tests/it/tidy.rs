@@ -12,22 +12,86 @@ use walkdir::WalkDir;
 const ARROWS: &[(&str, &[&str])] = &[
     ("callboard-message", &[]),
     ("callboard-macros", &[]),
-    ("callboard-runtime", &["callboard-macros", "callboard-message"]),
-    ("callboard-clinics", &["callboard-guardrail", "callboard-macros", "callboard-message", "callboard-runtime"]),
-    ("callboard-gateway", &["callboard-macros", "callboard-message", "callboard-models", "callboard-runtime"]),
-    ("callboard-guardrail", &["callboard-macros", "callboard-message", "callboard-runtime"]),
-    ("callboard-mailroom", &["callboard-macros", "callboard-message", "callboard-runtime"]),
-    ("callboard-models", &["callboard-macros", "callboard-message", "callboard-runtime"]),
+    (
+        "callboard-runtime",
+        &["callboard-macros", "callboard-message"],
+    ),
+    (
+        "callboard-clinics",
+        &[
+            "callboard-guardrail",
+            "callboard-macros",
+            "callboard-message",
+            "callboard-runtime",
+        ],
+    ),
+    (
+        "callboard-gateway",
+        &[
+            "callboard-macros",
+            "callboard-message",
+            "callboard-models",
+            "callboard-runtime",
+        ],
+    ),
+    (
+        "callboard-guardrail",
+        &["callboard-macros", "callboard-message", "callboard-runtime"],
+    ),
+    (
+        "callboard-mailroom",
+        &["callboard-macros", "callboard-message", "callboard-runtime"],
+    ),
+    (
+        "callboard-models",
+        &["callboard-macros", "callboard-message", "callboard-runtime"],
+    ),
     (
         "callboard-orchestration",
-        &["callboard-guardrail", "callboard-macros", "callboard-message", "callboard-models", "callboard-runtime"],
+        &[
+            "callboard-guardrail",
+            "callboard-macros",
+            "callboard-message",
+            "callboard-models",
+            "callboard-runtime",
+        ],
     ),
-    ("callboard-store", &["callboard-macros", "callboard-message", "callboard-runtime"]),
+    (
+        "callboard-store",
+        &["callboard-macros", "callboard-message", "callboard-runtime"],
+    ),
     ("callboard-rpc", &["callboard-message"]),
-    ("callboard-mcp", &["callboard-macros", "callboard-message", "callboard-rpc", "callboard-runtime"]),
-    ("callboard-a2a", &["callboard-macros", "callboard-message", "callboard-rpc", "callboard-runtime"]),
-    ("callboard-mail", &["callboard-macros", "callboard-message", "callboard-rpc", "callboard-runtime"]),
-    ("callboard-kernel-bench", &["callboard-macros", "callboard-message", "callboard-runtime"]),
+    (
+        "callboard-mcp",
+        &[
+            "callboard-macros",
+            "callboard-message",
+            "callboard-rpc",
+            "callboard-runtime",
+        ],
+    ),
+    (
+        "callboard-a2a",
+        &[
+            "callboard-macros",
+            "callboard-message",
+            "callboard-rpc",
+            "callboard-runtime",
+        ],
+    ),
+    (
+        "callboard-mail",
+        &[
+            "callboard-macros",
+            "callboard-message",
+            "callboard-rpc",
+            "callboard-runtime",
+        ],
+    ),
+    (
+        "callboard-kernel-bench",
+        &["callboard-macros", "callboard-message", "callboard-runtime"],
+    ),
     ("callboard-fuzz", &["callboard-a2a", "callboard-rpc"]),
     ("a2a-rust-peer", &[]),
     ("sqlite-direct", &[]),
@@ -49,7 +113,9 @@ const FILE_LINES_WARN: usize = 600;
 /// Longest example that is one file, in lines: people read it first. Programs in folders of their own are as all others.
 const EXAMPLE_LINES_MAX: usize = 60;
 /// Endings of text files that are searched for paths that only one machine has.
-const TEXT: &[&str] = &["rs", "toml", "md", "json", "yaml", "yml", "sql", "html", "sh", "py", "mjs"];
+const TEXT: &[&str] = &[
+    "rs", "toml", "md", "json", "yaml", "yml", "sql", "html", "sh", "py", "mjs",
+];
 
 /// A file of the repository: path from the root with `/`, and text.
 struct File {
@@ -68,27 +134,42 @@ fn root() -> &'static Path {
 }
 
 fn files(wanted: impl Fn(&Path) -> bool) -> Vec<File> {
-    let hidden_or_built = |name: &str| (name.starts_with('.') && name != ".ci" && name != ".cargo") || name == "target";
+    let hidden_or_built = |name: &str| {
+        (name.starts_with('.') && name != ".ci" && name != ".cargo") || name == "target"
+    };
     let walk = WalkDir::new(root()).sort_by_file_name().into_iter();
-    walk.filter_entry(|entry| entry.depth() == 0 || !hidden_or_built(&entry.file_name().to_string_lossy()))
-        .map(|entry| entry.unwrap().into_path())
-        .filter(|path| path.is_file() && wanted(path))
-        .map(|path| File { text: fs::read_to_string(&path).unwrap(), path: from_root(&path) })
-        .collect()
+    walk.filter_entry(|entry| {
+        entry.depth() == 0 || !hidden_or_built(&entry.file_name().to_string_lossy())
+    })
+    .map(|entry| entry.unwrap().into_path())
+    .filter(|path| path.is_file() && wanted(path))
+    .map(|path| File {
+        text: fs::read_to_string(&path).unwrap(),
+        path: from_root(&path),
+    })
+    .collect()
 }
 
 fn from_root(path: &Path) -> String {
-    let parts = path.strip_prefix(root()).unwrap().components().map(|part| part.as_os_str().to_string_lossy());
+    let parts = path
+        .strip_prefix(root())
+        .unwrap()
+        .components()
+        .map(|part| part.as_os_str().to_string_lossy());
     parts.collect::<Vec<_>>().join("/")
 }
 
 fn ends_with(path: &Path, endings: &[&str]) -> bool {
-    path.extension().is_some_and(|ending| endings.iter().any(|e| *e == ending))
+    path.extension()
+        .is_some_and(|ending| endings.iter().any(|e| *e == ending))
 }
 
 fn rust_files() -> Vec<File> {
     let files = files(|path| ends_with(path, &["rs"]));
-    assert!(files.iter().any(|file| file.path == "tests/it/tidy.rs"), "the walk misses files");
+    assert!(
+        files.iter().any(|file| file.path == "tests/it/tidy.rs"),
+        "the walk misses files"
+    );
     files
 }
 
@@ -99,60 +180,110 @@ fn manifests() -> Vec<Manifest> {
         Manifest { name, table }
     };
     let paths = files(|path| path.file_name().is_some_and(|name| name == "Cargo.toml"));
-    let manifests: Vec<_> = paths.into_iter().map(|file| manifest(root().join(file.path))).collect();
-    assert!(manifests.iter().any(|manifest| manifest.name == ON_ACTIX), "the walk misses crates");
+    let manifests: Vec<_> = paths
+        .into_iter()
+        .map(|file| manifest(root().join(file.path)))
+        .collect();
+    assert!(
+        manifests.iter().any(|manifest| manifest.name == ON_ACTIX),
+        "the walk misses crates"
+    );
     manifests
 }
 
 /// Names under `[dependencies]`, `[dev-dependencies]` or `[build-dependencies]`, for any target.
 fn dependencies<'a>(table: &'a Table, section: &'a str) -> Vec<&'a str> {
     let targets = table.get("target").and_then(|targets| targets.as_table());
-    let tables = targets.into_iter().flat_map(|targets| targets.values().filter_map(|target| target.as_table()));
-    let sections = std::iter::once(table).chain(tables).filter_map(move |table| table.get(section)?.as_table());
-    sections.flat_map(|section| section.keys().map(String::as_str)).collect()
+    let tables = targets
+        .into_iter()
+        .flat_map(|targets| targets.values().filter_map(|target| target.as_table()));
+    let sections = std::iter::once(table)
+        .chain(tables)
+        .filter_map(move |table| table.get(section)?.as_table());
+    sections
+        .flat_map(|section| section.keys().map(String::as_str))
+        .collect()
 }
 
 fn wrong_arrows(manifests: &[Manifest]) -> Vec<String> {
     let mut wrong = Vec::new();
     for Manifest { name, table } in manifests.iter().filter(|manifest| manifest.name != ROOT) {
         let Some((_, allowed)) = ARROWS.iter().find(|(from, _)| from == name) else {
-            wrong.push(format!("{name} has no arrows: add it to ARROWS and to ARCHITECTURE.md"));
+            wrong.push(format!(
+                "{name} has no arrows: add it to ARROWS and to ARCHITECTURE.md"
+            ));
             continue;
         };
         for section in ["dependencies", "dev-dependencies", "build-dependencies"] {
-            let ours = dependencies(table, section).into_iter().filter(|to| to.starts_with(ROOT));
+            let ours = dependencies(table, section)
+                .into_iter()
+                .filter(|to| to.starts_with(ROOT));
             let forbidden = ours.filter(|to| !allowed.contains(to) && *to != name);
-            wrong.extend(forbidden.map(|to| format!("{name} → {to} in [{section}] is no arrow of the design")));
+            wrong.extend(
+                forbidden
+                    .map(|to| format!("{name} → {to} in [{section}] is no arrow of the design")),
+            );
         }
     }
     wrong
 }
 
 fn crates_on_actix(manifests: &[Manifest]) -> Vec<String> {
-    let elsewhere = manifests.iter().filter(|manifest| ![ON_ACTIX, BESIDE_ACTIX].contains(&&*manifest.name));
-    let on_actix = elsewhere.filter(|manifest| dependencies(&manifest.table, "dependencies").contains(&"actix"));
-    on_actix.map(|manifest| format!("{} depends on actix; only {ON_ACTIX} may", manifest.name)).collect()
+    let elsewhere = manifests
+        .iter()
+        .filter(|manifest| ![ON_ACTIX, BESIDE_ACTIX].contains(&&*manifest.name));
+    let on_actix = elsewhere
+        .filter(|manifest| dependencies(&manifest.table, "dependencies").contains(&"actix"));
+    on_actix
+        .map(|manifest| format!("{} depends on actix; only {ON_ACTIX} may", manifest.name))
+        .collect()
 }
 
 fn files_naming_actix(files: &[File]) -> Vec<String> {
     let names_it = |line: &str| {
-        let is_start = |at: usize| !line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '"');
+        let is_start = |at: usize| {
+            !line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '"')
+        };
         line.match_indices("actix::").any(|(at, _)| is_start(at))
     };
-    let elsewhere = files.iter().filter(|file| !ACTIX_NAMED_IN.iter().any(|place| file.path.starts_with(place)));
-    let code =
-        elsewhere.filter(|file| file.text.lines().any(|line| !line.trim_start().starts_with("//") && names_it(line)));
-    code.map(|file| format!("{} names the actix crate; only actors/runtime may", file.path)).collect()
+    let elsewhere = files.iter().filter(|file| {
+        !ACTIX_NAMED_IN
+            .iter()
+            .any(|place| file.path.starts_with(place))
+    });
+    let code = elsewhere.filter(|file| {
+        file.text
+            .lines()
+            .any(|line| !line.trim_start().starts_with("//") && names_it(line))
+    });
+    code.map(|file| {
+        format!(
+            "{} names the actix crate; only actors/runtime may",
+            file.path
+        )
+    })
+    .collect()
 }
 
 fn too_long(files: &[File]) -> Vec<String> {
     let most = |path: &str| {
-        let is_example = path.strip_prefix("examples/").is_some_and(|name| !name.contains('/'));
-        if is_example { EXAMPLE_LINES_MAX } else { FILE_LINES_MAX }
+        let is_example = path
+            .strip_prefix("examples/")
+            .is_some_and(|name| !name.contains('/'));
+        if is_example {
+            EXAMPLE_LINES_MAX
+        } else {
+            FILE_LINES_MAX
+        }
     };
-    let long = files.iter().map(|file| (&file.path, file.text.lines().count(), most(&file.path)));
+    let long = files
+        .iter()
+        .map(|file| (&file.path, file.text.lines().count(), most(&file.path)));
     let long = long.filter(|(_, lines, most)| lines > most);
-    long.map(|(path, lines, most)| format!("{path} has {lines} lines, {most} are allowed: split it")).collect()
+    long.map(|(path, lines, most)| {
+        format!("{path} has {lines} lines, {most} are allowed: split it")
+    })
+    .collect()
 }
 
 /// Whether it stands outside the workspace, which it can't inherit from.
@@ -162,17 +293,36 @@ fn is_apart(Manifest { name, table }: &Manifest) -> bool {
 
 /// `lints` are the workspace's: taken from it, or word for word by a crate that can't.
 fn without_lints(manifests: &[Manifest], lints: &Value) -> Vec<String> {
-    let inherits = |table: &Table| table.get("lints").and_then(|lints| lints.get("workspace")?.as_bool()) == Some(true);
-    let (apart, within): (Vec<_>, Vec<_>) = manifests.iter().partition(|manifest| is_apart(manifest));
-    let without = within.into_iter().filter(|manifest| !inherits(&manifest.table));
-    let without = without.map(|manifest| format!("{} lacks `[lints] workspace = true`", manifest.name));
-    let others = apart.into_iter().filter(|manifest| manifest.table.get("lints") != Some(lints));
-    without.chain(others.map(|manifest| format!("{} has other lints than the workspace", manifest.name))).collect()
+    let inherits = |table: &Table| {
+        table
+            .get("lints")
+            .and_then(|lints| lints.get("workspace")?.as_bool())
+            == Some(true)
+    };
+    let (apart, within): (Vec<_>, Vec<_>) =
+        manifests.iter().partition(|manifest| is_apart(manifest));
+    let without = within
+        .into_iter()
+        .filter(|manifest| !inherits(&manifest.table));
+    let without =
+        without.map(|manifest| format!("{} lacks `[lints] workspace = true`", manifest.name));
+    let others = apart
+        .into_iter()
+        .filter(|manifest| manifest.table.get("lints") != Some(lints));
+    without
+        .chain(
+            others.map(|manifest| format!("{} has other lints than the workspace", manifest.name)),
+        )
+        .collect()
 }
 
 /// Paths that lead out of the repository, spelled so that this file doesn't hold them.
 fn leading_out(files: &[File]) -> Vec<String> {
-    let outside = [concat!("../", "shared"), concat!("/work", "/"), concat!("/root", "/")];
+    let outside = [
+        concat!("../", "shared"),
+        concat!("/work", "/"),
+        concat!("/root", "/"),
+    ];
     let mut found = Vec::new();
     for file in files {
         let here = outside.iter().filter(|path| file.text.contains(*path));
@@ -184,15 +334,32 @@ fn leading_out(files: &[File]) -> Vec<String> {
 /// Crates whose lines outside input can cause: they log within limits.
 const LOG_WITHIN_LIMITS: [&str; 2] = ["actors/", "protocols/"];
 /// Files there that log without: the limits themselves, and the audit, of which every entry is a line.
-const LOG_WITHOUT_LIMITS: [&str; 2] = ["actors/message/src/log.rs", "actors/runtime/src/store/audit_log.rs"];
+const LOG_WITHOUT_LIMITS: [&str; 2] = [
+    "actors/message/src/log.rs",
+    "actors/runtime/src/store/audit_log.rs",
+];
 
 fn logs_without_limit(files: &[File]) -> Vec<String> {
-    let macros = ["error", "warn", "info", "debug"].map(|level| format!("{}::{level}!(", "tracing"));
-    let is_within =
-        |path: &str| LOG_WITHIN_LIMITS.iter().any(|place| path.starts_with(place)) && path.contains("/src/");
-    let within = files.iter().filter(|file| is_within(&file.path) && !LOG_WITHOUT_LIMITS.contains(&&*file.path));
+    let macros =
+        ["error", "warn", "info", "debug"].map(|level| format!("{}::{level}!(", "tracing"));
+    let is_within = |path: &str| {
+        LOG_WITHIN_LIMITS
+            .iter()
+            .any(|place| path.starts_with(place))
+            && path.contains("/src/")
+    };
+    let within = files
+        .iter()
+        .filter(|file| is_within(&file.path) && !LOG_WITHOUT_LIMITS.contains(&&*file.path));
     let without = within.filter(|file| macros.iter().any(|name| file.text.contains(name)));
-    without.map(|file| format!("{} logs without a limit: use callboard_message::log", file.path)).collect()
+    without
+        .map(|file| {
+            format!(
+                "{} logs without a limit: use callboard_message::log",
+                file.path
+            )
+        })
+        .collect()
 }
 
 /// Messages of ours that take their name on a wire from their type, which may be renamed.
@@ -202,16 +369,27 @@ fn unnamed_messages(files: &[File]) -> Vec<String> {
     let is_code = |file: &&File| file.path.contains("src/") && !file.path.contains("test");
     let mut unnamed = Vec::new();
     for file in files.iter().filter(is_ours).filter(is_code) {
-        let code = file.text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        let code = file
+            .text
+            .split("\n#[cfg(test)]\nmod tests {")
+            .next()
+            .unwrap_or_default();
         let mut lines = code.lines();
         while let Some(line) = lines.next() {
-            let derives = line.strip_prefix("#[derive(").and_then(|list| list.strip_suffix(")]"));
+            let derives = line
+                .strip_prefix("#[derive(")
+                .and_then(|list| list.strip_suffix(")]"));
             if !derives.is_some_and(|list| list.split(", ").any(|name| name == "Message")) {
                 continue;
             }
-            let mut attributes = lines.by_ref().take_while(|line| line.starts_with("#[") || line.starts_with("//"));
+            let mut attributes = lines
+                .by_ref()
+                .take_while(|line| line.starts_with("#[") || line.starts_with("//"));
             if !attributes.any(|line| line.starts_with("#[message(name = \"")) {
-                unnamed.push(format!("{} has a message without `#[message(name = \"…\")]`", file.path));
+                unnamed.push(format!(
+                    "{} has a message without `#[message(name = \"…\")]`",
+                    file.path
+                ));
             }
         }
     }
@@ -225,11 +403,17 @@ fn none(complaints: Vec<String>) {
 
 fn manifest(text: &str) -> Manifest {
     let table: Table = text.parse().unwrap();
-    Manifest { name: table["package"]["name"].as_str().unwrap().to_owned(), table }
+    Manifest {
+        name: table["package"]["name"].as_str().unwrap().to_owned(),
+        table,
+    }
 }
 
 fn file(path: &str, text: &str) -> File {
-    File { path: path.to_owned(), text: text.to_owned() }
+    File {
+        path: path.to_owned(),
+        text: text.to_owned(),
+    }
 }
 
 /// Goal: crates depend on one another as the design draws it. Method: read every Cargo.toml.
@@ -249,8 +433,14 @@ fn only_the_runtime_is_on_actix() {
 #[test]
 fn files_are_short() {
     let files = rust_files();
-    for file in files.iter().filter(|file| file.text.lines().count() > FILE_LINES_WARN) {
-        println!("warning: {} has over {FILE_LINES_WARN} lines: has it more than one responsibility?", file.path);
+    for file in files
+        .iter()
+        .filter(|file| file.text.lines().count() > FILE_LINES_WARN)
+    {
+        println!(
+            "warning: {} has over {FILE_LINES_WARN} lines: has it more than one responsibility?",
+            file.path
+        );
     }
     none(too_long(&files));
 }
@@ -260,7 +450,10 @@ fn files_are_short() {
 #[test]
 fn lints_hold_everywhere() {
     let manifests = manifests();
-    let root = manifests.iter().find(|manifest| manifest.name == ROOT).unwrap();
+    let root = manifests
+        .iter()
+        .find(|manifest| manifest.name == ROOT)
+        .unwrap();
     let lints = &root.table["workspace"]["lints"];
     none(without_lints(&manifests, lints));
     assert_eq!(lints["rust"]["unsafe_code"].as_str(), Some("forbid"));
@@ -302,32 +495,59 @@ fn rules_catch_offenders() {
     let same = "[package]\nname = \"apart\"\n[workspace]\n[lints.rust]\nunsafe_code = \"forbid\"";
     let laxer = "[package]\nname = \"laxer\"\n[workspace]\n[lints.rust]\nunsafe_code = \"warn\"";
     let apart = [manifest(same), manifest(laxer)];
-    assert_eq!(without_lints(&apart, &lints), ["laxer has other lints than the workspace"]);
+    assert_eq!(
+        without_lints(&apart, &lints),
+        ["laxer has other lints than the workspace"]
+    );
 
     let files = [
-        file("src/a.rs", concat!("fn f() { act", "ix::spawn(async {}); }")),
-        file("src/b.rs", concat!("// like act", "ix::spawn\nuse actix_web::web; use my_actix::x;")),
+        file(
+            "src/a.rs",
+            concat!("fn f() { act", "ix::spawn(async {}); }"),
+        ),
+        file(
+            "src/b.rs",
+            concat!(
+                "// like act",
+                "ix::spawn\nuse actix_web::web; use my_actix::x;"
+            ),
+        ),
         file("actors/runtime/src/c.rs", concat!("use act", "ix::Actor;")),
         file("examples/d.rs", &"\n".repeat(EXAMPLE_LINES_MAX + 1)),
         file("examples/d/main.rs", &"\n".repeat(EXAMPLE_LINES_MAX + 1)),
         file("src/e.rs", &"\n".repeat(FILE_LINES_MAX)),
         file("src/f.rs", &"\n".repeat(FILE_LINES_MAX + 1)),
-        file("protocols/mcp/src/g.rs", concat!("fn f() { trac", "ing::warn!(\"x\"); }")),
-        file("protocols/mcp/tests/it/h.rs", concat!("fn f() { trac", "ing::warn!(\"x\"); }")),
+        file(
+            "protocols/mcp/src/g.rs",
+            concat!("fn f() { trac", "ing::warn!(\"x\"); }"),
+        ),
+        file(
+            "protocols/mcp/tests/it/h.rs",
+            concat!("fn f() { trac", "ing::warn!(\"x\"); }"),
+        ),
         file("README.md", concat!("see ../", "shared/notes.md")),
     ];
-    assert_eq!(files_naming_actix(&files), ["src/a.rs names the actix crate; only actors/runtime may"]);
+    assert_eq!(
+        files_naming_actix(&files),
+        ["src/a.rs names the actix crate; only actors/runtime may"]
+    );
     assert_eq!(too_long(&files).len(), 2);
     assert_eq!(leading_out(&files).len(), 1);
     assert_eq!(logs_without_limit(&files).len(), 1);
 
     let files = [
-        file("src/a.rs", "#[derive(Clone, Message)]\n#[message(reply = u32)]\nstruct A;"),
+        file(
+            "src/a.rs",
+            "#[derive(Clone, Message)]\n#[message(reply = u32)]\nstruct A;",
+        ),
         file(
             "actors/b/src/b.rs",
             "#[derive(Message)]\nstruct B;\n#[derive(Message)]\n#[message(name = \"b\")]\nstruct C;",
         ),
-        file("src/c.rs", "struct C;\n#[cfg(test)]\nmod tests {\n#[derive(Message)]\nstruct D;\n}"),
+        file(
+            "src/c.rs",
+            "struct C;\n#[cfg(test)]\nmod tests {\n#[derive(Message)]\nstruct D;\n}",
+        ),
         file("examples/d.rs", "#[derive(Message)]\nstruct D;"),
     ];
     assert_eq!(unnamed_messages(&files).len(), 2);

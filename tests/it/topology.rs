@@ -15,21 +15,41 @@ const MAGICTUNNEL: &str = include_str!("data/magictunnel.yaml");
 fn a_magictunnel_loads() {
     let topology = Topology::parse(MAGICTUNNEL, true, Path::new("")).unwrap();
     assert_eq!(topology.name, "magictunnel");
-    let found: Vec<_> =
-        topology.upstreams.iter().map(|u| (&*u.id, u.transport.unwrap(), u.supports_elicitation)).collect();
+    let found: Vec<_> = topology
+        .upstreams
+        .iter()
+        .map(|u| (&*u.id, u.transport.unwrap(), u.supports_elicitation))
+        .collect();
     let expected = [
         ("ai-analysis-server", Transport::StreamableHttp, true),
         ("local-llm-server", Transport::Stdio, false),
         ("websocket-server", Transport::Websocket, true),
     ];
     assert_eq!(found, expected);
-    assert!(topology.upstreams.iter().all(|u| u.supports_sampling && u.dialect == Dialect::MagicTunnel));
-    assert_eq!(topology.upstreams[1].command, ["npx", "@local/llm-mcp-server"]);
+    assert!(
+        topology
+            .upstreams
+            .iter()
+            .all(|u| u.supports_sampling && u.dialect == Dialect::MagicTunnel)
+    );
+    assert_eq!(
+        topology.upstreams[1].command,
+        ["npx", "@local/llm-mcp-server"]
+    );
     let options = topology.answer_options();
     options.check().unwrap();
-    assert_eq!(options.sampling.strategy("ai-analysis-server"), Strategy::MagictunnelHandled);
-    assert_eq!(options.sampling.strategy("websocket-server"), Strategy::MagictunnelHandled);
-    assert!(options.sampling.fallback_to_magictunnel && options.servers["websocket-server"].supports_sampling);
+    assert_eq!(
+        options.sampling.strategy("ai-analysis-server"),
+        Strategy::MagictunnelHandled
+    );
+    assert_eq!(
+        options.sampling.strategy("websocket-server"),
+        Strategy::MagictunnelHandled
+    );
+    assert!(
+        options.sampling.fallback_to_magictunnel
+            && options.servers["websocket-server"].supports_sampling
+    );
     assert_eq!(topology.listeners[0].bind.to_string(), "127.0.0.1:3001");
 }
 
@@ -41,9 +61,25 @@ async fn a_magictunnel_serves() {
     let file = home.write("magictunnel.yaml", MAGICTUNNEL);
     let (running, listening) = serve(&home, &[&file, "--free-ports"]).await;
     let names: Vec<_> = listening.iter().map(|(name, _)| &**name).collect();
-    assert_eq!(names, ["magictunnel", "ai-analysis-server", "local-llm-server", "websocket-server"]);
-    assert!(listening.iter().all(|(_, url)| url.starts_with("http://127.0.0.1:")), "{listening:?}");
+    assert_eq!(
+        names,
+        [
+            "magictunnel",
+            "ai-analysis-server",
+            "local-llm-server",
+            "websocket-server"
+        ]
+    );
+    assert!(
+        listening
+            .iter()
+            .all(|(_, url)| url.starts_with("http://127.0.0.1:")),
+        "{listening:?}"
+    );
     end(running, &home).await;
-    let off = home.write("off.yaml", &MAGICTUNNEL.replace("enabled: true", "enabled: false"));
+    let off = home.write(
+        "off.yaml",
+        &MAGICTUNNEL.replace("enabled: true", "enabled: false"),
+    );
     home.run(&["serve", &off]).await.with(2, "");
 }

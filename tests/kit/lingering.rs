@@ -31,7 +31,13 @@ pub struct Watch {
 pub fn lingering() -> (Lingering, Watch) {
     let (sender, seen) = mpsc::channel(EVENTS_MAX);
     let (go_on, goes_on) = watch::channel(false);
-    (Lingering { seen: sender, go_on: goes_on }, Watch { seen, go_on })
+    (
+        Lingering {
+            seen: sender,
+            go_on: goes_on,
+        },
+        Watch { seen, go_on },
+    )
 }
 
 impl Lingering {

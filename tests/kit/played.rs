@@ -54,7 +54,11 @@ impl Played {
                 });
             }
         });
-        Self { url, skips: |_| false, hits }
+        Self {
+            url,
+            skips: |_| false,
+            hits,
+        }
     }
 
     pub async fn hit(&mut self) -> Hit {
@@ -71,7 +75,11 @@ impl Played {
     /// The next request, which must be this method of JSON-RPC.
     pub async fn expect(&mut self, method: &str) -> Hit {
         let hit = self.hit().await;
-        assert_eq!(hit.body["method"], method, "{} {} {}", hit.method, hit.target, hit.text);
+        assert_eq!(
+            hit.body["method"], method,
+            "{} {} {}",
+            hit.method, hit.target, hit.text
+        );
         hit
     }
 
@@ -103,7 +111,9 @@ impl Hit {
             values.push_str(if values.is_empty() { "" } else { ", " });
             values.push_str(value.trim());
         }
-        let length: usize = headers.get("content-length").map_or(0, |l| l.parse().unwrap());
+        let length: usize = headers
+            .get("content-length")
+            .map_or(0, |l| l.parse().unwrap());
         while bytes.len() < end + length {
             if stream.read_buf(&mut bytes).await.ok()? == 0 {
                 return None;
@@ -111,7 +121,14 @@ impl Hit {
         }
         let text = String::from_utf8(bytes[end..].to_vec()).unwrap();
         let body = serde_json::from_str(&text).unwrap_or_default();
-        Some(Self { method, target, headers, text, body, stream })
+        Some(Self {
+            method,
+            target,
+            headers,
+            text,
+            body,
+            stream,
+        })
     }
 
     pub fn header(&self, name: &str) -> Option<&str> {
@@ -133,7 +150,8 @@ impl Hit {
     }
 
     pub async fn json(self, status: u16, body: &Value) {
-        self.write(status, "", "application/json", &body.to_string()).await;
+        self.write(status, "", "application/json", &body.to_string())
+            .await;
     }
 
     pub async fn empty(self, status: u16) {
@@ -153,7 +171,10 @@ impl Hit {
     pub async fn stream(mut self) -> Events {
         let head = "HTTP/1.1 200 X\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
         self.stream.write_all(head.as_bytes()).await.unwrap();
-        Events { request: self.body, stream: self.stream }
+        Events {
+            request: self.body,
+            stream: self.stream,
+        }
     }
 }
 

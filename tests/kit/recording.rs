@@ -27,7 +27,11 @@ impl Recording {
             .with_writer(move || writer.clone())
             .finish();
         let _here = tracing::subscriber::set_default(subscriber);
-        Self { lines, _here, _second: Dispatch::new(tracing_subscriber::registry()) }
+        Self {
+            lines,
+            _here,
+            _second: Dispatch::new(tracing_subscriber::registry()),
+        }
     }
 
     /// So far.

@@ -7,14 +7,21 @@ use std::fmt;
 
 use serde::de::value::{BorrowedStrDeserializer, StrDeserializer};
 use serde::de::{
-    self, Deserialize, DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess, SeqAccess,
-    VariantAccess, Visitor,
+    self, Deserialize, DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess,
+    SeqAccess, VariantAccess, Visitor,
 };
 use serde::forward_to_deserialize_any;
 
 /// Texts that a checked text may be, tried in turn.
-const TEXTS: &[&str] =
-    &["a", "{}", "00000000-0000-4000-8000-000000000000", "1970-01-01T00:00:00Z", "https://a.example/", "", "1"];
+const TEXTS: &[&str] = &[
+    "a",
+    "{}",
+    "00000000-0000-4000-8000-000000000000",
+    "1970-01-01T00:00:00Z",
+    "https://a.example/",
+    "",
+    "1",
+];
 const RAW: &str = "$serde_json::private::RawValue";
 
 /// A line for each member (`.a.b`, `.list[].b`, `.map{}.b`) and each variant (`.a = variant`); sorted.
@@ -22,7 +29,11 @@ pub fn shape<T: for<'a> Deserialize<'a>>() -> String {
     let state = RefCell::new(State::default());
     loop {
         state.borrow_mut().passed = Vec::new();
-        let read = T::deserialize(Probe { at: String::new(), within: Vec::new(), state: &state });
+        let read = T::deserialize(Probe {
+            at: String::new(),
+            within: Vec::new(),
+            state: &state,
+        });
         let mut state = state.borrow_mut();
         let goes_on = match read {
             Ok(_) => state.next_variant(),
@@ -73,12 +84,17 @@ impl State {
     /// Has the next pass avoid what this one failed at; false where it can't.
     fn avoid(&mut self, error: &Unread) -> bool {
         if matches!(error, Unread::Twice) {
-            return self.last_member.take().is_some_and(|member| self.left_out.insert(member));
+            return self
+                .last_member
+                .take()
+                .is_some_and(|member| self.left_out.insert(member));
         }
         if let Some(enclosing) = self.recursive.take() {
             return enclosing.is_some_and(|place| self.empty.insert(place));
         }
-        let Some((place, enclosing)) = self.last_text.clone() else { return false };
+        let Some((place, enclosing)) = self.last_text.clone() else {
+            return false;
+        };
         let text = self.texts.entry(place).or_default();
         *text += 1;
         *text < TEXTS.len() || enclosing.is_some_and(|place| self.empty.insert(place))
@@ -129,18 +145,27 @@ struct Probe<'s> {
 
 impl<'s> Probe<'s> {
     fn below(&self, step: &str) -> Self {
-        Probe { at: format!("{}{step}", self.at), within: self.within.clone(), state: self.state }
+        Probe {
+            at: format!("{}{step}", self.at),
+            within: self.within.clone(),
+            state: self.state,
+        }
     }
 
     /// Within something that may be empty.
     fn inside(&self, step: &str) -> Self {
         let mut inside = self.below(step);
-        inside.within.push((Around::MayBeEmpty, Some(self.at.clone())));
+        inside
+            .within
+            .push((Around::MayBeEmpty, Some(self.at.clone())));
         inside
     }
 
     fn enclosing(&self) -> Option<String> {
-        self.within.iter().rev().find_map(|(_, place)| place.clone())
+        self.within
+            .iter()
+            .rev()
+            .find_map(|(_, place)| place.clone())
     }
 
     fn is_empty(&self) -> bool {
@@ -154,7 +179,12 @@ impl<'s> Probe<'s> {
     fn text(&self) -> &'static str {
         let mut state = self.state.borrow_mut();
         state.last_text = Some((self.at.clone(), self.enclosing()));
-        TEXTS[state.texts.get(&self.at).copied().unwrap_or_default().min(TEXTS.len() - 1)]
+        TEXTS[state
+            .texts
+            .get(&self.at)
+            .copied()
+            .unwrap_or_default()
+            .min(TEXTS.len() - 1)]
     }
 
     /// Within a type of that name; an error where it is already.
@@ -210,23 +240,45 @@ impl<'de> Deserializer<'de> for Probe<'_> {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unread> {
-        if self.is_empty() { visitor.visit_none() } else { visitor.visit_some(self.inside("")) }
+        if self.is_empty() {
+            visitor.visit_none()
+        } else {
+            visitor.visit_some(self.inside(""))
+        }
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Unread> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Unread> {
         match name {
-            RAW => visitor.visit_map(Members { of: self, names: &[RAW], at: 0 }),
+            RAW => visitor.visit_map(Members {
+                of: self,
+                names: &[RAW],
+                at: 0,
+            }),
             _ => visitor.visit_newtype_struct(self),
         }
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unread> {
         let left = usize::from(!self.is_empty());
-        visitor.visit_seq(Items { of: self.inside("[]"), left })
+        visitor.visit_seq(Items {
+            of: self.inside("[]"),
+            left,
+        })
     }
 
-    fn deserialize_tuple<V: Visitor<'de>>(self, count: usize, visitor: V) -> Result<V::Value, Unread> {
-        visitor.visit_seq(Items { of: self.below("[]"), left: count })
+    fn deserialize_tuple<V: Visitor<'de>>(
+        self,
+        count: usize,
+        visitor: V,
+    ) -> Result<V::Value, Unread> {
+        visitor.visit_seq(Items {
+            of: self.below("[]"),
+            left: count,
+        })
     }
 
     fn deserialize_tuple_struct<V: Visitor<'de>>(
@@ -240,7 +292,10 @@ impl<'de> Deserializer<'de> for Probe<'_> {
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unread> {
         let left = usize::from(!self.is_empty());
-        visitor.visit_map(Entries { of: self.inside("{}"), left })
+        visitor.visit_map(Entries {
+            of: self.inside("{}"),
+            left,
+        })
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -250,7 +305,11 @@ impl<'de> Deserializer<'de> for Probe<'_> {
         visitor: V,
     ) -> Result<V::Value, Unread> {
         self.enter(Around::Struct(name))?;
-        visitor.visit_map(Members { of: self, names, at: 0 })
+        visitor.visit_map(Members {
+            of: self,
+            names,
+            at: 0,
+        })
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -265,10 +324,16 @@ impl<'de> Deserializer<'de> for Probe<'_> {
         }
         let place = (self.at.clone(), variants.as_ptr() as usize);
         let mut state = self.state.borrow_mut();
-        let (at, _) = *state.variants.entry(place.clone()).or_insert((0, variants.len()));
+        let (at, _) = *state
+            .variants
+            .entry(place.clone())
+            .or_insert((0, variants.len()));
         state.passed.push(place);
         drop(state);
-        visitor.visit_enum(Variant { name: variants[at], of: self.below(&format!("<{}>", variants[at])) })
+        visitor.visit_enum(Variant {
+            name: variants[at],
+            of: self.below(&format!("<{}>", variants[at])),
+        })
     }
 }
 
@@ -281,7 +346,10 @@ struct Members<'s> {
 impl<'de> MapAccess<'de> for Members<'_> {
     type Error = Unread;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Unread> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, Unread> {
         while let Some(name) = self.names.get(self.at) {
             let place = self.of.below(&format!(".{name}")).at;
             if self.of.state.borrow().left_out.contains(&place) {
@@ -292,7 +360,9 @@ impl<'de> MapAccess<'de> for Members<'_> {
                 self.of.note(place.clone());
             }
             self.of.state.borrow_mut().last_member = Some(place);
-            return seed.deserialize(BorrowedStrDeserializer::new(name)).map(Some);
+            return seed
+                .deserialize(BorrowedStrDeserializer::new(name))
+                .map(Some);
         }
         Ok(None)
     }
@@ -315,8 +385,13 @@ struct Items<'s> {
 impl<'de> SeqAccess<'de> for Items<'_> {
     type Error = Unread;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Unread> {
-        let Some(left) = self.left.checked_sub(1) else { return Ok(None) };
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, Unread> {
+        let Some(left) = self.left.checked_sub(1) else {
+            return Ok(None);
+        };
         self.left = left;
         seed.deserialize(self.of.below("")).map(Some)
     }
@@ -330,8 +405,13 @@ struct Entries<'s> {
 impl<'de> MapAccess<'de> for Entries<'_> {
     type Error = Unread;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Unread> {
-        let Some(left) = self.left.checked_sub(1) else { return Ok(None) };
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, Unread> {
+        let Some(left) = self.left.checked_sub(1) else {
+            return Ok(None);
+        };
         self.left = left;
         seed.deserialize(self.of.below(".key")).map(Some)
     }
@@ -350,7 +430,10 @@ impl<'de, 's> EnumAccess<'de> for Variant<'s> {
     type Error = Unread;
     type Variant = Probe<'s>;
 
-    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Probe<'s>), Unread> {
+    fn variant_seed<V: DeserializeSeed<'de>>(
+        self,
+        seed: V,
+    ) -> Result<(V::Value, Probe<'s>), Unread> {
         let name: StrDeserializer<'_, Unread> = self.name.into_deserializer();
         Ok((seed.deserialize(name)?, self.of))
     }
@@ -371,7 +454,15 @@ impl<'de> VariantAccess<'de> for Probe<'_> {
         self.deserialize_tuple(count, visitor)
     }
 
-    fn struct_variant<V: Visitor<'de>>(self, names: &'static [&'static str], visitor: V) -> Result<V::Value, Unread> {
-        visitor.visit_map(Members { of: self, names, at: 0 })
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        names: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Unread> {
+        visitor.visit_map(Members {
+            of: self,
+            names,
+            at: 0,
+        })
     }
 }

@@ -3,7 +3,9 @@
 use callboard::mcp::outbound::{ClientOptions, Endpoint, Era, EraChoice, McpClient};
 use callboard::message::SampleAnswer;
 use callboard::message::surface::{CallTool, GetPrompt, ListTools, ReadResource};
-use callboard::message::{Answer, Content, ElicitAnswer, Failure, Message, Question, RawObject, Root, RootsAnswer};
+use callboard::message::{
+    Answer, Content, ElicitAnswer, Failure, Message, Question, RawObject, Root, RootsAnswer,
+};
 use callboard::{AgentRef, CallEvent, PendingQuestion, System};
 use serde_json::json;
 
@@ -18,17 +20,28 @@ pub async fn round(server: &AgentRef, steps: impl IntoIterator<Item = &Step>) ->
         match take(server, step, &mut seen).await {
             Ok(said) => {
                 seen.step.asked.sort();
-                round.steps.insert(step.label.to_owned(), Heard { said, ..seen.step });
+                round
+                    .steps
+                    .insert(step.label.to_owned(), Heard { said, ..seen.step });
                 round.logs.extend(seen.logs);
             }
-            Err(why) => return Round { broken: Some(format!("{}: {why}", step.label)), ..round },
+            Err(why) => {
+                return Round {
+                    broken: Some(format!("{}: {why}", step.label)),
+                    ..round
+                };
+            }
         }
     }
     round
 }
 
 async fn take(server: &AgentRef, step: &Step, seen: &mut Seen) -> Result<String, Failure> {
-    let params = || RawObject::new().with("name", step.name).with("arguments", &step.arguments);
+    let params = || {
+        RawObject::new()
+            .with("name", step.name)
+            .with("arguments", &step.arguments)
+    };
     Ok(match step.kind {
         Kind::Tools => {
             let listed = ask(server, ListTools::default(), seen).await?;
@@ -40,28 +53,49 @@ async fn take(server: &AgentRef, step: &Step, seen: &mut Seen) -> Result<String,
         Kind::Tool => {
             let result = ask(server, CallTool(params()), seen).await?;
             let text = result.texts();
-            if result.is_error() { format!("error: {text}") } else { text }
+            if result.is_error() {
+                format!("error: {text}")
+            } else {
+                text
+            }
         }
         Kind::GiveUp => {
             let mut call = server.call(CallTool(params())).within(SOON).start();
             while let Some(event) = soon("progress", call.next()).await {
                 if let CallEvent::Progress(progress) = event {
-                    seen.step.progress.push((progress.done, progress.total.unwrap_or_default()));
+                    seen.step
+                        .progress
+                        .push((progress.done, progress.total.unwrap_or_default()));
                     break;
                 }
             }
             "given up".to_owned()
         }
         Kind::Resource => {
-            let read = ask(server, ReadResource(RawObject::new().with("uri", step.name)), seen).await?;
+            let read = ask(
+                server,
+                ReadResource(RawObject::new().with("uri", step.name)),
+                seen,
+            )
+            .await?;
             let contents: Vec<RawObject> = read.0.read("contents").unwrap_or_default();
-            contents.first().and_then(|content| content.text("text")).unwrap_or_default()
+            contents
+                .first()
+                .and_then(|content| content.text("text"))
+                .unwrap_or_default()
         }
         Kind::Prompt => {
-            let messages: Vec<RawObject> =
-                ask(server, GetPrompt(params()), seen).await?.0.read("messages").unwrap_or_default();
-            let content = messages.first().and_then(|message| message.read::<Content>("content"));
-            content.and_then(|content| content.as_text()).unwrap_or_default()
+            let messages: Vec<RawObject> = ask(server, GetPrompt(params()), seen)
+                .await?
+                .0
+                .read("messages")
+                .unwrap_or_default();
+            let content = messages
+                .first()
+                .and_then(|message| message.read::<Content>("content"));
+            content
+                .and_then(|content| content.as_text())
+                .unwrap_or_default()
         }
     })
 }
@@ -83,7 +117,9 @@ where
     while let Some(event) = soon("what a call says", call.next()).await {
         match event {
             CallEvent::Progress(progress) => {
-                seen.step.progress.push((progress.done, progress.total.unwrap_or_default()));
+                seen.step
+                    .progress
+                    .push((progress.done, progress.total.unwrap_or_default()));
             }
             CallEvent::Log(line) => seen.logs.push(line.0.text("data").unwrap_or_default()),
             CallEvent::Question(pending) => seen.step.asked.push(answer(pending)),
@@ -96,14 +132,30 @@ where
 /// Answers, as a person, a model and a lender of folders would; what was asked.
 fn answer(pending: PendingQuestion) -> String {
     let (asked, answer) = match &pending.question {
-        Question::Elicit(form) => (form.message(), Answer::Elicit(ElicitAnswer::accept(json!({ "name": NAME })))),
+        Question::Elicit(form) => (
+            form.message(),
+            Answer::Elicit(ElicitAnswer::accept(json!({ "name": NAME }))),
+        ),
         Question::Sample(sample) => {
             let answer = SampleAnswer::text("peer", CAPITAL, Some("endTurn"));
-            (sample.texts().pop().map(|(_, text)| text).unwrap_or_default(), Answer::Sample(answer))
+            (
+                sample
+                    .texts()
+                    .pop()
+                    .map(|(_, text)| text)
+                    .unwrap_or_default(),
+                Answer::Sample(answer),
+            )
         }
         _ => {
-            let lent = Root { uri: FOLDER.to_owned(), name: Some("lent".to_owned()) };
-            ("roots".to_owned(), Answer::Roots(RootsAnswer::of(vec![lent])))
+            let lent = Root {
+                uri: FOLDER.to_owned(),
+                name: Some("lent".to_owned()),
+            };
+            (
+                "roots".to_owned(),
+                Answer::Roots(RootsAnswer::of(vec![lent])),
+            )
         }
     };
     pending.answer(answer);
@@ -113,5 +165,14 @@ fn answer(pending: PendingQuestion) -> String {
 /// An agent that stands for the server at `endpoint`.
 pub fn connect(system: &System, endpoint: Endpoint, era: Option<Era>) -> AgentRef {
     let era = era.map_or(EraChoice::Auto, EraChoice::Only);
-    system.spawn(McpClient::new(endpoint, ClientOptions { era, ..ClientOptions::default() }).unwrap())
+    system.spawn(
+        McpClient::new(
+            endpoint,
+            ClientOptions {
+                era,
+                ..ClientOptions::default()
+            },
+        )
+        .unwrap(),
+    )
 }

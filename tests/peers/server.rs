@@ -6,7 +6,9 @@ use callboard::mcp::inbound::{ListenOptions, McpServerOptions, serve};
 use callboard::message::surface::{
     GetPrompt, GetPromptResult, ListPrompts, ListResources, ReadResource, ReadResourceResult,
 };
-use callboard::message::{Content, Elicitation, Log, LogLevel, Progress, RawObject, ResourceContent, Sample, Speaker};
+use callboard::message::{
+    Content, Elicitation, Log, LogLevel, Progress, RawObject, ResourceContent, Sample, Speaker,
+};
 use callboard::message::{Failure, ToolResult};
 use callboard::{Agent, ConcurrentHandler, Cx, Handlers, Message, SyncHandler, System};
 use callboard_rpc::{Access, Trust};
@@ -20,7 +22,10 @@ use crate::round::{self, ASKS_CAPITAL, ASKS_NAME, Plan};
 /// What it has.
 pub fn plan() -> Plan {
     let mut plan = round::plain("error: on purpose");
-    plan.insert(0, round::tools(&["ask_model", "ask_name", "count", "echo", "fail", "folders"]));
+    plan.insert(
+        0,
+        round::tools(&["ask_model", "ask_name", "count", "echo", "fail", "folders"]),
+    );
     plan
 }
 
@@ -32,8 +37,13 @@ pub struct Peer;
 impl Agent for Peer {
     fn handlers(on: &mut Handlers<Self>) {
         on.sync::<Echo>().sync::<Count>().sync::<Fail>();
-        on.concurrent::<AskName>(AT_ONCE_MAX).concurrent::<AskModel>(AT_ONCE_MAX).concurrent::<Folders>(AT_ONCE_MAX);
-        on.sync::<ListResources>().sync::<ReadResource>().sync::<ListPrompts>().sync::<GetPrompt>();
+        on.concurrent::<AskName>(AT_ONCE_MAX)
+            .concurrent::<AskModel>(AT_ONCE_MAX)
+            .concurrent::<Folders>(AT_ONCE_MAX);
+        on.sync::<ListResources>()
+            .sync::<ReadResource>()
+            .sync::<ListPrompts>()
+            .sync::<GetPrompt>();
     }
 }
 
@@ -56,7 +66,11 @@ impl SyncHandler<Echo> for Peer {
 struct AskName;
 
 impl ConcurrentHandler<AskName> for Peer {
-    fn handle(&mut self, _: AskName, cx: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+    fn handle(
+        &mut self,
+        _: AskName,
+        cx: Cx,
+    ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
         async move { ask_name(&cx).await }
     }
 }
@@ -65,8 +79,15 @@ impl ConcurrentHandler<AskName> for Peer {
 pub async fn ask_name(cx: &Cx) -> Result<ToolResult, Failure> {
     let fields = json!({ "name": { "type": "string" } });
     let schema = json!({ "type": "object", "properties": fields, "required": ["name"] });
-    let content = cx.elicit(Elicitation::form(ASKS_NAME, schema)).await?.content().unwrap_or_default();
-    Ok(ToolResult::text(format!("Hello, {}!", content["name"].as_str().unwrap_or("nobody"))))
+    let content = cx
+        .elicit(Elicitation::form(ASKS_NAME, schema))
+        .await?
+        .content()
+        .unwrap_or_default();
+    Ok(ToolResult::text(format!(
+        "Hello, {}!",
+        content["name"].as_str().unwrap_or("nobody")
+    )))
 }
 
 /// Asks the caller's model.
@@ -75,9 +96,16 @@ pub async fn ask_name(cx: &Cx) -> Result<ToolResult, Failure> {
 struct AskModel;
 
 impl ConcurrentHandler<AskModel> for Peer {
-    fn handle(&mut self, _: AskModel, cx: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+    fn handle(
+        &mut self,
+        _: AskModel,
+        cx: Cx,
+    ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
         async move {
-            let written = cx.sample(Sample::prompt(ASKS_CAPITAL, 100)).await?.written();
+            let written = cx
+                .sample(Sample::prompt(ASKS_CAPITAL, 100))
+                .await?
+                .written();
             Ok(ToolResult::text(written.unwrap_or_default()))
         }
     }
@@ -89,10 +117,20 @@ impl ConcurrentHandler<AskModel> for Peer {
 struct Folders;
 
 impl ConcurrentHandler<Folders> for Peer {
-    fn handle(&mut self, _: Folders, cx: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+    fn handle(
+        &mut self,
+        _: Folders,
+        cx: Cx,
+    ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
         async move {
             let roots = cx.roots().await?.roots();
-            Ok(ToolResult::text(roots.into_iter().map(|root| root.uri).collect::<Vec<_>>().join(",")))
+            Ok(ToolResult::text(
+                roots
+                    .into_iter()
+                    .map(|root| root.uri)
+                    .collect::<Vec<_>>()
+                    .join(","),
+            ))
         }
     }
 }
@@ -107,7 +145,11 @@ struct Count {
 impl SyncHandler<Count> for Peer {
     fn handle(&mut self, Count { to }: Count, cx: &mut Cx) -> ToolResult {
         for n in 1..=to {
-            cx.progress(Progress { done: n.into(), total: Some(to.into()), message: None });
+            cx.progress(Progress {
+                done: n.into(),
+                total: Some(to.into()),
+                message: None,
+            });
             cx.log(Log::new(LogLevel::Info, "peer", format!("at {n}")));
         }
         ToolResult::text(to.to_string())
@@ -127,16 +169,21 @@ impl SyncHandler<Fail> for Peer {
 
 impl SyncHandler<ListResources> for Peer {
     fn handle(&mut self, _: ListResources, _: &mut Cx) -> Result<RawObject, Failure> {
-        Ok(RawObject::new().with("resources", json!([{ "uri": "peer://greeting", "name": "greeting" }])))
+        Ok(RawObject::new().with(
+            "resources",
+            json!([{ "uri": "peer://greeting", "name": "greeting" }]),
+        ))
     }
 }
 
 impl SyncHandler<ReadResource> for Peer {
     fn handle(&mut self, wanted: ReadResource, _: &mut Cx) -> Result<ReadResourceResult, Failure> {
         match &*wanted.uri() {
-            uri @ "peer://greeting" => {
-                Ok(ReadResourceResult::of([ResourceContent::text(uri, "text/plain", "Good morning")]))
-            }
+            uri @ "peer://greeting" => Ok(ReadResourceResult::of([ResourceContent::text(
+                uri,
+                "text/plain",
+                "Good morning",
+            )])),
             uri => Err(Failure::not_found(format!("there is no resource {uri}"))),
         }
     }
@@ -145,14 +192,22 @@ impl SyncHandler<ReadResource> for Peer {
 impl SyncHandler<ListPrompts> for Peer {
     fn handle(&mut self, _: ListPrompts, _: &mut Cx) -> Result<RawObject, Failure> {
         let arguments = json!([{ "name": "name", "required": true }]);
-        Ok(RawObject::new().with("prompts", json!([{ "name": "greet", "arguments": arguments }])))
+        Ok(RawObject::new().with(
+            "prompts",
+            json!([{ "name": "greet", "arguments": arguments }]),
+        ))
     }
 }
 
 impl SyncHandler<GetPrompt> for Peer {
     fn handle(&mut self, wanted: GetPrompt, _: &mut Cx) -> Result<GetPromptResult, Failure> {
-        let name = wanted.argument("name").ok_or_else(|| Failure::invalid("whom to greet?"))?;
-        Ok(GetPromptResult::of([(Speaker::User, Content::text(format!("Greet {name}")))]))
+        let name = wanted
+            .argument("name")
+            .ok_or_else(|| Failure::invalid("whom to greet?"))?;
+        Ok(GetPromptResult::of([(
+            Speaker::User,
+            Content::text(format!("Greet {name}")),
+        )]))
     }
 }
 
@@ -160,7 +215,20 @@ impl SyncHandler<GetPrompt> for Peer {
 pub fn start() -> Ours {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let system = System::start(1).unwrap();
-    let options = McpServerOptions { access: Access::Open(Trust::LoopbackOperator), ..McpServerOptions::default() };
-    let serving = serve(listener, system.spawn(Peer), options, &ListenOptions::default()).unwrap();
-    Ours::new(format!("http://{}/mcp", serving.address), serving.server, system)
+    let options = McpServerOptions {
+        access: Access::Open(Trust::LoopbackOperator),
+        ..McpServerOptions::default()
+    };
+    let serving = serve(
+        listener,
+        system.spawn(Peer),
+        options,
+        &ListenOptions::default(),
+    )
+    .unwrap();
+    Ours::new(
+        format!("http://{}/mcp", serving.address),
+        serving.server,
+        system,
+    )
 }

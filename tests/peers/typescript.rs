@@ -7,7 +7,10 @@ async fn round(era: &str) {
     let (ours, plan) = (server::start(), server::plan());
     let target = Target::Url(ours.url.clone());
     let mut client = peers.client(&peers.node(), &[&script("client.mjs"), era]);
-    client.round(&target, steps(&plan)).await.assert_whole(&plan);
+    client
+        .round(&target, steps(&plan))
+        .await
+        .assert_whole(&plan);
 }
 
 /// Goal: the TypeScript client loses nothing in a session. Method: every tool, and its questions answered live.

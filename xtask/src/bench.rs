@@ -8,12 +8,27 @@ use crate::{instructions, peers, tools};
 const README: &str = "benches/README.md";
 /// Tables stand between two such lines; all else in the file is a person's.
 type Place = [&'static str; 2];
-const TABLES: Place = ["<!-- tables: written by `cargo xtask bench` -->", "<!-- end of tables -->"];
-const GATEWAY: Place = ["<!-- gateway: written by `cargo xtask bench gateway` -->", "<!-- end of gateway -->"];
+const TABLES: Place = [
+    "<!-- tables: written by `cargo xtask bench` -->",
+    "<!-- end of tables -->",
+];
+const GATEWAY: Place = [
+    "<!-- gateway: written by `cargo xtask bench gateway` -->",
+    "<!-- end of gateway -->",
+];
 
-const JOURNAL: Place = ["<!-- journal: written by `cargo xtask bench journal` -->", "<!-- end of journal -->"];
-const A2A: Place = ["<!-- a2a: written by `cargo xtask bench a2a` -->", "<!-- end of a2a -->"];
-const MAIL: Place = ["<!-- mail: written by `cargo xtask bench mail` -->", "<!-- end of mail -->"];
+const JOURNAL: Place = [
+    "<!-- journal: written by `cargo xtask bench journal` -->",
+    "<!-- end of journal -->",
+];
+const A2A: Place = [
+    "<!-- a2a: written by `cargo xtask bench a2a` -->",
+    "<!-- end of a2a -->",
+];
+const MAIL: Place = [
+    "<!-- mail: written by `cargo xtask bench mail` -->",
+    "<!-- end of mail -->",
+];
 /// SQLite driven directly: a package outside the workspace.
 pub const DIRECT: &str = "benches/sqlite-direct/Cargo.toml";
 
@@ -41,7 +56,16 @@ pub fn gateway(rounds: Option<&str>) -> Outcome {
     command::run(cargo(&["build", "--profile", "dist", "--bin", "callboard"]))?;
     let ours = target().join("dist").join("callboard");
     let ours = ours.to_string_lossy();
-    let mut bench = vec!["bench", "--bench", "gateway", "--", "--callboard", &*ours, "--mcp-proxy", &*other];
+    let mut bench = vec![
+        "bench",
+        "--bench",
+        "gateway",
+        "--",
+        "--callboard",
+        &*ours,
+        "--mcp-proxy",
+        &*other,
+    ];
     bench.extend(rounds.map(|rounds| ["--rounds", rounds]).iter().flatten());
     write(GATEWAY, &format!("{header}\n\n{}", printed(&bench)?))
 }
@@ -55,7 +79,16 @@ pub fn journal(options: &[&str]) -> Outcome {
     command::run(direct)?;
     let program = home.join("release").join("sqlite-direct");
     let program = program.to_string_lossy();
-    let mut bench = vec!["bench", "--package", "callboard-store", "--bench", "journal", "--", "--direct", &*program];
+    let mut bench = vec![
+        "bench",
+        "--package",
+        "callboard-store",
+        "--bench",
+        "journal",
+        "--",
+        "--direct",
+        &*program,
+    ];
     bench.extend(options);
     write(JOURNAL, &format!("{header}\n\n{}", printed(&bench)?))
 }
@@ -82,7 +115,8 @@ pub fn mail(options: &[&str]) -> Outcome {
 fn write(place: Place, tables: &str) -> Outcome {
     let path = root().join(README);
     let readme = fs::read_to_string(&path).map_err(|e| format!("{README} can't be read: {e}"))?;
-    fs::write(&path, replaced(&readme, place, tables)?).map_err(|e| format!("{README} can't be written: {e}"))
+    fs::write(&path, replaced(&readme, place, tables)?)
+        .map_err(|e| format!("{README} can't be written: {e}"))
 }
 
 fn printed(arguments: &[&str]) -> Outcome<String> {
@@ -98,7 +132,12 @@ fn printed(arguments: &[&str]) -> Outcome<String> {
 fn header() -> Outcome<String> {
     let date = output(program("date", &["-u", "+%Y-%m-%d"]))?;
     let commit = output(program("git", &["rev-parse", "--short", "HEAD"]))?;
-    let changed = !output(program("git", &["status", "--porcelain", "--untracked-files=no"]))?.trim().is_empty();
+    let changed = !output(program(
+        "git",
+        &["status", "--porcelain", "--untracked-files=no"],
+    ))?
+    .trim()
+    .is_empty();
     let rust = output(program("rustc", &["--version"]))?;
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     Ok(format!(
@@ -113,15 +152,27 @@ fn header() -> Outcome<String> {
 
 fn cpu() -> String {
     let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpus.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split_once(": "));
-    model.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, name)| name.to_owned())
+    let model = cpus
+        .lines()
+        .find(|line| line.starts_with("model name"))
+        .and_then(|line| line.split_once(": "));
+    model.map_or_else(
+        || std::env::consts::ARCH.to_owned(),
+        |(_, name)| name.to_owned(),
+    )
 }
 
 /// `readme` with `tables` in the place for them.
 fn replaced(readme: &str, [begin, end]: Place, tables: &str) -> Outcome<String> {
-    let parts = readme.split_once(begin).and_then(|(before, rest)| Some((before, rest.split_once(end)?.1)));
-    let (before, after) = parts.ok_or_else(|| format!("{README} needs the lines {begin} and {end}"))?;
-    Ok(format!("{before}{begin}\n\n{}\n\n{end}{after}", tables.trim_end()))
+    let parts = readme
+        .split_once(begin)
+        .and_then(|(before, rest)| Some((before, rest.split_once(end)?.1)));
+    let (before, after) =
+        parts.ok_or_else(|| format!("{README} needs the lines {begin} and {end}"))?;
+    Ok(format!(
+        "{before}{begin}\n\n{}\n\n{end}{after}",
+        tables.trim_end()
+    ))
 }
 
 #[cfg(test)]
@@ -135,7 +186,10 @@ mod tests {
         let readme = format!("# Benches\n\n{begin}\nold\n{end}\n\nWhy.\n");
         let once = replaced(&readme, TABLES, "first\n").unwrap();
         let twice = replaced(&once, TABLES, "second\n").unwrap();
-        assert_eq!(twice, format!("# Benches\n\n{begin}\n\nsecond\n\n{end}\n\nWhy.\n"));
+        assert_eq!(
+            twice,
+            format!("# Benches\n\n{begin}\n\nsecond\n\n{end}\n\nWhy.\n")
+        );
         assert!(replaced(&readme, GATEWAY, "x").is_err());
     }
 }

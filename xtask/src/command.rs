@@ -27,8 +27,14 @@ pub fn program(name: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(name);
     command.args(arguments).current_dir(root());
     // Cargo describes xtask's own package to it. Passed on, that would make build scripts run anew that look at it.
-    let ours = |name: &str| ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"].iter().any(|start| name.starts_with(start));
-    let described = std::env::vars_os().map(|(name, _)| name).filter(|name| name.to_str().is_some_and(ours));
+    let ours = |name: &str| {
+        ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"]
+            .iter()
+            .any(|start| name.starts_with(start))
+    };
+    let described = std::env::vars_os()
+        .map(|(name, _)| name)
+        .filter(|name| name.to_str().is_some_and(ours));
     described.for_each(|name| {
         command.env_remove(name);
     });
@@ -51,7 +57,10 @@ pub fn run(mut command: Command) -> Outcome {
 /// Runs it and returns its standard output; its errors go to the terminal.
 pub fn output(mut command: Command) -> Outcome<String> {
     announce(&command);
-    let output = command.stderr(Stdio::inherit()).output().map_err(|e| cannot_start(&command, &e))?;
+    let output = command
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|e| cannot_start(&command, &e))?;
     succeeded(&command, output.status)?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -69,23 +78,32 @@ pub fn watch_whatever(command: Command, see: impl FnMut(&str)) -> Outcome {
 
 fn watched(mut command: Command, mut see: impl FnMut(&str)) -> Outcome<(Command, ExitStatus)> {
     announce(&command);
-    let mut child = command.stdout(Stdio::piped()).spawn().map_err(|e| cannot_start(&command, &e))?;
+    let mut child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|e| cannot_start(&command, &e))?;
     if let Some(stdout) = child.stdout.take() {
         for line in BufReader::new(stdout).split(b'\n') {
-            let line = line.map_err(|e| format!("the output of {} can't be read: {e}", shown(&command)))?;
+            let line =
+                line.map_err(|e| format!("the output of {} can't be read: {e}", shown(&command)))?;
             let line = String::from_utf8_lossy(&line);
             println!("{line}");
             see(&line);
         }
     }
-    let status = child.wait().map_err(|e| format!("{} can't be awaited: {e}", shown(&command)))?;
+    let status = child
+        .wait()
+        .map_err(|e| format!("{} can't be awaited: {e}", shown(&command)))?;
     Ok((command, status))
 }
 
 /// Runs it and ends it if it takes longer than `limit`.
 pub fn run_within(mut command: Command, limit: Duration) -> Outcome {
     announce(&command);
-    let mut child = command.stdin(Stdio::null()).spawn().map_err(|e| cannot_start(&command, &e))?;
+    let mut child = command
+        .stdin(Stdio::null())
+        .spawn()
+        .map_err(|e| cannot_start(&command, &e))?;
     let start = Instant::now();
     while start.elapsed() < limit {
         match child.try_wait() {
@@ -95,7 +113,10 @@ pub fn run_within(mut command: Command, limit: Duration) -> Outcome {
         }
     }
     end(&mut child);
-    Err(format!("{} was still running after {limit:?}", shown(&command)))
+    Err(format!(
+        "{} was still running after {limit:?}",
+        shown(&command)
+    ))
 }
 
 /// Ends it at once.
@@ -110,9 +131,14 @@ fn announce(command: &Command) {
 }
 
 fn shown(command: &Command) -> String {
-    let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
+    let program = Path::new(command.get_program())
+        .file_name()
+        .unwrap_or(command.get_program());
     let words = std::iter::once(program).chain(command.get_args());
-    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    words
+        .map(|word| word.to_string_lossy())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn cannot_start(command: &Command, error: &std::io::Error) -> String {

@@ -12,7 +12,11 @@ use crate::tally::Tally;
 const EXAMPLE_TIME_MAX: Duration = Duration::from_secs(120);
 
 /// Run by [`crate::conformance`] and [`crate::tck`].
-const ELSEWHERE: &[&str] = &["a2a_conformance", "conformance_client", "conformance_server"];
+const ELSEWHERE: &[&str] = &[
+    "a2a_conformance",
+    "conformance_client",
+    "conformance_server",
+];
 
 /// Builds all examples, then runs each as a step.
 pub fn steps(tally: &mut Tally) {
@@ -22,7 +26,10 @@ pub fn steps(tally: &mut Tally) {
             tally.step("build examples", || run(cargo(&["build", "--examples"])));
             for name in names {
                 tally.step(&format!("example {name}"), || {
-                    run_within(cargo(&["run", "--quiet", "--example", &name]), EXAMPLE_TIME_MAX)
+                    run_within(
+                        cargo(&["run", "--quiet", "--example", &name]),
+                        EXAMPLE_TIME_MAX,
+                    )
                 });
             }
         }
@@ -38,8 +45,11 @@ fn names() -> Outcome<BTreeSet<String>> {
     }
     let entries = fs::read_dir(&folder).map_err(|e| format!("examples can't be listed: {e}"))?;
     let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
-    let examples =
-        paths.filter(|path| path.extension().is_some_and(|ext| ext == "rs") || path.join("main.rs").exists());
+    let examples = paths.filter(|path| {
+        path.extension().is_some_and(|ext| ext == "rs") || path.join("main.rs").exists()
+    });
     let names = examples.filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned()));
-    Ok(names.filter(|name| !ELSEWHERE.contains(&name.as_str())).collect())
+    Ok(names
+        .filter(|name| !ELSEWHERE.contains(&name.as_str()))
+        .collect())
 }

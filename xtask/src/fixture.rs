@@ -4,8 +4,10 @@ use crate::command::{Outcome, cargo, root, run};
 use crate::postgres::{self, Postgres};
 
 /// Packages that keep something, and where their fixtures of all versions are, a folder each.
-const KEEPERS: [(&str, &str); 2] =
-    [("callboard-store", "actors/store/tests/data/upgrade"), ("callboard-rpc", "protocols/rpc/tests/data/upgrade")];
+const KEEPERS: [(&str, &str); 2] = [
+    ("callboard-store", "actors/store/tests/data/upgrade"),
+    ("callboard-rpc", "protocols/rpc/tests/data/upgrade"),
+];
 /// The test of each that writes one.
 const TEST: &str = "upgrade::write_fixture";
 /// The variable that tells it where to.
@@ -18,10 +20,24 @@ pub fn write() -> Outcome {
     for (package, fixtures) in KEEPERS {
         let folder = root().join(fixtures).join(env!("CARGO_PKG_VERSION"));
         if folder.exists() {
-            return Err(format!("{} is there: a released fixture stays as it is", folder.display()));
+            return Err(format!(
+                "{} is there: a released fixture stays as it is",
+                folder.display()
+            ));
         }
-        let mut test = cargo(&["test", "-p", package, "--test", "it", "--", "--exact", TEST, "--ignored"]);
-        test.env(postgres::VARIABLE, postgres.url()).env(VARIABLE, folder);
+        let mut test = cargo(&[
+            "test",
+            "-p",
+            package,
+            "--test",
+            "it",
+            "--",
+            "--exact",
+            TEST,
+            "--ignored",
+        ]);
+        test.env(postgres::VARIABLE, postgres.url())
+            .env(VARIABLE, folder);
         run(test)?;
     }
     Ok(())

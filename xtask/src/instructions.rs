@@ -11,13 +11,24 @@ use crate::tools;
 const OPERATIONS: u64 = 20_000;
 /// Most instructions of callboard: a tell through a typed handle, an ask through any. (An erased handle looks the message's lane up,
 /// and a pinned ask pays two wake-ups like everybody's: the tables show them.)
-const GATES: [(&str, &str, u64); 3] =
-    [("callboard typed", "tell", 320), ("callboard typed", "ask", 1_650), ("callboard", "ask", 1_650)];
+const GATES: [(&str, &str, u64); 3] = [
+    ("callboard typed", "tell", 320),
+    ("callboard typed", "ask", 1_650),
+    ("callboard", "ask", 1_650),
+];
 /// What is counted.
 const WORKS: [&str; 2] = ["tell", "ask"];
 /// All contestants.
-const CONTESTANTS: [&str; 8] =
-    ["tokio", "actix", "ractor", "kameo", "callboard", "callboard pinned", "callboard async", "callboard typed"];
+const CONTESTANTS: [&str; 8] = [
+    "tokio",
+    "actix",
+    "ractor",
+    "kameo",
+    "callboard",
+    "callboard pinned",
+    "callboard async",
+    "callboard typed",
+];
 
 /// Fails if a tell or an ask of callboard takes more instructions than its gate.
 pub fn gate() -> Outcome {
@@ -27,7 +38,9 @@ pub fn gate() -> Outcome {
         let count = count(&binary, ours, work)?;
         println!("{ours}, {work}: {count} instructions, at most {most}");
         if count > most {
-            over.push(format!("{ours}, {work}: {count} instructions, at most {most} are allowed"));
+            over.push(format!(
+                "{ours}, {work}: {count} instructions, at most {most} are allowed"
+            ));
         }
     }
     match over.is_empty() {
@@ -56,16 +69,28 @@ pub fn table() -> Outcome<String> {
 fn build() -> Outcome<String> {
     tools::valgrind()?;
     // The one package, so that nothing which speaks a protocol is built for it.
-    let build = ["build", "--profile", "bench", "--package", "callboard-kernel-bench", "--bin", "instructions"];
+    let build = [
+        "build",
+        "--profile",
+        "bench",
+        "--package",
+        "callboard-kernel-bench",
+        "--bin",
+        "instructions",
+    ];
     run(cargo(&build))?;
     // The second time nothing is built; only the path is asked for.
-    let messages = output(cargo(&[&build[..], &["--quiet", "--message-format", "json"]].concat()))?;
+    let messages = output(cargo(
+        &[&build[..], &["--quiet", "--message-format", "json"]].concat(),
+    ))?;
     executable(&messages).ok_or_else(|| "cargo named no executable of `instructions`".to_owned())
 }
 
 /// The path in cargo's message about the binary. Cargo escapes nothing in a path without quotes and backslashes.
 fn executable(messages: &str) -> Option<String> {
-    let message = messages.lines().find(|line| line.contains(r#""kind":["bin"]"#))?;
+    let message = messages
+        .lines()
+        .find(|line| line.contains(r#""kind":["bin"]"#))?;
     let (_, rest) = message.split_once(r#""executable":""#)?;
     rest.split_once('"').map(|(path, _)| path.to_owned())
 }
@@ -79,12 +104,24 @@ fn count(binary: &str, contestant: &str, work: &str) -> Outcome<u64> {
 
 fn total(binary: &str, contestant: &str, work: &str, operations: u64) -> Outcome<u64> {
     let operations = operations.to_string();
-    let arguments = ["--tool=callgrind", "--callgrind-out-file=/dev/null", binary, contestant, work, &operations];
+    let arguments = [
+        "--tool=callgrind",
+        "--callgrind-out-file=/dev/null",
+        binary,
+        contestant,
+        work,
+        &operations,
+    ];
     let mut valgrind = program("valgrind", &arguments);
-    let result = valgrind.stdout(Stdio::null()).output().map_err(|e| format!("valgrind can't be started: {e}"))?;
+    let result = valgrind
+        .stdout(Stdio::null())
+        .output()
+        .map_err(|e| format!("valgrind can't be started: {e}"))?;
     let report = String::from_utf8_lossy(&result.stderr);
     if !result.status.success() {
-        return Err(format!("{contestant} {work} failed under callgrind:\n{report}"));
+        return Err(format!(
+            "{contestant} {work} failed under callgrind:\n{report}"
+        ));
     }
     collected(&report).ok_or_else(|| format!("callgrind reported no count:\n{report}"))
 }
@@ -102,7 +139,10 @@ mod tests {
     /// Goal: the count and the path are found. Method: lines as valgrind and cargo print them.
     #[test]
     fn reports_are_read() {
-        assert_eq!(collected("==7== Events    : Ir\n==7== Collected : 11483973\n==7==\n"), Some(11_483_973));
+        assert_eq!(
+            collected("==7== Events    : Ir\n==7== Collected : 11483973\n==7==\n"),
+            Some(11_483_973)
+        );
         assert_eq!(collected("==7== Collected : many"), None);
         let messages = concat!(
             r#"{"reason":"compiler-artifact","target":{"kind":["lib"],"name":"x"},"executable":null}"#,

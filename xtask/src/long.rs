@@ -17,7 +17,15 @@ const LIBFUZZER_TIME: &str = "-max_total_time=60";
 pub fn soak() -> Outcome {
     run(cargo(&["bench", "--bench", "stress"]))?;
     let postgres = Postgres::start()?;
-    let mut soaks = cargo(&["test", "--workspace", "--release", "--", "--ignored", "soak", "--nocapture"]);
+    let mut soaks = cargo(&[
+        "test",
+        "--workspace",
+        "--release",
+        "--",
+        "--ignored",
+        "soak",
+        "--nocapture",
+    ]);
     soaks.env(postgres::VARIABLE, postgres.url());
     run(soaks)
 }
@@ -29,7 +37,9 @@ pub fn fuzz(cases: u64) -> Outcome {
     tests.env("PROPTEST_CASES", cases.to_string());
     run(tests)?;
     if !tools::has_libfuzzer() {
-        println!("without libFuzzer: it needs a nightly compiler and `cargo install --locked cargo-fuzz`");
+        println!(
+            "without libFuzzer: it needs a nightly compiler and `cargo install --locked cargo-fuzz`"
+        );
         return Ok(());
     }
     corpora()?.iter().try_for_each(|corpus| libfuzzer(corpus))
@@ -39,8 +49,10 @@ pub fn fuzz(cases: u64) -> Outcome {
 fn corpora() -> Outcome<Vec<PathBuf>> {
     let unreadable = |e| format!("fuzz/corpus can't be read: {e}");
     let entries = fs::read_dir(root().join("fuzz/corpus")).map_err(unreadable)?;
-    let mut corpora: Vec<_> =
-        entries.map(|entry| entry.map(|e| e.path())).collect::<Result<_, _>>().map_err(unreadable)?;
+    let mut corpora: Vec<_> = entries
+        .map(|entry| entry.map(|e| e.path()))
+        .collect::<Result<_, _>>()
+        .map_err(unreadable)?;
     corpora.sort();
     Ok(corpora)
 }
@@ -50,9 +62,27 @@ fn libfuzzer(corpus: &Path) -> Outcome {
     // What it finds goes to the first directory, which is no part of the repository.
     let found = target().join("fuzz").join(name);
     fs::create_dir_all(&found).map_err(|e| format!("{} can't be made: {e}", found.display()))?;
-    let mut fuzzer = program("cargo", &["+nightly", "fuzz", "run", "--features", "libfuzzer", "libfuzzer"]);
-    fuzzer.arg(&found).arg(corpus).args(["--", LIBFUZZER_TIME, "-max_len=65536", "-timeout=10", "-rss_limit_mb=512"]);
+    let mut fuzzer = program(
+        "cargo",
+        &[
+            "+nightly",
+            "fuzz",
+            "run",
+            "--features",
+            "libfuzzer",
+            "libfuzzer",
+        ],
+    );
+    fuzzer.arg(&found).arg(corpus).args([
+        "--",
+        LIBFUZZER_TIME,
+        "-max_len=65536",
+        "-timeout=10",
+        "-rss_limit_mb=512",
+    ]);
     // Its entry point is an unmangled function, which the workspace's lints forbid to hand-written code.
-    fuzzer.env("FUZZ_TARGET", name).env("RUSTFLAGS", "--cap-lints=allow");
+    fuzzer
+        .env("FUZZ_TARGET", name)
+        .env("RUSTFLAGS", "--cap-lints=allow");
     run(fuzzer)
 }

@@ -70,7 +70,9 @@ fn main() -> ExitCode {
         ["fuzz"] => long::fuzz(long::CASES_DEFAULT),
         ["fuzz", cases] => match cases.parse() {
             Ok(cases) => long::fuzz(cases),
-            Err(_) => Err(format!("the number of cases must be a number, not {cases:?}")),
+            Err(_) => Err(format!(
+                "the number of cases must be a number, not {cases:?}"
+            )),
         },
         ["fixture"] => fixture::write(),
         ["limits"] => limits::write(),

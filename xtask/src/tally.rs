@@ -27,10 +27,16 @@ pub struct Counted {
 impl Counted {
     /// Adds a line of cargo's output, if it is a `test result:` line.
     pub fn see(&mut self, line: &str) {
-        let Some((_, result)) = line.split_once("test result:") else { return };
+        let Some((_, result)) = line.split_once("test result:") else {
+            return;
+        };
         for part in result.split([';', '.']) {
             let mut words = part.split_whitespace();
-            let (Some(Ok(number)), Some(what)) = (words.next().map(str::parse::<u64>), words.next()) else { continue };
+            let (Some(Ok(number)), Some(what)) =
+                (words.next().map(str::parse::<u64>), words.next())
+            else {
+                continue;
+            };
             match what {
                 "passed" => self.passed += number,
                 "failed" => self.failed += number,
@@ -68,10 +74,16 @@ impl Tally {
         self.passed += counted.passed;
         self.failed += counted.failed;
         if counted.ignored > 0 {
-            self.skip(format!("{} ignored in {name}: they are run by soak or fuzz", counted.ignored));
+            self.skip(format!(
+                "{} ignored in {name}: they are run by soak or fuzz",
+                counted.ignored
+            ));
         }
         let verdict = if outcome.is_ok() { "ok" } else { "FAILED" };
-        println!("== {name}: {verdict}, {:.0} s", start.elapsed().as_secs_f32());
+        println!(
+            "== {name}: {verdict}, {:.0} s",
+            start.elapsed().as_secs_f32()
+        );
     }
 
     /// Notes what wasn't done, and why.
@@ -82,8 +94,12 @@ impl Tally {
     /// Says what failed and what was skipped; the last line is the sum. True if nothing failed.
     pub fn report(&self) -> bool {
         println!();
-        self.failures.iter().for_each(|failure| println!("failed: {failure}"));
-        self.skipped.iter().for_each(|skipped| println!("skipped: {skipped}"));
+        self.failures
+            .iter()
+            .for_each(|failure| println!("failed: {failure}"));
+        self.skipped
+            .iter()
+            .for_each(|skipped| println!("skipped: {skipped}"));
         println!("{} passed, {} failed", self.passed, self.failed);
         self.failed == 0
     }
@@ -98,9 +114,17 @@ mod tests {
     fn result_lines_are_added_up() {
         let mut counted = Counted::default();
         counted.see("test result: ok. 12 passed; 0 failed; 2 ignored; 0 measured; 3 filtered out; finished in 0.01s");
-        counted.see("test result: FAILED. 1 passed; 4 failed; 0 ignored; 0 measured; 0 filtered out");
+        counted
+            .see("test result: FAILED. 1 passed; 4 failed; 0 ignored; 0 measured; 0 filtered out");
         counted.see("test passed_and_failed ... ok");
-        assert_eq!(counted, Counted { passed: 13, failed: 4, ignored: 2 });
+        assert_eq!(
+            counted,
+            Counted {
+                passed: 13,
+                failed: 4,
+                ignored: 2
+            }
+        );
     }
 
     /// Goal: nothing that went wrong counts as passed. Method: a step that crashed before a test, and one that ran

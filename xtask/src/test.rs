@@ -38,7 +38,8 @@ fn tallied(steps: impl FnOnce(&mut Tally)) -> ExitCode {
 }
 
 /// Features of the library, without those that need a topology file.
-const PARTS: &str = "mcp,a2a,mail,models,guardrail,gateway,clinics,orchestration,store-sqlite,store-postgres";
+const PARTS: &str =
+    "mcp,a2a,mail,models,guardrail,gateway,clinics,orchestration,store-sqlite,store-postgres";
 
 fn steps(tally: &mut Tally) {
     tally.step("rustfmt and clippy", tools::components);
@@ -54,7 +55,13 @@ fn steps(tally: &mut Tally) {
         command::run(cargo(&[&["clippy", "--workspace"], &strict[..]].concat()))?;
         // Each has a target directory of its own: another lock file, other features.
         for (manifest, home) in APART {
-            let mut apart = cargo(&[&["clippy", "--locked", "--manifest-path", manifest], &strict[..]].concat());
+            let mut apart = cargo(
+                &[
+                    &["clippy", "--locked", "--manifest-path", manifest],
+                    &strict[..],
+                ]
+                .concat(),
+            );
             apart.env("CARGO_TARGET_DIR", command::target().join(home));
             command::run(apart)?;
         }
@@ -64,7 +71,14 @@ fn steps(tally: &mut Tally) {
     tally.step("check", || command::run(cargo(&["check", "--workspace"])));
     tally.step("features", || {
         for features in ["", PARTS] {
-            command::run(cargo(&["check", "--package", "callboard", "--no-default-features", "--features", features]))?;
+            command::run(cargo(&[
+                "check",
+                "--package",
+                "callboard",
+                "--no-default-features",
+                "--features",
+                features,
+            ]))?;
         }
         Ok(())
     });
@@ -85,7 +99,12 @@ fn steps(tally: &mut Tally) {
     drop(server);
     // The last two have no such test: with them the crates of others have the features of the tests above, so that a third of
     // what this needs isn't built again.
-    let packages = ["callboard", "callboard-a2a", "callboard-kernel-bench", "callboard-runtime"];
+    let packages = [
+        "callboard",
+        "callboard-a2a",
+        "callboard-kernel-bench",
+        "callboard-runtime",
+    ];
     let packages = packages.iter().flat_map(|name| ["--package", name]);
     let only = ["--features", "callboard/grpc", "--test", "it", "grpc"];
     let grpc: Vec<&str> = ["test"].into_iter().chain(packages).chain(only).collect();

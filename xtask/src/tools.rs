@@ -32,7 +32,11 @@ pub fn npm() -> Outcome {
 
 /// A program that the distribution packages: installed if this is root, else the error says how.
 fn of_distribution(name: &str, packages: &[&str]) -> Outcome {
-    if present(name, &["--version"]) { Ok(()) } else { install(name, packages) }
+    if present(name, &["--version"]) {
+        Ok(())
+    } else {
+        install(name, packages)
+    }
 }
 
 /// Installs packages of the distribution if this is root, else the error says how.
@@ -42,8 +46,12 @@ pub fn install(name: &str, packages: &[&str]) -> Outcome {
         return Err(format!("{name} is missing; {advice}"));
     }
     let mut install = program("apt-get", &["install", "-y", "--no-install-recommends"]);
-    install.args(packages).env("DEBIAN_FRONTEND", "noninteractive");
-    run(program("apt-get", &["update"])).and_then(|()| run(install)).map_err(|why| format!("{why}; {advice}"))
+    install
+        .args(packages)
+        .env("DEBIAN_FRONTEND", "noninteractive");
+    run(program("apt-get", &["update"]))
+        .and_then(|()| run(install))
+        .map_err(|why| format!("{why}; {advice}"))
 }
 
 /// Checks licences, duplicates and sources of all dependencies by `deny.toml`.
@@ -82,7 +90,15 @@ fn installed(name: &str, version: &str) -> Outcome<PathBuf> {
     let home = target().join("tools").join(format!("{name}-{version}"));
     let path = home.join("bin").join(name);
     if !path.exists() {
-        run(cargo(&["install", "--locked", name, "--version", version, "--root", &home.to_string_lossy()]))?;
+        run(cargo(&[
+            "install",
+            "--locked",
+            name,
+            "--version",
+            version,
+            "--root",
+            &home.to_string_lossy(),
+        ]))?;
     }
     Ok(path)
 }
@@ -94,7 +110,10 @@ pub fn has_libfuzzer() -> bool {
 
 /// Whether it runs and succeeds.
 pub fn present(name: &str, arguments: &[&str]) -> bool {
-    let status = program(name, arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let status = program(name, arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
     status.is_ok_and(|status| status.success())
 }
 

@@ -20,7 +20,14 @@ fn patients() -> Result<Vec<Value>, Box<dyn std::error::Error>> {
     Ok(all)
 }
 
-const PERSONAL: [&str; 6] = ["name", "government_id", "government_id_scheme", "phone", "address", "birth_date"];
+const PERSONAL: [&str; 6] = [
+    "name",
+    "government_id",
+    "government_id_scheme",
+    "phone",
+    "address",
+    "birth_date",
+];
 
 /// The record as a clinic gives it to somebody who may not know who it is.
 fn redacted(patient: &Value) -> Value {
@@ -32,16 +39,30 @@ fn redacted(patient: &Value) -> Value {
 }
 
 fn verdict(record: &Value, results: Value, text: String, identities: Identities) -> Verdict {
-    Verify { records: vec![record.clone()], results, text, identities }.verdict()
+    Verify {
+        records: vec![record.clone()],
+        results,
+        text,
+        identities,
+    }
+    .verdict()
 }
 
 fn about(text: &Value) -> String {
-    text.as_str().map_or_else(|| text.to_string(), str::to_owned)
+    text.as_str()
+        .map_or_else(|| text.to_string(), str::to_owned)
 }
 
 fn prescription(medication: &Value) -> String {
     let field = |key: &str| about(&medication[key]);
-    format!("{} {} {} {}, {}", field("name"), field("dose"), field("unit"), field("frequency"), field("route"))
+    format!(
+        "{} {} {} {}, {}",
+        field("name"),
+        field("dose"),
+        field("unit"),
+        field("frequency"),
+        field("route")
+    )
 }
 
 /// Goal: nothing that a clinic holds is taken for fabricated, personal or advice. Method: every record, redacted, as
@@ -51,14 +72,23 @@ fn what_is_recorded_passes() -> Outcome {
     for patient in patients()? {
         let record = redacted(&patient);
         let id = about(&patient["patient_id"]);
-        let lines = patient["medications"].as_array().into_iter().flatten().map(prescription);
+        let lines = patient["medications"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(prescription);
         let text = format!(
             "{id}: {}\n{}\n{}",
             about(&patient["condition"]),
             lines.collect::<Vec<_>>().join("\n"),
             about(&patient["notes"])
         );
-        let verdict = verdict(&record, json!([{"step_id": 1, "result": record}]), text, Identities::Withheld);
+        let verdict = verdict(
+            &record,
+            json!([{"step_id": 1, "result": record}]),
+            text,
+            Identities::Withheld,
+        );
         assert!(verdict.safe, "{id}: {}", verdict.note);
     }
     Ok(())

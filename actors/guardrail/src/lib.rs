@@ -18,7 +18,9 @@ use callboard_message::surface::{
 };
 use callboard_message::text::is_one_of;
 use callboard_message::{Failure, FailureKind, Message};
-use callboard_runtime::{Agent, AgentRef, Crossing, Cx, Handlers, Part, Policy, Profile, SyncHandler};
+use callboard_runtime::{
+    Agent, AgentRef, Crossing, Cx, Handlers, Part, Policy, Profile, SyncHandler,
+};
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -44,7 +46,11 @@ impl Guardrail {
         let rules = Rules::with(own).inspect_err(|error| {
             callboard_message::log::error!(%error, "the guardrail blocks every text");
         });
-        Self { rules: rules.ok(), screened: 0, stopped: 0 }
+        Self {
+            rules: rules.ok(),
+            screened: 0,
+            stopped: 0,
+        }
     }
 }
 
@@ -102,7 +108,10 @@ pub struct Guard {
 impl Guard {
     /// Asks `agent`, which answers [`Screen`].
     pub fn new(agent: AgentRef) -> Self {
-        Self { agent, limit: GUARD_TIMEOUT_DEFAULT }
+        Self {
+            agent,
+            limit: GUARD_TIMEOUT_DEFAULT,
+        }
     }
 
     /// How long it may take over one message.
@@ -117,11 +126,18 @@ impl Guard {
     /// [`FailureKind::Blocked`], with `reason` and the ids of the `rules` that hit in its data, never with text. Also
     /// where the guardrail crashed, is late or has ended.
     pub async fn pass(&self, message: &RawValue, origin: Origin) -> Result<(), Failure> {
-        let Some(text) = texts(message) else { return Err(refusal([GUARD_UNREADABLE])) };
+        let Some(text) = texts(message) else {
+            return Err(refusal([GUARD_UNREADABLE]));
+        };
         if text.is_empty() {
             return Ok(());
         }
-        match self.agent.ask(Screen { text, origin }).within(self.limit).await {
+        match self
+            .agent
+            .ask(Screen { text, origin })
+            .within(self.limit)
+            .await
+        {
             Ok(Screening { blocked: false, .. }) => Ok(()),
             Ok(Screening { rules, .. }) => {
                 callboard_message::log::info!(?rules, "guardrail stopped a message");
@@ -143,9 +159,16 @@ fn refusal(rules: impl Into<Value>) -> Failure {
 
 /// The ids of the rules that a guard's refusal names; `None` for any other failure.
 pub fn rules_of(failure: &Failure) -> Option<Vec<String>> {
-    let data = failure.data.as_ref().filter(|_| failure.kind == FailureKind::Blocked)?;
-    let by_guard = data.get("reason").is_some_and(|reason| reason == GUARD_REASON);
-    let rules = data.get("rules").and_then(|rules| serde_json::from_value(rules.clone()).ok());
+    let data = failure
+        .data
+        .as_ref()
+        .filter(|_| failure.kind == FailureKind::Blocked)?;
+    let by_guard = data
+        .get("reason")
+        .is_some_and(|reason| reason == GUARD_REASON);
+    let rules = data
+        .get("rules")
+        .and_then(|rules| serde_json::from_value(rules.clone()).ok());
     by_guard.then(|| rules.unwrap_or_default())
 }
 
@@ -158,7 +181,11 @@ impl Policy for Guard {
         true
     }
 
-    fn judge_part<'a>(&'a self, part: Part, crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>> {
+    fn judge_part<'a>(
+        &'a self,
+        part: Part,
+        crossing: Crossing<'a>,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
         Box::pin(self.pass(crossing.payload, origin(part, crossing.message)))
     }
 }
@@ -170,7 +197,11 @@ fn origin(part: Part, message: &str) -> Origin {
         (Part::Answer, _) => Origin::ToolResult,
         (
             Part::Reply,
-            Describe::NAME | ListTools::NAME | ListPrompts::NAME | ListResources::NAME | ListResourceTemplates::NAME,
+            Describe::NAME
+            | ListTools::NAME
+            | ListPrompts::NAME
+            | ListResources::NAME
+            | ListResourceTemplates::NAME,
         ) => Origin::Description,
         (Part::Reply, ReadResource::NAME) => Origin::Document,
         // A prompt is what a user chose to say.
@@ -208,7 +239,8 @@ fn collect<'a>(value: &'a Value, lines: &mut Vec<&'a str>) {
                     lines.push(name);
                 }
                 match (name.as_str(), value) {
-                    ("role" | "type", Value::String(word)) if is_one_of(word, WORDS_OF_PROTOCOLS) => {}
+                    ("role" | "type", Value::String(word))
+                        if is_one_of(word, WORDS_OF_PROTOCOLS) => {}
                     ("data" | "blob", Value::String(coded)) if shows && is_base64(coded) => {}
                     _ => collect(value, lines),
                 }
@@ -220,11 +252,18 @@ fn collect<'a>(value: &'a Value, lines: &mut Vec<&'a str>) {
 
 /// Whether an object holds a picture, a sound or a film, by its media type.
 fn is_medium(members: &Map<String, Value>) -> bool {
-    let kind = members.get("mimeType").and_then(Value::as_str).unwrap_or_default();
+    let kind = members
+        .get("mimeType")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     // An SVG is a text.
-    ["image/", "audio/", "video/"].iter().any(|family| kind.starts_with(family)) && !kind.contains("xml")
+    ["image/", "audio/", "video/"]
+        .iter()
+        .any(|family| kind.starts_with(family))
+        && !kind.contains("xml")
 }
 
 fn is_base64(text: &str) -> bool {
-    text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=' | b'-' | b'_'))
+    text.bytes()
+        .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=' | b'-' | b'_'))
 }

@@ -99,7 +99,10 @@ pub(super) struct Weight {
 
 impl Weight {
     fn new(users: u32, outside: Option<u32>) -> Self {
-        Self { users, outside: outside.unwrap_or_default().max(users) }
+        Self {
+            users,
+            outside: outside.unwrap_or_default().max(users),
+        }
     }
 
     pub(super) fn of(&self, is_users: bool) -> u32 {
@@ -186,16 +189,24 @@ struct Names<'a>(BTreeMap<&'a str, Concept>);
 impl Names<'_> {
     fn one(&self, id: &str, name: &str) -> Result<Concept, RuleError> {
         let why = || format!("`{name}` is no concept: add it to `concepts`");
-        self.0.get(name).copied().ok_or_else(|| RuleError { id: id.to_owned(), why: why() })
+        self.0.get(name).copied().ok_or_else(|| RuleError {
+            id: id.to_owned(),
+            why: why(),
+        })
     }
 
     /// The concepts of `a|b`; none of an empty text.
     fn any(&self, id: &str, names: &str) -> Result<Vec<Concept>, RuleError> {
-        names.split('|').filter(|name| !name.is_empty()).map(|name| self.one(id, name)).collect()
+        names
+            .split('|')
+            .filter(|name| !name.is_empty())
+            .map(|name| self.one(id, name))
+            .collect()
     }
 }
 
-static RULES: LazyLock<Result<Arc<Rules>, RuleError>> = LazyLock::new(|| Rules::compile(BUILT_IN, &[]).map(Arc::new));
+static RULES: LazyLock<Result<Arc<Rules>, RuleError>> =
+    LazyLock::new(|| Rules::compile(BUILT_IN, &[]).map(Arc::new));
 
 impl Rules {
     /// The rules of every guardrail.
@@ -211,22 +222,45 @@ impl Rules {
     /// # Errors
     /// [`RuleError`] names the first rule that can't be used.
     pub fn with(own: &[OwnRule]) -> Result<Arc<Self>, RuleError> {
-        if own.is_empty() { Self::built_in() } else { Self::compile(BUILT_IN, own).map(Arc::new) }
+        if own.is_empty() {
+            Self::built_in()
+        } else {
+            Self::compile(BUILT_IN, own).map(Arc::new)
+        }
     }
 
     fn compile(text: &str, own: &[OwnRule]) -> Result<Self, RuleError> {
-        let error = |id: &str, why: String| RuleError { id: id.to_owned(), why };
-        let written: Document = toml::from_str(text).map_err(|e| error("rules.toml", e.to_string()))?;
-        let Document { rules: chains, signs, forms, reports, compounds, concepts } = written;
-        let names = concepts.keys().map(String::as_str).zip(0..=Concept::MAX).collect::<BTreeMap<_, _>>();
+        let error = |id: &str, why: String| RuleError {
+            id: id.to_owned(),
+            why,
+        };
+        let written: Document =
+            toml::from_str(text).map_err(|e| error("rules.toml", e.to_string()))?;
+        let Document {
+            rules: chains,
+            signs,
+            forms,
+            reports,
+            compounds,
+            concepts,
+        } = written;
+        let names = concepts
+            .keys()
+            .map(String::as_str)
+            .zip(0..=Concept::MAX)
+            .collect::<BTreeMap<_, _>>();
         if names.len() < concepts.len() {
-            return Err(error("concepts", format!("there are more than {}", Concept::MAX)));
+            return Err(error(
+                "concepts",
+                format!("there are more than {}", Concept::MAX),
+            ));
         }
         let names = Names(names);
         let mut words = Words::default();
         for (name, list) in &concepts {
             let concept = names.one(name, name)?;
-            list.split_ascii_whitespace().for_each(|word| words.add(word, concept));
+            list.split_ascii_whitespace()
+                .for_each(|word| words.add(word, concept));
         }
         let compound = |w: WrittenCompound| {
             let id = "compounds";
@@ -245,7 +279,10 @@ impl Rules {
             steps_of: vec![Vec::new(); names.0.len()],
             steps: 0,
             reported: names.one("reports", &reports.concept)?,
-            compounds: compounds.into_iter().map(compound).collect::<Result<_, _>>()?,
+            compounds: compounds
+                .into_iter()
+                .map(compound)
+                .collect::<Result<_, _>>()?,
             address: names.one("forms", &forms.address)?,
             underscore: names.one("forms", &forms.underscore)?,
             signs: Vec::new(),
@@ -258,23 +295,41 @@ impl Rules {
         Ok(found)
     }
 
-    fn add_rule(&mut self, written: WrittenRule, names: &Names<'_>, quotable: &[String]) -> Result<(), RuleError> {
+    fn add_rule(
+        &mut self,
+        written: WrittenRule,
+        names: &Names<'_>,
+        quotable: &[String],
+    ) -> Result<(), RuleError> {
         let id = written.id.as_str();
-        let mistake = |why: &str| RuleError { id: id.to_owned(), why: why.to_owned() };
-        let family = id.split_once('.').ok_or_else(|| mistake("its id must be FAMILY.CASE"))?.0;
+        let mistake = |why: &str| RuleError {
+            id: id.to_owned(),
+            why: why.to_owned(),
+        };
+        let family = id
+            .split_once('.')
+            .ok_or_else(|| mistake("its id must be FAMILY.CASE"))?
+            .0;
         let mut within = vec![0];
         let mut steps = Vec::new();
         for (n, part) in written.chain.split_ascii_whitespace().enumerate() {
             match n % 2 {
                 0 => steps.push(names.any(id, part)?),
-                _ => within.push(part.parse().map_err(|_| mistake("its chain must be CONCEPT WORDS CONCEPT …"))?),
+                _ => within.push(
+                    part.parse()
+                        .map_err(|_| mistake("its chain must be CONCEPT WORDS CONCEPT …"))?,
+                ),
             }
         }
         if steps.len() < 2 || steps.len() != within.len() || written.weight == 0 {
-            return Err(mistake("it must have a weight and a chain of two concepts or more"));
+            return Err(mistake(
+                "it must have a weight and a chain of two concepts or more",
+            ));
         }
         for (step, concepts) in steps.iter().enumerate().rev() {
-            concepts.iter().for_each(|concept| self.steps_of[usize::from(*concept)].push((self.rules.len(), step)));
+            concepts.iter().for_each(|concept| {
+                self.steps_of[usize::from(*concept)].push((self.rules.len(), step))
+            });
         }
         let rule = Rule {
             weight: Weight::new(written.weight, written.outside),
@@ -294,18 +349,36 @@ impl Rules {
     fn add_signs(&mut self, signs: Vec<WrittenSign>, own: &[OwnRule]) -> Result<(), RuleError> {
         if own.len() > OWN_RULES_MAX {
             let why = format!("{} rules are too many (at most {OWN_RULES_MAX})", own.len());
-            return Err(RuleError { id: "rules".to_owned(), why });
+            return Err(RuleError {
+                id: "rules".to_owned(),
+                why,
+            });
         }
         let mut patterns = Vec::new();
-        for WrittenSign { id, weight, outside, pattern } in signs {
-            self.signs.push(Sign { id, weight: Weight::new(weight, outside) });
+        for WrittenSign {
+            id,
+            weight,
+            outside,
+            pattern,
+        } in signs
+        {
+            self.signs.push(Sign {
+                id,
+                weight: Weight::new(weight, outside),
+            });
             patterns.push(pattern);
         }
         for rule in own {
             patterns.push(rule.checked()?);
-            self.signs.push(Sign { id: rule.id.clone(), weight: Weight::new(rule.weight, None) });
+            self.signs.push(Sign {
+                id: rule.id.clone(),
+                weight: Weight::new(rule.weight, None),
+            });
         }
-        let too_large = |e: regex::Error| RuleError { id: "rules".to_owned(), why: format!("{e}: use fewer rules") };
+        let too_large = |e: regex::Error| RuleError {
+            id: "rules".to_owned(),
+            why: format!("{e}: use fewer rules"),
+        };
         self.patterns = RegexSet::new(&patterns).map_err(too_large)?;
         Ok(())
     }
@@ -325,8 +398,8 @@ impl Rules {
                 at += 1;
             }
             let gap = &bytes[end..start];
-            let sentence =
-                gap.iter().any(|b| matches!(b, b'!' | b'?' | b'\n')) || gap.first() == Some(&b'.') && gap.len() > 1;
+            let sentence = gap.iter().any(|b| matches!(b, b'!' | b'?' | b'\n'))
+                || gap.first() == Some(&b'.') && gap.len() > 1;
             place += 1 + if sentence { SENTENCE_END_WORDS } else { 0 };
             end = at;
             let from = marks.concepts.len();
@@ -339,7 +412,11 @@ impl Rules {
             }
             if marks.concepts.len() > from {
                 self.compose(&mut marks, place, from);
-                marks.marks.push(Mark { place, from, to: marks.concepts.len() });
+                marks.marks.push(Mark {
+                    place,
+                    from,
+                    to: marks.concepts.len(),
+                });
             }
         }
         marks
@@ -347,7 +424,9 @@ impl Rules {
 
     /// Adds the concepts that the last word and the one from `from` are together.
     fn compose(&self, marks: &mut Marks, place: u32, from: usize) {
-        let Some(before) = marks.marks.last() else { return };
+        let Some(before) = marks.marks.last() else {
+            return;
+        };
         for compound in &self.compounds {
             let (first, second) = (marks.of(before), &marks.concepts[from..]);
             let has = |concepts: &[Concept], one: Concept, none: &[Concept]| {
@@ -366,7 +445,12 @@ impl Rules {
 impl OwnRule {
     /// The pattern of the rule.
     fn checked(&self) -> Result<String, RuleError> {
-        let mistake = |why: String| Err(RuleError { id: self.id.clone(), why });
+        let mistake = |why: String| {
+            Err(RuleError {
+                id: self.id.clone(),
+                why,
+            })
+        };
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         if self.id.is_empty() || !self.id.chars().all(is_name) {
             return mistake("its id must be letters, digits, `.`, `_` and `-`".to_owned());
@@ -374,9 +458,16 @@ impl OwnRule {
         if self.weight == 0 {
             return mistake("its weight must be 1 or more".to_owned());
         }
-        let bytes = self.phrases.iter().chain(&self.pattern).map(String::len).sum::<usize>();
+        let bytes = self
+            .phrases
+            .iter()
+            .chain(&self.pattern)
+            .map(String::len)
+            .sum::<usize>();
         if bytes > OWN_RULE_BYTES_MAX {
-            return mistake(format!("{bytes} bytes are too many (at most {OWN_RULE_BYTES_MAX})"));
+            return mistake(format!(
+                "{bytes} bytes are too many (at most {OWN_RULE_BYTES_MAX})"
+            ));
         }
         let mut parts = Vec::new();
         for phrase in &self.phrases {
@@ -385,8 +476,12 @@ impl OwnRule {
             if words.is_empty() {
                 return mistake("one of its phrases is empty".to_owned());
             }
-            let edges = [plain.trim_start().chars().next(), plain.trim_end().chars().next_back()];
-            let [before, after] = edges.map(|edge| edge.map_or("", |edge| no_letter_beside(edge, plain.is_ascii())));
+            let edges = [
+                plain.trim_start().chars().next(),
+                plain.trim_end().chars().next_back(),
+            ];
+            let [before, after] =
+                edges.map(|edge| edge.map_or("", |edge| no_letter_beside(edge, plain.is_ascii())));
             let before = before.replace('$', "^");
             parts.push(format!("{before}{}{after}", words.join(r"\s+")));
         }
@@ -394,7 +489,9 @@ impl OwnRule {
         let pattern = parts.join("|");
         match regex::Regex::new(&pattern) {
             _ if pattern.is_empty() => mistake("it must have `phrases` or a `pattern`".to_owned()),
-            Ok(regex) if regex.is_match("") => mistake("its pattern matches an empty text".to_owned()),
+            Ok(regex) if regex.is_match("") => {
+                mistake("its pattern matches an empty text".to_owned())
+            }
             Ok(_) => Ok(pattern),
             Err(e) => mistake(e.to_string()),
         }
@@ -407,7 +504,10 @@ fn no_letter_beside(edge: char, is_ascii: bool) -> &'static str {
     match edge {
         // Plain text has no capitals. This class is far smaller than that of all scripts.
         _ if is_ascii => "(?:$|[^a-z0-9])",
-        '\u{0e00}'..='\u{0eff}' | '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' => "",
+        '\u{0e00}'..='\u{0eff}'
+        | '\u{3040}'..='\u{30ff}'
+        | '\u{3400}'..='\u{4dbf}'
+        | '\u{4e00}'..='\u{9fff}' => "",
         _ => r"(?:$|[^\p{L}\p{N}])",
     }
 }
@@ -434,11 +534,20 @@ impl Default for Words {
 impl Words {
     /// Adds a word; one that ends in `*` stands for every word that begins so.
     fn add(&mut self, word: &str, concept: Concept) {
-        let (word, begins) = word.strip_suffix('*').map_or((word, false), |word| (word, true));
+        let (word, begins) = word
+            .strip_suffix('*')
+            .map_or((word, false), |word| (word, true));
         let entries = &mut self.0[bucket(word)];
-        match entries.iter_mut().find(|entry| entry.word == word && entry.begins == begins) {
+        match entries
+            .iter_mut()
+            .find(|entry| entry.word == word && entry.begins == begins)
+        {
             Some(entry) => entry.concepts.push(concept),
-            None => entries.push(Entry { word: word.to_owned(), begins, concepts: vec![concept] }),
+            None => entries.push(Entry {
+                word: word.to_owned(),
+                begins,
+                concepts: vec![concept],
+            }),
         }
     }
 
@@ -455,7 +564,9 @@ impl Words {
 /// Bucket of words with these first letters. Shorter words count as filled up.
 fn bucket(word: &str) -> usize {
     let letters = word.as_bytes().iter().take(KEY_LETTERS);
-    letters.fold(0x9e37, |hash: usize, letter| (hash ^ usize::from(*letter)).wrapping_mul(0x0100_0193)) >> 7
+    letters.fold(0x9e37, |hash: usize, letter| {
+        (hash ^ usize::from(*letter)).wrapping_mul(0x0100_0193)
+    }) >> 7
         & (BUCKETS - 1)
 }
 
@@ -500,7 +611,10 @@ mod tests {
             let mut found = Vec::new();
             rules.words.find(word, &mut found);
             let names: Vec<&String> = document.concepts.keys().collect();
-            found.into_iter().map(|concept| names[usize::from(concept)].clone()).collect::<Vec<_>>()
+            found
+                .into_iter()
+                .map(|concept| names[usize::from(concept)].clone())
+                .collect::<Vec<_>>()
         };
         for (word, concept) in [
             ("ignore", "override"),
@@ -521,16 +635,31 @@ mod tests {
     /// Goal: no rule is wrong in silence. Method: the rules with one mistake each.
     #[test]
     fn mistakes_are_errors() {
-        let of = |text: &str| Rules::compile(&format!("{text}\n{MINIMAL}"), &[]).err().map(|e| e.to_string());
-        let rule = |rule: &str| of(&format!("signs = []\nrules = [{{ id = \"a.b\", weight = 100, {rule} }}]"));
-        assert_eq!(rule(r#"chain = "x 5 y|x 3 x 2 y 2 x 9 y""#), None, "as long as it likes");
+        let of = |text: &str| {
+            Rules::compile(&format!("{text}\n{MINIMAL}"), &[])
+                .err()
+                .map(|e| e.to_string())
+        };
+        let rule = |rule: &str| {
+            of(&format!(
+                "signs = []\nrules = [{{ id = \"a.b\", weight = 100, {rule} }}]"
+            ))
+        };
+        assert_eq!(
+            rule(r#"chain = "x 5 y|x 3 x 2 y 2 x 9 y""#),
+            None,
+            "as long as it likes"
+        );
         for (wrong, why) in [
             (r#"chain = "x 5 z""#, "`z` is no concept"),
             (r#"chain = "x y""#, "CONCEPT WORDS CONCEPT"),
             (r#"chain = "x""#, "two concepts or more"),
             (r#"chain = "x 5""#, "two concepts or more"),
             (r#"chain = "x 5 y", unless = "x""#, "unknown field `unless`"),
-            (r#"chain = "x 5 y", unless_behind = "z""#, "`z` is no concept"),
+            (
+                r#"chain = "x 5 y", unless_behind = "z""#,
+                "`z` is no concept",
+            ),
         ] {
             let found = rule(wrong).unwrap();
             assert!(found.contains(why), "{wrong}: {found}");

@@ -72,7 +72,11 @@ pub struct Screening {
 
 impl Screening {
     pub(super) fn unread(rule: &str) -> Self {
-        Self { blocked: true, score: SCORE_BLOCKED, rules: vec![rule.to_owned()] }
+        Self {
+            blocked: true,
+            score: SCORE_BLOCKED,
+            rules: vec![rule.to_owned()],
+        }
     }
 }
 
@@ -97,17 +101,35 @@ impl Rules {
             return Screening::unread("limit.decoded_too_long");
         }
         for reading in decoded {
-            self.read(&normalize::plain(&reading).text, Disguise::Hidden, &[], origin, &mut hits);
+            self.read(
+                &normalize::plain(&reading).text,
+                Disguise::Hidden,
+                &[],
+                origin,
+                &mut hits,
+            );
         }
-        let tags_weight = if plain.tags > TAG_CHARS_MAX { SCORE_BLOCKED } else { 60 };
-        let lookalikes = if plain.text.is_ascii() { plain.lookalikes } else { 0 };
+        let tags_weight = if plain.tags > TAG_CHARS_MAX {
+            SCORE_BLOCKED
+        } else {
+            60
+        };
+        let lookalikes = if plain.text.is_ascii() {
+            plain.lookalikes
+        } else {
+            0
+        };
         for (count, id, weight) in [
             (plain.tags, "hidden.tags", tags_weight),
             (lookalikes, "hidden.lookalikes", 30),
             (plain.splitters, "hidden.splitters", 30),
         ] {
             if count >= HIDDEN_CHARS_MIN {
-                hits.push(Hit { place: 0, id, weight });
+                hits.push(Hit {
+                    place: 0,
+                    id,
+                    weight,
+                });
             }
         }
         verdict(hits)
@@ -115,7 +137,14 @@ impl Rules {
 
     /// Adds what a reading of the text hits. `seen` are the rules that the undisguised text hits: a reading has all of that text in
     /// it, so that they are no sign of a disguise.
-    fn read<'a>(&'a self, plain: &str, disguise: Disguise, seen: &[&str], origin: Origin, hits: &mut Vec<Hit<'a>>) {
+    fn read<'a>(
+        &'a self,
+        plain: &str,
+        disguise: Disguise,
+        seen: &[&str],
+        origin: Origin,
+        hits: &mut Vec<Hit<'a>>,
+    ) {
         let is_users = origin == Origin::User;
         let from = hits.len();
         self.chains(&self.marks(plain), is_users, hits);
@@ -123,10 +152,16 @@ impl Rules {
         if disguise != Disguise::Turned {
             let found = self.patterns.matches(plain);
             let signs = found.iter().filter_map(|n| self.signs.get(n));
-            hits.extend(signs.map(|sign| Hit { place: 0, id: &sign.id, weight: sign.weight.of(is_users) }));
+            hits.extend(signs.map(|sign| Hit {
+                place: 0,
+                id: &sign.id,
+                weight: sign.weight.of(is_users),
+            }));
         }
         if disguise != Disguise::None {
-            let disguised = hits[from..].iter_mut().filter(|hit| !seen.contains(&hit.id));
+            let disguised = hits[from..]
+                .iter_mut()
+                .filter(|hit| !seen.contains(&hit.id));
             disguised.for_each(|hit| hit.weight += DISGUISED_WEIGHT);
         }
     }
@@ -135,7 +170,10 @@ impl Rules {
         let mut state = vec![Step::default(); self.steps];
         let mut last_hit = vec![0_u32; self.rules.len()];
         for (m, mark) in text.marks.iter().enumerate() {
-            let steps = text.of(mark).iter().flat_map(|concept| &self.steps_of[usize::from(*concept)]);
+            let steps = text
+                .of(mark)
+                .iter()
+                .flat_map(|concept| &self.steps_of[usize::from(*concept)]);
             for (r, s) in steps {
                 let rule = &self.rules[*r];
                 let reached = match s.checked_sub(1) {
@@ -147,14 +185,25 @@ impl Rules {
                     }
                 };
                 let Some(start) = reached else { continue };
-                state[rule.first_step + s] = Step { place: mark.place, start };
+                state[rule.first_step + s] = Step {
+                    place: mark.place,
+                    start,
+                };
                 let complete = s + 1 == rule.within.len();
                 // One hit a window is enough: a text that repeats itself costs no more.
                 let fresh = last_hit[*r] == 0 || mark.place - last_hit[*r] > WINDOW_WORDS / 4;
                 if complete && fresh && !excepted(rule, text, start, m) {
                     last_hit[*r] = mark.place;
-                    let share = if rule.is_quotable && self.is_reported(text, start, m) { 2 } else { 1 };
-                    hits.push(Hit { place: mark.place, id: &rule.id, weight: rule.weight.of(is_users) / share });
+                    let share = if rule.is_quotable && self.is_reported(text, start, m) {
+                        2
+                    } else {
+                        1
+                    };
+                    hits.push(Hit {
+                        place: mark.place,
+                        id: &rule.id,
+                        weight: rule.weight.of(is_users) / share,
+                    });
                 }
             }
         }
@@ -167,7 +216,11 @@ impl Rules {
         let until = marks[end].place + REPORT_WORDS;
         let before = marks[..start].iter().rev().take_while(|m| m.place >= from);
         let behind = marks[end..].iter().take_while(|m| m.place <= until);
-        before.chain(behind).filter(|m| text.of(m).contains(&self.reported)).count() >= REPORT_SIGNS_MIN
+        before
+            .chain(behind)
+            .filter(|m| text.of(m).contains(&self.reported))
+            .count()
+            >= REPORT_SIGNS_MIN
     }
 }
 
@@ -182,15 +235,25 @@ struct Step {
 fn excepted(rule: &Rule, text: &Marks, start: usize, end: usize) -> bool {
     let marks = &text.marks;
     let (first, last) = (marks[start].place, marks[end].place);
-    let behind = marks[start + 1..].iter().take_while(|m| m.place <= last + EXCEPTION_WORDS);
-    let before = marks[..start].iter().rev().take_while(|m| m.place + EXCEPTION_BEFORE_WORDS >= first);
+    let behind = marks[start + 1..]
+        .iter()
+        .take_while(|m| m.place <= last + EXCEPTION_WORDS);
+    let before = marks[..start]
+        .iter()
+        .rev()
+        .take_while(|m| m.place + EXCEPTION_BEFORE_WORDS >= first);
     holds(text, behind, &rule.unless_behind)
         || holds(text, before, &rule.unless_before)
         || holds(text, marks[start..end].iter(), &rule.unless_inside)
 }
 
-fn holds<'a>(text: &Marks, mut marks: impl Iterator<Item = &'a Mark>, concepts: &[Concept]) -> bool {
-    !concepts.is_empty() && marks.any(|m| text.of(m).iter().any(|concept| concepts.contains(concept)))
+fn holds<'a>(
+    text: &Marks,
+    mut marks: impl Iterator<Item = &'a Mark>,
+    concepts: &[Concept],
+) -> bool {
+    !concepts.is_empty()
+        && marks.any(|m| text.of(m).iter().any(|concept| concepts.contains(concept)))
 }
 
 /// A rule that was met.
@@ -211,7 +274,11 @@ fn verdict(mut hits: Vec<Hit<'_>>) -> Screening {
     } else {
         best_window(&hits, &ids)
     };
-    Screening { blocked: score >= SCORE_BLOCKED, score, rules: ids.into_iter().map(str::to_owned).collect() }
+    Screening {
+        blocked: score >= SCORE_BLOCKED,
+        score,
+        rules: ids.into_iter().map(str::to_owned).collect(),
+    }
 }
 
 /// Windows that start half a window apart cover every stretch of half a window.
@@ -221,13 +288,20 @@ fn best_window(hits: &[Hit<'_>], ids: &[&str]) -> u32 {
     while from < hits.len() {
         let start = hits[from].place;
         let mut heaviest = vec![0; ids.len()];
-        for hit in hits[from..].iter().take_while(|h| h.place - start <= WINDOW_WORDS) {
+        for hit in hits[from..]
+            .iter()
+            .take_while(|h| h.place - start <= WINDOW_WORDS)
+        {
             if let Ok(n) = ids.binary_search(&hit.id) {
                 heaviest[n] = heaviest[n].max(hit.weight);
             }
         }
         best = best.max(families(ids, &heaviest));
-        from += hits[from..].iter().take_while(|h| h.place - start <= WINDOW_WORDS / 2).count().max(1);
+        from += hits[from..]
+            .iter()
+            .take_while(|h| h.place - start <= WINDOW_WORDS / 2)
+            .count()
+            .max(1);
     }
     best
 }
@@ -240,9 +314,13 @@ fn families(ids: &[&str], heaviest: &[u32]) -> u32 {
     let mut sum = 0;
     let mut at = 0;
     while at < ids.len() {
-        let same = ids[at..].iter().take_while(|id| family(id) == family(ids[at])).count();
+        let same = ids[at..]
+            .iter()
+            .take_while(|id| family(id) == family(ids[at]))
+            .count();
         let hit = heaviest[at..at + same].iter().filter(|w| **w > 0).count() as u32;
-        sum += heaviest[at..at + same].iter().max().copied().unwrap_or(0) + hit.saturating_sub(1) * SAME_FAMILY_WEIGHT;
+        sum += heaviest[at..at + same].iter().max().copied().unwrap_or(0)
+            + hit.saturating_sub(1) * SAME_FAMILY_WEIGHT;
         at += same;
     }
     sum

@@ -28,7 +28,9 @@ use syn::{Data, DeriveInput, Expr, ExprLit, Lit, LitBool, LitStr, Meta, Type, pa
 #[proc_macro_derive(Message, attributes(message))]
 pub fn derive_message(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
-    expand(&input).unwrap_or_else(|e| e.to_compile_error()).into()
+    expand(&input)
+        .unwrap_or_else(|e| e.to_compile_error())
+        .into()
 }
 
 struct Options {
@@ -54,12 +56,23 @@ impl Options {
             more.push(("icons", format!("[{{\"src\":{}}}]", quoted(icon))));
         }
         if !self.hints.is_empty() {
-            let hints: Vec<String> = self.hints.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
+            let hints: Vec<String> = self
+                .hints
+                .iter()
+                .map(|(name, value)| format!("\"{name}\":{value}"))
+                .collect();
             more.push(("annotations", format!("{{{}}}", hints.join(","))));
         }
         if let Some(task) = &self.task {
-            let (support, asks_first) = if task == "after_questions" { ("required", true) } else { (&**task, false) };
-            more.push(("execution", format!("{{\"taskSupport\":{}}}", quoted(support))));
+            let (support, asks_first) = if task == "after_questions" {
+                ("required", true)
+            } else {
+                (&**task, false)
+            };
+            more.push((
+                "execution",
+                format!("{{\"taskSupport\":{}}}", quoted(support)),
+            ));
             if asks_first {
                 more.push(("_meta", format!("{{\"callboard/task\":{}}}", quoted(task))));
             }
@@ -80,7 +93,10 @@ fn quoted(text: &str) -> String {
 
 fn expand(input: &DeriveInput) -> syn::Result<proc_macro2::TokenStream> {
     if let Data::Union(_) = input.data {
-        return Err(syn::Error::new_spanned(input, "a message is a struct or an enum"));
+        return Err(syn::Error::new_spanned(
+            input,
+            "a message is a struct or an enum",
+        ));
     }
     if !input.generics.params.is_empty() {
         return Err(syn::Error::new_spanned(
@@ -95,7 +111,11 @@ fn expand(input: &DeriveInput) -> syn::Result<proc_macro2::TokenStream> {
         true => quote!(::std::result::Result<#reply, #root::Failure>),
         false => quote!(#reply),
     };
-    let wire = if options.local { quote!() } else { wire(&root, ident, &doc_comment(input), &options) };
+    let wire = if options.local {
+        quote!()
+    } else {
+        wire(&root, ident, &doc_comment(input), &options)
+    };
     Ok(quote! {
         impl #root::Message for #ident {
             type Reply = #reply_type;
@@ -129,8 +149,14 @@ fn wire(
     let reply = &options.reply;
     let (names, values): (Vec<_>, Vec<_>) = options.more().into_iter().unzip();
     let (decode_reply, encode_reply) = match options.fallible {
-        true => (quote!(decode_fallible::<#reply>), quote!(encode_fallible::<#reply>)),
-        false => (quote!(decode_plain::<#reply>), quote!(encode_plain::<#reply>)),
+        true => (
+            quote!(decode_fallible::<#reply>),
+            quote!(encode_fallible::<#reply>),
+        ),
+        false => (
+            quote!(decode_plain::<#reply>),
+            quote!(encode_plain::<#reply>),
+        ),
     };
     quote! {
         fn wire() -> ::std::option::Option<&'static #root::Wire<Self>> {
@@ -199,14 +225,26 @@ fn options(input: &DeriveInput) -> syn::Result<Options> {
 fn checked_name(name: &LitStr) -> syn::Result<String> {
     let text = name.value();
     let fits = (1..=64).contains(&text.len())
-        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'));
-    if fits { Ok(text) } else { Err(syn::Error::new_spanned(name, "a name is 1 to 64 characters of A-Za-z0-9_-.")) }
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'));
+    if fits {
+        Ok(text)
+    } else {
+        Err(syn::Error::new_spanned(
+            name,
+            "a name is 1 to 64 characters of A-Za-z0-9_-.",
+        ))
+    }
 }
 
 fn doc_comment(input: &DeriveInput) -> String {
     let lines = input.attrs.iter().filter_map(|a| match &a.meta {
         Meta::NameValue(pair) if pair.path.is_ident("doc") => match &pair.value {
-            Expr::Lit(ExprLit { lit: Lit::Str(line), .. }) => Some(line.value().trim().to_owned()),
+            Expr::Lit(ExprLit {
+                lit: Lit::Str(line),
+                ..
+            }) => Some(line.value().trim().to_owned()),
             _ => None,
         },
         _ => None,

@@ -38,21 +38,33 @@ impl Draft {
             first.audience == new.audience
         };
         // Its retention may be over.
-        let is_body = first.body == new.body || (first.body.is_empty() && letter.mark.bytes == new.body.len() as u64);
-        let expired_after = first.expires.duration_since(sent_at(&first.id)).unwrap_or_default();
-        let is_expiry = !self.is_expiry_chosen || expired_after.abs_diff(self.lifetime) < EXPIRY_ROUNDED;
+        let is_body = first.body == new.body
+            || (first.body.is_empty() && letter.mark.bytes == new.body.len() as u64);
+        let expired_after = first
+            .expires
+            .duration_since(sent_at(&first.id))
+            .unwrap_or_default();
+        let is_expiry =
+            !self.is_expiry_chosen || expired_after.abs_diff(self.lifetime) < EXPIRY_ROUNDED;
         is_body
             && is_audience
             && is_expiry
             && (first.kind, first.urgent) == (new.kind, new.urgent)
-            && (&first.label, &first.topic, &first.reply_to) == (&new.label, &new.topic, &new.reply_to)
+            && (&first.label, &first.topic, &first.reply_to)
+                == (&new.label, &new.topic, &new.reply_to)
     }
 }
 
 /// When a letter of that id was sent: ids tell it, to the millisecond. What it expires after counts from then.
 fn sent_at(id: &str) -> SystemTime {
-    let sent = id.parse::<Uuid>().ok().and_then(|id| id.get_timestamp()).map(|sent| sent.to_unix());
-    sent.map_or(UNIX_EPOCH, |(seconds, nanos)| UNIX_EPOCH + Duration::new(seconds, nanos))
+    let sent = id
+        .parse::<Uuid>()
+        .ok()
+        .and_then(|id| id.get_timestamp())
+        .map(|sent| sent.to_unix());
+    sent.map_or(UNIX_EPOCH, |(seconds, nanos)| {
+        UNIX_EPOCH + Duration::new(seconds, nanos)
+    })
 }
 
 impl Shared {
@@ -79,7 +91,9 @@ impl Shared {
                 _ => room.took_none(&id),
             }
         });
-        let letter = posted.await.map_err(|_| Failure::internal("the message wasn't kept"))??;
+        let letter = posted
+            .await
+            .map_err(|_| Failure::internal("the message wasn't kept"))??;
         match again.filter(|_| !letter.is_new) {
             Some(again) => {
                 let sent = self.sent_again(&letter, &again)?;
@@ -119,20 +133,42 @@ impl Shared {
     /// # Errors
     /// `Rejected` where that was another message; the store's.
     async fn sent_before(&self, who: &Who, draft: &Draft) -> Result<Option<Sent>, Failure> {
-        let Some(key) = &draft.new.key else { return Ok(None) };
-        let filter = LetterFilter { of: Some(who.id.to_string()), sent: Some(true), ..LetterFilter::default() };
+        let Some(key) = &draft.new.key else {
+            return Ok(None);
+        };
+        let filter = LetterFilter {
+            of: Some(who.id.to_string()),
+            sent: Some(true),
+            ..LetterFilter::default()
+        };
         let (letters, _) = self.mail.history(filter, 0, RETRIED_AMONG_MAX).await?;
-        let first = letters.into_iter().map(|(letter, _)| letter).find(|letter| letter.new.key.as_ref() == Some(key));
-        first.map(|letter| self.sent_again(&letter, draft)).transpose()
+        let first = letters
+            .into_iter()
+            .map(|(letter, _)| letter)
+            .find(|letter| letter.new.key.as_ref() == Some(key));
+        first
+            .map(|letter| self.sent_again(&letter, draft))
+            .transpose()
     }
 
     fn sent_again(&self, first: &Letter, again: &Draft) -> Result<Sent, Failure> {
         if !again.is_same(first) {
             return Err(Failure::rejected("this key was used for another message"));
         }
-        let Draft { new, asked, refused, .. } = again;
+        let Draft {
+            new,
+            asked,
+            refused,
+            ..
+        } = again;
         let missed = |id: &&String| asked.contains(*id) && !first.new.is_for(id);
-        let refused: BTreeSet<_> = new.recipients.iter().chain(refused).filter(missed).cloned().collect();
+        let refused: BTreeSet<_> = new
+            .recipients
+            .iter()
+            .chain(refused)
+            .filter(missed)
+            .cloned()
+            .collect();
         Ok(self.sent(first, refused.into_iter().collect()))
     }
 
@@ -146,13 +182,19 @@ impl Shared {
     }
 
     /// Has a letter's recipients told of it, and `hand`ed where they have a way.
-    pub fn tell_recipients(self: &Arc<Self>, letter: &Arc<Letter>, hand: impl Fn(&Line, &Arc<Handed>)) {
+    pub fn tell_recipients(
+        self: &Arc<Self>,
+        letter: &Arc<Letter>,
+        hand: impl Fn(&Line, &Arc<Handed>),
+    ) {
         let handed = Arc::new(Handed::new(letter.clone()));
         let mut told = Vec::new();
         {
             let mut members = self.members();
             for recipient in &letter.new.recipients {
-                let Some(member) = members.get_mut(recipient) else { continue };
+                let Some(member) = members.get_mut(recipient) else {
+                    continue;
+                };
                 member.unread += 1;
                 if let Some(line) = &member.line {
                     hand(line, &handed);
@@ -168,8 +210,14 @@ impl Shared {
     /// What is answered to whoever sent a letter.
     fn sent(&self, letter: &Letter, refused: Vec<String>) -> Sent {
         let count = letter.new.recipients.len();
-        let (recipient_count, message) = match (letter.new.audience.as_str(), letter.new.recipients.as_slice()) {
-            ("one", [to]) => (None, format!("Message sent to agent {}", self.members().names.display(to))),
+        let (recipient_count, message) = match (
+            letter.new.audience.as_str(),
+            letter.new.recipients.as_slice(),
+        ) {
+            ("one", [to]) => (
+                None,
+                format!("Message sent to agent {}", self.members().names.display(to)),
+            ),
             ("one" | "list", _) => (Some(count), format!("Message sent to {count} agent(s)")),
             _ => (Some(count), told_all(count)),
         };
@@ -196,7 +244,12 @@ impl Shared {
             LetterKind::Group => shown(&new.audience),
             _ => members.names.display(to),
         };
-        let mut text = prefix(new.kind, members.names.display(&new.sender), to, new.label.as_deref());
+        let mut text = prefix(
+            new.kind,
+            members.names.display(&new.sender),
+            to,
+            new.label.as_deref(),
+        );
         text.push_str(handed.harmless());
         text
     }
@@ -206,7 +259,12 @@ impl Shared {
         // Outside of the lock: a long body takes a while.
         handed.harmless();
         let members = self.members();
-        let Letter { number, new, accepted, .. } = &*handed.letter;
+        let Letter {
+            number,
+            new,
+            accepted,
+            ..
+        } = &*handed.letter;
         let shown = |id: &str| members.names.display(id).to_owned();
         Deliver {
             message_id: new.id.clone(),
@@ -222,7 +280,10 @@ impl Shared {
             attempt,
             text: self.text_of(&members, handed, to),
             message: new.body.clone(),
-            display: Displayed { from: shown(&new.sender), to: shown(to) },
+            display: Displayed {
+                from: shown(&new.sender),
+                to: shown(to),
+            },
         }
     }
 }

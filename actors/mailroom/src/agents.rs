@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use callboard_message::mail::{
-    AgentStatus, AgentView, BroadcastMessage, CheckInbox, Done, EndAgent, GUARDIAN, GUARDIAN_SCOPE, GetAgentStatus,
-    GroupView, Groups, Inbox, Join, Leave, ListGroups, MAIL_MEMBERS_MAX, MAIL_MEMORY_BYTES_MAX, MAIL_MUTED_MAX,
-    MAIL_TOPIC_CHARS_MAX, MailId, MailPreferences, MailView, Preferences, ReadMessage, ReplyMessage, SaveMemory, Saved,
-    SendMessage, Sent,
+    AgentStatus, AgentView, BroadcastMessage, CheckInbox, Done, EndAgent, GUARDIAN, GUARDIAN_SCOPE,
+    GetAgentStatus, GroupView, Groups, Inbox, Join, Leave, ListGroups, MAIL_MEMBERS_MAX,
+    MAIL_MEMORY_BYTES_MAX, MAIL_MUTED_MAX, MAIL_TOPIC_CHARS_MAX, MailId, MailPreferences, MailView,
+    Preferences, ReadMessage, ReplyMessage, SaveMemory, Saved, SendMessage, Sent,
 };
 use callboard_message::time::rfc3339;
 use callboard_message::{Failure, Message, Principal, PrincipalKind, RawObject};
@@ -32,54 +32,91 @@ impl Shared {
 
     pub fn status_for(&self, who: &Who, only: Option<&str>) -> AgentStatus {
         let members = self.members();
-        let wanted = members.seen_by(&who.id).filter(|member| only.is_none_or(|only| *member.id == *only));
+        let wanted = members
+            .seen_by(&who.id)
+            .filter(|member| only.is_none_or(|only| *member.id == *only));
         let agents: Vec<AgentView> = wanted.map(|member| view(&members, member, who)).collect();
-        AgentStatus { count: agents.len() as u64, agents }
+        AgentStatus {
+            count: agents.len() as u64,
+            agents,
+        }
     }
 
     pub async fn groups(&self, _: ListGroups, cx: &Cx) -> Result<Groups, Failure> {
         let who = self.who_looks(cx).await?;
         let groups = self.members().groups_seen_by(&who.id);
-        let groups = groups.into_iter().map(|(group, count)| GroupView { name: group.to_string(), count });
-        Ok(Groups { groups: groups.collect() })
+        let groups = groups.into_iter().map(|(group, count)| GroupView {
+            name: group.to_string(),
+            count,
+        });
+        Ok(Groups {
+            groups: groups.collect(),
+        })
     }
 
     pub async fn save_memory(&self, message: SaveMemory, cx: &Cx) -> Result<Saved, Failure> {
         let who = self.who(cx, message.sender_agent_id.as_deref()).await?;
         if message.content.is_empty() || message.content.len() > MAIL_MEMORY_BYTES_MAX {
-            return Err(Failure::invalid(format!("`content` must be 1 to {MAIL_MEMORY_BYTES_MAX} bytes")));
+            return Err(Failure::invalid(format!(
+                "`content` must be 1 to {MAIL_MEMORY_BYTES_MAX} bytes"
+            )));
         }
         let tags = &message.tags;
         if tags.len() > TAGS_MAX || tags.iter().any(|tag| tag.chars().count() > TAG_CHARS_MAX) {
-            return Err(Failure::invalid(format!("at most {TAGS_MAX} `tags` of {TAG_CHARS_MAX} characters")));
+            return Err(Failure::invalid(format!(
+                "at most {TAGS_MAX} `tags` of {TAG_CHARS_MAX} characters"
+            )));
         }
         // Those without a name stand in the order of their time.
         let key = message.key.unwrap_or_else(|| Uuid::now_v7().to_string());
         if key.is_empty() || key.len() > NOTE_NAME_BYTES_MAX {
-            return Err(Failure::invalid(format!("`key` must be 1 to {NOTE_NAME_BYTES_MAX} bytes")));
+            return Err(Failure::invalid(format!(
+                "`key` must be 1 to {NOTE_NAME_BYTES_MAX} bytes"
+            )));
         }
         let body = RawObject::of("content", &message.content).with("tags", tags);
         let body = body.with("at", rfc3339(SystemTime::now()));
-        match self.notes.put(&format!("memory/{}", who.id), &key, body, None).await {
+        match self
+            .notes
+            .put(&format!("memory/{}", who.id), &key, body, None)
+            .await
+        {
             Ok(version) => Ok(Saved { key, version }),
             Err(NoteError::Journal(error)) => Err(error.into()),
             Err(error) => Err(Failure::internal(error.to_string())),
         }
     }
 
-    pub async fn preferences(&self, message: MailPreferences, cx: &Cx) -> Result<Preferences, Failure> {
+    pub async fn preferences(
+        &self,
+        message: MailPreferences,
+        cx: &Cx,
+    ) -> Result<Preferences, Failure> {
         let who = self.who(cx, None).await?;
-        let MailPreferences { mute_senders, mute_topics, topics, ask_urgent } = message;
+        let MailPreferences {
+            mute_senders,
+            mute_topics,
+            topics,
+            ask_urgent,
+        } = message;
         let is_id = |id: &String| MailId::parse(id.as_str()).is_ok();
         let is_topic = |topic: &String| (1..=MAIL_TOPIC_CHARS_MAX).contains(&topic.chars().count());
         let fits = |list: &Option<Vec<String>>, fits: &dyn Fn(&String) -> bool| {
-            list.as_ref().is_none_or(|list| list.len() <= MAIL_MUTED_MAX && list.iter().all(fits))
+            list.as_ref()
+                .is_none_or(|list| list.len() <= MAIL_MUTED_MAX && list.iter().all(fits))
         };
-        if !fits(&mute_senders, &is_id) || !fits(&mute_topics, &is_topic) || !fits(&topics, &is_topic) {
+        if !fits(&mute_senders, &is_id)
+            || !fits(&mute_topics, &is_topic)
+            || !fits(&topics, &is_topic)
+        {
             let why = format!("each list has at most {MAIL_MUTED_MAX} agents' ids, or topics");
             return Err(Failure::invalid(why));
         }
-        if mute_senders.is_some() || mute_topics.is_some() || topics.is_some() || ask_urgent.is_some() {
+        if mute_senders.is_some()
+            || mute_topics.is_some()
+            || topics.is_some()
+            || ask_urgent.is_some()
+        {
             self.change(&who.id, |kept| {
                 let wants = &mut kept.wants;
                 let put = |place: &mut Vec<String>, said: &Option<Vec<String>>| {
@@ -94,16 +131,27 @@ impl Shared {
             })
             .await?;
         }
-        Ok(self.members().get(&who.id).map(|member| Preferences::clone(&member.wants)).unwrap_or_default())
+        Ok(self
+            .members()
+            .get(&who.id)
+            .map(|member| Preferences::clone(&member.wants))
+            .unwrap_or_default())
     }
 
     pub async fn end(self: &Arc<Self>, message: EndAgent, cx: &Cx) -> Result<Done, Failure> {
         let who = self.who_looks(cx).await?;
         if !who.administers {
-            return Err(denied_without(ADMIN_SCOPE, "only whoever may administer mail (mail.admin) ends agents"));
+            return Err(denied_without(
+                ADMIN_SCOPE,
+                "only whoever may administer mail (mail.admin) ends agents",
+            ));
         }
         let EndAgent { agent_id: id, back } = message;
-        let was_ended = self.members().get(&id).filter(|member| !member.is_office()).map(|member| member.is_ended);
+        let was_ended = self
+            .members()
+            .get(&id)
+            .filter(|member| !member.is_office())
+            .map(|member| member.is_ended);
         let was_ended = was_ended.ok_or_else(|| Failure::not_found("there is no such agent"))?;
         if was_ended != back {
             return Ok(Done { success: true });
@@ -111,7 +159,9 @@ impl Shared {
         self.change(&id, |kept| kept.ended = !back).await?;
         let way = {
             let mut members = self.members();
-            let Some(member) = members.get_mut(&id) else { return Ok(Done { success: true }) };
+            let Some(member) = members.get_mut(&id) else {
+                return Ok(Done { success: true });
+            };
             if back {
                 self.open_line(cx.system(), member);
             } else {
@@ -132,7 +182,9 @@ impl Shared {
     pub async fn come(&self, _: Join, cx: &Cx) -> Result<AgentView, Failure> {
         let who = self.who(cx, None).await?;
         let members = self.members();
-        let member = members.get(&who.id).ok_or_else(|| Failure::not_found("there is no such agent"))?;
+        let member = members
+            .get(&who.id)
+            .ok_or_else(|| Failure::not_found("there is no such agent"))?;
         Ok(view(&members, member, &who))
     }
 
@@ -193,13 +245,22 @@ impl Mailroom {
         member.kind = Some(PrincipalKind::Agent);
         // It joins with its first word.
         member.has_left |= is_new;
-        Ok(Mailbox { mailroom: mailroom.clone(), principal: Arc::new(Principal::agent(id)) })
+        Ok(Mailbox {
+            mailroom: mailroom.clone(),
+            principal: Arc::new(Principal::agent(id)),
+        })
     }
 
     /// The Guardian's mailbox.
     pub fn guardian(&self, mailroom: &AgentRef) -> Mailbox {
-        let guardian = Principal { scopes: vec![GUARDIAN_SCOPE.to_owned()], ..Principal::agent(GUARDIAN) };
-        Mailbox { mailroom: mailroom.clone(), principal: Arc::new(guardian) }
+        let guardian = Principal {
+            scopes: vec![GUARDIAN_SCOPE.to_owned()],
+            ..Principal::agent(GUARDIAN)
+        };
+        Mailbox {
+            mailroom: mailroom.clone(),
+            principal: Arc::new(guardian),
+        }
     }
 }
 
@@ -219,7 +280,11 @@ impl Mailbox {
         M: Message<Reply = Result<T, Failure>>,
     {
         let call = CallMeta::new(self.principal.clone());
-        self.mailroom.ask(message).within_call(Some(Arc::new(call))).await.map_err(Failure::from)?
+        self.mailroom
+            .ask(message)
+            .within_call(Some(Arc::new(call)))
+            .await
+            .map_err(Failure::from)?
     }
 
     /// Says something to one agent.
@@ -228,7 +293,12 @@ impl Mailbox {
     /// As [`Mailbox::ask`]. Whoever isn't there is told by [`Sent::success`].
     pub async fn send(&self, to: &str, message: &str) -> Result<Sent, Failure> {
         let to = Some(to.to_owned());
-        self.ask(SendMessage { message: message.to_owned(), recipient_agent_id: to, ..SendMessage::default() }).await
+        self.ask(SendMessage {
+            message: message.to_owned(),
+            recipient_agent_id: to,
+            ..SendMessage::default()
+        })
+        .await
     }
 
     /// Says something to all that it sees.
@@ -236,7 +306,11 @@ impl Mailbox {
     /// # Errors
     /// As [`Mailbox::ask`].
     pub async fn broadcast(&self, message: &str) -> Result<Sent, Failure> {
-        self.ask(BroadcastMessage { message: message.to_owned(), ..BroadcastMessage::default() }).await
+        self.ask(BroadcastMessage {
+            message: message.to_owned(),
+            ..BroadcastMessage::default()
+        })
+        .await
     }
 
     /// Answers a message.
@@ -245,7 +319,12 @@ impl Mailbox {
     /// As [`Mailbox::ask`]; `NotFound` where it isn't one of its own.
     pub async fn reply(&self, message_id: &str, message: &str) -> Result<Sent, Failure> {
         let (message_id, message) = (message_id.to_owned(), message.to_owned());
-        self.ask(ReplyMessage { message_id, message, ..ReplyMessage::default() }).await
+        self.ask(ReplyMessage {
+            message_id,
+            message,
+            ..ReplyMessage::default()
+        })
+        .await
     }
 
     /// What it hasn't read; what is shown whole is read by that.
@@ -261,6 +340,10 @@ impl Mailbox {
     /// # Errors
     /// As [`Mailbox::reply`].
     pub async fn read(&self, message_id: &str) -> Result<MailView, Failure> {
-        self.ask(ReadMessage { message_id: message_id.to_owned(), ..ReadMessage::default() }).await
+        self.ask(ReadMessage {
+            message_id: message_id.to_owned(),
+            ..ReadMessage::default()
+        })
+        .await
     }
 }

@@ -95,9 +95,19 @@ pub(super) async fn deliver(
     let call = Arc::new(call.with_caller(Arc::new(Sign(sign))));
     let (room, agent, handed, id) = (room.clone(), agent.clone(), handed.clone(), id.clone());
     let mut talk = tokio::spawn(async move {
-        let answer = agent.ask(said).within_call(Some(call)).within(ANSWER_WITHIN).await;
+        let answer = agent
+            .ask(said)
+            .within_call(Some(call))
+            .within(ANSWER_WITHIN)
+            .await;
         let _turn = turn;
-        answered(&room, &handed, &id, answer.map_err(Failure::from).and_then(|reply| reply)?).await
+        answered(
+            &room,
+            &handed,
+            &id,
+            answer.map_err(Failure::from).and_then(|reply| reply)?,
+        )
+        .await
     });
     tokio::select! {
         biased;
@@ -115,12 +125,21 @@ pub(super) async fn deliver(
 }
 
 /// Makes a message of an agent's answer. An answer to an answer isn't one: two that always answer would never end.
-async fn answered(room: &Arc<Shared>, handed: &Handed, id: &str, answer: ToolResult) -> Result<(), Failure> {
+async fn answered(
+    room: &Arc<Shared>,
+    handed: &Handed,
+    id: &str,
+    answer: ToolResult,
+) -> Result<(), Failure> {
     if answer.is_error() {
         return Err(Failure::rejected("the agent refused it"));
     }
     let letter = &handed.letter;
-    let is_answer = letter.new.key.as_ref().is_some_and(|key| key.starts_with(ANSWER_KEY));
+    let is_answer = letter
+        .new
+        .key
+        .as_ref()
+        .is_some_and(|key| key.starts_with(ANSWER_KEY));
     if !is_answer && let Err(failure) = room.answer(letter, id, &answer.texts()).await {
         callboard_message::log::warn!(letter = letter.new.id, member = id, kind = %failure.kind, "an answer to mail isn't kept");
     }

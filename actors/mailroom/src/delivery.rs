@@ -10,8 +10,8 @@ use callboard_message::mail::{Deliver, MAIL_UNREAD_MAX, Reach};
 use callboard_message::surface::Converse;
 use callboard_message::{Change, Failure, FailureKind, Message, Principal};
 use callboard_runtime::{
-    Agent, AgentId, AgentRef, Backoff, CallMeta, Changed, Cx, Handler, Handlers, JournalError, MAIL_PAGE_MAX, Profile,
-    Recipient, SyncHandler, System,
+    Agent, AgentId, AgentRef, Backoff, CallMeta, Changed, Cx, Handler, Handlers, JournalError,
+    MAIL_PAGE_MAX, Profile, Recipient, SyncHandler, System,
 };
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
@@ -86,9 +86,17 @@ impl Line {
                 Carrier::new(room.clone(), id.clone(), way.clone(), queue.clone())
             }
         };
-        let carrier = system.prepare_with(make).label(format!("mail of {id}")).spawn();
+        let carrier = system
+            .prepare_with(make)
+            .label(format!("mail of {id}"))
+            .spawn();
         let wake = carrier.recipient()?;
-        Some(Self { carrier, wake, queue, way })
+        Some(Self {
+            carrier,
+            wake,
+            queue,
+            way,
+        })
     }
 
     /// One letter more, unless there are too many.
@@ -182,7 +190,8 @@ impl Waiting {
     }
 
     fn put(&mut self, handed: Arc<Handed>) {
-        self.letters.insert((!handed.letter.new.urgent, handed.letter.number), handed);
+        self.letters
+            .insert((!handed.letter.new.urgent, handed.letter.number), handed);
     }
 
     fn fall_behind(&mut self) {
@@ -194,7 +203,11 @@ impl Waiting {
 /// Letters that a line takes from the store at once.
 const PAGE: usize = 64;
 /// Between tries.
-const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), max: Duration::from_secs(60), jitter: 0.2 };
+const BACKOFF: Backoff = Backoff {
+    first: Duration::from_secs(1),
+    max: Duration::from_secs(60),
+    jitter: 0.2,
+};
 /// How often a letter is tried whose delivery ends with a bug at the other end.
 const BUGS_MAX: u32 = 5;
 /// Letters that a line remembers as delivered just now: their marks may be on their way to the store.
@@ -263,8 +276,14 @@ impl Carrier {
         }
         let (mut numbers, mut after) = (Vec::new(), None);
         loop {
-            let page = self.room.mail.open(&self.id, after, true, MAIL_PAGE_MAX).await?;
-            after = page.last().map(|(letter, _)| (letter.new.urgent, letter.number));
+            let page = self
+                .room
+                .mail
+                .open(&self.id, after, true, MAIL_PAGE_MAX)
+                .await?;
+            after = page
+                .last()
+                .map(|(letter, _)| (letter.new.urgent, letter.number));
             numbers.extend(page.iter().map(|(letter, _)| letter.number));
             // A page of long letters has fewer.
             if page.is_empty() || numbers.len() >= MAIL_UNREAD_MAX {
@@ -275,7 +294,10 @@ impl Carrier {
         waiting.is_counted = true;
         // What came meanwhile has been counted.
         let first = waiting.first;
-        waiting.count += numbers.into_iter().filter(|number| first.is_none_or(|first| *number < first)).count();
+        waiting.count += numbers
+            .into_iter()
+            .filter(|number| first.is_none_or(|first| *number < first))
+            .count();
         Ok(())
     }
 
@@ -372,7 +394,9 @@ impl Carrier {
                 while let Some((_, handed)) = waiting.letters.pop_first() {
                     waiting.count = waiting.count.saturating_sub(1);
                     let number = handed.letter.number;
-                    if !self.recent.contains(&number) && handed.letter.new.expires > SystemTime::now() {
+                    if !self.recent.contains(&number)
+                        && handed.letter.new.expires > SystemTime::now()
+                    {
                         return Ok(Some(handed));
                     }
                     self.tried.remove(&number);
@@ -394,7 +418,11 @@ impl Carrier {
     async fn look(&mut self) -> Result<(), JournalError> {
         // What was delivered has to be known there first.
         self.room.marks.settled().await;
-        let page = self.room.mail.open(&self.id, self.looked, true, PAGE).await?;
+        let page = self
+            .room
+            .mail
+            .open(&self.id, self.looked, true, PAGE)
+            .await?;
         let mut waiting = self.queue.waiting();
         let Some((last, _)) = page.last() else {
             self.looked = None;
@@ -415,13 +443,19 @@ impl Carrier {
     }
 
     async fn deliver(&mut self, handed: &Arc<Handed>, cx: &mut Cx) -> Ended {
-        let Some(agent) = cx.system().directory().get(&self.way) else { return Ended::Later(FailureKind::Unavailable) };
+        let Some(agent) = cx.system().directory().get(&self.way) else {
+            return Ended::Later(FailureKind::Unavailable);
+        };
         self.follow(&agent, cx);
-        let attempt = self.tried.get(&handed.letter.number).map_or(1, |tried| tried.saturating_add(1));
+        let attempt = self
+            .tried
+            .get(&handed.letter.number)
+            .map_or(1, |tried| tried.saturating_add(1));
         // On its recipient's behalf: what it says in the course of it, it says as itself.
         let call = CallMeta::new(Arc::new(Principal::agent(&*self.id)));
         let takes_mail = agent.recipient::<Deliver>().is_some();
-        let converses = !takes_mail && (agent.is_outside() || agent.recipient::<Converse>().is_some());
+        let converses =
+            !takes_mail && (agent.is_outside() || agent.recipient::<Converse>().is_some());
         self.queue.nowhere.store(!takes_mail && !converses, Relaxed);
         let answer = if takes_mail {
             let call = call.until(Instant::now() + DELIVER_WITHIN);
@@ -431,7 +465,10 @@ impl Carrier {
         } else if converses {
             match self.queue.talks.begin().await {
                 Ok(turn) => {
-                    super::conversation_delivery::deliver(&self.room, &agent, handed, &self.id, call, turn).await
+                    super::conversation_delivery::deliver(
+                        &self.room, &agent, handed, &self.id, call, turn,
+                    )
+                    .await
                 }
                 Err(busy) => Err(busy),
             }
@@ -482,8 +519,15 @@ impl Agent for Carrier {
 impl Handler<Wake> for Carrier {
     async fn handle(&mut self, wake: Wake, cx: &mut Cx) {
         // Whoever talks much isn't tried as often.
-        let since = if wake.again { self.failed_at.map(|at| at + BACKOFF.first) } else { self.not_before };
-        if since.min(self.not_before).is_some_and(|then| Instant::now() < then) {
+        let since = if wake.again {
+            self.failed_at.map(|at| at + BACKOFF.first)
+        } else {
+            self.not_before
+        };
+        if since
+            .min(self.not_before)
+            .is_some_and(|then| Instant::now() < then)
+        {
             return;
         }
         self.not_before = None;

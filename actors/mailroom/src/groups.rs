@@ -23,7 +23,9 @@ impl Place {
     pub fn of_scopes(scopes: &[String]) -> Self {
         let mut place = Self::default();
         for scope in scopes {
-            let Some(said) = scope.strip_prefix("mail.") else { continue };
+            let Some(said) = scope.strip_prefix("mail.") else {
+                continue;
+            };
             match said.split_once(':') {
                 None => place.apart |= said == "apart",
                 Some((_, name)) if MailId::parse(name).is_err() => {}
@@ -43,7 +45,12 @@ impl Place {
         Self {
             role: over.role.as_ref().or(self.role.as_ref()).cloned(),
             phase: over.phase.as_ref().or(self.phase.as_ref()).cloned(),
-            groups: self.groups.union(&over.groups).take(MAIL_GROUPS_MAX).cloned().collect(),
+            groups: self
+                .groups
+                .union(&over.groups)
+                .take(MAIL_GROUPS_MAX)
+                .cloned()
+                .collect(),
             apart: self.apart || over.apart,
         }
     }
@@ -57,7 +64,9 @@ impl Place {
     pub fn all(&self) -> impl Iterator<Item = Group> + '_ {
         let groups = self.groups.iter().cloned().map(Group::Named);
         let role = self.role.iter().cloned().map(Group::Role);
-        groups.chain(role).chain(self.phase.iter().cloned().map(Group::Phase))
+        groups
+            .chain(role)
+            .chain(self.phase.iter().cloned().map(Group::Phase))
     }
 
     pub fn is_in(&self, group: &Group) -> bool {
@@ -118,24 +127,51 @@ mod tests {
     /// group too many.
     #[test]
     fn scopes_say_where() {
-        let place =
-            scopes(&["mail.role:reviewer", "mail.phase:2", "mail.group:red", "mail.apart", "read", "mail.watch"]);
+        let place = scopes(&[
+            "mail.role:reviewer",
+            "mail.phase:2",
+            "mail.group:red",
+            "mail.apart",
+            "read",
+            "mail.watch",
+        ]);
         assert_eq!(
-            place.all().map(|group| group.to_string()).collect::<Vec<_>>(),
+            place
+                .all()
+                .map(|group| group.to_string())
+                .collect::<Vec<_>>(),
             ["group:red", "role:reviewer", "phase:2"]
         );
         assert!(place.apart);
-        assert_eq!(scopes(&["mail.role:a b", "mail.group:", "mail.group", "mail.other:x", "role:x"]), Place::default());
-        let many: Vec<String> = (0..=MAIL_GROUPS_MAX).map(|n| format!("mail.group:{n}")).collect();
+        assert_eq!(
+            scopes(&[
+                "mail.role:a b",
+                "mail.group:",
+                "mail.group",
+                "mail.other:x",
+                "role:x"
+            ]),
+            Place::default()
+        );
+        let many: Vec<String> = (0..=MAIL_GROUPS_MAX)
+            .map(|n| format!("mail.group:{n}"))
+            .collect();
         assert_eq!(Place::of_scopes(&many).groups.len(), MAIL_GROUPS_MAX);
     }
 
     /// Goal: whoever is apart is seen by its groups alone, either way round. Method: each pair of four.
     #[test]
     fn who_sees_whom() {
-        let all =
-            [scopes(&[]), scopes(&["mail.group:a"]), scopes(&["mail.group:a", "mail.apart"]), scopes(&["mail.apart"])];
-        let seen: Vec<Vec<bool>> = all.iter().map(|one| all.iter().map(|other| one.sees(other)).collect()).collect();
+        let all = [
+            scopes(&[]),
+            scopes(&["mail.group:a"]),
+            scopes(&["mail.group:a", "mail.apart"]),
+            scopes(&["mail.apart"]),
+        ];
+        let seen: Vec<Vec<bool>> = all
+            .iter()
+            .map(|one| all.iter().map(|other| one.sees(other)).collect())
+            .collect();
         assert_eq!(
             seen,
             [
@@ -154,7 +190,11 @@ mod tests {
             assert_eq!(Group::parse(text).unwrap().to_string(), text);
         }
         assert_eq!(Group::parse("a"), Some(Group::Named("a".into())));
-        assert!(["", "group:", "team:a", "a:b:c", "a b"].iter().all(|text| Group::parse(text).is_none()));
+        assert!(
+            ["", "group:", "team:a", "a:b:c", "a b"]
+                .iter()
+                .all(|text| Group::parse(text).is_none())
+        );
         assert_eq!([shown("group:a"), shown("role:a")], ["a", "role:a"]);
     }
 }

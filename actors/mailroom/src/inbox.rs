@@ -5,15 +5,17 @@ use std::time::SystemTime;
 
 use callboard_message::Failure;
 use callboard_message::mail::{
-    AgentLogs, CheckInbox, Direction, Done, EntryState, Events, FetchMail, Fetched, History, Inbox, Logs,
-    MAIL_EVENTS_MAX, MAIL_HISTORY_DEFAULT, MAIL_HISTORY_MAX, MAIL_INBOX_DEFAULT, MAIL_INBOX_MAX, MAIL_MEMBERS_MAX,
-    MAIL_NAMED_MAX, MAIL_PREVIEW_CHARS, MailEvent, MailId, MailView, MarkRead, MemberWay, MessageHistory, Numbered,
-    Priority, ReadEvents, ReadMessage, Receipt, WATCH_SCOPE,
+    AgentLogs, CheckInbox, Direction, Done, EntryState, Events, FetchMail, Fetched, History, Inbox,
+    Logs, MAIL_EVENTS_MAX, MAIL_HISTORY_DEFAULT, MAIL_HISTORY_MAX, MAIL_INBOX_DEFAULT,
+    MAIL_INBOX_MAX, MAIL_MEMBERS_MAX, MAIL_NAMED_MAX, MAIL_PREVIEW_CHARS, MailEvent, MailId,
+    MailView, MarkRead, MemberWay, MessageHistory, Numbered, Priority, ReadEvents, ReadMessage,
+    Receipt, WATCH_SCOPE,
 };
 use callboard_message::text::cut_chars;
 use callboard_message::time::{read_rfc3339, rfc3339};
 use callboard_runtime::{
-    Cx, Letter, LetterFilter, MAIL_PAGE_MAX, MARKS_AT_ONCE_MAX, MailCopy, Mark, NewLetter, StoredEvent,
+    Cx, Letter, LetterFilter, MAIL_PAGE_MAX, MARKS_AT_ONCE_MAX, MailCopy, Mark, NewLetter,
+    StoredEvent,
 };
 
 use super::Shared;
@@ -49,8 +51,11 @@ impl Shared {
         for (letter, copy) in letters {
             let mut view = self.view(who, &letter, copy.state, false);
             if !message.peek {
-                let (mark, state) =
-                    if view.cut { (&mut cut, EntryState::Delivered) } else { (&mut whole, EntryState::Read) };
+                let (mark, state) = if view.cut {
+                    (&mut cut, EntryState::Delivered)
+                } else {
+                    (&mut whole, EntryState::Read)
+                };
                 mark.push(letter.number);
                 view.state = view.state.max(state);
             }
@@ -58,7 +63,11 @@ impl Shared {
         }
         self.mark(&who.id, &cut, Mark::Delivered).await?;
         self.mark(&who.id, &whole, Mark::Read).await?;
-        Ok(Inbox { unread: u64::try_from(self.unread(&who.id)).unwrap_or_default(), messages, more })
+        Ok(Inbox {
+            unread: u64::try_from(self.unread(&who.id)).unwrap_or_default(),
+            messages,
+            more,
+        })
     }
 
     /// Letters that fit, and how many weren't read, where all were gone through; else there are more.
@@ -68,21 +77,28 @@ impl Shared {
         asked: &CheckInbox,
         limit: usize,
     ) -> Result<(Vec<(Arc<Letter>, MailCopy)>, Option<i64>), Failure> {
-        let is = |wanted: &Option<String>, has: Option<&str>| wanted.is_none() || wanted.as_deref() == has;
+        let is = |wanted: &Option<String>, has: Option<&str>| {
+            wanted.is_none() || wanted.as_deref() == has
+        };
         let fits = |letter: &Letter| {
             is(&asked.from, Some(&letter.new.sender))
                 && is(&asked.topic, letter.new.topic.as_deref())
                 && is(&asked.thread, Some(letter.new.thread()))
                 && (letter.new.urgent || !asked.urgent_only)
         };
-        let takes_all = asked.from.is_none() && asked.topic.is_none() && asked.thread.is_none() && !asked.urgent_only;
+        let takes_all = asked.from.is_none()
+            && asked.topic.is_none()
+            && asked.thread.is_none()
+            && !asked.urgent_only;
         let page_max = if takes_all { limit + 1 } else { PAGE };
         let (mut letters, mut after, mut looked) = (Vec::new(), None, 0);
         loop {
             let page = self.mail.open(&who.id, after, false, page_max).await?;
             let is_last = page.len() < page_max;
             looked += page.len();
-            after = page.last().map(|(letter, _)| (letter.new.urgent, letter.number));
+            after = page
+                .last()
+                .map(|(letter, _)| (letter.new.urgent, letter.number));
             for (letter, copy) in page {
                 if !fits(&letter) {
                     continue;
@@ -103,7 +119,8 @@ impl Shared {
 
     pub async fn read(&self, message: ReadMessage, cx: &Cx) -> Result<MailView, Failure> {
         let who = self.who(cx, message.sender_agent_id.as_deref()).await?;
-        self.read_one(&who, &message.message_id, message.receipts).await
+        self.read_one(&who, &message.message_id, message.receipts)
+            .await
     }
 
     /// A message whole. It is read by that.
@@ -126,7 +143,9 @@ impl Shared {
     pub async fn fetch(&self, message: FetchMail, cx: &Cx) -> Result<Fetched, Failure> {
         let who = self.who(cx, None).await?;
         if message.message_ids.len() > MAIL_HISTORY_MAX as usize {
-            return Err(Failure::invalid(format!("at most {MAIL_HISTORY_MAX} messages can be fetched at once")));
+            return Err(Failure::invalid(format!(
+                "at most {MAIL_HISTORY_MAX} messages can be fetched at once"
+            )));
         }
         let mut letters = Vec::new();
         for id in &message.message_ids {
@@ -138,9 +157,13 @@ impl Shared {
                 letters.push(letter);
             }
         }
-        let own = letters.iter().filter(|letter| message.receipts && letter.new.sender == *who.id);
+        let own = letters
+            .iter()
+            .filter(|letter| message.receipts && letter.new.sender == *who.id);
         if own.map(|letter| letter.new.recipients.len()).sum::<usize>() > RECEIPTS_MAX {
-            let why = format!("these have more than {RECEIPTS_MAX} receipts: fetch fewer messages at once");
+            let why = format!(
+                "these have more than {RECEIPTS_MAX} receipts: fetch fewer messages at once"
+            );
             return Err(Failure::invalid(why));
         }
         let mine = letters.iter().filter(|letter| letter.new.is_for(&who.id));
@@ -164,7 +187,9 @@ impl Shared {
         let mark = match message.state.unwrap_or(EntryState::Read) {
             EntryState::Read => Mark::Read,
             EntryState::Delivered => Mark::Delivered,
-            EntryState::Accepted => return Err(Failure::invalid("`state` must be delivered or read")),
+            EntryState::Accepted => {
+                return Err(Failure::invalid("`state` must be delivered or read"));
+            }
         };
         let letter = self.letter_of(&who, &message.message_id).await?;
         if !letter.new.is_for(&who.id) {
@@ -176,7 +201,11 @@ impl Shared {
 
     /// Notes how far a member has come with letters. Ends when that is kept.
     pub async fn mark(&self, id: &str, letters: &[u64], mark: Mark) -> Result<(), Failure> {
-        if let Some(line) = self.members().get(id).and_then(|member| member.line.as_ref()) {
+        if let Some(line) = self
+            .members()
+            .get(id)
+            .and_then(|member| member.line.as_ref())
+        {
             line.forget(letters);
         }
         for some in letters.chunks(MARKS_AT_ONCE_MAX) {
@@ -198,8 +227,14 @@ impl Shared {
             return self.least(letter).await;
         }
         let before = before(&who.id);
-        let copies = self.mail.receipts(letter.number, before.as_deref(), 1).await?;
-        Ok(copies.first().filter(|copy| copy.recipient == *who.id).map_or(EntryState::Accepted, |copy| copy.state))
+        let copies = self
+            .mail
+            .receipts(letter.number, before.as_deref(), 1)
+            .await?;
+        Ok(copies
+            .first()
+            .filter(|copy| copy.recipient == *who.id)
+            .map_or(EntryState::Accepted, |copy| copy.state))
     }
 
     /// Whether a letter expired before `who`, whom it is for, had read it: then it is handed out no more, and counts as nothing.
@@ -260,7 +295,10 @@ impl Shared {
         };
         let (mut messages, mut after, mut looked) = (Vec::new(), message.after.unwrap_or(0), 0);
         loop {
-            let (letters, next) = self.mail.history(filter.clone(), after, limit - messages.len()).await?;
+            let (letters, next) = self
+                .mail
+                .history(filter.clone(), after, limit - messages.len())
+                .await?;
             looked += letters.len();
             for (letter, copy) in letters {
                 if self.is_past(&who, &letter).await? {
@@ -277,7 +315,9 @@ impl Shared {
             match next {
                 // Only what was left out here is made up for: the store's own pages are as they are.
                 Some(next)
-                    if filter.state != message.state && messages.len() < limit && looked < HISTORY_SCANNED_MAX =>
+                    if filter.state != message.state
+                        && messages.len() < limit
+                        && looked < HISTORY_SCANNED_MAX =>
                 {
                     after = next;
                 }
@@ -289,12 +329,22 @@ impl Shared {
     pub async fn logs(&self, message: AgentLogs, cx: &Cx) -> Result<Logs, Failure> {
         let who = self.who_looks(cx).await?;
         let limit = page(message.limit, LOG_ROWS_DEFAULT, MAIL_PAGE_MAX as u32)?;
-        if !who.watches && message.agent_id.as_ref().is_some_and(|other| **other != *who.id) {
+        if !who.watches
+            && message
+                .agent_id
+                .as_ref()
+                .is_some_and(|other| **other != *who.id)
+        {
             let why = "only whoever may watch all mail (mail.watch) sees the log of others";
             return Err(denied_without(WATCH_SCOPE, why));
         }
-        let of = message.agent_id.or_else(|| (!who.watches).then(|| who.id.to_string()));
-        let logs = self.mail.logs(of.as_deref(), message.after.unwrap_or(0), limit).await?;
+        let of = message
+            .agent_id
+            .or_else(|| (!who.watches).then(|| who.id.to_string()));
+        let logs = self
+            .mail
+            .logs(of.as_deref(), message.after.unwrap_or(0), limit)
+            .await?;
         Ok(Logs { logs })
     }
 }
@@ -312,7 +362,8 @@ fn page(limit: Option<u32>, default: u32, most: u32) -> Result<usize, Failure> {
 
 fn time(name: &str, said: Option<String>) -> Result<Option<SystemTime>, Failure> {
     let read = |text: String| {
-        read_rfc3339(&text).ok_or_else(|| Failure::invalid(format!("`{name}` must be a time as RFC 3339 has it")))
+        read_rfc3339(&text)
+            .ok_or_else(|| Failure::invalid(format!("`{name}` must be a time as RFC 3339 has it")))
     };
     said.map(read).transpose()
 }
@@ -325,20 +376,34 @@ impl Shared {
         // Before the page: what comes between is on the next one.
         let newest = self.mail.last_event().await?;
         let page = self.mail.events(after, limit).await?;
-        let first = page.first().map_or(newest.saturating_add(1), |(number, _)| *number);
+        let first = page
+            .first()
+            .map_or(newest.saturating_add(1), |(number, _)| *number);
         let last = page.last().map_or(newest.max(after), |(number, _)| *number);
         let mut events = Vec::new();
         // Whoever begins at 0 wants what there is.
         if after > 0 && first > after + 1 {
-            let event = MailEvent::Missed { from: after + 1, to: first - 1 };
-            events.push(Numbered { sequence: first - 1, event });
+            let event = MailEvent::Missed {
+                from: after + 1,
+                to: first - 1,
+            };
+            events.push(Numbered {
+                sequence: first - 1,
+                event,
+            });
         }
         for (sequence, stored) in page {
             let mut seen = self.seen(&who, stored);
-            seen.retain(|event| message.types.is_empty() || message.types.iter().any(|kind| kind == event.kind()));
+            seen.retain(|event| {
+                message.types.is_empty() || message.types.iter().any(|kind| kind == event.kind())
+            });
             events.extend(seen.into_iter().map(|event| Numbered { sequence, event }));
         }
-        Ok(Events { events, last, newest: newest.max(last) })
+        Ok(Events {
+            events,
+            last,
+            newest: newest.max(last),
+        })
     }
 
     /// What `who` may know of an event.
@@ -350,7 +415,13 @@ impl Shared {
                 vec![accepted(&letter, known), posted(&letter, known)]
             }
             StoredEvent::Posted(_) => Vec::new(),
-            StoredEvent::Marked { id, sender, state, mut recipients, .. } => {
+            StoredEvent::Marked {
+                id,
+                sender,
+                state,
+                mut recipients,
+                ..
+            } => {
                 if !who.watches && sender != *who.id {
                     recipients.retain(|recipient| **recipient == *who.id);
                 }
@@ -359,15 +430,25 @@ impl Shared {
                 }
                 let (message_id, sender_agent_id, recipient_agent_ids) = (id, sender, recipients);
                 vec![match state {
-                    EntryState::Read => MailEvent::MessageRead { message_id, sender_agent_id, recipient_agent_ids },
-                    _ => MailEvent::MessageDelivered { message_id, sender_agent_id, recipient_agent_ids },
+                    EntryState::Read => MailEvent::MessageRead {
+                        message_id,
+                        sender_agent_id,
+                        recipient_agent_ids,
+                    },
+                    _ => MailEvent::MessageDelivered {
+                        message_id,
+                        sender_agent_id,
+                        recipient_agent_ids,
+                    },
                 }]
             }
             StoredEvent::Joined(agent_id, way) if sees(&agent_id) => {
                 let way = MemberWay::parse(&way).unwrap_or(MemberWay::None);
                 vec![MailEvent::AgentJoined { agent_id, way }]
             }
-            StoredEvent::Left(agent_id, reason) if sees(&agent_id) => vec![MailEvent::AgentLeft { agent_id, reason }],
+            StoredEvent::Left(agent_id, reason) if sees(&agent_id) => {
+                vec![MailEvent::AgentLeft { agent_id, reason }]
+            }
             StoredEvent::Joined(..) | StoredEvent::Left(..) => Vec::new(),
         }
     }
@@ -387,17 +468,28 @@ fn accepted(letter: &Letter, known: u64) -> MailEvent {
 }
 
 pub(super) fn priority(new: &NewLetter) -> Priority {
-    if new.urgent { Priority::Urgent } else { Priority::Normal }
+    if new.urgent {
+        Priority::Urgent
+    } else {
+        Priority::Normal
+    }
 }
 
 fn posted(letter: &Letter, known: u64) -> MailEvent {
     let new = &letter.new;
-    let (sender_agent_id, message_preview) = (new.sender.clone(), letter.preview(MAIL_PREVIEW_CHARS));
+    let (sender_agent_id, message_preview) =
+        (new.sender.clone(), letter.preview(MAIL_PREVIEW_CHARS));
     match (new.audience.as_str(), new.recipients.as_slice()) {
-        ("one", [to]) => {
-            MailEvent::AgentDirectMessage { sender_agent_id, recipient_agent_id: to.clone(), message_preview }
-        }
-        _ => MailEvent::AgentBroadcast { sender_agent_id, recipient_count: known, message_preview },
+        ("one", [to]) => MailEvent::AgentDirectMessage {
+            sender_agent_id,
+            recipient_agent_id: to.clone(),
+            message_preview,
+        },
+        _ => MailEvent::AgentBroadcast {
+            sender_agent_id,
+            recipient_count: known,
+            message_preview,
+        },
     }
 }
 
@@ -407,22 +499,42 @@ pub const SHOWN_CHARS_MAX: usize = 2_000;
 impl Shared {
     /// A letter as `who` sees it, of whose text a list shows the beginning only (`whole` not).
     fn view(&self, who: &Who, letter: &Arc<Letter>, state: EntryState, whole: bool) -> MailView {
-        let Letter { number, new, accepted, .. } = &**letter;
+        let Letter {
+            number,
+            new,
+            accepted,
+            ..
+        } = &**letter;
         let is_sender = new.sender == *who.id;
-        let to = if new.is_for(&who.id) { Some(&*who.id) } else { new.recipients.first().map(String::as_str) };
+        let to = if new.is_for(&who.id) {
+            Some(&*who.id)
+        } else {
+            new.recipients.first().map(String::as_str)
+        };
         let mut text = self.text(&Handed::new(letter.clone()), to.unwrap_or_default());
-        let shown = if whole { text.len() } else { cut_chars(&text, SHOWN_CHARS_MAX).len() };
+        let shown = if whole {
+            text.len()
+        } else {
+            cut_chars(&text, SHOWN_CHARS_MAX).len()
+        };
         let cut = shown < text.len();
         text.truncate(shown);
         let members = self.members();
         let known = members.known(&who.id, who.watches, new);
-        let named = new.recipients.iter().filter(|id| is_sender || members.sees(&who.id, id));
+        let named = new
+            .recipients
+            .iter()
+            .filter(|id| is_sender || members.sees(&who.id, id));
         MailView {
             message_id: new.id.clone(),
             number: *number,
             kind: new.kind,
             from: new.sender.clone(),
-            to: if known > MAIL_NAMED_MAX { Vec::new() } else { named.cloned().collect() },
+            to: if known > MAIL_NAMED_MAX {
+                Vec::new()
+            } else {
+                named.cloned().collect()
+            },
             to_count: known as u64,
             thread: new.thread().to_owned(),
             reply_to: new.reply_to.clone(),
@@ -442,8 +554,13 @@ impl Shared {
     async fn receipts(&self, letter: &Letter) -> Result<Vec<Receipt>, Failure> {
         let mut receipts = Vec::new();
         loop {
-            let after = receipts.last().map(|receipt: &Receipt| receipt.agent_id.clone());
-            let page = self.mail.receipts(letter.number, after.as_deref(), MAIL_PAGE_MAX).await?;
+            let after = receipts
+                .last()
+                .map(|receipt: &Receipt| receipt.agent_id.clone());
+            let page = self
+                .mail
+                .receipts(letter.number, after.as_deref(), MAIL_PAGE_MAX)
+                .await?;
             let is_last = page.len() < MAIL_PAGE_MAX;
             receipts.extend(page.into_iter().map(receipt));
             if is_last {
@@ -456,8 +573,14 @@ impl Shared {
     async fn least(&self, letter: &Letter) -> Result<EntryState, Failure> {
         let (mut least, mut after) = (EntryState::Read, None::<String>);
         loop {
-            let page = self.mail.receipts(letter.number, after.as_deref(), MAIL_PAGE_MAX).await?;
-            least = page.iter().map(|copy| copy.state).fold(least, EntryState::min);
+            let page = self
+                .mail
+                .receipts(letter.number, after.as_deref(), MAIL_PAGE_MAX)
+                .await?;
+            least = page
+                .iter()
+                .map(|copy| copy.state)
+                .fold(least, EntryState::min);
             match page.last() {
                 Some(last) if page.len() == MAIL_PAGE_MAX && least != EntryState::Accepted => {
                     after = Some(last.recipient.clone());

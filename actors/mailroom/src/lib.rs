@@ -29,12 +29,14 @@ mod text;
 use std::sync::Arc;
 
 use callboard_message::mail::{
-    AgentLogs, AgentStatus, AgentView, BroadcastMessage, CheckInbox, Done, EndAgent, Events, FetchMail, Fetched,
-    GetAgentStatus, Groups, History, Inbox, Join, Leave, ListGroups, Logs, MailPreferences, MailView, MarkRead,
-    MessageHistory, Preferences, ReadEvents, ReadMessage, ReplyMessage, SaveMemory, Saved, SendMessage, Sent,
+    AgentLogs, AgentStatus, AgentView, BroadcastMessage, CheckInbox, Done, EndAgent, Events,
+    FetchMail, Fetched, GetAgentStatus, Groups, History, Inbox, Join, Leave, ListGroups, Logs,
+    MailPreferences, MailView, MarkRead, MessageHistory, Preferences, ReadEvents, ReadMessage,
+    ReplyMessage, SaveMemory, Saved, SendMessage, Sent,
 };
 use callboard_message::surface::{
-    About, Describe, ListResourceTemplates, ListResources, ReadResource, ReadResourceResult, Subscribe,
+    About, Describe, ListResourceTemplates, ListResources, ReadResource, ReadResourceResult,
+    Subscribe,
 };
 use callboard_message::{Change, Failure, RawObject};
 use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Mail, Notes, Profile};
@@ -50,7 +52,10 @@ pub use conversation_delivery::{ANSWER_WITHIN, DELIVER_WITHIN, TALKS_AT_ONCE_MAX
 pub use delivery::LINE_LETTERS_MAX;
 pub use inbox::{RECEIPTS_MAX, SHOWN_CHARS_MAX};
 pub use members::{SEEN_FOR, SESSIONS_MAX};
-pub use options::{BROADCASTS_A_MINUTE_DEFAULT, Declared, MESSAGES_A_SECOND_DEFAULT, MailroomError, MailroomOptions};
+pub use options::{
+    BROADCASTS_A_MINUTE_DEFAULT, Declared, MESSAGES_A_SECOND_DEFAULT, MailroomError,
+    MailroomOptions,
+};
 pub use peer_nodes::{COUNT_EVERY, COUNT_SHARED_EVERY, LOOK_EVERY};
 pub use resources::ASK_WITHIN;
 pub use setup::Declare;

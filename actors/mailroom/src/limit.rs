@@ -55,22 +55,37 @@ impl Limit {
     pub fn give_back(&self, is_broadcast: bool) {
         if self.may_repeat() {
             self.messages.given_back.fetch_add(1, Relaxed);
-            self.broadcasts.given_back.fetch_add(u32::from(is_broadcast), Relaxed);
+            self.broadcasts
+                .given_back
+                .fetch_add(u32::from(is_broadcast), Relaxed);
         }
     }
 }
 
 impl Quantity {
     fn of(quota: Quota) -> Self {
-        Self { limiter: RateLimiter::direct(quota), given_back: AtomicU32::new(0) }
+        Self {
+            limiter: RateLimiter::direct(quota),
+            given_back: AtomicU32::new(0),
+        }
     }
 
     fn take(&self, what: &str) -> Result<(), Failure> {
-        if self.given_back.fetch_update(Relaxed, Relaxed, |given| given.checked_sub(1)).is_ok() {
+        if self
+            .given_back
+            .fetch_update(Relaxed, Relaxed, |given| given.checked_sub(1))
+            .is_ok()
+        {
             return Ok(());
         }
-        let Err(not_until) = self.limiter.check() else { return Ok(()) };
-        let seconds = not_until.wait_time_from(DefaultClock::default().now()).as_secs_f64().ceil().max(1.0) as u64;
+        let Err(not_until) = self.limiter.check() else {
+            return Ok(());
+        };
+        let seconds = not_until
+            .wait_time_from(DefaultClock::default().now())
+            .as_secs_f64()
+            .ceil()
+            .max(1.0) as u64;
         let why = format!("you sent too many {what}: try again in {seconds} s");
         Err(Failure::overloaded(why).with_data(json!({ RETRY_AFTER_S: seconds })))
     }
@@ -89,7 +104,10 @@ mod tests {
     #[test]
     fn one_too_many() {
         let two = NonZeroU32::new(2).unwrap();
-        let limit = Limit::new(&MailroomOptions { broadcasts_a_minute: two, ..MailroomOptions::default() });
+        let limit = Limit::new(&MailroomOptions {
+            broadcasts_a_minute: two,
+            ..MailroomOptions::default()
+        });
         assert!((0..2).all(|_| limit.take(true).is_ok()));
         let refused = limit.take(true).unwrap_err();
         assert_eq!(refused.kind, FailureKind::Overloaded);

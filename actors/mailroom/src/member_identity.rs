@@ -3,7 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use callboard_message::mail::{GUARDIAN, MAIL_MEMBERS_MAX, MailId, MemberWay, NEEDED_SCOPE, OPERATOR, Preferences};
+use callboard_message::mail::{
+    GUARDIAN, MAIL_MEMBERS_MAX, MailId, MemberWay, NEEDED_SCOPE, OPERATOR, Preferences,
+};
 use callboard_message::{Change, Failure, Principal, PrincipalKind, RawObject};
 use callboard_runtime::{Cx, JournalError, Note, NoteError, PeerSession, StoredEvent, System};
 use serde::{Deserialize, Serialize};
@@ -46,7 +48,9 @@ impl Who {
         };
         match principal.kind {
             PrincipalKind::LocalOperator => Ok(who(OPERATOR, false, true)),
-            PrincipalKind::ApiKey | PrincipalKind::Agent if rights.guides => Ok(who(GUARDIAN, true, false)),
+            PrincipalKind::ApiKey | PrincipalKind::Agent if rights.guides => {
+                Ok(who(GUARDIAN, true, false))
+            }
             PrincipalKind::ApiKey | PrincipalKind::Agent
                 if MailId::parse(&*principal.id).is_ok() && !is_reserved(&principal.id) =>
             {
@@ -60,7 +64,12 @@ impl Who {
 
     /// A member that says nothing by itself.
     pub fn member(id: &str) -> Self {
-        Self { id: id.into(), is_guardian: false, watches: false, administers: false }
+        Self {
+            id: id.into(),
+            is_guardian: false,
+            watches: false,
+            administers: false,
+        }
     }
 
     /// It is an agent.
@@ -105,7 +114,14 @@ impl Kept {
     fn of(member: &Member) -> Self {
         let wants = Preferences::clone(&member.wants);
         let (ended, in_file, gone) = (member.is_ended, member.in_file, member.is_gone);
-        Self { kind: member.kind, ended, place: member.scoped.clone(), wants, in_file, gone }
+        Self {
+            kind: member.kind,
+            ended,
+            place: member.scoped.clone(),
+            wants,
+            in_file,
+            gone,
+        }
     }
 
     fn apply_to(self, member: &mut Member) {
@@ -115,7 +131,10 @@ impl Kept {
     }
 
     fn to_raw(&self) -> RawObject {
-        to_raw_value(self).ok().and_then(|raw| RawObject::parse(&raw).ok()).unwrap_or_default()
+        to_raw_value(self)
+            .ok()
+            .and_then(|raw| RawObject::parse(&raw).ok())
+            .unwrap_or_default()
     }
 }
 
@@ -149,21 +168,34 @@ impl Shared {
             }
             return Ok(who);
         }
-        if !self.hear(&who, principal, session.as_ref())? && (is_mail || !self.visits(&who, principal)?) {
+        if !self.hear(&who, principal, session.as_ref())?
+            && (is_mail || !self.visits(&who, principal)?)
+        {
             self.join(&who, principal, session.as_ref()).await?;
         }
         Ok(who)
     }
 
     /// Notes that a member said something. `false` where that has to be kept first, or it is none yet.
-    fn hear(&self, who: &Who, principal: &Principal, session: Option<&Arc<PeerSession>>) -> Result<bool, Failure> {
+    fn hear(
+        &self,
+        who: &Who,
+        principal: &Principal,
+        session: Option<&Arc<PeerSession>>,
+    ) -> Result<bool, Failure> {
         let mut members = self.members();
-        let Some(member) = members.get_mut(&who.id) else { return Ok(false) };
+        let Some(member) = members.get_mut(&who.id) else {
+            return Ok(false);
+        };
         if member.is_others(principal.kind) {
-            return Err(denied("this id is somebody else's: use a credential with another name"));
+            return Err(denied(
+                "this id is somebody else's: use a credential with another name",
+            ));
         }
         if member.is_ended {
-            return Err(denied("you are terminated here: you can neither send nor receive messages"));
+            return Err(denied(
+                "you are terminated here: you can neither send nor receive messages",
+            ));
         }
         if member.kind.is_none()
             || member.has_left
@@ -195,14 +227,22 @@ impl Shared {
     }
 
     /// Makes a member of whoever asks, or keeps what has changed about it.
-    async fn join(&self, who: &Who, principal: &Principal, session: Option<&Arc<PeerSession>>) -> Result<(), Failure> {
+    async fn join(
+        &self,
+        who: &Who,
+        principal: &Principal,
+        session: Option<&Arc<PeerSession>>,
+    ) -> Result<(), Failure> {
         // One at a time: of two first messages only one makes a member.
         let _turn = self.joining.lock().await;
         if self.hear(who, principal, session)? {
             return Ok(());
         }
         // Whoever was declared has been told of.
-        let is_first = self.members().get(&who.id).is_none_or(|member| member.has_left || !member.is_here());
+        let is_first = self
+            .members()
+            .get(&who.id)
+            .is_none_or(|member| member.has_left || !member.is_here());
         let mut tries = 0..KEPT_TRIES_MAX;
         let (kept, version) = loop {
             let kept = self.joined(who, principal)?;
@@ -240,17 +280,28 @@ impl Shared {
         has_room(&members, &who.id)?;
         let known = members.get(&who.id);
         let place = Place::of_scopes(&principal.scopes);
-        let wants = known.map(|member| Preferences::clone(&member.wants)).unwrap_or_default();
+        let wants = known
+            .map(|member| Preferences::clone(&member.wants))
+            .unwrap_or_default();
         let in_file = known.is_some_and(|member| member.in_file);
-        Ok(Kept { kind: Some(principal.kind), ended: false, place, wants, in_file, gone: false })
+        Ok(Kept {
+            kind: Some(principal.kind),
+            ended: false,
+            place,
+            wants,
+            in_file,
+            gone: false,
+        })
     }
 
     pub async fn tell_joined(&self, id: &str, way: MemberWay) -> Result<(), Failure> {
-        self.tell(StoredEvent::Joined(id.to_owned(), way.as_str().to_owned())).await
+        self.tell(StoredEvent::Joined(id.to_owned(), way.as_str().to_owned()))
+            .await
     }
 
     pub async fn tell_left(&self, id: &str, why: &str) -> Result<(), Failure> {
-        self.tell(StoredEvent::Left(id.to_owned(), why.to_owned())).await
+        self.tell(StoredEvent::Left(id.to_owned(), why.to_owned()))
+            .await
     }
 
     /// Tells of an event that changes who is here.
@@ -265,7 +316,12 @@ impl Shared {
     ///
     /// # Errors
     /// The store's; `Unavailable` where there are no `tries` left.
-    async fn keep(&self, id: &str, kept: &Kept, tries: &mut Range<usize>) -> Result<Option<u64>, Failure> {
+    async fn keep(
+        &self,
+        id: &str,
+        kept: &Kept,
+        tries: &mut Range<usize>,
+    ) -> Result<Option<u64>, Failure> {
         let known = self.members().get(id).map_or(0, |member| member.version);
         match self.notes.put(SPACE, id, kept.to_raw(), Some(known)).await {
             Ok(version) => Ok(Some(version)),
@@ -274,7 +330,9 @@ impl Shared {
                 Ok(None)
             }
             Err(NoteError::Journal(error)) => Err(error.into()),
-            Err(_) => Err(Failure::unavailable("other nodes keep changing this agent: try again")),
+            Err(_) => Err(Failure::unavailable(
+                "other nodes keep changing this agent: try again",
+            )),
         }
     }
 
@@ -287,13 +345,26 @@ impl Shared {
     async fn keep_with(&self, id: &str, change: impl Fn(&mut Kept)) -> Result<(), Failure> {
         let mut tries = 0..KEPT_TRIES_MAX;
         loop {
-            let known = self.members().get(id).map(|member| (Kept::of(member), member.version));
-            let Some((mut kept, version)) = known else { return Ok(()) };
+            let known = self
+                .members()
+                .get(id)
+                .map(|member| (Kept::of(member), member.version));
+            let Some((mut kept, version)) = known else {
+                return Ok(());
+            };
             change(&mut kept);
-            let version = if is_reserved(id) { Some(version) } else { self.keep(id, &kept, &mut tries).await? };
+            let version = if is_reserved(id) {
+                Some(version)
+            } else {
+                self.keep(id, &kept, &mut tries).await?
+            };
             let Some(version) = version else { continue };
             // Unless a newer one was taken in meanwhile.
-            if let Some(member) = self.members().get_mut(id).filter(|member| member.version <= version) {
+            if let Some(member) = self
+                .members()
+                .get_mut(id)
+                .filter(|member| member.version <= version)
+            {
                 member.version = version;
                 kept.apply_to(member);
             }
@@ -329,7 +400,9 @@ impl Shared {
     }
 
     fn take_in(&self, note: &Note) {
-        let Ok(kept) = serde_json::from_str::<Kept>(note.body.to_raw().get()) else { return };
+        let Ok(kept) = serde_json::from_str::<Kept>(note.body.to_raw().get()) else {
+            return;
+        };
         if MailId::parse(&*note.key).is_err() || is_reserved(&note.key) {
             return;
         }
@@ -352,7 +425,8 @@ impl Shared {
     /// Keeps that a file has a member, and tells of it where it wasn't there.
     pub async fn keep_declared(&self, id: &str, is_new: bool) -> Result<(), Failure> {
         // Many are kept at once: they don't take turns.
-        self.keep_with(id, |kept| (kept.in_file, kept.gone) = (true, false)).await?;
+        self.keep_with(id, |kept| (kept.in_file, kept.gone) = (true, false))
+            .await?;
         let way = match self.members().get(id) {
             Some(member) if is_new => member.way(),
             _ => return Ok(()),
@@ -362,14 +436,23 @@ impl Shared {
 
     /// Keeps that a member was taken out of the file, and tells of it.
     pub async fn keep_taken_out(&self, id: &str) -> Result<(), Failure> {
-        let known = self.members().get(id).map(|member| (member.place.clone(), member.is_ended));
-        let Some((place, is_ended)) = known else { return Ok(()) };
+        let known = self
+            .members()
+            .get(id)
+            .map(|member| (member.place.clone(), member.is_ended));
+        let Some((place, is_ended)) = known else {
+            return Ok(());
+        };
         self.keep_with(id, |kept| {
             (kept.in_file, kept.gone) = (false, true);
             kept.place.clone_from(&place);
         })
         .await?;
-        if is_ended { Ok(()) } else { self.tell_left(id, "undeclared").await }
+        if is_ended {
+            Ok(())
+        } else {
+            self.tell_left(id, "undeclared").await
+        }
     }
 
     /// Begins the line of a member that has a way and none yet, unless it is terminated.

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
 use callboard_message::PrincipalKind;
-use callboard_message::mail::{GUARDIAN, MAIL_UNREAD_MAX, MemberState, MemberWay, OPERATOR, Preferences};
+use callboard_message::mail::{
+    GUARDIAN, MAIL_UNREAD_MAX, MemberState, MemberWay, OPERATOR, Preferences,
+};
 use callboard_runtime::{NewLetter, PeerSession};
 use tokio::time::Instant;
 
@@ -95,7 +97,9 @@ impl Member {
 
     /// Whether something else vouches for it than `kind`. Until it says something, that is its key, where a file has one.
     pub(super) fn is_others(&self, kind: PrincipalKind) -> bool {
-        self.kind.or(self.has_key.then_some(PrincipalKind::ApiKey)).is_some_and(|known| known != kind)
+        self.kind
+            .or(self.has_key.then_some(PrincipalKind::ApiKey))
+            .is_some_and(|known| known != kind)
     }
 
     /// Takes what the topology says.
@@ -130,7 +134,10 @@ impl Member {
 
     fn settle(&mut self) {
         let was_apart = self.place.apart;
-        self.place = self.declared.as_ref().map_or_else(|| self.scoped.clone(), |said| said.with(&self.scoped));
+        self.place = self
+            .declared
+            .as_ref()
+            .map_or_else(|| self.scoped.clone(), |said| said.with(&self.scoped));
         match (was_apart, self.place.apart) {
             (false, true) => self.apart.fetch_add(1, Relaxed),
             (true, false) => self.apart.fetch_sub(1, Relaxed),
@@ -143,7 +150,8 @@ impl Member {
         self.seen = Some((Instant::now(), SystemTime::now()));
         self.has_left = false;
         let Some(session) = session else { return };
-        self.sessions.retain(|known| !known.over.is_cancelled() && known.id != session.id);
+        self.sessions
+            .retain(|known| !known.over.is_cancelled() && known.id != session.id);
         if self.sessions.len() >= SESSIONS_MAX {
             self.sessions.remove(0);
         }
@@ -171,7 +179,9 @@ impl Member {
     }
 
     fn has_session(&self) -> bool {
-        self.sessions.iter().any(|session| !session.over.is_cancelled())
+        self.sessions
+            .iter()
+            .any(|session| !session.over.is_cancelled())
     }
 
     pub(super) fn state(&self) -> MemberState {
@@ -203,7 +213,12 @@ impl Member {
 
     /// Whether it doesn't want what somebody says to all or to a group.
     pub(super) fn mutes(&self, sender: &str, topic: Option<&str>) -> bool {
-        let Preferences { mute_senders, mute_topics, topics, .. } = &*self.wants;
+        let Preferences {
+            mute_senders,
+            mute_topics,
+            topics,
+            ..
+        } = &*self.wants;
         let is_in = |list: &[String], word: &str| list.iter().any(|wanted| wanted == word);
         is_in(mute_senders, sender)
             || topic.is_some_and(|topic| is_in(mute_topics, topic))
@@ -223,9 +238,16 @@ impl Members {
     /// Nobody but the Guardian and the operator.
     pub fn new(options: &MailroomOptions) -> Self {
         let (names, apart) = (Names::new(options.example_ids), Arc::default());
-        let mut members = Self { by_id: BTreeMap::new(), names, apart };
+        let mut members = Self {
+            by_id: BTreeMap::new(),
+            names,
+            apart,
+        };
         for office in [GUARDIAN, OPERATOR] {
-            members.by_id.insert(office.into(), Member::new(office, options, members.apart.clone()));
+            members.by_id.insert(
+                office.into(),
+                Member::new(office, options, members.apart.clone()),
+            );
         }
         members
     }
@@ -246,7 +268,9 @@ impl Members {
     /// The member of that id, made where there is none.
     pub fn entry(&mut self, id: &str, options: &MailroomOptions) -> &mut Member {
         self.names.insert(id);
-        self.by_id.entry(id.into()).or_insert_with(|| Member::new(id, options, self.apart.clone()))
+        self.by_id
+            .entry(id.into())
+            .or_insert_with(|| Member::new(id, options, self.apart.clone()))
     }
 
     /// Everybody but the Guardian and the operator.
@@ -269,7 +293,9 @@ impl Members {
 
     /// Whether `who` sees `other`: they share a group, or one of them is no agent.
     pub fn sees(&self, who: &str, other: &str) -> bool {
-        let (Some(who), Some(other)) = (self.get(who), self.get(other)) else { return false };
+        let (Some(who), Some(other)) = (self.get(who), self.get(other)) else {
+            return false;
+        };
         sees(who, other)
     }
 
@@ -279,14 +305,19 @@ impl Members {
         if knows_all {
             letter.recipients.len()
         } else {
-            letter.recipients.iter().filter(|other| self.sees(id, other)).count()
+            letter
+                .recipients
+                .iter()
+                .filter(|other| self.sees(id, other))
+                .count()
         }
     }
 
     /// Those that `who` sees, itself too, by id.
     pub fn seen_by<'a>(&'a self, who: &'a str) -> impl Iterator<Item = &'a Member> + 'a {
         let viewer = self.get(who);
-        self.agents().filter(move |member| member.is_here() && viewer.is_some_and(|who| sees(who, member)))
+        self.agents()
+            .filter(move |member| member.is_here() && viewer.is_some_and(|who| sees(who, member)))
     }
 
     /// Whether there is such a group for `who`: somebody is in it that it sees, who may be terminated, or itself.

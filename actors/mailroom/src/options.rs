@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use callboard_message::DataClass;
 use callboard_message::mail::{
-    GUARDIAN, GUARDIAN_SCOPE, MAIL_EXPIRES_DEFAULT, MAIL_EXPIRES_MAX, MAIL_GROUPS_MAX, MAIL_MEMBERS_MAX, MailId,
-    MemberWay, WATCH_SCOPE,
+    GUARDIAN, GUARDIAN_SCOPE, MAIL_EXPIRES_DEFAULT, MAIL_EXPIRES_MAX, MAIL_GROUPS_MAX,
+    MAIL_MEMBERS_MAX, MailId, MemberWay, WATCH_SCOPE,
 };
 use callboard_runtime::JournalError;
 
@@ -46,12 +46,18 @@ pub struct Declared {
 impl Declared {
     /// A member of that id, in no group, that asks for its mail.
     pub fn new(id: impl Into<String>) -> Self {
-        Self { id: id.into(), ..Self::default() }
+        Self {
+            id: id.into(),
+            ..Self::default()
+        }
     }
 
     /// The same, whose mail the agent of that name takes.
     pub fn with_way(self, way: impl Into<String>) -> Self {
-        Self { way: Some(way.into()), ..self }
+        Self {
+            way: Some(way.into()),
+            ..self
+        }
     }
 
     /// Place that the topology declares.
@@ -68,9 +74,13 @@ impl Declared {
     /// can't be an id, or it only watches or administers.
     pub fn of_key(name: &str, scopes: &[String]) -> Option<Self> {
         let rights = Rights::of(scopes);
-        let only_looks = (rights.watches || rights.administers) && Place::of_scopes(scopes) == Place::default();
+        let only_looks =
+            (rights.watches || rights.administers) && Place::of_scopes(scopes) == Place::default();
         let is_agents = check_id(name).is_ok() && !rights.guides && !only_looks;
-        is_agents.then(|| Self { key: Some(scopes.to_vec()), ..Self::new(name) })
+        is_agents.then(|| Self {
+            key: Some(scopes.to_vec()),
+            ..Self::new(name)
+        })
     }
 }
 
@@ -85,7 +95,11 @@ pub(super) struct Rights {
 impl Rights {
     pub fn of(scopes: &[String]) -> Self {
         let may = |scope: &str| scopes.iter().any(|has| has == scope);
-        Self { guides: may(GUARDIAN_SCOPE), watches: may(WATCH_SCOPE), administers: may(ADMIN_SCOPE) }
+        Self {
+            guides: may(GUARDIAN_SCOPE),
+            watches: may(WATCH_SCOPE),
+            administers: may(ADMIN_SCOPE),
+        }
     }
 }
 
@@ -132,7 +146,13 @@ impl MailroomOptions {
             return Err(MailroomError::Expires);
         }
         // Those with a key are members as far as there is room.
-        if self.members.iter().filter(|member| member.key.is_none()).count() > MAIL_MEMBERS_MAX {
+        if self
+            .members
+            .iter()
+            .filter(|member| member.key.is_none())
+            .count()
+            > MAIL_MEMBERS_MAX
+        {
             return Err(MailroomError::TooManyMembers);
         }
         let mut ids = HashSet::new();
@@ -141,8 +161,14 @@ impl MailroomOptions {
             if !ids.insert(&member.id) {
                 return Err(MailroomError::Twice(member.id.clone()));
             }
-            let words = member.role.iter().chain(&member.phase).chain(&member.groups);
-            if member.groups.len() > MAIL_GROUPS_MAX || words.into_iter().any(|word| MailId::parse(word).is_err()) {
+            let words = member
+                .role
+                .iter()
+                .chain(&member.phase)
+                .chain(&member.groups);
+            if member.groups.len() > MAIL_GROUPS_MAX
+                || words.into_iter().any(|word| MailId::parse(word).is_err())
+            {
                 return Err(MailroomError::Groups(member.id.clone()));
             }
         }
@@ -155,7 +181,11 @@ pub(super) fn check_id(id: &str) -> Result<(), MailroomError> {
     if MailId::parse(id).is_err() {
         return Err(MailroomError::Id(id.to_owned()));
     }
-    if is_reserved(id) { Err(MailroomError::Reserved(id.to_owned())) } else { Ok(()) }
+    if is_reserved(id) {
+        Err(MailroomError::Reserved(id.to_owned()))
+    } else {
+        Ok(())
+    }
 }
 
 /// Error of a configuration that is refused, or of a mailroom or mailbox that does not open.
@@ -172,7 +202,9 @@ pub enum MailroomError {
     #[error("{0} is declared twice")]
     Twice(String),
     /// Use names like ids, and fewer.
-    #[error("the role, phase and groups of {0} must be named like agents, and at most {MAIL_GROUPS_MAX} groups")]
+    #[error(
+        "the role, phase and groups of {0} must be named like agents, and at most {MAIL_GROUPS_MAX} groups"
+    )]
     Groups(String),
     /// Declare fewer.
     #[error("a mailroom has at most {MAIL_MEMBERS_MAX} members")]

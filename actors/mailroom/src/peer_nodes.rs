@@ -58,17 +58,27 @@ impl Shared {
 
     pub async fn look_elsewhere(self: &Arc<Self>, _: Look, cx: &Cx) -> Result<(), Failure> {
         // One that finds another looking isn't needed.
-        let Ok(mut looked) = self.elsewhere.looked.try_lock() else { return Ok(()) };
-        let Some(mut after) = *looked else { return Ok(()) };
+        let Ok(mut looked) = self.elsewhere.looked.try_lock() else {
+            return Ok(());
+        };
+        let Some(mut after) = *looked else {
+            return Ok(());
+        };
         loop {
             let page = self.mail.events(after, MAIL_PAGE_MAX).await?;
-            let Some((last, _)) = page.last() else { return Ok(()) };
+            let Some((last, _)) = page.last() else {
+                return Ok(());
+            };
             after = *last;
             for (number, event) in page {
                 match event {
                     // Whoever gets its mail here gets it from the store.
-                    StoredEvent::Posted(letter) if !self.elsewhere.own.lock().remove(&letter.new.id) => {
-                        self.tell_recipients(&letter, |line, handed| line.look(handed.letter.number));
+                    StoredEvent::Posted(letter)
+                        if !self.elsewhere.own.lock().remove(&letter.new.id) =>
+                    {
+                        self.tell_recipients(&letter, |line, handed| {
+                            line.look(handed.letter.number)
+                        });
                     }
                     StoredEvent::Joined(id, _) | StoredEvent::Left(id, _) => {
                         self.recall_one(&id).await?;
@@ -92,13 +102,22 @@ impl Shared {
     }
 
     pub async fn count(&self, _: Count, _: &Cx) -> Result<(), Failure> {
-        let before: Vec<(Arc<str>, i64)> =
-            self.members().all_mut().map(|member| (member.id.clone(), member.unread)).collect();
+        let before: Vec<(Arc<str>, i64)> = self
+            .members()
+            .all_mut()
+            .map(|member| (member.id.clone(), member.unread))
+            .collect();
         let waiting = self.mail.waiting().await?;
         for (id, before) in before {
-            let now = waiting.get(&*id).map_or(0, |now| i64::try_from(*now).unwrap_or(i64::MAX));
+            let now = waiting
+                .get(&*id)
+                .map_or(0, |now| i64::try_from(*now).unwrap_or(i64::MAX));
             // Where some came or were read meanwhile, they may be in both counts: the next time will do.
-            if let Some(member) = self.members().get_mut(&id).filter(|member| member.unread == before) {
+            if let Some(member) = self
+                .members()
+                .get_mut(&id)
+                .filter(|member| member.unread == before)
+            {
                 member.unread = now;
             }
         }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use callboard_message::Message;
 use callboard_message::mail::{MAIL_TOPIC, MailHappened};
 use callboard_runtime::{
-    Agent, AgentRef, Cx, Handler, Handlers, JournalError, Letter, MARKS_AT_ONCE_MAX, Mark, Profile, SPREAD_MAX,
-    SyncHandler, System, Timer,
+    Agent, AgentRef, Cx, Handler, Handlers, JournalError, Letter, MARKS_AT_ONCE_MAX, Mark, Profile,
+    SPREAD_MAX, SyncHandler, System, Timer,
 };
 
 use super::Shared;
@@ -73,21 +73,32 @@ impl Marks {
     pub fn open(system: &System, room: &Weak<Shared>) -> Self {
         let told = Arc::new(AtomicBool::new(false));
         let (room, known) = (room.clone(), told.clone());
-        let agent = system.prepare_with(move || Marker::new(room.clone(), known.clone())).label("mail's marks").spawn();
+        let agent = system
+            .prepare_with(move || Marker::new(room.clone(), known.clone()))
+            .label("mail's marks")
+            .spawn();
         Self { agent, told }
     }
 
     /// A recipient has a letter. Waits where too much isn't kept yet.
     pub async fn delivered(&self, recipient: &Arc<str>, letter: u64) {
         // One that is stopping keeps no more: the letter comes again.
-        let _ = self.agent.tell(Delivered { recipient: recipient.clone(), letter }).await;
+        let _ = self
+            .agent
+            .tell(Delivered {
+                recipient: recipient.clone(),
+                letter,
+            })
+            .await;
     }
 
     /// The copies of a letter are to be made.
     pub fn spread(&self, letter: Arc<Letter>) {
         // Without room it is spread when the process begins again; until then its copies count as accepted.
         if self.agent.try_tell(Spread(letter)).is_err() {
-            callboard_message::log::warn!("too many broadcasts at once: copies of one are made later");
+            callboard_message::log::warn!(
+                "too many broadcasts at once: copies of one are made later"
+            );
         }
     }
 
@@ -146,19 +157,30 @@ impl Drop for Marker {
 impl Marker {
     fn new(room: Weak<Shared>, told: Arc<AtomicBool>) -> Self {
         told.store(false, SeqCst);
-        Self { room, told, waiting: Vec::new(), is_flushing: false, spreading: BTreeMap::new(), clock: None }
+        Self {
+            room,
+            told,
+            waiting: Vec::new(),
+            is_flushing: false,
+            spreading: BTreeMap::new(),
+            clock: None,
+        }
     }
 
     /// Keeps all that waits. What the store won't ever keep is let go of, with no more than was in the same write.
     async fn flush(&mut self) -> Result<(), JournalError> {
-        let Some(room) = self.room.upgrade() else { return Ok(()) };
+        let Some(room) = self.room.upgrade() else {
+            return Ok(());
+        };
         while !self.waiting.is_empty() {
             let now = self.waiting.len().min(MARKS_AT_ONCE_MAX);
             let marks: Vec<_> = self.waiting.iter().take(now).cloned().collect();
             match room.mail.mark(marks, Mark::Delivered).await {
                 Ok(_) => room.marks.happened(),
                 Err(error) if error.may_pass() => return Err(error),
-                Err(error) => callboard_message::log::error!(%error, letters = now, "what was delivered can't be kept"),
+                Err(error) => {
+                    callboard_message::log::error!(%error, letters = now, "what was delivered can't be kept")
+                }
             }
             self.waiting.drain(..now);
         }
@@ -185,7 +207,12 @@ impl Marker {
             callboard_message::log::error!(%error, letter, "copies of a broadcast can't be made");
             if let Some(spreading) = self.spreading.remove(&letter) {
                 // Who has it already is kept one by one.
-                self.waiting.extend(spreading.have_it.into_iter().map(|recipient| (recipient.to_string(), letter)));
+                self.waiting.extend(
+                    spreading
+                        .have_it
+                        .into_iter()
+                        .map(|recipient| (recipient.to_string(), letter)),
+                );
             }
         }
         false
@@ -193,13 +220,23 @@ impl Marker {
 
     /// `true` where there are more to make.
     async fn spread_next(&mut self, letter: u64) -> Result<bool, JournalError> {
-        let Some(room) = self.room.upgrade() else { return Ok(false) };
-        let Some(spreading) = self.spreading.get_mut(&letter) else { return Ok(false) };
+        let Some(room) = self.room.upgrade() else {
+            return Ok(false);
+        };
+        let Some(spreading) = self.spreading.get_mut(&letter) else {
+            return Ok(false);
+        };
         let recipients = &spreading.letter.new.recipients;
         let to = recipients.len().min(spreading.done + SPREAD_MAX);
         let now = recipients.get(spreading.done..to).unwrap_or_default();
-        let have_it = now.iter().filter(|recipient| spreading.have_it.contains(recipient.as_str())).cloned().collect();
-        room.mail.spread(letter, u32::try_from(to).unwrap_or(u32::MAX), have_it).await?;
+        let have_it = now
+            .iter()
+            .filter(|recipient| spreading.have_it.contains(recipient.as_str()))
+            .cloned()
+            .collect();
+        room.mail
+            .spread(letter, u32::try_from(to).unwrap_or(u32::MAX), have_it)
+            .await?;
         for recipient in now {
             spreading.have_it.remove(recipient.as_str());
         }
@@ -216,7 +253,9 @@ impl Marker {
 impl Agent for Marker {
     fn handlers(on: &mut Handlers<Self>) {
         on.sync::<Delivered>().sync::<Spread>().exclusive::<Flush>();
-        on.exclusive::<SpreadNext>().exclusive::<Rest>().exclusive::<Happened>();
+        on.exclusive::<SpreadNext>()
+            .exclusive::<Rest>()
+            .exclusive::<Happened>();
     }
 
     fn profile() -> Profile {
@@ -231,7 +270,11 @@ impl Agent for Marker {
 impl SyncHandler<Delivered> for Marker {
     fn handle(&mut self, Delivered { recipient, letter }: Delivered, cx: &mut Cx) {
         if let Some(spreading) = self.spreading.get_mut(&letter)
-            && let Ok(place) = spreading.letter.new.recipients.binary_search_by(|id| id.as_str().cmp(&recipient))
+            && let Ok(place) = spreading
+                .letter
+                .new
+                .recipients
+                .binary_search_by(|id| id.as_str().cmp(&recipient))
             && place >= spreading.done
         {
             spreading.have_it.insert(recipient);
@@ -251,7 +294,14 @@ impl SyncHandler<Delivered> for Marker {
 impl SyncHandler<Spread> for Marker {
     fn handle(&mut self, Spread(letter): Spread, cx: &mut Cx) {
         let (number, done) = (letter.number, letter.spread as usize);
-        self.spreading.insert(number, Spreading { letter, done, have_it: BTreeSet::new() });
+        self.spreading.insert(
+            number,
+            Spreading {
+                letter,
+                done,
+                have_it: BTreeSet::new(),
+            },
+        );
         cx.tell_after(SPREAD_AFTER, SpreadNext(number));
     }
 }
@@ -287,9 +337,13 @@ impl Handler<Happened> for Marker {
     async fn handle(&mut self, _: Happened, cx: &mut Cx) {
         // Before it looks: what happens from here on is told anew.
         self.told.store(false, SeqCst);
-        let Some(room) = self.room.upgrade() else { return };
+        let Some(room) = self.room.upgrade() else {
+            return;
+        };
         if let Ok(last) = room.mail.last_event().await {
-            cx.system().events().publish(MAIL_TOPIC, &MailHappened { last });
+            cx.system()
+                .events()
+                .publish(MAIL_TOPIC, &MailHappened { last });
         }
     }
 }

@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use callboard_message::mail::{CheckInbox, MAIL_INBOX_MAX, ReplyMessage};
 use callboard_message::surface::{
-    About, Describe, ListResourceTemplates, ListResources, ReadResource, ReadResourceResult, Subscribe,
+    About, Describe, ListResourceTemplates, ListResources, ReadResource, ReadResourceResult,
+    Subscribe,
 };
-use callboard_message::{Answer, Change, ElicitAction, Failure, Log, LogLevel, Question, RawObject, ResourceContent};
+use callboard_message::{
+    Answer, Change, ElicitAction, Failure, Log, LogLevel, Question, RawObject, ResourceContent,
+};
 use callboard_runtime::{Cx, Mark, PeerSession};
 use serde::Serialize;
 use serde_json::json;
@@ -40,12 +43,20 @@ impl Shared {
 
     pub async fn list_resources(&self, _: ListResources, cx: &Cx) -> Result<RawObject, Failure> {
         let who = self.who_looks(cx).await?;
-        let inbox = resource(&inbox_uri(&who.id), "inbox", "The messages that you haven't read.");
+        let inbox = resource(
+            &inbox_uri(&who.id),
+            "inbox",
+            "The messages that you haven't read.",
+        );
         let agents = resource(AGENTS_URI, "agents", "Which agents are here.");
         Ok(RawObject::of("resources", [inbox, agents]))
     }
 
-    pub async fn list_templates(&self, _: ListResourceTemplates, _: &Cx) -> Result<RawObject, Failure> {
+    pub async fn list_templates(
+        &self,
+        _: ListResourceTemplates,
+        _: &Cx,
+    ) -> Result<RawObject, Failure> {
         let message = RawObject::of("uriTemplate", format!("{MESSAGE_START}{{message_id}}"))
             .with("name", "message")
             .with("description", "One message whole; it is read by that.")
@@ -53,14 +64,22 @@ impl Shared {
         Ok(RawObject::of("resourceTemplates", [message]))
     }
 
-    pub async fn read_resource(&self, asked: ReadResource, cx: &Cx) -> Result<ReadResourceResult, Failure> {
+    pub async fn read_resource(
+        &self,
+        asked: ReadResource,
+        cx: &Cx,
+    ) -> Result<ReadResourceResult, Failure> {
         let uri = asked.uri();
         if uri == AGENTS_URI {
             return shown(&uri, &self.status_for(&self.who_looks(cx).await?, None));
         }
         let who = self.who(cx, None).await?;
         if is_inbox_of(&uri, &who) {
-            let look = CheckInbox { peek: true, limit: Some(MAIL_INBOX_MAX), ..CheckInbox::default() };
+            let look = CheckInbox {
+                peek: true,
+                limit: Some(MAIL_INBOX_MAX),
+                ..CheckInbox::default()
+            };
             return shown(&uri, &self.look(&who, look).await?);
         }
         match uri.strip_prefix(MESSAGE_START) {
@@ -100,12 +119,17 @@ fn unknown() -> Failure {
 }
 
 fn resource(uri: &str, name: &str, what: &str) -> RawObject {
-    RawObject::of("uri", uri).with("name", name).with("description", what).with("mimeType", JSON)
+    RawObject::of("uri", uri)
+        .with("name", name)
+        .with("description", what)
+        .with("mimeType", JSON)
 }
 
 fn shown(uri: &str, value: &impl Serialize) -> Result<ReadResourceResult, Failure> {
     let text = serde_json::to_string(value).map_err(|e| Failure::internal(e.to_string()))?;
-    Ok(ReadResourceResult::of([ResourceContent::text(uri, JSON, text)]))
+    Ok(ReadResourceResult::of([ResourceContent::text(
+        uri, JSON, text,
+    )]))
 }
 
 /// What an agent's log lines about mail are told under.
@@ -129,10 +153,22 @@ impl Told {
     /// How a member is told, if it is.
     pub fn of(member: &mut Member) -> Option<Self> {
         let sessions = member.sessions().to_vec();
-        let asks = (member.wants.ask_urgent && !sessions.is_empty()).then(|| member.is_asked.clone());
-        let Member { id, is_watched, unread, .. } = member;
+        let asks =
+            (member.wants.ask_urgent && !sessions.is_empty()).then(|| member.is_asked.clone());
+        let Member {
+            id,
+            is_watched,
+            unread,
+            ..
+        } = member;
         let is_told = *is_watched || !sessions.is_empty();
-        is_told.then(|| Self { id: id.clone(), is_watched: *is_watched, unread: *unread, sessions, asks })
+        is_told.then(|| Self {
+            id: id.clone(),
+            is_watched: *is_watched,
+            unread: *unread,
+            sessions,
+            asks,
+        })
     }
 }
 
@@ -152,9 +188,12 @@ impl Shared {
             "message_id": new.id, "from": new.sender, "priority": priority(new), "unread": told.unread,
         });
         for session in &told.sessions {
-            session.caller.log(Log::new(LogLevel::Notice, LOGGER, data.clone()));
+            session
+                .caller
+                .log(Log::new(LogLevel::Notice, LOGGER, data.clone()));
         }
-        let can_answer = |session: &&Arc<PeerSession>| session.caller.abilities().elicitation_form();
+        let can_answer =
+            |session: &&Arc<PeerSession>| session.caller.abilities().elicitation_form();
         if let Some(is_asked) = told.asks.filter(|_| new.urgent)
             && let Some(session) = told.sessions.iter().rev().find(can_answer)
             // One at a time: what comes meanwhile waits in the inbox.
@@ -171,28 +210,44 @@ impl Shared {
     }
 
     /// Puts a message to whoever is behind a session. Whoever answers, or declines to, has read it.
-    async fn put_to(self: &Arc<Self>, id: &Arc<str>, handed: &Handed, session: &PeerSession) -> Result<(), Failure> {
+    async fn put_to(
+        self: &Arc<Self>,
+        id: &Arc<str>,
+        handed: &Handed,
+        session: &PeerSession,
+    ) -> Result<(), Failure> {
         let schema = json!({
             "type": "object",
             "properties": { REPLY: { "type": "string", "title": "Reply", "description": "May be left out." } },
         });
-        let asking = session.caller.ask(Question::elicit(self.text(handed, id), schema));
+        let asking = session
+            .caller
+            .ask(Question::elicit(self.text(handed, id), schema));
         let answer = tokio::select! {
             answer = tokio::time::timeout(ASK_WITHIN, asking) => answer,
             () = session.over.cancelled() => return Ok(()),
         };
-        let Answer::Elicit(answer) = answer.unwrap_or_else(|_| Err(Failure::unavailable("no answer in time")))? else {
+        let Answer::Elicit(answer) =
+            answer.unwrap_or_else(|_| Err(Failure::unavailable("no answer in time")))?
+        else {
             return Ok(());
         };
         if answer.action() == ElicitAction::Cancel {
             return Ok(());
         }
         self.mark(id, &[handed.letter.number], Mark::Read).await?;
-        let reply = answer.content().and_then(|content| content.get(REPLY)?.as_str().map(str::to_owned));
-        let reply = reply.filter(|reply| answer.action() == ElicitAction::Accept && !reply.trim().is_empty());
+        let reply = answer
+            .content()
+            .and_then(|content| content.get(REPLY)?.as_str().map(str::to_owned));
+        let reply = reply
+            .filter(|reply| answer.action() == ElicitAction::Accept && !reply.trim().is_empty());
         let Some(message) = reply else { return Ok(()) };
         let message_id = handed.letter.new.id.clone();
-        let reply = ReplyMessage { message_id, message, ..ReplyMessage::default() };
+        let reply = ReplyMessage {
+            message_id,
+            message,
+            ..ReplyMessage::default()
+        };
         self.reply_by(&Who::member(id), reply).await.map(drop)
     }
 }
@@ -204,6 +259,10 @@ mod tests {
     /// Goal: what every client is given to read at once is short. Method: its length.
     #[test]
     fn instructions_are_short() {
-        assert!(INSTRUCTIONS.chars().count() <= 600, "{}", INSTRUCTIONS.chars().count());
+        assert!(
+            INSTRUCTIONS.chars().count() <= 600,
+            "{}",
+            INSTRUCTIONS.chars().count()
+        );
     }
 }

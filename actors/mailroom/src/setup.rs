@@ -72,7 +72,11 @@ impl Mailroom {
     pub async fn end(&self) {
         let room = self.shared.clone();
         let ending = tokio::spawn(async move {
-            let lines: Vec<Line> = room.members().all_mut().filter_map(|member| member.line.take()).collect();
+            let lines: Vec<Line> = room
+                .members()
+                .all_mut()
+                .filter_map(|member| member.line.take())
+                .collect();
             lines.iter().for_each(Line::end);
             for line in lines {
                 line.carrier.ended().await;
@@ -85,7 +89,11 @@ impl Mailroom {
 }
 
 impl Shared {
-    async fn begin(self: &Arc<Self>, system: &System, options: &MailroomOptions) -> Result<(), MailroomError> {
+    async fn begin(
+        self: &Arc<Self>,
+        system: &System,
+        options: &MailroomOptions,
+    ) -> Result<(), MailroomError> {
         self.begun().await?;
         self.spread_rest().await?;
         self.recall().await?;
@@ -104,21 +112,39 @@ impl Shared {
                 let mut done = letter.spread as usize;
                 while done < count {
                     done = count.min(done + SPREAD_MAX);
-                    self.mail.spread(letter.number, u32::try_from(done).unwrap_or(u32::MAX), Vec::new()).await?;
+                    self.mail
+                        .spread(
+                            letter.number,
+                            u32::try_from(done).unwrap_or(u32::MAX),
+                            Vec::new(),
+                        )
+                        .await?;
                 }
             }
         }
     }
 
-    pub async fn declare(self: &Arc<Self>, Declare { options }: Declare, cx: &Cx) -> Result<(), Failure> {
-        options.check().map_err(|error| Failure::invalid(error.to_string()))?;
-        self.declare_all(cx.system(), &options).await.map_err(|error| match error {
-            MailroomError::Store(error) => error.into(),
-            other => Failure::rejected(other.to_string()),
-        })
+    pub async fn declare(
+        self: &Arc<Self>,
+        Declare { options }: Declare,
+        cx: &Cx,
+    ) -> Result<(), Failure> {
+        options
+            .check()
+            .map_err(|error| Failure::invalid(error.to_string()))?;
+        self.declare_all(cx.system(), &options)
+            .await
+            .map_err(|error| match error {
+                MailroomError::Store(error) => error.into(),
+                other => Failure::rejected(other.to_string()),
+            })
     }
 
-    async fn declare_all(self: &Arc<Self>, system: &System, options: &MailroomOptions) -> Result<(), MailroomError> {
+    async fn declare_all(
+        self: &Arc<Self>,
+        system: &System,
+        options: &MailroomOptions,
+    ) -> Result<(), MailroomError> {
         let changed = self.take_declared(system, options)?;
         // What is refused changes nothing.
         *self.options.lock() = Arc::new(options.clone());
@@ -128,8 +154,10 @@ impl Shared {
                 Changed::TakenOut => self.keep_taken_out(&id).await,
             }
         });
-        let kept: Result<Vec<()>, Failure> = kept.buffer_unordered(KEPT_AT_ONCE).try_collect().await;
-        kept.map(drop).map_err(|failure| JournalError::Store(failure.message).into())
+        let kept: Result<Vec<()>, Failure> =
+            kept.buffer_unordered(KEPT_AT_ONCE).try_collect().await;
+        kept.map(drop)
+            .map_err(|failure| JournalError::Store(failure.message).into())
     }
 
     /// Takes in what is declared; answers what is to be kept of it.
@@ -138,11 +166,22 @@ impl Shared {
         system: &System,
         options: &MailroomOptions,
     ) -> Result<Vec<(Arc<str>, Changed)>, MailroomError> {
-        let declared: HashSet<&str> = options.members.iter().map(|said| said.id.as_str()).collect();
+        let declared: HashSet<&str> = options
+            .members
+            .iter()
+            .map(|said| said.id.as_str())
+            .collect();
         let mut changed = Vec::new();
         let mut members = self.members();
-        let others = members.agents().filter(|member| !declared.contains(&*member.id)).count();
-        let without_key = options.members.iter().filter(|said| said.key.is_none()).count();
+        let others = members
+            .agents()
+            .filter(|member| !declared.contains(&*member.id))
+            .count();
+        let without_key = options
+            .members
+            .iter()
+            .filter(|said| said.key.is_none())
+            .count();
         // Whoever has gone counts too, for its mail is kept. The file's must all be there; keys are members as far as there is room.
         let Some(mut room) = MAIL_MEMBERS_MAX.checked_sub(others + without_key) else {
             return Err(MailroomError::TooManyMembers);
@@ -202,7 +241,11 @@ impl Shared {
         (member.in_file, member.is_gone) = (true, false);
         member.declare(Some(said.place()));
         // A key of an agent of the process would be refused.
-        if let Some(scopes) = said.key.as_ref().filter(|_| member.kind != Some(PrincipalKind::Agent)) {
+        if let Some(scopes) = said
+            .key
+            .as_ref()
+            .filter(|_| member.kind != Some(PrincipalKind::Agent))
+        {
             member.scope(Place::of_scopes(scopes));
         }
         member.has_key = said.key.is_some() && said.way.is_none();

@@ -47,7 +47,9 @@ pub(crate) fn prefix(kind: LetterKind, from: &str, to: &str, label: Option<&str>
 /// [`LABEL_CHARS_MAX`].
 pub(crate) fn is_label(label: &str) -> bool {
     (1..=LABEL_CHARS_MAX).contains(&label.len())
-        && label.bytes().all(|b| matches!(b, b'A'..=b'Z' | b'0'..=b'9' | b'_' | b' '))
+        && label
+            .bytes()
+            .all(|b| matches!(b, b'A'..=b'Z' | b'0'..=b'9' | b'_' | b' '))
 }
 
 /// The body, one line after the other, with nothing in it that a terminal obeys, that turns text around or hides it; and
@@ -77,12 +79,16 @@ pub(super) struct Handed {
 
 impl Handed {
     pub fn new(letter: Arc<Letter>) -> Self {
-        Self { letter, harmless: OnceLock::new() }
+        Self {
+            letter,
+            harmless: OnceLock::new(),
+        }
     }
 
     /// Its body, made harmless.
     pub fn harmless(&self) -> &str {
-        self.harmless.get_or_init(|| neutral(&self.letter.new.body).into_owned())
+        self.harmless
+            .get_or_init(|| neutral(&self.letter.new.body).into_owned())
     }
 }
 
@@ -138,7 +144,10 @@ pub(crate) struct Names {
 impl Names {
     /// No ids yet but those of the offices: no agent is shown as one of them. With `example_ids` an id `agent-456` is shown as `456`, where no other is called that.
     pub fn new(example_ids: bool) -> Self {
-        Self { ids: OFFICES.map(str::to_owned).into(), example_ids }
+        Self {
+            ids: OFFICES.map(str::to_owned).into(),
+            example_ids,
+        }
     }
 
     /// Takes an id in. `false` where it was there.
@@ -162,12 +171,21 @@ impl Names {
             return id;
         }
         // One without the start may be shown like one with it.
-        first(name, self.shared(name, id, "").max(self.shared(name, id, EXAMPLE_START)) + 1)
+        first(
+            name,
+            self.shared(name, id, "")
+                .max(self.shared(name, id, EXAMPLE_START))
+                + 1,
+        )
     }
 
     /// An id without the start of examples, where that is left out.
     fn without_start<'a>(&self, id: &'a str) -> &'a str {
-        let name = if self.example_ids { id.strip_prefix(EXAMPLE_START) } else { None };
+        let name = if self.example_ids {
+            id.strip_prefix(EXAMPLE_START)
+        } else {
+            None
+        };
         name.filter(|name| !name.is_empty()).unwrap_or(id)
     }
 
@@ -176,12 +194,30 @@ impl Names {
     fn shared(&self, name: &str, but: &str, start: &str) -> usize {
         let place = format!("{start}{name}");
         let here = place.as_str();
-        let before = self.ids.range::<str, _>((Unbounded, Excluded(here))).rev().find(|id| *id != but);
-        let after = self.ids.range::<str, _>((Excluded(here), Unbounded)).find(|id| *id != but);
+        let before = self
+            .ids
+            .range::<str, _>((Unbounded, Excluded(here)))
+            .rev()
+            .find(|id| *id != but);
+        let after = self
+            .ids
+            .range::<str, _>((Excluded(here), Unbounded))
+            .find(|id| *id != but);
         let like = self.ids.get(here).filter(|id| *id != but);
         // From their beginning.
-        let common = |id: &String| id.bytes().zip(place.bytes()).take_while(|(a, b)| a == b).count();
-        [before, after, like].into_iter().flatten().map(common).max().unwrap_or(0).saturating_sub(start.len())
+        let common = |id: &String| {
+            id.bytes()
+                .zip(place.bytes())
+                .take_while(|(a, b)| a == b)
+                .count()
+        };
+        [before, after, like]
+            .into_iter()
+            .flatten()
+            .map(common)
+            .max()
+            .unwrap_or(0)
+            .saturating_sub(start.len())
     }
 }
 
@@ -224,9 +260,17 @@ fn forged(text: &str) -> Vec<usize> {
     }
     let read = Read::of(text);
     let is_forged = |opening: &&Opening| is_tag(&read.letters[opening.letter..]);
-    let opened = read.opened.iter().filter(is_forged).map(|opening| opening.at);
+    let opened = read
+        .opened
+        .iter()
+        .filter(is_forged)
+        .map(|opening| opening.at);
     let opened = opened.filter(|at| !text[..*at].ends_with(QUOTE));
-    let lines = read.lines.iter().filter(is_forged).map(|opening| opening.at);
+    let lines = read
+        .lines
+        .iter()
+        .filter(is_forged)
+        .map(|opening| opening.at);
     let mut forged: Vec<usize> = opened.chain(lines).collect();
     forged.sort_unstable();
     forged
@@ -248,24 +292,40 @@ impl Read {
         let mut chars = line.char_indices().peekable();
         while let Some((at, c)) = chars.next() {
             // Between letters it is one.
-            let is_letter = c == '|' && chars.peek().is_some_and(|(_, next)| next.is_alphanumeric());
+            let is_letter =
+                c == '|' && chars.peek().is_some_and(|(_, next)| next.is_alphanumeric());
             if is_letter && line[..at].ends_with(char::is_alphanumeric) {
                 self.letters.push('i');
             } else if closes(c) {
                 self.letters.push(']');
             } else if opens(c) {
                 // Of several in a row the last.
-                if self.opened.last().is_some_and(|opened| opened.letter == self.letters.len()) {
+                if self
+                    .opened
+                    .last()
+                    .is_some_and(|opened| opened.letter == self.letters.len())
+                {
                     self.opened.pop();
                 }
-                self.opened.push(Opening { letter: self.letters.len(), at: start + at });
+                self.opened.push(Opening {
+                    letter: self.letters.len(),
+                    at: start + at,
+                });
             } else {
                 read_letters(c, known, &mut self.letters);
             }
         }
-        let is_opened = self.opened.iter().rev().take_while(|opened| opened.letter >= first).any(|o| o.letter == first);
+        let is_opened = self
+            .opened
+            .iter()
+            .rev()
+            .take_while(|opened| opened.letter >= first)
+            .any(|o| o.letter == first);
         if !is_opened && line.contains(closes) && !line.starts_with(QUOTE) {
-            self.lines.push(Opening { letter: first, at: start });
+            self.lines.push(Opening {
+                letter: first,
+                at: start,
+            });
         }
     }
 }
@@ -280,14 +340,24 @@ fn read_letters(c: char, known: &mut HashMap<char, Box<str>>, out: &mut String) 
 
 fn drawn(c: char) -> String {
     let mut out = String::new();
-    for bare in std::iter::once(c).nfkd().filter(|c| !is_combining_mark(*c) && !is_invisible(*c)) {
-        match inked(bare).or_else(|| lookalike(bare)).or_else(|| bare.is_ascii().then_some(bare)) {
+    for bare in std::iter::once(c)
+        .nfkd()
+        .filter(|c| !is_combining_mark(*c) && !is_invisible(*c))
+    {
+        match inked(bare)
+            .or_else(|| lookalike(bare))
+            .or_else(|| bare.is_ascii().then_some(bare))
+        {
             Some(latin) => out.extend(latin.is_alphanumeric().then(|| plain(latin))),
             None => {
                 // Unicode TR 39: a stroked letter is the letter and a stroke.
-                let drawn: String =
-                    skeleton(bare.encode_utf8(&mut [0; 4])).filter(|c| !is_combining_mark(*c)).collect();
-                let drawn = drawn.chars().flat_map(char::to_lowercase).map(|c| lookalike(c).unwrap_or(c));
+                let drawn: String = skeleton(bare.encode_utf8(&mut [0; 4]))
+                    .filter(|c| !is_combining_mark(*c))
+                    .collect();
+                let drawn = drawn
+                    .chars()
+                    .flat_map(char::to_lowercase)
+                    .map(|c| lookalike(c).unwrap_or(c));
                 out.extend(drawn.filter(|c| c.is_alphanumeric()).map(plain));
             }
         }
@@ -299,7 +369,11 @@ fn drawn(c: char) -> String {
 fn inked(c: char) -> Option<char> {
     const SMALL: &str = "ᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡʏᴢ";
     const SMALL_ARE: &str = "abcdefghijklmnoprstuvwyz";
-    let nth = |first: u32| u8::try_from(u32::from(c) - first).ok().map(|nth| char::from(b'a' + nth));
+    let nth = |first: u32| {
+        u8::try_from(u32::from(c) - first)
+            .ok()
+            .map(|nth| char::from(b'a' + nth))
+    };
     match c {
         '\u{1f130}'..='\u{1f149}' => nth(0x1_f130),
         '\u{1f150}'..='\u{1f169}' => nth(0x1_f150),
@@ -312,7 +386,11 @@ fn inked(c: char) -> Option<char> {
         'Ɇ' | 'ɇ' => Some('e'),
         'Ɍ' | 'ɍ' => Some('r'),
         'Ʉ' | 'ʉ' => Some('u'),
-        _ => SMALL.chars().zip(SMALL_ARE.chars()).find(|(small, _)| *small == c).map(|(_, latin)| latin),
+        _ => SMALL
+            .chars()
+            .zip(SMALL_ARE.chars())
+            .find(|(small, _)| *small == c)
+            .map(|(_, latin)| latin),
     }
 }
 
@@ -333,7 +411,11 @@ fn opens(c: char) -> bool {
         '[' | '(' | '{' | '<' | '|' => true,
         c if c.is_ascii() => false,
         c => {
-            !(c.is_alphanumeric() || c.is_whitespace() || is_combining_mark(c) || is_invisible(c) || closes(c))
+            !(c.is_alphanumeric()
+                || c.is_whitespace()
+                || is_combining_mark(c)
+                || is_invisible(c)
+                || closes(c))
                 && inked(c).is_none()
                 && !NONE.contains(c)
                 && c != '\u{2800}'
@@ -351,7 +433,12 @@ fn is_tag(letters: &str) -> bool {
     if letters.starts_with(GUARDIAN_LETTERS) {
         return true;
     }
-    let Some(rest) = letters.strip_prefix(AGENT) else { return false };
-    let inside = cut_chars(rest.split(']').next().unwrap_or_default(), AGENT_LETTERS_MAX);
+    let Some(rest) = letters.strip_prefix(AGENT) else {
+        return false;
+    };
+    let inside = cut_chars(
+        rest.split(']').next().unwrap_or_default(),
+        AGENT_LETTERS_MAX,
+    );
     WHAT_AGENTS_DO.iter().any(|what| inside.contains(what))
 }

@@ -17,7 +17,10 @@ static MEANINGS: Meanings<Option<bool>> = LazyLock::new(|| {
              cancela cancelar recuso",
             Some(false),
         ),
-        ("please thanks thank you go it do that i e a o por favor obrigado obrigada isso eu", None),
+        (
+            "please thanks thank you go it do that i e a o por favor obrigado obrigada isso eu",
+            None,
+        ),
     ])
 });
 
@@ -25,10 +28,14 @@ static MEANINGS: Meanings<Option<bool>> = LazyLock::new(|| {
 /// courtesies beside them. `None` is neither: nothing is agreed to by words that nobody here knows.
 pub fn assent(text: &str) -> Option<bool> {
     let folded = text.to_lowercase().replace('’', "'");
-    let words = folded.split(|c: char| !c.is_alphanumeric() && c != '\'').filter(|word| !word.is_empty());
+    let words = folded
+        .split(|c: char| !c.is_alphanumeric() && c != '\'')
+        .filter(|word| !word.is_empty());
     let mut said = None;
     for word in words {
-        let Some(means) = *MEANINGS.get(word)? else { continue };
+        let Some(means) = *MEANINGS.get(word)? else {
+            continue;
+        };
         if said.replace(means).is_some_and(|before| before != means) {
             return None;
         }

@@ -8,7 +8,9 @@ use uuid::Uuid;
 pub const HOPS_MAX_DEFAULT: u16 = 16;
 
 /// One exchange in flight. Time-ordered and unique over nodes (UUID version 7, RFC 9562).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(transparent)]
 pub struct CallId(Uuid);
 
@@ -26,7 +28,9 @@ impl fmt::Display for CallId {
 }
 
 /// A peer's session (MCP's, up to 2025-11-25). Unique over nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(transparent)]
 pub struct SessionId(Uuid);
 

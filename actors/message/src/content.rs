@@ -50,30 +50,47 @@ impl Content {
 
     /// A resource that can be read at `uri`.
     pub fn resource_link(uri: &str, name: &str) -> Self {
-        Self(RawObject::of("type", "resource_link").with("uri", uri).with("name", name))
+        Self(
+            RawObject::of("type", "resource_link")
+                .with("uri", uri)
+                .with("name", name),
+        )
     }
 
     fn data(kind: &str, bytes: &[u8], mime_type: &str) -> Self {
         let data = STANDARD.encode(bytes);
-        Self(RawObject::of("type", kind).with("data", data).with("mimeType", mime_type))
+        Self(
+            RawObject::of("type", kind)
+                .with("data", data)
+                .with("mimeType", mime_type),
+        )
     }
 
     /// The text of a text block.
     pub fn as_text(&self) -> Option<String> {
         let kind = self.0.get("type").and_then(json::text);
-        kind.filter(|kind| kind == "text").and_then(|_| self.0.text("text"))
+        kind.filter(|kind| kind == "text")
+            .and_then(|_| self.0.text("text"))
     }
 }
 
 impl ResourceContent {
     /// Text.
     pub fn text(uri: &str, mime_type: &str, text: impl Into<String>) -> Self {
-        Self(RawObject::of("uri", uri).with("mimeType", mime_type).with("text", text.into()))
+        Self(
+            RawObject::of("uri", uri)
+                .with("mimeType", mime_type)
+                .with("text", text.into()),
+        )
     }
 
     /// Anything else.
     pub fn blob(uri: &str, mime_type: &str, bytes: &[u8]) -> Self {
-        Self(RawObject::of("uri", uri).with("mimeType", mime_type).with("blob", STANDARD.encode(bytes)))
+        Self(
+            RawObject::of("uri", uri)
+                .with("mimeType", mime_type)
+                .with("blob", STANDARD.encode(bytes)),
+        )
     }
 }
 
@@ -175,18 +192,26 @@ pub(crate) fn with_blocks(content: impl IntoIterator<Item = Content>) -> RawObje
 
 /// The blocks in `content`; none where one of them is no object.
 pub(crate) fn blocks(of: &RawObject) -> Vec<Content> {
-    let blocks = of.get("content").and_then(Walk::list).map(|list| list.map(RawObject::parse));
-    let read: Option<Vec<Content>> = blocks.and_then(|blocks| blocks.map(|block| block.ok().map(Content)).collect());
+    let blocks = of
+        .get("content")
+        .and_then(Walk::list)
+        .map(|list| list.map(RawObject::parse));
+    let read: Option<Vec<Content>> =
+        blocks.and_then(|blocks| blocks.map(|block| block.ok().map(Content)).collect());
     read.unwrap_or_default()
 }
 
 /// The texts of the blocks in `content`, one a line; empty where one of them is no object.
 pub(crate) fn texts(of: &RawObject) -> String {
-    let Some(content) = of.get("content") else { return String::new() };
+    let Some(content) = of.get("content") else {
+        return String::new();
+    };
     let mut all = String::with_capacity(content.get().len());
     let mut is_first = true;
     for block in Walk::list(content).into_iter().flatten() {
-        let Some(members) = Walk::object(block) else { return String::new() };
+        let Some(members) = Walk::object(block) else {
+            return String::new();
+        };
         let (mut kind, mut text) = (None, None);
         for (name, value) in members {
             match &*name {
@@ -294,16 +319,18 @@ impl ToolResult {
         }
         let result = self.0;
         if let Some(structured) = result.get("structuredContent") {
-            let inner = wrapped.then(|| RawObject::parse(structured).ok()?.remove("result")).flatten();
+            let inner = wrapped
+                .then(|| RawObject::parse(structured).ok()?.remove("result"))
+                .flatten();
             return Ok(inner.unwrap_or_else(|| structured.to_owned()));
         }
         let blocks: Vec<Content> = result.read("content").unwrap_or_default();
         match blocks.as_slice() {
             [] => Ok(RawValue::NULL.to_owned()),
             [only] => match only.as_text() {
-                Some(text) => {
-                    Ok(RawValue::from_string(text.clone()).or_else(|_| to_raw_value(&text)).unwrap_or_default())
-                }
+                Some(text) => Ok(RawValue::from_string(text.clone())
+                    .or_else(|_| to_raw_value(&text))
+                    .unwrap_or_default()),
                 None => Ok(result.to_raw()),
             },
             _ => Ok(result.to_raw()),
@@ -314,9 +341,16 @@ impl ToolResult {
 /// What a tool says went wrong: of this system's servers as it was, of others their text.
 fn failure(result: ToolResult) -> Failure {
     let text = result.texts();
-    let message = if text.is_empty() { "the tool failed".to_owned() } else { text };
+    let message = if text.is_empty() {
+        "the tool failed".to_owned()
+    } else {
+        text
+    };
     let ours = result.0.object("_meta").and_then(|m| m.object(FAILURE));
-    let kind = ours.as_ref().and_then(|o| o.read("kind")).unwrap_or(FailureKind::Rejected);
+    let kind = ours
+        .as_ref()
+        .and_then(|o| o.read("kind"))
+        .unwrap_or(FailureKind::Rejected);
     let failure = Failure::new(kind, message);
     match ours.and_then(|o| o.read::<Value>("data")) {
         Some(data) => failure.with_data(data),
@@ -359,30 +393,66 @@ mod plain_tests {
     fn values_come_out() {
         let image = json!({ "type": "image", "data": "", "mimeType": "image/png" });
         for (sent, wrapped, expected) in [
-            (json!({ "content": [text("{\"a\":1}")], "structuredContent": { "a": 2 } }), false, json!({ "a": 2 })),
-            (json!({ "content": [], "structuredContent": { "result": 7 } }), true, json!(7)),
-            (json!({ "content": [], "structuredContent": { "result": 7 } }), false, json!({ "result": 7 })),
+            (
+                json!({ "content": [text("{\"a\":1}")], "structuredContent": { "a": 2 } }),
+                false,
+                json!({ "a": 2 }),
+            ),
+            (
+                json!({ "content": [], "structuredContent": { "result": 7 } }),
+                true,
+                json!(7),
+            ),
+            (
+                json!({ "content": [], "structuredContent": { "result": 7 } }),
+                false,
+                json!({ "result": 7 }),
+            ),
             (json!({ "content": [text("[1,2]")] }), false, json!([1, 2])),
-            (json!({ "content": [text("plain words")] }), false, json!("plain words")),
+            (
+                json!({ "content": [text("plain words")] }),
+                false,
+                json!("plain words"),
+            ),
             (json!({ "content": [] }), false, json!(null)),
-            (json!({ "content": [image.clone()] }), false, json!({ "content": [image] })),
+            (
+                json!({ "content": [image.clone()] }),
+                false,
+                json!({ "content": [image] }),
+            ),
         ] {
-            let got = ToolResult(result(sent.clone())).into_value(wrapped).unwrap();
-            assert_eq!(serde_json::from_str::<Value>(got.get()).unwrap(), expected, "{sent}");
+            let got = ToolResult(result(sent.clone()))
+                .into_value(wrapped)
+                .unwrap();
+            assert_eq!(
+                serde_json::from_str::<Value>(got.get()).unwrap(),
+                expected,
+                "{sent}"
+            );
         }
     }
 
     /// Goal: a tool's error is a failure with its words, and of our own servers with its kind and data. Method: one each.
     #[test]
     fn errors_become_failures() {
-        let theirs = ToolResult(result(json!({ "content": [text("no such file")], "isError": true })))
-            .into_value(false)
-            .unwrap_err();
-        assert_eq!((theirs.kind, theirs.message.as_str()), (FailureKind::Rejected, "no such file"));
+        let theirs = ToolResult(result(
+            json!({ "content": [text("no such file")], "isError": true }),
+        ))
+        .into_value(false)
+        .unwrap_err();
+        assert_eq!(
+            (theirs.kind, theirs.message.as_str()),
+            (FailureKind::Rejected, "no such file")
+        );
         let meta = json!({ FAILURE: { "kind": "not_found", "data": { "id": 1 } } });
-        let ours = ToolResult(result(json!({ "content": [text("m")], "isError": true, "_meta": meta })))
-            .into_value(false)
-            .unwrap_err();
-        assert_eq!((ours.kind, ours.data), (FailureKind::NotFound, Some(json!({ "id": 1 }))));
+        let ours = ToolResult(result(
+            json!({ "content": [text("m")], "isError": true, "_meta": meta }),
+        ))
+        .into_value(false)
+        .unwrap_err();
+        assert_eq!(
+            (ours.kind, ours.data),
+            (FailureKind::NotFound, Some(json!({ "id": 1 })))
+        );
     }
 }

@@ -53,7 +53,11 @@ pub enum FailureKind {
 impl Failure {
     /// A failure of `kind`, told in one sentence.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), data: None }
+        Self {
+            kind,
+            message: message.into(),
+            data: None,
+        }
     }
 
     /// The same failure with details for a program.

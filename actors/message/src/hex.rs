@@ -2,7 +2,11 @@ const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 /// Two lower-case hexadecimal digits a byte.
 pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().flat_map(|byte| pair(*byte)).map(char::from).collect()
+    bytes
+        .iter()
+        .flat_map(|byte| pair(*byte))
+        .map(char::from)
+        .collect()
 }
 
 /// The same, into `digits`: twice as many as there are bytes.

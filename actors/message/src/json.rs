@@ -15,8 +15,12 @@ use serde_json::value::RawValue;
 #[inline]
 pub fn plain(bytes: &[u8]) -> usize {
     let (blocks, _) = bytes.as_chunks::<BLOCK_BYTES>();
-    let is_plain =
-        |block: &&[u8; BLOCK_BYTES]| block.iter().fold(0, |any, byte| any | u8::from(is_special(*byte))) == 0;
+    let is_plain = |block: &&[u8; BLOCK_BYTES]| {
+        block
+            .iter()
+            .fold(0, |any, byte| any | u8::from(is_special(*byte)))
+            == 0
+    };
     let at = blocks.iter().take_while(is_plain).count() * BLOCK_BYTES;
     at + plain_by_words(bytes.get(at..).unwrap_or_default())
 }
@@ -42,7 +46,11 @@ fn plain_by_words(bytes: &[u8]) -> usize {
             return nth * 8 + special.trailing_zeros() as usize / 8;
         }
     }
-    words.len() * 8 + rest.iter().position(|byte| is_special(*byte)).unwrap_or(rest.len())
+    words.len() * 8
+        + rest
+            .iter()
+            .position(|byte| is_special(*byte))
+            .unwrap_or(rest.len())
 }
 
 /// Writes `text` as a JSON string, quotes included (RFC 8259, section 7).
@@ -95,7 +103,11 @@ pub fn raw(json: String) -> Box<RawValue> {
     static IS_TAKEN: LazyLock<bool> = LazyLock::new(|| borrowed("null").is_some());
     debug_assert!(is_json(&json), "only JSON becomes a raw value");
     // Much of it is kept: in a block of its own size, rather than at the beginning of a larger one.
-    let json = if json.capacity() > json.len() + json.len() / 8 { String::from(&*json) } else { json };
+    let json = if json.capacity() > json.len() + json.len() / 8 {
+        String::from(&*json)
+    } else {
+        json
+    };
     match *IS_TAKEN {
         true => taken(json).unwrap_or_default(),
         false => RawValue::from_string(json).unwrap_or_default(),
@@ -114,7 +126,9 @@ pub fn raw_ref(json: &str) -> &RawValue {
 }
 
 fn known(json: &str) -> &RawValue {
-    borrowed(json).or_else(|| serde_json::from_str(json).ok()).unwrap_or(RawValue::NULL)
+    borrowed(json)
+        .or_else(|| serde_json::from_str(json).ok())
+        .unwrap_or(RawValue::NULL)
 }
 
 fn borrowed(json: &str) -> Option<&RawValue> {
@@ -152,7 +166,9 @@ impl<'a> Walk<'a> {
     /// The names and values of an object; `None` where `raw` is none. A name may stand twice.
     pub fn object(raw: &'a RawValue) -> Option<impl Iterator<Item = (Cow<'a, str>, &'a RawValue)>> {
         let mut walk = Self::begin(raw, b'{')?;
-        Some(iter::from_fn(move || Some((text(walk.value()?)?, walk.value()?))))
+        Some(iter::from_fn(move || {
+            Some((text(walk.value()?)?, walk.value()?))
+        }))
     }
 
     fn begin(raw: &'a RawValue, opens: u8) -> Option<Self> {
@@ -169,7 +185,12 @@ impl<'a> Walk<'a> {
             b']' | b'}' => return None,
             b'"' => self.string()?,
             b'{' | b'[' => self.container()?,
-            _ => self.at += self.rest().iter().position(|byte| is_between(byte) || matches!(byte, b']' | b'}'))?,
+            _ => {
+                self.at += self
+                    .rest()
+                    .iter()
+                    .position(|byte| is_between(byte) || matches!(byte, b']' | b'}'))?
+            }
         }
         self.json.get(begins..self.at).map(known)
     }
@@ -226,12 +247,27 @@ mod tests {
                 for at in 0..75 {
                     let mut bytes = [filler; 75];
                     bytes[at] = byte;
-                    let expected = if byte < 0x20 || byte == b'"' || byte == b'\\' { at } else { 75 };
-                    assert_eq!(plain(&bytes), expected, "{byte:#x} at {at} among {filler:#x}");
+                    let expected = if byte < 0x20 || byte == b'"' || byte == b'\\' {
+                        at
+                    } else {
+                        75
+                    };
+                    assert_eq!(
+                        plain(&bytes),
+                        expected,
+                        "{byte:#x} at {at} among {filler:#x}"
+                    );
                 }
             }
         }
-        assert_eq!((plain(b""), plain(b"aaaaaa\"\x01\\"), plain(b"aaaa\x01\x20\"\\")), (0, 6, 4));
+        assert_eq!(
+            (
+                plain(b""),
+                plain(b"aaaaaa\"\x01\\"),
+                plain(b"aaaa\x01\x20\"\\")
+            ),
+            (0, 6, 4)
+        );
     }
 
     /// Goal: what is quoted reads back as it was. Method: every character of one byte between others, and longer ones.
@@ -252,8 +288,14 @@ mod tests {
     fn raw_values_are_their_text() {
         for json in ["null", "1.0", r#""é\u00e9\"""#, r#"{"a":[1, {"b":"]}"}]}"#] {
             let read = RawValue::from_string(json.to_owned()).unwrap();
-            assert_eq!((raw(json.to_owned()).get(), raw_ref(json).get()), (read.get(), read.get()));
-            assert!(taken(json.to_owned()).is_some() && borrowed(json).is_some(), "{json}");
+            assert_eq!(
+                (raw(json.to_owned()).get(), raw_ref(json).get()),
+                (read.get(), read.get())
+            );
+            assert!(
+                taken(json.to_owned()).is_some() && borrowed(json).is_some(),
+                "{json}"
+            );
         }
     }
 
@@ -271,28 +313,51 @@ mod tests {
             let raw = RawValue::from_string(json.to_owned()).unwrap();
             let read: Vec<&RawValue> = serde_json::from_str(json).unwrap();
             let walked: Vec<_> = Walk::list(&raw).unwrap().map(RawValue::get).collect();
-            assert_eq!(walked, read.into_iter().map(RawValue::get).collect::<Vec<_>>(), "{json}");
+            assert_eq!(
+                walked,
+                read.into_iter().map(RawValue::get).collect::<Vec<_>>(),
+                "{json}"
+            );
             assert!(Walk::object(&raw).is_none());
         }
         let json = r#"{ "a" : 1 ,"\u0062\"":{"c":"}"}, "":[ "{" ] ,"a":"é"}"#;
         let raw = RawValue::from_string(json.to_owned()).unwrap();
-        let walked: Vec<_> =
-            Walk::object(&raw).unwrap().map(|(name, value)| (name.into_owned(), value.get())).collect();
+        let walked: Vec<_> = Walk::object(&raw)
+            .unwrap()
+            .map(|(name, value)| (name.into_owned(), value.get()))
+            .collect();
         let named = |name: &str, value| (name.to_owned(), value);
-        let expected = [named("a", "1"), named("b\"", r#"{"c":"}"}"#), named("", r#"[ "{" ]"#), named("a", "\"é\"")];
+        let expected = [
+            named("a", "1"),
+            named("b\"", r#"{"c":"}"}"#),
+            named("", r#"[ "{" ]"#),
+            named("a", "\"é\""),
+        ];
         assert_eq!(walked, expected);
-        assert_eq!(Walk::object(raw_ref("{}")).unwrap().count() + Walk::object(raw_ref("{ }")).unwrap().count(), 0);
+        assert_eq!(
+            Walk::object(raw_ref("{}")).unwrap().count()
+                + Walk::object(raw_ref("{ }")).unwrap().count(),
+            0
+        );
         assert!(Walk::list(&raw).is_none() && Walk::list(RawValue::NULL).is_none());
     }
 
     /// Goal: strings are read as serde_json reads them. Method: with and without escapes, and what is none.
     #[test]
     fn texts_are_read() {
-        for (json, borrows) in [(r#""""#, true), (r#""aé""#, true), (r#""a\n\u00e9""#, false)] {
+        for (json, borrows) in [
+            (r#""""#, true),
+            (r#""aé""#, true),
+            (r#""a\n\u00e9""#, false),
+        ] {
             let read = text(raw_ref(json)).unwrap();
             assert_eq!(read, serde_json::from_str::<String>(json).unwrap());
             assert_eq!(matches!(read, Cow::Borrowed(_)), borrows, "{json}");
         }
-        assert!(["1", "null", "[\"\"]"].into_iter().all(|json| text(raw_ref(json)).is_none()));
+        assert!(
+            ["1", "null", "[\"\"]"]
+                .into_iter()
+                .all(|json| text(raw_ref(json)).is_none())
+        );
     }
 }

@@ -30,8 +30,8 @@ pub use hex::hex;
 pub use message::{Message, MessageSpec, Named, Wire, WireError};
 pub use principal::{DataClass, Principal, PrincipalKind};
 pub use question::{
-    Answer, ElicitAction, ElicitAnswer, Elicitation, QUESTION_KEY, Question, Root, RootsAnswer, RootsRequest, Sample,
-    SampleAnswer, Speaker,
+    Answer, ElicitAction, ElicitAnswer, Elicitation, QUESTION_KEY, Question, Root, RootsAnswer,
+    RootsRequest, Sample, SampleAnswer, Speaker,
 };
 pub use raw::{RawMembers, RawObject};
 pub use surface::{Abilities, Change, Log, LogLevel};

@@ -45,7 +45,10 @@ struct Window {
 impl LogLimit {
     /// A limit whose counts go to `report`.
     pub const fn new(report: fn(name: &str, suppressed: u64)) -> Self {
-        Self { windows: Mutex::new(Vec::new()), report }
+        Self {
+            windows: Mutex::new(Vec::new()),
+            report,
+        }
     }
 
     /// Whether one more line may be logged; counts it if not.
@@ -57,13 +60,18 @@ impl LogLimit {
                 unreported.push(self);
             }
         }
-        ended.iter().for_each(|(name, suppressed)| (self.report)(name, *suppressed));
+        ended
+            .iter()
+            .for_each(|(name, suppressed)| (self.report)(name, *suppressed));
         is_admitted
     }
 
     /// Whether the line may be logged, whether it is the first that may not, and the counts of windows that have ended.
     fn count(&self, name: &str, now: Instant) -> (bool, bool, Vec<(Box<str>, u64)>) {
-        let end = (0..=LOG_NAME_BYTES_MAX).rev().find(|end| name.is_char_boundary(*end)).unwrap_or_default();
+        let end = (0..=LOG_NAME_BYTES_MAX)
+            .rev()
+            .find(|end| name.is_char_boundary(*end))
+            .unwrap_or_default();
         let mut name = name.get(..end.min(name.len())).unwrap_or_default();
         let mut windows = locked(&self.windows);
         let mut ended = Vec::new();
@@ -77,11 +85,21 @@ impl LogLimit {
         if windows.len() >= LOG_NAMES_MAX && !windows.iter().any(|window| &*window.name == name) {
             name = OTHERS;
         }
-        let at = windows.iter().position(|window| &*window.name == name).unwrap_or_else(|| {
-            windows.push(Window { name: name.into(), began: now, lines: 0, suppressed: 0 });
-            windows.len() - 1
-        });
-        let Some(window) = windows.get_mut(at) else { return (true, false, ended) };
+        let at = windows
+            .iter()
+            .position(|window| &*window.name == name)
+            .unwrap_or_else(|| {
+                windows.push(Window {
+                    name: name.into(),
+                    began: now,
+                    lines: 0,
+                    suppressed: 0,
+                });
+                windows.len() - 1
+            });
+        let Some(window) = windows.get_mut(at) else {
+            return (true, false, ended);
+        };
         if window.lines < LOG_LINES_MAX {
             window.lines += 1;
             return (true, false, ended);
@@ -93,11 +111,16 @@ impl LogLimit {
     /// Reports counts that haven't been, which are 0 from here on.
     fn report_all(&self) {
         let mut counts = Vec::new();
-        for window in locked(&self.windows).iter_mut().filter(|window| window.suppressed > 0) {
+        for window in locked(&self.windows)
+            .iter_mut()
+            .filter(|window| window.suppressed > 0)
+        {
             counts.push((window.name.clone(), std::mem::take(&mut window.suppressed)));
         }
         // After the lock: whoever is told may log.
-        counts.iter().for_each(|(name, suppressed)| (self.report)(name, *suppressed));
+        counts
+            .iter()
+            .for_each(|(name, suppressed)| (self.report)(name, *suppressed));
     }
 }
 
@@ -168,7 +191,8 @@ macro_rules! log_limited {
 mod tests {
     use super::*;
 
-    static LIMIT: LogLimit = LogLimit::new(|name, suppressed| TOLD.lock().unwrap().push((name.to_owned(), suppressed)));
+    static LIMIT: LogLimit =
+        LogLimit::new(|name, suppressed| TOLD.lock().unwrap().push((name.to_owned(), suppressed)));
     static TOLD: Mutex<Vec<(String, u64)>> = Mutex::new(Vec::new());
 
     fn quiet() -> LogLimit {
@@ -181,12 +205,24 @@ mod tests {
     fn a_flood_is_counted() {
         let (limit, began) = (quiet(), Instant::now());
         let at = |ms: u64| began + Duration::from_millis(ms);
-        let logged = (0..1_000).filter(|ms| limit.count("noisy", at(*ms)).0).count();
+        let logged = (0..1_000)
+            .filter(|ms| limit.count("noisy", at(*ms)).0)
+            .count();
         assert_eq!(logged, LOG_LINES_MAX as usize);
         assert_eq!(limit.count("other", at(1_000)), (true, false, vec![]));
         let (is_admitted, _, ended) = limit.count("noisy", at(LOG_WINDOW.as_millis() as u64));
-        assert_eq!((is_admitted, ended), (true, vec![("noisy".into(), 1_000 - u64::from(LOG_LINES_MAX))]));
-        assert_eq!(limit.count("other", at(60_000)).2, [], "a count is told once");
+        assert_eq!(
+            (is_admitted, ended),
+            (
+                true,
+                vec![("noisy".into(), 1_000 - u64::from(LOG_LINES_MAX))]
+            )
+        );
+        assert_eq!(
+            limit.count("other", at(60_000)).2,
+            [],
+            "a count is told once"
+        );
     }
 
     /// Goal: line [`LOG_LINES_MAX`] + 1 is the first that is suppressed, and its count is told without another line. Method: as
@@ -209,13 +245,25 @@ mod tests {
         for name in 0..LOG_NAMES_MAX {
             assert!(limit.count(&name.to_string(), now).0);
         }
-        let logged = (0..1_000).filter(|name| limit.count(&format!("more {name}"), now).0).count();
-        assert_eq!(logged, LOG_LINES_MAX as usize, "the others share one window");
+        let logged = (0..1_000)
+            .filter(|name| limit.count(&format!("more {name}"), now).0)
+            .count();
+        assert_eq!(
+            logged, LOG_LINES_MAX as usize,
+            "the others share one window"
+        );
         assert!(limit.count("0", now).0, "a known name has its own");
         assert_eq!(limit.windows.lock().unwrap().len(), LOG_NAMES_MAX + 1);
         let limit = quiet();
         let long = "ö".repeat(LOG_NAME_BYTES_MAX);
         assert!(limit.count(&long, now).0);
-        assert!(limit.windows.lock().unwrap().iter().all(|window| window.name.len() <= LOG_NAME_BYTES_MAX));
+        assert!(
+            limit
+                .windows
+                .lock()
+                .unwrap()
+                .iter()
+                .all(|window| window.name.len() <= LOG_NAME_BYTES_MAX)
+        );
     }
 }

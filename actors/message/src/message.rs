@@ -51,13 +51,17 @@ impl<M: Message> Wire<M> {
     pub fn spec(&self) -> MessageSpec {
         let mut more = RawObject::new();
         for (name, json) in self.more {
-            more.set_raw(name, RawValue::from_string((*json).to_owned()).unwrap_or_default());
+            more.set_raw(
+                name,
+                RawValue::from_string((*json).to_owned()).unwrap_or_default(),
+            );
         }
         MessageSpec {
             name: M::NAME.to_owned(),
             description: self.description.to_owned(),
             input_schema: (self.input_schema)(),
-            output_schema: Some((self.output_schema)()).filter(|s| s.get("$comment") != Some(&IS_TOOL_RESULT.into())),
+            output_schema: Some((self.output_schema)())
+                .filter(|s| s.get("$comment") != Some(&IS_TOOL_RESULT.into())),
             more,
         }
     }
@@ -100,7 +104,12 @@ pub struct Named {
 impl fmt::Debug for Named {
     // The payload may hold patient text: it is never printed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Named({}, {} bytes)", self.name, self.payload.get().len())
+        write!(
+            f,
+            "Named({}, {} bytes)",
+            self.name,
+            self.payload.get().len()
+        )
     }
 }
 
@@ -117,18 +126,37 @@ pub mod codec {
     pub fn decode<M: Message + DeserializeOwned>(raw: &RawValue) -> Result<M, WireError> {
         // A message without fields is a unit struct in Rust and `{}` on a wire.
         serde_json::from_str(raw.get())
-            .or_else(|e| if is_empty_object(raw) { serde_json::from_str("null").map_err(|_| e) } else { Err(e) })
-            .map_err(|source| WireError { name: M::NAME, source })
+            .or_else(|e| {
+                if is_empty_object(raw) {
+                    serde_json::from_str("null").map_err(|_| e)
+                } else {
+                    Err(e)
+                }
+            })
+            .map_err(|source| WireError {
+                name: M::NAME,
+                source,
+            })
     }
 
     /// The body of a message that is one raw object.
     pub fn decode_object<M: Message>(raw: &RawValue) -> Result<RawObject, WireError> {
-        RawObject::parse(raw).map_err(|source| WireError { name: M::NAME, source })
+        RawObject::parse(raw).map_err(|source| WireError {
+            name: M::NAME,
+            source,
+        })
     }
 
     pub fn encode<M: Message + Serialize>(message: &M) -> Result<Box<RawValue>, WireError> {
-        let raw = serde_json::value::to_raw_value(message).map_err(|source| WireError { name: M::NAME, source })?;
-        Ok(if raw.get() == "null" { RawObject::new().to_raw() } else { raw })
+        let raw = serde_json::value::to_raw_value(message).map_err(|source| WireError {
+            name: M::NAME,
+            source,
+        })?;
+        Ok(if raw.get() == "null" {
+            RawObject::new().to_raw()
+        } else {
+            raw
+        })
     }
 
     pub fn decode_plain<R: DeserializeOwned>(reply: RawReply) -> Result<R, Failure> {
@@ -136,10 +164,13 @@ pub mod codec {
     }
 
     pub fn encode_plain<R: Serialize>(reply: R) -> RawReply {
-        serde_json::value::to_raw_value(&reply).map_err(|e| Failure::internal(format!("reply can't be written: {e}")))
+        serde_json::value::to_raw_value(&reply)
+            .map_err(|e| Failure::internal(format!("reply can't be written: {e}")))
     }
 
-    pub fn decode_fallible<R: DeserializeOwned>(reply: RawReply) -> Result<Result<R, Failure>, Failure> {
+    pub fn decode_fallible<R: DeserializeOwned>(
+        reply: RawReply,
+    ) -> Result<Result<R, Failure>, Failure> {
         Ok(reply.and_then(|raw| read(&raw)))
     }
 
@@ -148,7 +179,9 @@ pub mod codec {
     }
 
     pub fn schema<T: JsonSchema>() -> Value {
-        schemars::SchemaGenerator::default().into_root_schema_for::<T>().to_value()
+        schemars::SchemaGenerator::default()
+            .into_root_schema_for::<T>()
+            .to_value()
     }
 
     pub fn input_schema<M: JsonSchema>() -> Value {
@@ -160,10 +193,15 @@ pub mod codec {
     }
 
     fn read<R: DeserializeOwned>(raw: &RawValue) -> Result<R, Failure> {
-        serde_json::from_str(raw.get()).map_err(|e| Failure::internal(format!("reply can't be read: {e}")))
+        serde_json::from_str(raw.get())
+            .map_err(|e| Failure::internal(format!("reply can't be read: {e}")))
     }
 
     fn is_empty_object(raw: &RawValue) -> bool {
-        raw.get().trim_start_matches('{').trim_end_matches('}').trim().is_empty()
+        raw.get()
+            .trim_start_matches('{')
+            .trim_end_matches('}')
+            .trim()
+            .is_empty()
     }
 }

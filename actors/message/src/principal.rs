@@ -36,17 +36,32 @@ words! {
 impl Principal {
     /// A peer that showed no credential.
     pub fn anonymous() -> Self {
-        Self { id: "anonymous".into(), kind: PrincipalKind::Anonymous, scopes: Vec::new(), purpose: None }
+        Self {
+            id: "anonymous".into(),
+            kind: PrincipalKind::Anonymous,
+            scopes: Vec::new(),
+            purpose: None,
+        }
     }
 
     /// Whoever started this process, as its own user.
     pub fn local_operator() -> Self {
-        Self { id: crate::mail::OPERATOR.into(), kind: PrincipalKind::LocalOperator, scopes: Vec::new(), purpose: None }
+        Self {
+            id: crate::mail::OPERATOR.into(),
+            kind: PrincipalKind::LocalOperator,
+            scopes: Vec::new(),
+            purpose: None,
+        }
     }
 
     /// An agent of this system.
     pub fn agent(id: impl Into<String>) -> Self {
-        Self { id: id.into(), kind: PrincipalKind::Agent, scopes: Vec::new(), purpose: None }
+        Self {
+            id: id.into(),
+            kind: PrincipalKind::Agent,
+            scopes: Vec::new(),
+            purpose: None,
+        }
     }
 
     /// The same principal, asking for a stated purpose.

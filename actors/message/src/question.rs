@@ -76,7 +76,9 @@ impl Answer {
 impl Question {
     /// The params that it is asked with.
     pub fn body(&self) -> &RawObject {
-        let (Self::Sample(Sample(body)) | Self::Elicit(Elicitation(body)) | Self::Roots(RootsRequest(body))) = self;
+        let (Self::Sample(Sample(body))
+        | Self::Elicit(Elicitation(body))
+        | Self::Roots(RootsRequest(body))) = self;
         body
     }
 
@@ -106,15 +108,18 @@ impl Question {
 
     /// The same, asked under `key`: see [`QUESTION_KEY`].
     pub fn key(mut self, key: &str) -> Self {
-        let (Self::Sample(Sample(body)) | Self::Elicit(Elicitation(body)) | Self::Roots(RootsRequest(body))) =
-            &mut self;
+        let (Self::Sample(Sample(body))
+        | Self::Elicit(Elicitation(body))
+        | Self::Roots(RootsRequest(body))) = &mut self;
         set_key(body, key);
         self
     }
 
     /// Takes out the key that it is asked under.
     pub fn take_key(&mut self) -> Option<String> {
-        let (Self::Sample(Sample(body)) | Self::Elicit(Elicitation(body)) | Self::Roots(RootsRequest(body))) = self;
+        let (Self::Sample(Sample(body))
+        | Self::Elicit(Elicitation(body))
+        | Self::Roots(RootsRequest(body))) = self;
         let mut meta = body.object("_meta")?;
         let key = serde_json::from_str(meta.remove(QUESTION_KEY)?.get()).ok();
         match meta.is_empty() {
@@ -138,7 +143,8 @@ fn set_key(body: &mut RawObject, key: &str) {
 impl Sample {
     /// One turn of the user's, and the most the model may write, in tokens.
     pub fn prompt(text: impl Into<String>, tokens_max: u32) -> Self {
-        Self(RawObject::of("messages", json!([])).with("maxTokens", tokens_max)).turn(Speaker::User, text)
+        Self(RawObject::of("messages", json!([])).with("maxTokens", tokens_max))
+            .turn(Speaker::User, text)
     }
 
     /// The same with a turn more.
@@ -176,9 +182,14 @@ impl Sample {
 
 impl SampleAnswer {
     /// What `model` wrote, and why it ended (for example `endTurn`).
-    pub fn text(model: impl Into<String>, text: impl Into<String>, stop_reason: Option<&str>) -> Self {
-        let mut body =
-            RawObject::of("role", Speaker::Assistant).with("content", Content::text(text)).with("model", model.into());
+    pub fn text(
+        model: impl Into<String>,
+        text: impl Into<String>,
+        stop_reason: Option<&str>,
+    ) -> Self {
+        let mut body = RawObject::of("role", Speaker::Assistant)
+            .with("content", Content::text(text))
+            .with("model", model.into());
         if let Some(reason) = stop_reason {
             body.set("stopReason", reason);
         }
@@ -205,7 +216,10 @@ impl Elicitation {
     /// An address that the person visits; `id` tells when it is done.
     pub fn url(message: impl Into<String>, url: impl Into<String>, id: impl Into<String>) -> Self {
         let body = RawObject::of("mode", "url").with("message", message.into());
-        Self(body.with("url", url.into()).with("elicitationId", id.into()))
+        Self(
+            body.with("url", url.into())
+                .with("elicitationId", id.into()),
+        )
     }
 
     /// The same, asked under `key`: see [`QUESTION_KEY`].
@@ -263,7 +277,9 @@ impl ElicitAnswer {
 
     /// The values, where they were sent.
     pub fn content(&self) -> Option<Value> {
-        (self.action() == ElicitAction::Accept).then(|| self.0.read("content")).flatten()
+        (self.action() == ElicitAction::Accept)
+            .then(|| self.0.read("content"))
+            .flatten()
     }
 }
 

@@ -31,7 +31,9 @@ impl RawObject {
     pub fn parse(raw: &RawValue) -> Result<Self, serde_json::Error> {
         let RawMembers(members) = RawMembers::parse(raw)?;
         let own = |(name, value): (Cow<'_, str>, &RawValue)| (name.into_owned(), value.to_owned());
-        Ok(Self { members: members.into_iter().map(own).collect() })
+        Ok(Self {
+            members: members.into_iter().map(own).collect(),
+        })
     }
 
     /// Writes it.
@@ -50,7 +52,10 @@ impl RawObject {
 
     /// A member as it came.
     pub fn get(&self, name: &str) -> Option<&RawValue> {
-        self.members.iter().find(|(n, _)| n == name).map(|(_, value)| &**value)
+        self.members
+            .iter()
+            .find(|(n, _)| n == name)
+            .map(|(_, value)| &**value)
     }
 
     /// A member as a type; `None` where it is missing or doesn't fit.
@@ -120,7 +125,9 @@ impl RawObject {
 
     /// How large it is as it is written, about: its names and values, in bytes.
     pub fn bytes(&self) -> usize {
-        self.iter().map(|(name, value)| name.len() + value.get().len() + 4).sum()
+        self.iter()
+            .map(|(name, value)| name.len() + value.get().len() + 4)
+            .sum()
     }
 
     /// How many members it has.
@@ -164,7 +171,10 @@ impl<'a> RawMembers<'a> {
 
     /// A member as it came.
     pub fn get(&self, name: &str) -> Option<&'a RawValue> {
-        self.0.iter().find(|(n, _)| n == name).map(|(_, value)| *value)
+        self.0
+            .iter()
+            .find(|(n, _)| n == name)
+            .map(|(_, value)| *value)
     }
 
     /// A member as a type; `None` where it is missing or doesn't fit.
@@ -189,7 +199,11 @@ impl<'a> RawMembers<'a> {
 
     /// Writes them as [`RawObject::write_with`] does.
     pub fn write_with(&self, put: &[(&str, &str)], out: &mut String) {
-        write_with(self.0.iter().map(|(name, value)| (&**name, *value)), put, out);
+        write_with(
+            self.0.iter().map(|(name, value)| (&**name, *value)),
+            put,
+            out,
+        );
     }
 }
 
@@ -198,9 +212,15 @@ fn write_with<'a>(
     put: &[(&'a str, &'a str)],
     out: &mut String,
 ) {
-    let replaced = |name: &str| put.iter().find(|(n, _)| *n == name).map(|(_, value)| *value);
+    let replaced = |name: &str| {
+        put.iter()
+            .find(|(n, _)| *n == name)
+            .map(|(_, value)| *value)
+    };
     let is_new = |name: &str| own.clone().all(|(n, _)| n != name);
-    let kept = own.clone().map(|(name, value)| (name, replaced(name).unwrap_or(value.get())));
+    let kept = own
+        .clone()
+        .map(|(name, value)| (name, replaced(name).unwrap_or(value.get())));
     let mut before = '{';
     for (name, value) in kept.chain(put.iter().copied().filter(|(name, _)| is_new(name))) {
         out.push(before);
@@ -240,8 +260,14 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawMembers<'a> {
         #[derive(Deserialize, PartialEq)]
         struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
-        let members = deserializer.deserialize_map(Members::<Name<'de>, &'de RawValue>(PhantomData))?;
-        Ok(Self(members.into_iter().map(|(Name(name), value)| (name, value)).collect()))
+        let members =
+            deserializer.deserialize_map(Members::<Name<'de>, &'de RawValue>(PhantomData))?;
+        Ok(Self(
+            members
+                .into_iter()
+                .map(|(Name(name), value)| (name, value))
+                .collect(),
+        ))
     }
 }
 
@@ -257,13 +283,19 @@ impl Serialize for RawObject {
 
 impl<'de> Deserialize<'de> for RawObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Members(PhantomData)).map(|members| Self { members })
+        deserializer
+            .deserialize_map(Members(PhantomData))
+            .map(|members| Self { members })
     }
 }
 
 impl PartialEq for RawObject {
     fn eq(&self, other: &Self) -> bool {
-        self.len() == other.len() && self.iter().zip(other.iter()).all(|(a, b)| a.0 == b.0 && a.1.get() == b.1.get())
+        self.len() == other.len()
+            && self
+                .iter()
+                .zip(other.iter())
+                .all(|(a, b)| a.0 == b.0 && a.1.get() == b.1.get())
     }
 }
 
@@ -284,7 +316,9 @@ impl JsonSchema for RawObject {
 // Values may be anybody's data: only names and sizes are printed.
 impl fmt::Debug for RawObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.iter().map(|(name, value)| (name, value.get().len()))).finish()
+        f.debug_map()
+            .entries(self.iter().map(|(name, value)| (name, value.get().len())))
+            .finish()
     }
 }
 
@@ -313,12 +347,16 @@ mod tests {
     /// Goal: what isn't touched keeps its bytes and place. Method: numbers and escapes that a `Value` would change.
     #[test]
     fn untouched_members_keep_their_bytes() {
-        let text = r#"{"b":1.0,"a":123456789012345678901234567890,"c":"\u00e9","d":{"z":1e2,"y":[ ]}}"#;
+        let text =
+            r#"{"b":1.0,"a":123456789012345678901234567890,"c":"\u00e9","d":{"z":1e2,"y":[ ]}}"#;
         let mut object: RawObject = serde_json::from_str(text).unwrap();
         assert_eq!(object.to_raw().get(), text);
         object.set("a", "new");
         object.set("e", 1);
-        assert_eq!(object.to_raw().get(), r#"{"b":1.0,"a":"new","c":"\u00e9","d":{"z":1e2,"y":[ ]},"e":1}"#);
+        assert_eq!(
+            object.to_raw().get(),
+            r#"{"b":1.0,"a":"new","c":"\u00e9","d":{"z":1e2,"y":[ ]},"e":1}"#
+        );
         assert_eq!(object.remove("b").unwrap().get(), "1.0");
         assert_eq!(object.text("c").unwrap(), "é");
         assert!(!format!("{object:?}").contains("new"));
@@ -334,14 +372,24 @@ mod tests {
             object.write_with(put, &mut out);
             out
         };
-        assert_eq!(written(&object, &[("d", "{}"), ("a", "2")]), r#">{"a":2,"b\"":[ ],"c":3,"d":{}}"#);
+        assert_eq!(
+            written(&object, &[("d", "{}"), ("a", "2")]),
+            r#">{"a":2,"b\"":[ ],"c":3,"d":{}}"#
+        );
         assert_eq!(written(&object, &[]), format!(">{}", object.to_raw().get()));
-        assert_eq!(written(&RawObject::new(), &[("a", "1"), ("b", "2")]), r#">{"a":1,"b":2}"#);
+        assert_eq!(
+            written(&RawObject::new(), &[("a", "1"), ("b", "2")]),
+            r#">{"a":1,"b":2}"#
+        );
         assert_eq!(written(&RawObject::new(), &[]), ">{}");
         let raw = RawValue::from_string(r#"{"\u0061":1.0,"b":[ ],"c":"d"}"#.into()).unwrap();
         let mut borrowed = RawMembers::parse(&raw).unwrap();
         assert_eq!(
-            (borrowed.get("a").unwrap().get(), borrowed.read("c"), borrowed.read::<u8>("c")),
+            (
+                borrowed.get("a").unwrap().get(),
+                borrowed.read("c"),
+                borrowed.read::<u8>("c")
+            ),
             ("1.0", Some("d"), None)
         );
         borrowed.retain(|name| name != "c");
@@ -355,7 +403,10 @@ mod tests {
     fn others_are_refused() {
         for text in ["[]", "1", "null", r#"{"a":1,"a":2}"#] {
             assert!(serde_json::from_str::<RawObject>(text).is_err(), "{text}");
-            assert!(serde_json::from_str::<RawMembers<'_>>(text).is_err(), "{text}");
+            assert!(
+                serde_json::from_str::<RawMembers<'_>>(text).is_err(),
+                "{text}"
+            );
         }
     }
 }

@@ -12,7 +12,10 @@ use serde::{Deserialize, Serialize};
 use crate::content::{blocks, texts, with_blocks};
 use crate::message::codec;
 use crate::raw::raw_bodies;
-use crate::{Content, Failure, Message, Question, RawObject, ResourceContent, SampleAnswer, Speaker, ToolResult, Wire};
+use crate::{
+    Content, Failure, Message, Question, RawObject, ResourceContent, SampleAnswer, Speaker,
+    ToolResult, Wire,
+};
 
 /// How the name of every message here begins: such a message is no tool.
 pub const RESERVED_PREFIX: &str = "callboard.";
@@ -143,7 +146,10 @@ impl ReadResource {
 impl ReadResourceResult {
     /// What it holds; several where `uri` is a family of its own, for example a folder.
     pub fn of(contents: impl IntoIterator<Item = ResourceContent>) -> Self {
-        Self(RawObject::of("contents", contents.into_iter().collect::<Vec<_>>()))
+        Self(RawObject::of(
+            "contents",
+            contents.into_iter().collect::<Vec<_>>(),
+        ))
     }
 }
 
@@ -163,19 +169,28 @@ impl GetPromptResult {
     /// Turns of a conversation.
     pub fn of(messages: impl IntoIterator<Item = (Speaker, Content)>) -> Self {
         let turn = |(role, content)| RawObject::of("role", role).with("content", content);
-        Self(RawObject::of("messages", messages.into_iter().map(turn).collect::<Vec<_>>()))
+        Self(RawObject::of(
+            "messages",
+            messages.into_iter().map(turn).collect::<Vec<_>>(),
+        ))
     }
 }
 
 impl Complete {
     /// What has been typed so far.
     pub fn typed(&self) -> String {
-        self.0.object("argument").and_then(|a| a.text("value")).unwrap_or_default()
+        self.0
+            .object("argument")
+            .and_then(|a| a.text("value"))
+            .unwrap_or_default()
     }
 
     /// Which argument.
     pub fn argument(&self) -> String {
-        self.0.object("argument").and_then(|a| a.text("name")).unwrap_or_default()
+        self.0
+            .object("argument")
+            .and_then(|a| a.text("name"))
+            .unwrap_or_default()
     }
 }
 
@@ -189,7 +204,9 @@ impl CompleteResult {
         let total = values.len();
         values.truncate(COMPLETION_VALUES_MAX);
         let more = total > values.len();
-        let completion = RawObject::of("values", values).with("total", total).with("hasMore", more);
+        let completion = RawObject::of("values", values)
+            .with("total", total)
+            .with("hasMore", more);
         Self(RawObject::of("completion", completion))
     }
 }
@@ -199,7 +216,11 @@ impl Abilities {
     pub fn all() -> Self {
         let forms = RawObject::of("form", RawObject::new()).with("url", RawObject::new());
         let tools = RawObject::of("tools", RawObject::new()).with("context", RawObject::new());
-        Self(RawObject::of("sampling", tools).with("elicitation", forms).with("roots", RawObject::new()))
+        Self(
+            RawObject::of("sampling", tools)
+                .with("elicitation", forms)
+                .with("roots", RawObject::new()),
+        )
     }
 
     /// A model.
@@ -209,7 +230,9 @@ impl Abilities {
 
     /// A person, by a form. A capability without modes is the form (MCP 2025-06-18).
     pub fn elicitation_form(&self) -> bool {
-        self.0.object("elicitation").is_some_and(|e| e.has("form") || !e.has("url"))
+        self.0
+            .object("elicitation")
+            .is_some_and(|e| e.has("form") || !e.has("url"))
     }
 
     /// A person, by an address to visit.
@@ -224,7 +247,9 @@ impl Abilities {
 
     /// Folders, and whoever asked for them is told when there are others.
     pub fn roots_list_changed(&self) -> bool {
-        self.0.object("roots").is_some_and(|roots| roots.read("listChanged") == Some(true))
+        self.0
+            .object("roots")
+            .is_some_and(|roots| roots.read("listChanged") == Some(true))
     }
 
     /// Whether a question can be answered: a sample with tools needs `sampling.tools`, an address its own mode.
@@ -232,7 +257,11 @@ impl Abilities {
         match question {
             Question::Sample(sample) => {
                 let with_tools = sample.0.has("tools") || sample.0.has("toolChoice");
-                let tools = || self.0.object("sampling").is_some_and(|sampling| sampling.has("tools"));
+                let tools = || {
+                    self.0
+                        .object("sampling")
+                        .is_some_and(|sampling| sampling.has("tools"))
+                };
                 self.sampling() && (!with_tools || tools())
             }
             Question::Elicit(elicitation) if elicitation.is_visit() => self.elicitation_url(),
@@ -250,7 +279,11 @@ pub struct Log(pub RawObject);
 impl Log {
     /// A line of the agent `logger`; `data` is any JSON, often a sentence.
     pub fn new(level: LogLevel, logger: &str, data: impl Serialize) -> Self {
-        Self(RawObject::of("level", level).with("logger", logger).with("data", data))
+        Self(
+            RawObject::of("level", level)
+                .with("logger", logger)
+                .with("data", data),
+        )
     }
 
     /// How grave.
@@ -266,7 +299,9 @@ impl fmt::Debug for Log {
 }
 
 /// How grave a line of a log is (RFC 5424), least first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "the words are RFC 5424's")]
 pub enum LogLevel {

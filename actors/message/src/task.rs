@@ -33,7 +33,10 @@ words! {
 impl TaskState {
     /// Whether the task has ended: no state follows a terminal one.
     pub fn is_terminal(self) -> bool {
-        matches!(self, Self::Completed | Self::Failed | Self::Canceled | Self::Rejected)
+        matches!(
+            self,
+            Self::Completed | Self::Failed | Self::Canceled | Self::Rejected
+        )
     }
 }
 
@@ -42,7 +45,11 @@ impl OnRestart {
     pub fn of(spec: &MessageSpec) -> Self {
         let annotations = spec.more.object("annotations").unwrap_or_default();
         let says = |hint| annotations.read::<bool>(hint).unwrap_or_default();
-        if says("readOnlyHint") || says("idempotentHint") { Self::Resume } else { Self::Fail }
+        if says("readOnlyHint") || says("idempotentHint") {
+            Self::Resume
+        } else {
+            Self::Fail
+        }
     }
 }
 

@@ -8,12 +8,17 @@ use unicode_normalization::char::is_combining_mark;
 
 /// The first `chars_max` characters.
 pub fn cut_chars(text: &str, chars_max: usize) -> &str {
-    text.char_indices().nth(chars_max).map_or(text, |(at, _)| &text[..at])
+    text.char_indices()
+        .nth(chars_max)
+        .map_or(text, |(at, _)| &text[..at])
 }
 
 /// The first `bytes_max` bytes, or fewer, so that no character is cut in two.
 pub fn cut_bytes(text: &str, bytes_max: usize) -> &str {
-    (0..=bytes_max.min(text.len())).rev().find_map(|at| text.get(..at)).unwrap_or_default()
+    (0..=bytes_max.min(text.len()))
+        .rev()
+        .find_map(|at| text.get(..at))
+        .unwrap_or_default()
 }
 
 /// The text in compatibility form (NFKC), with one kind of hyphen and apostrophe and without invisible characters.
@@ -36,12 +41,19 @@ pub fn plain(text: &str) -> String {
 pub fn fold(text: &str) -> String {
     let bare = |c: &char| !is_combining_mark(*c);
     // The lower case of some letters has an accent again: "İ" is "i" and a dot.
-    plain(text).nfkd().filter(bare).flat_map(char::to_lowercase).filter(bare).collect()
+    plain(text)
+        .nfkd()
+        .filter(bare)
+        .flat_map(char::to_lowercase)
+        .filter(bare)
+        .collect()
 }
 
 /// The words of an already folded text: runs of letters and digits.
 pub fn words(folded: &str) -> impl Iterator<Item = &str> {
-    folded.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty())
+    folded
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|w| !w.is_empty())
 }
 
 /// The words of a text, folded.
@@ -59,7 +71,9 @@ pub type Meanings<T> = LazyLock<HashMap<&'static str, T>>;
 
 /// Meanings from rows of words, with spaces between them, and what they all mean.
 pub fn meanings<T: Copy>(rows: &[(&'static str, T)]) -> HashMap<&'static str, T> {
-    rows.iter().flat_map(|(words, means)| words.split_ascii_whitespace().map(|word| (word, *means))).collect()
+    rows.iter()
+        .flat_map(|(words, means)| words.split_ascii_whitespace().map(|word| (word, *means)))
+        .collect()
 }
 
 /// Characters that take no room on a screen: they hide words from readers, not from programs.
@@ -114,7 +128,9 @@ pub fn base32(run: &[u8]) -> Option<Vec<u8>> {
 /// The text that bytes are, if a person could read it.
 pub fn printable(bytes: Vec<u8>) -> Option<String> {
     let text = String::from_utf8(bytes).ok()?;
-    text.chars().all(|c| !c.is_control() || c.is_whitespace()).then_some(text)
+    text.chars()
+        .all(|c| !c.is_control() || c.is_whitespace())
+        .then_some(text)
 }
 
 /// Joins `width` bits a letter; fill-up signs at the end and bits that make no whole byte are left out.
@@ -139,7 +155,10 @@ const DRAWN_ALIKE: &str = "aаαɑ AАΑᎪ bвβЬь BВΒᏴ cсϲ CСϹᏟ d�
 
 static LATIN: LazyLock<HashMap<char, char>> = LazyLock::new(|| {
     let others = |row: &'static str| row.chars().skip(1).zip(row.chars().take(1).cycle());
-    DRAWN_ALIKE.split_ascii_whitespace().flat_map(others).collect()
+    DRAWN_ALIKE
+        .split_ascii_whitespace()
+        .flat_map(others)
+        .collect()
 });
 
 /// The Latin letter that a letter of another script is drawn like; case is kept.
@@ -171,7 +190,21 @@ mod tests {
     /// Goal: texts are cut between characters. Method: limits before, in and after one of several bytes.
     #[test]
     fn cuts_are_between_characters() {
-        assert_eq!((cut_chars("aäb", 2), cut_chars("aäb", 3), cut_chars("aäb", 9)), ("aä", "aäb", "aäb"));
-        assert_eq!((cut_bytes("aäb", 2), cut_bytes("aäb", 3), cut_bytes("aäb", 9)), ("a", "aä", "aäb"));
+        assert_eq!(
+            (
+                cut_chars("aäb", 2),
+                cut_chars("aäb", 3),
+                cut_chars("aäb", 9)
+            ),
+            ("aä", "aäb", "aäb")
+        );
+        assert_eq!(
+            (
+                cut_bytes("aäb", 2),
+                cut_bytes("aäb", 3),
+                cut_bytes("aäb", 9)
+            ),
+            ("a", "aä", "aäb")
+        );
     }
 }

@@ -25,12 +25,19 @@ pub struct TraceContextError;
 impl TraceContext {
     /// The beginning of a trace.
     pub fn root() -> Self {
-        Self { trace_id: nonzero(Uuid::new_v4().as_u128()), span_id: fresh_span(), sampled: true }
+        Self {
+            trace_id: nonzero(Uuid::new_v4().as_u128()),
+            span_id: fresh_span(),
+            sampled: true,
+        }
     }
 
     /// The next span of the same trace.
     pub fn child(&self) -> Self {
-        Self { span_id: fresh_span(), ..*self }
+        Self {
+            span_id: fresh_span(),
+            ..*self
+        }
     }
 
     /// What all spans of one trace share.
@@ -65,15 +72,28 @@ impl FromStr for TraceContext {
     fn from_str(text: &str) -> Result<Self, TraceContextError> {
         let mut fields = text.split('-');
         let mut field = |len: usize| {
-            let field = fields.next().filter(|f| f.len() == len).ok_or(TraceContextError)?;
-            let hex = field.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-            if hex { u128::from_str_radix(field, 16).map_err(|_| TraceContextError) } else { Err(TraceContextError) }
+            let field = fields
+                .next()
+                .filter(|f| f.len() == len)
+                .ok_or(TraceContextError)?;
+            let hex = field
+                .bytes()
+                .all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+            if hex {
+                u128::from_str_radix(field, 16).map_err(|_| TraceContextError)
+            } else {
+                Err(TraceContextError)
+            }
         };
         let (version, trace_id, span_id, flags) = (field(2)?, field(32)?, field(16)?, field(2)?);
         if version != 0 || trace_id == 0 || span_id == 0 || fields.next().is_some() {
             return Err(TraceContextError);
         }
-        Ok(Self { trace_id, span_id: span_id as u64, sampled: flags & 1 == 1 })
+        Ok(Self {
+            trace_id,
+            span_id: span_id as u64,
+            sampled: flags & 1 == 1,
+        })
     }
 }
 
@@ -100,8 +120,15 @@ mod tests {
     fn traceparent_round_trips() {
         let context = TraceContext::root().child();
         assert_eq!(context.to_string().parse(), Ok(context));
-        let odd = TraceContext { trace_id: 0x0123_4567_89ab_cdef, span_id: 0xfe, sampled: false };
-        assert_eq!(odd.to_string(), "00-00000000000000000123456789abcdef-00000000000000fe-00");
+        let odd = TraceContext {
+            trace_id: 0x0123_4567_89ab_cdef,
+            span_id: 0xfe,
+            sampled: false,
+        };
+        assert_eq!(
+            odd.to_string(),
+            "00-00000000000000000123456789abcdef-00000000000000fe-00"
+        );
         for bad in [
             "",
             "00-0-0-0",

@@ -185,7 +185,11 @@ pub struct Timeouts {
 
 impl Default for Timeouts {
     fn default() -> Self {
-        Self { connect_ms: 10_000, silence_ms: 60_000, whole_ms: 300_000 }
+        Self {
+            connect_ms: 10_000,
+            silence_ms: 60_000,
+            whole_ms: 300_000,
+        }
     }
 }
 
@@ -206,7 +210,11 @@ pub struct Retries {
 
 impl Default for Retries {
     fn default() -> Self {
-        Self { retries_max: 2, pause_ms: 500, pause_ms_max: 30_000 }
+        Self {
+            retries_max: 2,
+            pause_ms: 500,
+            pause_ms_max: 30_000,
+        }
     }
 }
 
@@ -260,7 +268,10 @@ pub struct ScriptedAnswer {
 impl ScriptedAnswer {
     /// It says this.
     pub fn text(text: impl Into<String>) -> Self {
-        Self { text: text.into(), ..Self::default() }
+        Self {
+            text: text.into(),
+            ..Self::default()
+        }
     }
 }
 
@@ -299,7 +310,11 @@ pub struct EchoConfig {
 
 impl Default for EchoConfig {
     fn default() -> Self {
-        Self { model: "echo".to_owned(), aliases: Vec::new(), scores: Scores::default() }
+        Self {
+            model: "echo".to_owned(),
+            aliases: Vec::new(),
+            scores: Scores::default(),
+        }
     }
 }
 
@@ -343,32 +358,49 @@ impl Kind {
     /// The name in a topology and in answers; the address and the variable of the key, where it has ones of its own.
     pub fn defaults(self) -> (&'static str, Option<&'static str>, Option<&'static str>) {
         match self {
-            Self::Openai => ("openai", Some("https://api.openai.com/v1"), Some("OPENAI_API_KEY")),
+            Self::Openai => (
+                "openai",
+                Some("https://api.openai.com/v1"),
+                Some("OPENAI_API_KEY"),
+            ),
             Self::AzureOpenai => ("azure_openai", None, Some("AZURE_OPENAI_API_KEY")),
             Self::OpenaiCompatible => ("openai_compatible", None, None),
-            Self::Anthropic => ("anthropic", Some("https://api.anthropic.com/v1"), Some("ANTHROPIC_API_KEY")),
+            Self::Anthropic => (
+                "anthropic",
+                Some("https://api.anthropic.com/v1"),
+                Some("ANTHROPIC_API_KEY"),
+            ),
             Self::Ollama => ("ollama", Some("http://127.0.0.1:11434"), None),
         }
     }
 
     /// The variable that holds the key.
     fn key_variable(self, config: &Remote) -> Option<&str> {
-        if config.key.is_some() { None } else { config.key_env.as_deref().or(self.defaults().2) }
+        if config.key.is_some() {
+            None
+        } else {
+            config.key_env.as_deref().or(self.defaults().2)
+        }
     }
 
     fn wire(self, api: Api) -> Result<Wire, ModelError> {
         match (self, api) {
-            (Self::Openai | Self::AzureOpenai | Self::OpenaiCompatible, Api::Responses) => Ok(Wire::OpenaiResponses),
-            (Self::Openai | Self::AzureOpenai, Api::Chat) => {
-                Ok(Wire::OpenaiChat { tokens_max: "max_completion_tokens" })
+            (Self::Openai | Self::AzureOpenai | Self::OpenaiCompatible, Api::Responses) => {
+                Ok(Wire::OpenaiResponses)
             }
+            (Self::Openai | Self::AzureOpenai, Api::Chat) => Ok(Wire::OpenaiChat {
+                tokens_max: "max_completion_tokens",
+            }),
             // The older name is the one that all of them know.
-            (Self::OpenaiCompatible, Api::Chat) => Ok(Wire::OpenaiChat { tokens_max: "max_tokens" }),
+            (Self::OpenaiCompatible, Api::Chat) => Ok(Wire::OpenaiChat {
+                tokens_max: "max_tokens",
+            }),
             (Self::Anthropic, Api::Chat) => Ok(Wire::Anthropic),
             (Self::Ollama, Api::Chat) => Ok(Wire::Ollama),
-            (Self::Anthropic | Self::Ollama, Api::Responses) => {
-                Err(ModelError::Setting { setting: "api", rule: "`responses` is OpenAI's alone" })
-            }
+            (Self::Anthropic | Self::Ollama, Api::Responses) => Err(ModelError::Setting {
+                setting: "api",
+                rule: "`responses` is OpenAI's alone",
+            }),
         }
     }
 }
@@ -400,7 +432,10 @@ impl Place {
         let url = address(kind, config, wire)?;
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream, application/x-ndjson"));
+        headers.insert(
+            ACCEPT,
+            HeaderValue::from_static("application/json, text/event-stream, application/x-ndjson"),
+        );
         if kind == Kind::Anthropic {
             headers.insert(ANTHROPIC_VERSION, HeaderValue::from_static("2023-06-01"));
         }
@@ -408,7 +443,9 @@ impl Place {
         if config.key.is_some() || variable.is_some() {
             let is_here = url.host_str().is_some_and(is_loopback);
             if url.scheme() == "http" && !is_here {
-                return Err(ModelError::Url("a key is sent over `https` only, but to this machine"));
+                return Err(ModelError::Url(
+                    "a key is sent over `https` only, but to this machine",
+                ));
             }
             let variable = variable.unwrap_or_default();
             let key = config.key.clone().or_else(|| keys(variable));
@@ -421,10 +458,16 @@ impl Place {
 
 fn address(kind: Kind, config: &Remote, wire: Wire) -> Result<Url, ModelError> {
     if config.model.is_empty() {
-        return Err(ModelError::Setting { setting: "model", rule: "it is the model's name at the provider" });
+        return Err(ModelError::Setting {
+            setting: "model",
+            rule: "it is the model's name at the provider",
+        });
     }
     if kind != Kind::AzureOpenai && config.api_version.is_some() {
-        return Err(ModelError::Setting { setting: "api_version", rule: "only Azure has one" });
+        return Err(ModelError::Setting {
+            setting: "api_version",
+            rule: "only Azure has one",
+        });
     }
     let text = config.url.as_deref().or(kind.defaults().1);
     let text = text.ok_or(ModelError::Url("this provider has no address of its own"))?;
@@ -432,20 +475,32 @@ fn address(kind: Kind, config: &Remote, wire: Wire) -> Result<Url, ModelError> {
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
         return Err(ModelError::Url("its scheme is neither `http` nor `https`"));
     }
-    if !url.username().is_empty() || url.password().is_some() || url.query().is_some() || url.fragment().is_some() {
-        return Err(ModelError::Url("it has a user, password, query or fragment"));
+    if !url.username().is_empty()
+        || url.password().is_some()
+        || url.query().is_some()
+        || url.fragment().is_some()
+    {
+        return Err(ModelError::Url(
+            "it has a user, password, query or fragment",
+        ));
     }
     let before: &[&str] = match (kind, &config.api_version) {
         (Kind::AzureOpenai, None) => &["openai", "v1"],
         (Kind::AzureOpenai, Some(_)) if config.api == Api::Responses => {
-            return Err(ModelError::Setting { setting: "api_version", rule: "responses need Azure's `v1` API" });
+            return Err(ModelError::Setting {
+                setting: "api_version",
+                rule: "responses need Azure's `v1` API",
+            });
         }
         (Kind::AzureOpenai, Some(_)) => &["openai", "deployments", &config.model],
         _ => &[],
     };
     // A scheme with a host has segments.
     if let Ok(mut segments) = url.path_segments_mut() {
-        segments.pop_if_empty().extend(before).extend(wire.path().split('/'));
+        segments
+            .pop_if_empty()
+            .extend(before)
+            .extend(wire.path().split('/'));
     }
     if let Some(version) = &config.api_version {
         url.query_pairs_mut().append_pair("api-version", version);
@@ -455,18 +510,34 @@ fn address(kind: Kind, config: &Remote, wire: Wire) -> Result<Url, ModelError> {
 
 fn is_loopback(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    host == "localhost"
+        || host
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|ip| ip.is_loopback())
 }
 
-fn credential(kind: Kind, variable: &str, key: Option<SecretString>) -> Result<(HeaderName, HeaderValue), ModelError> {
-    let missing = || ModelError::KeyMissing { variable: variable.to_owned() };
-    let key = key.filter(|key| !key.expose_secret().is_empty()).ok_or_else(missing)?;
+fn credential(
+    kind: Kind,
+    variable: &str,
+    key: Option<SecretString>,
+) -> Result<(HeaderName, HeaderValue), ModelError> {
+    let missing = || ModelError::KeyMissing {
+        variable: variable.to_owned(),
+    };
+    let key = key
+        .filter(|key| !key.expose_secret().is_empty())
+        .ok_or_else(missing)?;
     let (name, value) = match kind {
         Kind::Anthropic => (X_API_KEY, HeaderValue::from_str(key.expose_secret())),
         Kind::AzureOpenai => (API_KEY, HeaderValue::from_str(key.expose_secret())),
-        _ => (AUTHORIZATION, HeaderValue::from_str(&format!("Bearer {}", key.expose_secret()))),
+        _ => (
+            AUTHORIZATION,
+            HeaderValue::from_str(&format!("Bearer {}", key.expose_secret())),
+        ),
     };
-    let mut value = value.map_err(|_| ModelError::KeyUnusable { variable: variable.to_owned() })?;
+    let mut value = value.map_err(|_| ModelError::KeyUnusable {
+        variable: variable.to_owned(),
+    })?;
     value.set_sensitive(true);
     Ok((name, value))
 }

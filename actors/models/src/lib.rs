@@ -41,11 +41,15 @@ use spend::{Grant, Ledger};
 use trouble::Trouble;
 
 pub use config::{
-    Api, EchoConfig, ModelConfig, ModelError, ModelLimits, ModelsConfig, Prices, Remote, Retries, Scores,
-    ScriptedAnswer, ScriptedConfig, ScriptedTool, ScriptedUsage, Timeouts,
+    Api, EchoConfig, ModelConfig, ModelError, ModelLimits, ModelsConfig, Prices, Remote, Retries,
+    Scores, ScriptedAnswer, ScriptedConfig, ScriptedTool, ScriptedUsage, Timeouts,
 };
-pub use remote::{MODEL_REQUEST_BYTES_MAX, STREAM_ARTIFACT, STREAM_PIECE_BYTES_MAX, STREAM_PIECE_EVERY};
-pub use request::{MODEL_BLOCKS_MAX, MODEL_TOOL_USES_MAX, MODEL_TOOLS_MAX, PROVIDER_KEY, STREAM_KEY, USAGE_KEY};
+pub use remote::{
+    MODEL_REQUEST_BYTES_MAX, STREAM_ARTIFACT, STREAM_PIECE_BYTES_MAX, STREAM_PIECE_EVERY,
+};
+pub use request::{
+    MODEL_BLOCKS_MAX, MODEL_TOOL_USES_MAX, MODEL_TOOLS_MAX, PROVIDER_KEY, STREAM_KEY, USAGE_KEY,
+};
 pub use trouble::Refused;
 
 /// Most messages of one kind that a model agent has begun with; of those `ModelLimits::calls_max` are at the provider.
@@ -73,7 +77,11 @@ pub struct AskModel {
 impl AskModel {
     /// Asks this.
     pub fn new(prompt: impl Into<String>) -> Self {
-        Self { prompt: prompt.into(), system_prompt: None, max_tokens: None }
+        Self {
+            prompt: prompt.into(),
+            system_prompt: None,
+            max_tokens: None,
+        }
     }
 }
 
@@ -105,7 +113,9 @@ impl Model {
     /// # Errors
     /// What has to be changed before it can be used. The provider isn't asked yet.
     pub fn open(config: ModelConfig) -> Result<Self, ModelError> {
-        Self::open_with(config, &|variable| std::env::var(variable).ok().map(SecretString::from))
+        Self::open_with(config, &|variable| {
+            std::env::var(variable).ok().map(SecretString::from)
+        })
     }
 
     /// The same with keys from elsewhere: by the name of the variable.
@@ -120,15 +130,33 @@ impl Model {
             ModelConfig::Anthropic(remote) => (Kind::Anthropic, remote),
             ModelConfig::Ollama(remote) => (Kind::Ollama, remote),
             ModelConfig::Scripted(config) => return Self::scripted(config),
-            ModelConfig::Echo(EchoConfig { model, aliases, scores }) => {
+            ModelConfig::Echo(EchoConfig {
+                model,
+                aliases,
+                scores,
+            }) => {
                 let card = Card::new(&model, aliases, scores)?;
-                return Self::of(Voice::Echo, card, &model, "echo", &ModelLimits::default(), None);
+                return Self::of(
+                    Voice::Echo,
+                    card,
+                    &model,
+                    "echo",
+                    &ModelLimits::default(),
+                    None,
+                );
             }
         };
         let card = Card::new(&remote.model, remote.aliases.clone(), remote.scores)?;
         let provider = Provider::open(&remote, Place::of(kind, &remote, keys)?)?;
         let voice = Voice::Provider(Box::new(provider));
-        Self::of(voice, card, &remote.model, kind.defaults().0, &remote.limits, remote.prices)
+        Self::of(
+            voice,
+            card,
+            &remote.model,
+            kind.defaults().0,
+            &remote.limits,
+            remote.prices,
+        )
     }
 
     /// A model that says what is written down.
@@ -138,7 +166,14 @@ impl Model {
     pub fn scripted(config: ScriptedConfig) -> Result<Self, ModelError> {
         let card = Card::new(&config.model, config.aliases, config.scores)?;
         let script = Voice::Script(Script::new(config.answers)?);
-        Self::of(script, card, &config.model, &config.named_provider, &config.limits, config.prices)
+        Self::of(
+            script,
+            card,
+            &config.model,
+            &config.named_provider,
+            &config.limits,
+            config.prices,
+        )
     }
 
     fn of(
@@ -152,7 +187,14 @@ impl Model {
         let ledger = Ledger::new(limits, prices)?;
         let (model, provider) = (model.to_owned(), provider.to_owned());
         let calls = Semaphore::new((limits.calls_max as usize).min(Semaphore::MAX_PERMITS));
-        Ok(Self(Arc::new(Inner { voice, card, model, provider, ledger, calls })))
+        Ok(Self(Arc::new(Inner {
+            voice,
+            card,
+            model,
+            provider,
+            ledger,
+            calls,
+        })))
     }
 
     /// By what others choose it.
@@ -203,11 +245,14 @@ impl Inner {
         let permit = until(end, self.calls.acquire()).await?;
         let _permit = permit.map_err(|_| Failure::internal("the model takes no calls"))?;
         let budget = cx.call().map(|call| call.budget).unwrap_or_default();
-        let (grant, tokens_max) = self.ledger.grant(request.tokens_estimate(), request.tokens_max, budget)?;
+        let (grant, tokens_max) =
+            self.ledger
+                .grant(request.tokens_estimate(), request.tokens_max, budget)?;
         let draft = match &self.voice {
             Voice::Provider(provider) => {
                 let end = end.unwrap_or_else(|| provider.end());
-                self.follow(provider, request, tokens_max, end, &grant, cx).await?
+                self.follow(provider, request, tokens_max, end, &grant, cx)
+                    .await?
             }
             Voice::Script(script) => until(end, script.answer(request)).await??,
             Voice::Echo => Draft::said(request.last_text()),
@@ -215,7 +260,13 @@ impl Inner {
         let usage = draft.usage(request);
         grant.spend(usage);
         let cost = self.ledger.cost(usage);
-        let answer = draft.answer(&self.model, &self.provider, usage, cost, request.tool_uses());
+        let answer = draft.answer(
+            &self.model,
+            &self.provider,
+            usage,
+            cost,
+            request.tool_uses(),
+        );
         Ok((answer.map_err(|trouble| trouble.failure())?, usage))
     }
 
@@ -229,7 +280,13 @@ impl Inner {
         grant: &Grant,
         cx: &Cx,
     ) -> Result<Draft, Failure> {
-        let (report, shown) = (Report { cx, told: Mutex::default() }, Pieces::wanted(request, cx));
+        let (report, shown) = (
+            Report {
+                cx,
+                told: Mutex::default(),
+            },
+            Pieces::wanted(request, cx),
+        );
         let pieces = |draft: &Draft| {
             grant.spend(draft.usage(request));
             match &shown {
@@ -237,8 +294,15 @@ impl Inner {
                 None => report.written(draft.written_bytes() as u64),
             }
         };
-        let once = Try { request, tokens_max, pieces: &pieces };
-        provider.answer(&once, end).await.map_err(|trouble| trouble.failure())
+        let once = Try {
+            request,
+            tokens_max,
+            pieces: &pieces,
+        };
+        provider
+            .answer(&once, end)
+            .await
+            .map_err(|trouble| trouble.failure())
     }
 }
 
@@ -248,7 +312,9 @@ impl Inner {
 /// `TimedOut`.
 async fn until<T>(end: Option<Instant>, work: impl Future<Output = T>) -> Result<T, Failure> {
     match end {
-        Some(end) => timeout_at(end, work).await.map_err(|_| Trouble::TimedOut.failure()),
+        Some(end) => timeout_at(end, work)
+            .await
+            .map_err(|_| Trouble::TimedOut.failure()),
         None => Ok(work.await),
     }
 }
@@ -263,14 +329,20 @@ struct Report<'a> {
 impl Report<'_> {
     fn written(&self, bytes: u64) {
         let mut told = self.told.lock();
-        let is_early = told.1.is_some_and(|last| last.elapsed() < MODEL_PROGRESS_EVERY);
+        let is_early = told
+            .1
+            .is_some_and(|last| last.elapsed() < MODEL_PROGRESS_EVERY);
         // Another try begins anew; progress only grows.
         if bytes <= told.0 || is_early {
             return;
         }
         *told = (bytes, Some(Instant::now()));
         let message = Some(format!("{bytes} bytes written"));
-        self.cx.progress(Progress { done: bytes as f64, total: None, message });
+        self.cx.progress(Progress {
+            done: bytes as f64,
+            total: None,
+            message,
+        });
     }
 }
 
@@ -313,9 +385,18 @@ impl ConcurrentHandler<CreateMessage> for Model {
 }
 
 impl ConcurrentHandler<AskModel> for Model {
-    fn handle(&mut self, message: AskModel, cx: Cx) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
+    fn handle(
+        &mut self,
+        message: AskModel,
+        cx: Cx,
+    ) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
         let inner = self.0.clone();
-        async move { inner.sample(Request::prompt(message)?, &cx).await.map(|answer| answer.written().unwrap_or_default()) }
+        async move {
+            inner
+                .sample(Request::prompt(message)?, &cx)
+                .await
+                .map(|answer| answer.written().unwrap_or_default())
+        }
     }
 }
 
@@ -330,14 +411,25 @@ struct Script {
 impl Script {
     fn new(answers: Vec<ScriptedAnswer>) -> Result<Self, ModelError> {
         if answers.is_empty() {
-            return Err(ModelError::Setting { setting: "answers", rule: "a script has at least one answer" });
+            return Err(ModelError::Setting {
+                setting: "answers",
+                rule: "a script has at least one answer",
+            });
         }
-        let (rules, in_turn) = answers.into_iter().partition(|answer| answer.when.is_some());
-        Ok(Self { rules, in_turn, next: AtomicUsize::new(0) })
+        let (rules, in_turn) = answers
+            .into_iter()
+            .partition(|answer| answer.when.is_some());
+        Ok(Self {
+            rules,
+            in_turn,
+            next: AtomicUsize::new(0),
+        })
     }
 
     async fn answer(&self, request: &Request) -> Result<Draft, Failure> {
-        let answer = self.pick(request).ok_or_else(|| Failure::unavailable("the script has no answer to this"))?;
+        let answer = self
+            .pick(request)
+            .ok_or_else(|| Failure::unavailable("the script has no answer to this"))?;
         if answer.delay_ms > 0 {
             tokio::time::sleep(Duration::from_millis(answer.delay_ms)).await;
         }
@@ -347,7 +439,9 @@ impl Script {
         let mut draft = Draft::said(answer.text.clone());
         if let Some(tool) = &answer.tool {
             let input = serde_json::to_string(&tool.input).unwrap_or_default();
-            draft.tool_whole(None, &tool.name, &input).map_err(|trouble| trouble.failure())?;
+            draft
+                .tool_whole(None, &tool.name, &input)
+                .map_err(|trouble| trouble.failure())?;
         }
         if let Some(reason) = &answer.stop_reason {
             draft.stop = Some(Stop::Named(reason.clone()));
@@ -359,7 +453,12 @@ impl Script {
 
     fn pick(&self, request: &Request) -> Option<&ScriptedAnswer> {
         let last = request.last_text();
-        let fits = |answer: &&ScriptedAnswer| answer.when.as_ref().is_some_and(|when| last.contains(&**when));
+        let fits = |answer: &&ScriptedAnswer| {
+            answer
+                .when
+                .as_ref()
+                .is_some_and(|when| last.contains(&**when))
+        };
         if let Some(rule) = self.rules.iter().find(fits) {
             return Some(rule);
         }
@@ -382,17 +481,32 @@ impl Card {
     /// # Errors
     /// [`ModelError::Setting`] for scores that aren't from 0 to 1.
     pub fn new(name: &str, aliases: Vec<String>, scores: Scores) -> Result<Self, ModelError> {
-        if [scores.cost, scores.speed, scores.intelligence].iter().any(|score| !(0.0..=1.0).contains(score)) {
-            return Err(ModelError::Setting { setting: "scores", rule: "each is a number from 0 to 1" });
+        if [scores.cost, scores.speed, scores.intelligence]
+            .iter()
+            .any(|score| !(0.0..=1.0).contains(score))
+        {
+            return Err(ModelError::Setting {
+                setting: "scores",
+                rule: "each is a number from 0 to 1",
+            });
         }
-        let names = std::iter::once(name).chain(aliases.iter().map(String::as_str)).map(str::to_lowercase).collect();
+        let names = std::iter::once(name)
+            .chain(aliases.iter().map(String::as_str))
+            .map(str::to_lowercase)
+            .collect();
         Ok(Self { names, scores })
     }
 
     /// The same in JSON: `{"names": [..], "scores": {"cost": .., "speed": .., "intelligence": ..}}`.
     fn about(&self) -> RawObject {
-        let Scores { cost, speed, intelligence } = self.scores;
-        let scores = RawObject::of("cost", cost).with("speed", speed).with("intelligence", intelligence);
+        let Scores {
+            cost,
+            speed,
+            intelligence,
+        } = self.scores;
+        let scores = RawObject::of("cost", cost)
+            .with("speed", speed)
+            .with("intelligence", intelligence);
         RawObject::of("names", &self.names).with("scores", scores)
     }
 
@@ -402,7 +516,11 @@ impl Card {
     }
 
     fn worth(&self, preferences: &Preferences) -> f64 {
-        let Scores { cost, speed, intelligence } = self.scores;
+        let Scores {
+            cost,
+            speed,
+            intelligence,
+        } = self.scores;
         let [cheap, fast, clever] = preferences.weights;
         cheap * cost + fast * speed + clever * intelligence
     }
@@ -438,20 +556,36 @@ impl Models {
     /// [`ModelError::Setting`] without a member.
     pub fn new(members: Vec<Member>, fallback: bool) -> Result<Self, ModelError> {
         if members.is_empty() {
-            return Err(ModelError::Setting { setting: "members", rule: "there is at least one" });
+            return Err(ModelError::Setting {
+                setting: "members",
+                rule: "there is at least one",
+            });
         }
-        Ok(Self { members: members.into(), fallback })
+        Ok(Self {
+            members: members.into(),
+            fallback,
+        })
     }
 
     /// All members, the best first: those that a hint names, in the order of the hints; then the others. Among equals what the
     /// caller cares for decides, and after that their order here.
     fn ranked(&self, preferences: &Preferences) -> Vec<&Member> {
         let place = |member: &Member| {
-            preferences.hints.iter().position(|hint| member.card.fits(hint)).unwrap_or(preferences.hints.len())
+            preferences
+                .hints
+                .iter()
+                .position(|hint| member.card.fits(hint))
+                .unwrap_or(preferences.hints.len())
         };
         let better = |a: &&Member, b: &&Member| {
-            let worth = || b.card.worth(preferences).partial_cmp(&a.card.worth(preferences));
-            place(a).cmp(&place(b)).then_with(|| worth().unwrap_or(std::cmp::Ordering::Equal))
+            let worth = || {
+                b.card
+                    .worth(preferences)
+                    .partial_cmp(&a.card.worth(preferences))
+            };
+            place(a)
+                .cmp(&place(b))
+                .then_with(|| worth().unwrap_or(std::cmp::Ordering::Equal))
         };
         let mut members: Vec<&Member> = self.members.iter().collect();
         members.sort_by(better);
@@ -468,29 +602,42 @@ impl Models {
                 callboard_message::log::warn!(by: &member.name, failed = before, kind = %failure.kind, next = member.name, "the next model is asked");
             }
             let answered = match cx.system().directory().get(&member.name) {
-                Some(agent) => cx.ask(&agent, message.clone()).await.map_err(Failure::from).and_then(|reply| reply),
+                Some(agent) => cx
+                    .ask(&agent, message.clone())
+                    .await
+                    .map_err(Failure::from)
+                    .and_then(|reply| reply),
                 None => Err(Failure::unavailable("there is no such agent")),
             };
             match answered {
                 Ok(answer) => return Ok(answer),
-                Err(failure) if !self.fallback || !may_go_on(failure.kind) || cx.is_cancelled() => return Err(failure),
+                Err(failure) if !self.fallback || !may_go_on(failure.kind) || cx.is_cancelled() => {
+                    return Err(failure);
+                }
                 Err(failure) => failed = Some((&member.name, failure)),
             }
         }
         let (name, last) = failed.ok_or_else(|| Failure::unavailable("there is no model"))?;
-        Err(Failure { message: format!("no model answered; `{name}`, the last: {}", last.message), ..last })
+        Err(Failure {
+            message: format!("no model answered; `{name}`, the last: {}", last.message),
+            ..last
+        })
     }
 }
 
 /// Whether another model may fare better. What doesn't fit, isn't allowed or is blocked is so everywhere.
 fn may_go_on(kind: FailureKind) -> bool {
     use FailureKind::{Internal, NotFound, Overloaded, Rejected, TimedOut, Unavailable};
-    matches!(kind, Internal | NotFound | Overloaded | Rejected | TimedOut | Unavailable)
+    matches!(
+        kind,
+        Internal | NotFound | Overloaded | Rejected | TimedOut | Unavailable
+    )
 }
 
 impl Agent for Models {
     fn handlers(on: &mut Handlers<Self>) {
-        on.concurrent::<CreateMessage>(MODEL_HANDLERS_MAX).concurrent::<AskModel>(MODEL_HANDLERS_MAX);
+        on.concurrent::<CreateMessage>(MODEL_HANDLERS_MAX)
+            .concurrent::<AskModel>(MODEL_HANDLERS_MAX);
     }
 
     /// It has no state that a dropped request could leave half changed.
@@ -516,7 +663,11 @@ impl ConcurrentHandler<CreateMessage> for Models {
 }
 
 impl ConcurrentHandler<AskModel> for Models {
-    fn handle(&mut self, message: AskModel, cx: Cx) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
+    fn handle(
+        &mut self,
+        message: AskModel,
+        cx: Cx,
+    ) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
         let models = self.clone();
         async move { models.ask(message, &Preferences::default(), &cx).await }
     }

@@ -46,8 +46,14 @@ pub(super) struct Try<'a> {
 
 impl Provider {
     pub fn open(config: &Remote, place: Place) -> Result<Self, ModelError> {
-        if config.timeouts.connect_ms == 0 || config.timeouts.silence_ms == 0 || config.timeouts.whole_ms == 0 {
-            return Err(ModelError::Setting { setting: "timeouts", rule: "a time is at least a millisecond" });
+        if config.timeouts.connect_ms == 0
+            || config.timeouts.silence_ms == 0
+            || config.timeouts.whole_ms == 0
+        {
+            return Err(ModelError::Setting {
+                setting: "timeouts",
+                rule: "a time is at least a millisecond",
+            });
         }
         // Both would take the key, and what is said, where nobody configured them to go.
         let client = Client::builder()
@@ -57,7 +63,14 @@ impl Provider {
             .no_proxy()
             .build()
             .map_err(ModelError::Client)?;
-        Ok(Self { client, place, config: Remote { key: None, ..config.clone() } })
+        Ok(Self {
+            client,
+            place,
+            config: Remote {
+                key: None,
+                ..config.clone()
+            },
+        })
     }
 
     /// When an answer has to be there that is asked for now.
@@ -67,13 +80,21 @@ impl Provider {
 
     /// Asks until there is an answer, or no use in asking. Dropped, it closes the connection.
     pub async fn answer(&self, once: &Try<'_>, end: Instant) -> Result<Draft, Trouble> {
-        let ask = Ask { model: &self.config.model, tokens_max: once.tokens_max, stream: self.config.stream };
+        let ask = Ask {
+            model: &self.config.model,
+            tokens_max: once.tokens_max,
+            stream: self.config.stream,
+        };
         let body = Bytes::from(self.place.wire.body(once.request, ask)?);
         if body.len() > MODEL_REQUEST_BYTES_MAX {
             return Err(Trouble::Unfit("so long a conversation"));
         }
-        let tries = with_retries(&self.config.retries, end, || self.attempt(body.clone(), once));
-        let mut draft = tokio::time::timeout_at(end, tries).await.unwrap_or(Err(Trouble::TimedOut))?;
+        let tries = with_retries(&self.config.retries, end, || {
+            self.attempt(body.clone(), once)
+        });
+        let mut draft = tokio::time::timeout_at(end, tries)
+            .await
+            .unwrap_or(Err(Trouble::TimedOut))?;
         if !self.place.wire.knows_stop_sequences() {
             draft.cut_before(&once.request.stop);
         }
@@ -81,10 +102,16 @@ impl Provider {
     }
 
     async fn attempt(&self, body: Bytes, once: &Try<'_>) -> Result<Draft, Trouble> {
-        let request = self.client.post(self.place.url.clone()).headers(self.place.headers.clone()).body(body);
+        let request = self
+            .client
+            .post(self.place.url.clone())
+            .headers(self.place.headers.clone())
+            .body(body);
         let sent = async { request.send().await.map_err(|error| trouble_of(&error)) };
         let response = if self.config.stream {
-            timeout(self.silence(), sent).await.unwrap_or(Err(Trouble::Silent))
+            timeout(self.silence(), sent)
+                .await
+                .unwrap_or(Err(Trouble::Silent))
         } else {
             sent.await
         }?;
@@ -101,7 +128,11 @@ impl Provider {
             (true, Framing::Events) => self.follow(events(bytes), &mut draft, once).await?,
             (true, Framing::Lines) => self.follow(lines(bytes), &mut draft, once).await?,
         }
-        if draft.is_whole { Ok(draft) } else { Err(Trouble::Cut) }
+        if draft.is_whole {
+            Ok(draft)
+        } else {
+            Err(Trouble::Cut)
+        }
     }
 
     fn silence(&self) -> Duration {
@@ -115,7 +146,10 @@ impl Provider {
         once: &Try<'_>,
     ) -> Result<(), Trouble> {
         let mut pieces = std::pin::pin!(pieces);
-        while let Some(piece) = timeout(self.silence(), pieces.next()).await.map_err(|_| Trouble::Silent)? {
+        while let Some(piece) = timeout(self.silence(), pieces.next())
+            .await
+            .map_err(|_| Trouble::Silent)?
+        {
             let is_last = self.place.wire.piece(&piece?, draft)?;
             (once.pieces)(draft);
             if is_last {
@@ -128,15 +162,30 @@ impl Provider {
 
 /// A server that doesn't stream answers in one piece.
 fn is_json(response: &Response) -> bool {
-    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+    let kind = response
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok())
+        .unwrap_or_default();
+    kind.split(';')
+        .next()
+        .is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
 }
 
 async fn refused(response: Response) -> Trouble {
-    let (status, pause) = (response.status().as_u16(), retry_after(response.headers(), SystemTime::now()));
+    let (status, pause) = (
+        response.status().as_u16(),
+        retry_after(response.headers(), SystemTime::now()),
+    );
     // An error's body may be missing, cut or huge: the status is enough.
-    let body = all(bounded(response, ERROR_BYTES_MAX)).await.unwrap_or_default();
-    Trouble::Status { status, code: error_code(&body), retry_after: pause }
+    let body = all(bounded(response, ERROR_BYTES_MAX))
+        .await
+        .unwrap_or_default();
+    Trouble::Status {
+        status,
+        code: error_code(&body),
+        retry_after: pause,
+    }
 }
 
 /// What the HTTP client says, without the address in it.
@@ -163,7 +212,9 @@ async fn all(bytes: impl Stream<Item = Result<Bytes, Trouble>>) -> Result<Vec<u8
 }
 
 /// The data of each event.
-fn events(bytes: impl Stream<Item = Result<Bytes, Trouble>>) -> impl Stream<Item = Result<String, Trouble>> {
+fn events(
+    bytes: impl Stream<Item = Result<Bytes, Trouble>>,
+) -> impl Stream<Item = Result<String, Trouble>> {
     bytes.eventsource().filter_map(|event| {
         future::ready(match event {
             Ok(event) if event.data.is_empty() => None,
@@ -175,18 +226,30 @@ fn events(bytes: impl Stream<Item = Result<Bytes, Trouble>>) -> impl Stream<Item
 }
 
 /// Each line that isn't empty, the last one too where nothing ends it.
-fn lines(bytes: impl Stream<Item = Result<Bytes, Trouble>>) -> impl Stream<Item = Result<String, Trouble>> {
+fn lines(
+    bytes: impl Stream<Item = Result<Bytes, Trouble>>,
+) -> impl Stream<Item = Result<String, Trouble>> {
     let ended = futures::stream::once(ready(Ok(Bytes::from_static(b"\n"))));
     let mut held = Vec::new();
     let split = move |chunk: Result<Bytes, Trouble>| -> Result<Vec<String>, Trouble> {
         held.extend_from_slice(&chunk?);
-        let Some(end) = held.iter().rposition(|byte| *byte == b'\n') else { return Ok(Vec::new()) };
+        let Some(end) = held.iter().rposition(|byte| *byte == b'\n') else {
+            return Ok(Vec::new());
+        };
         let rest = held.split_off(end + 1);
         let text = String::from_utf8(std::mem::replace(&mut held, rest));
         let text = text.map_err(|_| Trouble::Malformed("it isn't UTF-8"))?;
-        Ok(text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect())
+        Ok(text
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .map(str::to_owned)
+            .collect())
     };
-    bytes.chain(ended).map(split).map_ok(|lines| futures::stream::iter(lines.into_iter().map(Ok))).try_flatten()
+    bytes
+        .chain(ended)
+        .map(split)
+        .map_ok(|lines| futures::stream::iter(lines.into_iter().map(Ok)))
+        .try_flatten()
 }
 
 /// Id of the artifact that a caller with [`STREAM_KEY`](crate::STREAM_KEY) gets: the one under which a result is kept, so that
@@ -215,7 +278,10 @@ struct Given {
 impl<'a> Pieces<'a> {
     /// `None` where the caller doesn't want them.
     pub fn wanted(request: &Request, cx: &'a Cx) -> Option<Self> {
-        request.stream.then(|| Self { cx, given: Mutex::default() })
+        request.stream.then(|| Self {
+            cx,
+            given: Mutex::default(),
+        })
     }
 
     /// The text has come so far.
@@ -225,10 +291,13 @@ impl<'a> Pieces<'a> {
         let mut given = self.given.lock();
         if text.len() < given.bytes {
             // Another try begins anew: an artifact that isn't appended stands in the place of what was there.
-            self.cx.artifact(Artifact::new(STREAM_ARTIFACT, [Content::text("")]));
+            self.cx
+                .artifact(Artifact::new(STREAM_ARTIFACT, [Content::text("")]));
             given.bytes = 0;
         }
-        let is_early = given.last.is_some_and(|last| last.elapsed() < STREAM_PIECE_EVERY);
+        let is_early = given
+            .last
+            .is_some_and(|last| last.elapsed() < STREAM_PIECE_EVERY);
         // The end of a text is the reply's: here it may still change.
         let new = text.get(given.bytes..).unwrap_or_default();
         let piece = cut_bytes(new, STREAM_PIECE_BYTES_MAX);
@@ -236,8 +305,16 @@ impl<'a> Pieces<'a> {
             return;
         }
         let artifact = Artifact::new(STREAM_ARTIFACT, [Content::text(piece)]);
-        self.cx.artifact(if given.any { artifact.appended(false) } else { artifact });
-        *given = Given { bytes: given.bytes + piece.len(), any: true, last: Some(Instant::now()) };
+        self.cx.artifact(if given.any {
+            artifact.appended(false)
+        } else {
+            artifact
+        });
+        *given = Given {
+            bytes: given.bytes + piece.len(),
+            any: true,
+            last: Some(Instant::now()),
+        };
     }
 }
 
@@ -245,7 +322,11 @@ impl<'a> Pieces<'a> {
 ///
 /// # Errors
 /// The last trouble.
-async fn with_retries<T, F>(retries: &Retries, end: Instant, mut attempt: impl FnMut() -> F) -> Result<T, Trouble>
+async fn with_retries<T, F>(
+    retries: &Retries,
+    end: Instant,
+    mut attempt: impl FnMut() -> F,
+) -> Result<T, Trouble>
 where
     F: Future<Output = Result<T, Trouble>>,
 {
@@ -255,7 +336,9 @@ where
             Ok(done) => return Ok(done),
             Err(trouble) => trouble,
         };
-        let Some(pause) = pause(retries, tried, &trouble, rand::rng().random()) else { return Err(trouble) };
+        let Some(pause) = pause(retries, tried, &trouble, rand::rng().random()) else {
+            return Err(trouble);
+        };
         if Instant::now() + pause >= end {
             return Err(trouble);
         }
@@ -275,10 +358,16 @@ fn pause(retries: &Retries, tried: u32, trouble: &Trouble, chance: f64) -> Optio
         return None;
     }
     let longest = Duration::from_millis(retries.pause_ms_max);
-    if let Trouble::Status { retry_after: Some(pause), .. } = trouble {
+    if let Trouble::Status {
+        retry_after: Some(pause),
+        ..
+    } = trouble
+    {
         return (*pause <= longest).then_some(*pause);
     }
-    let doubled = retries.pause_ms.saturating_mul(1_u64.checked_shl(tried).unwrap_or(u64::MAX));
+    let doubled = retries
+        .pause_ms
+        .saturating_mul(1_u64.checked_shl(tried).unwrap_or(u64::MAX));
     let pause = Duration::from_millis(doubled.min(retries.pause_ms_max));
     // So that those who met the limit together don't meet again.
     Some(pause.mul_f64(1.0 + chance / 2.0).min(longest))
@@ -286,7 +375,12 @@ fn pause(retries: &Retries, tried: u32, trouble: &Trouble, chance: f64) -> Optio
 
 /// How long the provider wants to be left alone (RFC 9110, section 10.2.3: seconds or a date; OpenAI's `retry-after-ms`).
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let text = |name: &str| {
+        headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .map(str::trim)
+    };
     if let Some(millis) = text("retry-after-ms").and_then(|value| value.parse().ok()) {
         return Some(Duration::from_millis(millis));
     }
@@ -306,27 +400,48 @@ mod tests {
     use super::*;
 
     fn limited(retry_after: Option<Duration>) -> Trouble {
-        Trouble::Status { status: 429, code: None, retry_after }
+        Trouble::Status {
+            status: 429,
+            code: None,
+            retry_after,
+        }
     }
 
     fn retries(retries_max: u32, pause_ms: u64, pause_ms_max: u64) -> Retries {
-        Retries { retries_max, pause_ms, pause_ms_max }
+        Retries {
+            retries_max,
+            pause_ms,
+            pause_ms_max,
+        }
     }
 
     /// Goal: pauses double up to their longest, and a provider's own word counts. Method: rows.
     #[test]
     fn pauses() {
         let retries = retries(3, 100, 350);
-        let pause = |tried, trouble: &Trouble, chance| pause(&retries, tried, trouble, chance).map(|p| p.as_millis());
+        let pause = |tried, trouble: &Trouble, chance| {
+            pause(&retries, tried, trouble, chance).map(|p| p.as_millis())
+        };
         assert_eq!(
             [0, 1, 2, 3].map(|tried| pause(tried, &limited(None), 0.0)),
             [Some(100), Some(200), Some(350), None]
         );
         assert_eq!(pause(0, &limited(None), 1.0), Some(150));
-        assert_eq!(pause(0, &limited(Some(Duration::from_millis(350))), 1.0), Some(350));
-        assert_eq!(pause(0, &limited(Some(Duration::from_millis(351))), 1.0), None, "longer than it waits");
+        assert_eq!(
+            pause(0, &limited(Some(Duration::from_millis(350))), 1.0),
+            Some(350)
+        );
+        assert_eq!(
+            pause(0, &limited(Some(Duration::from_millis(351))), 1.0),
+            None,
+            "longer than it waits"
+        );
         assert_eq!(pause(0, &Trouble::Cut, 0.0), None, "no use");
-        let quota = Trouble::Status { status: 429, code: Some("insufficient_quota".to_owned()), retry_after: None };
+        let quota = Trouble::Status {
+            status: 429,
+            code: Some("insufficient_quota".to_owned()),
+            retry_after: None,
+        };
         assert_eq!(pause(0, &quota, 0.0), None, "a used-up quota stays so");
     }
 
@@ -341,16 +456,27 @@ mod tests {
             let done = with_retries(&patient, end, || {
                 tries += 1;
                 let tried = tries;
-                async move { if tried < 3 { Err(limited(Some(Duration::from_secs(7)))) } else { Ok(tried) } }
+                async move {
+                    if tried < 3 {
+                        Err(limited(Some(Duration::from_secs(7))))
+                    } else {
+                        Ok(tried)
+                    }
+                }
             });
             assert_eq!(done.await, Ok(3));
             assert_eq!(begun.elapsed(), Duration::from_secs(14));
 
-            let failed: Result<(), _> =
-                with_retries(&retries(5, 1, 60_000), end, || async { Err(limited(Some(Duration::from_secs(6)))) })
-                    .await;
+            let failed: Result<(), _> = with_retries(&retries(5, 1, 60_000), end, || async {
+                Err(limited(Some(Duration::from_secs(6))))
+            })
+            .await;
             assert_eq!(failed, Err(limited(Some(Duration::from_secs(6)))));
-            assert_eq!(begun.elapsed(), Duration::from_secs(14), "a pause that ends at the end isn't begun");
+            assert_eq!(
+                begun.elapsed(),
+                Duration::from_secs(14),
+                "a pause that ends at the end isn't begun"
+            );
         });
     }
 
@@ -364,9 +490,18 @@ mod tests {
             retry_after(&headers, now)
         };
         assert_eq!(read("retry-after", "7"), Some(Duration::from_secs(7)));
-        assert_eq!(read("retry-after", "Wed, 21 Oct 2015 07:28:30 GMT"), Some(Duration::from_secs(30)));
-        assert_eq!(read("retry-after", "Wed, 21 Oct 2015 07:27:30 GMT"), Some(Duration::ZERO));
+        assert_eq!(
+            read("retry-after", "Wed, 21 Oct 2015 07:28:30 GMT"),
+            Some(Duration::from_secs(30))
+        );
+        assert_eq!(
+            read("retry-after", "Wed, 21 Oct 2015 07:27:30 GMT"),
+            Some(Duration::ZERO)
+        );
         assert_eq!(read("retry-after", "soon"), None);
-        assert_eq!(read("retry-after-ms", "1500"), Some(Duration::from_millis(1500)));
+        assert_eq!(
+            read("retry-after-ms", "1500"),
+            Some(Duration::from_millis(1500))
+        );
     }
 }

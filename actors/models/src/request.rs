@@ -101,9 +101,17 @@ impl Request {
     /// # Errors
     /// `InvalidInput` like [`Request::read`].
     pub fn prompt(ask: AskModel) -> Result<Self, Failure> {
-        let turn = Turn { speaker: Speaker::User, blocks: vec![Block::Text(ask.prompt)] };
+        let turn = Turn {
+            speaker: Speaker::User,
+            blocks: vec![Block::Text(ask.prompt)],
+        };
         let (system, tokens_max) = (ask.system_prompt, ask.max_tokens);
-        let request = Self { system, turns: vec![turn], tokens_max, ..Self::default() };
+        let request = Self {
+            system,
+            turns: vec![turn],
+            tokens_max,
+            ..Self::default()
+        };
         request.check()?;
         Ok(request)
     }
@@ -115,9 +123,12 @@ impl Request {
     pub fn read(params: &CreateMessage) -> Result<Self, Failure> {
         let params = &params.0;
         let turns: Vec<RawObject> = required(params, "messages", "an array of objects")?;
-        let tools: Vec<RawObject> = optional(params, "tools", "an array of objects")?.unwrap_or_default();
+        let tools: Vec<RawObject> =
+            optional(params, "tools", "an array of objects")?.unwrap_or_default();
         if tools.len() > MODEL_TOOLS_MAX {
-            return Err(Failure::invalid(format!("more than {MODEL_TOOLS_MAX} tools")));
+            return Err(Failure::invalid(format!(
+                "more than {MODEL_TOOLS_MAX} tools"
+            )));
         }
         let request = Self {
             system: optional(params, "systemPrompt", "a string")?,
@@ -127,7 +138,10 @@ impl Request {
             stop: optional(params, "stopSequences", "an array of strings")?.unwrap_or_default(),
             tools: tools.iter().map(Tool::read).collect::<Result<_, _>>()?,
             choice: Choice::read(optional(params, "toolChoice", "an object")?.as_ref())?,
-            stream: params.object("_meta").and_then(|meta| meta.read(STREAM_KEY)).unwrap_or_default(),
+            stream: params
+                .object("_meta")
+                .and_then(|meta| meta.read(STREAM_KEY))
+                .unwrap_or_default(),
         };
         request.check()?;
         Ok(request)
@@ -142,13 +156,19 @@ impl Request {
             return Err(Failure::invalid("`maxTokens` must be at least 1"));
         }
         if self.blocks().count() > MODEL_BLOCKS_MAX {
-            return Err(Failure::invalid(format!("more than {MODEL_BLOCKS_MAX} blocks of content")));
+            return Err(Failure::invalid(format!(
+                "more than {MODEL_BLOCKS_MAX} blocks of content"
+            )));
         }
         let mut open = HashSet::new();
         for turn in &self.turns {
             turn.check(&mut open)?;
         }
-        if open.is_empty() { Ok(()) } else { Err(unanswered()) }
+        if open.is_empty() {
+            Ok(())
+        } else {
+            Err(unanswered())
+        }
     }
 
     fn blocks(&self) -> impl Iterator<Item = &Block> {
@@ -157,7 +177,10 @@ impl Request {
 
     /// What it may cost to read, in tokens: a guess, until the provider says.
     pub fn tokens_estimate(&self) -> u64 {
-        let texts = self.system.iter().map(|system| system.len() as u64 / BYTES_A_TOKEN);
+        let texts = self
+            .system
+            .iter()
+            .map(|system| system.len() as u64 / BYTES_A_TOKEN);
         let tools = self.tools.iter().map(Tool::tokens_estimate);
         let blocks = self.blocks().map(Block::tokens_estimate);
         texts.chain(tools).chain(blocks).sum::<u64>() + 1
@@ -165,12 +188,17 @@ impl Request {
 
     /// The text of the last turn.
     pub fn last_text(&self) -> String {
-        self.turns.last().map(|turn| texts(&turn.blocks)).unwrap_or_default()
+        self.turns
+            .last()
+            .map(|turn| texts(&turn.blocks))
+            .unwrap_or_default()
     }
 
     /// How many tools were used in the conversation so far.
     pub fn tool_uses(&self) -> usize {
-        self.blocks().filter(|block| matches!(block, Block::ToolUse { .. })).count()
+        self.blocks()
+            .filter(|block| matches!(block, Block::ToolUse { .. }))
+            .count()
     }
 
     /// The name of the tool whose use has this id.
@@ -199,12 +227,22 @@ pub(super) fn texts(blocks: &[Block]) -> String {
 impl Turn {
     fn read(turn: &RawObject) -> Result<Self, Failure> {
         let speaker = required(turn, "role", "`user` or `assistant`")?;
-        let content = turn.get("content").ok_or_else(|| Failure::invalid("a message has no `content`"))?;
+        let content = turn
+            .get("content")
+            .ok_or_else(|| Failure::invalid("a message has no `content`"))?;
         let blocks: Vec<RawObject> = match content.get().as_bytes().first() {
-            Some(b'[') => serde_json::from_str(content.get()).map_err(|_| wrong("content", "blocks"))?,
-            _ => vec![RawObject::parse(content).map_err(|_| wrong("content", "a block or an array of blocks"))?],
+            Some(b'[') => {
+                serde_json::from_str(content.get()).map_err(|_| wrong("content", "blocks"))?
+            }
+            _ => vec![
+                RawObject::parse(content)
+                    .map_err(|_| wrong("content", "a block or an array of blocks"))?,
+            ],
         };
-        Ok(Self { speaker, blocks: blocks.iter().map(Block::read).collect::<Result<_, _>>()? })
+        Ok(Self {
+            speaker,
+            blocks: blocks.iter().map(Block::read).collect::<Result<_, _>>()?,
+        })
     }
 
     /// Each use of a tool is answered in the very next turn, which holds nothing else (client/sampling, "Tool Result Messages").
@@ -212,13 +250,17 @@ impl Turn {
         let is_result = |block: &Block| matches!(block, Block::ToolResult { .. });
         let results = self.blocks.iter().filter(|block| is_result(block)).count();
         if results > 0 && (results < self.blocks.len() || self.speaker == Speaker::Assistant) {
-            return Err(Failure::invalid("results of tools stand alone, in a message of the user's"));
+            return Err(Failure::invalid(
+                "results of tools stand alone, in a message of the user's",
+            ));
         }
         for block in &self.blocks {
             if let Block::ToolResult { id, .. } = block
                 && !open.remove(&**id)
             {
-                return Err(Failure::invalid("a tool's result answers no use of the turn before"));
+                return Err(Failure::invalid(
+                    "a tool's result answers no use of the turn before",
+                ));
             }
         }
         if !open.is_empty() {
@@ -256,7 +298,11 @@ impl Block {
                 blocks: result_blocks(block)?,
                 is_error: optional(block, "isError", "true or false")?.unwrap_or(false),
             },
-            _ => return Err(Failure::invalid("a block of content has a `type` that no model takes")),
+            _ => {
+                return Err(Failure::invalid(
+                    "a block of content has a `type` that no model takes",
+                ));
+            }
         })
     }
 
@@ -272,8 +318,11 @@ impl Block {
 
 /// What a tool gave, as texts, pictures and sounds; `structuredContent` counts only where there is nothing else.
 fn result_blocks(result: &RawObject) -> Result<Vec<Block>, Failure> {
-    let blocks: Vec<RawObject> = optional(result, "content", "an array of blocks")?.unwrap_or_default();
-    let structured = result.get("structuredContent").filter(|_| blocks.is_empty());
+    let blocks: Vec<RawObject> =
+        optional(result, "content", "an array of blocks")?.unwrap_or_default();
+    let structured = result
+        .get("structuredContent")
+        .filter(|_| blocks.is_empty());
     if let Some(structured) = structured {
         return Ok(vec![Block::Text(structured.get().to_owned())]);
     }
@@ -286,9 +335,16 @@ fn result_block(block: &RawObject) -> Result<Block, Failure> {
         Some("resource_link") => Ok(Block::Text(required(block, "uri", "a string")?)),
         Some("resource") => {
             let resource: RawObject = required(block, "resource", "an object")?;
-            Ok(Block::Text(resource.text("text").or_else(|| resource.text("uri")).unwrap_or_default()))
+            Ok(Block::Text(
+                resource
+                    .text("text")
+                    .or_else(|| resource.text("uri"))
+                    .unwrap_or_default(),
+            ))
         }
-        _ => Err(Failure::invalid("a block of a tool's result has a `type` that no model takes")),
+        _ => Err(Failure::invalid(
+            "a block of a tool's result has a `type` that no model takes",
+        )),
     }
 }
 
@@ -299,19 +355,33 @@ impl Media {
         if !mime_type.starts_with(family) || !mime_type.chars().all(is_plain) {
             return Err(wrong("mimeType", "a media type of the block's kind"));
         }
-        Ok(Self { mime_type, data: required(block, "data", "base64 text")? })
+        Ok(Self {
+            mime_type,
+            data: required(block, "data", "base64 text")?,
+        })
     }
 }
 
 impl Tool {
     fn read(tool: &RawObject) -> Result<Self, Failure> {
         let schema: RawObject = required(tool, "inputSchema", "an object")?;
-        let (name, description) = (required(tool, "name", "a string")?, optional(tool, "description", "a string")?);
-        Ok(Self { name, description, schema: schema.to_raw() })
+        let (name, description) = (
+            required(tool, "name", "a string")?,
+            optional(tool, "description", "a string")?,
+        );
+        Ok(Self {
+            name,
+            description,
+            schema: schema.to_raw(),
+        })
     }
 
     fn tokens_estimate(&self) -> u64 {
-        tokens_of(self.name.len() + self.description.as_ref().map_or(0, String::len) + self.schema.get().len())
+        tokens_of(
+            self.name.len()
+                + self.description.as_ref().map_or(0, String::len)
+                + self.schema.get().len(),
+        )
     }
 }
 
@@ -340,29 +410,44 @@ impl Preferences {
     pub fn read(params: &CreateMessage) -> Self {
         let preferences = params.0.object("modelPreferences").unwrap_or_default();
         let hints: Vec<Value> = preferences.read("hints").unwrap_or_default();
-        let names = hints.iter().filter_map(|hint| hint["name"].as_str()).filter(|name| !name.is_empty());
+        let names = hints
+            .iter()
+            .filter_map(|hint| hint["name"].as_str())
+            .filter(|name| !name.is_empty());
         let weights = ["costPriority", "speedPriority", "intelligencePriority"];
         Self {
             hints: names.map(str::to_lowercase).collect(),
-            weights: weights.map(|name| preferences.read::<f64>(name).unwrap_or(0.0).clamp(0.0, 1.0)),
+            weights: weights
+                .map(|name| preferences.read::<f64>(name).unwrap_or(0.0).clamp(0.0, 1.0)),
         }
     }
 }
 
 /// A block of the protocol's, for an answer.
 fn tool_use(id: &str, name: &str, input: &RawValue) -> Content {
-    Content(RawObject::of("type", "tool_use").with("id", id).with("name", name).with("input", input))
+    Content(
+        RawObject::of("type", "tool_use")
+            .with("id", id)
+            .with("name", name)
+            .with("input", input),
+    )
 }
 
 fn required<T: DeserializeOwned>(from: &RawObject, name: &str, shape: &str) -> Result<T, Failure> {
     optional(from, name, shape)?.ok_or_else(|| wrong(name, shape))
 }
 
-fn optional<T: DeserializeOwned>(from: &RawObject, name: &str, shape: &str) -> Result<Option<T>, Failure> {
+fn optional<T: DeserializeOwned>(
+    from: &RawObject,
+    name: &str,
+    shape: &str,
+) -> Result<Option<T>, Failure> {
     match from.get(name) {
         None => Ok(None),
         Some(value) if value.get() == "null" => Ok(None),
-        Some(value) => serde_json::from_str(value.get()).map(Some).map_err(|_| wrong(name, shape)),
+        Some(value) => serde_json::from_str(value.get())
+            .map(Some)
+            .map_err(|_| wrong(name, shape)),
     }
 }
 
@@ -440,7 +525,9 @@ impl Stop {
     pub fn of(reason: &str) -> Self {
         match reason {
             "end_turn" | "stop" => Self::EndTurn,
-            "max_tokens" | "model_context_window_exceeded" | "length" | "max_output_tokens" => Self::MaxTokens,
+            "max_tokens" | "model_context_window_exceeded" | "length" | "max_output_tokens" => {
+                Self::MaxTokens
+            }
             "stop_sequence" => Self::Sequence,
             "tool_use" | "tool_calls" | "function_call" => Self::ToolUse,
             "content_filter" => Self::ContentFilter,
@@ -454,7 +541,12 @@ impl Stop {
 impl Draft {
     /// A text, and that is all.
     pub fn said(text: String) -> Self {
-        Self { text, stop: Some(Stop::EndTurn), is_whole: true, ..Self::default() }
+        Self {
+            text,
+            stop: Some(Stop::EndTurn),
+            is_whole: true,
+            ..Self::default()
+        }
     }
 
     fn used(&mut self, place: u64) -> Option<&mut ToolUse> {
@@ -462,15 +554,26 @@ impl Draft {
     }
 
     /// A use of a tool begins, in the provider's numbering; or goes on, where that number was there.
-    pub fn tool(&mut self, place: u64, id: Option<&str>, name: Option<&str>, input: &str) -> Result<(), Trouble> {
+    pub fn tool(
+        &mut self,
+        place: u64,
+        id: Option<&str>,
+        name: Option<&str>,
+        input: &str,
+    ) -> Result<(), Trouble> {
         if self.used(place).is_none() {
             if self.uses.len() == MODEL_TOOL_USES_MAX {
                 return Err(Trouble::TooLarge);
             }
-            self.uses.push(ToolUse { place, ..ToolUse::default() });
+            self.uses.push(ToolUse {
+                place,
+                ..ToolUse::default()
+            });
         }
         // Just found or made.
-        let Some(used) = self.used(place) else { return Ok(()) };
+        let Some(used) = self.used(place) else {
+            return Ok(());
+        };
         if let Some(id) = id.filter(|id| !id.is_empty()) {
             id.clone_into(&mut used.id);
         }
@@ -483,7 +586,12 @@ impl Draft {
 
     /// A use of a tool that came whole.
     pub fn tool_whole(&mut self, id: Option<&str>, name: &str, input: &str) -> Result<(), Trouble> {
-        let place = self.uses.iter().map(|used| used.place + 1).max().unwrap_or(0);
+        let place = self
+            .uses
+            .iter()
+            .map(|used| used.place + 1)
+            .max()
+            .unwrap_or(0);
         self.tool(place, id, Some(name), input)
     }
 
@@ -503,20 +611,32 @@ impl Draft {
 
     /// How much is written, in bytes.
     pub fn written_bytes(&self) -> usize {
-        self.text.len() + self.uses.iter().map(|used| used.name.len() + used.input.len()).sum::<usize>()
+        self.text.len()
+            + self
+                .uses
+                .iter()
+                .map(|used| used.name.len() + used.input.len())
+                .sum::<usize>()
     }
 
     /// The tokens used, estimated where the provider didn't say.
     pub fn usage(&self, request: &Request) -> Usage {
         Usage {
-            input: self.input_tokens.unwrap_or_else(|| request.tokens_estimate()),
-            output: self.output_tokens.unwrap_or_else(|| tokens_of(self.written_bytes())),
+            input: self
+                .input_tokens
+                .unwrap_or_else(|| request.tokens_estimate()),
+            output: self
+                .output_tokens
+                .unwrap_or_else(|| tokens_of(self.written_bytes())),
         }
     }
 
     /// Ends the text before the first of these, for a provider that knows no stop sequences.
     pub fn cut_before(&mut self, sequences: &[String]) {
-        let found = sequences.iter().filter(|s| !s.is_empty()).filter_map(|sequence| self.text.find(&**sequence));
+        let found = sequences
+            .iter()
+            .filter(|s| !s.is_empty())
+            .filter_map(|sequence| self.text.find(&**sequence));
         if let Some(at) = found.min() {
             self.text.truncate(at);
             self.uses.clear();
@@ -548,10 +668,18 @@ impl Draft {
         };
         for (at, used) in self.uses.iter().enumerate() {
             // A cut-off input is no input: the model's tokens ended in the middle of it.
-            let input = if used.input.trim().is_empty() { "{}" } else { &used.input };
-            let parsed = serde_json::from_str::<&RawValue>(input).ok().filter(|raw| raw.get().starts_with('{'));
+            let input = if used.input.trim().is_empty() {
+                "{}"
+            } else {
+                &used.input
+            };
+            let parsed = serde_json::from_str::<&RawValue>(input)
+                .ok()
+                .filter(|raw| raw.get().starts_with('{'));
             match parsed {
-                Some(input) => blocks.push(tool_use(&used.id_or(used_before + at), &used.name, input)),
+                Some(input) => {
+                    blocks.push(tool_use(&used.id_or(used_before + at), &used.name, input))
+                }
                 None if stop == Some(Stop::MaxTokens) => {}
                 None => return Err(Trouble::Malformed("a tool's input is no object")),
             }
@@ -564,13 +692,22 @@ impl Draft {
             [block] => answer.set("content", block),
             blocks => answer.set("content", blocks),
         }
-        answer.set("model", self.model.as_deref().filter(|name| !name.is_empty()).unwrap_or(model));
+        answer.set(
+            "model",
+            self.model
+                .as_deref()
+                .filter(|name| !name.is_empty())
+                .unwrap_or(model),
+        );
         answer.set_some("stopReason", &stop);
         let mut used = RawObject::of("inputTokens", usage.input).with("outputTokens", usage.output);
         if micro_usd > 0 {
             used.set("microUsd", micro_usd);
         }
-        answer.set("_meta", RawObject::of(USAGE_KEY, used).with(PROVIDER_KEY, provider));
+        answer.set(
+            "_meta",
+            RawObject::of(USAGE_KEY, used).with(PROVIDER_KEY, provider),
+        );
         Ok(SampleAnswer(answer))
     }
 }
@@ -578,6 +715,10 @@ impl Draft {
 impl ToolUse {
     /// Its id, or one that is unique in the conversation.
     fn id_or(&self, number: usize) -> String {
-        if self.id.is_empty() { format!("call_{number}") } else { self.id.clone() }
+        if self.id.is_empty() {
+            format!("call_{number}")
+        } else {
+            self.id.clone()
+        }
     }
 }

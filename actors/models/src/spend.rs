@@ -44,20 +44,34 @@ impl Ledger {
             return wrong("limits", "`calls_max` and `tokens_max` are at least 1");
         }
         let dollars = [limits.usd_per_call_max, limits.usd_per_day_max];
-        if dollars.iter().flatten().any(|usd| !usd.is_finite() || *usd < 0.0) {
+        if dollars
+            .iter()
+            .flatten()
+            .any(|usd| !usd.is_finite() || *usd < 0.0)
+        {
             return wrong("limits", "dollars are numbers from 0");
         }
         if prices.is_none() && dollars.iter().any(Option::is_some) {
             return wrong("prices", "limits in dollars need prices");
         }
-        let free = Prices { input_usd_per_million: 0.0, output_usd_per_million: 0.0 };
+        let free = Prices {
+            input_usd_per_million: 0.0,
+            output_usd_per_million: 0.0,
+        };
         let prices = prices.unwrap_or(free);
         let is_price = |usd: f64| (0.0..=PRICE_USD_MAX).contains(&usd);
         if !is_price(prices.input_usd_per_million) || !is_price(prices.output_usd_per_million) {
-            return wrong("prices", "a price is a number from 0 to 1,000,000 dollars for a million tokens");
+            return wrong(
+                "prices",
+                "a price is a number from 0 to 1,000,000 dollars for a million tokens",
+            );
         }
         let windows = Mutex::new([MINUTE, DAY].map(Window::new));
-        Ok(Arc::new(Self { limits: limits.clone(), prices, windows }))
+        Ok(Arc::new(Self {
+            limits: limits.clone(),
+            prices,
+            windows,
+        }))
     }
 
     /// Sets aside what a call may use at most: `input` tokens (a guess) and the answer's. Gives also how many tokens the
@@ -65,10 +79,18 @@ impl Ledger {
     ///
     /// # Errors
     /// `Overloaded`, which says what is used up.
-    pub fn grant(self: &Arc<Self>, input: u64, asked: Option<u32>, budget: Budget) -> Result<(Grant, u32), Failure> {
+    pub fn grant(
+        self: &Arc<Self>,
+        input: u64,
+        asked: Option<u32>,
+        budget: Budget,
+    ) -> Result<(Grant, u32), Failure> {
         let limits = &self.limits;
         let mut output = u64::from(asked.unwrap_or(limits.tokens_max).min(limits.tokens_max));
-        for tokens_max in [limits.tokens_per_call_max, budget.tokens].into_iter().flatten() {
+        for tokens_max in [limits.tokens_per_call_max, budget.tokens]
+            .into_iter()
+            .flatten()
+        {
             output = output.min(tokens_max.saturating_sub(input));
         }
         let money = [limits.usd_per_call_max.map(micro_usd), budget.micro_usd];
@@ -76,7 +98,9 @@ impl Ledger {
             output = output.min(self.output_for(micro_usd_max, input));
         }
         if output == 0 {
-            return Err(Failure::overloaded("the call's budget is too small for this conversation"));
+            return Err(Failure::overloaded(
+                "the call's budget is too small for this conversation",
+            ));
         }
         let most = Usage { input, output };
         let (tokens, cost) = (most.total(), self.cost(most));
@@ -84,12 +108,31 @@ impl Ledger {
         windows.iter_mut().for_each(Window::turn);
         let [minute, day] = &*windows;
         let used = [
-            (minute.requests + 1, limits.requests_per_minute_max, "calls of this minute are"),
-            (minute.tokens.saturating_add(tokens), limits.tokens_per_minute_max, "tokens of this minute are"),
-            (day.tokens.saturating_add(tokens), limits.tokens_per_day_max, "tokens of this day are"),
-            (day.micro_usd.saturating_add(cost), limits.usd_per_day_max.map(micro_usd), "money of this day is"),
+            (
+                minute.requests + 1,
+                limits.requests_per_minute_max,
+                "calls of this minute are",
+            ),
+            (
+                minute.tokens.saturating_add(tokens),
+                limits.tokens_per_minute_max,
+                "tokens of this minute are",
+            ),
+            (
+                day.tokens.saturating_add(tokens),
+                limits.tokens_per_day_max,
+                "tokens of this day are",
+            ),
+            (
+                day.micro_usd.saturating_add(cost),
+                limits.usd_per_day_max.map(micro_usd),
+                "money of this day is",
+            ),
         ];
-        if let Some((.., what)) = used.iter().find(|(used, max, _)| max.is_some_and(|max| *used > max)) {
+        if let Some((.., what)) = used
+            .iter()
+            .find(|(used, max, _)| max.is_some_and(|max| *used > max))
+        {
             return Err(Failure::overloaded(format!("the model's {what} used up")));
         }
         let since = [minute.since, day.since];
@@ -99,14 +142,23 @@ impl Ledger {
             window.micro_usd = window.micro_usd.saturating_add(cost);
         }
         drop(windows);
-        let grant = Grant { ledger: self.clone(), since, most, spent: Mutex::default() };
+        let grant = Grant {
+            ledger: self.clone(),
+            since,
+            most,
+            spent: Mutex::default(),
+        };
         Ok((grant, u32::try_from(output).unwrap_or(u32::MAX)))
     }
 
     /// In millionths of a dollar, rounded up: a dollar for a million tokens is a millionth for one.
     pub fn cost(&self, usage: Usage) -> u64 {
-        let Prices { input_usd_per_million, output_usd_per_million } = self.prices;
-        (usage.input as f64 * input_usd_per_million + usage.output as f64 * output_usd_per_million).ceil() as u64
+        let Prices {
+            input_usd_per_million,
+            output_usd_per_million,
+        } = self.prices;
+        (usage.input as f64 * input_usd_per_million + usage.output as f64 * output_usd_per_million)
+            .ceil() as u64
     }
 
     /// How many tokens can be written for this much, after so many were read.
@@ -129,7 +181,13 @@ impl Ledger {
 
 impl Window {
     fn new(length: Duration) -> Self {
-        Self { length, since: Instant::now(), requests: 0, tokens: 0, micro_usd: 0 }
+        Self {
+            length,
+            since: Instant::now(),
+            requests: 0,
+            tokens: 0,
+            micro_usd: 0,
+        }
     }
 
     /// A new one begins where this is over.
@@ -142,7 +200,10 @@ impl Window {
     fn settle(&mut self, since: Instant, aside: (u64, u64), spent: (u64, u64)) {
         if self.since == since {
             self.tokens = self.tokens.saturating_sub(aside.0).saturating_add(spent.0);
-            self.micro_usd = self.micro_usd.saturating_sub(aside.1).saturating_add(spent.1);
+            self.micro_usd = self
+                .micro_usd
+                .saturating_sub(aside.1)
+                .saturating_add(spent.1);
         }
     }
 }

@@ -9,7 +9,11 @@ use serde_json::{Value, json};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Trouble {
     /// It answered with an error. `code` is its own short name for it.
-    Status { status: u16, code: Option<String>, retry_after: Option<Duration> },
+    Status {
+        status: u16,
+        code: Option<String>,
+        retry_after: Option<Duration>,
+    },
     /// It began to answer and then told of an error.
     Told { code: Option<String>, again: bool },
     /// No connection.
@@ -61,8 +65,10 @@ const CODE_BYTES_MAX: usize = 64;
 /// A provider's short name for an error, if it looks like one: never a sentence.
 pub(super) fn code(said: Option<&str>) -> Option<String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    said.filter(|code| !code.is_empty() && code.len() <= CODE_BYTES_MAX && code.chars().all(is_plain))
-        .map(str::to_owned)
+    said.filter(|code| {
+        !code.is_empty() && code.len() <= CODE_BYTES_MAX && code.chars().all(is_plain)
+    })
+    .map(str::to_owned)
 }
 
 impl Trouble {
@@ -70,7 +76,9 @@ impl Trouble {
     pub fn may_pass(&self) -> bool {
         match self {
             // A quota that is used up stays so.
-            Self::Status { status: 429, code, .. } => code.as_deref() != Some("insufficient_quota"),
+            Self::Status {
+                status: 429, code, ..
+            } => code.as_deref() != Some("insufficient_quota"),
             Self::Status { status, .. } => matches!(status, 408 | 500..=599) && *status != 501,
             Self::Told { again, .. } => *again,
             Self::Connect => true,
@@ -83,29 +91,51 @@ impl Trouble {
         use FailureKind::{NotFound, Overloaded, Rejected, TimedOut, Unavailable};
         let (kind, sentence) = match self {
             Self::Status { status: 429, .. } => (Overloaded, "the model's provider has its limit"),
-            Self::Status { status: 401 | 403, .. } => (Unavailable, "the model's provider refuses the key"),
-            Self::Status { status: 404, .. } => (NotFound, "the provider has no such model or address"),
-            Self::Status { status: status @ (400 | 413 | 422), .. } => {
-                (Rejected, &*format!("the model's provider refuses the request ({status})"))
+            Self::Status {
+                status: 401 | 403, ..
+            } => (Unavailable, "the model's provider refuses the key"),
+            Self::Status { status: 404, .. } => {
+                (NotFound, "the provider has no such model or address")
             }
-            Self::Status { status, .. } => (Unavailable, &*format!("the model's provider answered {status}")),
+            Self::Status {
+                status: status @ (400 | 413 | 422),
+                ..
+            } => (
+                Rejected,
+                &*format!("the model's provider refuses the request ({status})"),
+            ),
+            Self::Status { status, .. } => (
+                Unavailable,
+                &*format!("the model's provider answered {status}"),
+            ),
             Self::Told { .. } => (Unavailable, "the model's provider broke off with an error"),
             Self::Connect => (Unavailable, "the model's provider can't be reached"),
             Self::Cut => (Unavailable, "the model's provider broke off in the middle"),
             Self::Silent => (TimedOut, "the model was silent for too long"),
             Self::TimedOut => (TimedOut, "the model took too long"),
             Self::TooLarge => (Unavailable, "the model's answer is over its limit"),
-            Self::Malformed(what) => (Unavailable, &*format!("the model's answer can't be read: {what}")),
+            Self::Malformed(what) => (
+                Unavailable,
+                &*format!("the model's answer can't be read: {what}"),
+            ),
             Self::Unfit(what) => (Rejected, &*format!("this model doesn't take {what}")),
         };
         let failure = match self {
-            Self::Status { code: Some(code), .. } | Self::Told { code: Some(code), .. } => {
-                Failure::new(kind, format!("{sentence}: {code}"))
+            Self::Status {
+                code: Some(code), ..
             }
+            | Self::Told {
+                code: Some(code), ..
+            } => Failure::new(kind, format!("{sentence}: {code}")),
             _ => Failure::new(kind, sentence.to_owned()),
         };
         match (self, kind) {
-            (Self::Status { status: 401 | 403, .. }, _) => failure.with_data(Refused::Key.data()),
+            (
+                Self::Status {
+                    status: 401 | 403, ..
+                },
+                _,
+            ) => failure.with_data(Refused::Key.data()),
             (_, Rejected) => failure.with_data(Refused::Request.data()),
             _ => failure,
         }

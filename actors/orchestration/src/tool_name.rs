@@ -12,7 +12,15 @@ pub const HUMAN_INPUT: &str = "human_input";
 pub const EXECUTE_COMMAND: &str = "execute_command";
 
 /// The tools' names.
-pub const TOOL_NAMES: [&str; 7] = ["echo", LLM, "summarize", LIST_AGENTS, REMEMBER_AGENT, HUMAN_INPUT, EXECUTE_COMMAND];
+pub const TOOL_NAMES: [&str; 7] = [
+    "echo",
+    LLM,
+    "summarize",
+    LIST_AGENTS,
+    REMEMBER_AGENT,
+    HUMAN_INPUT,
+    EXECUTE_COMMAND,
+];
 
 /// A tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

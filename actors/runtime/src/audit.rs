@@ -45,7 +45,10 @@ impl BodyMark {
             }
             _ => format!("sha256:{}", hex(&Sha256::digest(body))),
         };
-        Self { bytes: body.len() as u64, hash }
+        Self {
+            bytes: body.len() as u64,
+            hash,
+        }
     }
 }
 
@@ -133,27 +136,42 @@ impl AuditEntry {
 
     /// The same, of an agent of ours.
     pub fn with_agent(self, agent: impl Into<String>) -> Self {
-        Self { agent: Some(agent.into()), ..self }
+        Self {
+            agent: Some(agent.into()),
+            ..self
+        }
     }
 
     /// The same, about a message.
     pub fn with_message(self, message: impl Into<String>) -> Self {
-        Self { message: Some(message.into()), ..self }
+        Self {
+            message: Some(message.into()),
+            ..self
+        }
     }
 
     /// The same, with somebody on the other side.
     pub fn with_peer(self, peer: impl Into<String>) -> Self {
-        Self { peer: Some(peer.into()), ..self }
+        Self {
+            peer: Some(peer.into()),
+            ..self
+        }
     }
 
     /// The same, as part of a call.
     pub fn with_call(self, call: CallId) -> Self {
-        Self { call: Some(call), ..self }
+        Self {
+            call: Some(call),
+            ..self
+        }
     }
 
     /// The same, with who is behind it.
     pub fn with_principal(self, principal: &Principal) -> Self {
-        Self { principal: Some((principal.kind, principal.id.clone())), ..self }
+        Self {
+            principal: Some((principal.kind, principal.id.clone())),
+            ..self
+        }
     }
 
     /// The same, about a body of `class`.
@@ -163,12 +181,18 @@ impl AuditEntry {
 
     /// The same, with what stands for the body.
     pub fn with_body(self, body: BodyMark) -> Self {
-        Self { body: Some(body), ..self }
+        Self {
+            body: Some(body),
+            ..self
+        }
     }
 
     /// The same, with how it ended.
     pub fn with_outcome(self, outcome: impl Into<Cow<'static, str>>) -> Self {
-        Self { outcome: Some(outcome.into()), ..self }
+        Self {
+            outcome: Some(outcome.into()),
+            ..self
+        }
     }
 
     /// The same, with something more.
@@ -195,7 +219,10 @@ struct Kept {
 
 impl Default for MemoryAudit {
     fn default() -> Self {
-        Self { key: rand::random(), kept: Mutex::default() }
+        Self {
+            key: rand::random(),
+            kept: Mutex::default(),
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use callboard_message::{
-    Abilities, Answer, Artifact, Budget, CallId, Failure, HOPS_MAX_DEFAULT, Log, Principal, Progress, Question,
-    SessionId, TraceContext,
+    Abilities, Answer, Artifact, Budget, CallId, Failure, HOPS_MAX_DEFAULT, Log, Principal,
+    Progress, Question, SessionId, TraceContext,
 };
 use futures::future::{BoxFuture, ready};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -61,7 +61,9 @@ pub trait Caller: Send + Sync {
 
     /// What it can answer, told truthfully: a callee needn't ask for more.
     fn abilities(&self) -> Abilities {
-        self.behind().map(|behind| behind.abilities()).unwrap_or_default()
+        self.behind()
+            .map(|behind| behind.abilities())
+            .unwrap_or_default()
     }
 }
 
@@ -87,7 +89,12 @@ pub struct PeerSession {
 impl PeerSession {
     /// A session of `caller`'s, until `over` fires.
     pub fn new(over: CancellationToken, caller: Arc<dyn Caller>) -> Self {
-        Self { id: SessionId::fresh(), over, caller, roots_changed: watch::Sender::default() }
+        Self {
+            id: SessionId::fresh(),
+            over,
+            caller,
+            roots_changed: watch::Sender::default(),
+        }
     }
 }
 
@@ -148,7 +155,12 @@ impl CallMeta {
     /// What the next agent gets: one hop further, cancelled with this one. `None` where the hops are used up.
     pub(crate) fn next_hop(&self) -> Option<Self> {
         let hops = self.hops.checked_add(1).filter(|h| *h <= self.hops_max)?;
-        Some(Self { hops, trace: self.trace.child(), cancel: self.cancel.child_token(), ..self.clone() })
+        Some(Self {
+            hops,
+            trace: self.trace.child(),
+            cancel: self.cancel.child_token(),
+            ..self.clone()
+        })
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -239,7 +251,10 @@ impl Caller for ChannelCaller {
         Box::pin(async move {
             let (answer, answered) = oneshot::channel();
             let pending = PendingQuestion { question, answer };
-            self.0.send(CallEvent::Question(pending)).await.map_err(|_| nobody())?;
+            self.0
+                .send(CallEvent::Question(pending))
+                .await
+                .map_err(|_| nobody())?;
             answered.await.map_err(|_| nobody())?
         })
     }

@@ -24,7 +24,14 @@ pub async fn admit(
         return Err(Failure::rejected("the call passed through too many agents"));
     }
     let (direction, principal, call) = (Direction::Inbound, &*call.principal, call.id);
-    let crossing = Crossing { direction, principal, call, agent: name, message, payload };
+    let crossing = Crossing {
+        direction,
+        principal,
+        call,
+        agent: name,
+        message,
+        payload,
+    };
     agent.system().policy().judge(crossing).await
 }
 
@@ -33,13 +40,28 @@ pub async fn admit(
 ///
 /// # Errors
 /// The failure that came in its place, or the policy's.
-pub async fn ask(agent: &AgentRef, name: &str, message: &str, sent: Named, call: CallMeta) -> RawReply {
+pub async fn ask(
+    agent: &AgentRef,
+    name: &str,
+    message: &str,
+    sent: Named,
+    call: CallMeta,
+) -> RawReply {
     let (principal, id, system) = (call.principal.clone(), call.id, agent.system());
     let call = call.judged(system, Direction::Inbound, name);
     let gone = call.cancel.clone().drop_guard();
-    let reply = agent.ask_named(sent.name, sent.payload, Some(Arc::new(call))).await;
+    let reply = agent
+        .ask_named(sent.name, sent.payload, Some(Arc::new(call)))
+        .await;
     gone.disarm();
     let (direction, payload) = (Direction::Inbound, RawValue::NULL);
-    let crossing = Crossing { direction, principal: &principal, call: id, agent: name, message, payload };
+    let crossing = Crossing {
+        direction,
+        principal: &principal,
+        call: id,
+        agent: name,
+        message,
+        payload,
+    };
     system.policy().judge_reply(crossing, reply).await
 }

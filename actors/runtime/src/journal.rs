@@ -30,14 +30,22 @@ pub trait Journal: Send + Sync + 'static {
     /// has is not kept again; the answer is the first one's number.
     async fn append(&self, record: Record) -> JournalResult<u64> {
         let numbers = self.append_all(vec![record]).await?;
-        numbers.first().copied().ok_or_else(|| JournalError::Store("no number was given".to_owned()))
+        numbers
+            .first()
+            .copied()
+            .ok_or_else(|| JournalError::Store("no number was given".to_owned()))
     }
 
     /// As [`Journal::append`] for each record, all or none, at most [`RECORDS_AT_ONCE_MAX`]. The numbers are in their order.
     async fn append_all(&self, records: Vec<Record>) -> JournalResult<Vec<u64>>;
 
     /// Records of `stream` with a number above `after`, oldest first, at most `records_max`.
-    async fn read(&self, stream: &str, after: u64, records_max: usize) -> JournalResult<Vec<(u64, Record)>>;
+    async fn read(
+        &self,
+        stream: &str,
+        after: u64,
+        records_max: usize,
+    ) -> JournalResult<Vec<(u64, Record)>>;
 }
 
 /// Why the store didn't do it. Kept means committed and synced: what isn't said to be kept was not acknowledged.
@@ -51,7 +59,9 @@ pub enum JournalError {
         records_max: usize,
     },
     /// The store is at its limit: shorten the retention or raise `size_max_mib`. Nothing was kept.
-    #[error("the store is at its limit ({bytes_max} bytes): shorten its retention or raise `size_max_mib`")]
+    #[error(
+        "the store is at its limit ({bytes_max} bytes): shorten its retention or raise `size_max_mib`"
+    )]
     SizeLimit {
         /// The limit that was met.
         bytes_max: u64,
@@ -122,9 +132,9 @@ impl From<JournalError> for Failure {
             | JournalError::NoSpace
             | JournalError::Overloaded { .. } => FailureKind::Overloaded,
             JournalError::TooLarge { .. } | JournalError::Invalid(_) => FailureKind::InvalidInput,
-            JournalError::Unavailable(_) | JournalError::Unknown(_) | JournalError::Fenced { .. } => {
-                FailureKind::Unavailable
-            }
+            JournalError::Unavailable(_)
+            | JournalError::Unknown(_)
+            | JournalError::Fenced { .. } => FailureKind::Unavailable,
             JournalError::Damaged(_) | JournalError::Store(_) => FailureKind::Internal,
         };
         Self::new(kind, error.to_string())
@@ -172,13 +182,20 @@ impl Default for MemoryJournal {
 impl MemoryJournal {
     /// A journal that holds `records_max` records and then answers [`JournalError::Full`].
     pub fn with_capacity(records_max: usize) -> Self {
-        Self { kept: Mutex::default(), records_max }
+        Self {
+            kept: Mutex::default(),
+            records_max,
+        }
     }
 }
 
 impl Kept {
     fn number_of(&self, record: &Record) -> Option<u64> {
-        self.streams.get(&record.stream)?.keys.get(record.key.as_ref()?).copied()
+        self.streams
+            .get(&record.stream)?
+            .keys
+            .get(record.key.as_ref()?)
+            .copied()
     }
 
     fn push(&mut self, record: Record) -> u64 {
@@ -208,17 +225,38 @@ impl Journal for MemoryJournal {
         }
         let mut kept = self.kept.lock();
         // Doubles are counted too: all or none must be known before the first is kept.
-        let new = records.iter().filter(|record| kept.number_of(record).is_none()).count();
+        let new = records
+            .iter()
+            .filter(|record| kept.number_of(record).is_none())
+            .count();
         if kept.records + new > self.records_max {
-            return Err(JournalError::Full { records_max: self.records_max });
+            return Err(JournalError::Full {
+                records_max: self.records_max,
+            });
         }
-        Ok(records.into_iter().map(|record| kept.push(record)).collect())
+        Ok(records
+            .into_iter()
+            .map(|record| kept.push(record))
+            .collect())
     }
 
-    async fn read(&self, stream: &str, after: u64, records_max: usize) -> JournalResult<Vec<(u64, Record)>> {
+    async fn read(
+        &self,
+        stream: &str,
+        after: u64,
+        records_max: usize,
+    ) -> JournalResult<Vec<(u64, Record)>> {
         let kept = self.kept.lock();
-        let records = kept.streams.get(stream).map_or(&[][..], |stream| &stream.records);
-        let numbered = (1u64..).zip(records).skip(usize::try_from(after).unwrap_or(usize::MAX)).take(records_max);
-        Ok(numbered.map(|(number, record)| (number, record.clone())).collect())
+        let records = kept
+            .streams
+            .get(stream)
+            .map_or(&[][..], |stream| &stream.records);
+        let numbered = (1u64..)
+            .zip(records)
+            .skip(usize::try_from(after).unwrap_or(usize::MAX))
+            .take(records_max);
+        Ok(numbered
+            .map(|(number, record)| (number, record.clone()))
+            .collect())
     }
 }

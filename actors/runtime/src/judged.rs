@@ -65,12 +65,28 @@ impl CallMeta {
         let (principal, call) = (self.principal.clone(), self.id);
         let judged = |inner: Arc<dyn Caller>| -> Arc<dyn Caller> {
             let (system, agent) = (system.clone(), agent.to_owned());
-            Arc::new(JudgedCaller { inner, system, direction, principal: principal.clone(), call, agent })
+            Arc::new(JudgedCaller {
+                inner,
+                system,
+                direction,
+                principal: principal.clone(),
+                call,
+                agent,
+            })
         };
         self.caller = self.caller.map(&judged);
         self.session = self.session.map(|session| {
-            let (id, over, caller) = (session.id, session.over.clone(), judged(session.caller.clone()));
-            Arc::new(PeerSession { id, over, caller, roots_changed: session.roots_changed.clone() })
+            let (id, over, caller) = (
+                session.id,
+                session.over.clone(),
+                judged(session.caller.clone()),
+            );
+            Arc::new(PeerSession {
+                id,
+                over,
+                caller,
+                roots_changed: session.roots_changed.clone(),
+            })
         });
         self
     }

@@ -56,13 +56,24 @@ pub trait Notes: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`NoteError::Changed`]; [`JournalError::TooLarge`]; [`JournalError::Full`] where its space has no room.
-    async fn put(&self, space: &str, key: &str, body: RawObject, expected: Option<u64>) -> Result<u64, NoteError>;
+    async fn put(
+        &self,
+        space: &str,
+        key: &str,
+        body: RawObject,
+        expected: Option<u64>,
+    ) -> Result<u64, NoteError>;
 
     /// Removes a note, and answers whether there was one.
     async fn remove(&self, space: &str, key: &str) -> JournalResult<bool>;
 
     /// The first `notes_max` notes of a space whose key is after `after`, ordered by the bytes of their keys.
-    async fn list(&self, space: &str, after: Option<&str>, notes_max: usize) -> JournalResult<Vec<Note>>;
+    async fn list(
+        &self,
+        space: &str,
+        after: Option<&str>,
+        notes_max: usize,
+    ) -> JournalResult<Vec<Note>>;
 
     /// Removes all notes of a space, and answers how many there were.
     async fn clear(&self, space: &str) -> JournalResult<u64>;
@@ -73,13 +84,19 @@ pub trait Notes: Send + Sync + 'static {
 /// # Errors
 /// [`JournalError::Invalid`], [`JournalError::TooLarge`].
 pub fn check_note(space: &str, key: &str, body: &RawObject) -> JournalResult<()> {
-    let fits = |name: &str| !name.is_empty() && name.len() <= NOTE_NAME_BYTES_MAX && !name.contains('\0');
+    let fits =
+        |name: &str| !name.is_empty() && name.len() <= NOTE_NAME_BYTES_MAX && !name.contains('\0');
     if !fits(space) || !fits(key) {
-        return Err(JournalError::Invalid("a note's space or key is empty, too long, or has a NUL character"));
+        return Err(JournalError::Invalid(
+            "a note's space or key is empty, too long, or has a NUL character",
+        ));
     }
     let bytes = body.to_raw().get().len();
     match bytes > NOTE_BYTES_MAX_DEFAULT {
-        true => Err(JournalError::TooLarge { bytes, bytes_max: NOTE_BYTES_MAX_DEFAULT }),
+        true => Err(JournalError::TooLarge {
+            bytes,
+            bytes_max: NOTE_BYTES_MAX_DEFAULT,
+        }),
         false => Ok(()),
     }
 }
@@ -93,10 +110,20 @@ pub struct MemoryNotes {
 #[async_trait]
 impl Notes for MemoryNotes {
     async fn get(&self, space: &str, key: &str) -> JournalResult<Option<Note>> {
-        Ok(self.spaces.lock().get(space).and_then(|notes| notes.get(key).cloned()))
+        Ok(self
+            .spaces
+            .lock()
+            .get(space)
+            .and_then(|notes| notes.get(key).cloned()))
     }
 
-    async fn put(&self, space: &str, key: &str, body: RawObject, expected: Option<u64>) -> Result<u64, NoteError> {
+    async fn put(
+        &self,
+        space: &str,
+        key: &str,
+        body: RawObject,
+        expected: Option<u64>,
+    ) -> Result<u64, NoteError> {
         check_note(space, key, &body)?;
         let mut spaces = self.spaces.lock();
         let notes = spaces.entry(space.to_owned()).or_default();
@@ -105,28 +132,52 @@ impl Notes for MemoryNotes {
             return Err(NoteError::Changed { version });
         }
         if version == 0 && notes.len() >= NOTES_MAX_DEFAULT {
-            return Err(JournalError::Full { records_max: NOTES_MAX_DEFAULT }.into());
+            return Err(JournalError::Full {
+                records_max: NOTES_MAX_DEFAULT,
+            }
+            .into());
         }
-        let note = Note { key: key.to_owned(), version: version + 1, at: SystemTime::now(), body };
+        let note = Note {
+            key: key.to_owned(),
+            version: version + 1,
+            at: SystemTime::now(),
+            body,
+        };
         notes.insert(key.to_owned(), note);
         Ok(version + 1)
     }
 
     async fn remove(&self, space: &str, key: &str) -> JournalResult<bool> {
-        Ok(self.spaces.lock().get_mut(space).is_some_and(|notes| notes.remove(key).is_some()))
+        Ok(self
+            .spaces
+            .lock()
+            .get_mut(space)
+            .is_some_and(|notes| notes.remove(key).is_some()))
     }
 
-    async fn list(&self, space: &str, after: Option<&str>, notes_max: usize) -> JournalResult<Vec<Note>> {
+    async fn list(
+        &self,
+        space: &str,
+        after: Option<&str>,
+        notes_max: usize,
+    ) -> JournalResult<Vec<Note>> {
         let spaces = self.spaces.lock();
         let after = after.map_or(Bound::Unbounded, Bound::Excluded);
         let found = spaces.get(space).map(|notes| {
             let range = notes.range::<str, _>((after, Bound::Unbounded));
-            range.map(|(_, note)| note.clone()).take(notes_max).collect()
+            range
+                .map(|(_, note)| note.clone())
+                .take(notes_max)
+                .collect()
         });
         Ok(found.unwrap_or_default())
     }
 
     async fn clear(&self, space: &str) -> JournalResult<u64> {
-        Ok(self.spaces.lock().remove(space).map_or(0, |notes| notes.len() as u64))
+        Ok(self
+            .spaces
+            .lock()
+            .remove(space)
+            .map_or(0, |notes| notes.len() as u64))
     }
 }

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use callboard_message::{Answer, Artifact, Failure, FailureKind, Log, Progress, Question, RawObject, RawReply, log};
+use callboard_message::{
+    Answer, Artifact, Failure, FailureKind, Log, Progress, Question, RawObject, RawReply, log,
+};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use serde_json::value::RawValue;
@@ -17,8 +19,9 @@ use crate::call::{CallEvent, CallMeta, Caller, ChannelCaller, PendingQuestion, c
 use crate::journal::{JournalError, JournalResult};
 use crate::system::System;
 use crate::task::{
-    By, Claim, FOLLOW_LOOK_EVERY, Lease, NewTask, OpenQuestion, Released, TASK_CANCELS_EVERY, TASK_LEASE,
-    TASK_RENEW_EVERY, Task, TaskError, TaskEvent, TaskId, TaskResult, TaskStep, Tasks, follow,
+    By, Claim, FOLLOW_LOOK_EVERY, Lease, NewTask, OpenQuestion, Released, TASK_CANCELS_EVERY,
+    TASK_LEASE, TASK_RENEW_EVERY, Task, TaskError, TaskEvent, TaskId, TaskResult, TaskStep, Tasks,
+    follow,
 };
 
 /// The scope that a runner takes tasks of, by default: [`NewTask::new`](crate::NewTask::new)'s.
@@ -40,7 +43,10 @@ pub struct RunnerOptions {
 
 impl Default for RunnerOptions {
     fn default() -> Self {
-        Self { scope: RUNNER_SCOPE_DEFAULT.to_owned(), tasks_max: RUNNER_TASKS_MAX_DEFAULT }
+        Self {
+            scope: RUNNER_SCOPE_DEFAULT.to_owned(),
+            tasks_max: RUNNER_TASKS_MAX_DEFAULT,
+        }
     }
 }
 
@@ -78,13 +84,22 @@ impl TaskRunner {
         let stop = CancellationToken::new();
         let (ending, ended) = watch::channel(());
         let (tasks, system) = (system.store().tasks.clone(), system.clone());
-        let runner = Self { system, tasks, options, working: HashMap::new(), jobs: JoinSet::new() };
+        let runner = Self {
+            system,
+            tasks,
+            options,
+            working: HashMap::new(),
+            jobs: JoinSet::new(),
+        };
         let stopped = stop.clone();
         tokio::spawn(async move {
             runner.run(stopped).await;
             drop(ending);
         });
-        RunnerHandle { stop: stop.drop_guard(), ended }
+        RunnerHandle {
+            stop: stop.drop_guard(),
+            ended,
+        }
     }
 
     async fn run(mut self, stop: CancellationToken) {
@@ -143,7 +158,12 @@ impl TaskRunner {
             if let Some(before) = self.working.insert(task.id.clone(), over) {
                 let _ = before.send(Why::Lost);
             }
-            let job = Job { system: self.system.clone(), tasks: self.tasks.clone(), task, lease };
+            let job = Job {
+                system: self.system.clone(),
+                tasks: self.tasks.clone(),
+                task,
+                lease,
+            };
             self.jobs.spawn(async move { job.run(is_over).await });
         }
         took
@@ -160,7 +180,9 @@ impl TaskRunner {
             Ok(_) => {
                 let ids: Vec<_> = self.working.keys().cloned().collect();
                 for id in ids {
-                    let Ok(task) = tasks.get(&id).await else { continue };
+                    let Ok(task) = tasks.get(&id).await else {
+                        continue;
+                    };
                     let lease = task.as_ref().and_then(|task| task.lease.as_ref());
                     if lease.is_none_or(|lease| lease.by != tasks.worker()) {
                         self.over(&id, Why::Lost);
@@ -256,27 +278,51 @@ impl Job {
     }
 
     async fn step(&self, steps: Vec<TaskStep>) -> TaskResult<Arc<Task>> {
-        self.tasks.step(&self.task.id, By::Worker(&self.lease), steps).await
+        self.tasks
+            .step(&self.task.id, By::Worker(&self.lease), steps)
+            .await
     }
 
     /// The call, after the event `last_event` of its task. Dropped, it is cancelled.
     async fn call(&self, last_event: u64) -> RawReply {
-        let NewTask { agent, message, request, principal, deadline, expires, .. } = &self.task.new;
+        let NewTask {
+            agent,
+            message,
+            request,
+            principal,
+            deadline,
+            expires,
+            ..
+        } = &self.task.new;
         let Some(callee) = self.system.directory().get(agent) else {
             return Err(Failure::not_found(format!("there is no agent {agent}")));
         };
         let (caller, mut happening) = channel_caller();
-        let call = CallMeta::new(Arc::new(principal.clone())).with_caller(Arc::new(Listener(caller)));
-        let left = deadline.unwrap_or(*expires).min(*expires).duration_since(SystemTime::now()).unwrap_or_default();
+        let call =
+            CallMeta::new(Arc::new(principal.clone())).with_caller(Arc::new(Listener(caller)));
+        let left = deadline
+            .unwrap_or(*expires)
+            .min(*expires)
+            .duration_since(SystemTime::now())
+            .unwrap_or_default();
         let call = match Instant::now().checked_add(left) {
             Some(deadline) => call.until(deadline),
             None => call,
         };
         let _cancel = call.cancel.clone().drop_guard();
         let request = request.clone().unwrap_or_else(|| RawValue::NULL.to_owned());
-        let work = timeout(left, callee.ask_named(message.as_str(), request, Some(Arc::new(call))));
+        let work = timeout(
+            left,
+            callee.ask_named(message.as_str(), request, Some(Arc::new(call))),
+        );
         let mut work = std::pin::pin!(work);
-        let mut asking = Asking { job: self, waiting: HashMap::new(), asked: 0, followed: None, last_event };
+        let mut asking = Asking {
+            job: self,
+            waiting: HashMap::new(),
+            asked: 0,
+            followed: None,
+            last_event,
+        };
         loop {
             tokio::select! {
                 biased;
@@ -298,7 +344,10 @@ impl Job {
         let mut until = Instant::now() + TASK_LEASE;
         loop {
             match self.step(vec![step.clone()]).await {
-                Ok(_) | Err(TaskError::HasEnded(_) | TaskError::LostLease | TaskError::NotFound) => return Ok(()),
+                Ok(_)
+                | Err(TaskError::HasEnded(_) | TaskError::LostLease | TaskError::NotFound) => {
+                    return Ok(());
+                }
                 Err(TaskError::ChildrenRunning(_)) => {
                     if self.parts_end().await.is_err() {
                         sleep(KEEP_PAUSE).await;
@@ -310,7 +359,9 @@ impl Job {
                 }
                 Err(TaskError::Journal(error)) if is_passing(&error) => return Err(error),
                 // What it came to can't be kept as it is: why can.
-                Err(error) if matches!(step, TaskStep::Completed(_)) => step = TaskStep::Failed(error.into()),
+                Err(error) if matches!(step, TaskStep::Completed(_)) => {
+                    step = TaskStep::Failed(error.into())
+                }
                 Err(error) => return Err(JournalError::Store(error.to_string())),
             }
         }
@@ -322,7 +373,12 @@ impl Job {
         loop {
             // Marked as seen before the look: what comes after it wakes.
             changes.mark_unchanged();
-            if self.tasks.get(&self.task.id).await?.is_none_or(|task| task.children_open == 0) {
+            if self
+                .tasks
+                .get(&self.task.id)
+                .await?
+                .is_none_or(|task| task.children_open == 0)
+            {
                 return Ok(());
             }
             if let Ok(Err(_)) = timeout(FOLLOW_LOOK_EVERY, changes.changed()).await {
@@ -335,14 +391,19 @@ impl Job {
 
 /// Whether the same may go through later.
 fn is_passing(error: &JournalError) -> bool {
-    !matches!(error, JournalError::TooLarge { .. } | JournalError::Invalid(_) | JournalError::Fenced { .. })
+    !matches!(
+        error,
+        JournalError::TooLarge { .. } | JournalError::Invalid(_) | JournalError::Fenced { .. }
+    )
 }
 
 /// How a task ends whose agent failed.
 fn ending(failure: Failure) -> TaskStep {
     match failure.kind {
         FailureKind::Rejected => TaskStep::Rejected(failure),
-        FailureKind::Cancelled => TaskStep::Cancelled { why: failure.message },
+        FailureKind::Cancelled => TaskStep::Cancelled {
+            why: failure.message,
+        },
         _ => TaskStep::Failed(failure),
     }
 }
@@ -376,24 +437,45 @@ struct Asking<'a> {
 impl Asking<'_> {
     async fn take(&mut self, event: CallEvent) -> Result<(), Failure> {
         // What the agent gave up is open no more.
-        let given_up: Vec<_> =
-            self.waiting.iter().filter(|(_, w)| w.answer.is_closed()).map(|(k, _)| k.clone()).collect();
+        let given_up: Vec<_> = self
+            .waiting
+            .iter()
+            .filter(|(_, w)| w.answer.is_closed())
+            .map(|(k, _)| k.clone())
+            .collect();
         for key in given_up {
             self.waiting.remove(&key);
             self.keep(TaskStep::GivenUp { key }).await?;
         }
         match event {
-            CallEvent::Progress(Progress { message: Some(message), .. }) => self.keep(TaskStep::Said(message)).await,
-            CallEvent::Question(PendingQuestion { mut question, answer }) => {
+            CallEvent::Progress(Progress {
+                message: Some(message),
+                ..
+            }) => self.keep(TaskStep::Said(message)).await,
+            CallEvent::Question(PendingQuestion {
+                mut question,
+                answer,
+            }) => {
                 self.asked += 1;
-                let key = question.take_key().filter(|key| !self.waiting.contains_key(key));
+                let key = question
+                    .take_key()
+                    .filter(|key| !self.waiting.contains_key(key));
                 // Used once in the life of a task, also where it is done again.
-                let key = key.unwrap_or_else(|| format!("q{}_{}", self.job.lease.epoch, self.asked));
+                let key =
+                    key.unwrap_or_else(|| format!("q{}_{}", self.job.lease.epoch, self.asked));
                 let question = Arc::new(question);
-                self.waiting.insert(key.clone(), Waiting { question: question.clone(), answer });
-                self.keep(TaskStep::Asked(OpenQuestion { key, question })).await?;
+                self.waiting.insert(
+                    key.clone(),
+                    Waiting {
+                        question: question.clone(),
+                        answer,
+                    },
+                );
+                self.keep(TaskStep::Asked(OpenQuestion { key, question }))
+                    .await?;
                 let (tasks, id) = (self.job.tasks.clone(), self.job.task.id.clone());
-                self.followed.get_or_insert_with(|| follow(tasks, id, self.last_event));
+                self.followed
+                    .get_or_insert_with(|| follow(tasks, id, self.last_event));
                 Ok(())
             }
             _ => Ok(()),
@@ -426,8 +508,11 @@ impl Asking<'_> {
             && let Some(waiting) = self.waiting.remove(&key)
         {
             // An agent that gave up meanwhile doesn't need it.
-            let body = RawObject::parse(&answer).map_err(|_| Failure::invalid("the answer is no JSON object"));
-            let _ = waiting.answer.send(body.map(|body| waiting.question.answered(body)));
+            let body = RawObject::parse(&answer)
+                .map_err(|_| Failure::invalid("the answer is no JSON object"));
+            let _ = waiting
+                .answer
+                .send(body.map(|body| waiting.question.answered(body)));
         }
         Ok(())
     }

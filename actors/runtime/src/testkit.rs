@@ -18,7 +18,8 @@ use crate::agent::{Agent, ConcurrentHandler, Handlers, SyncHandler};
 use crate::handle::AgentRef;
 use crate::system::System;
 use crate::{
-    JournalResult, Letter, LetterFilter, LetterOpen, LetterPage, Mail, MailCopy, Mark, NewLetter, StoredEvent,
+    JournalResult, Letter, LetterFilter, LetterOpen, LetterPage, Mail, MailCopy, Mark, NewLetter,
+    StoredEvent,
 };
 
 /// Runs `test` on one arbiter with its own system and time paused: it jumps to the next timer when all wait.
@@ -33,7 +34,10 @@ pub fn real<R>(test: impl AsyncFnOnce(&System) -> R) -> R {
 
 fn run<R>(paused: bool, test: impl AsyncFnOnce(&System) -> R) -> R {
     let runtime = move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(paused).build();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(paused)
+            .build();
         runtime.unwrap_or_else(|e| panic!("failed to start a runtime: {e}"))
     };
     actix_rt::System::with_tokio_rt(runtime).block_on(async {
@@ -48,8 +52,12 @@ fn run<R>(paused: bool, test: impl AsyncFnOnce(&System) -> R) -> R {
 /// Where the kernel doesn't tell (`/proc/thread-self/schedstat`).
 pub fn cpu_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat");
-    let nanos = stat.ok().and_then(|stat| stat.split_whitespace().next()?.parse().ok());
-    Duration::from_nanos(nanos.unwrap_or_else(|| panic!("failed to read the thread's time on a processor")))
+    let nanos = stat
+        .ok()
+        .and_then(|stat| stat.split_whitespace().next()?.parse().ok());
+    Duration::from_nanos(
+        nanos.unwrap_or_else(|| panic!("failed to read the thread's time on a processor")),
+    )
 }
 
 /// Least real time for which [`eventually`] waits: a busy machine breaks no test.
@@ -89,9 +97,18 @@ pub struct Probe<M: Message> {
 
 impl<M: Message> Probe<M> {
     /// Spawns a probe; the messages come out of the receiver.
-    pub fn spawn(system: &System, reply: impl FnMut(&M) -> M::Reply + Send + 'static) -> (AgentRef, mpsc::Receiver<M>) {
+    pub fn spawn(
+        system: &System,
+        reply: impl FnMut(&M) -> M::Reply + Send + 'static,
+    ) -> (AgentRef, mpsc::Receiver<M>) {
         let (seen, messages) = mpsc::channel(PROBE_MESSAGES_MAX);
-        (system.spawn(Self { seen, reply: Box::new(reply) }), messages)
+        (
+            system.spawn(Self {
+                seen,
+                reply: Box::new(reply),
+            }),
+            messages,
+        )
     }
 }
 
@@ -105,7 +122,13 @@ impl<M: Message> SyncHandler<M> for Probe<M> {
     fn handle(&mut self, message: M, _: &mut Cx) -> M::Reply {
         let reply = (self.reply)(&message);
         // A test that looks no more doesn't mind; one that never looked has too much to look at.
-        assert!(!matches!(self.seen.try_send(message), Err(mpsc::error::TrySendError::Full(_))), "probe is full");
+        assert!(
+            !matches!(
+                self.seen.try_send(message),
+                Err(mpsc::error::TrySendError::Full(_))
+            ),
+            "probe is full"
+        );
         reply
     }
 }
@@ -134,7 +157,10 @@ pub struct Scripted {
 impl Scripted {
     /// An agent with this script.
     pub fn new(script: impl IntoIterator<Item = Act>) -> Self {
-        Self { script: script.into_iter().collect(), seen: Vec::new() }
+        Self {
+            script: script.into_iter().collect(),
+            seen: Vec::new(),
+        }
     }
 }
 
@@ -151,8 +177,14 @@ impl Agent for Scripted {
 
 impl ConcurrentHandler<Named> for Scripted {
     fn handle(&mut self, message: Named, _: Cx) -> impl Future<Output = RawReply> + Send + 'static {
-        self.seen.push((message.name, serde_json::from_str(message.payload.get()).unwrap_or_default()));
-        let act = self.script.pop_front().unwrap_or_else(|| Act::Fail(Failure::internal("the script has ended")));
+        self.seen.push((
+            message.name,
+            serde_json::from_str(message.payload.get()).unwrap_or_default(),
+        ));
+        let act = self
+            .script
+            .pop_front()
+            .unwrap_or_else(|| Act::Fail(Failure::internal("the script has ended")));
         async move {
             let value = match act {
                 Act::Reply(value) => value,
@@ -186,7 +218,11 @@ pub trait MailLayer: Send + Sync + 'static {
     }
 
     /// As [`Mail::mark`].
-    async fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> JournalResult<Vec<(String, u64)>> {
+    async fn mark(
+        &self,
+        marks: Vec<(String, u64)>,
+        mark: Mark,
+    ) -> JournalResult<Vec<(String, u64)>> {
         self.behind().mark(marks, mark).await
     }
 
@@ -210,7 +246,11 @@ impl<L: MailLayer> Mail for L {
         self.behind().unspread(letters_max).await
     }
 
-    async fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> JournalResult<Vec<(String, u64)>> {
+    async fn mark(
+        &self,
+        marks: Vec<(String, u64)>,
+        mark: Mark,
+    ) -> JournalResult<Vec<(String, u64)>> {
         MailLayer::mark(self, marks, mark).await
     }
 
@@ -225,7 +265,9 @@ impl<L: MailLayer> Mail for L {
         undelivered: bool,
         letters_max: usize,
     ) -> JournalResult<Vec<LetterOpen>> {
-        self.behind().open(recipient, after, undelivered, letters_max).await
+        self.behind()
+            .open(recipient, after, undelivered, letters_max)
+            .await
     }
 
     async fn waiting(&self) -> JournalResult<HashMap<String, u64>> {
@@ -236,15 +278,29 @@ impl<L: MailLayer> Mail for L {
         self.behind().letter(id).await
     }
 
-    async fn receipts(&self, letter: u64, after: Option<&str>, copies_max: usize) -> JournalResult<Vec<MailCopy>> {
+    async fn receipts(
+        &self,
+        letter: u64,
+        after: Option<&str>,
+        copies_max: usize,
+    ) -> JournalResult<Vec<MailCopy>> {
         self.behind().receipts(letter, after, copies_max).await
     }
 
-    async fn history(&self, filter: LetterFilter, before: u64, letters_max: usize) -> JournalResult<LetterPage> {
+    async fn history(
+        &self,
+        filter: LetterFilter,
+        before: u64,
+        letters_max: usize,
+    ) -> JournalResult<LetterPage> {
         self.behind().history(filter, before, letters_max).await
     }
 
-    async fn events(&self, after: u64, events_max: usize) -> JournalResult<Vec<(u64, StoredEvent)>> {
+    async fn events(
+        &self,
+        after: u64,
+        events_max: usize,
+    ) -> JournalResult<Vec<(u64, StoredEvent)>> {
         self.behind().events(after, events_max).await
     }
 
@@ -256,7 +312,12 @@ impl<L: MailLayer> Mail for L {
         self.behind().tell(event).await
     }
 
-    async fn logs(&self, agent: Option<&str>, after: u64, rows_max: usize) -> JournalResult<Vec<AgentLogRow>> {
+    async fn logs(
+        &self,
+        agent: Option<&str>,
+        after: u64,
+        rows_max: usize,
+    ) -> JournalResult<Vec<AgentLogRow>> {
         self.behind().logs(agent, after, rows_max).await
     }
 

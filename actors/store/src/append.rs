@@ -18,7 +18,11 @@ static FIND: ManyRows = ManyRows::new(
     ") AS wanted CROSS JOIN record WHERE record.stream = wanted.column1 AND record.key = wanted.column2 \
      AND record.key IS NOT NULL",
 );
-static INSERT: ManyRows = ManyRows::new("INSERT INTO record (stream, number, key, at_ms, body) VALUES", 5, "");
+static INSERT: ManyRows = ManyRows::new(
+    "INSERT INTO record (stream, number, key, at_ms, body) VALUES",
+    5,
+    "",
+);
 
 /// One caller's records, ready to be written.
 pub(super) struct Append(Vec<Ready>);
@@ -40,7 +44,11 @@ impl Append {
         if records.len() > RECORDS_AT_ONCE_MAX {
             return Err(JournalError::Invalid("at most 256 records at once"));
         }
-        records.into_iter().map(ready).collect::<Result<_, _>>().map(Self)
+        records
+            .into_iter()
+            .map(ready)
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 }
 
@@ -59,8 +67,12 @@ impl Write for Append {
         let (numbers, rows) = plan(&mut tx.db, &all).await?;
         let values = rows
             .into_iter()
-            .flat_map(|(number, Ready { stream, key, body })| args![stream, number, key.as_deref(), now_ms, body]);
-        INSERT.execute(&mut tx.db, &values.collect::<Vec<_>>()).await?;
+            .flat_map(|(number, Ready { stream, key, body })| {
+                args![stream, number, key.as_deref(), now_ms, body]
+            });
+        INSERT
+            .execute(&mut tx.db, &values.collect::<Vec<_>>())
+            .await?;
         Ok(numbers)
     }
 }
@@ -76,7 +88,10 @@ fn ready(Record { stream, key, body }: Record) -> JournalResult<Ready> {
     let ready = Ready { stream, key, body };
     let bytes = ready.bytes();
     if bytes > RECORD_BYTES_MAX_DEFAULT {
-        return Err(JournalError::TooLarge { bytes, bytes_max: RECORD_BYTES_MAX_DEFAULT });
+        return Err(JournalError::TooLarge {
+            bytes,
+            bytes_max: RECORD_BYTES_MAX_DEFAULT,
+        });
     }
     Ok(ready)
 }
@@ -134,8 +149,9 @@ async fn known<'a>(
     db: &mut Db,
     records: impl Iterator<Item = &'a Ready>,
 ) -> sqlx::Result<HashMap<(&'a str, &'a str), i64>> {
-    let keyed: BTreeMap<(&str, &str), ()> =
-        records.filter_map(|ready| Some(((ready.stream.as_str(), ready.key.as_deref()?), ()))).collect();
+    let keyed: BTreeMap<(&str, &str), ()> = records
+        .filter_map(|ready| Some(((ready.stream.as_str(), ready.key.as_deref()?), ())))
+        .collect();
     if keyed.is_empty() {
         return Ok(HashMap::new());
     }
@@ -143,21 +159,37 @@ async fn known<'a>(
         count(db, &keyed.keys().map(|(stream, _)| (*stream, 0)).collect()).await?;
     }
     let keyed: Vec<(&str, &str)> = keyed.into_keys().collect();
-    let values: Vec<Arg<'_>> = (0i64..).zip(&keyed).flat_map(|(at, (stream, key))| args![*stream, *key, at]).collect();
+    let values: Vec<Arg<'_>> = (0i64..)
+        .zip(&keyed)
+        .flat_map(|(at, (stream, key))| args![*stream, *key, at])
+        .collect();
     let mut known = HashMap::new();
     for row in FIND.rows(db, &values).await? {
         let number = row.get(1)?;
-        let at = usize::try_from(row.get::<i64>(0)?).ok().and_then(|at| keyed.get(at));
+        let at = usize::try_from(row.get::<i64>(0)?)
+            .ok()
+            .and_then(|at| keyed.get(at));
         known.extend(at.map(|key| (*key, number)));
     }
     Ok(known)
 }
 
 /// Takes so many numbers of each stream; answers each one's last number before them.
-async fn count<'a>(db: &mut Db, streams: &BTreeMap<&'a str, i64>) -> sqlx::Result<HashMap<&'a str, i64>> {
-    let counters = streams.iter().map(|(stream, n)| (counter(stream), *n)).collect();
+async fn count<'a>(
+    db: &mut Db,
+    streams: &BTreeMap<&'a str, i64>,
+) -> sqlx::Result<HashMap<&'a str, i64>> {
+    let counters = streams
+        .iter()
+        .map(|(stream, n)| (counter(stream), *n))
+        .collect();
     let last = take_numbers(db, &counters).await?;
-    let before = |stream: &&'a str| (*stream, last.get(&counter(stream)).copied().unwrap_or_default());
+    let before = |stream: &&'a str| {
+        (
+            *stream,
+            last.get(&counter(stream)).copied().unwrap_or_default(),
+        )
+    };
     Ok(streams.keys().map(before).collect())
 }
 
@@ -167,31 +199,56 @@ static TAKE: ManyRows = ManyRows::new(
     "ON CONFLICT (name) DO UPDATE SET last = stream.last + excluded.last RETURNING name, last",
 );
 // Each row that SQLite answers wakes two threads: one row with all of them.
-static LAST: ManyRows = ManyRows::new("SELECT json_group_object(name, last) FROM stream WHERE name IN (VALUES", 1, ")");
-static SET: ManyRows =
-    ManyRows::new("INSERT INTO stream (name, last) VALUES", 2, "ON CONFLICT (name) DO UPDATE SET last = excluded.last");
+static LAST: ManyRows = ManyRows::new(
+    "SELECT json_group_object(name, last) FROM stream WHERE name IN (VALUES",
+    1,
+    ")",
+);
+static SET: ManyRows = ManyRows::new(
+    "INSERT INTO stream (name, last) VALUES",
+    2,
+    "ON CONFLICT (name) DO UPDATE SET last = excluded.last",
+);
 
 /// Takes so many numbers of each counter; answers each one's last number before them. They are locked to the commit, so
 /// numbers appear in order; sorted, so that two nodes never wait for each other's.
-async fn take_numbers(db: &mut Db, counters: &BTreeMap<String, i64>) -> sqlx::Result<HashMap<String, i64>> {
+async fn take_numbers(
+    db: &mut Db,
+    counters: &BTreeMap<String, i64>,
+) -> sqlx::Result<HashMap<String, i64>> {
     // Nobody else writes to a SQLite file between the two statements.
-    if db.is_sqlite() { take_alone(db, counters).await } else { take_locked(db, counters).await }
+    if db.is_sqlite() {
+        take_alone(db, counters).await
+    } else {
+        take_locked(db, counters).await
+    }
 }
 
-async fn take_alone(db: &mut Db, counters: &BTreeMap<String, i64>) -> sqlx::Result<HashMap<String, i64>> {
+async fn take_alone(
+    db: &mut Db,
+    counters: &BTreeMap<String, i64>,
+) -> sqlx::Result<HashMap<String, i64>> {
     let names: Vec<Arg<'_>> = counters.keys().map(Arg::from).collect();
     let mut last: HashMap<String, i64> = HashMap::with_capacity(counters.len());
     for row in LAST.rows(db, &names).await? {
         last.extend(row.json::<HashMap<String, i64>>(0)?);
     }
-    let values: Vec<Arg<'_>> =
-        counters.iter().flat_map(|(name, n)| args![name, last.get(name).copied().unwrap_or_default() + n]).collect();
+    let values: Vec<Arg<'_>> = counters
+        .iter()
+        .flat_map(|(name, n)| args![name, last.get(name).copied().unwrap_or_default() + n])
+        .collect();
     SET.execute(db, &values).await?;
     Ok(last)
 }
 
-async fn take_locked(db: &mut Db, counters: &BTreeMap<String, i64>) -> sqlx::Result<HashMap<String, i64>> {
-    let values: Vec<Arg<'_>> = counters.iter().flat_map(|(name, n)| args![name, *n]).collect();
+async fn take_locked(
+    db: &mut Db,
+    counters: &BTreeMap<String, i64>,
+) -> sqlx::Result<HashMap<String, i64>> {
+    let values: Vec<Arg<'_>> = counters
+        .iter()
+        .flat_map(|(name, n)| args![name, *n])
+        .collect();
     let mut last = HashMap::with_capacity(counters.len());
     for row in TAKE.rows(db, &values).await? {
         let name = row.get(0)?;

@@ -33,7 +33,9 @@ impl Visitor {
         let claimed = Claimed::new(file)?;
         let (at, part) = (&self.core.options.at, Where::Sqlite(claimed.part.clone()));
         match at {
-            Where::Sqlite(path) => vacuum_into(path, &claimed.part).await.map_err(|e| at.located(e))?,
+            Where::Sqlite(path) => vacuum_into(path, &claimed.part)
+                .await
+                .map_err(|e| at.located(e))?,
             Where::Postgres { url, password } => {
                 let options = postgres::connect_options(url, password.as_ref())?;
                 let copied = copy_to_file(&options, &claimed.part).await;
@@ -53,7 +55,9 @@ impl Visitor {
 }
 
 async fn vacuum_into(from: &Path, part: &Path) -> Result<(), StoreError> {
-    let options = sqlite::connect_options(from).read_only(true).create_if_missing(false);
+    let options = sqlite::connect_options(from)
+        .read_only(true)
+        .create_if_missing(false);
     let mut db = Db::Sqlite(Box::new(options.connect().await?));
     let not_text = || StoreError::NotSupported("a backup's path must be UTF-8");
     let name = part.to_str().ok_or_else(not_text)?.replace('\'', "''");
@@ -67,7 +71,12 @@ async fn checked(part: &Path) -> Result<Vec<(String, u64)>, StoreError> {
     let options = sqlite::connect_options(part).create_if_missing(false);
     let mut db = Db::Sqlite(Box::new(options.connect().await?));
     sqlite::check_intact(&mut db, part).await?;
-    let rows = db.rows("SELECT substr(name, 3), last FROM stream WHERE name LIKE 'a/%' ORDER BY name", &[]).await;
+    let rows = db
+        .rows(
+            "SELECT substr(name, 3), last FROM stream WHERE name LIKE 'a/%' ORDER BY name",
+            &[],
+        )
+        .await;
     let chain = |row: &Row| Ok((row.get(0)?, row.get(1)?));
     let chains: sqlx::Result<_> = rows.and_then(|rows| rows.iter().map(chain).collect());
     db.close().await?;
@@ -86,12 +95,21 @@ impl Claimed {
         let mut part = file.as_os_str().to_owned();
         part.push(".part");
         let not_created = |path: &Path, source: io::Error| match source.kind() {
-            io::ErrorKind::AlreadyExists => StoreError::BackupExists { path: path.to_owned() },
-            _ => StoreError::NotCreated { path: path.to_owned(), source },
+            io::ErrorKind::AlreadyExists => StoreError::BackupExists {
+                path: path.to_owned(),
+            },
+            _ => StoreError::NotCreated {
+                path: path.to_owned(),
+                source,
+            },
         };
         let new = |path: &Path| private(path, OpenOptions::new().write(true).create_new(true));
         new(file).map_err(|e| not_created(file, e))?;
-        let claimed = Self { file: file.to_owned(), part: part.into(), is_whole: false };
+        let claimed = Self {
+            file: file.to_owned(),
+            part: part.into(),
+            is_whole: false,
+        };
         // What an earlier backup left that was killed.
         let _ = fs::remove_file(&claimed.part);
         new(&claimed.part).map_err(|e| not_created(&claimed.part, e))?;
@@ -131,9 +149,20 @@ struct Table {
 macro_rules! table {
     ($name:literal, $columns:literal, $kinds:literal) => {
         Table {
-            declare: concat!("DECLARE copied_", $name, " CURSOR FOR SELECT ", $columns, " FROM ", $name),
+            declare: concat!(
+                "DECLARE copied_",
+                $name,
+                " CURSOR FOR SELECT ",
+                $columns,
+                " FROM ",
+                $name
+            ),
             fetch: concat!("FETCH 500 FROM copied_", $name),
-            insert: ManyRows::new(concat!("INSERT INTO ", $name, " (", $columns, ") VALUES"), $kinds.len(), ""),
+            insert: ManyRows::new(
+                concat!("INSERT INTO ", $name, " (", $columns, ") VALUES"),
+                $kinds.len(),
+                "",
+            ),
             kinds: $kinds,
         }
     };
@@ -152,7 +181,11 @@ static TABLES: [Table; 11] = [
         b"tnttttttttttnnntnnnnnnnnt"
     ),
     table!("task_need", "task, needs", b"tt"),
-    table!("task_event", "task, number, at_ms, state, is_end, body", b"tnntnt"),
+    table!(
+        "task_event",
+        "task, number, at_ms, state, is_end, body",
+        b"tnntnt"
+    ),
     table!(
         "letter",
         "number, id, sender, key, kind, label, audience, thread, reply_to, topic, urgent, class, at_ms, expires_ms, \
@@ -165,8 +198,16 @@ static TABLES: [Table; 11] = [
         b"tnntnnnnn"
     ),
     table!("note", "space, key, version, at_ms, body", b"ttnnt"),
-    table!("audit", "chain, number, at_ms, event, agent, principal, call_id, class, line, hash", b"tnnttttttb"),
-    table!("audit_checkpoint", "chain, number, at_ms, hash, key_id, signature", b"tnnbtb"),
+    table!(
+        "audit",
+        "chain, number, at_ms, event, agent, principal, call_id, class, line, hash",
+        b"tnnttttttb"
+    ),
+    table!(
+        "audit_checkpoint",
+        "chain, number, at_ms, hash, key_id, signature",
+        b"tnnbtb"
+    ),
 ];
 
 /// Fills `part`, which is empty.
@@ -177,7 +218,9 @@ async fn copy_to_file(from: &PgConnectOptions, part: &Path) -> Result<(), StoreE
     file.run("PRAGMA auto_vacuum = INCREMENTAL").await?;
     sqlite::migrate(&mut file, part).await?;
 
-    server.run("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").await?;
+    server
+        .run("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        .await?;
     file.run("BEGIN IMMEDIATE").await?;
     for table in &TABLES {
         server.run(table.declare).await?;
@@ -187,7 +230,9 @@ async fn copy_to_file(from: &PgConnectOptions, part: &Path) -> Result<(), StoreE
                 break;
             }
             let columns = || table.kinds.iter().enumerate();
-            let values = rows.iter().flat_map(|row| columns().map(move |(at, kind)| value(row, at, *kind)));
+            let values = rows
+                .iter()
+                .flat_map(|row| columns().map(move |(at, kind)| value(row, at, *kind)));
             let values: Vec<Arg<'_>> = values.collect::<Result<_, _>>()?;
             table.insert.execute(&mut file, &values).await?;
         }
@@ -218,8 +263,13 @@ mod tests {
     async fn every_column_is_copied() {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("new");
-        let mut db =
-            Db::Sqlite(Box::new(sqlite::connect_options(&path).create_if_missing(true).connect().await.unwrap()));
+        let mut db = Db::Sqlite(Box::new(
+            sqlite::connect_options(&path)
+                .create_if_missing(true)
+                .connect()
+                .await
+                .unwrap(),
+        ));
         sqlite::migrate(&mut db, &path).await.unwrap();
         let tables = db
             .rows(
@@ -232,7 +282,9 @@ mod tests {
         let mut wanted: Vec<String> = tables
             .iter()
             .map(|row| (row.get::<&str>(0).unwrap(), row.get::<&str>(1).unwrap()))
-            .map(|(name, columns)| format!("DECLARE copied_{name} CURSOR FOR SELECT {columns} FROM {name}"))
+            .map(|(name, columns)| {
+                format!("DECLARE copied_{name} CURSOR FOR SELECT {columns} FROM {name}")
+            })
             .collect();
         let mut copied: Vec<&str> = TABLES.iter().map(|table| table.declare).collect();
         wanted.sort_unstable();

@@ -65,7 +65,9 @@ pub async fn export_directory(notes: &dyn Notes) -> JournalResult<String> {
     let mut agents = BTreeMap::new();
     let mut after: Option<String> = None;
     loop {
-        let page = notes.list(DIRECTORY_SPACE, after.as_deref(), PAGE_MAX).await?;
+        let page = notes
+            .list(DIRECTORY_SPACE, after.as_deref(), PAGE_MAX)
+            .await?;
         let Some(last) = page.last() else { break };
         after = Some(last.key.clone());
         agents.extend(page.into_iter().map(|Note { key, body, .. }| (key, body)));
@@ -91,13 +93,16 @@ pub async fn import_directory(notes: &dyn Notes, text: &str) -> Result<Imported,
             Some(_) => imported.changed += 1,
             None => imported.new += 1,
         }
-        notes.put(DIRECTORY_SPACE, &id, body, None).await.map_err(|error| match error {
-            NoteError::Journal(source @ (JournalError::Invalid(_) | JournalError::TooLarge { .. })) => {
-                DirectoryError::Agent { id, source }
-            }
-            NoteError::Journal(error) => error.into(),
-            other => JournalError::Store(other.to_string()).into(),
-        })?;
+        notes
+            .put(DIRECTORY_SPACE, &id, body, None)
+            .await
+            .map_err(|error| match error {
+                NoteError::Journal(
+                    source @ (JournalError::Invalid(_) | JournalError::TooLarge { .. }),
+                ) => DirectoryError::Agent { id, source },
+                NoteError::Journal(error) => error.into(),
+                other => JournalError::Store(other.to_string()).into(),
+            })?;
     }
     Ok(imported)
 }
@@ -106,7 +111,10 @@ pub async fn import_directory(notes: &dyn Notes, text: &str) -> Result<Imported,
 ///
 /// # Errors
 /// As [`import_directory`].
-pub async fn import_directory_once(notes: &dyn Notes, text: &str) -> Result<Option<Imported>, DirectoryError> {
+pub async fn import_directory_once(
+    notes: &dyn Notes,
+    text: &str,
+) -> Result<Option<Imported>, DirectoryError> {
     let hash = hex(&Sha256::digest(text));
     if notes.get(IMPORTED_SPACE, &hash).await?.is_some() {
         return Ok(None);
@@ -122,17 +130,26 @@ pub async fn import_directory_once(notes: &dyn Notes, text: &str) -> Result<Opti
 fn agents(text: &str) -> Result<Vec<(String, RawObject)>, DirectoryError> {
     let no = |why: &dyn Display| DirectoryError::NotADirectory(why.to_string());
     if text.len() > DIRECTORY_FILE_BYTES_MAX {
-        return Err(no(&format_args!("it has more than {DIRECTORY_FILE_BYTES_MAX} bytes")));
+        return Err(no(&format_args!(
+            "it has more than {DIRECTORY_FILE_BYTES_MAX} bytes"
+        )));
     }
     // Their messages say where, and quote nothing.
     let file: RawObject = serde_json::from_str(text).map_err(|error| no(&error))?;
-    match file.get("version").map(RawValue::get).map(str::parse::<u64>) {
+    match file
+        .get("version")
+        .map(RawValue::get)
+        .map(str::parse::<u64>)
+    {
         None | Some(Ok(VERSION)) => {}
         Some(Ok(found)) => return Err(DirectoryError::OtherVersion { found }),
         Some(Err(_)) => return Err(no(&"`version` is no number")),
     }
-    let agents = file.get("agents").ok_or_else(|| no(&"`agents` is missing"))?;
-    let agents = RawObject::parse(agents).map_err(|error| no(&format_args!("`agents`: {error}")))?;
+    let agents = file
+        .get("agents")
+        .ok_or_else(|| no(&"`agents` is missing"))?;
+    let agents =
+        RawObject::parse(agents).map_err(|error| no(&format_args!("`agents`: {error}")))?;
     let read = |(id, body): (&str, &RawValue)| match RawObject::parse(body) {
         Ok(body) => Ok((id.to_owned(), body)),
         Err(error) => Err(no(&format_args!("agent {id:?}: {error}"))),

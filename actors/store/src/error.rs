@@ -33,7 +33,9 @@ pub enum StoreError {
         place: String,
     },
     /// Written by a newer callboard. Nothing was changed: run that version, or restore a backup.
-    #[error("{place} has schema {found}; this callboard knows {known}: run the newer version, or restore a backup")]
+    #[error(
+        "{place} has schema {found}; this callboard knows {known}: run the newer version, or restore a backup"
+    )]
     NewerSchema {
         /// The file, or the database.
         place: String,
@@ -120,7 +122,10 @@ impl StoreError {
 /// [`Where::located`](crate::options::Where::located) says where.
 impl From<sqlx::Error> for StoreError {
     fn from(source: sqlx::Error) -> Self {
-        Self::Database { place: String::new(), source }
+        Self::Database {
+            place: String::new(),
+            source,
+        }
     }
 }
 
@@ -196,7 +201,11 @@ fn postgres_trouble(error: &sqlx::Error) -> Trouble {
         Some("25006") => Trouble::ReadOnly,
         Some("XX001" | "XX002") => Trouble::Damaged,
         Some("58030") => Trouble::Io,
-        Some(code) if code.starts_with("08") || code.starts_with("57P") || code.starts_with("53") => Trouble::Away,
+        Some(code)
+            if code.starts_with("08") || code.starts_with("57P") || code.starts_with("53") =>
+        {
+            Trouble::Away
+        }
         _ => Trouble::Own,
     }
 }
@@ -212,11 +221,15 @@ pub(crate) fn sqlite_code(error: &sqlx::Error) -> Option<i64> {
 pub(crate) fn journal_error(error: sqlx::Error) -> JournalError {
     match trouble(&error) {
         Trouble::NoSpace | Trouble::Full => JournalError::NoSpace,
-        Trouble::Away | Trouble::Busy | Trouble::Again | Trouble::Io => JournalError::Unavailable(words(&error)),
+        Trouble::Away | Trouble::Busy | Trouble::Again | Trouble::Io => {
+            JournalError::Unavailable(words(&error))
+        }
         Trouble::ReadOnly => JournalError::Unavailable("the store is read-only".to_owned()),
         Trouble::Damaged => JournalError::Damaged(words(&error)),
         Trouble::Own => match error {
-            sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => JournalError::Damaged(words(&error)),
+            sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => {
+                JournalError::Damaged(words(&error))
+            }
             _ => JournalError::Store(words(&error)),
         },
     }

@@ -27,7 +27,9 @@ pub(crate) fn read_some(path: &Path) -> io::Result<Option<String>> {
 }
 
 pub(crate) fn folder(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    path.parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
 }
 
 /// Waits until the entry of a file in its folder would survive a loss of power.
@@ -50,8 +52,13 @@ impl Lock {
     pub(crate) fn take(file: &Path) -> Result<Self, StoreError> {
         let path = path_of(file);
         let not_created = |source: io::Error| match source.kind() {
-            io::ErrorKind::PermissionDenied => StoreError::ReadOnly { path: file.to_owned() },
-            _ => StoreError::NotCreated { path: path.clone(), source },
+            io::ErrorKind::PermissionDenied => StoreError::ReadOnly {
+                path: file.to_owned(),
+            },
+            _ => StoreError::NotCreated {
+                path: path.clone(),
+                source,
+            },
         };
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
@@ -59,12 +66,17 @@ impl Lock {
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(StoreError::InUse { what: file.display().to_string(), pid: pid(&mut lock) });
+                return Err(StoreError::InUse {
+                    what: file.display().to_string(),
+                    pid: pid(&mut lock),
+                });
             }
             Err(TryLockError::Error(source)) => return Err(not_created(source)),
         }
         // Only a hint for whoever finds it taken: that it can't be written (a full disk) changes nothing.
-        let _ = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
+        let _ = lock
+            .set_len(0)
+            .and_then(|()| writeln!(lock, "{}", std::process::id()));
         Ok(Self(Mutex::new(Some(lock))))
     }
 

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use callboard_message::{Failure, Question, RawObject};
 use callboard_runtime::{
-    CANCELLED_WHY, OpenQuestion, Task, TaskError, TaskEvent, TaskId, TaskOutcome, TaskResult, TaskStep,
+    CANCELLED_WHY, OpenQuestion, Task, TaskError, TaskEvent, TaskId, TaskOutcome, TaskResult,
+    TaskStep,
 };
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::value::RawValue;
@@ -50,7 +51,11 @@ impl Default for Held {
 
 impl Held {
     fn with_room(bytes_max: usize) -> Self {
-        Self { bytes_max, writes: AtomicU64::new(0), bodies: Mutex::default() }
+        Self {
+            bytes_max,
+            writes: AtomicU64::new(0),
+            bodies: Mutex::default(),
+        }
     }
 
     fn bodies(&self) -> MutexGuard<'_, Bodies> {
@@ -67,7 +72,10 @@ impl Held {
         let mut bodies = self.bodies();
         while bodies.bytes + bytes > self.bytes_max {
             let Some(id) = bodies.ended.pop_front() else {
-                return Err(TaskError::TooLarge { bytes: bodies.bytes + bytes, bytes_max: self.bytes_max });
+                return Err(TaskError::TooLarge {
+                    bytes: bodies.bytes + bytes,
+                    bytes_max: self.bytes_max,
+                });
             };
             bodies.forget(&id);
         }
@@ -83,7 +91,15 @@ impl Held {
         bodies.forget(id);
         let bytes = request.as_ref().map_or(0, |request| request.get().len());
         bodies.bytes += bytes;
-        bodies.tasks.insert(id.clone(), OfTask { begun_by: write, bytes, request, ..OfTask::default() });
+        bodies.tasks.insert(
+            id.clone(),
+            OfTask {
+                begun_by: write,
+                bytes,
+                request,
+                ..OfTask::default()
+            },
+        );
     }
 
     /// The step that became event `number`.
@@ -92,7 +108,10 @@ impl Held {
         let Bodies { bytes, tasks, .. } = &mut *bodies;
         let of_task = tasks.entry(id.clone()).or_default();
         let new = step.bytes();
-        let old = of_task.steps.insert(number, (write, step)).map_or(0, |(_, old)| old.bytes());
+        let old = of_task
+            .steps
+            .insert(number, (write, step))
+            .map_or(0, |(_, old)| old.bytes());
         of_task.bytes = of_task.bytes + new - old;
         *bytes = *bytes + new - old;
     }
@@ -100,7 +119,10 @@ impl Held {
     /// It may give way from now on.
     pub(super) fn ended(&self, id: &TaskId) {
         let mut bodies = self.bodies();
-        let is_news = bodies.tasks.get_mut(id).is_some_and(|task| !std::mem::replace(&mut task.has_ended, true));
+        let is_news = bodies
+            .tasks
+            .get_mut(id)
+            .is_some_and(|task| !std::mem::replace(&mut task.has_ended, true));
         if is_news {
             bodies.ended.push_back(id.clone());
         }
@@ -110,7 +132,9 @@ impl Held {
     pub(super) fn undo(&self, id: &TaskId, write: u64) {
         let mut bodies = self.bodies();
         let Bodies { bytes, tasks, .. } = &mut *bodies;
-        let Some(of_task) = tasks.get_mut(id) else { return };
+        let Some(of_task) = tasks.get_mut(id) else {
+            return;
+        };
         if of_task.begun_by == write && of_task.request.is_some() {
             return bodies.forget(id);
         }
@@ -133,11 +157,21 @@ impl Held {
     /// Puts back into a task what its row doesn't have.
     pub(super) fn complete(&self, task: &mut Task) {
         let bodies = self.bodies();
-        let Some(held) = bodies.tasks.get(&task.id) else { return };
+        let Some(held) = bodies.tasks.get(&task.id) else {
+            return;
+        };
         task.request.clone_from(&held.request);
-        let steps = || held.steps.range(..=task.last_event).map(|(_, (_, step))| step);
+        let steps = || {
+            held.steps
+                .range(..=task.last_event)
+                .map(|(_, (_, step))| step)
+        };
         if task.said.as_deref() == Some(NOT_KEPT) {
-            task.said = steps().rev().find_map(said).map(str::to_owned).or(task.said.take());
+            task.said = steps()
+                .rev()
+                .find_map(said)
+                .map(str::to_owned)
+                .or(task.said.take());
         }
         for open in &mut task.open {
             let asked = steps().rev().find_map(|step| match step {
@@ -160,7 +194,9 @@ impl Held {
         };
         let outcome = steps().next_back().and_then(|step| match step {
             TaskStep::Completed(reply) => Some(TaskOutcome::Reply(reply.clone())),
-            TaskStep::Failed(failure) | TaskStep::Rejected(failure) => Some(TaskOutcome::Failed(failure.clone())),
+            TaskStep::Failed(failure) | TaskStep::Rejected(failure) => {
+                Some(TaskOutcome::Failed(failure.clone()))
+            }
             _ => None,
         });
         if is_redacted && outcome.is_some() {
@@ -171,7 +207,10 @@ impl Held {
     /// Puts back into an event what its row doesn't have.
     pub(super) fn complete_event(&self, id: &TaskId, event: &mut TaskEvent) {
         let bodies = self.bodies();
-        let held = bodies.tasks.get(id).and_then(|task| task.steps.get(&event.number));
+        let held = bodies
+            .tasks
+            .get(id)
+            .and_then(|task| task.steps.get(&event.number));
         if let Some((_, step)) = held.filter(|(_, step)| step.name() == event.step.name()) {
             event.step = step.clone();
         }
@@ -188,7 +227,9 @@ impl Bodies {
 
 fn said(step: &TaskStep) -> Option<&str> {
     match step {
-        TaskStep::Said(text) | TaskStep::AuthWanted(text) | TaskStep::Cancelled { why: text } => Some(text),
+        TaskStep::Said(text) | TaskStep::AuthWanted(text) | TaskStep::Cancelled { why: text } => {
+            Some(text)
+        }
         TaskStep::Failed(failure) | TaskStep::Rejected(failure) => Some(&failure.message),
         _ => None,
     }
@@ -209,10 +250,16 @@ pub(super) fn redacted(step: &TaskStep) -> TaskStep {
                 Question::Elicit(_) => Question::Elicit(Default::default()),
                 _ => Question::roots(),
             };
-            TaskStep::Asked(OpenQuestion { key: open.key.clone(), question: question.into() })
+            TaskStep::Asked(OpenQuestion {
+                key: open.key.clone(),
+                question: question.into(),
+            })
         }
         TaskStep::AuthWanted(_) => TaskStep::AuthWanted(not_kept()),
-        TaskStep::Answered { key, .. } => TaskStep::Answered { key: key.clone(), answer: null() },
+        TaskStep::Answered { key, .. } => TaskStep::Answered {
+            key: key.clone(),
+            answer: null(),
+        },
         TaskStep::GivenUp { key } => TaskStep::GivenUp { key: key.clone() },
         TaskStep::Completed(_) => TaskStep::Completed(null()),
         TaskStep::Failed(failure) => TaskStep::Failed(failed(failure)),
@@ -257,13 +304,19 @@ mod tests {
         let (held, mut whole, mut row) = (Held::default(), task("a"), task("a"));
         whole.request = Some(raw("[1]"));
         held.begin(&row.id, whole.request.clone(), 0);
-        let question = OpenQuestion { key: "q".into(), question: Question::elicit("ill?", json!({})).into() };
+        let question = OpenQuestion {
+            key: "q".into(),
+            question: Question::elicit("ill?", json!({})).into(),
+        };
         let steps = [
             TaskStep::Start,
             TaskStep::Said("Ann is ill".into()),
             TaskStep::Artifact(RawObject::of("for", "Ann")),
             TaskStep::Asked(question),
-            TaskStep::Answered { key: "q".into(), answer: raw("\"Ann\"") },
+            TaskStep::Answered {
+                key: "q".into(),
+                answer: raw("\"Ann\""),
+            },
             TaskStep::AuthWanted("Ann's".into()),
             TaskStep::Start,
             TaskStep::History(RawObject::of("name", "Ann")),
@@ -274,14 +327,26 @@ mod tests {
             whole.step(&step, now).unwrap();
             let kept = redacted(&step);
             row.step(&kept, now).unwrap();
-            assert!(!serde_json::to_string(&kept).unwrap().contains("Ann"), "{}", step.name());
-            let mut event = TaskEvent { number: row.last_event, at: now, state: row.state, step: kept };
+            assert!(
+                !serde_json::to_string(&kept).unwrap().contains("Ann"),
+                "{}",
+                step.name()
+            );
+            let mut event = TaskEvent {
+                number: row.last_event,
+                at: now,
+                state: row.state,
+                step: kept,
+            };
             held.put(&row.id, row.last_event, step.clone(), 1);
             held.complete_event(&row.id, &mut event);
             assert_eq!(event.step.bytes(), step.bytes());
             let mut seen = row.clone();
             held.complete(&mut seen);
-            assert_eq!((seen.bytes(), &seen.said, &seen.open), (whole.bytes(), &whole.said, &whole.open));
+            assert_eq!(
+                (seen.bytes(), &seen.said, &seen.open),
+                (whole.bytes(), &whole.said, &whole.open)
+            );
         }
     }
 
@@ -293,7 +358,13 @@ mod tests {
         held.begin(&a, Some(raw("12345")), 0);
         held.put(&a, 1, TaskStep::Said("12345".into()), 1);
         assert!(held.make_room(0).is_ok());
-        assert!(matches!(held.make_room(1), Err(TaskError::TooLarge { bytes: 11, bytes_max: 10 })));
+        assert!(matches!(
+            held.make_room(1),
+            Err(TaskError::TooLarge {
+                bytes: 11,
+                bytes_max: 10
+            })
+        ));
         held.undo(&a, 1);
         held.make_room(5).unwrap();
         held.begin(&b, Some(raw("12345")), 2);

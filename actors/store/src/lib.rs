@@ -27,13 +27,15 @@ mod tx;
 mod writer;
 
 pub use append::RECORD_BYTES_MAX_DEFAULT;
-pub use audit::{AUDIT_SHOWN_DEFAULT, AuditFilter, AuditLine, ExportError, VerifyOptions, verify_export};
+pub use audit::{
+    AUDIT_SHOWN_DEFAULT, AuditFilter, AuditLine, ExportError, VerifyOptions, verify_export,
+};
 pub use backup::BackupReport;
 pub use chain::CHECKPOINT_ENTRIES;
 pub use chain::verify::{AuditFault, ChainReport};
 pub use directory::{
-    DIRECTORY_FILE_BYTES_MAX, DIRECTORY_SPACE, DirectoryError, Imported, export_directory, import_directory,
-    import_directory_once,
+    DIRECTORY_FILE_BYTES_MAX, DIRECTORY_SPACE, DirectoryError, Imported, export_directory,
+    import_directory, import_directory_once,
 };
 pub use error::StoreError;
 pub use open::SqlStore;

@@ -43,7 +43,9 @@ impl SqlStore {
     /// # Errors
     /// The place is another's, damaged, in use, newer than this program, or not to be reached; then nothing was changed.
     pub async fn open(options: &StoreOptions) -> Result<Self, StoreError> {
-        Self::opened(options).await.map_err(|error| options.at.located(error))
+        Self::opened(options)
+            .await
+            .map_err(|error| options.at.located(error))
     }
 
     async fn opened(options: &StoreOptions) -> Result<Self, StoreError> {
@@ -51,13 +53,21 @@ impl SqlStore {
         let (place, mut db, readers): (Box<dyn Place>, _, _) = match &options.at {
             Where::Sqlite(path) => {
                 let (place, db) = sqlite::open(path, options).await?;
-                let readers = Readers::sqlite(sqlite::connect_options(path), options.readers, options.place());
+                let readers = Readers::sqlite(
+                    sqlite::connect_options(path),
+                    options.readers,
+                    options.place(),
+                );
                 (Box::new(place), db, readers)
             }
             Where::Postgres { url, password } => {
                 let connect = postgres::connect_options(url, password.as_ref())?;
                 let (place, db) = postgres::open(options, connect.clone()).await?;
-                (Box::new(place), db, Readers::postgres(connect, options.readers, options.place()))
+                (
+                    Box::new(place),
+                    db,
+                    Readers::postgres(connect, options.readers, options.place()),
+                )
             }
         };
         let run: Arc<str> = Uuid::new_v4().to_string().into();
@@ -66,11 +76,24 @@ impl SqlStore {
         place.is_epoch(epoch);
         let worker: Arc<str> = format!("{}#{}", options.writer, epoch).into();
         let chain = audit.chain(options, &run);
-        let batches = Batches::new(place, options, Some(chain), Some(db), worker.clone(), now_ms);
+        let batches = Batches::new(
+            place,
+            options,
+            Some(chain),
+            Some(db),
+            worker.clone(),
+            now_ms,
+        );
         let core = Core::start(options, readers, run, worker, batches);
         let audit = Arc::new(audit.begin(&core).await?);
-        let cleaning = options.clean_every.map(|every| retention::keep_cleaning(&core, every));
-        Ok(Self { visitor: Visitor { core }, audit, cleaning })
+        let cleaning = options
+            .clean_every
+            .map(|every| retention::keep_cleaning(&core, every));
+        Ok(Self {
+            visitor: Visitor { core },
+            audit,
+            cleaning,
+        })
     }
 
     /// Looks into a store, also beside a node that has it open. Nothing is made or migrated.
@@ -78,7 +101,9 @@ impl SqlStore {
     /// # Errors
     /// There is none, it is older or newer than this program, or not to be reached.
     pub async fn visit(options: &StoreOptions) -> Result<Visitor, StoreError> {
-        Self::visited(options).await.map_err(|error| options.at.located(error))
+        Self::visited(options)
+            .await
+            .map_err(|error| options.at.located(error))
     }
 
     async fn visited(options: &StoreOptions) -> Result<Visitor, StoreError> {
@@ -90,13 +115,18 @@ impl SqlStore {
             Where::Postgres { url, password } => {
                 let connect = postgres::connect_options(url, password.as_ref())?;
                 let place = postgres::visit(options, connect.clone()).await?;
-                (Box::new(place), Readers::postgres(connect, 1, options.place()))
+                (
+                    Box::new(place),
+                    Readers::postgres(connect, 1, options.place()),
+                )
             }
         };
         let run: Arc<str> = Uuid::new_v4().to_string().into();
         let worker: Arc<str> = "visitor".into();
         let batches = Batches::new(place, options, None, None, worker.clone(), 0);
-        Ok(Visitor { core: Core::start(options, readers, run, worker, batches) })
+        Ok(Visitor {
+            core: Core::start(options, readers, run, worker, batches),
+        })
     }
 
     /// Takes nothing more, writes what is queued, and lets go of the place. Everything that shares the store answers
@@ -154,7 +184,11 @@ impl SqlStore {
 
 /// A new epoch for the writer, and the time. The leases of its earlier processes end here: they are gone, for the lock was free.
 async fn begin_epoch(db: &mut Db, writer: &str, run: &str) -> sqlx::Result<(i64, i64)> {
-    db.run(Sql { sqlite: "BEGIN IMMEDIATE", postgres: "BEGIN" }).await?;
+    db.run(Sql {
+        sqlite: "BEGIN IMMEDIATE",
+        postgres: "BEGIN",
+    })
+    .await?;
     let last = db.number("SELECT max(since_ms) FROM writer", &[]).await?;
     let now_ms = ms(SystemTime::now()).max(last);
     let epoch = db

@@ -9,7 +9,8 @@ use secrecy::SecretString;
 use url::Url;
 
 use crate::error::{
-    SQLITE_CANTOPEN, SQLITE_CORRUPT, SQLITE_NOTADB, SQLITE_PERM, SQLITE_READONLY, StoreError, sqlite_code,
+    SQLITE_CANTOPEN, SQLITE_CORRUPT, SQLITE_NOTADB, SQLITE_PERM, SQLITE_READONLY, StoreError,
+    sqlite_code,
 };
 
 /// Size of a store, by default, in bytes.
@@ -38,7 +39,10 @@ const WRITES_QUEUED_BYTES_MAX_DEFAULT: usize = 64 * 1024 * 1024;
 #[derive(Clone)]
 pub(crate) enum Where {
     Sqlite(PathBuf),
-    Postgres { url: Url, password: Option<SecretString> },
+    Postgres {
+        url: Url,
+        password: Option<SecretString>,
+    },
 }
 
 impl fmt::Debug for Where {
@@ -53,7 +57,11 @@ impl Where {
         match self {
             Self::Sqlite(path) => path.display().to_string(),
             Self::Postgres { url, .. } => {
-                format!("postgres://{}{}", url.host_str().unwrap_or("(socket)"), url.path())
+                format!(
+                    "postgres://{}{}",
+                    url.host_str().unwrap_or("(socket)"),
+                    url.path()
+                )
             }
         }
     }
@@ -66,13 +74,19 @@ impl Where {
                 match sqlite_code(&source).map(|code| code & 0xff) {
                     Some(SQLITE_CORRUPT) => StoreError::Damaged { path },
                     Some(SQLITE_NOTADB) => StoreError::NotAStore { path },
-                    Some(SQLITE_READONLY | SQLITE_CANTOPEN | SQLITE_PERM) => StoreError::ReadOnly { path },
-                    _ => StoreError::Database { place: self.place(), source },
+                    Some(SQLITE_READONLY | SQLITE_CANTOPEN | SQLITE_PERM) => {
+                        StoreError::ReadOnly { path }
+                    }
+                    _ => StoreError::Database {
+                        place: self.place(),
+                        source,
+                    },
                 }
             }
-            (StoreError::Database { source, .. }, Self::Postgres { .. }) => {
-                StoreError::Database { place: self.place(), source }
-            }
+            (StoreError::Database { source, .. }, Self::Postgres { .. }) => StoreError::Database {
+                place: self.place(),
+                source,
+            },
             (error, _) => error,
         }
     }
@@ -89,7 +103,10 @@ pub(crate) struct QueueLimits {
 
 impl Default for QueueLimits {
     fn default() -> Self {
-        Self { writes_max: WRITES_QUEUED_MAX_DEFAULT, bytes_max: WRITES_QUEUED_BYTES_MAX_DEFAULT }
+        Self {
+            writes_max: WRITES_QUEUED_MAX_DEFAULT,
+            bytes_max: WRITES_QUEUED_BYTES_MAX_DEFAULT,
+        }
     }
 }
 
@@ -114,7 +131,12 @@ impl Default for Retention {
     /// Tasks 7 days, bodies of letters and streams 30, audit 365.
     fn default() -> Self {
         let days = |days| Some(DAY * days);
-        Self { tasks: days(7), inbox: days(30), audit: days(365), streams: days(30) }
+        Self {
+            tasks: days(7),
+            inbox: days(30),
+            audit: days(365),
+            streams: days(30),
+        }
     }
 }
 
@@ -163,38 +185,53 @@ impl StoreOptions {
     pub fn postgres(url: &str, password: Option<SecretString>) -> Result<Self, StoreError> {
         let url = Url::parse(url).map_err(|e| StoreError::Url(e.to_string()))?;
         if !matches!(url.scheme(), "postgres" | "postgresql") {
-            return Err(StoreError::Url(format!("{}: is no scheme of Postgres", url.scheme())));
+            return Err(StoreError::Url(format!(
+                "{}: is no scheme of Postgres",
+                url.scheme()
+            )));
         }
         if url.password().is_some() || url.query_pairs().any(|(name, _)| name == "password") {
             return Err(StoreError::Url(
                 "a password doesn't belong into a URL: name a variable that holds it".to_owned(),
             ));
         }
-        let mode = url.query_pairs().find(|(name, _)| name == "sslmode" || name == "ssl-mode").map(|(_, mode)| mode);
+        let mode = url
+            .query_pairs()
+            .find(|(name, _)| name == "sslmode" || name == "ssl-mode")
+            .map(|(_, mode)| mode);
         if !matches!(mode.as_deref(), Some("verify-full" | "disable")) && !is_here(&url) {
             return Err(StoreError::Url(
                 "another host needs `sslmode=verify-full` (or, where the network is yours, `sslmode=disable`)"
                     .to_owned(),
             ));
         }
-        Ok(Self::new(Where::Postgres { url, password }, POSTGRES_READERS_DEFAULT))
+        Ok(Self::new(
+            Where::Postgres { url, password },
+            POSTGRES_READERS_DEFAULT,
+        ))
     }
 
     /// `sqlite:FILE` (relative to `folder`) or `postgres://…`.
     ///
     /// # Errors
     /// [`StoreError::Url`], as [`Self::postgres`].
-    pub fn parse(url: &str, folder: &Path, password: Option<SecretString>) -> Result<Self, StoreError> {
+    pub fn parse(
+        url: &str,
+        folder: &Path,
+        password: Option<SecretString>,
+    ) -> Result<Self, StoreError> {
         match url.split_once(':') {
             Some(("sqlite", file)) => match file.strip_prefix("//").unwrap_or(file) {
                 "" => Err(StoreError::Url("sqlite: needs a file".to_owned())),
-                file if file.contains(['?', '\0']) => {
-                    Err(StoreError::Url("a sqlite: URL has no parameters".to_owned()))
-                }
+                file if file.contains(['?', '\0']) => Err(StoreError::Url(
+                    "a sqlite: URL has no parameters".to_owned(),
+                )),
                 file => Ok(Self::sqlite(folder.join(file))),
             },
             Some(("postgres" | "postgresql", _)) => Self::postgres(url, password),
-            _ => Err(StoreError::Url("it begins with `sqlite:` or `postgres://`".to_owned())),
+            _ => Err(StoreError::Url(
+                "it begins with `sqlite:` or `postgres://`".to_owned(),
+            )),
         }
     }
 
@@ -221,7 +258,10 @@ impl StoreOptions {
     /// `WRITES_QUEUED_MAX_DEFAULT` and
     /// `WRITES_QUEUED_BYTES_MAX_DEFAULT`.
     pub fn queue(mut self, writes_max: usize, bytes_max: usize) -> Self {
-        self.queue = QueueLimits { writes_max, bytes_max };
+        self.queue = QueueLimits {
+            writes_max,
+            bytes_max,
+        };
         self
     }
 
@@ -263,15 +303,25 @@ impl StoreOptions {
 
     pub(crate) fn checked(&self) -> Result<(), StoreError> {
         let name = &self.writer;
-        let is_plain = !name.is_empty() && name.len() <= WRITER_NAME_BYTES_MAX && !name.contains(['#', '\0', '\n']);
-        if is_plain { Ok(()) } else { Err(StoreError::Url(format!("`{name}` is no name of a writer"))) }
+        let is_plain = !name.is_empty()
+            && name.len() <= WRITER_NAME_BYTES_MAX
+            && !name.contains(['#', '\0', '\n']);
+        if is_plain {
+            Ok(())
+        } else {
+            Err(StoreError::Url(format!("`{name}` is no name of a writer")))
+        }
     }
 }
 
 fn is_here(url: &Url) -> bool {
     // A host of such a URL is never read as an address.
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    let elsewhere = url.query_pairs().any(|(name, value)| name == "host" && !value.starts_with('/'));
-    let is_loopback = host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    let elsewhere = url
+        .query_pairs()
+        .any(|(name, value)| name == "host" && !value.starts_with('/'));
+    let is_loopback = host
+        .parse::<IpAddr>()
+        .is_ok_and(|address| address.is_loopback());
     !elsewhere && (host.is_empty() || host == "localhost" || is_loopback)
 }

@@ -34,7 +34,15 @@ impl Core {
     ) -> Arc<Self> {
         let (writer, ended) = Writer::start(batches, options.queue);
         let (options, ended) = (options.clone(), Mutex::new(Some(ended)));
-        Arc::new(Self { writer, readers, worker, run, options, held: Arc::default(), ended })
+        Arc::new(Self {
+            writer,
+            readers,
+            worker,
+            run,
+            options,
+            held: Arc::default(),
+            ended,
+        })
     }
 
     pub(crate) async fn close(&self) {

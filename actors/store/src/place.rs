@@ -73,17 +73,25 @@ enum Pool {
 
 impl Readers {
     pub(crate) fn sqlite(options: SqliteConnectOptions, readers: u32, place: String) -> Self {
-        let pool = SqlitePoolOptions::new().max_connections(readers).acquire_timeout(READER_WAIT_MAX);
+        let pool = SqlitePoolOptions::new()
+            .max_connections(readers)
+            .acquire_timeout(READER_WAIT_MAX);
         // A file doesn't go away as a server does.
         let pool = pool.test_before_acquire(false);
-        let pool = Pool::Sqlite(pool.connect_lazy_with(options.read_only(true).create_if_missing(false)));
+        let pool =
+            Pool::Sqlite(pool.connect_lazy_with(options.read_only(true).create_if_missing(false)));
         Self { pool, place }
     }
 
     pub(crate) fn postgres(options: PgConnectOptions, readers: u32, place: String) -> Self {
-        let pool = PgPoolOptions::new().max_connections(readers).acquire_timeout(READER_WAIT_MAX);
+        let pool = PgPoolOptions::new()
+            .max_connections(readers)
+            .acquire_timeout(READER_WAIT_MAX);
         let options = options.options([("default_transaction_read_only", "on")]);
-        Self { pool: Pool::Postgres(pool.connect_lazy_with(options)), place }
+        Self {
+            pool: Pool::Postgres(pool.connect_lazy_with(options)),
+            place,
+        }
     }
 
     /// Whether other nodes share the store.
@@ -105,8 +113,16 @@ impl Readers {
     }
 
     /// One statement's rows.
-    pub(crate) async fn rows(&self, sql: impl Into<Sql>, args: &[Arg<'_>]) -> JournalResult<Vec<Row>> {
-        self.get().await?.rows(sql, args).await.map_err(|error| self.error(error))
+    pub(crate) async fn rows(
+        &self,
+        sql: impl Into<Sql>,
+        args: &[Arg<'_>],
+    ) -> JournalResult<Vec<Row>> {
+        self.get()
+            .await?
+            .rows(sql, args)
+            .await
+            .map_err(|error| self.error(error))
     }
 
     /// One statement's rows, each as `read` reads it.
@@ -117,7 +133,10 @@ impl Readers {
         read: impl FnMut(&Row) -> sqlx::Result<T>,
     ) -> JournalResult<Vec<T>> {
         let rows = self.rows(sql, args).await?;
-        rows.iter().map(read).collect::<Result<_, _>>().map_err(|error| self.error(error))
+        rows.iter()
+            .map(read)
+            .collect::<Result<_, _>>()
+            .map_err(|error| self.error(error))
     }
 
     /// Waits for reads that are under way.

@@ -46,17 +46,25 @@ pub(crate) struct PostgresPlace {
 }
 
 /// How any connection to the database is opened. Statements aren't logged, as in SQLite.
-pub(crate) fn connect_options(url: &Url, password: Option<&SecretString>) -> Result<PgConnectOptions, StoreError> {
+pub(crate) fn connect_options(
+    url: &Url,
+    password: Option<&SecretString>,
+) -> Result<PgConnectOptions, StoreError> {
     let options = PgConnectOptions::from_url(url).map_err(|e| StoreError::Url(e.to_string()))?;
     let options = match password {
         Some(password) => options.password(password.expose_secret()),
         None => options,
     };
-    Ok(options.application_name("callboard").statement_cache_capacity(256).disable_statement_logging())
+    Ok(options
+        .application_name("callboard")
+        .statement_cache_capacity(256)
+        .disable_statement_logging())
 }
 
 pub(crate) async fn connect(options: &PgConnectOptions) -> sqlx::Result<Db> {
-    let connection = timeout(CONNECT_WAIT_MAX, options.connect()).await.map_err(|_| sqlx::Error::PoolTimedOut)??;
+    let connection = timeout(CONNECT_WAIT_MAX, options.connect())
+        .await
+        .map_err(|_| sqlx::Error::PoolTimedOut)??;
     Ok(Db::Postgres(Box::new(connection)))
 }
 
@@ -71,20 +79,30 @@ pub(crate) async fn open(
     migrate(&mut db, &at).await?;
     let place = PostgresPlace::new(options, connect_to);
     if !place.lock(&mut db).await? {
-        return Err(StoreError::InUse { what: format!("writer `{}` of {at}", place.writer), pid: None });
+        return Err(StoreError::InUse {
+            what: format!("writer `{}` of {at}", place.writer),
+            pid: None,
+        });
     }
     Ok((place, db))
 }
 
 /// Looks at a database that another process may write to. It is not migrated.
-pub(crate) async fn visit(options: &StoreOptions, connect_to: PgConnectOptions) -> Result<PostgresPlace, StoreError> {
+pub(crate) async fn visit(
+    options: &StoreOptions,
+    connect_to: PgConnectOptions,
+) -> Result<PostgresPlace, StoreError> {
     let at = options.place();
     let mut db = connect(&connect_to).await?;
     let version = schema_version(&mut db, &at).await?;
     db.close().await?;
     match version {
         0 => Err(StoreError::Missing { place: at }),
-        found if found < SCHEMA => Err(StoreError::OlderSchema { place: at, found, known: SCHEMA }),
+        found if found < SCHEMA => Err(StoreError::OlderSchema {
+            place: at,
+            found,
+            known: SCHEMA,
+        }),
         _ => Ok(PostgresPlace::new(options, connect_to)),
     }
 }
@@ -92,7 +110,13 @@ pub(crate) async fn visit(options: &StoreOptions, connect_to: PgConnectOptions) 
 impl PostgresPlace {
     fn new(options: &StoreOptions, connect: PgConnectOptions) -> Self {
         let (writer, size_max) = (options.writer.clone(), options.size_max);
-        Self { writer, size_max, options: connect, epoch: AtomicI64::new(0), size: Mutex::default() }
+        Self {
+            writer,
+            size_max,
+            options: connect,
+            epoch: AtomicI64::new(0),
+            size: Mutex::default(),
+        }
     }
 
     fn is_visitor(&self) -> bool {
@@ -125,7 +149,9 @@ impl Place for PostgresPlace {
     }
 
     fn is_too_large(&self) -> bool {
-        self.size.lock().is_some_and(|(_, bytes)| bytes > self.size_max)
+        self.size
+            .lock()
+            .is_some_and(|(_, bytes)| bytes > self.size_max)
     }
 
     async fn begin(&self, db: &mut Db) -> sqlx::Result<bool> {
@@ -134,7 +160,9 @@ impl Place for PostgresPlace {
             return Ok(true);
         }
         let name = args![self.writer.as_str()];
-        let epoch = db.number("SELECT epoch FROM writer WHERE name = $1 FOR SHARE", &name).await?;
+        let epoch = db
+            .number("SELECT epoch FROM writer WHERE name = $1 FOR SHARE", &name)
+            .await?;
         Ok(epoch == self.epoch.load(Ordering::Relaxed))
     }
 
@@ -144,10 +172,15 @@ impl Place for PostgresPlace {
         if !self.is_visitor() {
             let name = args![self.writer.as_str()];
             let is_ours = self.lock(&mut db).await?
-                && db.number("SELECT epoch FROM writer WHERE name = $1", &name).await?
+                && db
+                    .number("SELECT epoch FROM writer WHERE name = $1", &name)
+                    .await?
                     == self.epoch.load(Ordering::Relaxed);
             if !is_ours {
-                return Err(JournalError::Fenced { writer: self.writer.clone() }.into());
+                return Err(JournalError::Fenced {
+                    writer: self.writer.clone(),
+                }
+                .into());
             }
         }
         Ok(db)
@@ -160,7 +193,10 @@ impl Place for PostgresPlace {
         {
             return Ok(bytes);
         }
-        let bytes = db.number("SELECT pg_database_size(current_database())", &[]).await?.unsigned_abs();
+        let bytes = db
+            .number("SELECT pg_database_size(current_database())", &[])
+            .await?
+            .unsigned_abs();
         *self.size.lock() = Some((Instant::now(), bytes));
         Ok(bytes)
     }
@@ -170,10 +206,15 @@ impl Place for PostgresPlace {
 async fn durable(db: &mut Db) -> Result<(), StoreError> {
     for name in ["fsync", "full_page_writes"] {
         if db.text("SELECT current_setting($1)", &args![name]).await? != "on" {
-            return Err(StoreError::NotDurable(format!("{name} of the Postgres server is off")));
+            return Err(StoreError::NotDurable(format!(
+                "{name} of the Postgres server is off"
+            )));
         }
     }
-    if matches!(db.text("SHOW synchronous_commit", &[]).await?.as_str(), "off" | "local") {
+    if matches!(
+        db.text("SHOW synchronous_commit", &[]).await?.as_str(),
+        "off" | "local"
+    ) {
         db.run("SET synchronous_commit = on").await?;
     }
     Ok(())
@@ -184,7 +225,10 @@ async fn migrate(db: &mut Db, at: &str) -> Result<(), StoreError> {
     db.run("BEGIN").await?;
     db.run("SELECT pg_advisory_xact_lock(1668047460)").await?;
     let version = schema_version(db, at).await?;
-    for migration in MIGRATIONS.iter().skip(usize::try_from(version).unwrap_or_default()) {
+    for migration in MIGRATIONS
+        .iter()
+        .skip(usize::try_from(version).unwrap_or_default())
+    {
         db.run(*migration).await?;
     }
     let known = SCHEMA.to_string();
@@ -198,16 +242,24 @@ async fn migrate(db: &mut Db, at: &str) -> Result<(), StoreError> {
 
 /// 0 where the schema has no store yet.
 async fn schema_version(db: &mut Db, at: &str) -> Result<i64, StoreError> {
-    let is_there =
-        db.number("SELECT count(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'meta'", &[]);
+    let is_there = db.number(
+        "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'meta'",
+        &[],
+    );
     if is_there.await? == 0 {
         return Ok(0);
     }
-    let row = db.row("SELECT value FROM meta WHERE name = 'schema'", &[]).await?;
+    let row = db
+        .row("SELECT value FROM meta WHERE name = 'schema'", &[])
+        .await?;
     let found = row.and_then(|row| row.get::<&str>(0).ok()?.parse().ok());
     match found {
         Some(found) if (0..=SCHEMA).contains(&found) => Ok(found),
-        Some(found) => Err(StoreError::NewerSchema { place: at.to_owned(), found, known: SCHEMA }),
+        Some(found) => Err(StoreError::NewerSchema {
+            place: at.to_owned(),
+            found,
+            known: SCHEMA,
+        }),
         None => Err(StoreError::NotAStore { path: at.into() }),
     }
 }

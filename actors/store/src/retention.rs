@@ -134,7 +134,10 @@ async fn remove_tasks(db: &mut Db, before: i64, now: i64) -> sqlx::Result<u64> {
             &args![before, now],
         )
         .await?;
-    let ids = ids.iter().map(|row| row.get(0)).collect::<Result<Vec<&str>, _>>()?;
+    let ids = ids
+        .iter()
+        .map(|row| row.get(0))
+        .collect::<Result<Vec<&str>, _>>()?;
     if ids.is_empty() {
         return Ok(0);
     }
@@ -188,10 +191,23 @@ async fn remove_audit(tx: &mut Tx, before: i64) -> sqlx::Result<u64> {
             &args![chain, to, CUT],
         )
         .await?;
-    let mut cuts = audit::cuts_in(told.iter().map(|row| row.get(0)).collect::<Result<Vec<&str>, _>>()?);
+    let mut cuts = audit::cuts_in(
+        told.iter()
+            .map(|row| row.get(0))
+            .collect::<Result<Vec<&str>, _>>()?,
+    );
     cuts.insert(chain.to_owned(), to.unsigned_abs());
-    let removed = db.execute("DELETE FROM audit WHERE chain = $1 AND number <= $2", &args![chain, to]).await?;
-    db.execute("DELETE FROM audit_checkpoint WHERE chain = $1 AND number < $2", &args![chain, to]).await?;
+    let removed = db
+        .execute(
+            "DELETE FROM audit WHERE chain = $1 AND number <= $2",
+            &args![chain, to],
+        )
+        .await?;
+    db.execute(
+        "DELETE FROM audit_checkpoint WHERE chain = $1 AND number < $2",
+        &args![chain, to],
+    )
+    .await?;
     for (chain, up_to) in cuts {
         tx.audit(audit::cut(&chain, up_to));
     }
@@ -208,7 +224,13 @@ impl Write for Told {
     const MAKES_ROOM: bool = true;
 
     async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<()> {
-        let Cleaned { tasks, letter_bodies, letters, audit, records } = self.0;
+        let Cleaned {
+            tasks,
+            letter_bodies,
+            letters,
+            audit,
+            records,
+        } = self.0;
         let counts = [
             ("tasks", tasks),
             ("letter_bodies", letter_bodies),
@@ -217,10 +239,14 @@ impl Write for Told {
             ("records", records),
         ];
         let entry = AuditEntry::new("store.cleaned");
-        let entry = counts.into_iter().fold(entry, |entry, (name, n)| entry.with(name, n));
+        let entry = counts
+            .into_iter()
+            .fold(entry, |entry, (name, n)| entry.with(name, n));
         tx.audit(entry);
         if tx.db.is_sqlite() {
-            tx.db.run_text(format!("PRAGMA incremental_vacuum({VACUUM_PAGES})")).await?;
+            tx.db
+                .run_text(format!("PRAGMA incremental_vacuum({VACUUM_PAGES})"))
+                .await?;
         }
         Ok(())
     }

@@ -37,7 +37,10 @@ impl Sql {
 
     /// A text that serves both.
     pub(crate) const fn same(text: &'static str) -> Self {
-        Self { sqlite: text, postgres: text }
+        Self {
+            sqlite: text,
+            postgres: text,
+        }
     }
 }
 
@@ -93,11 +96,13 @@ bindable! {
 /// A query of one database with its values.
 macro_rules! bound {
     ($database:ty, $text:expr, $args:expr) => {
-        $args.iter().fold(sqlx::query::<$database>($text), |query, arg| match *arg {
-            Arg::Int(value) => query.bind(value),
-            Arg::Text(value) => query.bind(value),
-            Arg::Bytes(value) => query.bind(value),
-        })
+        $args
+            .iter()
+            .fold(sqlx::query::<$database>($text), |query, arg| match *arg {
+                Arg::Int(value) => query.bind(value),
+                Arg::Text(value) => query.bind(value),
+                Arg::Bytes(value) => query.bind(value),
+            })
     };
 }
 
@@ -121,39 +126,82 @@ impl Db {
     }
 
     /// How many rows were touched.
-    pub(crate) async fn execute(&mut self, sql: impl Into<Sql>, args: &[Arg<'_>]) -> sqlx::Result<u64> {
+    pub(crate) async fn execute(
+        &mut self,
+        sql: impl Into<Sql>,
+        args: &[Arg<'_>],
+    ) -> sqlx::Result<u64> {
         let sql = sql.into();
         match self.conn() {
-            Conn::Sqlite(db) => Ok(bound!(Sqlite, sql.sqlite, args).execute(db).await?.rows_affected()),
-            Conn::Postgres(db) => Ok(bound!(Postgres, sql.postgres, args).execute(db).await?.rows_affected()),
+            Conn::Sqlite(db) => Ok(bound!(Sqlite, sql.sqlite, args)
+                .execute(db)
+                .await?
+                .rows_affected()),
+            Conn::Postgres(db) => Ok(bound!(Postgres, sql.postgres, args)
+                .execute(db)
+                .await?
+                .rows_affected()),
         }
     }
 
-    pub(crate) async fn rows(&mut self, sql: impl Into<Sql>, args: &[Arg<'_>]) -> sqlx::Result<Vec<Row>> {
+    pub(crate) async fn rows(
+        &mut self,
+        sql: impl Into<Sql>,
+        args: &[Arg<'_>],
+    ) -> sqlx::Result<Vec<Row>> {
         let sql = sql.into();
         let rows: Vec<Columns> = match self.conn() {
-            Conn::Sqlite(db) => {
-                bound!(Sqlite, sql.sqlite, args).fetch_all(db).await?.into_iter().map(Columns::Sqlite).collect()
-            }
-            Conn::Postgres(db) => {
-                bound!(Postgres, sql.postgres, args).fetch_all(db).await?.into_iter().map(Columns::Postgres).collect()
-            }
+            Conn::Sqlite(db) => bound!(Sqlite, sql.sqlite, args)
+                .fetch_all(db)
+                .await?
+                .into_iter()
+                .map(Columns::Sqlite)
+                .collect(),
+            Conn::Postgres(db) => bound!(Postgres, sql.postgres, args)
+                .fetch_all(db)
+                .await?
+                .into_iter()
+                .map(Columns::Postgres)
+                .collect(),
         };
-        Ok(rows.into_iter().map(|columns| Row { columns, statement: sql.sqlite }).collect())
+        Ok(rows
+            .into_iter()
+            .map(|columns| Row {
+                columns,
+                statement: sql.sqlite,
+            })
+            .collect())
     }
 
     /// The first row, if there is one.
-    pub(crate) async fn row(&mut self, sql: impl Into<Sql>, args: &[Arg<'_>]) -> sqlx::Result<Option<Row>> {
+    pub(crate) async fn row(
+        &mut self,
+        sql: impl Into<Sql>,
+        args: &[Arg<'_>],
+    ) -> sqlx::Result<Option<Row>> {
         let sql = sql.into();
         let row = match self.conn() {
-            Conn::Sqlite(db) => bound!(Sqlite, sql.sqlite, args).fetch_optional(db).await?.map(Columns::Sqlite),
-            Conn::Postgres(db) => bound!(Postgres, sql.postgres, args).fetch_optional(db).await?.map(Columns::Postgres),
+            Conn::Sqlite(db) => bound!(Sqlite, sql.sqlite, args)
+                .fetch_optional(db)
+                .await?
+                .map(Columns::Sqlite),
+            Conn::Postgres(db) => bound!(Postgres, sql.postgres, args)
+                .fetch_optional(db)
+                .await?
+                .map(Columns::Postgres),
         };
-        Ok(row.map(|columns| Row { columns, statement: sql.sqlite }))
+        Ok(row.map(|columns| Row {
+            columns,
+            statement: sql.sqlite,
+        }))
     }
 
     /// The first row's first column, an integer; 0 where there is no row.
-    pub(crate) async fn number(&mut self, sql: impl Into<Sql>, args: &[Arg<'_>]) -> sqlx::Result<i64> {
+    pub(crate) async fn number(
+        &mut self,
+        sql: impl Into<Sql>,
+        args: &[Arg<'_>],
+    ) -> sqlx::Result<i64> {
         match self.row(sql, args).await? {
             Some(row) => Ok(row.get::<Option<i64>>(0)?.unwrap_or_default()),
             None => Ok(0),
@@ -161,14 +209,31 @@ impl Db {
     }
 
     /// The first row's first column, a text; empty where there is no row.
-    pub(crate) async fn text(&mut self, sql: impl Into<Sql>, args: &[Arg<'_>]) -> sqlx::Result<String> {
-        Ok(self.row(sql, args).await?.map(|row| row.get(0)).transpose()?.unwrap_or_default())
+    pub(crate) async fn text(
+        &mut self,
+        sql: impl Into<Sql>,
+        args: &[Arg<'_>],
+    ) -> sqlx::Result<String> {
+        Ok(self
+            .row(sql, args)
+            .await?
+            .map(|row| row.get(0))
+            .transpose()?
+            .unwrap_or_default())
     }
 
     /// Statements without values, not prepared: BEGIN, PRAGMA, a migration.
     pub(crate) async fn run(&mut self, sql: impl Into<Sql>) -> sqlx::Result<()> {
         let sql = sql.into();
-        self.run_text(if self.is_sqlite() { sql.sqlite } else { sql.postgres }.to_owned()).await
+        self.run_text(
+            if self.is_sqlite() {
+                sql.sqlite
+            } else {
+                sql.postgres
+            }
+            .to_owned(),
+        )
+        .await
     }
 
     /// As [`Self::run`], with a text that was put together here: a number, an escaped file name.
@@ -220,17 +285,35 @@ impl Row {
             Columns::Sqlite(row) => row.columns().iter().map(sqlx::Column::name).collect(),
             Columns::Postgres(row) => row.columns().iter().map(sqlx::Column::name).collect(),
         };
-        let tables = self.statement.split("FROM ").skip(1).filter_map(|rest| rest.split([' ', ')']).next());
-        let table = tables.into_iter().find(|table| table.starts_with(|c: char| c.is_ascii_lowercase()));
-        let key = names.iter().position(|name| matches!(*name, "id" | "number" | "key")).and_then(|at| self.key(at));
-        let (name, table) = (names.get(column).copied().unwrap_or_default(), table.unwrap_or("a row"));
+        let tables = self
+            .statement
+            .split("FROM ")
+            .skip(1)
+            .filter_map(|rest| rest.split([' ', ')']).next());
+        let table = tables
+            .into_iter()
+            .find(|table| table.starts_with(|c: char| c.is_ascii_lowercase()));
+        let key = names
+            .iter()
+            .position(|name| matches!(*name, "id" | "number" | "key"))
+            .and_then(|at| self.key(at));
+        let (name, table) = (
+            names.get(column).copied().unwrap_or_default(),
+            table.unwrap_or("a row"),
+        );
         let index = format!("`{name}` of {table} {}", key.unwrap_or_default());
-        sqlx::Error::ColumnDecode { index: index.trim_end().to_owned(), source: why.into() }
+        sqlx::Error::ColumnDecode {
+            index: index.trim_end().to_owned(),
+            source: why.into(),
+        }
     }
 
     fn key(&self, column: usize) -> Option<String> {
         let number: Result<i64, _> = self.columns.get(column);
-        number.map(|number| number.to_string()).or_else(|_| self.columns.get(column)).ok()
+        number
+            .map(|number| number.to_string())
+            .or_else(|_| self.columns.get(column))
+            .ok()
     }
 }
 
@@ -308,13 +391,21 @@ pub(crate) struct ManyRows {
 impl ManyRows {
     /// `before` ends with `VALUES`; each row has `columns` values.
     pub(crate) const fn new(before: &'static str, columns: usize, after: &'static str) -> Self {
-        Self { before, columns, after, sqlite: OnceLock::new(), postgres: OnceLock::new() }
+        Self {
+            before,
+            columns,
+            after,
+            sqlite: OnceLock::new(),
+            postgres: OnceLock::new(),
+        }
     }
 
     fn text(&self, is_sqlite: bool, rows: usize) -> String {
         let mut text = match is_sqlite {
             // A statement that may have to undo its own rows keeps a copy of each page. Ours don't: an error ends the transaction.
-            true => self.before.replacen("INSERT INTO", "INSERT OR FAIL INTO", 1),
+            true => self
+                .before
+                .replacen("INSERT INTO", "INSERT OR FAIL INTO", 1),
             false => self.before.to_owned(),
         };
         for row in 0..rows {
@@ -335,9 +426,17 @@ impl ManyRows {
     }
 
     /// The texts with how many values each takes.
-    fn cut<'a, 'v>(&'static self, db: &Db, mut values: &'a [Arg<'v>]) -> Vec<(&'static str, &'a [Arg<'v>])> {
+    fn cut<'a, 'v>(
+        &'static self,
+        db: &Db,
+        mut values: &'a [Arg<'v>],
+    ) -> Vec<(&'static str, &'a [Arg<'v>])> {
         let is_sqlite = db.is_sqlite();
-        let texts = if is_sqlite { &self.sqlite } else { &self.postgres };
+        let texts = if is_sqlite {
+            &self.sqlite
+        } else {
+            &self.postgres
+        };
         let texts = texts.get_or_init(|| ROWS_AT_ONCE.map(|rows| self.text(is_sqlite, rows)));
         let mut cut = Vec::new();
         for (text, rows) in texts.iter().zip(ROWS_AT_ONCE) {
@@ -351,7 +450,11 @@ impl ManyRows {
     }
 
     /// `values` row after row.
-    pub(crate) async fn execute(&'static self, db: &mut Db, values: &[Arg<'_>]) -> sqlx::Result<()> {
+    pub(crate) async fn execute(
+        &'static self,
+        db: &mut Db,
+        values: &[Arg<'_>],
+    ) -> sqlx::Result<()> {
         for (text, values) in self.cut(db, values) {
             db.execute(text, values).await?;
         }
@@ -359,7 +462,11 @@ impl ManyRows {
     }
 
     /// As [`Self::execute`], with the rows that the statements answer.
-    pub(crate) async fn rows(&'static self, db: &mut Db, values: &[Arg<'_>]) -> sqlx::Result<Vec<Row>> {
+    pub(crate) async fn rows(
+        &'static self,
+        db: &mut Db,
+        values: &[Arg<'_>],
+    ) -> sqlx::Result<Vec<Row>> {
         let mut rows = Vec::new();
         for (text, values) in self.cut(db, values) {
             rows.extend(db.rows(text, values).await?);

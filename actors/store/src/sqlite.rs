@@ -66,9 +66,16 @@ pub(crate) fn connect_options(path: &Path) -> SqliteConnectOptions {
 }
 
 /// Takes the lock, checks the file, migrates it, and answers the connection that writes.
-pub(crate) async fn open(path: &Path, options: &StoreOptions) -> Result<(SqlitePlace, Db), StoreError> {
+pub(crate) async fn open(
+    path: &Path,
+    options: &StoreOptions,
+) -> Result<(SqlitePlace, Db), StoreError> {
     // Where this process has it open, the file must not be opened past SQLite: closing it would give SQLite's locks away.
-    let held = if is_file(path)? && Lock::is_there(path) { Some(Lock::take(path)?) } else { None };
+    let held = if is_file(path)? && Lock::is_there(path) {
+        Some(Lock::take(path)?)
+    } else {
+        None
+    };
     look_at(path)?;
     create_private(path)?;
     let lock = held.map_or_else(|| Lock::take(path), Ok)?;
@@ -91,7 +98,9 @@ pub(crate) async fn open(path: &Path, options: &StoreOptions) -> Result<(SqliteP
 
 /// Looks at a file that another process may have open. It is not made, migrated or checked page by page.
 pub(crate) async fn visit(path: &Path, options: &StoreOptions) -> Result<SqlitePlace, StoreError> {
-    let missing = || StoreError::Missing { place: path.display().to_string() };
+    let missing = || StoreError::Missing {
+        place: path.display().to_string(),
+    };
     let is_there = is_file(path)? && fs::metadata(path).is_ok_and(|file| file.len() > 0);
     if !is_there {
         return Err(missing());
@@ -103,9 +112,11 @@ pub(crate) async fn visit(path: &Path, options: &StoreOptions) -> Result<SqliteP
     db.close().await?;
     match version {
         0 => Err(missing()),
-        found if found < SCHEMA => {
-            Err(StoreError::OlderSchema { place: path.display().to_string(), found, known: SCHEMA })
-        }
+        found if found < SCHEMA => Err(StoreError::OlderSchema {
+            place: path.display().to_string(),
+            found,
+            known: SCHEMA,
+        }),
         _ => Ok(SqlitePlace::new(path, options, connect, page_bytes, None)),
     }
 }
@@ -118,8 +129,18 @@ impl SqlitePlace {
         page_bytes: i64,
         lock: Option<Lock>,
     ) -> Self {
-        let (path, size_max, page_bytes) = (path.to_owned(), options.size_max, page_bytes.unsigned_abs().max(512));
-        Self { path, size_max, options: connect, page_bytes, lock }
+        let (path, size_max, page_bytes) = (
+            path.to_owned(),
+            options.size_max,
+            page_bytes.unsigned_abs().max(512),
+        );
+        Self {
+            path,
+            size_max,
+            options: connect,
+            page_bytes,
+            lock,
+        }
     }
 
     fn pages_max(&self) -> u64 {
@@ -129,15 +150,18 @@ impl SqlitePlace {
     /// What holds for a connection only, and is read back: a commit that isn't synced acknowledges nothing.
     async fn configure(&self, db: &mut Db) -> Result<(), StoreError> {
         db.run("PRAGMA synchronous = FULL").await?;
-        for (name, value) in
-            [("wal_autocheckpoint", u64::from(CHECKPOINT_PAGES)), ("journal_size_limit", LOG_BYTES_KEPT)]
-        {
+        for (name, value) in [
+            ("wal_autocheckpoint", u64::from(CHECKPOINT_PAGES)),
+            ("journal_size_limit", LOG_BYTES_KEPT),
+        ] {
             set(db, name, value).await?;
         }
         set(db, "max_page_count", self.pages_max()).await?;
         let synchronous = db.number("PRAGMA synchronous", &[]).await?;
         if synchronous != 2 {
-            return Err(StoreError::NotDurable(format!("synchronous is {synchronous}, not FULL")));
+            return Err(StoreError::NotDurable(format!(
+                "synchronous is {synchronous}, not FULL"
+            )));
         }
         let mode = db.text("PRAGMA journal_mode", &[]).await?;
         if mode != "wal" {
@@ -159,11 +183,21 @@ impl Place for SqlitePlace {
         let mut log = self.path.as_os_str().to_owned();
         log.push("-wal");
         let has_grown = fs::metadata(log).is_ok_and(|log| log.len() > LOG_BYTES_KEPT);
-        if has_grown { db.run("PRAGMA wal_checkpoint(TRUNCATE)").await } else { Ok(()) }
+        if has_grown {
+            db.run("PRAGMA wal_checkpoint(TRUNCATE)").await
+        } else {
+            Ok(())
+        }
     }
 
     async fn reopen(&self) -> Result<Db, StoreError> {
-        let mut db = Db::Sqlite(Box::new(self.options.clone().create_if_missing(false).connect().await?));
+        let mut db = Db::Sqlite(Box::new(
+            self.options
+                .clone()
+                .create_if_missing(false)
+                .connect()
+                .await?,
+        ));
         self.configure(&mut db).await?;
         Ok(db)
     }
@@ -171,7 +205,11 @@ impl Place for SqlitePlace {
     async fn close(&self, db: Option<Db>) -> sqlx::Result<()> {
         let closed = match db {
             Some(mut db) => {
-                let moved = if self.lock.is_some() { db.run("PRAGMA wal_checkpoint(TRUNCATE)").await } else { Ok(()) };
+                let moved = if self.lock.is_some() {
+                    db.run("PRAGMA wal_checkpoint(TRUNCATE)").await
+                } else {
+                    Ok(())
+                };
                 db.close().await.and(moved)
             }
             None => Ok(()),
@@ -192,7 +230,10 @@ impl Place for SqlitePlace {
 
     async fn bytes(&self, db: &mut Db) -> sqlx::Result<u64> {
         let pages = db.number("PRAGMA page_count", &[]).await?.unsigned_abs();
-        let free = db.number("PRAGMA freelist_count", &[]).await?.unsigned_abs();
+        let free = db
+            .number("PRAGMA freelist_count", &[])
+            .await?
+            .unsigned_abs();
         Ok(pages.saturating_sub(free) * self.page_bytes)
     }
 }
@@ -207,7 +248,10 @@ async fn write_ahead(db: &mut Db) -> sqlx::Result<()> {
     let until = Instant::now() + BUSY_TIMEOUT;
     loop {
         match db.run("PRAGMA journal_mode = WAL").await {
-            Err(e) if sqlite_code(&e).map(|code| code & 0xff) == Some(SQLITE_BUSY) && Instant::now() < until => {
+            Err(e)
+                if sqlite_code(&e).map(|code| code & 0xff) == Some(SQLITE_BUSY)
+                    && Instant::now() < until =>
+            {
                 sleep(BUSY_PAUSE).await;
             }
             other => return other,
@@ -219,7 +263,10 @@ async fn write_ahead(db: &mut Db) -> sqlx::Result<()> {
 pub(crate) async fn migrate(db: &mut Db, path: &Path) -> Result<(), StoreError> {
     db.run("BEGIN IMMEDIATE").await?;
     let version = schema_version(db, path).await?;
-    for migration in MIGRATIONS.iter().skip(usize::try_from(version).unwrap_or_default()) {
+    for migration in MIGRATIONS
+        .iter()
+        .skip(usize::try_from(version).unwrap_or_default())
+    {
         db.run(*migration).await?;
     }
     Ok(db.run("COMMIT").await?)
@@ -227,7 +274,13 @@ pub(crate) async fn migrate(db: &mut Db, path: &Path) -> Result<(), StoreError> 
 
 pub(crate) async fn check_intact(db: &mut Db, path: &Path) -> Result<(), StoreError> {
     let verdict = db.text("PRAGMA quick_check(1)", &[]).await?;
-    if verdict == "ok" { Ok(()) } else { Err(StoreError::Damaged { path: path.to_owned() }) }
+    if verdict == "ok" {
+        Ok(())
+    } else {
+        Err(StoreError::Damaged {
+            path: path.to_owned(),
+        })
+    }
 }
 
 /// The schema's version: 0 in a new file. A file that isn't ours or is from the future is refused untouched.
@@ -237,10 +290,16 @@ async fn schema_version(db: &mut Db, path: &Path) -> Result<i64, StoreError> {
     let tables = db.number("SELECT count(*) FROM sqlite_schema", &[]).await?;
     let is_new = application == 0 && found == 0 && tables == 0;
     if !is_new && application != APPLICATION_ID {
-        return Err(StoreError::NotAStore { path: path.to_owned() });
+        return Err(StoreError::NotAStore {
+            path: path.to_owned(),
+        });
     }
     if !(0..=SCHEMA).contains(&found) {
-        return Err(StoreError::NewerSchema { place: path.display().to_string(), found, known: SCHEMA });
+        return Err(StoreError::NewerSchema {
+            place: path.display().to_string(),
+            found,
+            known: SCHEMA,
+        });
     }
     Ok(found)
 }
@@ -249,9 +308,14 @@ async fn schema_version(db: &mut Db, path: &Path) -> Result<i64, StoreError> {
 fn is_file(path: &Path) -> Result<bool, StoreError> {
     match fs::metadata(path) {
         Ok(found) if found.is_file() => Ok(true),
-        Ok(_) => Err(StoreError::NotAStore { path: path.to_owned() }),
+        Ok(_) => Err(StoreError::NotAStore {
+            path: path.to_owned(),
+        }),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(source) => Err(StoreError::NotCreated { path: path.to_owned(), source }),
+        Err(source) => Err(StoreError::NotCreated {
+            path: path.to_owned(),
+            source,
+        }),
     }
 }
 
@@ -261,19 +325,32 @@ fn look_at(path: &Path) -> Result<(), StoreError> {
     if !is_file(path)? {
         return Ok(());
     }
-    let file =
-        OpenOptions::new().read(true).write(true).open(path).map_err(|_| StoreError::ReadOnly { path: path_buf() })?;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path)
+        .map_err(|_| StoreError::ReadOnly { path: path_buf() })?;
     let mut header = Vec::new();
     let read = file.take(HEADER_BYTES as u64).read_to_end(&mut header);
-    read.map_err(|source| StoreError::NotCreated { path: path_buf(), source })?;
+    read.map_err(|source| StoreError::NotCreated {
+        path: path_buf(),
+        source,
+    })?;
     if header.is_empty() {
         return Ok(());
     }
-    let id =
-        header.get(APPLICATION_ID_AT..APPLICATION_ID_AT + 4).and_then(|id| id.try_into().ok()).map(u32::from_be_bytes);
+    let id = header
+        .get(APPLICATION_ID_AT..APPLICATION_ID_AT + 4)
+        .and_then(|id| id.try_into().ok())
+        .map(u32::from_be_bytes);
     // 0 is also a store's whose first transaction is in the log only.
-    let may_be_ours = header.starts_with(MAGIC) && id.is_some_and(|id| id == 0 || i64::from(id) == APPLICATION_ID);
-    if may_be_ours { Ok(()) } else { Err(StoreError::NotAStore { path: path_buf() }) }
+    let may_be_ours = header.starts_with(MAGIC)
+        && id.is_some_and(|id| id == 0 || i64::from(id) == APPLICATION_ID);
+    if may_be_ours {
+        Ok(())
+    } else {
+        Err(StoreError::NotAStore { path: path_buf() })
+    }
 }
 
 /// Makes folder and file where they are missing, readable for their owner only; SQLite gives its side files the same
@@ -286,13 +363,19 @@ fn create_private(path: &Path) -> Result<(), StoreError> {
         use std::os::unix::fs::DirBuilderExt;
         made.mode(0o700);
     }
-    let not_created = |path: &Path, source| StoreError::NotCreated { path: path.to_owned(), source };
-    made.create(folder(path)).map_err(|source| not_created(folder(path), source))?;
+    let not_created = |path: &Path, source| StoreError::NotCreated {
+        path: path.to_owned(),
+        source,
+    };
+    made.create(folder(path))
+        .map_err(|source| not_created(folder(path), source))?;
     match private(path, OpenOptions::new().write(true).create_new(true)) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         // The folder's entry must survive as well as what is written into the file.
         made => {
-            let kept = made.and_then(|file| file.sync_all()).and_then(|()| sync_entry(path));
+            let kept = made
+                .and_then(|file| file.sync_all())
+                .and_then(|()| sync_entry(path));
             kept.map_err(|source| not_created(path, source))
         }
     }

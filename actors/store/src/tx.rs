@@ -44,7 +44,10 @@ pub(crate) trait Write: Sized + Send + 'static {
     }
 
     /// The same for several, in the order in which they came: their outputs, in that order.
-    fn run_all(all: Vec<&mut Self>, tx: &mut Tx) -> impl Future<Output = sqlx::Result<Vec<Self::Output>>> + Send {
+    fn run_all(
+        all: Vec<&mut Self>,
+        tx: &mut Tx,
+    ) -> impl Future<Output = sqlx::Result<Vec<Self::Output>>> + Send {
         async move {
             let mut outputs = Vec::with_capacity(all.len());
             for write in all {
@@ -70,7 +73,14 @@ pub(crate) struct Tx {
 
 impl Tx {
     pub(super) fn new(db: Db, worker: Arc<str>) -> Self {
-        Self { db, audit: Vec::new(), audit_head: 0, audit_sign: false, now_ms: 0, worker }
+        Self {
+            db,
+            audit: Vec::new(),
+            audit_head: 0,
+            audit_sign: false,
+            now_ms: 0,
+            worker,
+        }
     }
 
     /// Writes an entry into this writer's audit chain, in this transaction. Its number there.
@@ -102,7 +112,11 @@ pub(crate) async fn take_numbers(db: &mut Db, counter: &str, n: u64) -> sqlx::Re
 /// A write whose output's type is forgotten.
 pub(super) trait Job: Any + Send {
     /// Runs it and, after it, those `more` of its kind.
-    fn run<'a>(&'a mut self, more: Vec<&'a mut dyn Job>, tx: &'a mut Tx) -> BoxFuture<'a, sqlx::Result<()>>;
+    fn run<'a>(
+        &'a mut self,
+        more: Vec<&'a mut dyn Job>,
+        tx: &'a mut Tx,
+    ) -> BoxFuture<'a, sqlx::Result<()>>;
     fn answer(self: Box<Self>, kept: JournalResult<()>);
 }
 
@@ -113,10 +127,18 @@ struct Waiting<W: Write> {
 }
 
 impl<W: Write> Job for Waiting<W> {
-    fn run<'a>(&'a mut self, more: Vec<&'a mut dyn Job>, tx: &'a mut Tx) -> BoxFuture<'a, sqlx::Result<()>> {
-        let more = more.into_iter().filter_map(|job| (job as &mut dyn Any).downcast_mut::<Self>());
+    fn run<'a>(
+        &'a mut self,
+        more: Vec<&'a mut dyn Job>,
+        tx: &'a mut Tx,
+    ) -> BoxFuture<'a, sqlx::Result<()>> {
+        let more = more
+            .into_iter()
+            .filter_map(|job| (job as &mut dyn Any).downcast_mut::<Self>());
         let all = std::iter::once(self).chain(more);
-        let (writes, kept): (Vec<_>, Vec<_>) = all.map(|Self { write, output, .. }| (write, output)).unzip();
+        let (writes, kept): (Vec<_>, Vec<_>) = all
+            .map(|Self { write, output, .. }| (write, output))
+            .unzip();
         Box::pin(async move {
             for (kept, output) in kept.into_iter().zip(W::run_all(writes, tx).await?) {
                 *kept = Some(output);
@@ -153,7 +175,11 @@ impl Queued {
     ) -> Self {
         Self {
             bytes: write.bytes(),
-            job: Box::new(Waiting { write, output: None, reply }),
+            job: Box::new(Waiting {
+                write,
+                output: None,
+                reply,
+            }),
             name: W::NAME,
             makes_room: W::MAKES_ROOM,
             changes_tasks: W::CHANGES_TASKS,

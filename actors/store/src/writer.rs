@@ -54,7 +54,10 @@ impl Writer {
             queue,
             writes: Arc::new(Semaphore::new(writes_max)),
             bytes: Arc::new(Semaphore::new(limits.bytes_max.clamp(1, u32::MAX as usize))),
-            limits: QueueLimits { writes_max, bytes_max: limits.bytes_max.clamp(1, u32::MAX as usize) },
+            limits: QueueLimits {
+                writes_max,
+                bytes_max: limits.bytes_max.clamp(1, u32::MAX as usize),
+            },
             measures: batches.measures.clone(),
             tasks_changed: batches.tasks_changed.subscribe(),
         };
@@ -75,7 +78,9 @@ impl Writer {
         let queued = Queued::new(write, reply, places);
         self.measures.queued();
         self.queue.send(Some(queued)).await.map_err(|_| closed())?;
-        answer.await.unwrap_or_else(|_| Err(JournalError::Unknown("the store's writer ended".to_owned())))
+        answer
+            .await
+            .unwrap_or_else(|_| Err(JournalError::Unknown("the store's writer ended".to_owned())))
     }
 
     /// Waits for a place in the queue, and for those of so many bytes.
@@ -86,8 +91,12 @@ impl Writer {
             let write = self.writes.clone().acquire_owned().await?;
             Ok([write, self.bytes.clone().acquire_many_owned(wanted).await?])
         };
-        let overloaded = JournalError::Overloaded { writes_max: self.limits.writes_max };
-        let places: Result<_, AcquireError> = timeout(WRITE_WAIT_MAX, places).await.map_err(|_| overloaded)?;
+        let overloaded = JournalError::Overloaded {
+            writes_max: self.limits.writes_max,
+        };
+        let places: Result<_, AcquireError> = timeout(WRITE_WAIT_MAX, places)
+            .await
+            .map_err(|_| overloaded)?;
         places.map_err(|_| closed())
     }
 
@@ -177,7 +186,8 @@ impl Batches {
         while queue.recv_many(&mut came, BATCH_WRITES_MAX).await > 0 {
             // Those who were just answered may have their next write ready.
             tokio::task::yield_now().await;
-            let more = std::iter::from_fn(|| queue.try_recv().ok()).take(BATCH_WRITES_MAX.saturating_sub(came.len()));
+            let more = std::iter::from_fn(|| queue.try_recv().ok())
+                .take(BATCH_WRITES_MAX.saturating_sub(came.len()));
             came.extend(more);
             for queued in came.drain(..) {
                 match queued {
@@ -197,7 +207,10 @@ impl Batches {
 
     /// Between transactions, now and then: how large the store is, and whether its log has grown.
     async fn look_after(&mut self) {
-        if self.looked.is_some_and(|looked| looked.elapsed() < LOOK_EVERY) {
+        if self
+            .looked
+            .is_some_and(|looked| looked.elapsed() < LOOK_EVERY)
+        {
             return;
         }
         let Some(tx) = &mut self.tx else { return };
@@ -217,7 +230,10 @@ impl Batches {
 
     async fn close(self) {
         if let Err(error) = self.place.close(self.tx.map(|tx| tx.db)).await {
-            log::warn!(error = words(&error), "the store's connection didn't close cleanly; it will recover");
+            log::warn!(
+                error = words(&error),
+                "the store's connection didn't close cleanly; it will recover"
+            );
         }
     }
 
@@ -310,7 +326,9 @@ impl Batches {
     }
 
     fn at_size_limit(&self) -> Failed {
-        Failed::All(JournalError::SizeLimit { bytes_max: self.options.size_max })
+        Failed::All(JournalError::SizeLimit {
+            bytes_max: self.options.size_max,
+        })
     }
 
     /// Whether a transaction of `bytes` was refused by the limit, and not by a disk that is full.
@@ -320,7 +338,12 @@ impl Batches {
         Ok(self.place.bytes(db).await?.saturating_add(wanted) >= self.options.size_max)
     }
 
-    async fn in_transaction(&mut self, tx: &mut Tx, batch: &mut [Queued], makes_room: bool) -> Result<(), Failed> {
+    async fn in_transaction(
+        &mut self,
+        tx: &mut Tx,
+        batch: &mut [Queued],
+        makes_room: bool,
+    ) -> Result<(), Failed> {
         self.last_ms = self.last_ms.max(ms(SystemTime::now()));
         tx.now_ms = self.last_ms;
         let bytes = batch.iter().map(|queued| queued.bytes as u64).sum();
@@ -335,12 +358,17 @@ impl Batches {
                 Ok(()) => Ok(()),
                 Err(error) => Err(self.failed(tx, error, bytes, true).await),
             },
-            Ok(false) => Err(Failed::Stop(JournalError::Fenced { writer: self.options.writer.clone() })),
+            Ok(false) => Err(Failed::Stop(JournalError::Fenced {
+                writer: self.options.writer.clone(),
+            })),
             Err(error) => Err(self.failed(tx, error, bytes, false).await),
         };
         if makes_room && !matches!(done, Err(Failed::Reopen(_) | Failed::Stop(_))) {
             // A limit that can't be put back is put back when the file is opened again.
-            self.place.close_reserve(&mut tx.db).await.map_err(|error| Failed::Reopen(journal_error(error)))?;
+            self.place
+                .close_reserve(&mut tx.db)
+                .await
+                .map_err(|error| Failed::Reopen(journal_error(error)))?;
         }
         done
     }
@@ -363,7 +391,9 @@ impl Batches {
             Trouble::Again => Failed::Again(told()),
             Trouble::Damaged => Failed::Stop(told()),
             Trouble::Busy | Trouble::ReadOnly => Failed::All(told()),
-            Trouble::NoSpace | Trouble::Io | Trouble::Away if at_commit => Failed::Reopen(JournalError::Unknown(said)),
+            Trouble::NoSpace | Trouble::Io | Trouble::Away if at_commit => {
+                Failed::Reopen(JournalError::Unknown(said))
+            }
             Trouble::NoSpace => Failed::Reopen(JournalError::NoSpace),
             Trouble::Io | Trouble::Away => Failed::Reopen(JournalError::Unavailable(said)),
         }
@@ -388,7 +418,13 @@ async fn write(
     // Appends first, so that two nodes never wait for each other's counters.
     batch.sort_by_key(|queued| queued.name != Append::NAME);
     let mut batch: VecDeque<&mut Queued> = batch.iter_mut().collect();
-    while let Some(Queued { job, name, is_together, .. }) = batch.pop_front() {
+    while let Some(Queued {
+        job,
+        name,
+        is_together,
+        ..
+    }) = batch.pop_front()
+    {
         let mut more = Vec::new();
         if *is_together {
             // They pass others: whoever waits for one write before its next has that in another transaction.
@@ -405,7 +441,9 @@ async fn write(
     }
     if let Some(chain) = chain {
         let entries = std::mem::take(&mut tx.audit);
-        chain.write(&mut tx.db, entries, tx.now_ms, tx.audit_sign).await?;
+        chain
+            .write(&mut tx.db, entries, tx.now_ms, tx.audit_sign)
+            .await?;
     }
     Ok(true)
 }

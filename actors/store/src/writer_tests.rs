@@ -23,7 +23,9 @@ impl Write for Count {
         let number = tx.numbers("test", 1).await?;
         assert!(!self.panics, "as asked");
         if self.spoils {
-            tx.db.execute("INSERT INTO stream (name, last) VALUES (NULL, 1)", &[]).await?;
+            tx.db
+                .execute("INSERT INTO stream (name, last) VALUES (NULL, 1)", &[])
+                .await?;
         }
         Ok(number)
     }
@@ -45,7 +47,9 @@ impl Write for Together {
 
     async fn run_all(all: Vec<&mut Self>, tx: &mut Tx) -> sqlx::Result<Vec<Self::Output>> {
         if all.iter().any(|one| one.spoils) {
-            tx.db.execute("INSERT INTO stream (name, last) VALUES (NULL, 1)", &[]).await?;
+            tx.db
+                .execute("INSERT INTO stream (name, last) VALUES (NULL, 1)", &[])
+                .await?;
         }
         Ok((0..all.len()).map(|at| (all.len(), at)).collect())
     }
@@ -53,12 +57,18 @@ impl Write for Together {
 
 async fn opened() -> (TempDir, SqlStore) {
     let folder = TempDir::new().unwrap();
-    let store = SqlStore::open(&StoreOptions::sqlite(folder.path().join("j.sqlite"))).await.unwrap();
+    let store = SqlStore::open(&StoreOptions::sqlite(folder.path().join("j.sqlite")))
+        .await
+        .unwrap();
     (folder, store)
 }
 
 fn record(stream: &str, key: Option<&str>) -> Record {
-    Record { stream: stream.to_owned(), key: key.map(str::to_owned), body: json!({"a": 1}) }
+    Record {
+        stream: stream.to_owned(),
+        key: key.map(str::to_owned),
+        body: json!({"a": 1}),
+    }
 }
 
 /// Goal: a write that the database refuses, or that panics, sinks nobody and takes no number. Method: many at once, some
@@ -67,16 +77,32 @@ fn record(stream: &str, key: Option<&str>) -> Record {
 async fn a_bad_write_fails_alone() {
     let (_folder, store) = opened().await;
     let writer = &store.core.writer;
-    let count = |at: usize| writer.submit(Count { spoils: at % 7 == 3, panics: at % 7 == 5 });
+    let count = |at: usize| {
+        writer.submit(Count {
+            spoils: at % 7 == 3,
+            panics: at % 7 == 5,
+        })
+    };
     let all = futures::future::join_all((0..70).map(count)).await;
     let (good, bad): (Vec<_>, Vec<_>) = all.into_iter().partition(Result::is_ok);
     let mut good: Vec<u64> = good.into_iter().map(Result::unwrap).collect();
     good.sort_unstable();
     assert_eq!(good, (1..=50).collect::<Vec<_>>());
-    assert!(bad.iter().all(|e| matches!(e, Err(JournalError::Store(_)))), "{bad:?}");
+    assert!(
+        bad.iter().all(|e| matches!(e, Err(JournalError::Store(_)))),
+        "{bad:?}"
+    );
     store.close().await;
-    let closed = writer.submit(Count { spoils: false, panics: false }).await;
-    assert!(matches!(closed, Err(JournalError::Unavailable(_))), "{closed:?}");
+    let closed = writer
+        .submit(Count {
+            spoils: false,
+            panics: false,
+        })
+        .await;
+    assert!(
+        matches!(closed, Err(JournalError::Unavailable(_))),
+        "{closed:?}"
+    );
 }
 
 /// Goal: writes of a kind that run together do so, past others that don't; where one of them is bad, each runs alone. Method: 10
@@ -86,7 +112,10 @@ async fn those_of_a_kind_run_together() {
     let (_folder, store) = opened().await;
     let writer = &store.core.writer;
     let both = |spoils: bool| async move {
-        let other = writer.submit(Count { spoils: false, panics: false });
+        let other = writer.submit(Count {
+            spoils: false,
+            panics: false,
+        });
         let (one, other) = futures::join!(writer.submit(Together { spoils }), other);
         other.unwrap();
         one
@@ -98,7 +127,10 @@ async fn those_of_a_kind_run_together() {
     let all = futures::future::join_all((0..10).map(|at| both(at == 7))).await;
     let (good, bad): (Vec<_>, Vec<_>) = all.into_iter().partition(Result::is_ok);
     assert_eq!(good, vec![Ok((1, 0)); 9]);
-    assert!(matches!(bad.as_slice(), [Err(JournalError::Store(_))]), "{bad:?}");
+    assert!(
+        matches!(bad.as_slice(), [Err(JournalError::Store(_))]),
+        "{bad:?}"
+    );
     store.close().await;
 }
 
@@ -110,7 +142,11 @@ async fn appends_are_merged_and_keys_kept_once() {
     let writer = &store.core.writer;
     let keys: Vec<String> = (0..40).map(|at| format!("k{}", at / 2)).collect();
     let append = |key: &String| {
-        let records = vec![record("a", Some(key)), record("b", Some(key)), record("b", None)];
+        let records = vec![
+            record("a", Some(key)),
+            record("b", Some(key)),
+            record("b", None),
+        ];
         writer.submit(Append::new(records).unwrap())
     };
     let first = futures::future::join_all(keys.iter().map(append)).await;
@@ -120,13 +156,20 @@ async fn appends_are_merged_and_keys_kept_once() {
         assert_ne!(one[2], two[2]);
     }
     let again = futures::future::join_all(keys.iter().map(append)).await;
-    assert_eq!(first[7].as_ref().unwrap()[..2], again[7].as_ref().unwrap()[..2]);
-    let rows = store
-        .core
-        .readers
-        .rows("SELECT stream, count(*), max(number) FROM record GROUP BY stream ORDER BY stream", &[]);
-    let counted: Vec<_> =
-        rows.await.unwrap().iter().map(|row| (row.get::<i64>(1).unwrap(), row.get::<i64>(2).unwrap())).collect();
+    assert_eq!(
+        first[7].as_ref().unwrap()[..2],
+        again[7].as_ref().unwrap()[..2]
+    );
+    let rows = store.core.readers.rows(
+        "SELECT stream, count(*), max(number) FROM record GROUP BY stream ORDER BY stream",
+        &[],
+    );
+    let counted: Vec<_> = rows
+        .await
+        .unwrap()
+        .iter()
+        .map(|row| (row.get::<i64>(1).unwrap(), row.get::<i64>(2).unwrap()))
+        .collect();
     assert_eq!(counted, [(20, 20), (100, 100)]);
     assert!(store.measures().batches < 80, "{:?}", store.measures());
     store.close().await;

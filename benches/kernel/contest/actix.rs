@@ -126,7 +126,13 @@ impl Contestant for Actix {
         let close = Arc::new(OnceLock::new());
         let mut next = close.clone();
         for _ in 1..size {
-            next = Arc::new(OnceLock::from(Relay { next, done: done.clone() }.start()));
+            next = Arc::new(OnceLock::from(
+                Relay {
+                    next,
+                    done: done.clone(),
+                }
+                .start(),
+            ));
         }
         let first = Relay { next, done }.start();
         close.set(first.clone()).expect("a ring is closed once");
@@ -148,7 +154,10 @@ impl Contestant for Actix {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "it is what actix offers, so it is what is measured")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "it is what actix offers, so it is what is measured"
+)]
 fn do_send<A: Actor<Context = Context<A>> + Handler<Tell>>(address: &Addr<A>, number: u64) {
     address.do_send(Tell(number));
 }

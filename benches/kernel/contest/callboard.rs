@@ -10,7 +10,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use callboard_macros::Message;
-use callboard_runtime::{Agent, AgentRef, Cx, Handler, Handlers, Profile, Recipient, SyncHandler, System};
+use callboard_runtime::{
+    Agent, AgentRef, Cx, Handler, Handlers, Profile, Recipient, SyncHandler, System,
+};
 use tokio::sync::Notify;
 
 use super::{Contestant, MAILBOX_CAPACITY, SERVICE, SLOW_CAPACITY, Waits};
@@ -301,7 +303,13 @@ impl<U: Usage> Contestant for Callboard<U> {
     }
 
     async fn ring(&self, size: usize, done: Arc<Notify>) -> Self::Relay {
-        let relay = |next| self.0.spawn(Relay::<U> { next, done: done.clone(), usage: PhantomData });
+        let relay = |next| {
+            self.0.spawn(Relay::<U> {
+                next,
+                done: done.clone(),
+                usage: PhantomData,
+            })
+        };
         let close = Arc::new(OnceLock::new());
         let mut next = close.clone();
         for _ in 1..size {
@@ -313,7 +321,9 @@ impl<U: Usage> Contestant for Callboard<U> {
     }
 
     fn pass(relay: &Self::Relay, left: u64) {
-        relay.try_tell(Tell(left)).expect("a token is alone in its mailbox");
+        relay
+            .try_tell(Tell(left))
+            .expect("a token is alone in its mailbox");
     }
 
     type Slow = AgentRef;

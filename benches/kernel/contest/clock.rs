@@ -31,11 +31,18 @@ pub struct Clock {
 impl Clock {
     /// Starts both clocks.
     pub fn start() -> Self {
-        Self { cpu: ProcessTime::now(), wall: Instant::now() }
+        Self {
+            cpu: ProcessTime::now(),
+            wall: Instant::now(),
+        }
     }
 
     /// Reads both clocks.
     pub fn stop(&self, operations: u64) -> Sample {
-        Sample { operations, cpu: self.cpu.elapsed(), wall: self.wall.elapsed() }
+        Sample {
+            operations,
+            cpu: self.cpu.elapsed(),
+            wall: self.wall.elapsed(),
+        }
     }
 }

@@ -119,11 +119,19 @@ impl Contestant for Kameo {
     }
 
     async fn tell(adder: &Self::Adder, number: u64) {
-        adder.tell(Tell(number)).send().await.expect("the adder lives");
+        adder
+            .tell(Tell(number))
+            .send()
+            .await
+            .expect("the adder lives");
     }
 
     async fn ask(adder: &Self::Adder, number: u64) -> u64 {
-        adder.ask(Ask(number)).send().await.expect("the adder answers")
+        adder
+            .ask(Ask(number))
+            .send()
+            .await
+            .expect("the adder answers")
     }
 
     async fn ring(&self, size: usize, done: Arc<Notify>) -> Self::Relay {
@@ -138,7 +146,10 @@ impl Contestant for Kameo {
     }
 
     fn pass(relay: &Self::Relay, left: u64) {
-        relay.tell(Tell(left)).try_send().expect("a token is alone in its mailbox");
+        relay
+            .tell(Tell(left))
+            .try_send()
+            .expect("a token is alone in its mailbox");
     }
 
     type Slow = ActorRef<Slow>;

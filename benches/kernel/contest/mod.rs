@@ -79,7 +79,10 @@ pub struct Waits(Mutex<Vec<Duration>>);
 impl Waits {
     /// Notes that a message sent at `sent` is being handled now.
     pub fn note(&self, sent: Instant) {
-        self.0.lock().expect("no holder panics").push(sent.elapsed());
+        self.0
+            .lock()
+            .expect("no holder panics")
+            .push(sent.elapsed());
     }
 
     /// All waits so far.
@@ -105,5 +108,8 @@ macro_rules! contestants {
 }
 /// The usual single-threaded tokio runtime, drivers included.
 pub fn current_thread() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("failed to build a tokio runtime")
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("failed to build a tokio runtime")
 }

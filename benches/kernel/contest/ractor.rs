@@ -30,7 +30,12 @@ impl Actor for Adder {
         Ok(0)
     }
 
-    async fn handle(&self, _: ActorRef<Add>, message: Add, sum: &mut u64) -> Result<(), ActorProcessingErr> {
+    async fn handle(
+        &self,
+        _: ActorRef<Add>,
+        message: Add,
+        sum: &mut u64,
+    ) -> Result<(), ActorProcessingErr> {
         match message {
             Add::Tell(number) => *sum += number,
             Add::Ask(number, reply) => {
@@ -59,11 +64,20 @@ impl Actor for Relay {
     type State = Links;
     type Arguments = Links;
 
-    async fn pre_start(&self, _: ActorRef<Token>, links: Links) -> Result<Links, ActorProcessingErr> {
+    async fn pre_start(
+        &self,
+        _: ActorRef<Token>,
+        links: Links,
+    ) -> Result<Links, ActorProcessingErr> {
         Ok(links)
     }
 
-    async fn handle(&self, _: ActorRef<Token>, token: Token, links: &mut Links) -> Result<(), ActorProcessingErr> {
+    async fn handle(
+        &self,
+        _: ActorRef<Token>,
+        token: Token,
+        links: &mut Links,
+    ) -> Result<(), ActorProcessingErr> {
         match (token.0, links.next.get()) {
             (left @ 1.., Some(next)) => next.cast(Token(left - 1))?,
             _ => links.done.notify_one(),
@@ -83,11 +97,20 @@ impl Actor for Slow {
     type State = Arc<Waits>;
     type Arguments = Arc<Waits>;
 
-    async fn pre_start(&self, _: ActorRef<Sent>, waits: Arc<Waits>) -> Result<Arc<Waits>, ActorProcessingErr> {
+    async fn pre_start(
+        &self,
+        _: ActorRef<Sent>,
+        waits: Arc<Waits>,
+    ) -> Result<Arc<Waits>, ActorProcessingErr> {
         Ok(waits)
     }
 
-    async fn handle(&self, _: ActorRef<Sent>, sent: Sent, waits: &mut Arc<Waits>) -> Result<(), ActorProcessingErr> {
+    async fn handle(
+        &self,
+        _: ActorRef<Sent>,
+        sent: Sent,
+        waits: &mut Arc<Waits>,
+    ) -> Result<(), ActorProcessingErr> {
         waits.note(sent.0);
         tokio::time::sleep(SERVICE).await;
         Ok(())
@@ -109,7 +132,10 @@ impl Contestant for Ractor {
     }
 
     async fn adder(&self) -> Self::Adder {
-        Actor::spawn(None, Adder, ()).await.expect("an adder starts").0
+        Actor::spawn(None, Adder, ())
+            .await
+            .expect("an adder starts")
+            .0
     }
 
     async fn tell(adder: &Self::Adder, number: u64) {
@@ -117,7 +143,11 @@ impl Contestant for Ractor {
     }
 
     async fn ask(adder: &Self::Adder, number: u64) -> u64 {
-        adder.call(|reply| Add::Ask(number, reply), None).await.expect("the adder lives").expect("the adder answers")
+        adder
+            .call(|reply| Add::Ask(number, reply), None)
+            .await
+            .expect("the adder lives")
+            .expect("the adder answers")
     }
 
     async fn ring(&self, size: usize, done: Arc<Notify>) -> Self::Relay {
@@ -138,7 +168,10 @@ impl Contestant for Ractor {
     type Slow = ActorRef<Sent>;
 
     async fn slow(&self, waits: Arc<Waits>) -> Self::Slow {
-        Actor::spawn(None, Slow, waits).await.expect("a slow actor starts").0
+        Actor::spawn(None, Slow, waits)
+            .await
+            .expect("a slow actor starts")
+            .0
     }
 
     fn offer(slow: &Self::Slow, sent: Instant) -> bool {
@@ -147,5 +180,8 @@ impl Contestant for Ractor {
 }
 
 async fn relay(next: Arc<OnceLock<ActorRef<Token>>>, done: Arc<Notify>) -> ActorRef<Token> {
-    Actor::spawn(None, Relay, Links { next, done }).await.expect("a relay starts").0
+    Actor::spawn(None, Relay, Links { next, done })
+        .await
+        .expect("a relay starts")
+        .0
 }

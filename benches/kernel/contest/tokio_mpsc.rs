@@ -49,12 +49,18 @@ impl Contestant for Bare {
     }
 
     async fn tell(adder: &Self::Adder, number: u64) {
-        adder.send(Add::Tell(number)).await.expect("the adder lives");
+        adder
+            .send(Add::Tell(number))
+            .await
+            .expect("the adder lives");
     }
 
     async fn ask(adder: &Self::Adder, number: u64) -> u64 {
         let (reply, answer) = oneshot::channel();
-        adder.send(Add::Ask(number, reply)).await.expect("the adder lives");
+        adder
+            .send(Add::Ask(number, reply))
+            .await
+            .expect("the adder lives");
         answer.await.expect("the adder answers")
     }
 
@@ -70,7 +76,9 @@ impl Contestant for Bare {
     }
 
     fn pass(relay: &Self::Relay, left: u64) {
-        relay.try_send(left).expect("a token is alone in its mailbox");
+        relay
+            .try_send(left)
+            .expect("a token is alone in its mailbox");
     }
 
     type Slow = mpsc::Sender<Instant>;

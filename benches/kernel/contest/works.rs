@@ -116,7 +116,12 @@ async fn tell<C: Contestant>(contestant: &C, operations: u64) -> Sample {
 }
 
 /// `here` producers on the agent's thread, `there` on a second one.
-async fn tell_from<C: Contestant>(contestant: &C, operations: u64, here: u64, there: u64) -> Sample {
+async fn tell_from<C: Contestant>(
+    contestant: &C,
+    operations: u64,
+    here: u64,
+    there: u64,
+) -> Sample {
     let share = operations.div_ceil(here + there);
     let window = MAILBOX_CAPACITY as u64 / (here + there);
     let adder = contestant.adder().await;
@@ -149,7 +154,9 @@ async fn tell_from<C: Contestant>(contestant: &C, operations: u64, here: u64, th
 }
 
 async fn producers<C: Contestant>(adder: &C::Adder, producers: u64, share: u64, window: u64) {
-    let mut running: FuturesUnordered<_> = (0..producers).map(|_| produce::<C>(adder, share, window)).collect();
+    let mut running: FuturesUnordered<_> = (0..producers)
+        .map(|_| produce::<C>(adder, share, window))
+        .collect();
     while running.next().await.is_some() {}
 }
 
@@ -200,7 +207,12 @@ async fn fan_out<C: Contestant>(contestant: &C, operations: u64) -> Sample {
     for _ in 0..FAN {
         adders.push(contestant.adder().await);
     }
-    let gather = async || join_all(adders.iter().map(|adder| C::ask(adder, 1))).await.iter().sum::<u64>();
+    let gather = async || {
+        join_all(adders.iter().map(|adder| C::ask(adder, 1)))
+            .await
+            .iter()
+            .sum::<u64>()
+    };
     for _ in 0..WARM_UP / FAN as u64 {
         gather().await;
     }

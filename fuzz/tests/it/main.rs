@@ -59,9 +59,17 @@ fn edit() -> impl Strategy<Value = Edit> {
     let at = any::<Index>;
     prop_oneof![
         (at(), 0..8u8).prop_map(|(at, bit)| Edit::Flip { at, bit }),
-        (at(), prop_oneof![any::<u8>(), prop::sample::select(TELLING)]).prop_map(|(at, byte)| Edit::Set { at, byte }),
+        (
+            at(),
+            prop_oneof![any::<u8>(), prop::sample::select(TELLING)]
+        )
+            .prop_map(|(at, byte)| Edit::Set { at, byte }),
         (at(), 1..20usize).prop_map(|(at, bytes)| Edit::Delete { at, bytes }),
-        (at(), 1..40usize, 1..20usize).prop_map(|(at, bytes, times)| Edit::Duplicate { at, bytes, times }),
+        (at(), 1..40usize, 1..20usize).prop_map(|(at, bytes, times)| Edit::Duplicate {
+            at,
+            bytes,
+            times
+        }),
         (at(), at(), at()).prop_map(|(at, other, from)| Edit::Splice { at, other, from }),
         at().prop_map(|at| Edit::Truncate { at }),
     ]
@@ -74,7 +82,10 @@ fn edited(input: &[u8], edits: &[Edit], corpus: &[Vec<u8>]) -> Vec<u8> {
         match edit {
             Edit::Flip { at, bit } => {
                 let at = within(at, &input);
-                input.get_mut(at).into_iter().for_each(|byte| *byte ^= 1 << bit);
+                input
+                    .get_mut(at)
+                    .into_iter()
+                    .for_each(|byte| *byte ^= 1 << bit);
             }
             Edit::Set { at, byte } => {
                 let at = within(at, &input);
@@ -118,11 +129,19 @@ fn corpus_and_each_part_of_it() {
 #[test]
 fn mutations_of_the_corpus() {
     let cases = Config::default().cases;
-    let cases = if std::env::var_os("PROPTEST_CASES").is_some() { cases } else { CASES };
+    let cases = if std::env::var_os("PROPTEST_CASES").is_some() {
+        cases
+    } else {
+        CASES
+    };
     for target in TARGETS {
         let corpus = corpus(target);
         let inputs = (any::<Index>(), vec(edit(), 1..=6));
-        let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
+        let mut runner = TestRunner::new(Config {
+            cases,
+            failure_persistence: None,
+            ..Config::default()
+        });
         let run = runner.run(&inputs, |(which, edits)| {
             let input: &Vec<u8> = which.get(&corpus);
             (target.run)(&edited(input, &edits, &corpus));
@@ -136,7 +155,10 @@ fn mutations_of_the_corpus() {
 #[test]
 fn any_bytes() {
     let byte = prop_oneof![any::<u8>(), prop::sample::select(TELLING)];
-    let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::default() });
+    let mut runner = TestRunner::new(Config {
+        failure_persistence: None,
+        ..Config::default()
+    });
     let run = runner.run(&vec(byte, 0..200), |bytes| {
         TARGETS.iter().for_each(|target| (target.run)(&bytes));
         Ok(())
@@ -149,6 +171,10 @@ fn any_bytes() {
 fn corpus_is_used() {
     for entry in fs::read_dir(CORPUS).unwrap() {
         let name = entry.unwrap().file_name();
-        assert!(TARGETS.iter().any(|target| *target.name == *name), "{} is no target", name.display());
+        assert!(
+            TARGETS.iter().any(|target| *target.name == *name),
+            "{} is no target",
+            name.display()
+        );
     }
 }

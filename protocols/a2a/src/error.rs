@@ -75,21 +75,56 @@ impl ErrorKind {
         match self {
             Self::TaskNotFound => (-32001, 404, "NOT_FOUND", "TASK_NOT_FOUND"),
             Self::TaskNotCancelable => (-32002, 400, "FAILED_PRECONDITION", "TASK_NOT_CANCELABLE"),
-            Self::PushNotificationNotSupported => {
-                (-32003, 400, "FAILED_PRECONDITION", "PUSH_NOTIFICATION_NOT_SUPPORTED")
+            Self::PushNotificationNotSupported => (
+                -32003,
+                400,
+                "FAILED_PRECONDITION",
+                "PUSH_NOTIFICATION_NOT_SUPPORTED",
+            ),
+            Self::UnsupportedOperation => {
+                (-32004, 400, "FAILED_PRECONDITION", "UNSUPPORTED_OPERATION")
             }
-            Self::UnsupportedOperation => (-32004, 400, "FAILED_PRECONDITION", "UNSUPPORTED_OPERATION"),
-            Self::ContentTypeNotSupported => (-32005, 400, "INVALID_ARGUMENT", "CONTENT_TYPE_NOT_SUPPORTED"),
+            Self::ContentTypeNotSupported => (
+                -32005,
+                400,
+                "INVALID_ARGUMENT",
+                "CONTENT_TYPE_NOT_SUPPORTED",
+            ),
             Self::InvalidAgentResponse => (-32006, 500, "INTERNAL", "INVALID_AGENT_RESPONSE"),
-            Self::ExtendedAgentCardNotConfigured => {
-                (-32007, 400, "FAILED_PRECONDITION", "EXTENDED_AGENT_CARD_NOT_CONFIGURED")
+            Self::ExtendedAgentCardNotConfigured => (
+                -32007,
+                400,
+                "FAILED_PRECONDITION",
+                "EXTENDED_AGENT_CARD_NOT_CONFIGURED",
+            ),
+            Self::ExtensionSupportRequired => (
+                -32008,
+                400,
+                "FAILED_PRECONDITION",
+                "EXTENSION_SUPPORT_REQUIRED",
+            ),
+            Self::VersionNotSupported => {
+                (-32009, 400, "FAILED_PRECONDITION", "VERSION_NOT_SUPPORTED")
             }
-            Self::ExtensionSupportRequired => (-32008, 400, "FAILED_PRECONDITION", "EXTENSION_SUPPORT_REQUIRED"),
-            Self::VersionNotSupported => (-32009, 400, "FAILED_PRECONDITION", "VERSION_NOT_SUPPORTED"),
             Self::Parse => (code::PARSE_ERROR, 400, "INVALID_ARGUMENT", "PARSE_ERROR"),
-            Self::InvalidRequest => (code::INVALID_REQUEST, 400, "INVALID_ARGUMENT", "INVALID_REQUEST"),
-            Self::MethodNotFound => (code::METHOD_NOT_FOUND, 404, "UNIMPLEMENTED", "METHOD_NOT_FOUND"),
-            Self::InvalidParams => (code::INVALID_PARAMS, 400, "INVALID_ARGUMENT", "INVALID_PARAMS"),
+            Self::InvalidRequest => (
+                code::INVALID_REQUEST,
+                400,
+                "INVALID_ARGUMENT",
+                "INVALID_REQUEST",
+            ),
+            Self::MethodNotFound => (
+                code::METHOD_NOT_FOUND,
+                404,
+                "UNIMPLEMENTED",
+                "METHOD_NOT_FOUND",
+            ),
+            Self::InvalidParams => (
+                code::INVALID_PARAMS,
+                400,
+                "INVALID_ARGUMENT",
+                "INVALID_PARAMS",
+            ),
             Self::Internal => (code::INTERNAL_ERROR, 500, "INTERNAL", "INTERNAL_ERROR"),
             Self::Overloaded => (code::INTERNAL_ERROR, 503, "UNAVAILABLE", "OVERLOADED"),
             Self::Denied => (code::INTERNAL_ERROR, 403, "PERMISSION_DENIED", "DENIED"),
@@ -124,7 +159,12 @@ impl ErrorKind {
 
     /// An error of this kind, told in one sentence.
     pub fn error(self, message: impl Into<String>) -> A2aError {
-        A2aError { kind: self, message: message.into(), details: Vec::new(), task: None }
+        A2aError {
+            kind: self,
+            message: message.into(),
+            details: Vec::new(),
+            task: None,
+        }
     }
 
     /// The first kind of that code.
@@ -155,10 +195,17 @@ pub(crate) const BAD_REQUEST: &str = "type.googleapis.com/google.rpc.BadRequest"
 impl A2aError {
     /// [`ErrorKind::InvalidParams`]: what is wrong with a field. Neither may hold a value of the request.
     pub fn invalid(field: &str, why: &str) -> Self {
-        let message = if field.is_empty() { format!("the request {why}") } else { format!("{field} {why}") };
+        let message = if field.is_empty() {
+            format!("the request {why}")
+        } else {
+            format!("{field} {why}")
+        };
         let violation = RawObject::of("field", field).with("description", why);
         let details = RawObject::of("@type", BAD_REQUEST).with("fieldViolations", [violation]);
-        Self { details: vec![details], ..ErrorKind::InvalidParams.error(message) }
+        Self {
+            details: vec![details],
+            ..ErrorKind::InvalidParams.error(message)
+        }
     }
 
     /// [`ErrorKind::TaskNotFound`].
@@ -188,13 +235,19 @@ impl A2aError {
                 | ErrorKind::Internal
         );
         let info = (!is_plain).then(|| {
-            let metadata = self.task.as_ref().map(|task| RawObject::of("taskId", task)).unwrap_or_default();
+            let metadata = self
+                .task
+                .as_ref()
+                .map(|task| RawObject::of("taskId", task))
+                .unwrap_or_default();
             RawObject::of("@type", ERROR_INFO)
                 .with("reason", self.kind.reason())
                 .with("domain", DOMAIN)
                 .with("metadata", metadata)
         });
-        info.into_iter().chain(self.details.iter().cloned()).collect()
+        info.into_iter()
+            .chain(self.details.iter().cloned())
+            .collect()
     }
 }
 
@@ -221,7 +274,11 @@ mod tests {
         for kind in ErrorKind::ALL {
             assert_eq!(ErrorKind::of_reason(kind.reason()), Some(kind));
         }
-        let codes: Vec<i64> = ErrorKind::ALL.iter().take(9).map(|kind| kind.code()).collect();
+        let codes: Vec<i64> = ErrorKind::ALL
+            .iter()
+            .take(9)
+            .map(|kind| kind.code())
+            .collect();
         assert_eq!(codes, (1..=9).map(|n| -32_000 - n).collect::<Vec<_>>());
         assert_eq!(ErrorKind::of_code(-32_603), Some(ErrorKind::Internal));
         assert_eq!(ErrorKind::of_code(-1), Some(ErrorKind::Blocked));

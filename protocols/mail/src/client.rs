@@ -5,14 +5,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use callboard_message::RawObject;
 use callboard_message::mail::{
-    AGENT_ID_HEADER, AgentLogs, AgentStatus, AgentView, BroadcastMessage, Direction, Done, EntryState, History, Logs,
-    MailId, MailView, MemberState, MessageHistory, Numbered, SendMessage, Sent,
+    AGENT_ID_HEADER, AgentLogs, AgentStatus, AgentView, BroadcastMessage, Direction, Done,
+    EntryState, History, Logs, MailId, MailView, MemberState, MessageHistory, Numbered,
+    SendMessage, Sent,
 };
 use callboard_rpc::http1::{self, BodyError, Connector, NetError, Response, Target};
 use futures::StreamExt;
 use rand::Rng;
 use reqwest::Method;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::header::{
+    AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
+};
 use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -52,13 +55,24 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError::Address`], [`ClientError::Key`].
-    pub fn new(base: Url, key: impl Into<Option<SecretString>>, id: &MailId) -> Result<Self, ClientError> {
+    pub fn new(
+        base: Url,
+        key: impl Into<Option<SecretString>>,
+        id: &MailId,
+    ) -> Result<Self, ClientError> {
         let is_bare = base.path() == "/" && base.query().is_none() && base.username().is_empty();
-        if !matches!(base.scheme(), "http" | "https") || !base.has_host() || !is_bare || base.password().is_some() {
+        if !matches!(base.scheme(), "http" | "https")
+            || !base.has_host()
+            || !is_bare
+            || base.password().is_some()
+        {
             return Err(ClientError::Address);
         }
         let mut headers = HeaderMap::new();
-        headers.insert(AGENT_ID, HeaderValue::from_str(id.as_str()).map_err(|_| ClientError::Key)?);
+        headers.insert(
+            AGENT_ID,
+            HeaderValue::from_str(id.as_str()).map_err(|_| ClientError::Key)?,
+        );
         if let Some(key) = key.into() {
             let shown = format!("Bearer {}", key.expose_secret());
             let mut value = HeaderValue::from_str(&shown).map_err(|_| ClientError::Key)?;
@@ -66,7 +80,11 @@ impl Client {
             headers.insert(AUTHORIZATION, value);
         }
         let connector = Connector::new(CONNECT_TIMEOUT).map_err(|_| ClientError::Unreachable)?;
-        Ok(Self { http: http1::Client::new(connector), base, headers })
+        Ok(Self {
+            http: http1::Client::new(connector),
+            base,
+            headers,
+        })
     }
 
     /// Tells all active agents, or a group.
@@ -74,7 +92,8 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn broadcast(&self, message: &BroadcastMessage) -> Result<Sent, ClientError> {
-        self.post("/api/broadcast_message?detail=true", message).await
+        self.post("/api/broadcast_message?detail=true", message)
+            .await
     }
 
     /// Writes to one agent, or to a list. A recipient that can't be written to is no error: see [`Sent::success`].
@@ -89,9 +108,17 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn reply(&self, to: &MailId, message: &str, to_all: bool) -> Result<Sent, ClientError> {
-        let body = RawObject::new().with("message", message).with("to_all", to_all);
-        self.post(&format!("/api/messages/{to}/reply?detail=true"), &body).await
+    pub async fn reply(
+        &self,
+        to: &MailId,
+        message: &str,
+        to_all: bool,
+    ) -> Result<Sent, ClientError> {
+        let body = RawObject::new()
+            .with("message", message)
+            .with("to_all", to_all);
+        self.post(&format!("/api/messages/{to}/reply?detail=true"), &body)
+            .await
     }
 
     /// Who is here; in this state only.
@@ -116,7 +143,11 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn end_agent(&self, id: &MailId, back: bool) -> Result<Done, ClientError> {
-        self.post(&format!("/api/agents/{id}/{}", if back { "back" } else { "end" }), &RawObject::new()).await
+        self.post(
+            &format!("/api/agents/{id}/{}", if back { "back" } else { "end" }),
+            &RawObject::new(),
+        )
+        .await
     }
 
     /// A page of messages, newest first, with what was sent. They count as delivered.
@@ -144,8 +175,12 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn message(&self, id: &MailId, receipts: bool) -> Result<MailView, ClientError> {
-        self.get(&Query::default().add("receipts", receipts.then_some(true)).behind(&format!("/api/messages/{id}")))
-            .await
+        self.get(
+            &Query::default()
+                .add("receipts", receipts.then_some(true))
+                .behind(&format!("/api/messages/{id}")),
+        )
+        .await
     }
 
     /// Says that a message is read.
@@ -153,7 +188,8 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn mark_read(&self, id: &MailId) -> Result<Done, ClientError> {
-        self.post(&format!("/api/messages/{id}/read"), &RawObject::new()).await
+        self.post(&format!("/api/messages/{id}/read"), &RawObject::new())
+            .await
     }
 
     /// Who wrote to whom, oldest first.
@@ -175,10 +211,15 @@ impl Client {
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
-        self.ask(Method::GET, path, self.headers.clone(), Bytes::new()).await
+        self.ask(Method::GET, path, self.headers.clone(), Bytes::new())
+            .await
     }
 
-    async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
+    async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, ClientError> {
         let body = serde_json::to_vec(body).map_err(|_| ClientError::Unreadable)?;
         let mut headers = self.headers.clone();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -195,12 +236,19 @@ impl Client {
         let url = self.base.join(path).map_err(|_| ClientError::Address)?;
         let target = Target::new(&url).ok_or(ClientError::Address)?;
         let exchange = async {
-            let response = self.http.send(&target, method, headers, body).await.map_err(of_net)?;
+            let response = self
+                .http
+                .send(&target, method, headers, body)
+                .await
+                .map_err(of_net)?;
             let (status, retry_after_s) = (response.status().as_u16(), retry_after_s(&response));
-            let body = response.body(ANSWER_BYTES_MAX).await.map_err(|error| match error {
-                BodyError::TooLarge => ClientError::Unreadable,
-                BodyError::Net(error) => of_net(error),
-            })?;
+            let body = response
+                .body(ANSWER_BYTES_MAX)
+                .await
+                .map_err(|error| match error {
+                    BodyError::TooLarge => ClientError::Unreadable,
+                    BodyError::Net(error) => of_net(error),
+                })?;
             match status {
                 200 => serde_json::from_slice(&body).map_err(|_| ClientError::Unreadable),
                 _ => Err(refused(status, &body, retry_after_s)),
@@ -219,7 +267,13 @@ fn of_net(error: NetError) -> ClientError {
 }
 
 fn retry_after_s(response: &Response) -> Option<u64> {
-    response.headers().get(RETRY_AFTER)?.to_str().ok()?.parse().ok()
+    response
+        .headers()
+        .get(RETRY_AFTER)?
+        .to_str()
+        .ok()?
+        .parse()
+        .ok()
 }
 
 /// What a status other than 200 says, in the server's own words where they are a mail listener's.
@@ -228,9 +282,15 @@ fn refused(status: u16, body: &[u8], retry_after_s: Option<u64>) -> ClientError 
     struct Told {
         detail: String,
     }
-    let told = serde_json::from_slice::<Told>(body).ok().map(|told| told.detail);
+    let told = serde_json::from_slice::<Told>(body)
+        .ok()
+        .map(|told| told.detail);
     let detail = told.unwrap_or_else(|| "the server refuses".to_owned());
-    ClientError::Refused { status, detail, retry_after_s }
+    ClientError::Refused {
+        status,
+        detail,
+        retry_after_s,
+    }
 }
 
 /// The query of a path.
@@ -240,7 +300,9 @@ struct Query(String);
 impl Query {
     fn add(mut self, name: &str, value: Option<impl ToString>) -> Self {
         if let Some(value) = value {
-            let written = Serializer::new(String::new()).append_pair(name, &value.to_string()).finish();
+            let written = Serializer::new(String::new())
+                .append_pair(name, &value.to_string())
+                .finish();
             self.0.push(if self.0.is_empty() { '?' } else { '&' });
             self.0.push_str(&written);
         }
@@ -298,7 +360,9 @@ struct Place {
 impl Place {
     /// The value of `after` for the next connection. The last number is asked for once more, less what is known of it.
     fn resume(&mut self) -> Option<u64> {
-        let Some((sequence, came)) = self.last else { return self.after };
+        let Some((sequence, came)) = self.last else {
+            return self.after;
+        };
         self.known = came;
         Some(sequence.saturating_sub(1))
     }
@@ -325,8 +389,18 @@ impl Place {
 
 impl EventStream {
     fn new(client: Client, after: Option<u64>, types: &[&str]) -> Self {
-        let place = Place { after, ..Place::default() };
-        Self { client, types: types.join(","), place, socket: None, retry_after: RECONNECT_PAUSE, is_fresh: false }
+        let place = Place {
+            after,
+            ..Place::default()
+        };
+        Self {
+            client,
+            types: types.join(","),
+            place,
+            socket: None,
+            retry_after: RECONNECT_PAUSE,
+            is_fresh: false,
+        }
     }
 
     /// Connects, unless it is connected: what happens after this is heard, however often the connection breaks.
@@ -354,11 +428,14 @@ impl EventStream {
                 self.wait().await;
                 return Ok(Heard::Broken(error));
             }
-            let Some(socket) = &mut self.socket else { continue };
+            let Some(socket) = &mut self.socket else {
+                continue;
+            };
             let heard = timeout(SILENCE_MAX, socket.next()).await;
             match heard {
                 Ok(Some(Ok(Message::Text(text)))) => {
-                    let event: Numbered = serde_json::from_str(&text).map_err(|_| ClientError::Unreadable)?;
+                    let event: Numbered =
+                        serde_json::from_str(&text).map_err(|_| ClientError::Unreadable)?;
                     (self.retry_after, self.is_fresh) = (RECONNECT_PAUSE, false);
                     if self.place.is_new(event.sequence) {
                         return Ok(Heard::Event(event));
@@ -368,7 +445,11 @@ impl EventStream {
                 Ok(Some(Ok(Message::Ping(_) | Message::Pong(_)))) => {}
                 Ok(Some(Ok(Message::Close(Some(told))))) if told.code == CloseCode::Policy => {
                     let detail = told.reason.to_string();
-                    return Err(ClientError::Refused { status: 403, detail, retry_after_s: None });
+                    return Err(ClientError::Refused {
+                        status: 403,
+                        detail,
+                        retry_after_s: None,
+                    });
                 }
                 _ => {
                     self.socket = None;
@@ -393,22 +474,45 @@ impl EventStream {
     }
 
     async fn connect(&mut self) -> Result<Socket, ClientError> {
-        let after = self.place.resume().map_or_else(|| "now".to_owned(), |after| after.to_string());
+        let after = self
+            .place
+            .resume()
+            .map_or_else(|| "now".to_owned(), |after| after.to_string());
         let types = (!self.types.is_empty()).then_some(&self.types);
-        let path = Query::default().add("after", Some(after)).add("types", types).behind("/api/events");
-        let mut url = self.client.base.join(&path).map_err(|_| ClientError::Address)?;
+        let path = Query::default()
+            .add("after", Some(after))
+            .add("types", types)
+            .behind("/api/events");
+        let mut url = self
+            .client
+            .base
+            .join(&path)
+            .map_err(|_| ClientError::Address)?;
         let scheme = if url.scheme() == "https" { "wss" } else { "ws" };
         url.set_scheme(scheme).map_err(|()| ClientError::Address)?;
-        let mut request = url.as_str().into_client_request().map_err(|_| ClientError::Address)?;
+        let mut request = url
+            .as_str()
+            .into_client_request()
+            .map_err(|_| ClientError::Address)?;
         request.headers_mut().extend(self.client.headers.clone());
         let bytes_max = Some(EVENT_BYTES_MAX);
-        let config = WebSocketConfig::default().max_message_size(bytes_max).max_frame_size(bytes_max);
+        let config = WebSocketConfig::default()
+            .max_message_size(bytes_max)
+            .max_frame_size(bytes_max);
         // The last argument: small messages aren't held back (TCP_NODELAY).
-        let connecting = timeout(CONNECT_TIMEOUT, connect_async_with_config(request, Some(config), true));
-        match connecting.await.map_err(|_| ClientError::TimedOut(CONNECT_TIMEOUT))? {
+        let connecting = timeout(
+            CONNECT_TIMEOUT,
+            connect_async_with_config(request, Some(config), true),
+        );
+        match connecting
+            .await
+            .map_err(|_| ClientError::TimedOut(CONNECT_TIMEOUT))?
+        {
             Ok((socket, response)) => {
-                let newest =
-                    response.headers().get(EVENT_SEQUENCE).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+                let newest = response
+                    .headers()
+                    .get(EVENT_SEQUENCE)
+                    .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
                 self.place.after = self.place.after.or(newest);
                 self.is_fresh = true;
                 Ok(socket)
@@ -430,16 +534,39 @@ mod tests {
     /// single event.
     #[test]
     fn places() {
-        let all: Vec<(u64, usize)> = [(1, 0), (1, 1), (3, 0), (4, 0), (4, 1), (4, 2), (6, 0), (6, 1)].into();
+        let all: Vec<(u64, usize)> = [
+            (1, 0),
+            (1, 1),
+            (3, 0),
+            (4, 0),
+            (4, 1),
+            (4, 2),
+            (6, 0),
+            (6, 1),
+        ]
+        .into();
         for every in 1..all.len() {
-            let (mut place, mut shown) = (Place { after: Some(0), ..Place::default() }, Vec::<&(u64, usize)>::new());
+            let (mut place, mut shown) = (
+                Place {
+                    after: Some(0),
+                    ..Place::default()
+                },
+                Vec::<&(u64, usize)>::new(),
+            );
             while shown.len() < all.len() {
                 let after = place.resume().unwrap();
                 let sent = all.iter().filter(|(sequence, _)| *sequence > after);
-                let new = sent.filter(|(sequence, _)| place.is_new(*sequence)).take(every).collect::<Vec<_>>();
+                let new = sent
+                    .filter(|(sequence, _)| place.is_new(*sequence))
+                    .take(every)
+                    .collect::<Vec<_>>();
                 shown.extend(new);
             }
-            assert_eq!(shown, all.iter().collect::<Vec<_>>(), "cut after every {every}");
+            assert_eq!(
+                shown,
+                all.iter().collect::<Vec<_>>(),
+                "cut after every {every}"
+            );
         }
     }
 }

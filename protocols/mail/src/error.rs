@@ -48,6 +48,12 @@ impl ClientError {
 
     /// Whether it is about who asks: the key, the id, or what they may.
     pub fn is_denied(&self) -> bool {
-        matches!(self, Self::Refused { status: 401 | 403, .. })
+        matches!(
+            self,
+            Self::Refused {
+                status: 401 | 403,
+                ..
+            }
+        )
     }
 }

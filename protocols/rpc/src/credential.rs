@@ -58,7 +58,10 @@ impl Access {
             Self::Bearer(verifiers) => verifiers,
         };
         let token = bearer_token(credential.authorization.ok_or(CredentialError::Missing)?)?;
-        verifiers.iter().find_map(|verifier| verifier.verify(token)).unwrap_or(Err(CredentialError::Wrong))
+        verifiers
+            .iter()
+            .find_map(|verifier| verifier.verify(token))
+            .unwrap_or(Err(CredentialError::Wrong))
     }
 
     /// Whether a listener on this address is safe: beyond this machine, peers must show who they are.
@@ -130,7 +133,9 @@ impl CredentialError {
     /// What to do, for a person.
     pub const fn message(self) -> &'static str {
         match self {
-            Self::Unverifiable => "no credentials are configured here: send the request without `Authorization`",
+            Self::Unverifiable => {
+                "no credentials are configured here: send the request without `Authorization`"
+            }
             Self::Missing => "a key is needed: send `Authorization: Bearer KEY`",
             Self::Malformed => "`Authorization` must be `Bearer` and one token",
             Self::Wrong => "the key or token is not valid",
@@ -168,11 +173,18 @@ fn bearer_token(authorization: &[u8]) -> Result<&[u8], CredentialError> {
     if authorization.len() > AUTHORIZATION_BYTES_MAX {
         return Err(CredentialError::Malformed);
     }
-    let (scheme, token) = authorization.split_at_checked(7).ok_or(CredentialError::Malformed)?;
+    let (scheme, token) = authorization
+        .split_at_checked(7)
+        .ok_or(CredentialError::Malformed)?;
     let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(byte);
     let token = token.trim_ascii_start();
-    let is_token = scheme.eq_ignore_ascii_case(b"bearer ") && !token.is_empty() && token.iter().all(is_part);
-    if is_token { Ok(token) } else { Err(CredentialError::Malformed) }
+    let is_token =
+        scheme.eq_ignore_ascii_case(b"bearer ") && !token.is_empty() && token.iter().all(is_part);
+    if is_token {
+        Ok(token)
+    } else {
+        Err(CredentialError::Malformed)
+    }
 }
 
 impl Trust {
@@ -190,7 +202,9 @@ impl Trust {
         }
         let on_loopback = |ip: Option<IpAddr>| ip.is_some_and(|ip| ip.to_canonical().is_loopback());
         Ok(match self {
-            Self::LoopbackOperator if on_loopback(credential.peer) && on_loopback(credential.local) => {
+            Self::LoopbackOperator
+                if on_loopback(credential.peer) && on_loopback(credential.local) =>
+            {
                 Principal::local_operator()
             }
             _ => Principal::anonymous(),
@@ -203,35 +217,67 @@ mod tests {
     use super::*;
 
     fn credential(peer: &str, local: &str) -> Credential<'static> {
-        Credential { peer: peer.parse().ok(), local: local.parse().ok(), authorization: None, is_forwarded: false }
+        Credential {
+            peer: peer.parse().ok(),
+            local: local.parse().ok(),
+            authorization: None,
+            is_forwarded: false,
+        }
     }
 
     /// Goal: only a peer on this machine, on a listener that says so, is the operator. Method: every other mix.
     #[test]
     fn operator_needs_loopback_at_both_ends() {
         let operator = Ok(Principal::local_operator());
-        for (peer, local) in [("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("::ffff:127.0.0.1", "::ffff:127.0.0.1")] {
-            assert_eq!(Trust::LoopbackOperator.principal(&credential(peer, local)), operator);
-            assert_eq!(Trust::Anonymous.principal(&credential(peer, local)), Ok(Principal::anonymous()));
+        for (peer, local) in [
+            ("127.0.0.1", "127.0.0.1"),
+            ("::1", "::1"),
+            ("::ffff:127.0.0.1", "::ffff:127.0.0.1"),
+        ] {
+            assert_eq!(
+                Trust::LoopbackOperator.principal(&credential(peer, local)),
+                operator
+            );
+            assert_eq!(
+                Trust::Anonymous.principal(&credential(peer, local)),
+                Ok(Principal::anonymous())
+            );
         }
-        for (peer, local) in [("10.0.0.7", "10.0.0.1"), ("10.0.0.7", "127.0.0.1"), ("127.0.0.1", "0.0.0.0"), ("", "")] {
-            assert_eq!(Trust::LoopbackOperator.principal(&credential(peer, local)), Ok(Principal::anonymous()));
+        for (peer, local) in [
+            ("10.0.0.7", "10.0.0.1"),
+            ("10.0.0.7", "127.0.0.1"),
+            ("127.0.0.1", "0.0.0.0"),
+            ("", ""),
+        ] {
+            assert_eq!(
+                Trust::LoopbackOperator.principal(&credential(peer, local)),
+                Ok(Principal::anonymous())
+            );
         }
     }
 
     /// Goal: who comes through a proxy is no caller of this machine, whatever the connection looks like. Method: each mode.
     #[test]
     fn forwarded_requests_are_not_of_this_machine() {
-        let forwarded = Credential { is_forwarded: true, ..credential("127.0.0.1", "127.0.0.1") };
+        let forwarded = Credential {
+            is_forwarded: true,
+            ..credential("127.0.0.1", "127.0.0.1")
+        };
         for trust in [Trust::LoopbackOperator, Trust::Anonymous] {
-            assert_eq!(Access::from(trust).principal(&forwarded), Err(CredentialError::Forwarded));
+            assert_eq!(
+                Access::from(trust).principal(&forwarded),
+                Err(CredentialError::Forwarded)
+            );
         }
         for access in [Access::from(Trust::BehindProxy), Access::Anyone] {
             assert_eq!(access.principal(&forwarded), Ok(Principal::anonymous()));
         }
         let bearer = Access::Bearer(Arc::new([Box::new(Known("a"))]));
         assert_eq!(bearer.principal(&forwarded), Err(CredentialError::Missing));
-        let shown = Credential { authorization: Some(b"Bearer a-ok"), ..forwarded };
+        let shown = Credential {
+            authorization: Some(b"Bearer a-ok"),
+            ..forwarded
+        };
         assert_eq!(bearer.principal(&shown), Ok(Principal::agent("a")));
         assert_eq!(CredentialError::Forwarded.http_status(), 403);
     }
@@ -239,8 +285,14 @@ mod tests {
     /// Goal: a credential that nobody checks grants nothing and is never printed. Method: a bearer token.
     #[test]
     fn unverifiable_credential_is_refused() {
-        let shown = Credential { authorization: Some(b"Bearer s3cret"), ..credential("127.0.0.1", "127.0.0.1") };
-        assert_eq!(Trust::LoopbackOperator.principal(&shown), Err(CredentialError::Unverifiable));
+        let shown = Credential {
+            authorization: Some(b"Bearer s3cret"),
+            ..credential("127.0.0.1", "127.0.0.1")
+        };
+        assert_eq!(
+            Trust::LoopbackOperator.principal(&shown),
+            Err(CredentialError::Unverifiable)
+        );
         assert!(!format!("{shown:?}").contains("s3cret"));
     }
 
@@ -251,7 +303,11 @@ mod tests {
         fn verify(&self, token: &[u8]) -> Option<Result<Principal, CredentialError>> {
             let of_kind = token.starts_with(self.0.as_bytes());
             of_kind.then(|| {
-                if token.ends_with(b"ok") { Ok(Principal::agent(self.0)) } else { Err(CredentialError::Wrong) }
+                if token.ends_with(b"ok") {
+                    Ok(Principal::agent(self.0))
+                } else {
+                    Err(CredentialError::Wrong)
+                }
             })
         }
     }
@@ -262,34 +318,71 @@ mod tests {
         let access = Access::Bearer(Arc::new([Box::new(Known("a")), Box::new(Known("b"))]));
         let try_with = |value: Option<&str>| {
             let shown = credential("127.0.0.1", "127.0.0.1");
-            access.principal(&Credential { authorization: value.map(str::as_bytes), ..shown })
+            access.principal(&Credential {
+                authorization: value.map(str::as_bytes),
+                ..shown
+            })
         };
         assert_eq!(try_with(None), Err(CredentialError::Missing));
-        for (value, whose) in [("Bearer a-ok", "a"), ("bearer b.ok", "b"), ("BEARER  b/+~_=ok", "b")] {
-            assert_eq!(try_with(Some(value)), Ok(Principal::agent(whose)), "{value}");
+        for (value, whose) in [
+            ("Bearer a-ok", "a"),
+            ("bearer b.ok", "b"),
+            ("BEARER  b/+~_=ok", "b"),
+        ] {
+            assert_eq!(
+                try_with(Some(value)),
+                Ok(Principal::agent(whose)),
+                "{value}"
+            );
         }
         for value in ["Bearer a", "Bearer bo", "Bearer cok", "Bearer okay-ok"] {
-            assert_eq!(try_with(Some(value)), Err(CredentialError::Wrong), "{value}");
+            assert_eq!(
+                try_with(Some(value)),
+                Err(CredentialError::Wrong),
+                "{value}"
+            );
         }
-        for value in
-            ["", "Bearer", "Bearer ", "Bearer  ", "Basic a-ok", "Bearera-ok", "a-ok", "Bearer a ok", "Bearer a,ok"]
-        {
-            assert_eq!(try_with(Some(value)), Err(CredentialError::Malformed), "{value}");
+        for value in [
+            "",
+            "Bearer",
+            "Bearer ",
+            "Bearer  ",
+            "Basic a-ok",
+            "Bearera-ok",
+            "a-ok",
+            "Bearer a ok",
+            "Bearer a,ok",
+        ] {
+            assert_eq!(
+                try_with(Some(value)),
+                Err(CredentialError::Malformed),
+                "{value}"
+            );
         }
         let of = |bytes: usize| format!("Bearer {}ok", "a".repeat(bytes - 9));
         assert!(try_with(Some(&of(AUTHORIZATION_BYTES_MAX))).is_ok());
-        assert_eq!(try_with(Some(&of(AUTHORIZATION_BYTES_MAX + 1))), Err(CredentialError::Malformed));
+        assert_eq!(
+            try_with(Some(&of(AUTHORIZATION_BYTES_MAX + 1))),
+            Err(CredentialError::Malformed)
+        );
     }
 
     /// Goal: whoever can't tell peers apart stays on this machine. Method: each mode at three addresses.
     #[test]
     fn open_access_stays_on_loopback() {
         let bearer = Access::Bearer(Arc::new([Box::new(Known("a"))]));
-        for (address, open) in
-            [("127.0.0.1", true), ("::ffff:127.0.0.1", true), ("0.0.0.0", false), ("10.0.0.7", false)]
-        {
+        for (address, open) in [
+            ("127.0.0.1", true),
+            ("::ffff:127.0.0.1", true),
+            ("0.0.0.0", false),
+            ("10.0.0.7", false),
+        ] {
             let address = address.parse().unwrap();
-            for trust in [Trust::Anonymous, Trust::BehindProxy, Trust::LoopbackOperator] {
+            for trust in [
+                Trust::Anonymous,
+                Trust::BehindProxy,
+                Trust::LoopbackOperator,
+            ] {
                 assert_eq!(Access::from(trust).may_listen_on(address), open);
             }
             assert!(bearer.may_listen_on(address) && Access::Anyone.may_listen_on(address));

@@ -63,7 +63,8 @@ pub struct Response<'a> {
 /// A [`Refusal`] with the code to answer, and the id to answer it under where that could be read.
 pub fn decode<'a>(body: &'a [u8], limits: &Limits) -> Result<Incoming<'a>, Refusal> {
     let mut found = Members::default();
-    let text = members(body, limits, &mut |name, value| found.put(name, value)).map_err(|e| unknown(e.into()))?;
+    let text = members(body, limits, &mut |name, value| found.put(name, value))
+        .map_err(|e| unknown(e.into()))?;
     match first(text) {
         Some(b'{') => found.message(limits),
         Some(b'[') => Err(unknown(DecodeError::Batch)),
@@ -73,7 +74,8 @@ pub fn decode<'a>(body: &'a [u8], limits: &Limits) -> Result<Incoming<'a>, Refus
 
 /// What a text begins with, white space apart.
 fn first(text: &str) -> Option<u8> {
-    text.bytes().find(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n'))
+    text.bytes()
+        .find(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n'))
 }
 
 fn unknown(error: DecodeError) -> Refusal {
@@ -111,27 +113,47 @@ impl<'a> Members<'a> {
     }
 
     fn message(self, limits: &Limits) -> Result<Incoming<'a>, Refusal> {
-        let bad_id = DecodeError::Id { bytes_max: limits.id_bytes_max };
+        let bad_id = DecodeError::Id {
+            bytes_max: limits.id_bytes_max,
+        };
         let id = match self.id {
             None => Ok(None),
             Some(written) if written.len() > limits.id_bytes_max => Err(bad_id),
             Some(written) => Id::parse(written).map(Some).ok_or(bad_id),
         };
         // A refusal goes under the id even when it is about another member.
-        let refuse = |id: Result<Option<Id>, DecodeError>, error| Refusal { id: id.ok().flatten(), error };
+        let refuse = |id: Result<Option<Id>, DecodeError>, error| Refusal {
+            id: id.ok().flatten(),
+            error,
+        };
 
         if !self.jsonrpc.is_some_and(is_version) {
             return Err(refuse(id, DecodeError::Version));
         }
         let Some(method) = self.method else {
-            return self.response(id.clone(), limits).map(Incoming::Response).map_err(|error| refuse(id, error));
+            return self
+                .response(id.clone(), limits)
+                .map(Incoming::Response)
+                .map_err(|error| refuse(id, error));
         };
-        let Some(method) = string(method).filter(|name| name.len() <= limits.method_bytes_max) else {
-            return Err(refuse(id, DecodeError::Method { bytes_max: limits.method_bytes_max }));
+        let Some(method) = string(method).filter(|name| name.len() <= limits.method_bytes_max)
+        else {
+            return Err(refuse(
+                id,
+                DecodeError::Method {
+                    bytes_max: limits.method_bytes_max,
+                },
+            ));
         };
         let id = id.map_err(unknown)?;
-        if !self.params.is_none_or(|params| params.starts_with(['{', '['])) {
-            return Err(Refusal { id, error: DecodeError::Params });
+        if !self
+            .params
+            .is_none_or(|params| params.starts_with(['{', '[']))
+        {
+            return Err(Refusal {
+                id,
+                error: DecodeError::Params,
+            });
         }
         let params = self.params.map(raw_ref);
         Ok(match id {
@@ -140,19 +162,37 @@ impl<'a> Members<'a> {
         })
     }
 
-    fn response(self, id: Result<Option<Id>, DecodeError>, limits: &Limits) -> Result<Response<'a>, DecodeError> {
+    fn response(
+        self,
+        id: Result<Option<Id>, DecodeError>,
+        limits: &Limits,
+    ) -> Result<Response<'a>, DecodeError> {
         let error = self.error.filter(|error| *error != NULL);
         match (self.result, error) {
-            (None, None) if self.error.is_none() => Err(DecodeError::Method { bytes_max: limits.method_bytes_max }),
+            (None, None) if self.error.is_none() => Err(DecodeError::Method {
+                bytes_max: limits.method_bytes_max,
+            }),
             (None, None) => Err(DecodeError::Outcome),
             (Some(result), Some(_)) if result != NULL => Err(DecodeError::Outcome),
             (_, Some(error)) => {
-                let id = if self.id.is_none_or(|id| id == NULL) { None } else { id? };
-                Ok(Response { id, outcome: Err(read_error(error).ok_or(DecodeError::Error)?) })
+                let id = if self.id.is_none_or(|id| id == NULL) {
+                    None
+                } else {
+                    id?
+                };
+                Ok(Response {
+                    id,
+                    outcome: Err(read_error(error).ok_or(DecodeError::Error)?),
+                })
             }
             (Some(result), None) => match id? {
-                Some(id) => Ok(Response { id: Some(id), outcome: Ok(raw_ref(result)) }),
-                None => Err(DecodeError::Id { bytes_max: limits.id_bytes_max }),
+                Some(id) => Ok(Response {
+                    id: Some(id),
+                    outcome: Ok(raw_ref(result)),
+                }),
+                None => Err(DecodeError::Id {
+                    bytes_max: limits.id_bytes_max,
+                }),
             },
         }
     }
@@ -179,8 +219,15 @@ fn read_error(written: &str) -> Option<RpcError> {
         data: Option<&'a RawValue>,
     }
     // A struct can be read from an array too, which no error is.
-    let members: ErrorMembers<'_> = written.starts_with('{').then(|| serde_json::from_str(written).ok()).flatten()?;
-    Some(RpcError { code: members.code, message: members.message, data: members.data.map(RawValue::to_owned) })
+    let members: ErrorMembers<'_> = written
+        .starts_with('{')
+        .then(|| serde_json::from_str(written).ok())
+        .flatten()?;
+    Some(RpcError {
+        code: members.code,
+        message: members.message,
+        data: members.data.map(RawValue::to_owned),
+    })
 }
 
 // Payloads may hold patient text: they are never printed.
@@ -210,15 +257,23 @@ pub enum Body<'a> {
 /// A [`Refusal`] of the whole body: no JSON, over `limits`, an empty batch, or one message that is none.
 pub fn decode_body<'a>(body: &'a [u8], limits: &Limits) -> Result<Body<'a>, Refusal> {
     match decode(body, limits) {
-        Err(Refusal { error: DecodeError::Batch, .. }) => {}
+        Err(Refusal {
+            error: DecodeError::Batch,
+            ..
+        }) => {}
         one => return one.map(Body::One),
     }
     let entries_max = limits.batch_entries_max;
     let mut reader = serde_json::Deserializer::from_slice(body);
-    let entries = reader.deserialize_seq(Entries { entries_max }).map_err(|_| unknown(DecodeError::NotAnObject))?;
+    let entries = reader
+        .deserialize_seq(Entries { entries_max })
+        .map_err(|_| unknown(DecodeError::NotAnObject))?;
     let one = |entry: &'a RawValue| match decode(entry.get().as_bytes(), limits) {
         // A batch in a batch is no message.
-        Err(Refusal { error: DecodeError::Batch, .. }) => Err(unknown(DecodeError::NotAnObject)),
+        Err(Refusal {
+            error: DecodeError::Batch,
+            ..
+        }) => Err(unknown(DecodeError::NotAnObject)),
         one => one,
     };
     match entries.len() {

@@ -73,12 +73,21 @@ pub struct Egress {
 impl Egress {
     /// The public internet, over `http` or `https`.
     pub fn public() -> Self {
-        Self { public: true, ..Self::nowhere() }
+        Self {
+            public: true,
+            ..Self::nowhere()
+        }
     }
 
     /// Nowhere, until a network is named.
     pub fn nowhere() -> Self {
-        Self { public: false, loopback: false, https_only: false, networks: Vec::new(), lookup: Arc::new(SystemLookup) }
+        Self {
+            public: false,
+            loopback: false,
+            https_only: false,
+            networks: Vec::new(),
+            lookup: Arc::new(SystemLookup),
+        }
     }
 
     /// This machine too: for development and tests.
@@ -190,14 +199,18 @@ impl Egress {
     }
 
     fn address_is_here(&self, ip: IpAddr) -> Result<bool, EgressError> {
-        self.check_address(ip).map(|()| Reach::of(ip) == Reach::Loopback)
+        self.check_address(ip)
+            .map(|()| Reach::of(ip) == Reach::Loopback)
     }
 
     fn follow(&self, attempt: Attempt<'_>) -> Action {
         if attempt.previous().len() > REDIRECTS_MAX {
             return attempt.error(EgressError::Redirects);
         }
-        let was_https = attempt.previous().last().is_some_and(|url| url.scheme() == "https");
+        let was_https = attempt
+            .previous()
+            .last()
+            .is_some_and(|url| url.scheme() == "https");
         if was_https && attempt.url().scheme() != "https" {
             return attempt.error(EgressError::Scheme);
         }
@@ -217,7 +230,9 @@ impl Resolve for Egress {
                 false => this.lookup.resolve(name).await?,
             };
             let answered = answered.take(ADDRESSES_MAX);
-            let mut allowed = answered.filter(move |address| this.check_address(address.ip()).is_ok()).peekable();
+            let mut allowed = answered
+                .filter(move |address| this.check_address(address.ip()).is_ok())
+                .peekable();
             match allowed.peek() {
                 None => Err(EgressError::Name.into()),
                 Some(_) => Ok(Box::new(allowed) as Addrs),
@@ -226,11 +241,18 @@ impl Resolve for Egress {
     }
 }
 
-const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+const LOOPBACK: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::LOCALHOST),
+    IpAddr::V6(Ipv6Addr::LOCALHOST),
+];
 
 /// Names that are this machine's, whatever a name service says (RFC 6761, section 6.3).
 fn is_localhost(name: &str) -> bool {
-    let last_label = name.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
+    let last_label = name
+        .trim_end_matches('.')
+        .rsplit('.')
+        .next()
+        .unwrap_or_default();
     last_label.eq_ignore_ascii_case("localhost")
 }
 
@@ -240,7 +262,8 @@ struct SystemLookup;
 impl Resolve for SystemLookup {
     fn resolve(&self, name: Name) -> Resolving {
         Box::pin(async move {
-            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            let found: Vec<SocketAddr> =
+                tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
             Ok(Box::new(found.into_iter()) as Addrs)
         })
     }
@@ -287,7 +310,9 @@ fn of_v6(ip: Ipv6Addr) -> Reach {
     match ip.segments() {
         [0, 0, 0, 0, 0, 0, 0, 1] => Reach::Loopback,
         // Protocol assignments (Teredo among them), 6to4, documentation: parts of the global unicast block.
-        [0x2001, 0x0000..=0x01FF | 0x0DB8, ..] | [0x2002, ..] | [0x3FFF, 0x0000..=0x0FFF, ..] => Reach::Special,
+        [0x2001, 0x0000..=0x01FF | 0x0DB8, ..] | [0x2002, ..] | [0x3FFF, 0x0000..=0x0FFF, ..] => {
+            Reach::Special
+        }
         [0x2000..=0x3FFF, ..] => Reach::Public,
         // Unique local, link-local and everything else, NAT64 and IPv4-compatible addresses too: they carry another address.
         _ => Reach::Special,
@@ -303,7 +328,9 @@ pub struct Network {
 
 /// Write `ADDRESS` or `ADDRESS/BITS`, with no bit set after them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a network: write an address, or an address / its leading bits, all others zero")]
+#[error(
+    "{0:?} is not a network: write an address, or an address / its leading bits, all others zero"
+)]
 pub struct NetworkError(String);
 
 impl Network {
@@ -327,15 +354,27 @@ impl FromStr for Network {
 
     fn from_str(written: &str) -> Result<Self, NetworkError> {
         let network = || {
-            let (base, bits) = written.split_once('/').map_or((written, None), |(base, bits)| (base, Some(bits)));
-            let base: IpAddr = base.parse().ok().filter(|ip: &IpAddr| ip.to_canonical() == *ip)?;
+            let (base, bits) = written
+                .split_once('/')
+                .map_or((written, None), |(base, bits)| (base, Some(bits)));
+            let base: IpAddr = base
+                .parse()
+                .ok()
+                .filter(|ip: &IpAddr| ip.to_canonical() == *ip)?;
             let (all, value) = bits_of(base);
             let prefix_bits = match bits {
-                Some(bits) => bits.parse().ok().filter(|bits| *bits <= all && !written.contains('+'))?,
+                Some(bits) => bits
+                    .parse()
+                    .ok()
+                    .filter(|bits| *bits <= all && !written.contains('+'))?,
                 None => all,
             };
             let after = all - prefix_bits;
-            let clear = value.checked_shr(after).and_then(|kept| kept.checked_shl(after)).unwrap_or(0) == value;
+            let clear = value
+                .checked_shr(after)
+                .and_then(|kept| kept.checked_shl(after))
+                .unwrap_or(0)
+                == value;
             clear.then_some(Self { base, prefix_bits })
         };
         network().ok_or_else(|| NetworkError(written.to_owned()))
@@ -354,20 +393,56 @@ mod tests {
     #[test]
     fn special_addresses_are_known() {
         for (ips, expected) in [
-            ("127.0.0.0 127.0.0.1 127.255.255.255 ::1 ::ffff:127.0.0.1 ::ffff:7f00:1", Reach::Loopback),
-            ("10.0.0.0 10.255.255.255 172.16.0.0 172.31.255.255 192.168.0.0 192.168.255.255", Reach::Special),
-            ("100.64.0.0 100.100.100.200 100.127.255.255 fc00:: fd00:ec2::254 fdff:ffff::1", Reach::Special),
+            (
+                "127.0.0.0 127.0.0.1 127.255.255.255 ::1 ::ffff:127.0.0.1 ::ffff:7f00:1",
+                Reach::Loopback,
+            ),
+            (
+                "10.0.0.0 10.255.255.255 172.16.0.0 172.31.255.255 192.168.0.0 192.168.255.255",
+                Reach::Special,
+            ),
+            (
+                "100.64.0.0 100.100.100.200 100.127.255.255 fc00:: fd00:ec2::254 fdff:ffff::1",
+                Reach::Special,
+            ),
             ("::ffff:10.0.0.1 ::ffff:192.168.1.1", Reach::Special),
-            ("169.254.0.0 169.254.169.254 169.254.255.255 168.63.129.16 fe80:: febf::1", Reach::Special),
+            (
+                "169.254.0.0 169.254.169.254 169.254.255.255 168.63.129.16 fe80:: febf::1",
+                Reach::Special,
+            ),
             ("::ffff:169.254.169.254 ::ffff:a9fe:a9fe", Reach::Special),
-            ("0.0.0.0 0.255.255.255 192.0.0.192 192.0.2.1 192.88.99.1 198.18.0.0 198.19.255.255", Reach::Special),
-            ("198.51.100.7 203.0.113.9 224.0.0.1 239.255.255.255 240.0.0.0 255.255.255.255", Reach::Special),
-            (":: ::2 ::127.0.0.1 64:ff9b::7f00:1 64:ff9b:1::1 100::1 2001::1 2001:1ff:: 2001:db8::1", Reach::Special),
-            ("2002:7f00:1:: 3fff::1 3fff:fff:: 4000:: 5f00::1 fec0::1 ff02::1 ::ffff:0.0.0.0", Reach::Special),
-            ("1.1.1.1 9.255.255.255 11.0.0.0 100.63.255.255 100.128.0.0 126.255.255.255 128.0.0.0", Reach::Public),
-            ("169.253.255.255 169.255.0.0 168.63.129.17 172.15.255.255 172.32.0.0 192.167.255.255", Reach::Public),
-            ("192.169.0.0 192.0.1.0 198.17.255.255 198.20.0.0 203.0.112.255 223.255.255.255", Reach::Public),
-            ("2000:: 2001:200:: 2001:4860:4860::8888 2003::1 2606:4700::1111 3ffe::1 3fff:1000::", Reach::Public),
+            (
+                "0.0.0.0 0.255.255.255 192.0.0.192 192.0.2.1 192.88.99.1 198.18.0.0 198.19.255.255",
+                Reach::Special,
+            ),
+            (
+                "198.51.100.7 203.0.113.9 224.0.0.1 239.255.255.255 240.0.0.0 255.255.255.255",
+                Reach::Special,
+            ),
+            (
+                ":: ::2 ::127.0.0.1 64:ff9b::7f00:1 64:ff9b:1::1 100::1 2001::1 2001:1ff:: 2001:db8::1",
+                Reach::Special,
+            ),
+            (
+                "2002:7f00:1:: 3fff::1 3fff:fff:: 4000:: 5f00::1 fec0::1 ff02::1 ::ffff:0.0.0.0",
+                Reach::Special,
+            ),
+            (
+                "1.1.1.1 9.255.255.255 11.0.0.0 100.63.255.255 100.128.0.0 126.255.255.255 128.0.0.0",
+                Reach::Public,
+            ),
+            (
+                "169.253.255.255 169.255.0.0 168.63.129.17 172.15.255.255 172.32.0.0 192.167.255.255",
+                Reach::Public,
+            ),
+            (
+                "192.169.0.0 192.0.1.0 198.17.255.255 198.20.0.0 203.0.112.255 223.255.255.255",
+                Reach::Public,
+            ),
+            (
+                "2000:: 2001:200:: 2001:4860:4860::8888 2003::1 2606:4700::1111 3ffe::1 3fff:1000::",
+                Reach::Public,
+            ),
             ("::ffff:1.1.1.1", Reach::Public),
         ] {
             for ip in ips.split(' ') {
@@ -379,22 +454,47 @@ mod tests {
     /// Goal: a range holds its addresses and no other. Method: edges, whole families, what is no range.
     #[test]
     fn networks() {
-        let holds = |network: &str, ip: &str| network.parse::<Network>().unwrap().contains(ip.parse().unwrap());
+        let holds = |network: &str, ip: &str| {
+            network
+                .parse::<Network>()
+                .unwrap()
+                .contains(ip.parse().unwrap())
+        };
         for (network, inside, outside) in [
-            ("10.1.0.0/16", "10.1.255.255 10.1.0.0 ::ffff:10.1.2.3", "10.0.255.255 10.2.0.0 ::1"),
+            (
+                "10.1.0.0/16",
+                "10.1.255.255 10.1.0.0 ::ffff:10.1.2.3",
+                "10.0.255.255 10.2.0.0 ::1",
+            ),
             ("10.1.2.3", "10.1.2.3", "10.1.2.2 10.1.2.4"),
             ("10.1.2.2/31", "10.1.2.2 10.1.2.3", "10.1.2.1 10.1.2.4"),
-            ("0.0.0.0/0", "0.0.0.0 255.255.255.255 ::ffff:1.2.3.4", "::1 2000::"),
+            (
+                "0.0.0.0/0",
+                "0.0.0.0 255.255.255.255 ::ffff:1.2.3.4",
+                "::1 2000::",
+            ),
             ("fd00::/8", "fd00:: fdff::1", "fc00:: fe00:: 10.0.0.1"),
             ("::/0", ":: ffff::", "1.2.3.4"),
             ("::1", "::1", "::2 0.0.0.1"),
         ] {
             assert!(inside.split(' ').all(|ip| holds(network, ip)), "{network}");
-            assert!(!outside.split(' ').any(|ip| holds(network, ip)), "{network}");
+            assert!(
+                !outside.split(' ').any(|ip| holds(network, ip)),
+                "{network}"
+            );
         }
-        for bad in
-            ["", "10", "10.1.0.0/8", "10.1.0.0/33", "10.1.0.0/", "10.1.0.0/+16", "::/129", "::1/64", "a", "10.0.0.0/a"]
-        {
+        for bad in [
+            "",
+            "10",
+            "10.1.0.0/8",
+            "10.1.0.0/33",
+            "10.1.0.0/",
+            "10.1.0.0/+16",
+            "::/129",
+            "::1/64",
+            "a",
+            "10.0.0.0/a",
+        ] {
             assert!(bad.parse::<Network>().is_err(), "{bad}");
         }
         // It would hold no address, as such a one is judged as the IPv4 address in it.

@@ -15,11 +15,18 @@ pub enum Nulls {
 
 /// Writes a request. `params` must be an object or an array.
 pub fn encode_request(id: &Id, method: &str, params: &RawValue) -> Vec<u8> {
-    encode_request_with(id, method, params.get().len(), |out| out.push_str(params.get()))
+    encode_request_with(id, method, params.get().len(), |out| {
+        out.push_str(params.get())
+    })
 }
 
 /// The same, with `params` written where they belong: an object or an array, of about `params_bytes`.
-pub fn encode_request_with(id: &Id, method: &str, params_bytes: usize, params: impl FnOnce(&mut String)) -> Vec<u8> {
+pub fn encode_request_with(
+    id: &Id,
+    method: &str,
+    params_bytes: usize,
+    params: impl FnOnce(&mut String),
+) -> Vec<u8> {
     let mut out = String::with_capacity(64 + id.as_json().len() + method.len() + params_bytes);
     out.push_str("{\"jsonrpc\":\"2.0\",\"id\":");
     out.push_str(id.as_json());
@@ -34,7 +41,10 @@ pub fn encode_request_with(id: &Id, method: &str, params_bytes: usize, params: i
 /// Writes a notification. `params` must be an object or an array.
 pub fn encode_notification(method: &str, params: Option<&RawValue>) -> Vec<u8> {
     let mut out = Vec::with_capacity(64 + method.len() + params.map_or(0, |p| p.get().len()));
-    push(&mut out, &["{\"jsonrpc\":\"2.0\",\"method\":", &quote(method)]);
+    push(
+        &mut out,
+        &["{\"jsonrpc\":\"2.0\",\"method\":", &quote(method)],
+    );
     if let Some(params) = params {
         push(&mut out, &[",\"params\":", params.get()]);
     }
@@ -53,7 +63,11 @@ pub fn encode_refusal(refusal: &Refusal) -> Vec<u8> {
 }
 
 /// Writes a response. An `id` of `None` is `null`: only for errors, where the request's could not be read.
-pub fn encode_response(id: Option<&Id>, outcome: Result<&RawValue, &RpcError>, nulls: Nulls) -> Vec<u8> {
+pub fn encode_response(
+    id: Option<&Id>,
+    outcome: Result<&RawValue, &RpcError>,
+    nulls: Nulls,
+) -> Vec<u8> {
     let id = id.map_or("null", Id::as_json);
     let payload_bytes = match outcome {
         Ok(result) => result.get().len(),
@@ -63,10 +77,22 @@ pub fn encode_response(id: Option<&Id>, outcome: Result<&RawValue, &RpcError>, n
     let mut out = Vec::with_capacity(96 + id.len() + payload_bytes);
     push(&mut out, &["{\"jsonrpc\":\"2.0\",\"id\":", id]);
     match outcome {
-        Ok(result) => push(&mut out, &[",\"result\":", result.get(), null(",\"error\":null")]),
+        Ok(result) => push(
+            &mut out,
+            &[",\"result\":", result.get(), null(",\"error\":null")],
+        ),
         Err(error) => {
             let (code, message) = (error.code.to_string(), quote(&error.message));
-            push(&mut out, &[null(",\"result\":null"), ",\"error\":{\"code\":", &code, ",\"message\":", &message]);
+            push(
+                &mut out,
+                &[
+                    null(",\"result\":null"),
+                    ",\"error\":{\"code\":",
+                    &code,
+                    ",\"message\":",
+                    &message,
+                ],
+            );
             if let Some(data) = &error.data {
                 push(&mut out, &[",\"data\":", data.get()]);
             }

@@ -36,7 +36,11 @@ pub struct RpcError {
 impl RpcError {
     /// An error without details.
     pub fn new(code: i64, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), data: None }
+        Self {
+            code,
+            message: message.into(),
+            data: None,
+        }
     }
 
     /// [`code::INVALID_PARAMS`].

@@ -63,9 +63,19 @@ struct Way {
 
 impl Way {
     fn new(egress: Egress, options: &HookOptions) -> Result<Self, reqwest::Error> {
-        let egress = options.allow.iter().fold(egress, |egress, network| egress.with_network(*network));
-        let egress = options.lookup.iter().fold(egress, |egress, lookup| egress.with_lookup(lookup.clone()));
-        let client = egress.client_builder().redirect(Policy::none()).timeout(options.timeout).build()?;
+        let egress = options
+            .allow
+            .iter()
+            .fold(egress, |egress, network| egress.with_network(*network));
+        let egress = options
+            .lookup
+            .iter()
+            .fold(egress, |egress, lookup| egress.with_lookup(lookup.clone()));
+        let client = egress
+            .client_builder()
+            .redirect(Policy::none())
+            .timeout(options.timeout)
+            .build()?;
         Ok(Self { egress, client })
     }
 }
@@ -76,8 +86,14 @@ impl Hooks {
     /// # Errors
     /// Where there is no TLS to be had.
     pub fn new(options: &HookOptions) -> Result<Self, reqwest::Error> {
-        let plain = (!options.allow.is_empty()).then(|| Way::new(Egress::nowhere(), options)).transpose()?;
-        Ok(Self { safe: Way::new(Egress::public(), options)?, plain, retry_after_max: options.retry_after_max })
+        let plain = (!options.allow.is_empty())
+            .then(|| Way::new(Egress::nowhere(), options))
+            .transpose()?;
+        Ok(Self {
+            safe: Way::new(Egress::public(), options)?,
+            plain,
+            retry_after_max: options.retry_after_max,
+        })
     }
 
     /// Whether a post may go there, as far as the URL itself says.
@@ -102,12 +118,25 @@ impl Hooks {
 
     /// Posts a body once.
     pub async fn post(&self, url: &Url, headers: HeaderMap, body: Bytes) -> Posted {
-        let Ok(way) = self.way(url) else { return Posted::NotAllowed };
+        let Ok(way) = self.way(url) else {
+            return Posted::NotAllowed;
+        };
         // The answer's body isn't read: nothing of it concerns us, and it may have no end.
-        match way.client.post(url.clone()).headers(headers).body(body).send().await {
+        match way
+            .client
+            .post(url.clone())
+            .headers(headers)
+            .body(body)
+            .send()
+            .await
+        {
             Ok(answer) => {
-                let retry_after = retry_after(answer.headers(), SystemTime::now(), self.retry_after_max);
-                Posted::Answered { status: answer.status(), retry_after }
+                let retry_after =
+                    retry_after(answer.headers(), SystemTime::now(), self.retry_after_max);
+                Posted::Answered {
+                    status: answer.status(),
+                    retry_after,
+                }
             }
             Err(error) => match EgressError::among_causes(&error) {
                 None | Some(EgressError::Lookup) => Posted::Silent,
@@ -132,7 +161,10 @@ fn retry_after(headers: &HeaderMap, now: SystemTime, max: Duration) -> Option<Du
     let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     let asked = match value.parse() {
         Ok(seconds) => Duration::from_secs(seconds),
-        Err(_) => httpdate::parse_http_date(value).ok()?.duration_since(now).unwrap_or_default(),
+        Err(_) => httpdate::parse_http_date(value)
+            .ok()?
+            .duration_since(now)
+            .unwrap_or_default(),
     };
     Some(asked.min(max))
 }

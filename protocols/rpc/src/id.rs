@@ -29,7 +29,10 @@ impl Id {
 
     /// An integer id.
     pub fn integer(value: i64) -> Self {
-        Self { written: value.to_string().into_boxed_str(), unescaped: None }
+        Self {
+            written: value.to_string().into_boxed_str(),
+            unescaped: None,
+        }
     }
 
     /// Reads an id as it stands in a message; `None` when it is neither a string nor an integer.
@@ -41,11 +44,18 @@ impl Id {
     pub(crate) fn parse(written: &str) -> Option<Self> {
         let unescaped = match written.starts_with('"') {
             true if unescaped(written).is_some() => None,
-            true => Some(serde_json::from_str::<String>(written).ok()?.into_boxed_str()),
+            true => Some(
+                serde_json::from_str::<String>(written)
+                    .ok()?
+                    .into_boxed_str(),
+            ),
             false if is_integer(written) => None,
             false => return None,
         };
-        Some(Self { written: written.into(), unescaped })
+        Some(Self {
+            written: written.into(),
+            unescaped,
+        })
     }
 
     /// As it is written in a message, quotes and escapes included.
@@ -55,7 +65,9 @@ impl Id {
 
     /// A string's value; `None` for an integer.
     pub fn as_text(&self) -> Option<&str> {
-        self.unescaped.as_deref().or_else(|| unescaped(&self.written))
+        self.unescaped
+            .as_deref()
+            .or_else(|| unescaped(&self.written))
     }
 
     /// What makes two ids equal: whether it is a string, and its value.

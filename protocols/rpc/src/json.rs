@@ -21,11 +21,25 @@ pub(crate) fn members<'a>(
     member: &mut dyn FnMut(&str, &'a str),
 ) -> Result<&'a str, JsonError> {
     if body.len() > limits.body_bytes_max {
-        return Err(JsonError::BytesOver { max: limits.body_bytes_max });
+        return Err(JsonError::BytesOver {
+            max: limits.body_bytes_max,
+        });
     }
-    let text = std::str::from_utf8(body).map_err(|e| JsonError::Encoding { at: e.valid_up_to() })?;
+    let text = std::str::from_utf8(body).map_err(|e| JsonError::Encoding {
+        at: e.valid_up_to(),
+    })?;
     let (open, keys) = (Vec::with_capacity(OPEN_ROOM), Vec::with_capacity(KEYS_ROOM));
-    Scanner { text, bytes: text.as_bytes(), at: 0, limits, open, keys, member, member_begins: 0 }.document()?;
+    Scanner {
+        text,
+        bytes: text.as_bytes(),
+        at: 0,
+        limits,
+        open,
+        keys,
+        member,
+        member_begins: 0,
+    }
+    .document()?;
     Ok(text)
 }
 
@@ -66,7 +80,12 @@ impl<'a> Scanner<'a, '_> {
                 if self.open.len() == 1
                     && let Some(key) = self.keys.last()
                 {
-                    (self.member)(key, self.text.get(self.member_begins..self.at).unwrap_or_default());
+                    (self.member)(
+                        key,
+                        self.text
+                            .get(self.member_begins..self.at)
+                            .unwrap_or_default(),
+                    );
                 }
                 self.skip_space();
                 match self.open.last().copied() {
@@ -117,7 +136,9 @@ impl<'a> Scanner<'a, '_> {
 
     fn enter(&mut self, container: Open) -> Result<(), JsonError> {
         if self.open.len() == self.limits.depth_max {
-            return Err(JsonError::DepthOver { max: self.limits.depth_max });
+            return Err(JsonError::DepthOver {
+                max: self.limits.depth_max,
+            });
         }
         self.open.push(container);
         self.at += 1;
@@ -127,15 +148,21 @@ impl<'a> Scanner<'a, '_> {
 
     fn key(&mut self, first_key: usize) -> Result<(), JsonError> {
         if self.keys.len() - first_key == self.limits.keys_max {
-            return Err(JsonError::KeysOver { max: self.limits.keys_max });
+            return Err(JsonError::KeysOver {
+                max: self.limits.keys_max,
+            });
         }
         let begins = self.at;
         let escaped = self.string()?;
         let key = match escaped {
             // "dose" and "\u0064ose" are one key.
             true => Cow::Owned(
-                serde_json::from_str(self.text.get(begins..self.at).unwrap_or_default())
-                    .map_err(|_| JsonError::Syntax { at: begins, expected: "a key" })?,
+                serde_json::from_str(self.text.get(begins..self.at).unwrap_or_default()).map_err(
+                    |_| JsonError::Syntax {
+                        at: begins,
+                        expected: "a key",
+                    },
+                )?,
             ),
             false => Cow::Borrowed(self.text.get(begins + 1..self.at - 1).unwrap_or_default()),
         };
@@ -228,7 +255,10 @@ impl<'a> Scanner<'a, '_> {
             may_overflow = true;
         }
         if digits > self.limits.digits_max {
-            return Err(JsonError::DigitsOver { at: begins, max: self.limits.digits_max });
+            return Err(JsonError::DigitsOver {
+                at: begins,
+                max: self.limits.digits_max,
+            });
         }
         let number = self.text.get(begins..self.at).unwrap_or_default();
         if may_overflow && !number.parse::<f64>().is_ok_and(f64::is_finite) {
@@ -243,7 +273,11 @@ impl<'a> Scanner<'a, '_> {
         while let Some(b'0'..=b'9') = self.peek() {
             self.at += 1;
         }
-        if self.at == begins { Err(self.expected("a digit")) } else { Ok(self.at - begins) }
+        if self.at == begins {
+            Err(self.expected("a digit"))
+        } else {
+            Ok(self.at - begins)
+        }
     }
 
     fn literal(&mut self, word: &'static str) -> Result<(), JsonError> {
@@ -255,7 +289,11 @@ impl<'a> Scanner<'a, '_> {
     }
 
     fn byte(&mut self, wanted: u8, expected: &'static str) -> Result<(), JsonError> {
-        if self.eat(wanted) { Ok(()) } else { Err(self.expected(expected)) }
+        if self.eat(wanted) {
+            Ok(())
+        } else {
+            Err(self.expected(expected))
+        }
     }
 
     /// Takes a byte, if it is the next.
@@ -276,7 +314,10 @@ impl<'a> Scanner<'a, '_> {
     }
 
     fn expected(&self, expected: &'static str) -> JsonError {
-        JsonError::Syntax { at: self.at, expected }
+        JsonError::Syntax {
+            at: self.at,
+            expected,
+        }
     }
 }
 
@@ -284,7 +325,10 @@ impl<'a> Scanner<'a, '_> {
 fn has_duplicate(keys: &mut [Cow<'_, str>]) -> bool {
     const PAIRWISE_MAX: usize = 12;
     if keys.len() <= PAIRWISE_MAX {
-        return keys.iter().enumerate().any(|(i, key)| keys.iter().take(i).any(|earlier| earlier == key));
+        return keys
+            .iter()
+            .enumerate()
+            .any(|(i, key)| keys.iter().take(i).any(|earlier| earlier == key));
     }
     keys.sort_unstable();
     keys.windows(2).any(|pair| matches!(pair, [a, b] if a == b))
@@ -353,7 +397,10 @@ impl JsonError {
     pub fn is_well_formed(&self) -> bool {
         matches!(
             self,
-            Self::BytesOver { .. } | Self::DepthOver { .. } | Self::KeysOver { .. } | Self::DuplicateKey { .. }
+            Self::BytesOver { .. }
+                | Self::DepthOver { .. }
+                | Self::KeysOver { .. }
+                | Self::DuplicateKey { .. }
         )
     }
 }

@@ -7,8 +7,8 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use ring::rand::SystemRandom;
 use ring::rsa::PublicKeyComponents;
 use ring::signature::{
-    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, EcdsaSigningAlgorithm,
-    Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair,
+    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair,
+    EcdsaSigningAlgorithm, Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair,
 };
 use secrecy::zeroize::Zeroizing;
 use secrecy::{ExposeSecret, SecretString};
@@ -34,7 +34,9 @@ impl SigningAlgorithm {
     /// From its name in JOSE headers, like `ES256`.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|algorithm| algorithm.name() == name)
+        Self::ALL
+            .into_iter()
+            .find(|algorithm| algorithm.name() == name)
     }
 
     /// Its name in JOSE headers.
@@ -82,9 +84,14 @@ impl KeyPair {
             SigningAlgorithm::Es256 => ecdsa(&ECDSA_P256_SHA256_FIXED_SIGNING),
             SigningAlgorithm::Es384 => ecdsa(&ECDSA_P384_SHA384_FIXED_SIGNING),
             SigningAlgorithm::Rs256 => RsaKeyPair::from_pkcs8(&der).map(Pair::Rsa),
-            SigningAlgorithm::EdDsa => Ed25519KeyPair::from_pkcs8_maybe_unchecked(&der).map(Pair::Ed25519),
+            SigningAlgorithm::EdDsa => {
+                Ed25519KeyPair::from_pkcs8_maybe_unchecked(&der).map(Pair::Ed25519)
+            }
         };
-        Ok(Self { pair: pair.map_err(|_| KeyPairError)?, algorithm })
+        Ok(Self {
+            pair: pair.map_err(|_| KeyPairError)?,
+            algorithm,
+        })
     }
 
     /// How it signs.
@@ -100,11 +107,15 @@ impl KeyPair {
     pub fn sign(&self, message: &[u8]) -> Result<Vec<u8>, KeyPairError> {
         let rng = SystemRandom::new();
         match &self.pair {
-            Pair::Ecdsa(pair) => pair.sign(&rng, message).map(|s| s.as_ref().to_vec()).map_err(|_| KeyPairError),
+            Pair::Ecdsa(pair) => pair
+                .sign(&rng, message)
+                .map(|s| s.as_ref().to_vec())
+                .map_err(|_| KeyPairError),
             Pair::Ed25519(pair) => Ok(pair.sign(message).as_ref().to_vec()),
             Pair::Rsa(pair) => {
                 let mut signature = vec![0; pair.public().modulus_len()];
-                pair.sign(&RSA_PKCS1_SHA256, &rng, message, &mut signature).map_err(|_| KeyPairError)?;
+                pair.sign(&RSA_PKCS1_SHA256, &rng, message, &mut signature)
+                    .map_err(|_| KeyPairError)?;
                 Ok(signature)
             }
         }
@@ -120,16 +131,33 @@ impl KeyPair {
                 // An uncompressed point: 0x04, x, y (SEC 1, section 2.3.3).
                 let point = pair.public_key().as_ref().get(1..).unwrap_or_default();
                 let (x, y) = point.split_at(point.len() / 2);
-                let curve = if self.algorithm == SigningAlgorithm::Es384 { "P-384" } else { "P-256" };
-                vec![("crv", curve.to_owned()), ("kty", "EC".to_owned()), ("x", encoded(x)), ("y", encoded(y))]
+                let curve = if self.algorithm == SigningAlgorithm::Es384 {
+                    "P-384"
+                } else {
+                    "P-256"
+                };
+                vec![
+                    ("crv", curve.to_owned()),
+                    ("kty", "EC".to_owned()),
+                    ("x", encoded(x)),
+                    ("y", encoded(y)),
+                ]
             }
             Pair::Ed25519(pair) => {
                 let x = encoded(pair.public_key().as_ref());
-                vec![("crv", "Ed25519".to_owned()), ("kty", "OKP".to_owned()), ("x", x)]
+                vec![
+                    ("crv", "Ed25519".to_owned()),
+                    ("kty", "OKP".to_owned()),
+                    ("x", x),
+                ]
             }
             Pair::Rsa(pair) => {
                 let key = PublicKeyComponents::<Vec<u8>>::from(pair.public());
-                vec![("e", encoded(&key.e)), ("kty", "RSA".to_owned()), ("n", encoded(&key.n))]
+                vec![
+                    ("e", encoded(&key.e)),
+                    ("kty", "RSA".to_owned()),
+                    ("n", encoded(&key.n)),
+                ]
             }
         }
     }
@@ -144,12 +172,18 @@ fn pkcs8_of(pem: &str) -> Option<Zeroizing<Vec<u8>>> {
 
 #[cfg(test)]
 mod tests {
-    use ring::signature::{ECDSA_P256_SHA256_FIXED, ED25519, UnparsedPublicKey, VerificationAlgorithm};
+    use ring::signature::{
+        ECDSA_P256_SHA256_FIXED, ED25519, UnparsedPublicKey, VerificationAlgorithm,
+    };
 
     use super::*;
 
     fn pem(der: &[u8]) -> SecretString {
-        format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", STANDARD.encode(der)).into()
+        format!(
+            "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n",
+            STANDARD.encode(der)
+        )
+        .into()
     }
 
     /// Goal: what is signed verifies with what is said of the public key, and the private one isn't printed. Method: a fresh
@@ -157,24 +191,42 @@ mod tests {
     #[test]
     fn signatures_verify_by_the_public_members() {
         let rng = SystemRandom::new();
-        let ecdsa = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &rng).expect("a key");
+        let ecdsa =
+            EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &rng).expect("a key");
         let ed25519 = Ed25519KeyPair::generate_pkcs8(&rng).expect("a key");
         let rows: [(&[u8], _, &'static dyn VerificationAlgorithm, _); 2] = [
-            (ecdsa.as_ref(), SigningAlgorithm::Es256, &ECDSA_P256_SHA256_FIXED, "crv kty x y"),
-            (ed25519.as_ref(), SigningAlgorithm::EdDsa, &ED25519, "crv kty x"),
+            (
+                ecdsa.as_ref(),
+                SigningAlgorithm::Es256,
+                &ECDSA_P256_SHA256_FIXED,
+                "crv kty x y",
+            ),
+            (
+                ed25519.as_ref(),
+                SigningAlgorithm::EdDsa,
+                &ED25519,
+                "crv kty x",
+            ),
         ];
         for (der, algorithm, verification, names) in rows {
             let key = KeyPair::from_pem(&pem(der), algorithm).expect("a key");
             let members = key.public_members();
             let found: Vec<_> = members.iter().map(|(name, _)| *name).collect();
             assert_eq!(found.join(" "), names);
-            let mut public = if names.ends_with('y') { vec![4] } else { Vec::new() };
+            let mut public = if names.ends_with('y') {
+                vec![4]
+            } else {
+                Vec::new()
+            };
             for (_, value) in members.iter().skip(2) {
                 public.extend(URL_SAFE_NO_PAD.decode(value).expect("base64url"));
             }
             let public = UnparsedPublicKey::new(verification, public);
             let signature = key.sign(b"a card").expect("a signature");
-            assert!(public.verify(b"a card", &signature).is_ok() && public.verify(b"a cord", &signature).is_err());
+            assert!(
+                public.verify(b"a card", &signature).is_ok()
+                    && public.verify(b"a cord", &signature).is_err()
+            );
             assert!(!format!("{key:?}").contains(&STANDARD.encode(der)[..16]));
         }
     }
@@ -184,9 +236,11 @@ mod tests {
     fn unfit_keys_are_refused() {
         let ed25519 = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).expect("a key");
         for algorithm in SigningAlgorithm::ALL {
-            for text in
-                ["", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----"]
-            {
+            for text in [
+                "",
+                "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----",
+                "-----BEGIN PRIVATE KEY-----",
+            ] {
                 assert!(KeyPair::from_pem(&text.into(), algorithm).is_err());
             }
             assert_eq!(
@@ -195,6 +249,12 @@ mod tests {
             );
             assert_eq!(SigningAlgorithm::named(algorithm.name()), Some(algorithm));
         }
-        assert_eq!((SigningAlgorithm::named("none"), SigningAlgorithm::named("HS256")), (None, None));
+        assert_eq!(
+            (
+                SigningAlgorithm::named("none"),
+                SigningAlgorithm::named("HS256")
+            ),
+            (None, None)
+        );
     }
 }

@@ -44,7 +44,12 @@ pub struct LineDecoder {
 impl LineDecoder {
     /// `line_bytes_max` counts a line's bytes without its LF or CRLF, inclusively.
     pub fn new(line_bytes_max: usize) -> Self {
-        Self { line_bytes_max, pending: BytesMut::new(), searched: 0, dropping: false }
+        Self {
+            line_bytes_max,
+            pending: BytesMut::new(),
+            searched: 0,
+            dropping: false,
+        }
     }
 
     /// Takes the next chunk. Take the lines out of it before the next one.
@@ -53,7 +58,10 @@ impl LineDecoder {
     }
 
     /// The next line that is complete, or known to be too long; `None` when more bytes are needed.
-    #[expect(clippy::should_implement_trait, reason = "a decoder that is pushed to ends no iteration with `None`")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "a decoder that is pushed to ends no iteration with `None`"
+    )]
     pub fn next(&mut self) -> Option<Line> {
         loop {
             let unsearched = self.pending.get(self.searched..).unwrap_or_default();
@@ -83,7 +91,10 @@ impl LineDecoder {
     ///
     /// # Errors
     /// Those of `reader`.
-    pub async fn read(&mut self, reader: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Line>> {
+    pub async fn read(
+        &mut self,
+        reader: &mut (impl AsyncRead + Unpin),
+    ) -> io::Result<Option<Line>> {
         loop {
             if let Some(line) = self.next() {
                 return Ok(Some(line));
@@ -131,7 +142,9 @@ impl Default for LineDecoder {
 
 /// Writes a JSON text as one line. CR and LF in it, which JSON has only as white space, become spaces.
 pub fn encode_line(mut json: Vec<u8>) -> Vec<u8> {
-    json.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
+    json.iter_mut()
+        .filter(|byte| matches!(byte, b'\n' | b'\r'))
+        .for_each(|byte| *byte = b' ');
     json.push(b'\n');
     json
 }

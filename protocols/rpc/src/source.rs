@@ -91,11 +91,15 @@ impl AllowedHosts {
 
     /// Whether one `Host` (or `:authority`) may be used.
     pub fn allows(&self, authority: &str) -> bool {
-        let Some(asked) = Authority::read(authority) else { return false };
+        let Some(asked) = Authority::read(authority) else {
+            return false;
+        };
         let usual = |port: u16| port == 80 || port == 443;
         asked.is_loopback()
             || self.more.iter().any(|allowed| {
-                let same_port = allowed.port.is_none_or(|port| asked.port.map_or(usual(port), |asked| asked == port));
+                let same_port = allowed
+                    .port
+                    .is_none_or(|port| asked.port.map_or(usual(port), |asked| asked == port));
                 allowed.host == asked.host && same_port
             })
     }
@@ -105,7 +109,11 @@ impl AllowedHosts {
     ///
     /// # Errors
     /// [`SourceError::Host`].
-    pub fn check<'a>(&self, hosts: impl IntoIterator<Item = &'a [u8]>, reached: IpAddr) -> Result<(), SourceError> {
+    pub fn check<'a>(
+        &self,
+        hosts: impl IntoIterator<Item = &'a [u8]>,
+        reached: IpAddr,
+    ) -> Result<(), SourceError> {
         if self.more.is_empty() && !reached.to_canonical().is_loopback() {
             return Ok(());
         }
@@ -116,7 +124,11 @@ impl AllowedHosts {
                 return Err(SourceError::Host);
             }
         }
-        if named { Ok(()) } else { Err(SourceError::Host) }
+        if named {
+            Ok(())
+        } else {
+            Err(SourceError::Host)
+        }
     }
 }
 
@@ -126,23 +138,33 @@ impl AllowedOrigins {
     /// # Errors
     /// [`AllowListError::Origin`].
     pub fn with(mut self, origin: &str) -> Result<Self, AllowListError> {
-        let origin = Origin::read(origin).ok_or_else(|| AllowListError::Origin(origin.to_owned()))?;
+        let origin =
+            Origin::read(origin).ok_or_else(|| AllowListError::Origin(origin.to_owned()))?;
         self.more.push(origin);
         Ok(self)
     }
 
     /// Whether pages of this origin may send requests. `null` may not.
     pub fn allows(&self, origin: &str) -> bool {
-        Origin::read(origin).is_some_and(|asked| asked.authority.is_loopback() || self.more.contains(&asked))
+        Origin::read(origin)
+            .is_some_and(|asked| asked.authority.is_loopback() || self.more.contains(&asked))
     }
 
     /// Checks a request's `Origin` headers, as they came. None is none of a page's, and passes.
     ///
     /// # Errors
     /// [`SourceError::Origin`].
-    pub fn check<'a>(&self, origins: impl IntoIterator<Item = &'a [u8]>) -> Result<(), SourceError> {
-        let allowed = |origin: &[u8]| std::str::from_utf8(origin).is_ok_and(|origin| self.allows(origin));
-        if origins.into_iter().all(allowed) { Ok(()) } else { Err(SourceError::Origin) }
+    pub fn check<'a>(
+        &self,
+        origins: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<(), SourceError> {
+        let allowed =
+            |origin: &[u8]| std::str::from_utf8(origin).is_ok_and(|origin| self.allows(origin));
+        if origins.into_iter().all(allowed) {
+            Ok(())
+        } else {
+            Err(SourceError::Origin)
+        }
     }
 }
 
@@ -162,16 +184,25 @@ enum Host {
 
 impl Authority {
     fn read(written: &str) -> Option<Self> {
-        let address = |ip: IpAddr, port| Self { host: Host::Address(ip.to_canonical()), port };
+        let address = |ip: IpAddr, port| Self {
+            host: Host::Address(ip.to_canonical()),
+            port,
+        };
         if let Ok(socket) = written.parse::<SocketAddr>() {
             return Some(address(socket.ip(), Some(socket.port())));
         }
-        if let Some(v6) = written.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        if let Some(v6) = written
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'))
+        {
             return v6.parse().ok().map(|ip| address(IpAddr::V6(ip), None));
         }
         let (host, port) = match written.split_once(':') {
             // A number's own reader takes a sign too.
-            Some((host, port)) => (host, Some(port.parse().ok().filter(|_| !port.starts_with('+'))?)),
+            Some((host, port)) => (
+                host,
+                Some(port.parse().ok().filter(|_| !port.starts_with('+'))?),
+            ),
             None => (written, None),
         };
         if let Ok(ip) = host.parse() {
@@ -180,8 +211,14 @@ impl Authority {
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
         // A last label of digits makes it an address to some readers: 127.1, 0x7f.1, 2130706433.
         let last_label = host.rsplit('.').next().unwrap_or_default();
-        let is_number = last_label.bytes().next().is_none_or(|first| first.is_ascii_digit());
-        (host.chars().all(is_name) && !is_number).then(|| Self { host: Host::Name(host.to_ascii_lowercase()), port })
+        let is_number = last_label
+            .bytes()
+            .next()
+            .is_none_or(|first| first.is_ascii_digit());
+        (host.chars().all(is_name) && !is_number).then(|| Self {
+            host: Host::Name(host.to_ascii_lowercase()),
+            port,
+        })
     }
 
     fn is_loopback(&self) -> bool {
@@ -201,14 +238,20 @@ struct Origin {
 
 impl Origin {
     fn read(written: &str) -> Option<Self> {
-        let (is_https, authority) = match (written.strip_prefix("http://"), written.strip_prefix("https://")) {
+        let (is_https, authority) = match (
+            written.strip_prefix("http://"),
+            written.strip_prefix("https://"),
+        ) {
             (Some(authority), _) => (false, authority),
             (_, Some(authority)) => (true, authority),
             _ => return None,
         };
         let mut authority = Authority::read(authority)?;
         authority.port = authority.port.or(Some(if is_https { 443 } else { 80 }));
-        Some(Self { is_https, authority })
+        Some(Self {
+            is_https,
+            authority,
+        })
     }
 }
 
@@ -221,11 +264,23 @@ mod tests {
     #[test]
     fn headers_of_proxies() {
         assert!(FORWARDING_HEADERS.is_sorted());
-        for name in ["x-forwarded", "x-forwarded-for", "x-forwarded-client-cert"].iter().chain(&FORWARDING_HEADERS) {
+        for name in ["x-forwarded", "x-forwarded-for", "x-forwarded-client-cert"]
+            .iter()
+            .chain(&FORWARDING_HEADERS)
+        {
             assert!(is_forwarding_header(name), "{name}");
         }
-        for name in ["", "host", "origin", "x-api-key", "x-agent-id", "x-request-id", "traceparent", "viable", "x-for"]
-        {
+        for name in [
+            "",
+            "host",
+            "origin",
+            "x-api-key",
+            "x-agent-id",
+            "x-request-id",
+            "traceparent",
+            "viable",
+            "x-for",
+        ] {
             assert!(!is_forwarding_header(name), "{name}");
         }
     }
@@ -237,19 +292,37 @@ mod tests {
     #[test]
     fn names_of_this_machine() {
         let (hosts, origins) = (AllowedHosts::default(), AllowedOrigins::default());
-        for host in ["localhost", "LOCALHOST:80", "127.0.0.1", "127.0.0.1:8001", "127.8.9.1", "[::1]", "[::1]:8001"] {
+        for host in [
+            "localhost",
+            "LOCALHOST:80",
+            "127.0.0.1",
+            "127.0.0.1:8001",
+            "127.8.9.1",
+            "[::1]",
+            "[::1]:8001",
+        ] {
             assert!(hosts.allows(host), "{host}");
             assert!(origins.allows(&format!("http://{host}")), "{host}");
         }
         let others = "evil.example localhost.evil.example 127.0.0.1.evil.example localhost. 127.1 0x7f.1 2130706433 0.0.0.0 \
             192.168.0.1 [::] user@localhost localhost:80@evil.example localhost: localhost:x localhost:+80 [::1 ::1 \
             [127.0.0.1] localhost/path localhost,evil.example null";
-        for host in others.split(' ').chain(["", "localhost evil.example", " localhost"]) {
+        for host in others
+            .split(' ')
+            .chain(["", "localhost evil.example", " localhost"])
+        {
             assert!(!hosts.allows(host), "{host}");
             assert!(!origins.allows(&format!("https://{host}")), "{host}");
         }
-        for origin in ["null", "", "localhost", "file://", "ftp://localhost", "http://localhost/x", "HTTP://localhost"]
-        {
+        for origin in [
+            "null",
+            "",
+            "localhost",
+            "file://",
+            "ftp://localhost",
+            "http://localhost/x",
+            "HTTP://localhost",
+        ] {
             assert!(!origins.allows(origin), "{origin}");
         }
     }
@@ -257,42 +330,98 @@ mod tests {
     /// Goal: what is added passes, and nothing beside it. Method: names with and without port, near misses.
     #[test]
     fn lists_add_exactly_what_they_say() {
-        let hosts = AllowedHosts::default().with("Agents.example").and_then(|h| h.with("b.example:8443")).unwrap();
-        let hosts = hosts.with("b.example:443").and_then(|h| h.with("[2001:DB8::1]")).unwrap();
-        for host in
-            ["agents.EXAMPLE", "agents.example:1", "b.example:8443", "b.example", "[2001:db8:0::1]:9", "localhost"]
-        {
+        let hosts = AllowedHosts::default()
+            .with("Agents.example")
+            .and_then(|h| h.with("b.example:8443"))
+            .unwrap();
+        let hosts = hosts
+            .with("b.example:443")
+            .and_then(|h| h.with("[2001:DB8::1]"))
+            .unwrap();
+        for host in [
+            "agents.EXAMPLE",
+            "agents.example:1",
+            "b.example:8443",
+            "b.example",
+            "[2001:db8:0::1]:9",
+            "localhost",
+        ] {
             assert!(hosts.allows(host), "{host}");
         }
-        for host in
-            ["x.agents.example", "agents.example.", "b.example:8444", "b.example:80", "[2001:db8::2]", "example"]
-        {
+        for host in [
+            "x.agents.example",
+            "agents.example.",
+            "b.example:8444",
+            "b.example:80",
+            "[2001:db8::2]",
+            "example",
+        ] {
             assert!(!hosts.allows(host), "{host}");
         }
-        let origins = AllowedOrigins::default().with("https://app.example").unwrap();
-        for origin in ["https://app.example", "https://APP.example:443", "http://localhost:3000"] {
+        let origins = AllowedOrigins::default()
+            .with("https://app.example")
+            .unwrap();
+        for origin in [
+            "https://app.example",
+            "https://APP.example:443",
+            "http://localhost:3000",
+        ] {
             assert!(origins.allows(origin), "{origin}");
         }
-        for origin in ["http://app.example", "https://app.example:8443", "https://x.app.example", "null"] {
+        for origin in [
+            "http://app.example",
+            "https://app.example:8443",
+            "https://x.app.example",
+            "null",
+        ] {
             assert!(!origins.allows(origin), "{origin}");
         }
-        for bad in ["", "*", "*.example", "https://a.example", "a.example/x", "a.example:", "u@a.example", "7"] {
-            assert_eq!(AllowedHosts::default().with(bad), Err(AllowListError::Host(bad.into())));
+        for bad in [
+            "",
+            "*",
+            "*.example",
+            "https://a.example",
+            "a.example/x",
+            "a.example:",
+            "u@a.example",
+            "7",
+        ] {
+            assert_eq!(
+                AllowedHosts::default().with(bad),
+                Err(AllowListError::Host(bad.into()))
+            );
         }
-        for bad in
-            ["", "*", "null", "a.example", "https://", "https://*.example", "https://a.example/", "ws://a.example"]
-        {
-            assert_eq!(AllowedOrigins::default().with(bad), Err(AllowListError::Origin(bad.into())));
+        for bad in [
+            "",
+            "*",
+            "null",
+            "a.example",
+            "https://",
+            "https://*.example",
+            "https://a.example/",
+            "ws://a.example",
+        ] {
+            assert_eq!(
+                AllowedOrigins::default().with(bad),
+                Err(AllowListError::Origin(bad.into()))
+            );
         }
     }
 
     /// Goal: every header counts, and a loopback address wants a name. Method: none, one, two of which one is foreign.
     #[test]
     fn every_header_counts() {
-        let (good, foreign, broken): (&[u8], &[u8], &[u8]) = (b"localhost:1", b"evil.example", b"\xFF");
+        let (good, foreign, broken): (&[u8], &[u8], &[u8]) =
+            (b"localhost:1", b"evil.example", b"\xFF");
         let hosts = AllowedHosts::default();
         assert_eq!(hosts.check([good], HERE), Ok(()));
-        for bad in [vec![], vec![foreign], vec![good, foreign], vec![foreign, good], vec![broken]] {
+        for bad in [
+            vec![],
+            vec![foreign],
+            vec![good, foreign],
+            vec![foreign, good],
+            vec![broken],
+        ] {
             assert_eq!(hosts.check(bad.clone(), HERE), Err(SourceError::Host));
             assert_eq!(hosts.check(bad.clone(), ELSEWHERE), Ok(()));
             let configured = hosts.clone().with("agents.example").unwrap();
@@ -302,7 +431,12 @@ mod tests {
         let (page, evil): (&[u8], &[u8]) = (b"http://localhost:1", b"http://evil.example");
         assert_eq!(origins.check([]), Ok(()));
         assert_eq!(origins.check([page]), Ok(()));
-        for bad in [vec![evil], vec![page, evil], vec![b"null".as_slice()], vec![broken]] {
+        for bad in [
+            vec![evil],
+            vec![page, evil],
+            vec![b"null".as_slice()],
+            vec![broken],
+        ] {
             assert_eq!(origins.check(bad), Err(SourceError::Origin));
         }
     }

@@ -25,7 +25,10 @@ pub struct SseLimits {
 
 impl Default for SseLimits {
     fn default() -> Self {
-        Self { line_bytes_max: BODY_BYTES_MAX_DEFAULT + 1_024, event_bytes_max: BODY_BYTES_MAX_DEFAULT + 1_024 }
+        Self {
+            line_bytes_max: BODY_BYTES_MAX_DEFAULT + 1_024,
+            event_bytes_max: BODY_BYTES_MAX_DEFAULT + 1_024,
+        }
     }
 }
 
@@ -65,7 +68,10 @@ pub struct SseEvent {
 impl SseEvent {
     /// An event of the kind `message`, without an id.
     pub fn message(data: impl Into<Vec<u8>>) -> Self {
-        Self { data: data.into(), ..Self::default() }
+        Self {
+            data: data.into(),
+            ..Self::default()
+        }
     }
 
     /// The same event under an id.
@@ -107,7 +113,10 @@ pub struct SseDecoder {
 impl SseDecoder {
     /// Reads a stream from its beginning.
     pub fn new(limits: &SseLimits) -> Self {
-        Self { limits: *limits, ..Self::default() }
+        Self {
+            limits: *limits,
+            ..Self::default()
+        }
     }
 
     /// Takes the next chunk. Take the events out of it before the next one: memory is bounded by the limits and one
@@ -122,7 +131,10 @@ impl SseDecoder {
     ///
     /// # Errors
     /// [`SseError`] when a limit is passed; then for ever, as nothing after it can be trusted.
-    #[expect(clippy::should_implement_trait, reason = "a decoder that is pushed to ends no iteration with `None`")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "a decoder that is pushed to ends no iteration with `None`"
+    )]
     pub fn next(&mut self) -> Result<Option<SseEvent>, SseError> {
         if let Some(broken) = self.broken {
             return Err(broken);
@@ -159,7 +171,9 @@ impl SseDecoder {
             let end = memchr2(b'\n', b'\r', unsearched).map(|at| self.searched + at);
             let bytes = end.unwrap_or(self.pending.len());
             if bytes > self.limits.line_bytes_max {
-                return Err(SseError::LineOver { max: self.limits.line_bytes_max });
+                return Err(SseError::LineOver {
+                    max: self.limits.line_bytes_max,
+                });
             }
             let Some(end) = end else {
                 self.searched = self.pending.len();
@@ -170,7 +184,10 @@ impl SseDecoder {
             self.after_cr = self.pending.first() == Some(&b'\r');
             self.pending.advance(1);
             let had_begun = std::mem::replace(&mut self.has_begun, true);
-            let line = line.strip_prefix(b"\xEF\xBB\xBF").filter(|_| !had_begun).unwrap_or(&line);
+            let line = line
+                .strip_prefix(b"\xEF\xBB\xBF")
+                .filter(|_| !had_begun)
+                .unwrap_or(&line);
             if line.is_empty() {
                 if let Some(event) = self.dispatch() {
                     return Ok(Some(event));
@@ -200,14 +217,20 @@ impl SseDecoder {
                 self.has_data = true;
             }
             b"event" | b"id" if name == b"event" || memchr(0, value).is_none() => {
-                let place = if name == b"event" { &mut self.event.event } else { &mut self.event.id };
+                let place = if name == b"event" {
+                    &mut self.event.event
+                } else {
+                    &mut self.event.id
+                };
                 let earlier = place.replace(String::from_utf8_lossy(value).into_owned());
                 let bytes = place.as_ref().map_or(0, String::len);
                 self.event_bytes -= earlier.map_or(0, |earlier| earlier.len());
                 self.grow(bytes)?;
             }
             b"retry" if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
-                let ms = std::str::from_utf8(value).ok().and_then(|digits| digits.parse().ok());
+                let ms = std::str::from_utf8(value)
+                    .ok()
+                    .and_then(|digits| digits.parse().ok());
                 if let Some(ms) = ms {
                     self.retry = Some(Duration::from_millis(ms));
                     self.event.retry = self.retry;
@@ -222,7 +245,11 @@ impl SseDecoder {
     fn grow(&mut self, bytes: usize) -> Result<(), SseError> {
         self.event_bytes += bytes;
         let max = self.limits.event_bytes_max;
-        if self.event_bytes > max { Err(SseError::EventOver { max }) } else { Ok(()) }
+        if self.event_bytes > max {
+            Err(SseError::EventOver { max })
+        } else {
+            Ok(())
+        }
     }
 
     /// Ends an event. Without a `data` line there is none, but an id counts.
@@ -243,20 +270,30 @@ impl SseDecoder {
 /// name or id that holds one of them, or NUL, can't be written and is left out whole.
 pub fn encode_event(event: &SseEvent) -> Vec<u8> {
     let mut out = Vec::with_capacity(event.data.len() + 64);
-    let fields = [("event: ", event.event.as_deref()), ("id: ", event.id.as_deref())];
+    let fields = [
+        ("event: ", event.event.as_deref()),
+        ("id: ", event.id.as_deref()),
+    ];
     for (name, value) in fields {
         if let Some(value) = value.filter(|value| !value.contains(['\r', '\n', '\0'])) {
             push_line(&mut out, name, value.as_bytes());
         }
     }
     if let Some(retry) = event.retry {
-        push_line(&mut out, "retry: ", retry.as_millis().to_string().as_bytes());
+        push_line(
+            &mut out,
+            "retry: ",
+            retry.as_millis().to_string().as_bytes(),
+        );
     }
     let mut rest = event.data.as_slice();
     while let Some(at) = memchr2(b'\r', b'\n', rest) {
         let (line, broken) = rest.split_at(at);
         push_line(&mut out, "data: ", line);
-        rest = broken.strip_prefix(b"\r\n").or_else(|| broken.get(1..)).unwrap_or_default();
+        rest = broken
+            .strip_prefix(b"\r\n")
+            .or_else(|| broken.get(1..))
+            .unwrap_or_default();
     }
     push_line(&mut out, "data: ", rest);
     out.push(b'\n');

@@ -147,20 +147,40 @@ pub(super) async fn run(command: A2aCommand) -> Outcome {
 impl SendArguments {
     /// Says a text to the agent at `url`.
     pub(super) fn new(url: String, text: String, timeout: u64, json: bool, ask: bool) -> Self {
-        let agent = AgentArguments { url, timeout, json, ..AgentArguments::default() };
-        Self { agent, text: Some(text), ask, ..Self::default() }
+        let agent = AgentArguments {
+            url,
+            timeout,
+            json,
+            ..AgentArguments::default()
+        };
+        Self {
+            agent,
+            text: Some(text),
+            ask,
+            ..Self::default()
+        }
     }
 }
 
 impl AgentArguments {
     fn peer(&self) -> Result<Peer, CommandError> {
-        let url: Url = self.url.parse().map_err(|_| CommandError::usage("the agent's URL can't be read"))?;
-        let mut options = RemoteOptions { call_timeout: Duration::from_secs(self.timeout), ..RemoteOptions::default() };
+        let url: Url = self
+            .url
+            .parse()
+            .map_err(|_| CommandError::usage("the agent's URL can't be read"))?;
+        let mut options = RemoteOptions {
+            call_timeout: Duration::from_secs(self.timeout),
+            ..RemoteOptions::default()
+        };
         if is_here(&url) {
             options.egress = Egress::public().with_loopback();
         }
-        options.versions = self.version.map_or(options.versions, |version| vec![version]);
-        options.bindings = self.binding.map_or(options.bindings, |binding| vec![binding]);
+        options.versions = self
+            .version
+            .map_or(options.versions, |version| vec![version]);
+        options.bindings = self
+            .binding
+            .map_or(options.bindings, |binding| vec![binding]);
         let mut options = self.credentials.headers(options, RemoteOptions::header)?;
         if let Some(token) = self.credentials.bearer()? {
             options.auth = Auth::Bearer(token);
@@ -169,7 +189,10 @@ impl AgentArguments {
     }
 
     /// Does `work` in the command's time, unless somebody interrupts; what has to be said after that is said.
-    async fn within<T, E>(&self, work: impl AsyncFnOnce(&Peer) -> Result<T, E>) -> Result<T, CommandError>
+    async fn within<T, E>(
+        &self,
+        work: impl AsyncFnOnce(&Peer) -> Result<T, E>,
+    ) -> Result<T, CommandError>
     where
         CommandError: From<E>,
     {

@@ -9,7 +9,9 @@ use callboard_macros::Message;
 use callboard_message::{DataClass, Failure};
 use callboard_orchestration::decide::intake::{self, From, IntakeOptions, Request};
 use callboard_orchestration::decide::rules::RulesDecider;
-use callboard_orchestration::decide::{AgentView, Decider, Deciders, RunId, SkillView, ToolView, Turn, World};
+use callboard_orchestration::decide::{
+    AgentView, Decider, Deciders, RunId, SkillView, ToolView, Turn, World,
+};
 use callboard_runtime::{Agent, AgentRef, ConcurrentHandler, Cx, Handlers, System};
 use futures::{StreamExt, stream};
 use serde::Deserialize;
@@ -31,10 +33,17 @@ const HELDOUT: &str = "routing_heldout.jsonl";
 pub(in crate::cli) enum CaseError {
     /// It isn't there, or isn't readable.
     #[error("{file}: {source}")]
-    File { file: String, source: std::io::Error },
+    File {
+        file: String,
+        source: std::io::Error,
+    },
     /// It isn't what it should be.
     #[error("{file}, line {line}: {why}")]
-    Line { file: String, line: usize, why: String },
+    Line {
+        file: String,
+        line: usize,
+        why: String,
+    },
 }
 
 /// A labelled request.
@@ -122,7 +131,11 @@ impl Cases {
     /// From a folder, or those that come with callboard.
     pub(super) fn read(folder: Option<&Path>) -> Result<Self, CaseError> {
         let [world, dev, heldout] = match folder {
-            Some(folder) => [text(folder, WORLD)?, text(folder, DEV)?, text(folder, HELDOUT)?],
+            Some(folder) => [
+                text(folder, WORLD)?,
+                text(folder, DEV)?,
+                text(folder, HELDOUT)?,
+            ],
             None => [
                 include_str!("../../../examples/eval/world.json").to_owned(),
                 include_str!("../../../examples/eval/routing_dev.jsonl").to_owned(),
@@ -130,13 +143,20 @@ impl Cases {
             ],
         };
         let world = Arc::new(self::world(&world)?);
-        Ok(Self { dev: cases(DEV, &dev, &world)?, heldout: cases(HELDOUT, &heldout, &world)?, world })
+        Ok(Self {
+            dev: cases(DEV, &dev, &world)?,
+            heldout: cases(HELDOUT, &heldout, &world)?,
+            world,
+        })
     }
 }
 
 fn text(folder: &Path, name: &str) -> Result<String, CaseError> {
     let file = folder.join(name);
-    fs::read_to_string(&file).map_err(|source| CaseError::File { file: file.display().to_string(), source })
+    fs::read_to_string(&file).map_err(|source| CaseError::File {
+        file: file.display().to_string(),
+        source,
+    })
 }
 
 fn world(text: &str) -> Result<World, CaseError> {
@@ -147,16 +167,51 @@ fn world(text: &str) -> Result<World, CaseError> {
     };
     let file: WorldFile = serde_json::from_str(text).map_err(wrong)?;
     let tool = |line: ToolLine| {
-        let ToolLine { name, description, tags, examples } = line;
-        ToolView { name, description, tags, examples, params: json!({"type": "object"}), risk: Default::default() }
+        let ToolLine {
+            name,
+            description,
+            tags,
+            examples,
+        } = line;
+        ToolView {
+            name,
+            description,
+            tags,
+            examples,
+            params: json!({"type": "object"}),
+            risk: Default::default(),
+        }
     };
     let skill = |line: ToolLine| {
-        let ToolLine { name, description, tags, examples } = line;
-        SkillView { id: name.clone(), name, description, tags, examples, ..SkillView::default() }
+        let ToolLine {
+            name,
+            description,
+            tags,
+            examples,
+        } = line;
+        SkillView {
+            id: name.clone(),
+            name,
+            description,
+            tags,
+            examples,
+            ..SkillView::default()
+        }
     };
     let agent = |line: AgentLine| {
-        let AgentLine { id, name, description, skills } = line;
-        AgentView { id, name, description, skills: skills.into_iter().map(skill).collect(), is_up: true }
+        let AgentLine {
+            id,
+            name,
+            description,
+            skills,
+        } = line;
+        AgentView {
+            id,
+            name,
+            description,
+            skills: skills.into_iter().map(skill).collect(),
+            is_up: true,
+        }
     };
     Ok(World {
         tools: file.tools.into_iter().map(tool).collect(),
@@ -166,19 +221,33 @@ fn world(text: &str) -> Result<World, CaseError> {
 
 /// The requests of a file, a JSON object a line; empty lines are passed over.
 pub(super) fn cases(file: &str, text: &str, world: &World) -> Result<Vec<Case>, CaseError> {
-    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let lines = text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty());
     let case = |(at, line): (usize, &str)| {
-        let wrong = |why: String| CaseError::Line { file: file.to_owned(), line: at + 1, why };
+        let wrong = |why: String| CaseError::Line {
+            file: file.to_owned(),
+            line: at + 1,
+            why,
+        };
         let case: Case = serde_json::from_str(line).map_err(|error| wrong(error.to_string()))?;
         check(&case, world).map_err(wrong)?;
         Ok(case)
     };
     let cases = lines.map(case).collect::<Result<Vec<Case>, _>>()?;
-    let twice = cases.iter().enumerate().find(|(at, case)| cases[..*at].iter().any(|earlier| earlier.id == case.id));
+    let twice = cases
+        .iter()
+        .enumerate()
+        .find(|(at, case)| cases[..*at].iter().any(|earlier| earlier.id == case.id));
     match twice {
         Some((at, case)) => {
             let why = format!("{} is the id of another request", case.id);
-            Err(CaseError::Line { file: file.to_owned(), line: at + 1, why })
+            Err(CaseError::Line {
+                file: file.to_owned(),
+                line: at + 1,
+                why,
+            })
         }
         None => Ok(cases),
     }
@@ -188,18 +257,25 @@ pub(super) fn cases(file: &str, text: &str, world: &World) -> Result<Vec<Case>, 
 fn check(case: &Case, world: &World) -> Result<(), String> {
     let target = case.target.as_deref();
     match (case.expect, target) {
-        (Class::Local, Some(name)) if world.tool(name).is_none() => return Err(format!("no tool is called {name}")),
-        (Class::Remote, Some(id)) if world.agent(id).is_none() => return Err(format!("no agent has the id {id}")),
+        (Class::Local, Some(name)) if world.tool(name).is_none() => {
+            return Err(format!("no tool is called {name}"));
+        }
+        (Class::Remote, Some(id)) if world.agent(id).is_none() => {
+            return Err(format!("no agent has the id {id}"));
+        }
         (Class::Local | Class::Remote, None) => return Err("a target is missing".to_owned()),
         (Class::Reject | Class::Clarify | Class::Decompose, Some(_)) => {
             return Err(format!("{} has no target", case.expect.as_str()));
         }
         _ => {}
     }
-    let known =
-        |also: &&String| Class::parse(also).is_some() || world.tool(also).is_some() || world.agent(also).is_some();
+    let known = |also: &&String| {
+        Class::parse(also).is_some() || world.tool(also).is_some() || world.agent(also).is_some()
+    };
     match case.also.iter().find(|also| !known(also)) {
-        Some(unknown) => Err(format!("`also` names {unknown}, which is neither a class nor a tool nor an agent")),
+        Some(unknown) => Err(format!(
+            "`also` names {unknown}, which is neither a class nor a tool nor an agent"
+        )),
         None => Ok(()),
     }
 }
@@ -241,24 +317,54 @@ impl By {
             let rules = Decider::rules(system.spawn(RulesDecider::new()));
             let deciders = Arc::new(Deciders::all("eval", DataClass::Public, &rules));
             let router = system.spawn(Router { deciders });
-            return Ok(Self { router, node: None, system, _state: None });
+            return Ok(Self {
+                router,
+                node: None,
+                system,
+                _state: None,
+            });
         };
         let topology = Topology::read(file)?;
-        let state = tempfile::Builder::new().prefix("callboard-eval-").tempdir().map_err(NodeError::Scratch)?;
+        let state = tempfile::Builder::new()
+            .prefix("callboard-eval-")
+            .tempdir()
+            .map_err(NodeError::Scratch)?;
         let node = Node::start_agents(&topology, state.path()).await?;
         let Some(orchestrated) = node.orchestrator(by) else {
             node.shutdown().await;
-            return Err(NodeError::NoOrchestrator { id: Some(by.to_owned()) }.into());
+            return Err(NodeError::NoOrchestrator {
+                id: Some(by.to_owned()),
+            }
+            .into());
         };
         let system = node.system().clone();
-        let router = system.spawn(Router { deciders: orchestrated.deciders });
-        Ok(Self { router, node: Some(node), system, _state: Some(state) })
+        let router = system.spawn(Router {
+            deciders: orchestrated.deciders,
+        });
+        Ok(Self {
+            router,
+            node: Some(node),
+            system,
+            _state: Some(state),
+        })
     }
 
     /// Routes them all, in order.
-    pub(super) async fn route(&self, cases: &[Case], world: &Arc<World>) -> Result<Vec<Routed>, CommandError> {
-        let message = RouteAll { cases: cases.to_vec(), world: world.clone() };
-        Ok(self.router.ask(message).within(ALL_WITHIN).await.map_err(Failure::from)?)
+    pub(super) async fn route(
+        &self,
+        cases: &[Case],
+        world: &Arc<World>,
+    ) -> Result<Vec<Routed>, CommandError> {
+        let message = RouteAll {
+            cases: cases.to_vec(),
+            world: world.clone(),
+        };
+        Ok(self
+            .router
+            .ask(message)
+            .within(ALL_WITHIN)
+            .await
+            .map_err(Failure::from)?)
     }
 
     /// Ends it.
@@ -290,23 +396,50 @@ impl Agent for Router {
 }
 
 impl ConcurrentHandler<RouteAll> for Router {
-    fn handle(&mut self, message: RouteAll, cx: Cx) -> impl Future<Output = Vec<Routed>> + Send + 'static {
+    fn handle(
+        &mut self,
+        message: RouteAll,
+        cx: Cx,
+    ) -> impl Future<Output = Vec<Routed>> + Send + 'static {
         let deciders = self.deciders.clone();
         async move {
             let RouteAll { cases, world } = message;
-            let routes: Vec<_> = cases.iter().map(|case| route(&deciders, &cx, case, &world)).collect();
+            let routes: Vec<_> = cases
+                .iter()
+                .map(|case| route(&deciders, &cx, case, &world))
+                .collect();
             stream::iter(routes).buffered(AT_ONCE).collect().await
         }
     }
 }
 
 async fn route(deciders: &Deciders, cx: &Cx, case: &Case, world: &Arc<World>) -> Routed {
-    let request = Request { run: RunId::fresh(), text: case.text.clone(), history: case.history() };
-    let intake = intake::route(deciders, cx, &request, world, &IntakeOptions::default(), From::Clarity).await;
+    let request = Request {
+        run: RunId::fresh(),
+        text: case.text.clone(),
+        history: case.history(),
+    };
+    let intake = intake::route(
+        deciders,
+        cx,
+        &request,
+        world,
+        &IntakeOptions::default(),
+        From::Clarity,
+    )
+    .await;
     Routed {
         decisions: intake.records.len(),
-        fallbacks: intake.records.iter().filter(|record| record.fallback.is_some()).count(),
-        micro_usd: intake.records.iter().map(|record| record.cost.micro_usd).sum(),
+        fallbacks: intake
+            .records
+            .iter()
+            .filter(|record| record.fallback.is_some())
+            .count(),
+        micro_usd: intake
+            .records
+            .iter()
+            .map(|record| record.cost.micro_usd)
+            .sum(),
         decision: intake.decision,
     }
 }

@@ -71,10 +71,27 @@ pub(super) async fn run(EvalCommand::Routing(arguments): EvalCommand) -> Outcome
 }
 
 async fn routing(arguments: RoutingArguments) -> Outcome {
-    let RoutingArguments { set, by, topology, dir, json, failures, min } = arguments;
-    let Cases { world, dev, heldout } = Cases::read(dir.as_deref())?;
-    let parts = [("dev", dev, Wanted::Heldout), (HELDOUT, heldout, Wanted::Dev)];
-    let wanted = parts.into_iter().filter(|(_, cases, other)| *other != set && !cases.is_empty());
+    let RoutingArguments {
+        set,
+        by,
+        topology,
+        dir,
+        json,
+        failures,
+        min,
+    } = arguments;
+    let Cases {
+        world,
+        dev,
+        heldout,
+    } = Cases::read(dir.as_deref())?;
+    let parts = [
+        ("dev", dev, Wanted::Heldout),
+        (HELDOUT, heldout, Wanted::Dev),
+    ];
+    let wanted = parts
+        .into_iter()
+        .filter(|(_, cases, other)| *other != set && !cases.is_empty());
     let router = By::start(&by, topology.as_deref()).await?;
     let measuring = async {
         let mut measured = Vec::new();
@@ -88,13 +105,19 @@ async fn routing(arguments: RoutingArguments) -> Outcome {
     let measured = measuring.await;
     router.stop().await;
     let measured = measured?;
-    let last = measured.last().ok_or_else(|| CommandError::usage("there are no requests of that set"))?;
+    let last = measured
+        .last()
+        .ok_or_else(|| CommandError::usage("there are no requests of that set"))?;
     let is_enough = min.is_none_or(|min| last.all.accuracy() >= min);
     match json {
         true => show::json(&report_json(&by, &measured, failures))?,
         false => show::line(report_text(&by, &measured, failures))?,
     }
-    Ok(if is_enough { EXIT_ANSWERED } else { EXIT_FAILED })
+    Ok(if is_enough {
+        EXIT_ANSWERED
+    } else {
+        EXIT_FAILED
+    })
 }
 
 /// Where a request can go.
@@ -157,7 +180,11 @@ impl Share {
 
     /// 0 to 1; of none, 0.
     fn accuracy(self) -> f64 {
-        if self.all == 0 { 0.0 } else { self.right as f64 / self.all as f64 }
+        if self.all == 0 {
+            0.0
+        } else {
+            self.right as f64 / self.all as f64
+        }
     }
 
     /// Its 95 % interval after Wilson (1927): it holds for few and for extreme shares too.
@@ -170,7 +197,10 @@ impl Share {
         let middle = p + Z * Z / (2.0 * n);
         let half = Z * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt();
         let scale = 1.0 + Z * Z / n;
-        [((middle - half) / scale).max(0.0), ((middle + half) / scale).min(1.0)]
+        [
+            ((middle - half) / scale).max(0.0),
+            ((middle + half) / scale).min(1.0),
+        ]
     }
 }
 
@@ -212,14 +242,25 @@ struct Part {
 }
 
 impl Part {
-    fn of(name: &'static str, cases: Vec<Case>, routed: Vec<Routed>, world: &World, took: Duration) -> Self {
-        let mut part = Self { name, took, ..Self::default() };
+    fn of(
+        name: &'static str,
+        cases: Vec<Case>,
+        routed: Vec<Routed>,
+        world: &World,
+        took: Duration,
+    ) -> Self {
+        let mut part = Self {
+            name,
+            took,
+            ..Self::default()
+        };
         for (at, (case, routed)) in cases.into_iter().zip(routed).enumerate() {
             let (class, target) = Class::of(&routed.decision);
             let is_right = is_right(&case, class, target);
             let is_implied = |also: &String| Class::implied(also, world) == Some(class);
             part.all.add(is_right);
-            part.class_only.add(class == case.expect || case.also.iter().any(is_implied));
+            part.class_only
+                .add(class == case.expect || case.also.iter().any(is_implied));
             part.confusion[case.expect as usize][class as usize] += 1;
             part.by_lang.entry(case.lang).or_default().add(is_right);
             if case.tricky {
@@ -236,9 +277,17 @@ impl Part {
                 Some(target) => format!("{} {target}", class.as_str()),
                 None => class.as_str().to_owned(),
             };
-            let (expected, got) = (named(case.expect, case.target.as_deref()), named(class, target));
+            let (expected, got) = (
+                named(case.expect, case.target.as_deref()),
+                named(class, target),
+            );
             let text = (name != HELDOUT).then_some(case.text);
-            part.misses.push(Miss { id: case.id, expected, got, text });
+            part.misses.push(Miss {
+                id: case.id,
+                expected,
+                got,
+                text,
+            });
         }
         part
     }
@@ -246,8 +295,13 @@ impl Part {
 
 /// The class is the expected one, and for local and remote the target too; or it is one of `also`.
 fn is_right(case: &Case, class: Class, target: Option<&str>) -> bool {
-    let expected = class == case.expect && (case.target.is_none() || case.target.as_deref() == target);
-    expected || case.also.iter().any(|also| target == Some(also.as_str()) || Class::parse(also) == Some(class))
+    let expected =
+        class == case.expect && (case.target.is_none() || case.target.as_deref() == target);
+    expected
+        || case
+            .also
+            .iter()
+            .any(|also| target == Some(also.as_str()) || Class::parse(also) == Some(class))
 }
 
 /// One object: `by`, and each set by its name.
@@ -260,8 +314,11 @@ fn report_json(by: &str, parts: &[Part], failures: bool) -> Value {
 }
 
 fn part_json(part: &Part, failures: bool) -> Value {
-    let by_lang: Map<String, Value> =
-        part.by_lang.iter().map(|(lang, share)| (lang.clone(), share_json(*share))).collect();
+    let by_lang: Map<String, Value> = part
+        .by_lang
+        .iter()
+        .map(|(lang, share)| (lang.clone(), share_json(*share)))
+        .collect();
     let mut value = json!({
         "n": part.all.all,
         "correct": part.all.right,
@@ -304,24 +361,44 @@ fn report_text(by: &str, parts: &[Part], failures: bool) -> String {
 }
 
 fn part_text(part: &Part, failures: bool) -> String {
-    let Part { name, decisions, fallbacks, .. } = part;
-    let mut text = format!("\n\n{name}: {}\n  class alone   {}\n", share_text(part.all), share_text(part.class_only));
+    let Part {
+        name,
+        decisions,
+        fallbacks,
+        ..
+    } = part;
+    let mut text = format!(
+        "\n\n{name}: {}\n  class alone   {}\n",
+        share_text(part.all),
+        share_text(part.class_only)
+    );
     for (lang, share) in &part.by_lang {
         text += &format!("  {lang:<13} {}\n", share_text(*share));
     }
     let folds = part.folds.map(Share::accuracy);
-    let (low, high) = (folds.into_iter().fold(1.0, f64::min), folds.into_iter().fold(0.0, f64::max));
+    let (low, high) = (
+        folds.into_iter().fold(1.0, f64::min),
+        folds.into_iter().fold(0.0, f64::max),
+    );
     let (each_second, usd) = (per_second(part), part.micro_usd as f64 / 1e6);
     text += &format!("  tricky        {}\n", share_text(part.tricky));
     text += &format!("  five parts    {} to {}\n", percent(low), percent(high));
-    text += &format!("  {decisions} decisions, {each_second:.0} a second, {fallbacks} by fallback, {usd:.4} USD\n");
+    text += &format!(
+        "  {decisions} decisions, {each_second:.0} a second, {fallbacks} by fallback, {usd:.4} USD\n"
+    );
     text += &format!("\n  {:<22}", "expected \\ got");
     text.extend(Class::NAMES.map(|class| format!("{class:>10}")));
     for (class, row) in Class::NAMES.into_iter().zip(part.confusion) {
         text += &format!("\n  {class:<22}");
         text.extend(row.map(|count| format!("{count:>10}")));
     }
-    for Miss { id, expected, got, text: request } in part.misses.iter().filter(|_| failures) {
+    for Miss {
+        id,
+        expected,
+        got,
+        text: request,
+    } in part.misses.iter().filter(|_| failures)
+    {
         text += &format!("\n  {id}: expected {expected}, got {got}");
         text.extend(request.iter().map(|request| format!("\n      {request}")));
     }
@@ -331,7 +408,12 @@ fn part_text(part: &Part, failures: bool) -> String {
 fn share_text(share: Share) -> String {
     let [low, high] = share.interval();
     let Share { right, all } = share;
-    format!("{} ({right} of {all}; 95 %: {} to {})", percent(share.accuracy()), percent(low), percent(high))
+    format!(
+        "{} ({right} of {all}; 95 %: {} to {})",
+        percent(share.accuracy()),
+        percent(low),
+        percent(high)
+    )
 }
 
 fn percent(share: f64) -> String {

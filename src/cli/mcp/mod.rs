@@ -9,9 +9,12 @@ use std::time::Duration;
 
 use callboard_mcp::outbound::auth::StaticBearer;
 use callboard_mcp::outbound::{
-    CALL_TIMEOUT_DEFAULT, ChildCommand, ClientOptions, Endpoint, Era, EraChoice, McpClient, PAGES_MAX_DEFAULT,
+    CALL_TIMEOUT_DEFAULT, ChildCommand, ClientOptions, Endpoint, Era, EraChoice, McpClient,
+    PAGES_MAX_DEFAULT,
 };
-use callboard_message::surface::{CallTool, Describe, ListPrompts, ListResourceTemplates, ListResources, ListTools};
+use callboard_message::surface::{
+    CallTool, Describe, ListPrompts, ListResourceTemplates, ListResources, ListTools,
+};
 use callboard_message::{Message, RawObject, Root, ToolResult};
 use callboard_runtime::{AgentRef, Caller, System};
 use clap::Subcommand;
@@ -54,8 +57,11 @@ pub(super) struct CallArguments {
     roots: Vec<PathBuf>,
 }
 
-const ERAS: [(&str, EraChoice); 3] =
-    [("auto", EraChoice::Auto), ("legacy", EraChoice::Only(Era::Legacy)), ("modern", EraChoice::Only(Era::Modern))];
+const ERAS: [(&str, EraChoice); 3] = [
+    ("auto", EraChoice::Auto),
+    ("legacy", EraChoice::Only(Era::Legacy)),
+    ("modern", EraChoice::Only(Era::Modern)),
+];
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ServerArguments {
@@ -104,34 +110,61 @@ pub(super) struct Server {
 
 impl Server {
     /// Connects when it is first asked. The options' caller is told and asked by the server.
-    pub(super) fn new(endpoint: Endpoint, options: ClientOptions, within: Duration) -> Result<Self, CommandError> {
+    pub(super) fn new(
+        endpoint: Endpoint,
+        options: ClientOptions,
+        within: Duration,
+    ) -> Result<Self, CommandError> {
         let caller = options.only_caller.clone();
         let client = McpClient::new(endpoint, options)?;
         let system = System::here();
         let agent = spawn(&system, "server", client.clone());
-        Ok(Self { agent, system, client, deadline: Instant::now() + within, within, caller })
+        Ok(Self {
+            agent,
+            system,
+            client,
+            deadline: Instant::now() + within,
+            within,
+            caller,
+        })
     }
 
     /// Asks by name, until the command's time is up, for an object.
     async fn ask<M: Message>(&self, params: RawObject) -> Result<RawObject, CommandError> {
-        let asked = ask_named(&self.agent, M::NAME, &params, self.caller.clone(), self.deadline);
+        let asked = ask_named(
+            &self.agent,
+            M::NAME,
+            &params,
+            self.caller.clone(),
+            self.deadline,
+        );
         let answer = timeout_at(self.deadline, asked).await;
-        let answer = answer.map_err(|_| CommandError::failed(format_args!("not done in {:?}", self.within)))??;
+        let answer = answer
+            .map_err(|_| CommandError::failed(format_args!("not done in {:?}", self.within)))??;
         RawObject::parse(&answer).map_err(|_| CommandError::failed("the server answered no object"))
     }
 
     /// The revision of MCP that was agreed on.
     pub(super) async fn revision(&self) -> String {
-        self.agent.observe().await["revision"].as_str().unwrap_or_default().to_owned()
+        self.agent.observe().await["revision"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
     }
 
     /// Every item of a list, page by page.
-    pub(super) async fn list<M: Message>(&self, items: &str) -> Result<Vec<Box<RawValue>>, CommandError> {
+    pub(super) async fn list<M: Message>(
+        &self,
+        items: &str,
+    ) -> Result<Vec<Box<RawValue>>, CommandError> {
         let (mut all, mut params) = (Vec::new(), RawObject::new());
         for _ in 0..PAGES_MAX_DEFAULT {
             let mut page = self.ask::<M>(params).await?;
             all.extend(page.read::<Vec<Box<RawValue>>>(items).unwrap_or_default());
-            match page.remove("nextCursor").filter(|cursor| cursor.get() != "null") {
+            match page
+                .remove("nextCursor")
+                .filter(|cursor| cursor.get() != "null")
+            {
                 Some(cursor) => {
                     params = RawObject::new();
                     params.set_raw("cursor", cursor);
@@ -166,7 +199,10 @@ async fn within<T>(
     let within = Duration::from_secs(arguments.timeout);
     let options = ClientOptions {
         era: arguments.era,
-        offers: only_caller.as_ref().map(|caller| caller.abilities()).unwrap_or_default(),
+        offers: only_caller
+            .as_ref()
+            .map(|caller| caller.abilities())
+            .unwrap_or_default(),
         // Only for the questions that no call causes; nobody follows what changes.
         listen: only_caller.is_some(),
         only_caller,
@@ -174,7 +210,9 @@ async fn within<T>(
         call_timeout: within,
         ..ClientOptions::default()
     };
-    let mut options = arguments.credentials.headers(options, ClientOptions::header)?;
+    let mut options = arguments
+        .credentials
+        .headers(options, ClientOptions::header)?;
     if let Some(token) = arguments.credentials.bearer()? {
         options.authorizer = Some(Arc::new(StaticBearer::new(&token)?));
     }
@@ -185,12 +223,18 @@ async fn within<T>(
 }
 
 fn endpoint(arguments: &ServerArguments) -> Result<Endpoint, CommandError> {
-    let is_url = ["http://", "https://", "ws://", "wss://"].iter().any(|scheme| arguments.server.starts_with(scheme));
+    let is_url = ["http://", "https://", "ws://", "wss://"]
+        .iter()
+        .any(|scheme| arguments.server.starts_with(scheme));
     if is_url {
         return Ok(Endpoint::url(&arguments.server)?);
     }
-    let mut words = shlex::split(&arguments.server).unwrap_or_default().into_iter();
-    let program = words.next().ok_or_else(|| CommandError::usage("the server's command can't be read"))?;
+    let mut words = shlex::split(&arguments.server)
+        .unwrap_or_default()
+        .into_iter();
+    let program = words
+        .next()
+        .ok_or_else(|| CommandError::usage("the server's command can't be read"))?;
     let mut command = ChildCommand::new(program, words);
     command.inherit.extend(arguments.variables.iter().cloned());
     Ok(Endpoint::Child(command))
@@ -211,9 +255,17 @@ async fn call(arguments: &CallArguments) -> Outcome {
 /// Folders that are lent to a server.
 fn roots(folders: &[PathBuf]) -> Result<Vec<Root>, CommandError> {
     let root = |path: &PathBuf| {
-        let whole = path.canonicalize().map_err(|error| CommandError::file(path, error))?;
-        let uri = Url::from_file_path(&whole).map_err(|()| CommandError::file(path, "it can't be in a URL"))?;
-        Ok(Root { uri: uri.to_string(), name: whole.file_name().map(|name| name.to_string_lossy().into_owned()) })
+        let whole = path
+            .canonicalize()
+            .map_err(|error| CommandError::file(path, error))?;
+        let uri = Url::from_file_path(&whole)
+            .map_err(|()| CommandError::file(path, "it can't be in a URL"))?;
+        Ok(Root {
+            uri: uri.to_string(),
+            name: whole
+                .file_name()
+                .map(|name| name.to_string_lossy().into_owned()),
+        })
     };
     folders.iter().map(root).collect()
 }
@@ -234,14 +286,23 @@ async fn use_tool(
             given.set_raw(name, value(text, &schema["properties"][name]));
         }
     }
-    server.ask::<CallTool>(CallTool::new(&arguments.tool, given).0).await
+    server
+        .ask::<CallTool>(CallTool::new(&arguments.tool, given).0)
+        .await
 }
 
 fn given(arguments: &CallArguments) -> Result<Given<'_>, CommandError> {
-    let whole = arguments.json_args.as_deref().map(serde_json::from_str).transpose();
-    let whole = whole.map_err(|e| CommandError::usage(format_args!("--json-args must be a JSON object: {e}")))?;
+    let whole = arguments
+        .json_args
+        .as_deref()
+        .map(serde_json::from_str)
+        .transpose();
+    let whole = whole
+        .map_err(|e| CommandError::usage(format_args!("--json-args must be a JSON object: {e}")))?;
     let loose = arguments.arguments.iter().map(|given| {
-        given.split_once('=').ok_or_else(|| CommandError::usage("an argument is written --arg NAME=VALUE"))
+        given
+            .split_once('=')
+            .ok_or_else(|| CommandError::usage("an argument is written --arg NAME=VALUE"))
     });
     Ok((whole.unwrap_or_default(), loose.collect::<Result<_, _>>()?))
 }
@@ -275,15 +336,24 @@ async fn list(arguments: &ServerArguments) -> Outcome {
 /// Everything that the server says it has: `about`, and its lists.
 async fn look(server: &Server) -> Result<RawObject, CommandError> {
     let about = server.ask::<Describe>(RawObject::new()).await?;
-    let has = |name: &str| about.object("capabilities").is_some_and(|can| can.has(name));
+    let has = |name: &str| {
+        about
+            .object("capabilities")
+            .is_some_and(|can| can.has(name))
+    };
     let mut found = RawObject::of("about", &about);
     if has("tools") {
         found.set("tools", server.list::<ListTools>("tools").await?);
     }
     if has("resources") {
-        found.set("resources", server.list::<ListResources>("resources").await?);
+        found.set(
+            "resources",
+            server.list::<ListResources>("resources").await?,
+        );
         // Older servers have resources but know nothing of templates.
-        let templates = server.list::<ListResourceTemplates>("resourceTemplates").await;
+        let templates = server
+            .list::<ListResourceTemplates>("resourceTemplates")
+            .await;
         found.set("resourceTemplates", templates.unwrap_or_default());
     }
     if has("prompts") {
@@ -295,17 +365,33 @@ async fn look(server: &Server) -> Result<RawObject, CommandError> {
 fn print(found: &RawObject) -> io::Result<()> {
     let about = found.object("about").unwrap_or_default();
     let info = about.object("serverInfo").unwrap_or_default();
-    let text = |name: &str| info.text(name).map(|text| first_line(&text).to_owned()).unwrap_or_default();
+    let text = |name: &str| {
+        info.text(name)
+            .map(|text| first_line(&text).to_owned())
+            .unwrap_or_default()
+    };
     let revision = about.text("protocolVersion").unwrap_or_default();
-    show::heading(format_args!("{} {}  (MCP {revision})", text("name"), text("version")))?;
+    show::heading(format_args!(
+        "{} {}  (MCP {revision})",
+        text("name"),
+        text("version")
+    ))?;
     if let Some(instructions) = about.text("instructions") {
         for line in instructions.lines() {
             show::line(format_args!("  {line}"))?;
         }
     }
-    section(found, "tools", "Tools", "name", |tool| fields_of_schema(&tool.read("inputSchema").unwrap_or_default()))?;
+    section(found, "tools", "Tools", "name", |tool| {
+        fields_of_schema(&tool.read("inputSchema").unwrap_or_default())
+    })?;
     section(found, "resources", "Resources", "uri", |_| Vec::new())?;
-    section(found, "resourceTemplates", "Families of resources", "uriTemplate", |_| Vec::new())?;
+    section(
+        found,
+        "resourceTemplates",
+        "Families of resources",
+        "uriTemplate",
+        |_| Vec::new(),
+    )?;
     section(found, "prompts", "Prompts", "name", fields_of_prompt)
 }
 
@@ -323,8 +409,14 @@ fn section(
     show::heading(format_args!("\n{title}"))?;
     for item in items.iter().filter_map(|item| RawObject::parse(item).ok()) {
         let name = item.text(key).unwrap_or_default();
-        let described = ["description", "title", "name"].into_iter().find_map(|member| item.text(member));
-        match described.as_deref().map(first_line).filter(|text| *text != name) {
+        let described = ["description", "title", "name"]
+            .into_iter()
+            .find_map(|member| item.text(member));
+        match described
+            .as_deref()
+            .map(first_line)
+            .filter(|text| *text != name)
+        {
             Some(text) => show::line(format_args!("  {name}  –  {text}"))?,
             None => show::line(format_args!("  {name}"))?,
         }
@@ -336,13 +428,24 @@ fn section(
 }
 
 fn fields_of_schema(schema: &Value) -> Vec<String> {
-    let is_required = |name: &str| schema["required"].as_array().is_some_and(|names| names.iter().any(|n| n == name));
-    let mut fields: Vec<(&String, &Value)> = schema["properties"].as_object().into_iter().flatten().collect();
+    let is_required = |name: &str| {
+        schema["required"]
+            .as_array()
+            .is_some_and(|names| names.iter().any(|n| n == name))
+    };
+    let mut fields: Vec<(&String, &Value)> = schema["properties"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .collect();
     // What must be given stands first.
     fields.sort_by_key(|(name, _)| !is_required(name));
     let line = |(name, field): (&String, &Value)| {
         let optional = if is_required(name) { "" } else { ", optional" };
-        let told = field["description"].as_str().map(|d| format!("  {}", first_line(d))).unwrap_or_default();
+        let told = field["description"]
+            .as_str()
+            .map(|d| format!("  {}", first_line(d)))
+            .unwrap_or_default();
         format!("{name} ({}{optional}){told}", kind(field))
     };
     fields.into_iter().map(line).collect()
@@ -355,7 +458,11 @@ fn kind(field: &Value) -> String {
     }
     match &field["type"] {
         Value::String(kind) => kind.clone(),
-        Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("|"),
+        Value::Array(kinds) => kinds
+            .iter()
+            .filter_map(Value::as_str)
+            .collect::<Vec<_>>()
+            .join("|"),
         _ => "any".into(),
     }
 }
@@ -363,9 +470,19 @@ fn kind(field: &Value) -> String {
 fn fields_of_prompt(prompt: &RawObject) -> Vec<String> {
     let arguments: Vec<RawObject> = prompt.read("arguments").unwrap_or_default();
     let line = |argument: &RawObject| {
-        let optional = if argument.read("required") == Some(true) { "" } else { " (optional)" };
-        let told = argument.text("description").map(|d| format!("  {}", first_line(&d))).unwrap_or_default();
-        format!("{}{optional}{told}", argument.text("name").unwrap_or_default())
+        let optional = if argument.read("required") == Some(true) {
+            ""
+        } else {
+            " (optional)"
+        };
+        let told = argument
+            .text("description")
+            .map(|d| format!("  {}", first_line(&d)))
+            .unwrap_or_default();
+        format!(
+            "{}{optional}{told}",
+            argument.text("name").unwrap_or_default()
+        )
     };
     arguments.iter().map(line).collect()
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use callboard_message::surface::Abilities;
 use callboard_message::{
-    Answer, ElicitAction, ElicitAnswer, Elicitation, Failure, Log, Principal, Progress, Question, RawObject, Root,
-    RootsAnswer, Sample, SampleAnswer, Speaker,
+    Answer, ElicitAction, ElicitAnswer, Elicitation, Failure, Log, Principal, Progress, Question,
+    RawObject, Root, RootsAnswer, Sample, SampleAnswer, Speaker,
 };
 use callboard_runtime::{AgentRef, CallMeta, Caller};
 use futures::future::BoxFuture;
@@ -34,7 +34,9 @@ pub(in crate::cli) async fn ask_named(
     let call = CallMeta::new(Arc::new(Principal::local_operator())).until(deadline);
     let call = CallMeta { caller, ..call };
     let _gone = call.cancel.clone().drop_guard();
-    agent.ask_named(name, body.to_raw(), Some(Arc::new(call))).await
+    agent
+        .ask_named(name, body.to_raw(), Some(Arc::new(call)))
+        .await
 }
 
 /// The person, if there is one, and the folders that they lend.
@@ -49,21 +51,33 @@ pub(in crate::cli) struct Terminal {
 
 impl Terminal {
     pub(in crate::cli) fn new(asks: bool, watches: bool, roots: Vec<Root>) -> Self {
-        Self { asks, watches, roots, turn: Mutex::new(()) }
+        Self {
+            asks,
+            watches,
+            roots,
+            turn: Mutex::new(()),
+        }
     }
 
     /// What is typed in each field; `Err`: it isn't filled in.
     async fn fill_in(&self, form: &Elicitation) -> Result<ElicitAnswer, ElicitAnswer> {
         show::aside(format_args!("The server asks: {}", form.message()));
         if let Some(address) = form.address() {
-            show::aside(format_args!("Visit {address} yourself, then press Enter ({DECLINE}, {CANCEL})."));
+            show::aside(format_args!(
+                "Visit {address} yourself, then press Enter ({DECLINE}, {CANCEL})."
+            ));
             return typed("> ").await.map(|_| ElicitAnswer::agree());
         }
         show::aside(format_args!(
             "(Enter takes what stands in brackets; {DECLINE} says no, {CANCEL} closes the form.)"
         ));
         let line = async |prompt: String, fields: usize| {
-            typed(if fields == 0 { "Press Enter to agree: " } else { &prompt }).await
+            typed(if fields == 0 {
+                "Press Enter to agree: "
+            } else {
+                &prompt
+            })
+            .await
         };
         fill_in(form, false, line).await
     }
@@ -74,7 +88,14 @@ impl Terminal {
             show::aside(format_args!("  system: {prompt}"));
         }
         for (speaker, text) in sample.texts() {
-            show::aside(format_args!("  {}: {text}", if speaker == Speaker::User { "user" } else { "assistant" }));
+            show::aside(format_args!(
+                "  {}: {text}",
+                if speaker == Speaker::User {
+                    "user"
+                } else {
+                    "assistant"
+                }
+            ));
         }
         show::aside(format_args!("(An empty line ends it; {DECLINE} says no.)"));
         let mut text = String::new();
@@ -85,7 +106,9 @@ impl Terminal {
                     text.push_str(if text.is_empty() { "" } else { "\n" });
                     text.push_str(&line);
                 }
-                Err(refusal) if refusal.action() == ElicitAction::Cancel && !text.is_empty() => break,
+                Err(refusal) if refusal.action() == ElicitAction::Cancel && !text.is_empty() => {
+                    break;
+                }
                 Err(_) => return Err(Failure::rejected("the person at the terminal declined")),
             }
         }
@@ -102,7 +125,10 @@ impl Caller for Terminal {
 
     fn log(&self, line: Log) {
         let level = format!("{:?}", line.level()).to_lowercase();
-        let data = line.0.text("data").or_else(|| line.0.get("data").map(|raw| raw.get().to_owned()));
+        let data = line
+            .0
+            .text("data")
+            .or_else(|| line.0.get("data").map(|raw| raw.get().to_owned()));
         show::progress(format_args!("{level}: {}", data.unwrap_or_default()));
     }
 
@@ -110,7 +136,10 @@ impl Caller for Terminal {
         let mut can = RawObject::new();
         if self.asks {
             can.set("sampling", RawObject::new());
-            can.set("elicitation", RawObject::of("form", RawObject::new()).with("url", RawObject::new()));
+            can.set(
+                "elicitation",
+                RawObject::of("form", RawObject::new()).with("url", RawObject::new()),
+            );
         }
         if !self.roots.is_empty() {
             can.set("roots", RawObject::new());
@@ -129,15 +158,18 @@ impl Caller for Terminal {
             if !self.asks {
                 // What is asked may hold the answer, which only has to be confirmed.
                 if let Question::Elicit(form) = &question {
-                    show::aside(format_args!("Nobody is at the terminal to be asked: {}", form.message()));
+                    show::aside(format_args!(
+                        "Nobody is at the terminal to be asked: {}",
+                        form.message()
+                    ));
                 }
                 return Err(nobody());
             }
             let _turn = self.turn.lock().await;
             match question {
-                Question::Elicit(form) => {
-                    Ok(Answer::Elicit(self.fill_in(&form).await.unwrap_or_else(|refusal| refusal)))
-                }
+                Question::Elicit(form) => Ok(Answer::Elicit(
+                    self.fill_in(&form).await.unwrap_or_else(|refusal| refusal),
+                )),
                 Question::Sample(sample) => self.write(&sample).await.map(Answer::Sample),
                 _ => Err(nobody()),
             }

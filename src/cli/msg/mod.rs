@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use callboard_mail::ClientError;
 use callboard_mail::client::{Client, Heard};
-use callboard_message::mail::{BroadcastMessage, MAIL_BODY_BYTES_MAX, MailId, OPERATOR, Priority, SendMessage, Sent};
+use callboard_message::mail::{
+    BroadcastMessage, MAIL_BODY_BYTES_MAX, MailId, OPERATOR, Priority, SendMessage, Sent,
+};
 use clap::Subcommand;
 use secrecy::SecretString;
 use url::Url;
@@ -52,7 +54,12 @@ pub(super) struct WatchArguments {
 #[derive(Debug, clap::Args)]
 struct MailArguments {
     /// Where the mail listener is, for example http://127.0.0.1:8090.
-    #[arg(long, env = "CALLBOARD_MAIL", value_name = "URL", required_unless_present = "topology")]
+    #[arg(
+        long,
+        env = "CALLBOARD_MAIL",
+        value_name = "URL",
+        required_unless_present = "topology"
+    )]
     url: Option<String>,
     /// The topology file whose mail listener is meant, in place of a URL.
     #[arg(long, value_name = "FILE")]
@@ -74,11 +81,18 @@ impl MailArguments {
     /// # Errors
     /// The command line doesn't say who asks whom.
     fn client(&self) -> Result<Client, CommandError> {
-        let key = std::env::var(&self.key_env).ok().filter(|key| !key.is_empty()).map(SecretString::from);
+        let key = std::env::var(&self.key_env)
+            .ok()
+            .filter(|key| !key.is_empty())
+            .map(SecretString::from);
         let id = match (&self.agent, &key) {
             (Some(id), _) => id,
             (None, None) => OPERATOR,
-            (None, Some(_)) => return Err(CommandError::usage("who are you? Say --as ID: the name of your key")),
+            (None, Some(_)) => {
+                return Err(CommandError::usage(
+                    "who are you? Say --as ID: the name of your key",
+                ));
+            }
         };
         Ok(Client::new(self.base()?, key, &mail_id(id)?)?)
     }
@@ -89,14 +103,23 @@ impl MailArguments {
             None => self.url.clone().unwrap_or_default(),
             Some(file) => {
                 let topology = Topology::read(file)?;
-                let mut of_mail = topology.listeners.iter().filter(|listener| listener.speaks() == Speaks::Mail);
+                let mut of_mail = topology
+                    .listeners
+                    .iter()
+                    .filter(|listener| listener.speaks() == Speaks::Mail);
                 let (listener, more) = (of_mail.next(), of_mail.next());
                 let missing = || CommandError::usage("the topology has no listener of mail");
                 let bind = listener.ok_or_else(missing)?.bind;
                 if more.is_some() || bind.port() == 0 {
-                    return Err(CommandError::usage("the topology doesn't say where: say --url URL"));
+                    return Err(CommandError::usage(
+                        "the topology doesn't say where: say --url URL",
+                    ));
                 }
-                let ip = if bind.ip().is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { bind.ip() };
+                let ip = if bind.ip().is_unspecified() {
+                    Ipv4Addr::LOCALHOST.into()
+                } else {
+                    bind.ip()
+                };
                 format!("http://{}", SocketAddr::new(ip, bind.port()))
             }
         };
@@ -116,10 +139,14 @@ fn said(text: String) -> Result<String, CommandError> {
     }
     let (mut read, most) = (String::new(), MAIL_BODY_BYTES_MAX as u64 + 2);
     let reading = std::io::stdin().lock().take(most).read_to_string(&mut read);
-    reading.map_err(|error| CommandError::usage(format_args!("failed to read standard input: {error}")))?;
+    reading.map_err(|error| {
+        CommandError::usage(format_args!("failed to read standard input: {error}"))
+    })?;
     let said = read.strip_suffix('\n').unwrap_or(&read);
     match said.len() > MAIL_BODY_BYTES_MAX {
-        true => Err(CommandError::usage(format_args!("a message has {MAIL_BODY_BYTES_MAX} bytes at most"))),
+        true => Err(CommandError::usage(format_args!(
+            "a message has {MAIL_BODY_BYTES_MAX} bytes at most"
+        ))),
         false => Ok(said.to_owned()),
     }
 }
@@ -146,7 +173,9 @@ async fn watch(WatchArguments { after, types, mail }: WatchArguments) -> Outcome
         loop {
             match events.next().await? {
                 Heard::Event(event) => rows.row(&event, || read::event(&event))?,
-                Heard::Broken(why) => tracing::warn!(%why, "the connection broke, and is made anew"),
+                Heard::Broken(why) => {
+                    tracing::warn!(%why, "the connection broke, and is made anew")
+                }
                 _ => {}
             }
         }
@@ -205,12 +234,26 @@ struct LetterArguments {
     expires: Option<Duration>,
 }
 
-async fn send(SendArguments { to, text, letter, guidance, mail }: SendArguments) -> Outcome {
+async fn send(
+    SendArguments {
+        to,
+        text,
+        letter,
+        guidance,
+        mail,
+    }: SendArguments,
+) -> Outcome {
     let (one, several) = match to.contains(',') {
         false => (Some(to), Vec::new()),
         true => (None, to.split(',').map(|id| id.trim().to_owned()).collect()),
     };
-    let LetterArguments { urgent, topic, reply_to, key, expires } = letter;
+    let LetterArguments {
+        urgent,
+        topic,
+        reply_to,
+        key,
+        expires,
+    } = letter;
     let message = SendMessage {
         message: said(text)?,
         recipient_agent_id: one,
@@ -226,8 +269,21 @@ async fn send(SendArguments { to, text, letter, guidance, mail }: SendArguments)
     print_sent(&mail.client()?.send(&message).await?, mail.json)
 }
 
-async fn broadcast(BroadcastArguments { text, group, letter, mail }: BroadcastArguments) -> Outcome {
-    let LetterArguments { urgent, topic, reply_to, key, expires } = letter;
+async fn broadcast(
+    BroadcastArguments {
+        text,
+        group,
+        letter,
+        mail,
+    }: BroadcastArguments,
+) -> Outcome {
+    let LetterArguments {
+        urgent,
+        topic,
+        reply_to,
+        key,
+        expires,
+    } = letter;
     let message = BroadcastMessage {
         message: said(text)?,
         group,
@@ -243,7 +299,11 @@ async fn broadcast(BroadcastArguments { text, group, letter, mail }: BroadcastAr
 
 /// Says what became of it: what was accepted on standard output, its id apart.
 fn print_sent(sent: &Sent, json: bool) -> Outcome {
-    let exit_code = if sent.success { EXIT_ANSWERED } else { EXIT_BLOCKED };
+    let exit_code = if sent.success {
+        EXIT_ANSWERED
+    } else {
+        EXIT_BLOCKED
+    };
     if json {
         show::json(sent)?;
         return Ok(exit_code);
@@ -255,7 +315,10 @@ fn print_sent(sent: &Sent, json: bool) -> Outcome {
         show::complain(&sent.message);
     }
     if !sent.refused.is_empty() {
-        show::complain(format_args!("full, so not for: {}", sent.refused.join(", ")));
+        show::complain(format_args!(
+            "full, so not for: {}",
+            sent.refused.join(", ")
+        ));
     }
     Ok(exit_code)
 }

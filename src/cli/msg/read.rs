@@ -4,8 +4,8 @@ use std::time::SystemTime;
 
 use callboard_mailroom::neutral;
 use callboard_message::mail::{
-    AgentLogRow, AgentLogs, AgentView, Direction, EntryState, MailEvent, MailId, MailView, MemberState, MessageHistory,
-    Numbered, Priority,
+    AgentLogRow, AgentLogs, AgentView, Direction, EntryState, MailEvent, MailId, MailView,
+    MemberState, MessageHistory, Numbered, Priority,
 };
 use callboard_message::time::rfc3339;
 use clap::{Args, Subcommand};
@@ -54,19 +54,41 @@ pub(in crate::cli) struct ShowArguments {
 }
 
 pub(super) async fn list_inbox(arguments: InboxArguments) -> Outcome {
-    let InboxArguments { from, topic, unread, read, limit, mail } = arguments;
-    let filter = MessageHistory { from, topic, direction: Some(Direction::In), ..MessageHistory::default() };
+    let InboxArguments {
+        from,
+        topic,
+        unread,
+        read,
+        limit,
+        mail,
+    } = arguments;
+    let filter = MessageHistory {
+        from,
+        topic,
+        direction: Some(Direction::In),
+        ..MessageHistory::default()
+    };
     pages(filter, limit, unread, read, &mail).await
 }
 
 /// Lists what matches, page by page. `unread`: only that; `read`: what is listed is read then.
-async fn pages(mut filter: MessageHistory, mut left: usize, unread: bool, read: bool, mail: &MailArguments) -> Outcome {
+async fn pages(
+    mut filter: MessageHistory,
+    mut left: usize,
+    unread: bool,
+    read: bool,
+    mail: &MailArguments,
+) -> Outcome {
     let client = mail.client()?;
     let rows = Rows::begin(mail.json, COLUMNS)?;
     while left > 0 {
         filter.limit = u32::try_from(left.min(PAGE)).ok();
         let page = client.messages(&filter).await?;
-        let listed = page.messages.iter().filter(|message| !unread || message.state != EntryState::Read).take(left);
+        let listed = page
+            .messages
+            .iter()
+            .filter(|message| !unread || message.state != EntryState::Read)
+            .take(left);
         for message in listed {
             rows.row(message, || message_row(message))?;
             left -= 1;
@@ -152,7 +174,8 @@ fn time(written: &str) -> Result<String, String> {
     match span(written) {
         Ok(ago) => {
             let at = SystemTime::now().checked_sub(ago);
-            at.map(rfc3339).ok_or_else(|| "that is before all time".to_owned())
+            at.map(rfc3339)
+                .ok_or_else(|| "that is before all time".to_owned())
         }
         // The beginning of that day.
         Err(_) if is_date(written) => Ok(format!("{written}T00:00:00Z")),
@@ -163,7 +186,13 @@ fn time(written: &str) -> Result<String, String> {
 }
 
 fn is_date(written: &str) -> bool {
-    let is_like = |(place, c): (usize, char)| if place == 4 || place == 7 { c == '-' } else { c.is_ascii_digit() };
+    let is_like = |(place, c): (usize, char)| {
+        if place == 4 || place == 7 {
+            c == '-'
+        } else {
+            c.is_ascii_digit()
+        }
+    };
     written.len() == 10 && written.chars().enumerate().all(is_like)
 }
 
@@ -192,7 +221,11 @@ async fn log(mut after: Option<u64>, mut left: usize, mail: &MailArguments) -> O
     let rows = Rows::begin(mail.json, LOG_COLUMNS)?;
     while left > 0 {
         let page = left.min(LOG_PAGE);
-        let asked = AgentLogs { after, limit: u32::try_from(page).ok(), ..AgentLogs::default() };
+        let asked = AgentLogs {
+            after,
+            limit: u32::try_from(page).ok(),
+            ..AgentLogs::default()
+        };
         let logs = client.agent_logs(&asked).await?.logs;
         for row in &logs {
             rows.row(row, || log_row(row))?;
@@ -218,7 +251,10 @@ const SHOWN_CHARS: usize = 100;
 
 /// A text in a list: on one line, no longer than that.
 fn brief(text: &str) -> String {
-    cut(&printable(&neutral(&one_line(text, usize::MAX))), SHOWN_CHARS)
+    cut(
+        &printable(&neutral(&one_line(text, usize::MAX))),
+        SHOWN_CHARS,
+    )
 }
 
 fn joined<const N: usize>(cells: [&str; N]) -> String {
@@ -233,7 +269,13 @@ fn message_row(message: &MailView) -> String {
         Priority::Urgent => format!("{} urgent", message.state.as_str()),
         Priority::Normal => message.state.as_str().to_owned(),
     };
-    joined([&message.message_id, &message.from, &state, &message.sent, text])
+    joined([
+        &message.message_id,
+        &message.from,
+        &state,
+        &message.sent,
+        text,
+    ])
 }
 
 /// What is known of a message, a line each; not what it says.
@@ -244,7 +286,11 @@ fn lines(message: &MailView) -> Vec<String> {
         false => message.to.join(", "),
     };
     let (id, from) = (brief(&message.message_id), brief(&message.from));
-    let mut lines = vec![format!("id: {id}"), format!("from: {from}"), format!("to: {to}")];
+    let mut lines = vec![
+        format!("id: {id}"),
+        format!("from: {from}"),
+        format!("to: {to}"),
+    ];
     let mut add = |name: &str, value: &str| lines.push(format!("{name}: {}", brief(value)));
     add("kind", message.kind.as_str());
     add("thread", &message.thread);
@@ -255,8 +301,15 @@ fn lines(message: &MailView) -> Vec<String> {
     add("expires", &message.expires);
     add("state", message.state.as_str());
     for receipt in message.receipts.iter().flatten() {
-        let at = receipt.read.as_ref().or(receipt.delivered.as_ref()).unwrap_or(&receipt.accepted);
-        add("receipt", &format!("{} {} {at}", receipt.agent_id, receipt.state.as_str()));
+        let at = receipt
+            .read
+            .as_ref()
+            .or(receipt.delivered.as_ref())
+            .unwrap_or(&receipt.accepted);
+        add(
+            "receipt",
+            &format!("{} {} {at}", receipt.agent_id, receipt.state.as_str()),
+        );
     }
     lines
 }
@@ -266,33 +319,79 @@ fn log_row(row: &AgentLogRow) -> String {
     let details = &row.details;
     let (number, kind) = (row.number.to_string(), details.message_type.as_str());
     let text = &details.message_content;
-    joined([&number, &details.sender_id, &details.recipient_id, kind, &details.timestamp, text])
+    joined([
+        &number,
+        &details.sender_id,
+        &details.recipient_id,
+        kind,
+        &details.timestamp,
+        text,
+    ])
 }
 
 /// A row of the list of agents; `-` where there is nothing.
 fn agent_row(agent: &AgentView) -> String {
     let unread = agent.unread.map(|count| count.to_string());
     let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
-    let (unread, role, phase) = (or_none(&unread), or_none(&agent.role), or_none(&agent.phase));
+    let (unread, role, phase) = (
+        or_none(&unread),
+        or_none(&agent.role),
+        or_none(&agent.phase),
+    );
     let seen = or_none(&agent.last_seen);
     let (state, way) = (agent.state.as_str(), agent.way.as_str());
-    joined([&agent.agent_id, &agent.display_id, state, way, &unread, &role, &phase, &seen])
+    joined([
+        &agent.agent_id,
+        &agent.display_id,
+        state,
+        way,
+        &unread,
+        &role,
+        &phase,
+        &seen,
+    ])
 }
 
 /// What happened, on one line.
 pub(super) fn event(event: &Numbered) -> String {
     let told = match &event.event {
-        MailEvent::AgentBroadcast { sender_agent_id, recipient_count, message_preview } => {
-            format!("{sender_agent_id} to {recipient_count}\t{}", brief(message_preview))
+        MailEvent::AgentBroadcast {
+            sender_agent_id,
+            recipient_count,
+            message_preview,
+        } => {
+            format!(
+                "{sender_agent_id} to {recipient_count}\t{}",
+                brief(message_preview)
+            )
         }
-        MailEvent::AgentDirectMessage { sender_agent_id, recipient_agent_id, message_preview } => {
-            format!("{sender_agent_id} to {recipient_agent_id}\t{}", brief(message_preview))
+        MailEvent::AgentDirectMessage {
+            sender_agent_id,
+            recipient_agent_id,
+            message_preview,
+        } => {
+            format!(
+                "{sender_agent_id} to {recipient_agent_id}\t{}",
+                brief(message_preview)
+            )
         }
-        MailEvent::MessageAccepted { message_id, sender_agent_id, .. } => {
+        MailEvent::MessageAccepted {
+            message_id,
+            sender_agent_id,
+            ..
+        } => {
             format!("{message_id}\tfrom {sender_agent_id}")
         }
-        MailEvent::MessageDelivered { message_id, recipient_agent_ids, .. }
-        | MailEvent::MessageRead { message_id, recipient_agent_ids, .. } => {
+        MailEvent::MessageDelivered {
+            message_id,
+            recipient_agent_ids,
+            ..
+        }
+        | MailEvent::MessageRead {
+            message_id,
+            recipient_agent_ids,
+            ..
+        } => {
             format!("{message_id}\tby {}", recipient_agent_ids.join(", "))
         }
         MailEvent::AgentJoined { agent_id, way } => format!("{agent_id}\t{}", way.as_str()),
@@ -370,10 +469,21 @@ mod tests {
     /// Goal: a time is a time or a span back from now, and nothing else. Method: rows.
     #[test]
     fn times() {
-        assert_eq!(time("2026-01-31T12:00:00Z").as_deref(), Ok("2026-01-31T12:00:00Z"));
+        assert_eq!(
+            time("2026-01-31T12:00:00Z").as_deref(),
+            Ok("2026-01-31T12:00:00Z")
+        );
         assert_eq!(time("2026-01-31").as_deref(), Ok("2026-01-31T00:00:00Z"));
         assert!(time("2h").is_ok_and(|at| at.ends_with('Z') && at.contains('T')));
-        for wrong in ["yesterday", "", "2", "2026-1-31", "20260131", "2026-01-3é", "999999999999999d"] {
+        for wrong in [
+            "yesterday",
+            "",
+            "2",
+            "2026-1-31",
+            "20260131",
+            "2026-01-3é",
+            "999999999999999d",
+        ] {
             assert!(time(wrong).is_err(), "{wrong}");
         }
     }
@@ -383,7 +493,10 @@ mod tests {
     fn texts_are_one_line() {
         assert_eq!(brief("a\n\tb\u{1b}[31m \u{2028}c"), "a b␛[31m c");
         assert_eq!(brief("a\u{202e}b"), "a<U+202E>b");
-        assert_eq!(brief("[GUARDIAN GUIDANCE]: go"), "> [GUARDIAN GUIDANCE]: go");
+        assert_eq!(
+            brief("[GUARDIAN GUIDANCE]: go"),
+            "> [GUARDIAN GUIDANCE]: go"
+        );
         assert_eq!(brief(&"é".repeat(100)), "é".repeat(100));
         assert_eq!(brief(&"é".repeat(101)), format!("{}…", "é".repeat(100)));
     }

@@ -11,7 +11,9 @@ use std::time::Duration;
 use actix_web::web::{self, Data, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
 use callboard_a2a::card::Jwks;
-use callboard_a2a::outbound::{Auth, CardTrust, Peer, PushInbox, RemoteA2a, RemoteOptions, skill_tools};
+use callboard_a2a::outbound::{
+    Auth, CardTrust, Peer, PushInbox, RemoteA2a, RemoteOptions, skill_tools,
+};
 use callboard_a2a::wire::{AgentCard, AgentInterface};
 use callboard_gateway::bundle::Filter;
 use callboard_message::mail::MemberWay;
@@ -132,7 +134,10 @@ impl RemoteDeclaration {
     fn open(&self, inboxes: &Inboxes) -> Result<RemoteA2a, StartError> {
         let wrong = StartError::declared("agent", &self.id);
         let url = self.url.url();
-        let mut options = RemoteOptions { auth: self.auth()?, ..RemoteOptions::default() };
+        let mut options = RemoteOptions {
+            auth: self.auth()?,
+            ..RemoteOptions::default()
+        };
         let networks = self.networks.iter().map(|range| range.network());
         options.egress = networks.fold(Egress::public(), Egress::with_network);
         options.interface = self.interface.map(|interface| endpoint(url, interface));
@@ -140,12 +145,21 @@ impl RemoteDeclaration {
             options.call_timeout = Duration::from_secs(seconds.get());
         }
         if let Some(file) = &self.trusted_keys {
-            let text = fs::read(file).map_err(|error| wrong(format!("failed to read {}: {error}", file.display())))?;
-            let keys = Jwks::parse(&text).map_err(|error| wrong(format!("{}: {error}", file.display())))?;
-            options.trust = CardTrust::Signed { keys, jku_hosts: Vec::new() };
+            let text = fs::read(file)
+                .map_err(|error| wrong(format!("failed to read {}: {error}", file.display())))?;
+            let keys = Jwks::parse(&text)
+                .map_err(|error| wrong(format!("{}: {error}", file.display())))?;
+            options.trust = CardTrust::Signed {
+                keys,
+                jku_hosts: Vec::new(),
+            };
         }
         if let Some(here) = &self.push_url {
-            options.push = Some(inboxes.at(here.url()).map_err(|error| wrong(format!("`push_url`: {error}")))?);
+            options.push = Some(
+                inboxes
+                    .at(here.url())
+                    .map_err(|error| wrong(format!("`push_url`: {error}")))?,
+            );
         }
         RemoteA2a::new(url.clone(), options).map_err(|error| wrong(error.to_string()))
     }
@@ -156,10 +170,18 @@ impl RemoteDeclaration {
             return Ok(Auth::Bearer(variable(name)?));
         }
         if let Some(name) = &self.api_key_env {
-            let header = self.api_key_header.clone().unwrap_or_else(|| KEY_HEADER_DEFAULT.to_owned());
-            return Ok(Auth::ApiKey { header, key: variable(name)? });
+            let header = self
+                .api_key_header
+                .clone()
+                .unwrap_or_else(|| KEY_HEADER_DEFAULT.to_owned());
+            return Ok(Auth::ApiKey {
+                header,
+                key: variable(name)?,
+            });
         }
-        let Some(oauth) = &self.oauth else { return Ok(Auth::None) };
+        let Some(oauth) = &self.oauth else {
+            return Ok(Auth::None);
+        };
         Ok(Auth::ClientCredentials {
             token_url: oauth.token_url.as_ref().map(|url| url.url().clone()),
             client_id: oauth.client_id.clone(),
@@ -194,32 +216,49 @@ impl AgentKind for RemoteDeclaration {
             ("oauth", self.oauth.is_some()),
         ];
         let more = ways.into_iter().filter(|(_, is_set)| *is_set).skip(1);
-        wrong.extend(more.map(|(key, _)| (key, "write one of `bearer_env`, `api_key_env` and `oauth`")));
+        wrong.extend(
+            more.map(|(key, _)| (key, "write one of `bearer_env`, `api_key_env` and `oauth`")),
+        );
         if let Some(header) = &self.api_key_header {
             if self.api_key_env.is_none() {
-                wrong.push(("api_key_header", "it names the header of a key: write `api_key_env` too"));
+                wrong.push((
+                    "api_key_header",
+                    "it names the header of a key: write `api_key_env` too",
+                ));
             } else if actix_web::http::header::HeaderName::try_from(header.as_str()).is_err() {
                 wrong.push(("api_key_header", "this is not a header's name"));
             }
         }
         if self.interface.is_some() && self.trusted_keys.is_some() {
-            wrong.push(("trusted_keys", "with `interface` no card is read, so that no signature is"));
+            wrong.push((
+                "trusted_keys",
+                "with `interface` no card is read, so that no signature is",
+            ));
         }
         report(&self.id, wrong, tree, problems);
     }
 
     fn check_machine(&self, tree: &Tree, problems: &mut Problems<'_>) {
         // Where a secret's variable isn't written it has been missed already.
-        let secret = self.oauth.as_ref().map(|oauth| &oauth.secret_env).filter(|name| !name.is_empty());
+        let secret = self
+            .oauth
+            .as_ref()
+            .map(|oauth| &oauth.secret_env)
+            .filter(|name| !name.is_empty());
         let variables: [(&[&str], _); 3] = [
             (&["bearer_env"], self.bearer_env.as_ref()),
             (&["api_key_env"], self.api_key_env.as_ref()),
             (&["oauth", "secret_env"], secret),
         ];
         for (path, name) in variables {
-            name.into_iter().for_each(|name| is_set(name, tree.place_at(path), problems));
+            name.into_iter()
+                .for_each(|name| is_set(name, tree.place_at(path), problems));
         }
-        check_key_file(self.trusted_keys.as_deref(), tree.place("trusted_keys"), problems);
+        check_key_file(
+            self.trusted_keys.as_deref(),
+            tree.place("trusted_keys"),
+            problems,
+        );
     }
 
     fn start<'a>(&'a self, cx: &'a StartContext<'a>) -> BoxFuture<'a, Result<Running, StartError>> {
@@ -259,22 +298,35 @@ pub(crate) struct Inboxes(Arc<RwLock<HashMap<Url, PushInbox>>>);
 impl Inboxes {
     /// The one below this address.
     fn at(&self, declared: &Url) -> Result<PushInbox, url::ParseError> {
-        let base = Url::parse(&format!("{}{INBOX_PATH}", declared.as_str().trim_end_matches('/')))?;
+        let base = Url::parse(&format!(
+            "{}{INBOX_PATH}",
+            declared.as_str().trim_end_matches('/')
+        ))?;
         let mut all = self.0.write();
-        Ok(all.entry(base.clone()).or_insert_with(|| PushInbox::new(base)).clone())
+        Ok(all
+            .entry(base.clone())
+            .or_insert_with(|| PushInbox::new(base))
+            .clone())
     }
 
     /// Adds them to a listener's addresses.
     pub(crate) fn configure(&self, config: &mut ServiceConfig) {
         let path = format!("{INBOX_PATH}/{{id}}");
-        config.service(web::resource(path).app_data(Data::new(self.clone())).route(web::post().to(pushed)));
+        config.service(
+            web::resource(path)
+                .app_data(Data::new(self.clone()))
+                .route(web::post().to(pushed)),
+        );
     }
 }
 
 /// What a push says is asked of the agent itself: the body isn't read.
 async fn pushed(request: HttpRequest, inboxes: Data<Inboxes>) -> HttpResponse {
     let id = request.match_info().get("id").unwrap_or_default();
-    let token = request.headers().get(TOKEN_HEADER).and_then(|token| token.to_str().ok());
+    let token = request
+        .headers()
+        .get(TOKEN_HEADER)
+        .and_then(|token| token.to_str().ok());
     let all: Vec<_> = inboxes.0.read().values().cloned().collect();
     match all.iter().any(|inbox| inbox.deliver(id, token)) {
         true => HttpResponse::NoContent().finish(),
@@ -294,7 +346,11 @@ impl Peers {
     /// Cards may lead to these networks, beside the public internet and their own origin; `keys` are those of whose
     /// signatures agents are learned of second-hand.
     pub(super) fn new(networks: Vec<Network>, keys: Option<Jwks>) -> Self {
-        Self { networks, keys, opened: Mutex::default() }
+        Self {
+            networks,
+            keys,
+            opened: Mutex::default(),
+        }
     }
 
     /// How an agent is reached whose address `by` named.
@@ -302,20 +358,43 @@ impl Peers {
     /// # Errors
     /// `Denied` where nothing that it could say would be believed.
     fn options(&self, by: NamedBy) -> Result<RemoteOptions, Failure> {
-        let egress = self.networks.iter().copied().fold(Egress::public(), Egress::with_network);
-        let NamedBy::Peer { may_be_here, must_be_signed } = by else {
-            return Ok(RemoteOptions { egress, ..RemoteOptions::default() });
+        let egress = self
+            .networks
+            .iter()
+            .copied()
+            .fold(Egress::public(), Egress::with_network);
+        let NamedBy::Peer {
+            may_be_here,
+            must_be_signed,
+        } = by
+        else {
+            return Ok(RemoteOptions {
+                egress,
+                ..RemoteOptions::default()
+            });
         };
         let trust = match (must_be_signed, &self.keys) {
             (false, _) => CardTrust::Any,
-            (true, Some(keys)) => CardTrust::Signed { keys: keys.clone(), jku_hosts: Vec::new() },
+            (true, Some(keys)) => CardTrust::Signed {
+                keys: keys.clone(),
+                jku_hosts: Vec::new(),
+            },
             (true, None) => {
                 let why = "agents that others name have to be allowed, or signed by a trusted key";
                 return Err(Failure::denied(why));
             }
         };
-        let egress = if may_be_here { egress.with_loopback() } else { egress };
-        Ok(RemoteOptions { egress, trust, is_hearsay: true, ..RemoteOptions::default() })
+        let egress = if may_be_here {
+            egress.with_loopback()
+        } else {
+            egress
+        };
+        Ok(RemoteOptions {
+            egress,
+            trust,
+            is_hearsay: true,
+            ..RemoteOptions::default()
+        })
     }
 }
 
@@ -323,8 +402,8 @@ impl Connect for Peers {
     fn look<'a>(&'a self, url: &'a Url, by: NamedBy) -> BoxFuture<'a, Result<Seen, Failure>> {
         Box::pin(async move {
             // One of its own, so that the card is fetched now.
-            let peer =
-                Peer::new(url.clone(), self.options(by)?).map_err(|error| Failure::invalid(error.to_string()))?;
+            let peer = Peer::new(url.clone(), self.options(by)?)
+                .map_err(|error| Failure::invalid(error.to_string()))?;
             Ok(seen(&peer.public_card().await?.card))
         })
     }
@@ -334,7 +413,10 @@ impl Connect for Peers {
         let remote = remote.map_err(|error| Failure::invalid(error.to_string()))?;
         let mut opened = self.opened.lock();
         opened.insert(url.clone(), remote.clone());
-        Ok(system.prepare_with(move || remote.clone()).label(url.as_str()).spawn())
+        Ok(system
+            .prepare_with(move || remote.clone())
+            .label(url.as_str())
+            .spawn())
     }
 
     fn said_goodbye(&self) -> BoxFuture<'_, ()> {
@@ -348,5 +430,9 @@ impl Connect for Peers {
 /// What a card says. Its skills take the way of those of a declared agent: as tools.
 fn seen(card: &AgentCard) -> Seen {
     let skills = skill_tools(card).iter().filter_map(skill_of_tool).collect();
-    Seen { name: card.name.clone(), description: card.description.clone(), skills }
+    Seen {
+        name: card.name.clone(),
+        description: card.description.clone(),
+        skills,
+    }
 }

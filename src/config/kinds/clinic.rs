@@ -33,13 +33,19 @@ impl AgentKind for ClinicConfig {
         if !self.seed.is_file()
             && let Some(span) = tree.place("seed")
         {
-            problems.warning(Some(span), format!("there is no file {}", self.seed.display()));
+            problems.warning(
+                Some(span),
+                format!("there is no file {}", self.seed.display()),
+            );
         }
     }
 
     fn start<'a>(&'a self, cx: &'a StartContext<'a>) -> BoxFuture<'a, Result<Running, StartError>> {
         Box::pin(async move {
-            let config = Self { database: cx.state.join(&self.database), ..self.clone() };
+            let config = Self {
+                database: cx.state.join(&self.database),
+                ..self.clone()
+            };
             cx.spawn_opened(&self.id, Clinic::open(config).await)
         })
     }

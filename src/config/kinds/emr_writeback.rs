@@ -25,7 +25,13 @@ impl AgentKind for EmrConfig {
     fn start<'a>(&'a self, cx: &'a StartContext<'a>) -> BoxFuture<'a, Result<Running, StartError>> {
         Box::pin(async move {
             let file = self.file.as_ref().map(|file| cx.state.join(file));
-            cx.spawn_opened(&self.id, EmrWriteback::new(&Self { file, ..self.clone() }))
+            cx.spawn_opened(
+                &self.id,
+                EmrWriteback::new(&Self {
+                    file,
+                    ..self.clone()
+                }),
+            )
         })
     }
 }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use callboard_mailroom::{Declare, Declared, Mailroom, MailroomOptions};
 use callboard_message::DataClass;
 use callboard_message::mail::{
-    GUARDIAN, MAIL_EXPIRES_MAX, MAIL_GROUPS_MAX, MAIL_MEMBERS_MAX, MailId, MemberWay, OPERATOR, SYSTEM,
+    GUARDIAN, MAIL_EXPIRES_MAX, MAIL_GROUPS_MAX, MAIL_MEMBERS_MAX, MailId, MemberWay, OPERATOR,
+    SYSTEM,
 };
 use callboard_rpc::KeyStore;
 use callboard_runtime::AgentRef;
@@ -73,14 +74,29 @@ pub(super) fn read(tree: &mut Tree, problems: &mut Problems<'_>) -> Option<Box<d
 
 impl MemberDeclaration {
     fn declared(&self, topology: &Topology) -> Declared {
-        let Self { id, role, phase, groups, apart } = self.clone();
-        let member = Declared { role, phase, groups, apart, ..Declared::new(&*id) };
+        let Self {
+            id,
+            role,
+            phase,
+            groups,
+            apart,
+        } = self.clone();
+        let member = Declared {
+            role,
+            phase,
+            groups,
+            apart,
+            ..Declared::new(&*id)
+        };
         if !topology.has(&id) {
             // Whoever it is asks for its mail.
             return member;
         }
         let agent = topology.all().find(|agent| agent.id() == id);
-        Declared { via: Some(agent.map_or(MemberWay::Agent, AgentKind::mail_way)), ..member.with_way(id) }
+        Declared {
+            via: Some(agent.map_or(MemberWay::Agent, AgentKind::mail_way)),
+            ..member.with_way(id)
+        }
     }
 
     /// Keys at fault, and why.
@@ -89,18 +105,29 @@ impl MemberDeclaration {
         if let Err(error) = MailId::parse(&*self.id) {
             wrong.push(("id", error.to_string()));
         } else if TAKEN.contains(&&*self.id) {
-            wrong.push(("id", format!("{} is somebody else: no member can be called that", self.id)));
+            wrong.push((
+                "id",
+                format!("{} is somebody else: no member can be called that", self.id),
+            ));
         }
         let words = [("role", &self.role), ("phase", &self.phase)];
-        let words = words.into_iter().filter_map(|(key, word)| Some((key, word.as_ref()?)));
+        let words = words
+            .into_iter()
+            .filter_map(|(key, word)| Some((key, word.as_ref()?)));
         for (key, word) in words.chain(self.groups.iter().map(|group| ("groups", group))) {
             if MailId::parse(&**word).is_err() {
-                let wants = format!("use 1 to {} characters of A-Z a-z 0-9 . _ -", MailId::CHARS_MAX);
+                let wants = format!(
+                    "use 1 to {} characters of A-Z a-z 0-9 . _ -",
+                    MailId::CHARS_MAX
+                );
                 wrong.push((key, wants));
             }
         }
         if self.groups.len() > MAIL_GROUPS_MAX {
-            wrong.push(("groups", format!("a member can be in {MAIL_GROUPS_MAX} at most")));
+            wrong.push((
+                "groups",
+                format!("a member can be in {MAIL_GROUPS_MAX} at most"),
+            ));
         }
         wrong
     }
@@ -119,7 +146,10 @@ impl MailroomDeclaration {
             wrong.push(("expires_days", format!("it can be {days_max} at most")));
         }
         if self.members.len() > MAIL_MEMBERS_MAX {
-            wrong.push(("member", format!("there can be {MAIL_MEMBERS_MAX} members at most")));
+            wrong.push((
+                "member",
+                format!("there can be {MAIL_MEMBERS_MAX} members at most"),
+            ));
         }
         wrong
     }
@@ -130,19 +160,31 @@ impl MailroomDeclaration {
         for (member, tree) in self.members.iter().zip(trees) {
             let id = &*member.id;
             for (key, why) in member.mistakes() {
-                problems.error(tree.place(key), format!("the member {id} of {}: `{key}`: {why}", self.id));
+                problems.error(
+                    tree.place(key),
+                    format!("the member {id} of {}: `{key}`: {why}", self.id),
+                );
             }
             let span = tree.place("id");
             if !seen.insert(id) {
                 problems.error(span, format!("{id} is a member of {} twice", self.id));
             } else if let Some(why) = self.why_not(id, names) {
-                problems.error(span, format!("{id} can't be a member of {}: {why}", self.id));
+                problems.error(
+                    span,
+                    format!("{id} can't be a member of {}: {why}", self.id),
+                );
             } else {
                 self.check_spelling(id, span.clone(), names, problems);
                 if let Some(tmux) = names.agent::<TmuxDeclaration>(id)
                     && let Some(other) = panes.insert(tmux.pane(), id)
                 {
-                    problems.error(span, format!("{id} and {other} are the same pane: {}", tmux.target.target()));
+                    problems.error(
+                        span,
+                        format!(
+                            "{id} and {other} are the same pane: {}",
+                            tmux.target.target()
+                        ),
+                    );
                 }
             }
         }
@@ -150,23 +192,42 @@ impl MailroomDeclaration {
 
     /// Why an agent can't be a member.
     fn why_not(&self, id: &str, names: &Names<'_>) -> Option<&'static str> {
-        let agent = names.agents.get(id).filter(|_| !names.unread.contains(id))?;
+        let agent = names
+            .agents
+            .get(id)
+            .filter(|_| !names.unread.contains(id))?;
         if agent.downcast::<Self>().is_some() || id == self.id {
             return Some("it is a mailroom");
         }
-        (agent.class() == DataClass::Clinical).then_some("it is clinical, and mail is kept and handed on")
+        (agent.class() == DataClass::Clinical)
+            .then_some("it is clinical, and mail is kept and handed on")
     }
 
     /// Whoever isn't in the file asks for its mail; where somebody in it without mail is called almost so, that may be meant.
-    fn check_spelling(&self, id: &str, span: Option<Range<usize>>, names: &Names<'_>, problems: &mut Problems<'_>) {
+    fn check_spelling(
+        &self,
+        id: &str,
+        span: Option<Range<usize>>,
+        names: &Names<'_>,
+        problems: &mut Problems<'_>,
+    ) {
         if names.is_known(id) {
             return;
         }
-        let with_mail: HashSet<&str> =
-            names.all::<Self>().flat_map(|room| room.leads_to().into_iter().chain([&*room.id])).collect();
-        let without = names.agents.keys().copied().filter(|id| !with_mail.contains(id));
+        let with_mail: HashSet<&str> = names
+            .all::<Self>()
+            .flat_map(|room| room.leads_to().into_iter().chain([&*room.id]))
+            .collect();
+        let without = names
+            .agents
+            .keys()
+            .copied()
+            .filter(|id| !with_mail.contains(id));
         if let Some(help) = did_you_mean(id, without) {
-            let message = format!("the member {id} of {} isn't in this file: it has to ask for its mail", self.id);
+            let message = format!(
+                "the member {id} of {} isn't in this file: it has to ask for its mail",
+                self.id
+            );
             problems.warning_with(span, message, Some(help));
         }
     }
@@ -174,26 +235,47 @@ impl MailroomDeclaration {
     /// Options as the topology declares them.
     fn options(&self, topology: &Topology) -> Result<MailroomOptions, StartError> {
         let default = MailroomOptions::default();
-        let members = self.members.iter().map(|member| member.declared(topology)).collect();
+        let members = self
+            .members
+            .iter()
+            .map(|member| member.declared(topology))
+            .collect();
         let options = MailroomOptions {
             members: self.with_keys(members, topology)?,
             messages_a_second: self.messages_a_second.unwrap_or(default.messages_a_second),
-            broadcasts_a_minute: self.broadcasts_a_minute.unwrap_or(default.broadcasts_a_minute),
-            expires: self.expires_days.map_or(default.expires, |days| Duration::from_secs(days.get() * SECONDS_A_DAY)),
+            broadcasts_a_minute: self
+                .broadcasts_a_minute
+                .unwrap_or(default.broadcasts_a_minute),
+            expires: self.expires_days.map_or(default.expires, |days| {
+                Duration::from_secs(days.get() * SECONDS_A_DAY)
+            }),
             class: self.class,
             example_ids: self.example_ids,
         };
-        options.check().map_err(|source| StartError::Mailroom { id: self.id.clone(), source })?;
+        options.check().map_err(|source| StartError::Mailroom {
+            id: self.id.clone(),
+            source,
+        })?;
         Ok(options)
     }
 
     /// Members, and whoever can come with a key of a listener that leads to the mailroom: what is for them waits.
-    fn with_keys(&self, mut members: Vec<Declared>, topology: &Topology) -> Result<Vec<Declared>, StartError> {
-        let leads_here = |listener: &&Listener| topology.leads_to(&topology.behind(listener), &self.id);
+    fn with_keys(
+        &self,
+        mut members: Vec<Declared>,
+        topology: &Topology,
+    ) -> Result<Vec<Declared>, StartError> {
+        let leads_here =
+            |listener: &&Listener| topology.leads_to(&topology.behind(listener), &self.id);
         let in_front = topology.listeners.iter().filter(leads_here);
-        let files: BTreeSet<_> = in_front.filter_map(|listener| listener.keys.as_deref()).collect();
-        let mut places: HashMap<String, usize> =
-            members.iter().enumerate().map(|(at, member)| (member.id.clone(), at)).collect();
+        let files: BTreeSet<_> = in_front
+            .filter_map(|listener| listener.keys.as_deref())
+            .collect();
+        let mut places: HashMap<String, usize> = members
+            .iter()
+            .enumerate()
+            .map(|(at, member)| (member.id.clone(), at))
+            .collect();
         for file in files {
             // Where nothing listens, it needn't be there.
             let keys = KeyStore::load_or_new(file)?;
@@ -231,10 +313,17 @@ impl AgentKind for MailroomDeclaration {
     }
 
     /// It stays, with what is on its way, whoever its members are.
-    fn renew(&self, running: &Running, cx: &StartContext<'_>) -> Result<Option<Renewed>, StartError> {
-        let Some(before) = running.state::<MailroomOptions>() else { return Ok(None) };
+    fn renew(
+        &self,
+        running: &Running,
+        cx: &StartContext<'_>,
+    ) -> Result<Option<Renewed>, StartError> {
+        let Some(before) = running.state::<MailroomOptions>() else {
+            return Ok(None);
+        };
         let options = self.options(cx.topology)?;
-        let changed = (*before != options).then(|| declare(running.agent.clone(), options.clone()).boxed());
+        let changed =
+            (*before != options).then(|| declare(running.agent.clone(), options.clone()).boxed());
         Ok(Some((running.clone().with_state(options), changed)))
     }
 
@@ -243,8 +332,12 @@ impl AgentKind for MailroomDeclaration {
         Box::pin(async move {
             let options = self.options(cx.topology)?;
             let mailroom = Mailroom::open(cx.system, options.clone()).await;
-            let mailroom = mailroom.map_err(|source| StartError::Mailroom { id: self.id.clone(), source })?;
-            let running = Running::new(spawn(cx.system, &self.id, mailroom.clone())).with_state(options);
+            let mailroom = mailroom.map_err(|source| StartError::Mailroom {
+                id: self.id.clone(),
+                source,
+            })?;
+            let running =
+                Running::new(spawn(cx.system, &self.id, mailroom.clone())).with_state(options);
             Ok(running.ending_with(async move { mailroom.end().await }))
         })
     }
@@ -254,7 +347,11 @@ impl AgentKind for MailroomDeclaration {
 async fn declare(mailroom: AgentRef, options: MailroomOptions) {
     match mailroom.ask(Declare { options }).await {
         Ok(Ok(())) => {}
-        Ok(Err(failure)) => tracing::error!(%failure, "a mailroom doesn't take what is declared of it"),
-        Err(error) => tracing::error!(%error, "a mailroom isn't there to take what is declared of it"),
+        Ok(Err(failure)) => {
+            tracing::error!(%failure, "a mailroom doesn't take what is declared of it")
+        }
+        Err(error) => {
+            tracing::error!(%error, "a mailroom isn't there to take what is declared of it")
+        }
     }
 }

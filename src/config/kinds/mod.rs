@@ -35,13 +35,19 @@ use super::tree::Tree;
 use super::{DESCRIPTION, Entry, Names, Topology, table};
 
 pub(crate) use a2a::Inboxes;
-pub use a2a::{BindingName, InterfaceDeclaration, OauthDeclaration, RemoteDeclaration, VersionName};
+pub use a2a::{
+    BindingName, InterfaceDeclaration, OauthDeclaration, RemoteDeclaration, VersionName,
+};
 pub use mailroom::{MailroomDeclaration, MemberDeclaration};
 pub use model::ModelDeclaration;
 pub(crate) use orchestrator::EXECUTE_COMMAND;
-pub use orchestrator::{CommandDeclaration, LearningDeclaration, Orchestrated, OrchestratorDeclaration, Structured};
+pub use orchestrator::{
+    CommandDeclaration, LearningDeclaration, Orchestrated, OrchestratorDeclaration, Structured,
+};
 pub use tmux::{Pane, TmuxDeclaration};
-pub use upstream::{EraName, SamplingDeclaration, StartWhen, Transport, UpstreamDeclaration, UpstreamError};
+pub use upstream::{
+    EraName, SamplingDeclaration, StartWhen, Transport, UpstreamDeclaration, UpstreamError,
+};
 pub use webhook::WebhookDeclaration;
 
 /// Reader of an agent's table, without its `kind`. Reports what is wrong.
@@ -56,16 +62,76 @@ struct Kind {
 }
 
 const KINDS: [(&str, Kind); 10] = [
-    ("clinic", Kind { read: clinic::read, is_described: true }),
-    ("model", Kind { read: model::read, is_described: true }),
-    ("models", Kind { read: model::read_choice, is_described: true }),
-    ("emr_writeback", Kind { read: emr_writeback::read, is_described: true }),
-    ("patient_data", Kind { read: patient_data::read, is_described: true }),
-    ("a2a", Kind { read: a2a::read, is_described: true }),
-    ("orchestrator", Kind { read: orchestrator::read, is_described: false }),
-    ("mailroom", Kind { read: mailroom::read, is_described: true }),
-    ("tmux", Kind { read: tmux::read, is_described: false }),
-    ("webhook", Kind { read: webhook::read, is_described: false }),
+    (
+        "clinic",
+        Kind {
+            read: clinic::read,
+            is_described: true,
+        },
+    ),
+    (
+        "model",
+        Kind {
+            read: model::read,
+            is_described: true,
+        },
+    ),
+    (
+        "models",
+        Kind {
+            read: model::read_choice,
+            is_described: true,
+        },
+    ),
+    (
+        "emr_writeback",
+        Kind {
+            read: emr_writeback::read,
+            is_described: true,
+        },
+    ),
+    (
+        "patient_data",
+        Kind {
+            read: patient_data::read,
+            is_described: true,
+        },
+    ),
+    (
+        "a2a",
+        Kind {
+            read: a2a::read,
+            is_described: true,
+        },
+    ),
+    (
+        "orchestrator",
+        Kind {
+            read: orchestrator::read,
+            is_described: false,
+        },
+    ),
+    (
+        "mailroom",
+        Kind {
+            read: mailroom::read,
+            is_described: true,
+        },
+    ),
+    (
+        "tmux",
+        Kind {
+            read: tmux::read,
+            is_described: false,
+        },
+    ),
+    (
+        "webhook",
+        Kind {
+            read: webhook::read,
+            is_described: false,
+        },
+    ),
 ];
 
 /// Section of agents, in messages.
@@ -114,7 +180,11 @@ pub(crate) trait AgentKind: Any + Debug + Send + Sync {
     fn check_machine(&self, _tree: &Tree, _problems: &mut Problems<'_>) {}
 
     /// Takes over an agent of its id that runs and goes on, however it was declared. `None`: it can't be taken over.
-    fn renew(&self, _running: &Running, _cx: &StartContext<'_>) -> Result<Option<Renewed>, StartError> {
+    fn renew(
+        &self,
+        _running: &Running,
+        _cx: &StartContext<'_>,
+    ) -> Result<Option<Renewed>, StartError> {
         Ok(None)
     }
 
@@ -147,10 +217,21 @@ pub(super) type ReadAgent = Entry<Box<dyn AgentKind>>;
 pub(super) fn read(tree: Tree, problems: &mut Problems<'_>) -> Option<(ReadAgent, Option<String>)> {
     let mut tree = table(tree, WHAT, problems)?;
     let kind = choice(&mut tree, "kind", &KINDS, problems)?;
-    let description = if kind.is_described { description(&mut tree, problems) } else { None };
+    let description = if kind.is_described {
+        description(&mut tree, problems)
+    } else {
+        None
+    };
     let fingerprint = tree.fingerprint();
     let value = (kind.read)(&mut tree, problems)?;
-    Some((Entry { value, tree, fingerprint }, description))
+    Some((
+        Entry {
+            value,
+            tree,
+            fingerprint,
+        },
+        description,
+    ))
 }
 
 fn description(tree: &mut Tree, problems: &mut Problems<'_>) -> Option<String> {
@@ -163,10 +244,19 @@ fn description(tree: &mut Tree, problems: &mut Problems<'_>) -> Option<String> {
 }
 
 /// Entry of `all` that `key` names. The key is taken out.
-fn choice<T: Copy>(tree: &mut Tree, key: &str, all: &[(&str, T)], problems: &mut Problems<'_>) -> Option<T> {
+fn choice<T: Copy>(
+    tree: &mut Tree,
+    key: &str,
+    all: &[(&str, T)],
+    problems: &mut Problems<'_>,
+) -> Option<T> {
     let known: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
     let Some((_, value)) = tree.take(key) else {
-        problems.error_with(Some(tree.span.clone()), format!("{WHAT} lacks `{key}`"), one_of(&known));
+        problems.error_with(
+            Some(tree.span.clone()),
+            format!("{WHAT} lacks `{key}`"),
+            one_of(&known),
+        );
         return None;
     };
     let Some(text) = value.text() else {
@@ -175,7 +265,12 @@ fn choice<T: Copy>(tree: &mut Tree, key: &str, all: &[(&str, T)], problems: &mut
     };
     let found = all.iter().find(|(name, _)| *name == text);
     if found.is_none() {
-        problems.not_among(Some(value.span.clone()), format!("there is no {key} of agent `{text}`"), text, &known);
+        problems.not_among(
+            Some(value.span.clone()),
+            format!("there is no {key} of agent `{text}`"),
+            text,
+            &known,
+        );
     }
     found.map(|(_, entry)| *entry)
 }
@@ -203,7 +298,9 @@ fn report<W: Display>(
 
 /// The secret in a variable, or that there is no such variable.
 fn secret(name: &str) -> Result<SecretString, String> {
-    std::env::var(name).map(SecretString::from).map_err(|_| format!("there is no variable {name}"))
+    std::env::var(name)
+        .map(SecretString::from)
+        .map_err(|_| format!("there is no variable {name}"))
 }
 
 /// What an agent starts with.
@@ -230,14 +327,20 @@ impl StartContext<'_> {
         id: &str,
         opened: Result<A, E>,
     ) -> Result<Running, StartError> {
-        let agent = opened.map_err(|why| StartError::Failed { id: id.to_owned(), why: why.to_string() })?;
+        let agent = opened.map_err(|why| StartError::Failed {
+            id: id.to_owned(),
+            why: why.to_string(),
+        })?;
         Ok(Running::new(spawn(self.system, id, agent)))
     }
 }
 
 /// Spawns an agent that begins anew from a clone after a failure.
 pub(crate) fn spawn<A: Agent + Clone + Sync>(system: &System, label: &str, agent: A) -> AgentRef {
-    system.prepare_with(move || agent.clone()).label(label).spawn()
+    system
+        .prepare_with(move || agent.clone())
+        .label(label)
+        .spawn()
 }
 
 /// An agent that runs.
@@ -264,17 +367,31 @@ pub(crate) type Renewed = (Running, Option<BoxFuture<'static, ()>>);
 impl Running {
     pub(crate) fn new(agent: AgentRef) -> Self {
         let filter = Filter::default();
-        Self { agent, fingerprint: 0, needs: Vec::new(), filter, is_bundle: false, state: None, teardown: None }
+        Self {
+            agent,
+            fingerprint: 0,
+            needs: Vec::new(),
+            filter,
+            is_bundle: false,
+            state: None,
+            teardown: None,
+        }
     }
 
     /// The same, with `teardown` to be done after its end.
     fn ending_with(self, teardown: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self { teardown: Some(teardown.boxed().shared()), ..self }
+        Self {
+            teardown: Some(teardown.boxed().shared()),
+            ..self
+        }
     }
 
     /// The same, with what its kind knows of it.
     fn with_state(self, state: impl Any + Send + Sync) -> Self {
-        Self { state: Some(Arc::new(state)), ..self }
+        Self {
+            state: Some(Arc::new(state)),
+            ..self
+        }
     }
 
     /// What its kind knows of it.
@@ -334,7 +451,11 @@ pub enum StartError {
 impl StartError {
     /// Error of the `what` of that id, for `map_err`.
     fn declared<E: Display>(what: &'static str, id: &str) -> impl Fn(E) -> Self {
-        move |why| Self::Declared { what, id: id.to_owned(), why: why.to_string() }
+        move |why| Self::Declared {
+            what,
+            id: id.to_owned(),
+            why: why.to_string(),
+        }
     }
 
     /// Whether the user's file is at fault.

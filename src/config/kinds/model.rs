@@ -29,23 +29,42 @@ struct ModelsDeclaration {
 type ReadProvider = fn(&mut Tree, &mut Problems<'_>) -> Option<ModelConfig>;
 
 const PROVIDERS: [(&str, ReadProvider); 7] = [
-    ("openai", |tree, problems| decode(tree, MODEL, problems).map(ModelConfig::Openai)),
-    ("azure_openai", |tree, problems| decode(tree, MODEL, problems).map(ModelConfig::AzureOpenai)),
-    ("openai_compatible", |tree, problems| decode(tree, MODEL, problems).map(ModelConfig::OpenaiCompatible)),
-    ("anthropic", |tree, problems| decode(tree, MODEL, problems).map(ModelConfig::Anthropic)),
-    ("ollama", |tree, problems| decode(tree, MODEL, problems).map(ModelConfig::Ollama)),
-    ("scripted", |tree, problems| decode(tree, MODEL, problems).map(ModelConfig::Scripted)),
-    ("echo", |tree, problems| decode(tree, MODEL, problems).map(ModelConfig::Echo)),
+    ("openai", |tree, problems| {
+        decode(tree, MODEL, problems).map(ModelConfig::Openai)
+    }),
+    ("azure_openai", |tree, problems| {
+        decode(tree, MODEL, problems).map(ModelConfig::AzureOpenai)
+    }),
+    ("openai_compatible", |tree, problems| {
+        decode(tree, MODEL, problems).map(ModelConfig::OpenaiCompatible)
+    }),
+    ("anthropic", |tree, problems| {
+        decode(tree, MODEL, problems).map(ModelConfig::Anthropic)
+    }),
+    ("ollama", |tree, problems| {
+        decode(tree, MODEL, problems).map(ModelConfig::Ollama)
+    }),
+    ("scripted", |tree, problems| {
+        decode(tree, MODEL, problems).map(ModelConfig::Scripted)
+    }),
+    ("echo", |tree, problems| {
+        decode(tree, MODEL, problems).map(ModelConfig::Echo)
+    }),
 ];
 const MODEL: &str = "a model";
 
 pub(super) fn read(tree: &mut Tree, problems: &mut Problems<'_>) -> Option<Box<dyn AgentKind>> {
     let id = id(tree, problems)?;
-    let config = without_id(tree, |tree| choice(tree, "provider", &PROVIDERS, problems)?(tree, problems))?;
+    let config = without_id(tree, |tree| {
+        choice(tree, "provider", &PROVIDERS, problems)?(tree, problems)
+    })?;
     Some(Box::new(ModelDeclaration { id, config }))
 }
 
-pub(super) fn read_choice(tree: &mut Tree, problems: &mut Problems<'_>) -> Option<Box<dyn AgentKind>> {
+pub(super) fn read_choice(
+    tree: &mut Tree,
+    problems: &mut Problems<'_>,
+) -> Option<Box<dyn AgentKind>> {
     let id = id(tree, problems)?;
     let config = without_id(tree, |tree| decode(tree, "a choice of models", problems))?;
     Some(Box::new(ModelsDeclaration { id, config }))
@@ -56,7 +75,11 @@ fn id(tree: &Tree, problems: &mut Problems<'_>) -> Option<String> {
     if let Some(text) = id.and_then(Tree::text) {
         return Some(text.to_owned());
     }
-    let why = if id.is_some() { "`id` must be a text".to_owned() } else { format!("{WHAT} lacks `id`") };
+    let why = if id.is_some() {
+        "`id` must be a text".to_owned()
+    } else {
+        format!("{WHAT} lacks `id`")
+    };
     problems.error(Some(id.unwrap_or(tree).span.clone()), why);
     None
 }
@@ -92,7 +115,11 @@ impl AgentKind for ModelDeclaration {
     }
 
     fn check_machine(&self, tree: &Tree, problems: &mut Problems<'_>) {
-        if let Some(name) = self.config.key_variable().filter(|name| std::env::var_os(name).is_none()) {
+        if let Some(name) = self
+            .config
+            .key_variable()
+            .filter(|name| std::env::var_os(name).is_none())
+        {
             let message = format!("there is no {} with the key of {}", variable(name), self.id);
             problems.error(tree.place("key_env"), message);
         }
@@ -125,10 +152,16 @@ impl AgentKind for ModelsDeclaration {
 
     fn start<'a>(&'a self, cx: &'a StartContext<'a>) -> BoxFuture<'a, Result<Running, StartError>> {
         Box::pin(async move {
-            let models = self.config.members.iter().filter_map(|id| cx.topology.agent::<ModelDeclaration>(id));
-            let member = |model: &ModelDeclaration| Ok(Member::new(model.id.as_str(), model.open()?.card()));
+            let models = self
+                .config
+                .members
+                .iter()
+                .filter_map(|id| cx.topology.agent::<ModelDeclaration>(id));
+            let member =
+                |model: &ModelDeclaration| Ok(Member::new(model.id.as_str(), model.open()?.card()));
             let members: Vec<_> = models.map(member).collect::<Result<_, StartError>>()?;
-            let models = Models::new(members, self.config.fallback).map_err(StartError::declared("model", &self.id))?;
+            let models = Models::new(members, self.config.fallback)
+                .map_err(StartError::declared("model", &self.id))?;
             Ok(Running::new(spawn(cx.system, &self.id, models)))
         })
     }

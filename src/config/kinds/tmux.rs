@@ -80,8 +80,15 @@ impl AgentKind for TmuxDeclaration {
 
     fn check(&self, tree: &Tree, names: &Names<'_>, problems: &mut Problems<'_>) {
         let mut wrong = Vec::new();
-        if self.socket.as_deref().is_some_and(|name| name.is_empty() || name.contains(char::is_control)) {
-            wrong.push(("socket", "write the name of a server of tmux, or the path of its socket"));
+        if self
+            .socket
+            .as_deref()
+            .is_some_and(|name| name.is_empty() || name.contains(char::is_control))
+        {
+            wrong.push((
+                "socket",
+                "write the name of a server of tmux, or the path of its socket",
+            ));
         }
         if self.command.iter().any(String::is_empty) {
             wrong.push(("command", "a program has a name"));
@@ -103,7 +110,11 @@ impl AgentKind for TmuxDeclaration {
             command: self.command.clone(),
             ..TmuxOptions::new(self.target.0.clone())
         };
-        let agent = cx.system.prepare_with(move || TmuxAgent::new(options.clone())).label(self.id.as_str()).spawn();
+        let agent = cx
+            .system
+            .prepare_with(move || TmuxAgent::new(options.clone()))
+            .label(self.id.as_str())
+            .spawn();
         Box::pin(async { Ok(Running::new(agent)) })
     }
 }

@@ -8,9 +8,13 @@ use std::time::Duration;
 
 use callboard_gateway::answering::{Caps, ServerGrants};
 use callboard_gateway::bundle::Filter;
-use callboard_mcp::bridge::{Bridge, BridgeOptions, CONNECTIONS_MAX_AT_ADDRESS_DEFAULT, Start, ToolOptions};
+use callboard_mcp::bridge::{
+    Bridge, BridgeOptions, CONNECTIONS_MAX_AT_ADDRESS_DEFAULT, Start, ToolOptions,
+};
 use callboard_mcp::outbound::auth::{AuthError, StaticBearer};
-use callboard_mcp::outbound::{ChildCommand, ClientError, ClientOptions, Dialect, Endpoint, Era, EraChoice};
+use callboard_mcp::outbound::{
+    ChildCommand, ClientError, ClientOptions, Dialect, Endpoint, Era, EraChoice,
+};
 use callboard_message::DataClass;
 use callboard_runtime::Answering;
 use futures::future::BoxFuture;
@@ -163,7 +167,11 @@ pub struct SamplingDeclaration {
 
 impl UpstreamDeclaration {
     fn wrong(&self, key: &'static str, why: impl ToString) -> UpstreamError {
-        UpstreamError { id: self.id.clone(), key, why: why.to_string() }
+        UpstreamError {
+            id: self.id.clone(),
+            key,
+            why: why.to_string(),
+        }
     }
 
     /// Where it is.
@@ -175,14 +183,20 @@ impl UpstreamDeclaration {
             (Some(_), Some(_)) => Err(self.wrong("url", "write `command` or `url`, not both")),
             (None, None) => Err(self.wrong("id", "it needs `command` or `url`")),
             (Some((program, arguments)), None) => match self.transport {
-                None | Some(Transport::Stdio) if !program.is_empty() => Ok(self.child(program, arguments)),
-                None | Some(Transport::Stdio) => Err(self.wrong("command", "the program's name is empty")),
+                None | Some(Transport::Stdio) if !program.is_empty() => {
+                    Ok(self.child(program, arguments))
+                }
+                None | Some(Transport::Stdio) => {
+                    Err(self.wrong("command", "the program's name is empty"))
+                }
                 Some(_) => Err(self.wrong("transport", "a command speaks over `stdio`")),
             },
             (None, Some(url)) => {
                 let endpoint = match self.transport {
                     Some(Transport::Stdio) => {
-                        return Err(self.wrong("transport", "`stdio` needs a `command`, not a `url`"));
+                        return Err(
+                            self.wrong("transport", "`stdio` needs a `command`, not a `url`")
+                        );
                     }
                     Some(Transport::Sse) => Endpoint::sse(url),
                     _ => Endpoint::url(url),
@@ -204,7 +218,11 @@ impl UpstreamDeclaration {
     fn child(&self, program: &str, arguments: &[String]) -> Endpoint {
         let mut child = ChildCommand::new(self.program(program), arguments);
         child.inherit.extend(self.environment.iter().cloned());
-        child.set = self.set.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+        child.set = self
+            .set
+            .iter()
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
         child.directory = self.directory.clone();
         Endpoint::Child(child)
     }
@@ -221,7 +239,10 @@ impl UpstreamDeclaration {
     ///
     /// # Errors
     /// Where a variable is missing, or a header can't be one.
-    pub fn bridge_options(&self, answering: Arc<dyn Answering>) -> Result<BridgeOptions, UpstreamError> {
+    pub fn bridge_options(
+        &self,
+        answering: Arc<dyn Answering>,
+    ) -> Result<BridgeOptions, UpstreamError> {
         let default = BridgeOptions::default();
         Ok(BridgeOptions {
             client: self.client_options()?,
@@ -239,11 +260,17 @@ impl UpstreamDeclaration {
             },
             tools: ToolOptions {
                 retries_max: self.retries_max.unwrap_or(default.tools.retries_max),
-                cache: self.cache.iter().map(|(tool, s)| (tool.clone(), Duration::from_secs(*s))).collect(),
+                cache: self
+                    .cache
+                    .iter()
+                    .map(|(tool, s)| (tool.clone(), Duration::from_secs(*s)))
+                    .collect(),
                 cache_shared: self.cache_shared.clone(),
                 ..default.tools
             },
-            idle_timeout: self.idle_timeout_s.map_or(default.idle_timeout, Duration::from_secs),
+            idle_timeout: self
+                .idle_timeout_s
+                .map_or(default.idle_timeout, Duration::from_secs),
             ..default
         })
     }
@@ -253,12 +280,18 @@ impl UpstreamDeclaration {
     /// # Errors
     /// Where a variable is missing, or a header can't be one.
     pub fn client_options(&self) -> Result<ClientOptions, UpstreamError> {
-        let mut options = ClientOptions { era: self.era_choice(), dialect: self.dialect, ..ClientOptions::default() };
+        let mut options = ClientOptions {
+            era: self.era_choice(),
+            dialect: self.dialect,
+            ..ClientOptions::default()
+        };
         if let Some(seconds) = self.call_timeout_s {
             options.call_timeout = Duration::from_secs(seconds);
         }
         for (name, value) in &self.headers {
-            options = options.header(name, value).map_err(|error| self.wrong("headers", format!("{name}: {error}")))?;
+            options = options
+                .header(name, value)
+                .map_err(|error| self.wrong("headers", format!("{name}: {error}")))?;
         }
         for (name, variable) in &self.header_env {
             let value = secret(variable).map_err(|why| self.wrong("header_env", why))?;
@@ -296,7 +329,10 @@ impl UpstreamDeclaration {
 
     /// Whether a header's value is one, without reading any variable.
     fn is_header(name: &str, value: Option<&SecretString>) -> bool {
-        let value = value.map_or_else(|| SecretString::from("x"), |v| SecretString::from(v.expose_secret()));
+        let value = value.map_or_else(
+            || SecretString::from("x"),
+            |v| SecretString::from(v.expose_secret()),
+        );
         ClientOptions::default().header(name, &value).is_ok()
     }
 }
@@ -315,7 +351,10 @@ impl AgentKind for UpstreamDeclaration {
     }
 
     fn resolve(&mut self, folder: &Path) {
-        self.directory = self.directory.take().map(|directory| folder.join(directory));
+        self.directory = self
+            .directory
+            .take()
+            .map(|directory| folder.join(directory));
     }
 
     fn check(&self, tree: &Tree, _: &Names<'_>, problems: &mut Problems<'_>) {
@@ -328,21 +367,45 @@ impl AgentKind for UpstreamDeclaration {
         let for_programs = ["environment", "set", "directory"].map(|key| (key, true));
         let for_urls = ["bearer_env", "headers", "header_env"].map(|key| (key, false));
         for (key, wants_child) in for_programs.into_iter().chain(for_urls) {
-            if tree.get(key).is_some() && is_child != wants_child && (is_child || self.url.is_some()) {
-                let whose = if wants_child { "a `command`" } else { "a `url`" };
-                problems.error(tree.key_span(key), format!("`{key}` is for upstreams with {whose}"));
+            if tree.get(key).is_some()
+                && is_child != wants_child
+                && (is_child || self.url.is_some())
+            {
+                let whose = if wants_child {
+                    "a `command`"
+                } else {
+                    "a `url`"
+                };
+                problems.error(
+                    tree.key_span(key),
+                    format!("`{key}` is for upstreams with {whose}"),
+                );
             }
         }
-        let headers = self.headers.iter().map(|(name, value)| ("headers", name, Some(value)));
-        let from_variables = self.header_env.keys().map(|name| ("header_env", name, None));
+        let headers = self
+            .headers
+            .iter()
+            .map(|(name, value)| ("headers", name, Some(value)));
+        let from_variables = self
+            .header_env
+            .keys()
+            .map(|name| ("header_env", name, None));
         for (key, name, value) in headers.chain(from_variables) {
             if !UpstreamDeclaration::is_header(name, value) {
                 let span = tree.get(key).and_then(|headers| headers.key_span(name));
-                problems.error(span, format!("`{name}` is not a header, or its value can't be one's"));
+                problems.error(
+                    span,
+                    format!("`{name}` is not a header, or its value can't be one's"),
+                );
             }
         }
-        let calls = [("calls_max", self.calls_max), ("connections_max", self.connections_max)];
-        let all = calls.map(|(key, max)| (key, max.map(u64::from))).into_iter();
+        let calls = [
+            ("calls_max", self.calls_max),
+            ("connections_max", self.connections_max),
+        ];
+        let all = calls
+            .map(|(key, max)| (key, max.map(u64::from)))
+            .into_iter();
         for (key, number) in all.chain([("call_timeout_s", self.call_timeout_s)]) {
             if number == Some(0) {
                 problems.error(tree.place(key), format!("`{key}` must be 1 at least"));
@@ -352,33 +415,64 @@ impl AgentKind for UpstreamDeclaration {
         for (own, name) in &self.tools.rename {
             if let Some(other) = shown.insert(name, own) {
                 let span = tree.place_at(&["tools", "rename", own]);
-                problems.error(span, format!("`{own}` and `{other}` would both be shown as `{name}`"));
+                problems.error(
+                    span,
+                    format!("`{own}` and `{other}` would both be shown as `{name}`"),
+                );
             }
         }
     }
 
     fn check_machine(&self, tree: &Tree, problems: &mut Problems<'_>) {
-        self.bearer_env.iter().for_each(|name| is_set(name, tree.place("bearer_env"), problems));
+        self.bearer_env
+            .iter()
+            .for_each(|name| is_set(name, tree.place("bearer_env"), problems));
         for (header, name) in &self.header_env {
             is_set(name, tree.place_at(&["header_env", header]), problems);
         }
-        for (at, name) in self.environment.iter().enumerate().filter(|(_, name)| std::env::var_os(name).is_none()) {
+        for (at, name) in self
+            .environment
+            .iter()
+            .enumerate()
+            .filter(|(_, name)| std::env::var_os(name).is_none())
+        {
             let span = tree.item_place("environment", at);
-            problems.warning(span, format!("there is no {} that {} could get", variable(name), self.id));
+            problems.warning(
+                span,
+                format!("there is no {} that {} could get", variable(name), self.id),
+            );
         }
-        if let Some(directory) = self.directory.as_ref().filter(|directory| !directory.is_dir()) {
+        if let Some(directory) = self
+            .directory
+            .as_ref()
+            .filter(|directory| !directory.is_dir())
+        {
             let message = format!("there is no folder {}", directory.display());
             problems.error(tree.place("directory"), message);
             return;
         }
-        let Some(program) = self.command.first().filter(|program| !program.is_empty()) else { return };
+        let Some(program) = self.command.first().filter(|program| !program.is_empty()) else {
+            return;
+        };
         let found = match program.contains('/') {
-            true => self.directory.as_deref().unwrap_or(Path::new("")).join(program).is_file(),
+            true => self
+                .directory
+                .as_deref()
+                .unwrap_or(Path::new(""))
+                .join(program)
+                .is_file(),
             false => in_path(program).is_some(),
         };
         if !found {
-            let place = if program.contains('/') { "" } else { " in PATH" };
-            problems.warning(tree.item_place("command", 0), format!("there is no program {program}{place}"));
+            let place = if program.contains('/') {
+                ""
+            } else {
+                " in PATH"
+            };
+            problems.warning(
+                tree.item_place("command", 0),
+                format!("there is no program {program}{place}"),
+            );
         }
     }
 

@@ -44,7 +44,10 @@ impl WebhookDeclaration {
             _ => Egress::public(),
         };
         // As far as the address itself says; where a name leads is judged at each post.
-        let egress = self.allow.iter().fold(begin, |egress, range| egress.with_network(range.network()));
+        let egress = self
+            .allow
+            .iter()
+            .fold(begin, |egress, range| egress.with_network(range.network()));
         egress.check(url).err().map(|error| error.to_string())
     }
 }
@@ -68,25 +71,39 @@ impl AgentKind for WebhookDeclaration {
     }
 
     fn check(&self, tree: &Tree, names: &Names<'_>, problems: &mut Problems<'_>) {
-        report(&self.id, self.mistake().map(|why| ("url", why)), tree, problems);
+        report(
+            &self.id,
+            self.mistake().map(|why| ("url", why)),
+            tree,
+            problems,
+        );
         names.check_has_mail(&self.id, tree, problems);
     }
 
     fn check_machine(&self, tree: &Tree, problems: &mut Problems<'_>) {
-        self.secret_env.iter().for_each(|name| is_set(name, tree.place("secret_env"), problems));
+        self.secret_env
+            .iter()
+            .for_each(|name| is_set(name, tree.place("secret_env"), problems));
     }
 
     fn start<'a>(&'a self, cx: &'a StartContext<'a>) -> BoxFuture<'a, Result<Running, StartError>> {
         Box::pin(async move {
             let wrong = StartError::declared("agent", &self.id);
-            let secret = self.secret_env.as_deref().map(secret).transpose().map_err(&wrong)?;
+            let secret = self
+                .secret_env
+                .as_deref()
+                .map(secret)
+                .transpose()
+                .map_err(&wrong)?;
             let options = WebhookOptions {
                 secret,
                 allow: self.allow.iter().map(|range| range.network()).collect(),
                 ..WebhookOptions::new(self.url.url().clone())
             };
             let agent = WebhookAgent::new(options).map_err(|error| wrong(error.to_string()))?;
-            Ok(Running::new(cx.system.prepare(agent).label(self.id.as_str()).spawn()))
+            Ok(Running::new(
+                cx.system.prepare(agent).label(self.id.as_str()).spawn(),
+            ))
         })
     }
 }

@@ -48,6 +48,14 @@ fn read<S: Section + DeserializeOwned>(
     name: &str,
     problems: &mut Problems<'_>,
 ) -> Option<Entry<Box<dyn Section>>> {
-    let Entry { value, tree, fingerprint } = one::<S>(Some(tree), &format!("[{name}]"), problems)?;
-    Some(Entry { value: Box::new(value), tree, fingerprint })
+    let Entry {
+        value,
+        tree,
+        fingerprint,
+    } = one::<S>(Some(tree), &format!("[{name}]"), problems)?;
+    Some(Entry {
+        value: Box::new(value),
+        tree,
+        fingerprint,
+    })
 }

@@ -28,13 +28,23 @@ pub struct PolicyDeclaration {
 impl Section for PolicyDeclaration {
     fn check(&self, tree: &Tree, names: &Names<'_>, problems: &mut Problems<'_>) {
         if let Err(error) = Rules::with(&self.guard_rules) {
-            let index = self.guard_rules.iter().position(|rule| rule.id == error.id).map(|index| index.to_string());
-            let path = ["guard_rules"].into_iter().chain(index.as_deref()).collect::<Vec<_>>();
+            let index = self
+                .guard_rules
+                .iter()
+                .position(|rule| rule.id == error.id)
+                .map(|index| index.to_string());
+            let path = ["guard_rules"]
+                .into_iter()
+                .chain(index.as_deref())
+                .collect::<Vec<_>>();
             problems.error(tree.place_at(&path), error.to_string());
         }
-        let is_guarded = self.guard || names.has_clinics() || names.all::<OrchestratorDeclaration>().any(|it| it.guard);
+        let is_guarded = self.guard
+            || names.has_clinics()
+            || names.all::<OrchestratorDeclaration>().any(|it| it.guard);
         if !self.guard_rules.is_empty() && !is_guarded {
-            let help = Some("write `guard = true` below [policy], or in an orchestrator".to_owned());
+            let help =
+                Some("write `guard = true` below [policy], or in an orchestrator".to_owned());
             problems.warning_with(
                 tree.key_span("guard_rules"),
                 "no guard is on: these rules hold nowhere".to_owned(),

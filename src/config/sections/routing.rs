@@ -23,7 +23,10 @@ pub struct RoutingDeclaration {
 impl Section for RoutingDeclaration {
     fn check(&self, tree: &Tree, names: &Names<'_>, problems: &mut Problems<'_>) {
         let mut checking = Checking { names, problems };
-        for (name, kind) in [("sampling", &self.sampling), ("elicitation", &self.elicitation)] {
+        for (name, kind) in [
+            ("sampling", &self.sampling),
+            ("elicitation", &self.elicitation),
+        ] {
             if let Some(tree) = tree.get(name) {
                 checking.strategies(kind, tree, name == "elicitation");
                 checking.order(kind, tree, name == "elicitation");
@@ -41,27 +44,41 @@ struct Checking<'a, 'n, 'p, 't> {
 
 impl Checking<'_, '_, '_, '_> {
     fn strategies(&mut self, routing: &Routing, tree: &Tree, is_for_people: bool) {
-        let has_models = !self.names.unread.is_empty() || self.names.all::<ModelDeclaration>().next().is_some();
+        let has_models =
+            !self.names.unread.is_empty() || self.names.all::<ModelDeclaration>().next().is_some();
         let default = (vec!["default_strategy"], routing.default_strategy);
-        let by_server = routing.server_strategies.iter().map(|(id, s)| (vec!["server_strategies", id], *s));
+        let by_server = routing
+            .server_strategies
+            .iter()
+            .map(|(id, s)| (vec!["server_strategies", id], *s));
         for (path, strategy) in std::iter::once(default).chain(by_server) {
             if is_for_people && !strategy.asks_people_only() {
                 let message = format!("{FOR_PEOPLE}: `{strategy}` can't be its strategy");
                 let help = Some("write `client_forwarded`".to_owned());
-                self.problems.error_with(tree.place_at(&path), message, help);
+                self.problems
+                    .error_with(tree.place_at(&path), message, help);
             } else if !is_for_people && strategy == Strategy::MagictunnelHandled && !has_models {
                 let message = format!("`{strategy}`: no model is declared, so nobody answers");
                 let help = Some("declare an [[agent]] of the kind `model`".to_owned());
-                self.problems.warning_with(tree.place_at(&path), message, help);
+                self.problems
+                    .warning_with(tree.place_at(&path), message, help);
             }
         }
         let names = tree.get("server_strategies");
         let mut ids: Vec<_> = routing.server_strategies.keys().collect();
         ids.sort_unstable();
-        for id in ids.into_iter().filter(|id| !self.names.unread.contains(&***id)) {
+        for id in ids
+            .into_iter()
+            .filter(|id| !self.names.unread.contains(&***id))
+        {
             let Some(upstream) = self.names.agent::<UpstreamDeclaration>(id) else {
                 let span = names.and_then(|names| names.key_span(id));
-                self.problems.unknown(span, format!("there is no upstream {id}"), id, self.names.upstream_ids());
+                self.problems.unknown(
+                    span,
+                    format!("there is no upstream {id}"),
+                    id,
+                    self.names.upstream_ids(),
+                );
                 continue;
             };
             let (may_ask, key) = match is_for_people {
@@ -70,7 +87,10 @@ impl Checking<'_, '_, '_, '_> {
             };
             if !may_ask {
                 let span = names.and_then(|names| names.key_span(id));
-                self.problems.warning(span, format!("{id} may ask nothing of that kind: it has no `{key} = true`"));
+                self.problems.warning(
+                    span,
+                    format!("{id} may ask nothing of that kind: it has no `{key} = true`"),
+                );
             }
         }
     }
@@ -85,10 +105,12 @@ impl Checking<'_, '_, '_, '_> {
             }
             match answerer {
                 Answerer::Client => {}
-                Answerer::Server(id) | Answerer::Model(id) if self.names.unread.contains(&**id) => {}
-                _ if is_for_people => {
-                    self.problems.error(span, format!("{FOR_PEOPLE}: its order can only be [\"client\"]"))
+                Answerer::Server(id) | Answerer::Model(id) if self.names.unread.contains(&**id) => {
                 }
+                _ if is_for_people => self.problems.error(
+                    span,
+                    format!("{FOR_PEOPLE}: its order can only be [\"client\"]"),
+                ),
                 Answerer::Server(id) => match self.names.agent::<UpstreamDeclaration>(id) {
                     None => {
                         self.problems.unknown(
@@ -99,7 +121,9 @@ impl Checking<'_, '_, '_, '_> {
                         );
                     }
                     Some(upstream) if !upstream.sampling.answers_sampling => {
-                        let message = format!("{id} answers no samples: it has no `sampling.answers_sampling = true`");
+                        let message = format!(
+                            "{id} answers no samples: it has no `sampling.answers_sampling = true`"
+                        );
                         self.problems.error(span, message);
                     }
                     Some(_) => {}

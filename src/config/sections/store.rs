@@ -74,7 +74,8 @@ impl RetentionDeclaration {
     fn retention(self) -> Retention {
         let default = Retention::default();
         let days = |days: Option<u32>, default| {
-            days.map(|days| Duration::from_secs(u64::from(days) * SECONDS_A_DAY)).or(default)
+            days.map(|days| Duration::from_secs(u64::from(days) * SECONDS_A_DAY))
+                .or(default)
         };
         Retention {
             tasks: days(self.tasks_days, default.tasks),
@@ -88,22 +89,35 @@ impl RetentionDeclaration {
 impl StoreDeclaration {
     /// One that lasts as long as the process.
     pub(crate) fn in_memory() -> Self {
-        Self { url: Some(IN_MEMORY.to_owned()), ..Self::default() }
+        Self {
+            url: Some(IN_MEMORY.to_owned()),
+            ..Self::default()
+        }
     }
 
     /// How the store of the node `name` is opened, whose state is in `state`. `None`: it is in memory.
     ///
     /// # Errors
     /// [`StoreError::Url`].
-    pub(crate) fn options(&self, name: &str, state: &Path) -> Result<Option<StoreOptions>, StoreError> {
-        let password = self.password_env.as_deref().and_then(|name| std::env::var(name).ok()).map(SecretString::from);
+    pub(crate) fn options(
+        &self,
+        name: &str,
+        state: &Path,
+    ) -> Result<Option<StoreOptions>, StoreError> {
+        let password = self
+            .password_env
+            .as_deref()
+            .and_then(|name| std::env::var(name).ok())
+            .map(SecretString::from);
         let options = match self.url.as_deref() {
             Some(IN_MEMORY) => return Ok(None),
             Some(url) => StoreOptions::parse(url, state, password)?,
             None => StoreOptions::sqlite(state.join(plain(name) + FILE_ENDING)),
         };
         let options = options.writer(self.writer.clone().unwrap_or_else(|| plain(name)));
-        let options = options.retention(self.retention.retention()).audit_key_new(self.audit_key_new);
+        let options = options
+            .retention(self.retention.retention())
+            .audit_key_new(self.audit_key_new);
         let options = match (&self.audit_key, self.is_file()) {
             (Some(key), _) => options.audit_key(state.join(key)),
             (None, false) => options.audit_key(state.join(AUDIT_KEY_DEFAULT)),
@@ -117,13 +131,17 @@ impl StoreDeclaration {
     }
 
     fn is_file(&self) -> bool {
-        self.url.as_deref().is_none_or(|url| url.starts_with("sqlite:"))
+        self.url
+            .as_deref()
+            .is_none_or(|url| url.starts_with("sqlite:"))
     }
 
     /// The folder of its file, where that doesn't depend on the state directory.
     fn folder(&self) -> Option<&Path> {
         let file = self.url.as_deref()?.strip_prefix("sqlite:")?;
-        Path::new(file.strip_prefix("//").unwrap_or(file)).parent().filter(|folder| folder.is_absolute())
+        Path::new(file.strip_prefix("//").unwrap_or(file))
+            .parent()
+            .filter(|folder| folder.is_absolute())
     }
 }
 
@@ -137,7 +155,11 @@ fn plain(name: &str) -> String {
         }
         plain.push(c);
     }
-    if plain.is_empty() { "node".to_owned() } else { plain }
+    if plain.is_empty() {
+        "node".to_owned()
+    } else {
+        plain
+    }
 }
 
 impl Section for StoreDeclaration {
@@ -151,29 +173,53 @@ impl Section for StoreDeclaration {
             problems.error_with(Some(span), error.to_string(), Some(help));
         }
         let is_in_memory = self.url.as_deref() == Some(IN_MEMORY);
-        for key in ["writer", "size_max_mib", "audit", "audit_key", "audit_key_new", "retention"] {
+        for key in [
+            "writer",
+            "size_max_mib",
+            "audit",
+            "audit_key",
+            "audit_key_new",
+            "retention",
+        ] {
             if is_in_memory && tree.get(key).is_some() {
-                problems.error(tree.key_span(key), format!("`{key}` has no use: a store in memory ends with the node"));
+                problems.error(
+                    tree.key_span(key),
+                    format!("`{key}` has no use: a store in memory ends with the node"),
+                );
             }
         }
         if tree.get("password_env").is_some() && (is_in_memory || self.is_file()) {
-            problems.error(tree.key_span("password_env"), "`password_env` is for a store in Postgres");
+            problems.error(
+                tree.key_span("password_env"),
+                "`password_env` is for a store in Postgres",
+            );
         }
         if let Some(writer) = &self.writer
-            && (writer.is_empty() || writer.len() > WRITER_NAME_BYTES_MAX || writer.contains(['#', '\0', '\n']))
+            && (writer.is_empty()
+                || writer.len() > WRITER_NAME_BYTES_MAX
+                || writer.contains(['#', '\0', '\n']))
             && let Some(span) = tree.place("writer")
         {
-            let message = format!("`writer` must have 1 to {WRITER_NAME_BYTES_MAX} bytes, and no `#` or line break");
+            let message = format!(
+                "`writer` must have 1 to {WRITER_NAME_BYTES_MAX} bytes, and no `#` or line break"
+            );
             problems.error(Some(span), message);
         }
     }
 
     fn check_machine(&self, tree: &Tree, problems: &mut Problems<'_>) {
-        self.password_env.iter().for_each(|name| is_set(name, tree.place("password_env"), problems));
+        self.password_env
+            .iter()
+            .for_each(|name| is_set(name, tree.place("password_env"), problems));
         // A file without a name: nothing is left of it. A folder that isn't there yet is made in the one above.
-        let there = self.folder().and_then(|folder| folder.ancestors().find(|folder| folder.exists()));
+        let there = self
+            .folder()
+            .and_then(|folder| folder.ancestors().find(|folder| folder.exists()));
         if let Some(folder) = there.filter(|folder| tempfile::tempfile_in(folder).is_err()) {
-            problems.error(tree.place("url"), format!("{} can't be written to", folder.display()));
+            problems.error(
+                tree.place("url"),
+                format!("{} can't be written to", folder.display()),
+            );
         }
     }
 }
@@ -187,7 +233,12 @@ mod tests {
     /// Goal: a node's name is never a way out of its folder. Method: names, and what becomes of them.
     #[test]
     fn names_are_plain() {
-        for (name, expected) in [("clinic_a", "clinic_a"), ("../a/b", ".._a_b"), ("a#1\n", "a_1_"), ("", "node")] {
+        for (name, expected) in [
+            ("clinic_a", "clinic_a"),
+            ("../a/b", ".._a_b"),
+            ("a#1\n", "a_1_"),
+            ("", "node"),
+        ] {
             assert_eq!(plain(name), expected);
         }
         assert!(plain(&"é".repeat(100)).len() <= super::WRITER_NAME_BYTES_MAX);
@@ -197,13 +248,22 @@ mod tests {
     #[test]
     fn where_it_is() {
         let at = |url: Option<&str>| {
-            let store = StoreDeclaration { url: url.map(str::to_owned), ..StoreDeclaration::default() };
-            store.options("n", Path::new("/state")).unwrap().map(|options| options.place())
+            let store = StoreDeclaration {
+                url: url.map(str::to_owned),
+                ..StoreDeclaration::default()
+            };
+            store
+                .options("n", Path::new("/state"))
+                .unwrap()
+                .map(|options| options.place())
         };
         assert_eq!(at(None).unwrap(), "/state/n.journal.sqlite");
         assert_eq!(at(Some("sqlite:x.sqlite")).unwrap(), "/state/x.sqlite");
         assert_eq!(at(Some("sqlite:///var/x.sqlite")).unwrap(), "/var/x.sqlite");
-        assert_eq!(at(Some("postgres://u@localhost/db")).unwrap(), "postgres://localhost/db");
+        assert_eq!(
+            at(Some("postgres://u@localhost/db")).unwrap(),
+            "postgres://localhost/db"
+        );
         assert_eq!(at(Some("memory")), None);
     }
 }

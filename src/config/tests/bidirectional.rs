@@ -49,24 +49,41 @@ fn orchestrator(topology: &Topology) -> &OrchestratorDeclaration {
 #[test]
 fn the_documents_sample() {
     let (topology, problems) = parse(SAMPLE, false, Path::new("/here"), true);
-    let shown: Vec<_> = problems.iter().map(|problem| (problem.level, problem.line)).collect();
+    let shown: Vec<_> = problems
+        .iter()
+        .map(|problem| (problem.level, problem.line))
+        .collect();
     assert_eq!(shown, [(Level::Warning, 3)], "{problems:?}");
     let topology = topology.unwrap();
     assert_eq!(topology.name, "bidirectional-agent");
-    let [listener] = &*topology.listeners else { panic!("{:?}", topology.listeners) };
+    let [listener] = &*topology.listeners else {
+        panic!("{:?}", topology.listeners)
+    };
     assert_eq!(listener.bind.to_string(), "0.0.0.0:8080");
     assert_eq!((listener.speaks(), listener.open), (Speaks::A2a, true));
-    assert_eq!(listener.public_url.as_ref().map(|url| url.url().as_str()), Some("http://localhost:8080/"));
+    assert_eq!(
+        listener.public_url.as_ref().map(|url| url.url().as_str()),
+        Some("http://localhost:8080/")
+    );
     assert_eq!(listener.agent.as_deref(), Some("bidirectional-agent"));
     let declared = orchestrator(&topology);
     assert_eq!(declared.name(), "My Bidirectional Agent");
-    assert_eq!(declared.system_prompt.as_deref(), Some("You are an AI agent assistant that helps with tasks."));
+    assert_eq!(
+        declared.system_prompt.as_deref(),
+        Some("You are an AI agent assistant that helps with tasks.")
+    );
     assert_eq!(declared.tools, ["echo", "llm", "summarize", "list_agents"]);
-    assert_eq!(declared.directory.import.as_deref(), Some(Path::new("/here/./data/agent_directory.json")));
+    assert_eq!(
+        declared.directory.import.as_deref(),
+        Some(Path::new("/here/./data/agent_directory.json"))
+    );
     assert!(!declared.clarification && !declared.decomposition);
     let mode = topology.mode.as_ref().unwrap();
     assert_eq!(mode.target_url.as_deref(), Some("http://localhost:8081"));
-    assert_eq!(mode.repl_log_file.as_deref(), Some(Path::new("/here/agent_interactions.log")));
+    assert_eq!(
+        mode.repl_log_file.as_deref(),
+        Some(Path::new("/here/agent_interactions.log"))
+    );
     assert!(mode.repl);
 }
 
@@ -91,7 +108,10 @@ fn who_decides_depends_on_the_key() {
 #[test]
 fn switches_have_two_names_and_three_places() {
     for place in ["", "[mode]\n", "[llm]\n"] {
-        for (name, warned) in [("experimental_decomposition", 0), ("experimental_decompose", 1)] {
+        for (name, warned) in [
+            ("experimental_decomposition", 0),
+            ("experimental_decompose", 1),
+        ] {
             let text = format!("{place}{name} = true\nmax_risk = 0.2\n[client]\n");
             let (topology, problems) = parse(&text, false, Path::new(""), false);
             assert_eq!(problems.len(), warned, "{text}: {problems:?}");
@@ -101,8 +121,14 @@ fn switches_have_two_names_and_three_places() {
             assert_eq!(declared.max_risk, Some(0.2));
         }
     }
-    let both = |value| format!("experimental_decomposition = true\n[mode]\nexperimental_decompose = {value}\n");
-    assert!(parse(&both("true"), false, Path::new(""), false).0.is_some());
+    let both = |value| {
+        format!("experimental_decomposition = true\n[mode]\nexperimental_decompose = {value}\n")
+    };
+    assert!(
+        parse(&both("true"), false, Path::new(""), false)
+            .0
+            .is_some()
+    );
     let twice = "3:1 `experimental_decomposition` is there twice, with different values";
     assert!(told(&both("false"), false).contains(&twice.to_owned()));
 }
@@ -113,8 +139,15 @@ fn mistakes_are_told_where_they_are() {
     let text = "[server]\nport = 80800\n[tools]\nenabled = [\"ech\", \"execute_command\"]\n[mode]\nrepll = true\n";
     let all = told(text, false);
     assert_eq!(all[0].split(':').next(), Some("2"), "{all:?}");
-    assert!(all[1].starts_with("4:12 there is no tool `ech`") || all[1].contains("execute_command"), "{all:?}");
-    assert!(all.iter().any(|line| line == "6:1 [mode] has no key `repll`"), "{all:?}");
+    assert!(
+        all[1].starts_with("4:12 there is no tool `ech`") || all[1].contains("execute_command"),
+        "{all:?}"
+    );
+    assert!(
+        all.iter()
+            .any(|line| line == "6:1 [mode] has no key `repll`"),
+        "{all:?}"
+    );
 }
 
 /// Goal: a file of another program's newer version still loads. Method: keys and a section that nothing here reads, in a
@@ -126,8 +159,12 @@ fn unknown_keys_of_foreign_files_are_warnings() {
     for (text, is_yaml, unknown) in [(ours, false, 3), (theirs, true, 2)] {
         let (topology, problems) = parse(text, is_yaml, Path::new(""), false);
         assert!(topology.is_some(), "{problems:?}");
-        let told = problems.iter().filter(|problem| problem.message.contains("has no "));
-        let told: Vec<_> = told.map(|problem| (problem.level, problem.help.is_some())).collect();
+        let told = problems
+            .iter()
+            .filter(|problem| problem.message.contains("has no "));
+        let told: Vec<_> = told
+            .map(|problem| (problem.level, problem.help.is_some()))
+            .collect();
         assert_eq!(told, vec![(Level::Warning, true); unknown], "{problems:?}");
     }
 }

@@ -14,10 +14,16 @@ const DEPTH_MAX: usize = 8;
 /// The names in the help of a problem whose message says that `UNKNOWN` isn't one.
 fn known(whole: &Value) -> Option<Vec<String>> {
     let problems: Vec<Problem> = parse(&whole.to_string(), true, Path::new("/nowhere"), false).1;
-    let unknown = problems.into_iter().find(|problem| problem.message.contains(UNKNOWN))?;
+    let unknown = problems
+        .into_iter()
+        .find(|problem| problem.message.contains(UNKNOWN))?;
     let list = unknown.help?;
     let list = list.strip_prefix("there are ")?;
-    Some(list.split(", ").map(|name| name.trim_matches('`').to_owned()).collect())
+    Some(
+        list.split(", ")
+            .map(|name| name.trim_matches('`').to_owned())
+            .collect(),
+    )
 }
 
 /// Puts a value into a list, a table or both.
@@ -40,11 +46,18 @@ fn look(place: &str, depth: usize, whole: &dyn Fn(Value) -> Value, lines: &mut V
         for variant in known(&at(json!(UNKNOWN))).unwrap_or_default() {
             lines.push(format!("{place} = {variant}"));
         }
-        let Some(keys) = known(&at(json!({ UNKNOWN: 1 }))) else { continue };
+        let Some(keys) = known(&at(json!({ UNKNOWN: 1 }))) else {
+            continue;
+        };
         for key in keys {
             let member = format!("{place}.{key}");
             lines.push(member.clone());
-            look(&member, depth + 1, &|value| at(json!({ &key: value })), lines);
+            look(
+                &member,
+                depth + 1,
+                &|value| at(json!({ &key: value })),
+                lines,
+            );
         }
         return;
     }
@@ -71,7 +84,12 @@ fn keys() {
         match section.as_str() {
             "agent" => {}
             "upstream" | "server" | "listener" | "clinic" => {
-                look(&format!("{section}[]"), 0, &|value| json!({ section: [value] }), &mut lines);
+                look(
+                    &format!("{section}[]"),
+                    0,
+                    &|value| json!({ section: [value] }),
+                    &mut lines,
+                );
             }
             _ => look(section, 0, &|value| json!({ section: value }), &mut lines),
         }
@@ -79,15 +97,27 @@ fn keys() {
     for kind in known(&json!({"agent": [{"kind": UNKNOWN}]})).unwrap() {
         let agent = json!({"id": "a", "kind": kind});
         let providers =
-            known(&json!({"agent": [merged(agent.clone(), json!({"provider": UNKNOWN}))]})).unwrap_or_default();
+            known(&json!({"agent": [merged(agent.clone(), json!({"provider": UNKNOWN}))]}))
+                .unwrap_or_default();
         let agents = match kind.as_str() {
-            "model" => providers.iter().map(|of| merged(agent.clone(), json!({"provider": of}))).collect(),
+            "model" => providers
+                .iter()
+                .map(|of| merged(agent.clone(), json!({"provider": of})))
+                .collect(),
             _ => vec![agent],
         };
         for agent in agents {
-            let provider = agent.get("provider").and_then(Value::as_str).unwrap_or_default();
+            let provider = agent
+                .get("provider")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
             let place = format!("agent[{kind} {provider}]").replace(" ]", "]");
-            look(&place, 0, &|value| json!({"agent": [merged(agent.clone(), value)]}), &mut lines);
+            look(
+                &place,
+                0,
+                &|value| json!({"agent": [merged(agent.clone(), value)]}),
+                &mut lines,
+            );
         }
     }
     lines.sort_unstable();

@@ -27,10 +27,23 @@ fn a_mailroom_is_read() {
     assert_eq!(mailroom.class, DataClass::Personal);
     assert!(mailroom.example_ids && mailroom.broadcasts_a_minute.is_none());
     let member = &mailroom.members[0];
-    assert_eq!((member.role.as_deref(), member.phase.as_deref(), member.apart), (Some("builder"), Some("one"), true));
-    assert_eq!((&*tmux.target.target().to_string(), tmux.submit), ("work:main.0", false));
+    assert_eq!(
+        (
+            member.role.as_deref(),
+            member.phase.as_deref(),
+            member.apart
+        ),
+        (Some("builder"), Some("one"), true)
+    );
+    assert_eq!(
+        (&*tmux.target.target().to_string(), tmux.submit),
+        ("work:main.0", false)
+    );
     let listener = &topology.listeners[0];
-    assert_eq!((listener.speaks(), listener.keys.as_deref()), (Speaks::Mail, Some(Path::new("/f/keys.toml"))));
+    assert_eq!(
+        (listener.speaks(), listener.keys.as_deref()),
+        (Speaks::Mail, Some(Path::new("/f/keys.toml")))
+    );
     // A listener that names nobody leads to nobody's terminal.
     assert_eq!(topology.ids(), ["mailroom"]);
 }
@@ -39,38 +52,82 @@ fn a_mailroom_is_read() {
 #[test]
 fn every_mistake_of_a_mailroom() {
     for (more, expect) in [
-        ("class = \"clinical\"", "7:48 agent mailroom: `class`: mail is kept and handed on: it can't be clinical"),
-        ("expires_days = 31", "7:55 agent mailroom: `expires_days`: it can be 30 at most"),
-        ("messages_a_second = 0", "7:60 `messages_a_second`: it must be a whole number, 1 at least, not 0"),
+        (
+            "class = \"clinical\"",
+            "7:48 agent mailroom: `class`: mail is kept and handed on: it can't be clinical",
+        ),
+        (
+            "expires_days = 31",
+            "7:55 agent mailroom: `expires_days`: it can be 30 at most",
+        ),
+        (
+            "messages_a_second = 0",
+            "7:60 `messages_a_second`: it must be a whole number, 1 at least, not 0",
+        ),
         ("members = []", "7:40 a mailroom has no key `members`"),
     ] {
         let told = told(&with(&format!("{ALL}, {more}")), false);
-        let told: Vec<_> = told.iter().map(|told| told.split_once(' ').unwrap().1).collect();
+        let told: Vec<_> = told
+            .iter()
+            .map(|told| told.split_once(' ').unwrap().1)
+            .collect();
         assert_eq!(told, [expect.split_once(' ').unwrap().1], "{more}");
     }
     for (id, expect) in [
-        ("mailroom", "mailroom can't be a member of mailroom: it is a mailroom"),
-        ("patients", "patients can't be a member of mailroom: it is clinical, and mail is kept and handed on"),
+        (
+            "mailroom",
+            "mailroom can't be a member of mailroom: it is a mailroom",
+        ),
+        (
+            "patients",
+            "patients can't be a member of mailroom: it is clinical, and mail is kept and handed on",
+        ),
         ("pager", "pager is a member of mailroom twice"),
     ] {
         let more = format!("{}, {{ id = \"{id}\" }}]", ALL.trim_end_matches(']'));
-        assert_eq!(told(&with(&more), false), [format!("7:115 {expect}")], "{id}");
+        assert_eq!(
+            told(&with(&more), false),
+            [format!("7:115 {expect}")],
+            "{id}"
+        );
     }
     // Whoever isn't in the file asks for its mail, and is told of only where another may be meant.
-    let stranger =
-        |all: &str, id: &str| told(&with(&format!("{}, {{ id = \"{id}\" }}]", all.trim_end_matches(']'))), false);
+    let stranger = |all: &str, id: &str| {
+        told(
+            &with(&format!(
+                "{}, {{ id = \"{id}\" }}]",
+                all.trim_end_matches(']')
+            )),
+            false,
+        )
+    };
     assert!(stranger(ALL, "agent-456").is_empty() && stranger(ALL, "bilder").is_empty());
-    let meant = stranger("member = [{ id = \"tester\" }, { id = \"pager\" }]", "bilder");
+    let meant = stranger(
+        "member = [{ id = \"tester\" }, { id = \"pager\" }]",
+        "bilder",
+    );
     let expect = "the member bilder of mailroom isn't in this file: it has to ask for its mail";
     assert!(meant.iter().any(|told| told.contains(expect)), "{meant:?}");
     let more = format!("{}, {{ id = \"operator\" }}]", ALL.trim_end_matches(']'));
     assert_eq!(told(&with(&more), false).len(), 1);
     for (key, expect) in [
-        ("role = \"a:b\"", "the member builder of mailroom: `role`: use 1 to 64 characters of A-Z a-z 0-9 . _ -"),
-        ("groups = [\"\"]", "the member builder of mailroom: `groups`: use 1 to 64 characters of A-Z a-z 0-9 . _ -"),
+        (
+            "role = \"a:b\"",
+            "the member builder of mailroom: `role`: use 1 to 64 characters of A-Z a-z 0-9 . _ -",
+        ),
+        (
+            "groups = [\"\"]",
+            "the member builder of mailroom: `groups`: use 1 to 64 characters of A-Z a-z 0-9 . _ -",
+        ),
     ] {
-        let told = told(&with(&ALL.replacen("\"builder\"", &format!("\"builder\", {key}"), 1)), false);
-        assert!(matches!(told.as_slice(), [told] if told.ends_with(expect)), "{told:?}");
+        let told = told(
+            &with(&ALL.replacen("\"builder\"", &format!("\"builder\", {key}"), 1)),
+            false,
+        );
+        assert!(
+            matches!(told.as_slice(), [told] if told.ends_with(expect)),
+            "{told:?}"
+        );
     }
 }
 
@@ -80,7 +137,11 @@ const PANE: &str = "`target`: a pane is named as session:window.pane, for exampl
 #[test]
 fn ways_out_that_cannot_be() {
     for (was, is, expect) in [
-        ("work:0.2", "work:0.1", "tester and builder are the same pane: work:0.1"),
+        (
+            "work:0.2",
+            "work:0.1",
+            "tester and builder are the same pane: work:0.1",
+        ),
         ("work:0.2", "work", PANE),
         ("work:0.2", "=work:0.1", PANE),
         ("work:0.2", "work:0.x", PANE),
@@ -89,13 +150,27 @@ fn ways_out_that_cannot_be() {
             "http://p",
             "agent pager: `url`: write https, or its network in `allow`: plain http stays on networks of your own",
         ),
-        ("https://p.example", "https://127.0.0.1", "agent pager: `url`: connections to this machine are not allowed"),
-        ("https://p.example", "https://[::ffff:127.0.0.1]", "connections to this machine are not allowed"),
+        (
+            "https://p.example",
+            "https://127.0.0.1",
+            "agent pager: `url`: connections to this machine are not allowed",
+        ),
+        (
+            "https://p.example",
+            "https://[::ffff:127.0.0.1]",
+            "connections to this machine are not allowed",
+        ),
     ] {
         let told = told(&with(ALL).replace(was, is), false);
-        assert!(matches!(told.as_slice(), [told] if told.ends_with(expect)), "{told:?}");
+        assert!(
+            matches!(told.as_slice(), [told] if told.ends_with(expect)),
+            "{told:?}"
+        );
     }
-    let nobody = told(&with("member = [{ id = \"builder\" }, { id = \"pager\" }]"), false);
+    let nobody = told(
+        &with("member = [{ id = \"builder\" }, { id = \"pager\" }]"),
+        false,
+    );
     assert!(
         matches!(nobody.as_slice(), [told] if told.ends_with("tester has no mail: no mailroom has it as a member"))
     );
@@ -105,19 +180,31 @@ fn ways_out_that_cannot_be() {
 #[test]
 fn listeners_of_mail() {
     for (more, expect) in [
-        ("agent = \"pager\"", "the listener on 127.0.0.1:1: pager is no mailroom"),
-        ("", "the listener on 127.0.0.1:1: the protocol \"mail\" needs `agent`: a mailroom"),
+        (
+            "agent = \"pager\"",
+            "the listener on 127.0.0.1:1: pager is no mailroom",
+        ),
+        (
+            "",
+            "the listener on 127.0.0.1:1: the protocol \"mail\" needs `agent`: a mailroom",
+        ),
         (
             "agent = \"mailroom\"\ndialect = \"mcp\"\nkeys = \"k\"",
             "the listener on 127.0.0.1:1: the protocol \"mail\" has no dialects: leave it out",
         ),
-        ("agent = \"mailroom\"", "the listener on 127.0.0.1:1: who has mail comes with a key, and nobody has one here"),
+        (
+            "agent = \"mailroom\"",
+            "the listener on 127.0.0.1:1: who has mail comes with a key, and nobody has one here",
+        ),
     ] {
         let text = with(ALL).replace(
             "patient_data\", id = \"patients\", patients = []",
             "webhook\", id = \"other\", url = \"https://o\"",
         );
-        let text = text.replace("{ id = \"pager\" }]", "{ id = \"pager\" }, { id = \"other\" }]");
+        let text = text.replace(
+            "{ id = \"pager\" }]",
+            "{ id = \"pager\" }, { id = \"other\" }]",
+        );
         let told = super::parse(
             &format!("{text}[[listener]]\nprotocol = \"mail\"\nbind = \"127.0.0.1:1\"\n{more}\n"),
             false,
@@ -127,9 +214,15 @@ fn listeners_of_mail() {
         .1;
         assert!(told.iter().any(|told| told.message == expect), "{told:?}");
     }
-    let beyond =
-        format!("{}[[listener]]\nprotocol = \"mail\"\nbind = \"0.0.0.0:1\"\nagent = \"mailroom\"\n", with(ALL));
-    assert!(told(&beyond, false).iter().any(|told| told.ends_with("keys are needed to listen there")));
+    let beyond = format!(
+        "{}[[listener]]\nprotocol = \"mail\"\nbind = \"0.0.0.0:1\"\nagent = \"mailroom\"\n",
+        with(ALL)
+    );
+    assert!(
+        told(&beyond, false)
+            .iter()
+            .any(|told| told.ends_with("keys are needed to listen there"))
+    );
 }
 
 /// Goal: the example can be used as it is. Method: what it comes to.

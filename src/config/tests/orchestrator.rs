@@ -37,23 +37,56 @@ fn who_decides() {
 fn every_mistake_of_an_orchestrator() {
     for (more, expect) in [
         ("model = \"n\"", "13:9 there is no model n"),
-        ("agents = [\"wether\"]", "13:11 helper delegates to wether, which is no agent or upstream"),
+        (
+            "agents = [\"wether\"]",
+            "13:11 helper delegates to wether, which is no agent or upstream",
+        ),
         (
             "agents = [\"tools\"]\n[[server]]\nid = \"tools\"\nmembers = [\"weather\"]",
             "13:11 tools is a virtual server, which can't be delegated to",
         ),
-        ("agents = [\"weather\", \"weather\"]", "13:22 weather is there twice"),
-        ("agents = [\"helper\"]", "12:6 helper delegates to itself, or has itself decide, by way of others or not"),
-        ("decide = { rout = \"rules\" }", "13:12 nothing is decided at `rout`"),
-        ("decide = { route = \"model\" }", "13:20 helper has no model to decide"),
-        ("decide = { route = \"whether\" }", "13:20 there is no agent whether to decide"),
-        ("tools = [\"echo\", \"ecko\"]", "13:18 there is no tool `ecko`"),
-        ("tools = [\"execute_command\"]", "13:10 `execute_command` stays off: nothing is allowed"),
-        ("confidence_min = 1.1", "13:18 `confidence_min` is from 0 to 1"),
+        (
+            "agents = [\"weather\", \"weather\"]",
+            "13:22 weather is there twice",
+        ),
+        (
+            "agents = [\"helper\"]",
+            "12:6 helper delegates to itself, or has itself decide, by way of others or not",
+        ),
+        (
+            "decide = { rout = \"rules\" }",
+            "13:12 nothing is decided at `rout`",
+        ),
+        (
+            "decide = { route = \"model\" }",
+            "13:20 helper has no model to decide",
+        ),
+        (
+            "decide = { route = \"whether\" }",
+            "13:20 there is no agent whether to decide",
+        ),
+        (
+            "tools = [\"echo\", \"ecko\"]",
+            "13:18 there is no tool `ecko`",
+        ),
+        (
+            "tools = [\"execute_command\"]",
+            "13:10 `execute_command` stays off: nothing is allowed",
+        ),
+        (
+            "confidence_min = 1.1",
+            "13:18 `confidence_min` is from 0 to 1",
+        ),
         ("max_risk = -0.1", "13:12 `max_risk` is from 0 to 1"),
         ("cost_usd_max = -1", "13:16 `cost_usd_max` is 0 or more"),
-        ("class = \"public\"\nagents = [\"weather\"]", "14:11 weather answers what is internal, and helper is public"),
-        ("name = \"weather\"", "13:8 weather and helper have the same name: their tasks are kept under it"),
+        (
+            "class = \"public\"\nagents = [\"weather\"]",
+            "14:11 weather answers what is internal, and helper is public",
+        ),
+        (
+            "name = \"weather\"",
+            "13:8 weather and helper have the same name: their tasks are kept under it",
+        ),
         ("prompt = \"x\"", "13:1 an orchestrator has no key `prompt`"),
     ] {
         assert_eq!(told(&with(more), false), [expect], "{more}");
@@ -64,7 +97,9 @@ fn every_mistake_of_an_orchestrator() {
 #[test]
 fn circles_of_orchestrators() {
     let second = |first: &str, second: &str| {
-        with(&format!("{first}\n[[agent]]\nkind = \"orchestrator\"\nid = \"other\"\n{second}"))
+        with(&format!(
+            "{first}\n[[agent]]\nkind = \"orchestrator\"\nid = \"other\"\n{second}"
+        ))
     };
     let circle = second("agents = [\"other\"]", "decide = { route = \"helper\" }");
     assert_eq!(told(&circle, false).len(), 2);
@@ -75,7 +110,11 @@ fn circles_of_orchestrators() {
 /// Goal: what an orchestrator says may be about people, unless the file says otherwise. Method: the default, and one.
 #[test]
 fn the_class_is_personal_unless_it_is_said() {
-    let class = |more: &str| Topology::parse(&with(more), false, Path::new("")).unwrap().class_of(&["helper"]);
+    let class = |more: &str| {
+        Topology::parse(&with(more), false, Path::new(""))
+            .unwrap()
+            .class_of(&["helper"])
+    };
     assert_eq!(class(""), DataClass::Personal);
     assert_eq!(class("class = \"clinical\""), DataClass::Clinical);
 }

@@ -35,14 +35,20 @@ impl Agent for Works {
 }
 
 impl ConcurrentHandler<Converse> for Works {
-    fn handle(&mut self, said: Converse, _: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+    fn handle(
+        &mut self,
+        said: Converse,
+        _: Cx,
+    ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
         let text = said.texts();
         self.heard.lock().unwrap().push(text.clone());
         let (mut may, done) = (self.may.clone(), self.done.clone());
         // Who waits for it looks again.
         done.send_modify(|_| {});
         async move {
-            may.wait_for(|may| *may).await.map_err(|_| Failure::unavailable("it ends"))?;
+            may.wait_for(|may| *may)
+                .await
+                .map_err(|_| Failure::unavailable("it ends"))?;
             done.send_modify(|done| {
                 done.insert(text.clone());
             });
@@ -57,9 +63,19 @@ impl Peer {
         let system = System::start(1).unwrap();
         let (heard, done) = (Heard::default(), watch::Sender::new(HashSet::new()));
         let may = watch::Sender::new(name != "tides");
-        let agent = system.spawn(Works { heard: heard.clone(), may: may.subscribe(), done: done.clone() });
+        let agent = system.spawn(Works {
+            heard: heard.clone(),
+            may: may.subscribe(),
+            done: done.clone(),
+        });
         let listening = a2a::serve(agent, |options| options.info.name = name.to_owned());
-        Self { listening, heard, may, done, system: Some(system) }
+        Self {
+            listening,
+            heard,
+            may,
+            done,
+            system: Some(system),
+        }
     }
 
     /// From now on it works.
@@ -74,18 +90,27 @@ impl Peer {
 
     pub async fn begun(&self) {
         let mut seen = self.done.subscribe();
-        soon("a peer that is told something", seen.wait_for(|_| !self.heard().is_empty())).await.unwrap();
+        soon(
+            "a peer that is told something",
+            seen.wait_for(|_| !self.heard().is_empty()),
+        )
+        .await
+        .unwrap();
     }
 
     pub async fn done(&self, text: &str) {
         let mut seen = self.done.subscribe();
-        soon("a peer's answer", seen.wait_for(|done| done.contains(text))).await.unwrap();
+        soon("a peer's answer", seen.wait_for(|done| done.contains(text)))
+            .await
+            .unwrap();
     }
 }
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        let Some(system) = self.system.take() else { return };
+        let Some(system) = self.system.take() else {
+            return;
+        };
         // Its arbiter is a thread of its own.
         tokio::spawn(async move { system.shutdown(Duration::from_secs(1)).await });
     }

@@ -23,7 +23,13 @@ pub fn serve(agent: AgentRef, change: impl FnOnce(&mut A2aOptions)) -> Listening
     let mut options = A2aOptions::at(url.parse().unwrap());
     change(&mut options);
     let server = A2aServer::new(agent, options);
-    let serving = inbound::serve(listener, server, NamedAgents::default(), &ListenOptions::default()).unwrap();
+    let serving = inbound::serve(
+        listener,
+        server,
+        NamedAgents::default(),
+        &ListenOptions::default(),
+    )
+    .unwrap();
     let handle = serving.server.handle();
     tokio::spawn(serving.server);
     Listening { url, handle }
@@ -57,9 +63,15 @@ impl Refusing {
             async move { status }
         };
         let card = move || async move { ([(CONTENT_TYPE, "application/json")], card) };
-        let app = Router::new().route("/.well-known/agent-card.json", get(card)).route("/a2a", post(refuse));
+        let app = Router::new()
+            .route("/.well-known/agent-card.json", get(card))
+            .route("/a2a", post(refuse));
         let serving = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
-        Self { url, tried, serving }
+        Self {
+            url,
+            tried,
+            serving,
+        }
     }
 
     pub fn tried(&self) -> u32 {
@@ -75,7 +87,9 @@ impl Drop for Refusing {
 
 /// A request, to which headers may be added.
 pub fn request(url: &str, method: &str, params: Value) -> RequestBuilder {
-    let request = reqwest::Client::new().post(url).header("content-type", "application/json");
+    let request = reqwest::Client::new()
+        .post(url)
+        .header("content-type", "application/json");
     let body = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }).to_string();
     request.header("a2a-version", "1.0").body(body)
 }
@@ -106,6 +120,12 @@ pub fn for_skill(skill: &str, at_once: bool) -> Value {
 
 /// What a task came to, or a message says.
 pub fn said(result: &Value) -> &str {
-    let parts = if result["message"].is_object() { &result["message"] } else { &result["task"]["artifacts"][0] };
-    parts["parts"][0]["text"].as_str().unwrap_or_else(|| panic!("{result}"))
+    let parts = if result["message"].is_object() {
+        &result["message"]
+    } else {
+        &result["task"]["artifacts"][0]
+    };
+    parts["parts"][0]["text"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{result}"))
 }

@@ -19,7 +19,10 @@ impl Served {
     /// Starts `callboard serve` with `arguments` and waits until it is ready.
     pub async fn start(home: &Home, arguments: &[&str]) -> Self {
         let (running, mut listening) = serve(home, arguments).await;
-        Self { running, url: listening.remove(0).1 }
+        Self {
+            running,
+            url: listening.remove(0).1,
+        }
     }
 
     /// An example of `examples/clinics`, on a free port.
@@ -29,7 +32,13 @@ impl Served {
 
     /// Posts a body; status and answer.
     pub async fn post(&self, body: impl Into<reqwest::Body>) -> (u16, String) {
-        answered(reqwest::Client::new().post(&self.url).header("content-type", "application/json").body(body)).await
+        answered(
+            reqwest::Client::new()
+                .post(&self.url)
+                .header("content-type", "application/json")
+                .body(body),
+        )
+        .await
     }
 
     /// Calls a tool; the whole response.
@@ -48,7 +57,10 @@ impl Served {
 
 /// A URL where nobody listens.
 pub fn nobody() -> String {
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
     format!("http://{address}/mcp")
 }
 
@@ -57,7 +69,10 @@ pub fn host(file: &str, urls: &[&str]) -> String {
     let mut text = fs::read_to_string(example(file)).unwrap();
     for (url, port) in urls.iter().zip(8001..) {
         let declared = format!("http://127.0.0.1:{port}/mcp");
-        assert!(text.contains(&declared), "{file} has no clinic at {declared}");
+        assert!(
+            text.contains(&declared),
+            "{file} has no clinic at {declared}"
+        );
         text = text.replace(&declared, url);
     }
     text
@@ -66,11 +81,17 @@ pub fn host(file: &str, urls: &[&str]) -> String {
 /// What identifies the patients of an example: names, numbers, addresses, telephones.
 pub fn identities(specialty: &str) -> Vec<String> {
     let seed: Value =
-        serde_json::from_str(&fs::read_to_string(example(&format!("{specialty}.json"))).unwrap()).unwrap();
+        serde_json::from_str(&fs::read_to_string(example(&format!("{specialty}.json"))).unwrap())
+            .unwrap();
     let patients = seed["patients"].as_array().unwrap();
     let fields = ["name", "government_id", "address", "phone"];
-    let texts = patients.iter().flat_map(|patient| fields.iter().filter_map(|field| patient[field].as_str()));
+    let texts = patients
+        .iter()
+        .flat_map(|patient| fields.iter().filter_map(|field| patient[field].as_str()));
     let texts: Vec<_> = texts.map(str::to_owned).collect();
-    assert!(texts.len() > patients.len(), "the seed's fields are called otherwise");
+    assert!(
+        texts.len() > patients.len(),
+        "the seed's fields are called otherwise"
+    );
     texts
 }

@@ -9,7 +9,8 @@ use super::{Home, Running, mcp, soon};
 
 /// The head of a topology, and listeners of all its agents.
 pub const NODE: &str = "[node]\nname = \"n\"\n";
-pub const MCP: &str = "[[listener]]\nprotocol = \"mcp\"\ndialect = \"mcp\"\nbind = \"127.0.0.1:0\"\n";
+pub const MCP: &str =
+    "[[listener]]\nprotocol = \"mcp\"\ndialect = \"mcp\"\nbind = \"127.0.0.1:0\"\n";
 pub const A2A: &str = "[[listener]]\nprotocol = \"a2a\"\nbind = \"127.0.0.1:0\"\n";
 
 /// A server of the legacy era as a shell script. `NAME` is what its tool `who` says. Its tool `wait` makes a file
@@ -32,7 +33,10 @@ done
 
 /// An `[[upstream]]` that runs the script under this name.
 pub fn script(home: &Home, id: &str, name: &str) -> String {
-    let (script, place) = (home.write("server.sh", SERVER), home.path("").display().to_string());
+    let (script, place) = (
+        home.write("server.sh", SERVER),
+        home.path("").display().to_string(),
+    );
     format!(
         "[[upstream]]\nid = \"{id}\"\nera = \"legacy\"\ncommand = [\"sh\", \"{script}\"]\n\
          set = {{ NAME = \"{name}\", PLACE = \"{place}\" }}\n"
@@ -87,8 +91,12 @@ pub async fn end(running: Running, home: &Home) {
 
 /// How many calls of `wait` have begun.
 pub fn began(home: &Home) -> usize {
-    let names = fs::read_dir(home.path("")).unwrap().map(|entry| entry.unwrap().file_name());
-    names.filter(|name| name.to_string_lossy().starts_with("began.")).count()
+    let names = fs::read_dir(home.path(""))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    names
+        .filter(|name| name.to_string_lossy().starts_with("began."))
+        .count()
 }
 
 /// A session of the legacy era.
@@ -101,18 +109,35 @@ pub struct Session {
 impl Session {
     pub async fn begin(url: &str) -> Self {
         let info = json!({ "name": "test", "version": "1" });
-        let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info });
+        let params =
+            json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info });
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params });
-        let response = soon("a session", post(url, &[]).body(body.to_string()).send()).await.unwrap();
-        let id = response.headers()["mcp-session-id"].to_str().unwrap().to_owned();
-        let session = Self { url: url.to_owned(), id };
+        let response = soon("a session", post(url, &[]).body(body.to_string()).send())
+            .await
+            .unwrap();
+        let id = response.headers()["mcp-session-id"]
+            .to_str()
+            .unwrap()
+            .to_owned();
+        let session = Self {
+            url: url.to_owned(),
+            id,
+        };
         let body = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-        soon("a session", session.post().body(body.to_string()).send()).await.unwrap();
+        soon("a session", session.post().body(body.to_string()).send())
+            .await
+            .unwrap();
         session
     }
 
     fn post(&self) -> reqwest::RequestBuilder {
-        post(&self.url, &[("mcp-session-id", &self.id), ("mcp-protocol-version", "2025-11-25")])
+        post(
+            &self.url,
+            &[
+                ("mcp-session-id", &self.id),
+                ("mcp-protocol-version", "2025-11-25"),
+            ],
+        )
     }
 
     /// Status and answer.
@@ -125,13 +150,19 @@ impl Session {
     }
 
     pub async fn call(&self, tool: &str) -> Value {
-        self.ask("tools/call", json!({ "name": tool, "arguments": {} })).await.1
+        self.ask("tools/call", json!({ "name": tool, "arguments": {} }))
+            .await
+            .1
     }
 
     /// What the server says that no request caused, as it comes.
     pub async fn listen(&self) -> reqwest::Response {
-        let get = reqwest::Client::new().get(&self.url).header("accept", "text/event-stream");
-        let get = get.header("mcp-session-id", &self.id).header("mcp-protocol-version", "2025-11-25");
+        let get = reqwest::Client::new()
+            .get(&self.url)
+            .header("accept", "text/event-stream");
+        let get = get
+            .header("mcp-session-id", &self.id)
+            .header("mcp-protocol-version", "2025-11-25");
         soon("a stream", get.send()).await.unwrap()
     }
 }
@@ -142,9 +173,13 @@ pub async fn modern(url: &str, method: &str, params: Value) -> (u16, Value) {
 }
 
 fn post(url: &str, headers: &[(&str, &str)]) -> reqwest::RequestBuilder {
-    let request = reqwest::Client::new().post(url).header("content-type", "application/json");
+    let request = reqwest::Client::new()
+        .post(url)
+        .header("content-type", "application/json");
     let request = request.header("accept", "application/json, text/event-stream");
-    headers.iter().fold(request, |request, (name, value)| request.header(*name, *value))
+    headers.iter().fold(request, |request, (name, value)| {
+        request.header(*name, *value)
+    })
 }
 
 /// The answer is the body, or the last event of a stream.
@@ -152,8 +187,14 @@ pub async fn answer(request: reqwest::RequestBuilder) -> (u16, Value) {
     let response = soon("an answer", request.send()).await.unwrap();
     let status = response.status().as_u16();
     let text = soon("a body", response.text()).await.unwrap();
-    let event = text.lines().filter_map(|line| line.strip_prefix("data:")).rfind(|data| data.contains("\"id\":"));
-    (status, serde_json::from_str(event.unwrap_or(&text).trim()).unwrap_or_default())
+    let event = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("data:"))
+        .rfind(|data| data.contains("\"id\":"));
+    (
+        status,
+        serde_json::from_str(event.unwrap_or(&text).trim()).unwrap_or_default(),
+    )
 }
 
 /// Whether a call was refused.
@@ -163,5 +204,7 @@ pub fn is_refused(answer: &Value) -> bool {
 
 /// What a call's answer says.
 pub fn said(answer: &Value) -> &str {
-    answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"))
+    answer["result"]["content"][0]["text"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{answer}"))
 }

@@ -41,8 +41,15 @@ impl Office {
             ((*name).to_owned(), store.add(name, scopes).unwrap())
         });
         let keys = keys.collect();
-        let mut office =
-            Self { home, process: None, file, keys, mail: String::new(), mcp: String::new(), more: Vec::new() };
+        let mut office = Self {
+            home,
+            process: None,
+            file,
+            keys,
+            mail: String::new(),
+            mcp: String::new(),
+            more: Vec::new(),
+        };
         office.start().await;
         office
     }
@@ -78,7 +85,9 @@ impl Office {
     /// A command as that member.
     pub fn command(&self, id: &str, arguments: &[&str]) -> Command {
         let mut command = self.home.callboard(arguments);
-        command.env("CALLBOARD_MAIL", &self.mail).env("CALLBOARD_AGENT", id);
+        command
+            .env("CALLBOARD_MAIL", &self.mail)
+            .env("CALLBOARD_AGENT", id);
         command.env("CALLBOARD_KEY", self.keys[id].expose_secret());
         command
     }
@@ -90,13 +99,20 @@ impl Office {
 
     /// Mail as that member.
     pub fn client(&self, id: &str) -> Client {
-        Client::new(self.mail.parse().unwrap(), self.keys[id].clone(), &MailId::parse(id).unwrap()).unwrap()
+        Client::new(
+            self.mail.parse().unwrap(),
+            self.keys[id].clone(),
+            &MailId::parse(id).unwrap(),
+        )
+        .unwrap()
     }
 
     /// A request of mail as that member.
     pub fn request(&self, id: &str, method: Method, path: &str) -> RequestBuilder {
         let request = reqwest::Client::new().request(method, format!("{}{path}", self.mail));
-        request.bearer_auth(self.keys[id].expose_secret()).header("X-Agent-ID", id)
+        request
+            .bearer_auth(self.keys[id].expose_secret())
+            .header("X-Agent-ID", id)
     }
 
     /// An MCP call as that member: the whole response.

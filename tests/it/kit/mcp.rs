@@ -20,7 +20,10 @@ use super::{Listening, soon};
 pub fn serve(agent: AgentRef, options: McpServerOptions) -> Listening {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let serving = inbound::serve(listener, agent, options, &ListenOptions::default()).unwrap();
-    let (url, handle) = (format!("http://{}/mcp", serving.address), serving.server.handle());
+    let (url, handle) = (
+        format!("http://{}/mcp", serving.address),
+        serving.server.handle(),
+    );
     tokio::spawn(serving.server);
     Listening { url, handle }
 }
@@ -33,20 +36,35 @@ pub async fn connect<H: ClientHandler + Clone>(
 ) -> RunningService<RoleClient, H> {
     let config = StreamableHttpClientTransportConfig::with_uri(url);
     let transport = StreamableHttpClientTransport::from_config(config);
-    soon("a client", handler.clone().serve_with_lifecycle(transport, lifecycle)).await.unwrap()
+    soon(
+        "a client",
+        handler.clone().serve_with_lifecycle(transport, lifecycle),
+    )
+    .await
+    .unwrap()
 }
 
 /// How a client of rmcp's speaks the stateless era.
 pub fn stateless() -> ClientLifecycleMode {
-    ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
+    ClientLifecycleMode::Discover {
+        preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+    }
 }
 
 /// A bridge to a shell script of the legacy era, which finds what it asks in the variable `ASKS`.
 pub fn bridge(name: &str, script: &str, asks: &str, options: BridgeOptions) -> Bridge {
     let mut command = ChildCommand::new("sh", ["-c", script]);
     command.set = vec![("ASKS".into(), asks.into())];
-    let client = ClientOptions { era: EraChoice::Only(Era::Legacy), ..options.client };
-    Bridge::new(name, Endpoint::Child(command), BridgeOptions { client, ..options }).unwrap()
+    let client = ClientOptions {
+        era: EraChoice::Only(Era::Legacy),
+        ..options.client
+    };
+    Bridge::new(
+        name,
+        Endpoint::Child(command),
+        BridgeOptions { client, ..options },
+    )
+    .unwrap()
 }
 
 /// A request of `method`, to which a credential may be added. `capabilities` are the client's.
@@ -57,13 +75,22 @@ pub fn request(url: &str, capabilities: &Value, method: &str, mut params: Value)
         "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
         "io.modelcontextprotocol/clientCapabilities": capabilities,
     });
-    theirs.into_iter().for_each(|(name, value)| params["_meta"][name] = value);
+    theirs
+        .into_iter()
+        .for_each(|(name, value)| params["_meta"][name] = value);
     let name = params["name"].as_str().or(params["taskId"].as_str());
-    let request = reqwest::Client::new().post(url).header("content-type", "application/json");
-    let request = request.header("accept", "application/json, text/event-stream").header("mcp-method", method);
+    let request = reqwest::Client::new()
+        .post(url)
+        .header("content-type", "application/json");
+    let request = request
+        .header("accept", "application/json, text/event-stream")
+        .header("mcp-method", method);
     let request = request.header("mcp-protocol-version", "2026-07-28");
-    let request = name.into_iter().fold(request, |request, name| request.header("mcp-name", name));
-    request.body(json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }).to_string())
+    let request = name
+        .into_iter()
+        .fold(request, |request, name| request.header("mcp-name", name));
+    request
+        .body(json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }).to_string())
 }
 
 /// The whole response.

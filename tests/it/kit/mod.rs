@@ -25,7 +25,9 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// What `work` comes to, within [`SOON`].
 pub async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(SOON, work).await.unwrap_or_else(|_| panic!("not within {SOON:?}: {what}"))
+    tokio::time::timeout(SOON, work)
+        .await
+        .unwrap_or_else(|_| panic!("not within {SOON:?}: {what}"))
 }
 
 /// Waits until `condition` holds.
@@ -47,7 +49,9 @@ pub async fn found<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T {
 
 /// A file of `examples/clinics`.
 pub fn example(file: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/clinics").join(file)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("examples/clinics")
+        .join(file)
 }
 
 /// Folders for one test: `HOME`, `TMPDIR`, and whatever it writes.
@@ -76,14 +80,26 @@ impl Finished {
     /// It ended with this code, and said nothing on standard error.
     #[track_caller]
     pub fn quiet(self, code: i32) -> Self {
-        assert_eq!((self.code, &*self.err), (Some(code), ""), "{}: {}", self.command, self.out);
+        assert_eq!(
+            (self.code, &*self.err),
+            (Some(code), ""),
+            "{}: {}",
+            self.command,
+            self.out
+        );
         self
     }
 
     /// It ended with this code, and printed exactly this.
     #[track_caller]
     pub fn printing(self, code: i32, out: &str) -> Self {
-        assert_eq!((self.code, &*self.out), (Some(code), out), "{}: {}", self.command, self.err);
+        assert_eq!(
+            (self.code, &*self.out),
+            (Some(code), out),
+            "{}: {}",
+            self.command,
+            self.err
+        );
         self
     }
 
@@ -104,15 +120,25 @@ impl Finished {
 
 /// Runs a command to its end, with this on its standard input if there is something.
 pub async fn ended(command: &mut Command, input: Option<&str>) -> Finished {
-    let mut child = command.stdin(input.map_or_else(Stdio::null, |_| Stdio::piped())).spawn().unwrap();
+    let mut child = command
+        .stdin(input.map_or_else(Stdio::null, |_| Stdio::piped()))
+        .spawn()
+        .unwrap();
     if let (Some(text), Some(mut pipe)) = (input, child.stdin.take()) {
         // Whoever doesn't read it has closed it.
         let _ = pipe.write_all(text.as_bytes()).await;
     }
-    let output = soon("the end of a command", child.wait_with_output()).await.unwrap();
+    let output = soon("the end of a command", child.wait_with_output())
+        .await
+        .unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     let command = format!("{:?}", command.as_std().get_args().collect::<Vec<_>>());
-    Finished { command, code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    Finished {
+        command,
+        code: output.status.code(),
+        out: text(output.stdout),
+        err: text(output.stderr),
+    }
 }
 
 /// A server of this process on a free port, as long as this is held.
@@ -130,7 +156,10 @@ impl Drop for Listening {
 
 impl Home {
     pub fn new() -> Self {
-        let folder = tempfile::Builder::new().prefix("callboard_it_").tempdir().unwrap();
+        let folder = tempfile::Builder::new()
+            .prefix("callboard_it_")
+            .tempdir()
+            .unwrap();
         fs::create_dir(folder.path().join("tmp")).unwrap();
         Self(folder)
     }
@@ -149,10 +178,20 @@ impl Home {
     /// The binary, killed when its handle is dropped. Only `PATH` is inherited.
     pub fn callboard(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
-        command.args(arguments).env_clear().env("RUST_BACKTRACE", "1").kill_on_drop(true);
+        command
+            .args(arguments)
+            .env_clear()
+            .env("RUST_BACKTRACE", "1")
+            .kill_on_drop(true);
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        command.env("HOME", self.0.path()).env("TMPDIR", self.path("tmp")).current_dir(self.0.path());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .env("HOME", self.0.path())
+            .env("TMPDIR", self.path("tmp"))
+            .current_dir(self.0.path());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         command
     }
 
@@ -163,7 +202,8 @@ impl Home {
 
     /// Runs `callboard ask` with a topology.
     pub async fn ask(&self, topology: &str, more: &[&str]) -> Finished {
-        self.run(&[&["ask", "--topology", topology], more].concat()).await
+        self.run(&[&["ask", "--topology", topology], more].concat())
+            .await
     }
 
     /// Starts the binary. What it says on standard error is in this home's file `stderr` from now on.
@@ -171,7 +211,11 @@ impl Home {
         let stderr = fs::File::create(self.path("stderr")).unwrap();
         let mut child = self.callboard(arguments).stderr(stderr).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        Running { child, lines, stderr: self.path("stderr") }
+        Running {
+            child,
+            lines,
+            stderr: self.path("stderr"),
+        }
     }
 
     /// Folders that commands left in `TMPDIR`.
@@ -184,9 +228,13 @@ impl Home {
         let ours = format!("TMPDIR={}", self.path("tmp").display());
         let is_ours = |id: &u32| {
             let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
-            environment.split(|byte| *byte == 0).any(|variable| variable == ours.as_bytes())
+            environment
+                .split(|byte| *byte == 0)
+                .any(|variable| variable == ours.as_bytes())
         };
-        let ids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+        let ids = fs::read_dir("/proc")
+            .unwrap()
+            .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
         ids.filter(is_ours).filter(|id| is_alive(*id)).collect()
     }
 
@@ -200,7 +248,9 @@ impl Home {
 /// Whether a process runs; one that only waits to be counted doesn't.
 pub fn is_alive(id: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    let state = stat
+        .rsplit_once(") ")
+        .and_then(|(_, rest)| rest.chars().next());
     state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
@@ -224,23 +274,42 @@ impl Running {
                     return line;
                 }
             }
-            panic!("ended without {text:?}: {}", fs::read_to_string(&self.stderr).unwrap());
+            panic!(
+                "ended without {text:?}: {}",
+                fs::read_to_string(&self.stderr).unwrap()
+            );
         };
         soon(text, reading).await
     }
 
     /// Sends a signal, for example `INT`.
     pub async fn signal(&self, name: &str) {
-        let sent = Command::new("sh").args(["-c", &format!("kill -{name} {}", self.id())]).status().await.unwrap();
+        let sent = Command::new("sh")
+            .args(["-c", &format!("kill -{name} {}", self.id())])
+            .status()
+            .await
+            .unwrap();
         assert!(sent.success());
     }
 
     /// Waits for its end.
     pub async fn finished(mut self) -> Finished {
-        let status = soon("the end of a process", self.child.wait()).await.unwrap();
+        let status = soon("the end of a process", self.child.wait())
+            .await
+            .unwrap();
         let mut out = String::new();
-        soon("its output", self.lines.into_inner().read_to_string(&mut out)).await.unwrap();
+        soon(
+            "its output",
+            self.lines.into_inner().read_to_string(&mut out),
+        )
+        .await
+        .unwrap();
         let err = fs::read_to_string(self.stderr).unwrap();
-        Finished { command: "a process".to_owned(), code: status.code(), out, err }
+        Finished {
+            command: "a process".to_owned(),
+            code: status.code(),
+            out,
+            err,
+        }
     }
 }

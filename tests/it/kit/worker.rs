@@ -80,16 +80,26 @@ impl Workplace {
     /// None where nobody started this as a child: whoever runs all ignored tests runs such a test too.
     pub async fn of_child() -> Option<Self> {
         let told = std::env::var(CHILD).ok()?;
-        let (folder, ends) = told.split_once(' ').map_or((told.as_str(), false), |(folder, _)| (folder, true));
+        let (folder, ends) = told
+            .split_once(' ')
+            .map_or((told.as_str(), false), |(folder, _)| (folder, true));
         let folder = Path::new(folder);
-        let sql = SqlStore::open(&StoreOptions::sqlite(folder.join("store.sqlite"))).await.unwrap();
+        let sql = SqlStore::open(&StoreOptions::sqlite(folder.join("store.sqlite")))
+            .await
+            .unwrap();
         let system = System::start(1).unwrap();
         system.keep_in(sql.store()).unwrap();
         let worker = system.spawn(Worker { ends });
         let access = Access::keys(KeyRing::open(folder.join("keys")).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        Some(Self { system, worker, access, listener, address })
+        Some(Self {
+            system,
+            worker,
+            access,
+            listener,
+            address,
+        })
     }
 }
 
@@ -117,18 +127,38 @@ impl Killable {
     /// `test` is the child's whole name.
     pub async fn start(home: &Home, test: &str, ends: bool) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", test, "--ignored", "--nocapture"]).kill_on_drop(true);
+        command
+            .args(["--exact", test, "--ignored", "--nocapture"])
+            .kill_on_drop(true);
         let folder = home.path("tasks").display().to_string();
-        command.env(CHILD, if ends { format!("{folder} ends") } else { folder });
-        let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        command.env(
+            CHILD,
+            if ends {
+                format!("{folder} ends")
+            } else {
+                folder
+            },
+        );
+        let mut process = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut out = BufReader::new(process.stdout.take().unwrap()).lines();
         let address = loop {
-            let line = soon("the child", out.next_line()).await.unwrap().expect("the child ended");
+            let line = soon("the child", out.next_line())
+                .await
+                .unwrap()
+                .expect("the child ended");
             if let Some(address) = line.strip_prefix("serves ") {
                 break address.to_owned();
             }
         };
-        Self { process, _out: out, address }
+        Self {
+            process,
+            _out: out,
+            address,
+        }
     }
 
     /// With SIGKILL, and waits until it is gone.

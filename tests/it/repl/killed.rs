@@ -36,7 +36,12 @@ answers = [
 "#;
 
 fn file(home: &Home, name: &str, port: u16) -> String {
-    home.write(&format!("{name}.toml"), &AGENT.replace("NAME", name).replace("PORT", &port.to_string()))
+    home.write(
+        &format!("{name}.toml"),
+        &AGENT
+            .replace("NAME", name)
+            .replace("PORT", &port.to_string()),
+    )
 }
 
 /// Goal: a REPL that is killed in the midst of a plan goes on with it when it is started again, what it knew and what was typed

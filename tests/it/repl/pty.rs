@@ -21,7 +21,9 @@ impl Terminal {
         let mut command = callboard(home, arguments);
         command.env("TERM", term);
         let wait = u64::try_from(SOON.as_millis()).unwrap();
-        let options = Options::new().timeout_ms(Some(wait)).strip_ansi_escape_codes(true);
+        let options = Options::new()
+            .timeout_ms(Some(wait))
+            .strip_ansi_escape_codes(true);
         let mut session = spawn_with_options(command, options).unwrap();
         session.process_mut().set_kill_timeout(Some(END_MS));
         Self(session)
@@ -63,13 +65,19 @@ impl Terminal {
     pub fn ends(self) {
         let mut session = self.0;
         session.exp_eof().unwrap();
-        assert!(matches!(session.process().wait().unwrap(), WaitStatus::Exited(_, 0)));
+        assert!(matches!(
+            session.process().wait().unwrap(),
+            WaitStatus::Exited(_, 0)
+        ));
     }
 
     /// Has the system end the process at once, in the midst of whatever it does.
     pub fn kill(mut self) {
         self.0.process_mut().signal(Signal::SIGKILL).unwrap();
-        assert!(matches!(self.0.process().wait().unwrap(), WaitStatus::Signaled(..)));
+        assert!(matches!(
+            self.0.process().wait().unwrap(),
+            WaitStatus::Signaled(..)
+        ));
     }
 
     /// Has the system ask the process to end.
@@ -84,15 +92,25 @@ fn spelled(text: &str) -> String {
 }
 
 fn read(spelled: &str) -> String {
-    let bytes: Vec<u8> = spelled.chars().map(|letter| u8::try_from(u32::from(letter)).unwrap_or(b'?')).collect();
+    let bytes: Vec<u8> = spelled
+        .chars()
+        .map(|letter| u8::try_from(u32::from(letter)).unwrap_or(b'?'))
+        .collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
 fn callboard(home: &Home, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
-    command.arg("repl").args(arguments).env_clear().env("RUST_BACKTRACE", "1");
+    command
+        .arg("repl")
+        .args(arguments)
+        .env_clear()
+        .env("RUST_BACKTRACE", "1");
     command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-    command.env("HOME", home.path("")).env("TMPDIR", home.path("tmp")).current_dir(home.path(""));
+    command
+        .env("HOME", home.path(""))
+        .env("TMPDIR", home.path("tmp"))
+        .current_dir(home.path(""));
     command
 }
 

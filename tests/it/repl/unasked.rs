@@ -30,8 +30,19 @@ answers = [
 async fn the_question_is_shown() {
     let home = Home::new();
     let [port] = free_ports();
-    let file = home.write("doubtful.toml", &DOUBTFUL.replace("PORT", &port.to_string()));
-    let sent = home.run(&["send", &file, "Say hello and then say bye to all"]).await.printing(5, "");
-    assert!(sent.err.contains("Nobody is at the terminal to be asked: ⚠️"), "{}", sent.err);
+    let file = home.write(
+        "doubtful.toml",
+        &DOUBTFUL.replace("PORT", &port.to_string()),
+    );
+    let sent = home
+        .run(&["send", &file, "Say hello and then say bye to all"])
+        .await
+        .printing(5, "");
+    assert!(
+        sent.err
+            .contains("Nobody is at the terminal to be asked: ⚠️"),
+        "{}",
+        sent.err
+    );
     assert!(sent.err.contains("both are said"), "{}", sent.err);
 }

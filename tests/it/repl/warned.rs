@@ -13,7 +13,10 @@ async fn a_start_warns() {
     let home = Home::new();
     let [port] = free_ports();
     let server = format!("[server]\nport = {port}\nbind_address = \"0.0.0.0\"\n");
-    let file = home.write("open.toml", &format!("{server}[llm]\nclaude_api_key = \"sk-secret\"\n"));
+    let file = home.write(
+        "open.toml",
+        &format!("{server}[llm]\nclaude_api_key = \"sk-secret\"\n"),
+    );
     let talked = piped(&home, &[&file], &[":quit"]).await.err;
     let _serving = serving(&home, &file).await;
     let served = fs::read_to_string(home.path("stderr")).unwrap();
@@ -22,7 +25,12 @@ async fn a_start_warns() {
             "anybody who reaches 0.0.0.0 may use this agent: nobody needs a key (write 127.0.0.1, or",
             "whoever reads this file has the key (set the variable CLAUDE_API_KEY in its place) at line 5, column 1\n",
         ] {
-            assert_eq!(err.matches(&format!("callboard: warning: {file}: {wanted}")).count(), 1, "{wanted}: {err}");
+            assert_eq!(
+                err.matches(&format!("callboard: warning: {file}: {wanted}"))
+                    .count(),
+                1,
+                "{wanted}: {err}"
+            );
         }
         assert!(!err.contains("sk-secret"), "{err}");
     }

@@ -22,10 +22,20 @@ impl Agent for Talking {
 }
 
 impl ConcurrentHandler<Converse> for Talking {
-    fn handle(&mut self, said: Converse, cx: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+    fn handle(
+        &mut self,
+        said: Converse,
+        cx: Cx,
+    ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
         async move {
             let text = said.texts();
-            let tell = |what: &str| cx.progress(Progress { done: 1.0, total: None, message: Some(what.to_owned()) });
+            let tell = |what: &str| {
+                cx.progress(Progress {
+                    done: 1.0,
+                    total: None,
+                    message: Some(what.to_owned()),
+                })
+            };
             if let Some(words) = text.strip_prefix("echo ") {
                 return Ok(ToolResult::text(words));
             }
@@ -33,9 +43,13 @@ impl ConcurrentHandler<Converse> for Talking {
                 "count" => {
                     tell("counting");
                     for (piece, last) in [("1", false), (" 2", false), (" 3", true)] {
-                        cx.artifact(Artifact::new("counted", [Content::text(piece)]).appended(last));
+                        cx.artifact(
+                            Artifact::new("counted", [Content::text(piece)]).appended(last),
+                        );
                     }
-                    let shown = RawObject::new().with("content", json!([])).with("_meta", json!({ SHOWN: true }));
+                    let shown = RawObject::new()
+                        .with("content", json!([]))
+                        .with("_meta", json!({ SHOWN: true }));
                     Ok(ToolResult(shown))
                 }
                 "ask" => ask_name(&cx).await,
@@ -59,6 +73,12 @@ pub fn start() -> Ours {
     // The peers' webhooks.
     options.push.allow = vec!["127.0.0.0/8".parse().unwrap()];
     let server = A2aServer::new(system.spawn(Talking), options);
-    let serving = serve(listener, server, NamedAgents::default(), &ListenOptions::default()).unwrap();
+    let serving = serve(
+        listener,
+        server,
+        NamedAgents::default(),
+        &ListenOptions::default(),
+    )
+    .unwrap();
     Ours::new(url, serving.server, system)
 }

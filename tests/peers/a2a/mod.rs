@@ -42,7 +42,10 @@ fn wanted() -> Value {
 impl Peers {
     /// The program of the Rust SDK: built beside the peers.
     fn rust_a2a(&self) -> PathBuf {
-        self.folder().with_file_name("a2a-rust").join("debug").join("a2a-peer")
+        self.folder()
+            .with_file_name("a2a-rust")
+            .join("debug")
+            .join("a2a-peer")
     }
 }
 
@@ -54,15 +57,27 @@ async fn client_round(of: impl FnOnce(&Peers, &str) -> Command) {
     let output = output.expect("a client's round takes too long").unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     // The SDK may have something to say of its own before.
-    let line = said.lines().rev().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("{output:?}"));
-    assert_eq!(serde_json::from_str::<Value>(line).unwrap(), wanted(), "{}", String::from_utf8_lossy(&output.stderr));
+    let line = said
+        .lines()
+        .rev()
+        .find(|line| line.starts_with('{'))
+        .unwrap_or_else(|| panic!("{output:?}"));
+    assert_eq!(
+        serde_json::from_str::<Value>(line).unwrap(),
+        wanted(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 /// Goal: the Python SDK's client loses nothing, in 1.0 over JSON-RPC. Method: a round.
 #[actix_web::test]
 async fn python_client() {
     client_round(|peers, url| {
-        with(peers.command(&peers.python("python-a2a")), [script("a2a_client.py"), url.to_owned()])
+        with(
+            peers.command(&peers.python("python-a2a")),
+            [script("a2a_client.py"), url.to_owned()],
+        )
     })
     .await;
 }
@@ -71,7 +86,11 @@ async fn python_client() {
 #[actix_web::test]
 async fn python_client_over_rest() {
     client_round(|peers, url| {
-        let arguments = [script("a2a_client.py"), url.to_owned(), "HTTP+JSON".to_owned()];
+        let arguments = [
+            script("a2a_client.py"),
+            url.to_owned(),
+            "HTTP+JSON".to_owned(),
+        ];
         with(peers.command(&peers.python("python-a2a")), arguments)
     })
     .await;
@@ -91,7 +110,10 @@ async fn python_client_of_0_3() {
 #[actix_web::test]
 async fn typescript_client() {
     client_round(|peers, url| {
-        with(peers.command(&peers.node()), [script("a2a.mjs"), "client".to_owned(), url.to_owned()])
+        with(
+            peers.command(&peers.node()),
+            [script("a2a.mjs"), "client".to_owned(), url.to_owned()],
+        )
     })
     .await;
 }
@@ -109,7 +131,11 @@ async fn server_rounds(of: impl FnOnce(&Peers, u16) -> Command, spoken: &[(Versi
     for (version, binding) in spoken {
         let round = ours::round(&server.url("http", ""), *version, *binding).await;
         // An SDK of 0.3 shows nobody's credentials.
-        let push = if *version == Version::V03 { String::new() } else { format!("Bearer {CREDENTIALS}") };
+        let push = if *version == Version::V03 {
+            String::new()
+        } else {
+            format!("Bearer {CREDENTIALS}")
+        };
         let stream = json!({ "said": ["counting"], "text": "1 2 3" });
         let mut wanted = wanted();
         (wanted["stream"], wanted["push"]) = (stream, push.into());
@@ -117,13 +143,19 @@ async fn server_rounds(of: impl FnOnce(&Peers, u16) -> Command, spoken: &[(Versi
     }
 }
 
-const V10: [(Version, Binding); 2] = [(Version::V10, Binding::JsonRpc), (Version::V10, Binding::HttpJson)];
+const V10: [(Version, Binding); 2] = [
+    (Version::V10, Binding::JsonRpc),
+    (Version::V10, Binding::HttpJson),
+];
 
 /// Goal: our client loses nothing of the Python SDK's server. Method: a round over each binding.
 #[actix_web::test]
 async fn python_server() {
     let server = |peers: &Peers, port: u16| {
-        with(peers.command(&peers.python("python-a2a")), [script("a2a_server.py"), port.to_string()])
+        with(
+            peers.command(&peers.python("python-a2a")),
+            [script("a2a_server.py"), port.to_string()],
+        )
     };
     server_rounds(server, &V10).await;
 }
@@ -142,7 +174,10 @@ async fn python_server_of_0_3() {
 #[actix_web::test]
 async fn typescript_server() {
     let server = |peers: &Peers, port: u16| {
-        with(peers.command(&peers.node()), [script("a2a.mjs"), "server".to_owned(), port.to_string()])
+        with(
+            peers.command(&peers.node()),
+            [script("a2a.mjs"), "server".to_owned(), port.to_string()],
+        )
     };
     server_rounds(server, &V10).await;
 }
@@ -150,7 +185,11 @@ async fn typescript_server() {
 /// Goal: nor of the Rust SDK's server. Method: a round over each binding.
 #[actix_web::test]
 async fn rust_server() {
-    let server =
-        |peers: &Peers, port: u16| with(peers.command(&peers.rust_a2a()), ["serve".to_owned(), port.to_string()]);
+    let server = |peers: &Peers, port: u16| {
+        with(
+            peers.command(&peers.rust_a2a()),
+            ["serve".to_owned(), port.to_string()],
+        )
+    };
     server_rounds(server, &V10).await;
 }

@@ -2,8 +2,8 @@ use actix_web::web::{self, Bytes};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
 use callboard::a2a::outbound::{Binding, Peer, RemoteA2a, RemoteOptions, Version};
 use callboard::a2a::wire::{
-    AuthenticationInfo, Message, Part, Role, SendMessageConfiguration, SendMessageRequest, SendMessageResponse, Task,
-    TaskPushNotificationConfig,
+    AuthenticationInfo, Message, Part, Role, SendMessageConfiguration, SendMessageRequest,
+    SendMessageResponse, Task, TaskPushNotificationConfig,
 };
 use callboard::message::surface::CallTool;
 use callboard::message::{Answer, ElicitAnswer, Question, RawObject};
@@ -18,7 +18,11 @@ use crate::round::{ECHOED, NAME};
 /// A round with the agent at `url`.
 pub async fn round(url: &str, version: Version, binding: Binding) -> Value {
     let system = System::start(1).unwrap();
-    let options = RemoteOptions { versions: vec![version], bindings: vec![binding], ..RemoteOptions::default() };
+    let options = RemoteOptions {
+        versions: vec![version],
+        bindings: vec![binding],
+        ..RemoteOptions::default()
+    };
     let remote = RemoteA2a::new(url.parse().unwrap(), options).unwrap();
     let (peer, agent) = (remote.peer().clone(), system.spawn(remote));
     let echoed = call(&agent, &format!("echo {ECHOED}")).await;
@@ -44,19 +48,30 @@ struct Heard {
 }
 
 async fn call(agent: &AgentRef, text: &str) -> Heard {
-    let params = RawObject::new().with("name", "talk").with("arguments", json!({ "text": text }));
+    let params = RawObject::new()
+        .with("name", "talk")
+        .with("arguments", json!({ "text": text }));
     let mut call = agent.call(CallTool(params)).within(SOON).start();
     let mut heard = Heard::default();
     while let Some(event) = soon("what a call says", call.next()).await {
         match event {
             CallEvent::Progress(progress) => heard.said.extend(progress.message),
             CallEvent::Artifact(artifact) => {
-                heard.pieces.extend(artifact.content().iter().filter_map(|block| block.as_text()));
+                heard.pieces.extend(
+                    artifact
+                        .content()
+                        .iter()
+                        .filter_map(|block| block.as_text()),
+                );
             }
             CallEvent::Question(pending) => {
-                let Question::Elicit(form) = &pending.question else { panic!("{:?}", pending.question) };
+                let Question::Elicit(form) = &pending.question else {
+                    panic!("{:?}", pending.question)
+                };
                 heard.asked = form.message();
-                pending.answer(Answer::Elicit(ElicitAnswer::accept(json!({ "text": NAME }))));
+                pending.answer(Answer::Elicit(ElicitAnswer::accept(
+                    json!({ "text": NAME }),
+                )));
             }
             _ => {}
         }
@@ -79,7 +94,11 @@ fn saying(text: &str, push: Option<TaskPushNotificationConfig>) -> SendMessageRe
         task_push_notification_config: push,
         ..SendMessageConfiguration::default()
     };
-    SendMessageRequest { message, configuration: Some(configuration), ..SendMessageRequest::default() }
+    SendMessageRequest {
+        message,
+        configuration: Some(configuration),
+        ..SendMessageRequest::default()
+    }
 }
 
 async fn begun(peer: &Peer, request: SendMessageRequest) -> Task {
@@ -92,7 +111,9 @@ async fn begun(peer: &Peer, request: SendMessageRequest) -> Task {
 async fn cancelled(peer: &Peer) -> String {
     let task = begun(peer, saying("wait", None)).await;
     let state = peer.cancel(&task.id).await.unwrap().status.state;
-    format!("{state:?}").to_lowercase().replace("cancelled", "canceled")
+    format!("{state:?}")
+        .to_lowercase()
+        .replace("cancelled", "canceled")
 }
 
 /// More than one task has news.
@@ -104,14 +125,23 @@ async fn pushed(peer: &Peer) -> String {
     let hook = HttpServer::new(move || {
         let tell = tell.clone();
         let receive = move |request: HttpRequest, body: Bytes| {
-            let shown = request.headers().get("authorization").and_then(|value| value.to_str().ok());
-            let _ = tell
-                .try_send((shown.unwrap_or_default().to_owned(), serde_json::from_slice(&body).unwrap_or_default()));
+            let shown = request
+                .headers()
+                .get("authorization")
+                .and_then(|value| value.to_str().ok());
+            let _ = tell.try_send((
+                shown.unwrap_or_default().to_owned(),
+                serde_json::from_slice(&body).unwrap_or_default(),
+            ));
             std::future::ready(HttpResponse::Ok())
         };
         App::new().route("/hook", web::post().to(receive))
     });
-    let hook = hook.workers(1).disable_signals().bind(("127.0.0.1", 0)).unwrap();
+    let hook = hook
+        .workers(1)
+        .disable_signals()
+        .bind(("127.0.0.1", 0))
+        .unwrap();
     let url = format!("http://{}/hook", hook.addrs()[0]);
     let server = hook.run();
     let handle = server.handle();
@@ -120,15 +150,22 @@ async fn pushed(peer: &Peer) -> String {
         id: "hook".to_owned(),
         url,
         token: "t0ken".into(),
-        authentication: Some(AuthenticationInfo { scheme: "Bearer".to_owned(), credentials: CREDENTIALS.into() }),
+        authentication: Some(AuthenticationInfo {
+            scheme: "Bearer".to_owned(),
+            credentials: CREDENTIALS.into(),
+        }),
         ..TaskPushNotificationConfig::default()
     };
     begun(peer, saying("echo pushed", Some(config))).await;
     let completed = async {
         loop {
             let (shown, body): (String, Value) = told.recv().await.unwrap();
-            let task = [&body["task"], &body["statusUpdate"], &body].into_iter().find(|task| task.is_object());
-            let state = task.and_then(|task| task["status"]["state"].as_str()).unwrap_or_default();
+            let task = [&body["task"], &body["statusUpdate"], &body]
+                .into_iter()
+                .find(|task| task.is_object());
+            let state = task
+                .and_then(|task| task["status"]["state"].as_str())
+                .unwrap_or_default();
             if matches!(state, "completed" | "TASK_STATE_COMPLETED") {
                 return shown;
             }

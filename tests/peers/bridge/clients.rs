@@ -39,13 +39,17 @@ impl Row {
 
     /// Whether it has no session that a line of the log can belong to which comes beside its call.
     pub fn is_stateless(self) -> bool {
-        matches!(self, Self::RmcpModern | Self::PythonModern | Self::TypescriptModern)
+        matches!(
+            self,
+            Self::RmcpModern | Self::PythonModern | Self::TypescriptModern
+        )
     }
 
     /// Whether the SDK may lose the end of a call's progress: TypeScript's hears notifications a moment after they came, and by
     /// then the call's result, where it was read with them, has ended the call.
     pub fn loses_progress(self, target: &Target) -> bool {
-        matches!(self, Self::TypescriptLegacy | Self::TypescriptModern) && matches!(target, Target::Command(_))
+        matches!(self, Self::TypescriptLegacy | Self::TypescriptModern)
+            && matches!(target, Target::Command(_))
     }
 
     /// The client's process, where it isn't this one.
@@ -53,9 +57,15 @@ impl Row {
         let python = |name, environment, arguments: &[&str]| {
             let script = script(name);
             let arguments: Vec<_> = [&[&*script], arguments].concat();
-            Running::Process(Box::new(peers.client(&peers.python(environment), &arguments)))
+            Running::Process(Box::new(
+                peers.client(&peers.python(environment), &arguments),
+            ))
         };
-        let typescript = |era| Running::Process(Box::new(peers.client(&peers.node(), &[&script("client.mjs"), era])));
+        let typescript = |era| {
+            Running::Process(Box::new(
+                peers.client(&peers.node(), &[&script("client.mjs"), era]),
+            ))
+        };
         match self {
             Self::RmcpLegacy => Running::Rmcp(ClientLifecycleMode::Initialize),
             Self::RmcpModern => Running::Rmcp(without_session()),
@@ -75,10 +85,16 @@ pub enum Running {
 }
 
 impl Running {
-    pub async fn round(&mut self, target: &Target, steps: impl IntoIterator<Item = &Step>) -> Round {
+    pub async fn round(
+        &mut self,
+        target: &Target,
+        steps: impl IntoIterator<Item = &Step>,
+    ) -> Round {
         match (self, target) {
             (Self::Process(client), _) => client.round(target, steps).await,
-            (Self::Rmcp(lifecycle), Target::Url(url)) => caller::round(url, lifecycle.clone(), steps).await,
+            (Self::Rmcp(lifecycle), Target::Url(url)) => {
+                caller::round(url, lifecycle.clone(), steps).await
+            }
             (Self::Rmcp(lifecycle), Target::Command(command)) => {
                 let (program, arguments) = command.split_first().unwrap();
                 let mut command = tokio::process::Command::new(program);

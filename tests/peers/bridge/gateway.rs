@@ -33,23 +33,36 @@ impl Topology {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("bridge.toml");
         let head = "[node]\nname = \"matrix\"\n";
-        let listener = "[[listener]]\nprotocol = \"mcp\"\ndialect = \"mcp\"\nbind = \"127.0.0.1:0\"\n";
+        let listener =
+            "[[listener]]\nprotocol = \"mcp\"\ndialect = \"mcp\"\nbind = \"127.0.0.1:0\"\n";
         let text = format!("{head}{listener}trust = \"loopback_operator\"\n{sections}");
         std::fs::write(&file, text).unwrap();
-        Self { file, _folder: folder }
+        Self {
+            file,
+            _folder: folder,
+        }
     }
 
     /// `callboard stdio`, in front of one of them.
     pub fn stdio(&self, id: &str) -> Target {
         let file = self.file.display().to_string();
-        Target::Command(vec![CALLBOARD.to_owned(), "stdio".to_owned(), file, "--agent".to_owned(), id.to_owned()])
+        Target::Command(vec![
+            CALLBOARD.to_owned(),
+            "stdio".to_owned(),
+            file,
+            "--agent".to_owned(),
+            id.to_owned(),
+        ])
     }
 }
 
 fn declaration(upstream: &Upstream) -> String {
     // A string of JSON is one of TOML.
     let reach = match &upstream.reach {
-        Reach::Child(command) => format!("command = {}\nenvironment = [\"CALLBOARD_PEERS\"]", json!(command)),
+        Reach::Child(command) => format!(
+            "command = {}\nenvironment = [\"CALLBOARD_PEERS\"]",
+            json!(command)
+        ),
         Reach::Url(url) => format!("url = {}", json!(url)),
         Reach::Sse(url) => format!("url = {}\ntransport = \"sse\"", json!(url)),
     };
@@ -59,7 +72,10 @@ fn declaration(upstream: &Upstream) -> String {
         Some(Era::Modern) => "modern",
     };
     let may = "supports_sampling = true\nsupports_elicitation = true\nsupports_roots = true";
-    format!("[[upstream]]\nid = \"{}\"\n{reach}\nera = \"{era}\"\n{may}\n", upstream.id)
+    format!(
+        "[[upstream]]\nid = \"{}\"\n{reach}\nera = \"{era}\"\n{may}\n",
+        upstream.id
+    )
 }
 
 /// `callboard serve`: it runs as long as this is held.
@@ -72,19 +88,30 @@ pub struct Gateway {
 impl Gateway {
     pub async fn start(peers: &Peers, topology: Topology) -> Self {
         let mut command: Command = peers.command(Path::new(CALLBOARD));
-        command.args(["serve", "--lifeline"]).arg(&topology.file).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .args(["serve", "--lifeline"])
+            .arg(&topology.file)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut urls = HashMap::new();
         loop {
-            let line = soon("what callboard says", output.next_line()).await.unwrap().expect("callboard doesn't serve");
+            let line = soon("what callboard says", output.next_line())
+                .await
+                .unwrap()
+                .expect("callboard doesn't serve");
             match *line.split(' ').collect::<Vec<_>>() {
                 ["ready"] => break,
                 ["listening", id, url] => drop(urls.insert(id.to_owned(), url.to_owned())),
                 _ => panic!("{line}"),
             }
         }
-        Self { urls, child, _topology: topology }
+        Self {
+            urls,
+            child,
+            _topology: topology,
+        }
     }
 
     pub fn target(&self, id: &str) -> Target {

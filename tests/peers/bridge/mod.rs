@@ -35,7 +35,11 @@ async fn every_client_before_every_server() {
     let Some(peers) = peers() else { return };
     let upstreams = Upstreams::start(&peers).boxed_local().await;
     let gateway = Gateway::start(&peers, Topology::of(upstreams.all(), "")).await;
-    let all: Vec<_> = upstreams.all().iter().map(|upstream| (upstream, gateway.target(upstream.id))).collect();
+    let all: Vec<_> = upstreams
+        .all()
+        .iter()
+        .map(|upstream| (upstream, gateway.target(upstream.id)))
+        .collect();
     nothing_is_lost(&peers, &all).boxed_local().await;
     gateway.end().await;
 }
@@ -44,12 +48,22 @@ async fn every_client_before_every_server() {
 /// connection.
 #[actix_web::test]
 async fn every_client_over_a_pipe() {
-    const BEHIND: [&str; 4] = ["everything-stdio", "python-http-modern", "rmcp-legacy", "typescript-stdio-modern"];
+    const BEHIND: [&str; 4] = [
+        "everything-stdio",
+        "python-http-modern",
+        "rmcp-legacy",
+        "typescript-stdio-modern",
+    ];
     let Some(peers) = peers() else { return };
     let upstreams = Upstreams::start(&peers).boxed_local().await;
     let topology = Topology::of(upstreams.all(), "");
-    let some = upstreams.all().iter().filter(|upstream| BEHIND.contains(&upstream.id));
-    let some: Vec<_> = some.map(|upstream| (upstream, topology.stdio(upstream.id))).collect();
+    let some = upstreams
+        .all()
+        .iter()
+        .filter(|upstream| BEHIND.contains(&upstream.id));
+    let some: Vec<_> = some
+        .map(|upstream| (upstream, topology.stdio(upstream.id)))
+        .collect();
     assert_eq!(some.len(), BEHIND.len());
     nothing_is_lost(&peers, &some).boxed_local().await;
 }
@@ -58,12 +72,25 @@ async fn nothing_is_lost(peers: &Peers, targets: &[(&Upstream, Target)]) {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let rows = Row::ALL.map(|row| row_of(peers, row, targets, folder).boxed_local());
-    let lost: Vec<_> = stream::iter(rows).buffer_unordered(ROWS_AT_ONCE).concat().await;
-    assert!(lost.is_empty(), "{} differences\n{}", lost.len(), lost.join("\n"));
+    let lost: Vec<_> = stream::iter(rows)
+        .buffer_unordered(ROWS_AT_ONCE)
+        .concat()
+        .await;
+    assert!(
+        lost.is_empty(),
+        "{} differences\n{}",
+        lost.len(),
+        lost.join("\n")
+    );
 }
 
 /// What one client loses.
-async fn row_of(peers: &Peers, row: Row, targets: &[(&Upstream, Target)], folder: &Path) -> Vec<String> {
+async fn row_of(
+    peers: &Peers,
+    row: Row,
+    targets: &[(&Upstream, Target)],
+    folder: &Path,
+) -> Vec<String> {
     let (mut client, mut lost) = (row.start(peers), Vec::new());
     for (upstream, target) in targets {
         let file = folder.join(format!("{row:?}-{}", upstream.id));
@@ -81,7 +108,11 @@ async fn row_of(peers: &Peers, row: Row, targets: &[(&Upstream, Target)], folder
         if plan.iter().any(|(step, _)| step.kind == Kind::GiveUp) && !appears(&file).await {
             differences.push("wait: the server doesn't hear that it was given up".to_owned());
         }
-        lost.extend(differences.into_iter().map(|line| format!("{row:?} before {}: {line}", upstream.id)));
+        lost.extend(
+            differences
+                .into_iter()
+                .map(|line| format!("{row:?} before {}: {line}", upstream.id)),
+        );
     }
     lost
 }
@@ -90,7 +121,11 @@ async fn row_of(peers: &Peers, row: Row, targets: &[(&Upstream, Target)], folder
 fn plan(row: Row, upstream: &Upstream, file: &Path) -> Plan {
     let waits = upstream.waits && row.gives_up();
     // First, so that the rest shows that the connection is whole.
-    let mut plan = if waits { round::giving_up(file) } else { Plan::new() };
+    let mut plan = if waits {
+        round::giving_up(file)
+    } else {
+        Plan::new()
+    };
     plan.extend(upstream.plan.clone());
     plan
 }

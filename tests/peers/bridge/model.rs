@@ -19,7 +19,14 @@ async fn a_language_model_answers_a_server() {
     let Some(peers) = peers() else { return };
     let (node, file) = (peers.node(), peers.language_model());
     let model = Served::start(|port| {
-        with(peers.command(&node), [script("llm.mjs"), file.display().to_string(), port.to_string()])
+        with(
+            peers.command(&node),
+            [
+                script("llm.mjs"),
+                file.display().to_string(),
+                port.to_string(),
+            ],
+        )
     });
     let model = model.await;
     let everything = peers.package("@modelcontextprotocol/server-everything/dist/index.js");
@@ -32,10 +39,18 @@ async fn a_language_model_answers_a_server() {
         json!([node.as_path(), everything.as_path(), Path::new("stdio")]),
     );
     let gateway = Gateway::start(&peers, Topology::new(&topology)).await;
-    let Target::Url(url) = gateway.target("everything") else { panic!("no address") };
+    let Target::Url(url) = gateway.target("everything") else {
+        panic!("no address")
+    };
     let arguments = json!({ "prompt": "What is the capital of France?", "maxTokens": 24 });
     let name = "trigger-sampling-request";
-    let step = Step { label: name, kind: Kind::Tool, name, arguments, loose: true };
+    let step = Step {
+        label: name,
+        kind: Kind::Tool,
+        name,
+        arguments,
+        loose: true,
+    };
 
     for lifecycle in [rmcp::ClientLifecycleMode::Initialize, without_session()] {
         let round = caller::round(&url, lifecycle, [&step]).await;
@@ -43,12 +58,19 @@ async fn a_language_model_answers_a_server() {
         let heard = &round.steps[name];
         assert!(heard.asked.is_empty(), "the client was asked: {heard:?}");
         // "LLM sampling result: \n{…}"
-        let json = heard.said.find('{').map(|at| &heard.said[at..]).unwrap_or_default();
+        let json = heard
+            .said
+            .find('{')
+            .map(|at| &heard.said[at..])
+            .unwrap_or_default();
         let answer: Value = serde_json::from_str(json).unwrap_or_else(|e| panic!("{e}: {heard:?}"));
         let written = answer["content"]["text"].as_str().unwrap_or_default();
         assert!(!written.trim().is_empty(), "{answer}");
         let usage = &answer["_meta"]["callboard/usage"];
-        assert!(usage["inputTokens"].as_u64() > Some(0) && usage["outputTokens"].as_u64() > Some(0), "{answer}");
+        assert!(
+            usage["inputTokens"].as_u64() > Some(0) && usage["outputTokens"].as_u64() > Some(0),
+            "{answer}"
+        );
     }
     gateway.end().await;
 }

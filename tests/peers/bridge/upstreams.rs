@@ -37,7 +37,10 @@ pub struct Upstreams {
 
 impl Upstreams {
     pub async fn start(peers: &Peers) -> Self {
-        let mut upstreams = Self { all: Vec::new(), _served: Vec::new() };
+        let mut upstreams = Self {
+            all: Vec::new(),
+            _served: Vec::new(),
+        };
         upstreams.everything(peers).await;
         upstreams.python(peers).await;
         upstreams.python_old(peers).await;
@@ -58,17 +61,35 @@ impl Upstreams {
         let shares_lines = id.ends_with("stdio-modern");
         // rmcp 3.9: all notifications but those of progress.
         let strays = id == "rmcp-legacy";
-        self.all.push(Upstream { id, reach, era, plan, waits, shares_lines, strays });
+        self.all.push(Upstream {
+            id,
+            reach,
+            era,
+            plan,
+            waits,
+            shares_lines,
+            strays,
+        });
     }
 
     /// The reference server, of the older era only.
     async fn everything(&mut self, peers: &Peers) {
         let node = peers.node();
-        let file = peers.package("@modelcontextprotocol/server-everything/dist/index.js").display().to_string();
+        let file = peers
+            .package("@modelcontextprotocol/server-everything/dist/index.js")
+            .display()
+            .to_string();
         let child = vec![node.display().to_string(), file.clone(), "stdio".to_owned()];
-        self.add("everything-stdio", Reach::Child(child), None, round::everything());
-        for (id, transport, path) in [("everything-http", "streamableHttp", "/mcp"), ("everything-sse", "sse", "/sse")]
-        {
+        self.add(
+            "everything-stdio",
+            Reach::Child(child),
+            None,
+            round::everything(),
+        );
+        for (id, transport, path) in [
+            ("everything-http", "streamableHttp", "/mcp"),
+            ("everything-sse", "sse", "/sse"),
+        ] {
             let served = Served::start(|port| {
                 let mut command = with(peers.command(&node), [&*file, transport]);
                 command.env("PORT", port.to_string());
@@ -76,7 +97,11 @@ impl Upstreams {
             });
             let served = served.await;
             let url = served.url("http", path);
-            let reach = if transport == "sse" { Reach::Sse(url) } else { Reach::Url(url) };
+            let reach = if transport == "sse" {
+                Reach::Sse(url)
+            } else {
+                Reach::Url(url)
+            };
             self.add(id, reach, None, round::everything());
             self._served.push(served);
         }
@@ -86,13 +111,30 @@ impl Upstreams {
     async fn python(&mut self, peers: &Peers) {
         let (python, script) = (peers.python("python"), script("server.py"));
         let plan = || python::plan(python::FAILED);
-        let child = || Reach::Child(vec![python.display().to_string(), script.clone(), "stdio".to_owned()]);
+        let child = || {
+            Reach::Child(vec![
+                python.display().to_string(),
+                script.clone(),
+                "stdio".to_owned(),
+            ])
+        };
         self.add("python-stdio-legacy", child(), Some(Era::Legacy), plan());
         self.add("python-stdio-modern", child(), None, plan());
-        let arguments = |port: u16| [script.clone(), "streamable-http".to_owned(), port.to_string()];
+        let arguments = |port: u16| {
+            [
+                script.clone(),
+                "streamable-http".to_owned(),
+                port.to_string(),
+            ]
+        };
         let served = Served::start(|port| with(peers.command(&python), arguments(port))).await;
         let url = served.url("http", "/mcp");
-        self.add("python-http-legacy", Reach::Url(url.clone()), Some(Era::Legacy), plan());
+        self.add(
+            "python-http-legacy",
+            Reach::Url(url.clone()),
+            Some(Era::Legacy),
+            plan(),
+        );
         self.add("python-http-modern", Reach::Url(url), None, plan());
         self._served.push(served);
     }
@@ -101,7 +143,11 @@ impl Upstreams {
     async fn python_old(&mut self, peers: &Peers) {
         let (python, script) = (peers.python("python-websocket"), script("server_old.py"));
         let plan = || python::plan(python::FAILED_OLD);
-        let child = vec![python.display().to_string(), script.clone(), "stdio".to_owned()];
+        let child = vec![
+            python.display().to_string(),
+            script.clone(),
+            "stdio".to_owned(),
+        ];
         self.add("python-old-stdio", Reach::Child(child), None, plan());
         let transports = [
             ("python-old-http", "streamable-http", "http", "/mcp"),
@@ -112,7 +158,11 @@ impl Upstreams {
             let arguments = |port: u16| [script.clone(), transport.to_owned(), port.to_string()];
             let served = Served::start(|port| with(peers.command(&python), arguments(port))).await;
             let url = served.url(scheme, path);
-            let reach = if transport == "sse" { Reach::Sse(url) } else { Reach::Url(url) };
+            let reach = if transport == "sse" {
+                Reach::Sse(url)
+            } else {
+                Reach::Url(url)
+            };
             self.add(id, reach, None, plan());
             self._served.push(served);
         }
@@ -121,12 +171,28 @@ impl Upstreams {
     /// The TypeScript SDK 2, of both eras over a pipe. Over HTTP it keeps no session of the older one, so it can't ask there.
     async fn typescript(&mut self, peers: &Peers) {
         let (node, script) = (peers.node(), script("server.mjs"));
-        let child = || Reach::Child(vec![node.display().to_string(), script.clone(), "stdio".to_owned()]);
-        self.add("typescript-stdio-legacy", child(), Some(Era::Legacy), rmcp::plan());
+        let child = || {
+            Reach::Child(vec![
+                node.display().to_string(),
+                script.clone(),
+                "stdio".to_owned(),
+            ])
+        };
+        self.add(
+            "typescript-stdio-legacy",
+            child(),
+            Some(Era::Legacy),
+            rmcp::plan(),
+        );
         self.add("typescript-stdio-modern", child(), None, rmcp::plan());
         let arguments = |port: u16| [script.clone(), "http".to_owned(), port.to_string()];
         let served = Served::start(|port| with(peers.command(&node), arguments(port))).await;
-        self.add("typescript-http-modern", Reach::Url(served.url("http", "/")), None, rmcp::plan());
+        self.add(
+            "typescript-http-modern",
+            Reach::Url(served.url("http", "/")),
+            None,
+            rmcp::plan(),
+        );
         self._served.push(served);
     }
 }

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CreateMessageRequest,
-    CreateMessageRequestParams, ElicitRequest, ElicitRequestParams, GetPromptRequestParams, GetPromptResponse,
-    GetPromptResult, InputRequest, InputRequests, InputRequiredResult, InputResponses, JsonObject, ListRootsRequest,
-    ListToolsResult, LoggingLevel, LoggingMessageNotificationParam, PaginatedRequestParams, PingRequest,
-    ProgressNotificationParam, PromptMessage, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
-    ReadResourceResult, ResourceContents, Role, SamplingMessage, ServerCapabilities, ServerConfig, ServerRequest, Tool,
+    CreateMessageRequestParams, ElicitRequest, ElicitRequestParams, GetPromptRequestParams,
+    GetPromptResponse, GetPromptResult, InputRequest, InputRequests, InputRequiredResult,
+    InputResponses, JsonObject, ListRootsRequest, ListToolsResult, LoggingLevel,
+    LoggingMessageNotificationParam, PaginatedRequestParams, PingRequest,
+    ProgressNotificationParam, PromptMessage, ProtocolVersion, ReadResourceRequestParams,
+    ReadResourceResponse, ReadResourceResult, ResourceContents, Role, SamplingMessage,
+    ServerCapabilities, ServerConfig, ServerRequest, Tool,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -20,8 +22,17 @@ use serde_json::{Value, json};
 use crate::round::{ASKS_CAPITAL, ASKS_NAME};
 
 /// Its tools.
-pub const TOOLS: [&str; 9] =
-    ["ask_all", "ask_model", "ask_name", "ask_twice", "count", "echo", "fail", "folders", "wait"];
+pub const TOOLS: [&str; 9] = [
+    "ask_all",
+    "ask_model",
+    "ask_name",
+    "ask_twice",
+    "count",
+    "echo",
+    "fail",
+    "folders",
+    "wait",
+];
 /// The resource that asks.
 const ASKED_RESOURCE: &str = "peer://asked/sea";
 
@@ -50,24 +61,39 @@ enum Turn {
 
 fn ask_name(message: &str) -> InputRequest {
     let schema = json!({ "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"] });
-    InputRequest::Elicitation(ElicitRequest::new(ElicitRequestParams::FormElicitationParams {
-        meta: None,
-        message: message.to_owned(),
-        requested_schema: serde_json::from_value(schema).unwrap(),
-    }))
+    InputRequest::Elicitation(ElicitRequest::new(
+        ElicitRequestParams::FormElicitationParams {
+            meta: None,
+            message: message.to_owned(),
+            requested_schema: serde_json::from_value(schema).unwrap(),
+        },
+    ))
 }
 
 fn ask_capital() -> InputRequest {
     let turns = vec![SamplingMessage::user_text(ASKS_CAPITAL)];
-    InputRequest::CreateMessage(CreateMessageRequest::new(CreateMessageRequestParams::new(turns, 100)))
+    InputRequest::CreateMessage(CreateMessageRequest::new(CreateMessageRequestParams::new(
+        turns, 100,
+    )))
 }
 
 /// The next turn of a tool, prompt or resource that asks; none of any other.
 fn turn(of: &str, answers: &BTreeMap<String, Value>) -> Option<Turn> {
     let asks = |questions: Vec<(&str, InputRequest)>| {
-        Turn::Ask(questions.into_iter().map(|(key, question)| (key.to_owned(), question)).collect())
+        Turn::Ask(
+            questions
+                .into_iter()
+                .map(|(key, question)| (key.to_owned(), question))
+                .collect(),
+        )
     };
-    let all = || vec![("name", ask_name(ASKS_NAME)), ("capital", ask_capital()), ("roots", ask_roots())];
+    let all = || {
+        vec![
+            ("name", ask_name(ASKS_NAME)),
+            ("capital", ask_capital()),
+            ("roots", ask_roots()),
+        ]
+    };
     let wanted = match of {
         "ask_name" | "ask_and_greet" | ASKED_RESOURCE => &all()[..1],
         "ask_model" => &all()[1..2],
@@ -75,7 +101,10 @@ fn turn(of: &str, answers: &BTreeMap<String, Value>) -> Option<Turn> {
         "ask_all" => &all()[..],
         "ask_twice" if answers.contains_key("again") => &[],
         "ask_twice" if answers.contains_key("name") => {
-            return Some(asks(vec![("again", ask_name(&format!("Sure, {}?", text(answers, "name"))))]));
+            return Some(asks(vec![(
+                "again",
+                ask_name(&format!("Sure, {}?", text(answers, "name"))),
+            )]));
         }
         "ask_twice" => &all()[..1],
         _ => return None,
@@ -90,7 +119,9 @@ fn turn(of: &str, answers: &BTreeMap<String, Value>) -> Option<Turn> {
         "ask_twice" => format!("Sure, {}!", text(answers, "again")),
         "ask_model" => text(answers, "capital"),
         "folders" => text(answers, "roots"),
-        _ => ["name", "capital", "roots"].map(|key| text(answers, key)).join(", "),
+        _ => ["name", "capital", "roots"]
+            .map(|key| text(answers, key))
+            .join(", "),
     }))
 }
 
@@ -105,7 +136,11 @@ fn text(answers: &BTreeMap<String, Value>, key: &str) -> String {
         "roots" => "/roots/0/uri",
         _ => "/content/name",
     };
-    answers.get(key).and_then(|answer| answer.pointer(at)?.as_str()).unwrap_or("nothing").to_owned()
+    answers
+        .get(key)
+        .and_then(|answer| answer.pointer(at)?.as_str())
+        .unwrap_or("nothing")
+        .to_owned()
 }
 
 fn is_modern(context: &RequestContext<RoleServer>) -> bool {
@@ -121,34 +156,51 @@ async fn converse(
     let modern = is_modern(context);
     let mut known = BTreeMap::new();
     for (key, answer) in answers.into_iter().flatten() {
-        known.insert(key.clone(), serde_json::to_value(answer).unwrap_or_default());
+        known.insert(
+            key.clone(),
+            serde_json::to_value(answer).unwrap_or_default(),
+        );
     }
     loop {
         match turn(of, &known) {
             None => return Ok(None),
             Some(Turn::Say(text)) => return Ok(Some(Ok(text))),
             Some(Turn::Ask(questions)) if modern => {
-                return Ok(Some(Err(InputRequiredResult::new(Some(questions), Some("state".to_owned())))));
+                return Ok(Some(Err(InputRequiredResult::new(
+                    Some(questions),
+                    Some("state".to_owned()),
+                ))));
             }
             Some(Turn::Ask(questions)) => {
-                let asking = questions
-                    .into_iter()
-                    .map(|(key, asked)| async move { Ok::<_, ErrorData>((key, ask_live(asked, context).await?)) });
+                let asking = questions.into_iter().map(|(key, asked)| async move {
+                    Ok::<_, ErrorData>((key, ask_live(asked, context).await?))
+                });
                 known.extend(futures::future::try_join_all(asking).await?);
             }
         }
     }
 }
 
-async fn ask_live(asked: InputRequest, context: &RequestContext<RoleServer>) -> Result<Value, ErrorData> {
+async fn ask_live(
+    asked: InputRequest,
+    context: &RequestContext<RoleServer>,
+) -> Result<Value, ErrorData> {
     let failed = |e: rmcp::ServiceError| ErrorData::internal_error(e.to_string(), None);
     let answer = match asked {
-        InputRequest::Elicitation(asked) => {
-            serde_json::to_value(context.peer.create_elicitation(asked.params).await.map_err(failed)?)
-        }
-        InputRequest::CreateMessage(asked) => {
-            serde_json::to_value(context.peer.create_message(asked.params).await.map_err(failed)?)
-        }
+        InputRequest::Elicitation(asked) => serde_json::to_value(
+            context
+                .peer
+                .create_elicitation(asked.params)
+                .await
+                .map_err(failed)?,
+        ),
+        InputRequest::CreateMessage(asked) => serde_json::to_value(
+            context
+                .peer
+                .create_message(asked.params)
+                .await
+                .map_err(failed)?,
+        ),
         _ => serde_json::to_value(context.peer.list_roots().await.map_err(failed)?),
     };
     answer.map_err(|e| ErrorData::internal_error(e.to_string(), None))
@@ -160,7 +212,11 @@ fn said(text: impl Into<String>) -> Result<CallToolResponse, ErrorData> {
 
 impl ServerHandler for Asker {
     fn get_info(&self) -> ServerConfig {
-        let can = ServerCapabilities::builder().enable_tools().enable_resources().enable_prompts().enable_logging();
+        let can = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_resources()
+            .enable_prompts()
+            .enable_logging();
         ServerConfig::new(can.build())
     }
 
@@ -169,7 +225,10 @@ impl ServerHandler for Asker {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let anything = Arc::new(JsonObject::from_iter([("type".to_owned(), json!("object"))]));
+        let anything = Arc::new(JsonObject::from_iter([(
+            "type".to_owned(),
+            json!("object"),
+        )]));
         let tool = |name| Tool::new(name, "A tool of a round", anything.clone());
         let tools = TOOLS.map(tool).to_vec();
         Ok(ListToolsResult::with_all_items(tools))
@@ -193,18 +252,28 @@ impl ServerHandler for Asker {
                 for n in 1..=to {
                     let at = json!(format!("at {n}"));
                     if let Some(token) = context.meta.get_progress_token() {
-                        let told = ProgressNotificationParam::new(token, n as f64).with_total(to as f64);
+                        let told =
+                            ProgressNotificationParam::new(token, n as f64).with_total(to as f64);
                         context.peer.notify_progress(told).await.map_err(gone)?;
                     }
                     let line = LoggingMessageNotificationParam::new(LoggingLevel::Info, at);
-                    context.peer.notify_logging_message(line).await.map_err(gone)?;
+                    context
+                        .peer
+                        .notify_logging_message(line)
+                        .await
+                        .map_err(gone)?;
                 }
                 // In a session, lines and the answer come on streams of their own. A ping on the lines' stream that is answered shows that
                 // they are there; a task of its own, since what this one asks goes on the answer's stream.
                 if !is_modern(&context) {
-                    let (peer, ping) = (context.peer.clone(), ServerRequest::PingRequest(PingRequest::default()));
+                    let (peer, ping) = (
+                        context.peer.clone(),
+                        ServerRequest::PingRequest(PingRequest::default()),
+                    );
                     let answered = tokio::spawn(async move { peer.send_request(ping).await }).await;
-                    answered.map_err(|e| ErrorData::internal_error(e.to_string(), None))?.map_err(gone)?;
+                    answered
+                        .map_err(|e| ErrorData::internal_error(e.to_string(), None))?
+                        .map_err(gone)?;
                 }
                 said(to.to_string())
             }
@@ -219,7 +288,10 @@ impl ServerHandler for Asker {
                 said("nobody waits")
             }
             "fail" => Ok(CallToolResult::error(vec![ContentBlock::text("on purpose")]).into()),
-            other => Err(ErrorData::invalid_params(format!("there is no tool {other}"), None)),
+            other => Err(ErrorData::invalid_params(
+                format!("there is no tool {other}"),
+                None,
+            )),
         }
     }
 

@@ -18,11 +18,18 @@ pub const FAILED: &str = "error: on purpose";
 
 /// What the server here has, but for `wait`.
 pub fn plan() -> Plan {
-    [vec![round::tools(&asker::TOOLS)], round::plain(FAILED), round::asking()].concat()
+    [
+        vec![round::tools(&asker::TOOLS)],
+        round::plain(FAILED),
+        round::asking(),
+    ]
+    .concat()
 }
 
 pub fn without_session() -> ClientLifecycleMode {
-    ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
+    ClientLifecycleMode::Discover {
+        preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+    }
 }
 
 /// Goal: where a round isn't whole it is our doing. Method: rmcp's client with rmcp's server, in both eras.
@@ -30,7 +37,9 @@ pub fn without_session() -> ClientLifecycleMode {
 async fn rmcp_with_itself() {
     let theirs = asker::start().await;
     for lifecycle in [ClientLifecycleMode::Initialize, without_session()] {
-        caller::round(&theirs, lifecycle, steps(&plan())).await.assert_whole(&plan());
+        caller::round(&theirs, lifecycle, steps(&plan()))
+            .await
+            .assert_whole(&plan());
     }
 }
 
@@ -38,21 +47,27 @@ async fn rmcp_with_itself() {
 #[actix_web::test]
 async fn rmcp_client_with_a_session() {
     let (ours, plan) = (server::start(), server::plan());
-    caller::round(&ours.url, ClientLifecycleMode::Initialize, steps(&plan)).await.assert_whole(&plan);
+    caller::round(&ours.url, ClientLifecycleMode::Initialize, steps(&plan))
+        .await
+        .assert_whole(&plan);
 }
 
 /// Goal: nor without one. Method: the same tools, their questions answered by calling again.
 #[actix_web::test]
 async fn rmcp_client_without_session() {
     let (ours, plan) = (server::start(), server::plan());
-    caller::round(&ours.url, without_session(), steps(&plan)).await.assert_whole(&plan);
+    caller::round(&ours.url, without_session(), steps(&plan))
+        .await
+        .assert_whole(&plan);
 }
 
 async fn our_client(era: Era) {
     let theirs = asker::start().await;
     let system = System::start(1).unwrap();
     let server = connect(&system, Endpoint::url(&theirs).unwrap(), Some(era));
-    client::round(&server, steps(&plan())).await.assert_whole(&plan());
+    client::round(&server, steps(&plan()))
+        .await
+        .assert_whole(&plan());
 }
 
 /// Goal: our client loses nothing of rmcp's server in a session. Method: every tool over streamable HTTP.

@@ -101,7 +101,9 @@ pub fn sides(word: Option<&str>) -> Outcome<Vec<Side>> {
         None => Ok(Side::ALL.to_vec()),
         Some(word) => match Side::ALL.into_iter().find(|side| side.word() == word) {
             Some(side) => Ok(vec![side]),
-            None => Err(format!("conformance of what? server or client, not {word:?}")),
+            None => Err(format!(
+                "conformance of what? server or client, not {word:?}"
+            )),
         },
     }
 }
@@ -121,7 +123,10 @@ pub fn steps(tally: &mut Tally, sides: &[Side]) {
             Ok(())
         });
         if !built {
-            tally.skip(format!("conformance of the {}: it doesn't build", side.word()));
+            tally.skip(format!(
+                "conformance of the {}: it doesn't build",
+                side.word()
+            ));
             continue;
         }
         for run in RUNS.iter().filter(|run| run.side == *side) {
@@ -140,9 +145,17 @@ pub fn steps(tally: &mut Tally, sides: &[Side]) {
 /// Runs the suite and reads what it printed and wrote.
 fn play(run: &Run, peers: &Peers) -> Outcome<Sheet> {
     let results = results_of(run)?;
-    let example = target().join("debug").join("examples").join(run.side.example());
+    let example = target()
+        .join("debug")
+        .join("examples")
+        .join(run.side.example());
     let mut suite = program(&peers.node()?.to_string_lossy(), &[]);
-    suite.arg(peers.conformance()).arg(run.side.word()).args(run.selection).arg("--output-dir").arg(&results);
+    suite
+        .arg(peers.conformance())
+        .arg(run.side.word())
+        .args(run.selection)
+        .arg("--output-dir")
+        .arg(&results);
     // Its guard ends the server whatever happens.
     let _server = match run.side {
         Side::Server => {
@@ -151,7 +164,10 @@ fn play(run: &Run, peers: &Peers) -> Outcome<Sheet> {
             Some(server)
         }
         Side::Client => {
-            suite.arg("--command").arg(&example).args(["--timeout", CLIENT_TIME_MAX_MS]);
+            suite
+                .arg("--command")
+                .arg(&example)
+                .args(["--timeout", CLIENT_TIME_MAX_MS]);
             None
         }
     };
@@ -169,7 +185,9 @@ fn play(run: &Run, peers: &Peers) -> Outcome<Sheet> {
 
 /// An empty folder for what the suite writes: the checks of each scenario as JSON.
 fn results_of(run: &Run) -> Outcome<PathBuf> {
-    let folder = target().join("conformance").join(run.name.replace(' ', "-"));
+    let folder = target()
+        .join("conformance")
+        .join(run.name.replace(' ', "-"));
     let cannot = |e: std::io::Error| format!("{} can't be emptied: {e}", folder.display());
     if Path::new(&folder).exists() {
         fs::remove_dir_all(&folder).map_err(cannot)?;

@@ -33,12 +33,17 @@ impl Sheet {
     /// From the lines of a run: `✓ NAME: N passed, N failed` in its summary, and the indented list of what isn't scored.
     pub fn read<'a>(lines: impl Iterator<Item = &'a str>) -> Self {
         let mut sheet = Self::default();
-        let summary = lines.skip_while(|line| !(line.starts_with("===") && line.contains("SUMMARY")));
+        let summary =
+            lines.skip_while(|line| !(line.starts_with("===") && line.contains("SUMMARY")));
         for line in summary {
             if let Some(score) = Score::read(line) {
                 sheet.scores.push(score);
             } else if let Some(name) = not_scored(line) {
-                sheet.scores.iter_mut().filter(|score| score.scenario == name).for_each(|score| score.beside = true);
+                sheet
+                    .scores
+                    .iter_mut()
+                    .filter(|score| score.scenario == name)
+                    .for_each(|score| score.beside = true);
             }
         }
         sheet
@@ -48,10 +53,13 @@ impl Sheet {
     /// called `PREFIX + SCENARIO-TIME`.
     pub fn name_failures(&mut self, results: &Path, prefix: &str) -> Outcome {
         for score in &mut self.scores {
-            let Some(file) = checks_file(results, prefix, &score.scenario) else { continue };
-            let text = fs::read_to_string(&file).map_err(|e| format!("{} can't be read: {e}", file.display()))?;
-            let checks: Value =
-                serde_json::from_str(&text).map_err(|e| format!("{} isn't JSON: {e}", file.display()))?;
+            let Some(file) = checks_file(results, prefix, &score.scenario) else {
+                continue;
+            };
+            let text = fs::read_to_string(&file)
+                .map_err(|e| format!("{} can't be read: {e}", file.display()))?;
+            let checks: Value = serde_json::from_str(&text)
+                .map_err(|e| format!("{} isn't JSON: {e}", file.display()))?;
             score.note(checks.as_array().map_or(&[], Vec::as_slice));
         }
         Ok(())
@@ -59,13 +67,20 @@ impl Sheet {
 
     /// Whether fewer scenarios than `beside` hold of those that the revision doesn't score.
     pub fn too_few_beside(&self, beside: usize) -> bool {
-        self.scores.iter().filter(|score| score.beside && score.failed == 0).count() < beside
+        self.scores
+            .iter()
+            .filter(|score| score.beside && score.failed == 0)
+            .count()
+            < beside
     }
 
     /// Scenarios without and with a failed check. Those that aren't scored fail only if too few of them hold.
     pub fn scenarios_passed_and_failed(&self, beside: usize) -> (u64, u64) {
         let too_few = self.too_few_beside(beside);
-        let counted = self.scores.iter().filter(|score| score.failed == 0 || !score.beside || too_few);
+        let counted = self
+            .scores
+            .iter()
+            .filter(|score| score.failed == 0 || !score.beside || too_few);
         let (passed, failed): (Vec<_>, Vec<_>) = counted.partition(|score| score.failed == 0);
         (passed.len() as u64, failed.len() as u64)
     }
@@ -76,7 +91,10 @@ impl Sheet {
         let mut wrong = Vec::new();
         let scored: Vec<_> = self.scores.iter().filter(|score| !score.beside).collect();
         if scored.len() != required {
-            wrong.push(format!("{} scenarios ran, {required} are required", scored.len()));
+            wrong.push(format!(
+                "{} scenarios ran, {required} are required",
+                scored.len()
+            ));
         }
         wrong.extend(scored.iter().filter_map(|score| score.complaint()));
         wrong.extend(
@@ -86,10 +104,21 @@ impl Sheet {
                 .map(|score| format!("{}: no check passed", score.scenario)),
         );
         if self.too_few_beside(beside) {
-            wrong.push(format!("fewer than {beside} scenarios hold beside those required"));
-            wrong.extend(self.scores.iter().filter(|score| score.beside).filter_map(Score::complaint));
+            wrong.push(format!(
+                "fewer than {beside} scenarios hold beside those required"
+            ));
+            wrong.extend(
+                self.scores
+                    .iter()
+                    .filter(|score| score.beside)
+                    .filter_map(Score::complaint),
+            );
         }
-        if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n  ")) }
+        if wrong.is_empty() {
+            Ok(())
+        } else {
+            Err(wrong.join("\n  "))
+        }
     }
 }
 
@@ -97,7 +126,10 @@ impl Score {
     fn read(line: &str) -> Option<Self> {
         let line = line.strip_prefix('✓').or_else(|| line.strip_prefix('✗'))?;
         let (scenario, numbers) = line.trim_start().rsplit_once(": ")?;
-        let mut score = Self { scenario: scenario.to_owned(), ..Self::default() };
+        let mut score = Self {
+            scenario: scenario.to_owned(),
+            ..Self::default()
+        };
         for part in numbers.split(", ") {
             let (number, what) = part.split_once(' ')?;
             let number = number.parse().ok()?;
@@ -112,13 +144,20 @@ impl Score {
     }
 
     fn note(&mut self, checks: &[Value]) {
-        let of = |status: &'static str| checks.iter().filter(move |check| check["status"] == status);
+        let of =
+            |status: &'static str| checks.iter().filter(move |check| check["status"] == status);
         self.warnings = of("WARNING").count() as u64;
-        self.failures = of("FAILURE").filter_map(|check| check["id"].as_str().map(str::to_owned)).collect();
+        self.failures = of("FAILURE")
+            .filter_map(|check| check["id"].as_str().map(str::to_owned))
+            .collect();
         for check in of("FAILURE").chain(of("WARNING")) {
             let text = |field: &str| check[field].as_str().unwrap_or_default().to_owned();
-            let why = check["errorMessage"].as_str().or_else(|| check["description"].as_str()).unwrap_or_default();
-            self.complaints.push(format!("{} ({}): {why}", text("id"), text("status")));
+            let why = check["errorMessage"]
+                .as_str()
+                .or_else(|| check["description"].as_str())
+                .unwrap_or_default();
+            self.complaints
+                .push(format!("{} ({}): {why}", text("id"), text("status")));
         }
     }
 
@@ -146,7 +185,10 @@ fn checks_file(results: &Path, prefix: &str, scenario: &str) -> Option<PathBuf> 
         None => (results.to_owned(), start.as_str()),
     };
     // The time begins with the year; the name of a longer scenario that begins alike goes on with a letter.
-    let is_it = |name: &str| name.strip_prefix(start).is_some_and(|rest| rest.starts_with("-2"));
+    let is_it = |name: &str| {
+        name.strip_prefix(start)
+            .is_some_and(|rest| rest.starts_with("-2"))
+    };
     let mut entries = fs::read_dir(folder).ok()?.filter_map(Result::ok);
     let entry = entries.find(|entry| is_it(&entry.file_name().to_string_lossy()))?;
     Some(entry.path().join("checks.json")).filter(|file| file.exists())
@@ -155,22 +197,43 @@ fn checks_file(results: &Path, prefix: &str, scenario: &str) -> Option<PathBuf> 
 /// The score sheet: a line a run, then every complaint. With each sheet comes how many scenarios must hold beside those
 /// that are scored.
 pub fn table(sheets: &[(&str, usize, Sheet)]) -> String {
-    let mut table =
-        format!("\n{:<20} {:>9} {:>7} {:>7} {:>9}\n", "conformance", "scenarios", "passed", "failed", "warnings");
+    let mut table = format!(
+        "\n{:<20} {:>9} {:>7} {:>7} {:>9}\n",
+        "conformance", "scenarios", "passed", "failed", "warnings"
+    );
     let mut complaints = String::new();
     for (name, must_hold, sheet) in sheets {
-        for (beside, label) in [(false, (*name).to_owned()), (true, "  beside it".to_owned())] {
-            let scores: Vec<_> = sheet.scores.iter().filter(|score| score.beside == beside).collect();
+        for (beside, label) in [
+            (false, (*name).to_owned()),
+            (true, "  beside it".to_owned()),
+        ] {
+            let scores: Vec<_> = sheet
+                .scores
+                .iter()
+                .filter(|score| score.beside == beside)
+                .collect();
             if scores.is_empty() && beside {
                 continue;
             }
             let sum = |of: fn(&Score) -> u64| scores.iter().map(|score| of(score)).sum::<u64>();
-            let (passed, failed, warnings) = (sum(|s| s.passed), sum(|s| s.failed), sum(|s| s.warnings));
+            let (passed, failed, warnings) =
+                (sum(|s| s.passed), sum(|s| s.failed), sum(|s| s.warnings));
             // Writing to a string doesn't fail.
-            let _ = writeln!(table, "{label:<20} {:>9} {passed:>7} {failed:>7} {warnings:>9}", scores.len());
+            let _ = writeln!(
+                table,
+                "{label:<20} {:>9} {passed:>7} {failed:>7} {warnings:>9}",
+                scores.len()
+            );
             // What may fail is counted; what fails there is in the suite's own files.
-            let told = if beside && !sheet.too_few_beside(*must_hold) { &[] } else { scores.as_slice() };
-            for complaint in told.iter().flat_map(|score| score.complaints.iter().map(|c| (&score.scenario, c))) {
+            let told = if beside && !sheet.too_few_beside(*must_hold) {
+                &[]
+            } else {
+                scores.as_slice()
+            };
+            for complaint in told
+                .iter()
+                .flat_map(|score| score.complaints.iter().map(|c| (&score.scenario, c)))
+            {
                 let _ = writeln!(complaints, "{name}, {}: {}", complaint.0, complaint.1);
             }
         }
@@ -202,8 +265,19 @@ Not scored for 2026-07-28: 1 scenario(s) run, 1 failing. These do not affect con
     #[test]
     fn the_summary_is_read() {
         let sheet = Sheet::read(OUTPUT.lines());
-        let numbers: Vec<_> =
-            sheet.scores.iter().map(|s| (s.scenario.as_str(), s.passed, s.failed, s.warnings, s.beside)).collect();
+        let numbers: Vec<_> = sheet
+            .scores
+            .iter()
+            .map(|s| {
+                (
+                    s.scenario.as_str(),
+                    s.passed,
+                    s.failed,
+                    s.warnings,
+                    s.beside,
+                )
+            })
+            .collect();
         assert_eq!(
             numbers,
             [
@@ -215,7 +289,10 @@ Not scored for 2026-07-28: 1 scenario(s) run, 1 failing. These do not affect con
         );
         assert_eq!(sheet.scenarios_passed_and_failed(1), (2, 2));
         assert_eq!(sheet.scenarios_passed_and_failed(0), (2, 1));
-        assert!(table(&[("server", 1, sheet)]).contains("server                       3       3       2         3"));
+        assert!(
+            table(&[("server", 1, sheet)])
+                .contains("server                       3       3       2         3")
+        );
     }
 
     /// Goal: nothing but a full, clean run passes. Method: one thing wrong at a time.
@@ -223,11 +300,23 @@ Not scored for 2026-07-28: 1 scenario(s) run, 1 failing. These do not affect con
     fn the_verdict_names_what_is_wrong() {
         let clean = Sheet::read("=== SUMMARY ===\n✓ ping: 2 passed, 0 failed".lines());
         assert_eq!(clean.verdict(1, 0), Ok(()));
-        assert_eq!(clean.verdict(2, 0), Err("1 scenarios ran, 2 are required".to_owned()));
-        assert!(clean.verdict(1, 1).unwrap_err().contains("fewer than 1 scenarios"));
+        assert_eq!(
+            clean.verdict(2, 0),
+            Err("1 scenarios ran, 2 are required".to_owned())
+        );
+        assert!(
+            clean
+                .verdict(1, 1)
+                .unwrap_err()
+                .contains("fewer than 1 scenarios")
+        );
         let sheet = Sheet::read(OUTPUT.lines());
         let why = sheet.verdict(3, 1).unwrap_err();
-        for part in ["auth/basic: 2 checks failed", "empty: no check passed", "tasks-lifecycle: 1 checks failed"] {
+        for part in [
+            "auth/basic: 2 checks failed",
+            "empty: no check passed",
+            "tasks-lifecycle: 1 checks failed",
+        ] {
             assert!(why.contains(part), "{why}");
         }
         assert!(!sheet.verdict(3, 0).unwrap_err().contains("tasks"));
@@ -239,10 +328,14 @@ Not scored for 2026-07-28: 1 scenario(s) run, 1 failing. These do not affect con
     fn failed_checks_are_named() {
         let results = std::env::temp_dir().join(format!("callboard_score_{}", std::process::id()));
         let time = "-2026-07-28T01-02-03-004Z";
-        let check = |id: &str| format!(r#"[{{"id":"{id}","status":"FAILURE","errorMessage":"no"}}]"#);
-        for (folder, id) in
-            [("ping", "right"), ("ping-more", "wrong"), ("auth/basic", "slashed"), ("server-sse", "twice")]
-        {
+        let check =
+            |id: &str| format!(r#"[{{"id":"{id}","status":"FAILURE","errorMessage":"no"}}]"#);
+        for (folder, id) in [
+            ("ping", "right"),
+            ("ping-more", "wrong"),
+            ("auth/basic", "slashed"),
+            ("server-sse", "twice"),
+        ] {
             let folder = format!("server-{folder}{time}");
             fs::create_dir_all(results.join(&folder)).unwrap();
             fs::write(results.join(&folder).join("checks.json"), check(id)).unwrap();
@@ -250,9 +343,20 @@ Not scored for 2026-07-28: 1 scenario(s) run, 1 failing. These do not affect con
         let lines = "=== SUMMARY ===\n✗ ping: 0 passed, 1 failed\n✗ auth/basic: 0 passed, 1 failed\n✗ server-sse: 0 passed, 1 failed";
         let mut sheet = Sheet::read(lines.lines());
         sheet.name_failures(&results, "server-").unwrap();
-        let named: Vec<_> = sheet.scores.iter().flat_map(|score| score.complaints.clone()).collect();
+        let named: Vec<_> = sheet
+            .scores
+            .iter()
+            .flat_map(|score| score.complaints.clone())
+            .collect();
         assert!(sheet.verdict(3, 0).unwrap_err().contains("ping: right"));
-        assert_eq!(named, ["right (FAILURE): no", "slashed (FAILURE): no", "twice (FAILURE): no"]);
+        assert_eq!(
+            named,
+            [
+                "right (FAILURE): no",
+                "slashed (FAILURE): no",
+                "twice (FAILURE): no"
+            ]
+        );
         fs::remove_dir_all(&results).unwrap();
     }
 }

@@ -23,11 +23,20 @@ impl Server {
     /// Starts it on a free port, its output into a file, and waits until it listens.
     pub fn start(binary: &Path, log: &Path) -> Outcome<Self> {
         let port = free_port()?;
-        let output = File::create(log).map_err(|e| format!("{} can't be written: {e}", log.display()))?;
-        let errors = output.try_clone().map_err(|e| format!("{} can't be written: {e}", log.display()))?;
+        let output =
+            File::create(log).map_err(|e| format!("{} can't be written: {e}", log.display()))?;
+        let errors = output
+            .try_clone()
+            .map_err(|e| format!("{} can't be written: {e}", log.display()))?;
         let mut command = program(&binary.to_string_lossy(), &[]);
-        command.env("PORT", port.to_string()).stdin(Stdio::null()).stdout(output).stderr(errors);
-        let child = command.spawn().map_err(|e| format!("{} can't be started: {e}", binary.display()))?;
+        command
+            .env("PORT", port.to_string())
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(errors);
+        let child = command
+            .spawn()
+            .map_err(|e| format!("{} can't be started: {e}", binary.display()))?;
         let mut server = Self { child, port };
         server.listens(log.to_owned())?;
         Ok(server)
@@ -50,11 +59,17 @@ impl Server {
                 return Ok(());
             }
             if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(format!("the server ended with {status}; see {}", log.display()));
+                return Err(format!(
+                    "the server ended with {status}; see {}",
+                    log.display()
+                ));
             }
             std::thread::park_timeout(TRY_EVERY);
         }
-        Err(format!("the server didn't listen within {START_TIME_MAX:?}; see {}", log.display()))
+        Err(format!(
+            "the server didn't listen within {START_TIME_MAX:?}; see {}",
+            log.display()
+        ))
     }
 }
 
@@ -66,6 +81,9 @@ impl Drop for Server {
 
 /// A port that nobody has; somebody may take it before the server does, and then the server says so.
 fn free_port() -> Outcome<u16> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-    listener.map(|address| address.port()).map_err(|e| format!("no port is free: {e}"))
+    let listener =
+        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+    listener
+        .map(|address| address.port())
+        .map_err(|e| format!("no port is free: {e}"))
 }

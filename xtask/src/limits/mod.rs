@@ -23,9 +23,17 @@ const CRATES: &[(&str, &str, &str)] = &[
     ("actors/gateway/src/", "callboard_gateway", "Gateway"),
     ("actors/guardrail/src/", "callboard_guardrail", "Guardrail"),
     ("actors/mailroom/src/", "callboard_mailroom", "Mailroom"),
-    ("actors/orchestration/src/", "callboard_orchestration", "General orchestrator"),
+    (
+        "actors/orchestration/src/",
+        "callboard_orchestration",
+        "General orchestrator",
+    ),
     ("actors/clinics/src/", "callboard_clinics", "Clinics"),
-    ("protocols/rpc/src/", "callboard_rpc", "JSON-RPC, HTTP, keys and egress"),
+    (
+        "protocols/rpc/src/",
+        "callboard_rpc",
+        "JSON-RPC, HTTP, keys and egress",
+    ),
     ("protocols/mcp/src/", "callboard_mcp", "MCP"),
     ("protocols/a2a/src/", "callboard_a2a", "A2A"),
     ("protocols/mail/src/", "callboard_mail", "Mail over HTTP"),
@@ -49,7 +57,8 @@ fn page() -> Outcome<String> {
     let mut files = Vec::new();
     let mut constants = BTreeMap::new();
     for path in size::product_files()? {
-        let text = fs::read_to_string(root().join(&path)).map_err(|e| format!("{path} can't be read: {e}"))?;
+        let text = fs::read_to_string(root().join(&path))
+            .map_err(|e| format!("{path} can't be read: {e}"))?;
         let read = FileLimits::read(&text).map_err(|e| format!("{path} isn't Rust: {e}"))?;
         constants.extend(read.constants.clone());
         files.push((path, read));
@@ -58,7 +67,10 @@ fn page() -> Outcome<String> {
     for (folder, name, title) in CRATES {
         let _ = write!(page, "\n## {title} (`{name}`)\n");
         let mut modules: BTreeMap<String, (Vec<Row>, Vec<Row>)> = BTreeMap::new();
-        for (path, read) in files.iter().filter_map(|(path, read)| Some((path.strip_prefix(folder)?, read))) {
+        for (path, read) in files
+            .iter()
+            .filter_map(|(path, read)| Some((path.strip_prefix(folder)?, read)))
+        {
             let rows = modules.entry(module(path)).or_default();
             for limit in &read.limits {
                 let row = Row::of(limit, &read.constants, &constants);
@@ -83,18 +95,30 @@ fn page() -> Outcome<String> {
 
 /// First part of the module's path; the file's own name at the root of a crate.
 fn module(path: &str) -> String {
-    path.split('/').next().unwrap_or(path).trim_end_matches(".rs").to_owned()
+    path.split('/')
+        .next()
+        .unwrap_or(path)
+        .trim_end_matches(".rs")
+        .to_owned()
 }
 
 /// Whether an option's default is this constant: the option's row tells it.
 fn is_shown_by_option(constant: &Limit, files: &[(String, FileLimits)]) -> bool {
     let names_it = |limit: &Limit| match &limit.value {
         Some(Expr::Path(path)) => {
-            limit.owner.is_some() && path.path.segments.last().is_some_and(|last| last.ident == constant.name)
+            limit.owner.is_some()
+                && path
+                    .path
+                    .segments
+                    .last()
+                    .is_some_and(|last| last.ident == constant.name)
         }
         _ => false,
     };
-    files.iter().flat_map(|(_, read)| &read.limits).any(names_it)
+    files
+        .iter()
+        .flat_map(|(_, read)| &read.limits)
+        .any(names_it)
 }
 
 /// A row of a table.
@@ -111,8 +135,13 @@ impl Row {
         known.extend(own.clone());
         let value = limit.value.as_ref();
         Self {
-            name: limit.owner.as_ref().map_or_else(|| limit.name.clone(), |owner| format!("{owner}::{}", limit.name)),
-            value: value.map_or_else(String::new, |value| value::text(&limit.name, limit.kind, value, &known)),
+            name: limit.owner.as_ref().map_or_else(
+                || limit.name.clone(),
+                |owner| format!("{owner}::{}", limit.name),
+            ),
+            value: value.map_or_else(String::new, |value| {
+                value::text(&limit.name, limit.kind, value, &known)
+            }),
             doc: plain(&limit.doc),
         }
     }
@@ -120,7 +149,10 @@ impl Row {
 
 /// A doc comment as a cell: links to items are names only.
 fn plain(doc: &str) -> String {
-    let mut text = doc.replace('|', "\\|").replace("[`", "`").replace("`]", "`");
+    let mut text = doc
+        .replace('|', "\\|")
+        .replace("[`", "`")
+        .replace("`]", "`");
     while let Some(start) = text.find("`(") {
         match text[start..].find(')') {
             Some(end) => text.replace_range(start + 1..=start + end, ""),
@@ -148,20 +180,29 @@ mod tests {
     #[test]
     fn page_is_up_to_date() {
         let written = fs::read_to_string(root().join(PAGE)).unwrap();
-        assert!(written == page().unwrap(), "{PAGE} differs from the sources: run `cargo xtask limits`");
+        assert!(
+            written == page().unwrap(),
+            "{PAGE} differs from the sources: run `cargo xtask limits`"
+        );
     }
 
     /// Goal: each limit says what it limits. Method: no row is without text.
     #[test]
     fn every_limit_is_documented() {
         let page = page().unwrap();
-        let bare: Vec<&str> = page.lines().filter(|line| line.starts_with("| `") && line.ends_with("|  |")).collect();
+        let bare: Vec<&str> = page
+            .lines()
+            .filter(|line| line.starts_with("| `") && line.ends_with("|  |"))
+            .collect();
         assert!(bare.is_empty(), "limits without a doc comment: {bare:#?}");
     }
 
     /// Goal: links don't lead nowhere. Method: comments with each kind of link.
     #[test]
     fn links_are_names() {
-        assert_eq!(plain("See [`Limits`] and [`a`](Self::a) | b."), "See `Limits` and `a` \\| b.");
+        assert_eq!(
+            plain("See [`Limits`] and [`a`](Self::a) | b."),
+            "See `Limits` and `a` \\| b."
+        );
     }
 }

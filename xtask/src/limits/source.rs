@@ -6,11 +6,13 @@ use syn::{Attribute, Expr, Fields, ImplItem, Item, ItemImpl, ItemStruct, Lit, Me
 
 /// Endings of names of constants that are limits or waits. Other numbers (codes, weights, layouts) are not.
 const SUFFIXES: &[&str] = &[
-    "MAX", "MIN", "DEFAULT", "TIMEOUT", "EVERY", "INTERVAL", "WITHIN", "WAIT", "GRACE", "PAUSE", "TTL", "LEASE",
-    "WINDOW", "DEADLINE", "KEPT", "FOR", "AFTER", "PAGE", "SOON",
+    "MAX", "MIN", "DEFAULT", "TIMEOUT", "EVERY", "INTERVAL", "WITHIN", "WAIT", "GRACE", "PAUSE",
+    "TTL", "LEASE", "WINDOW", "DEADLINE", "KEPT", "FOR", "AFTER", "PAGE", "SOON",
 ];
 /// Endings of names of option structs.
-const OPTIONS: &[&str] = &["Options", "Limits", "Timeouts", "Retries", "Caps", "Profile", "Routing"];
+const OPTIONS: &[&str] = &[
+    "Options", "Limits", "Timeouts", "Retries", "Caps", "Profile", "Routing",
+];
 
 /// A limit in a source file.
 pub struct Limit {
@@ -46,12 +48,21 @@ impl FileLimits {
         let mut read = Self::default();
         read.items(&syn::parse_file(text)?.items);
         for limit in &mut read.limits {
-            if let Some(defaults) = limit.owner.as_ref().and_then(|owner| read.defaults.get(owner)) {
+            if let Some(defaults) = limit
+                .owner
+                .as_ref()
+                .and_then(|owner| read.defaults.get(owner))
+            {
                 limit.value = defaults.get(&limit.name).cloned();
             }
         }
         // Without a `Default` there is no option struct, only one whose name ends like one.
-        let has_default = |limit: &Limit| limit.owner.as_ref().is_none_or(|owner| read.defaults.contains_key(owner));
+        let has_default = |limit: &Limit| {
+            limit
+                .owner
+                .as_ref()
+                .is_none_or(|owner| read.defaults.contains_key(owner))
+        };
         read.limits.retain(has_default);
         Ok(read)
     }
@@ -61,19 +72,34 @@ impl FileLimits {
             match item {
                 Item::Const(constant) => {
                     let name = constant.ident.to_string();
-                    let is_limit = name.rsplit('_').next().is_some_and(|end| SUFFIXES.contains(&end));
+                    let is_limit = name
+                        .rsplit('_')
+                        .next()
+                        .is_some_and(|end| SUFFIXES.contains(&end));
                     if let Some(kind) = kind(&constant.ty) {
-                        self.constants.insert(name.clone(), (*constant.expr).clone());
+                        self.constants
+                            .insert(name.clone(), (*constant.expr).clone());
                         if is_limit {
                             let value = Some((*constant.expr).clone());
-                            self.limits.push(Limit { owner: None, name, kind, value, doc: doc(&constant.attrs) });
+                            self.limits.push(Limit {
+                                owner: None,
+                                name,
+                                kind,
+                                value,
+                                doc: doc(&constant.attrs),
+                            });
                         }
                     }
                 }
                 Item::Struct(options) => self.fields(options),
                 Item::Impl(block) => self.default_values(block),
                 Item::Mod(module) if !is_test_only(&module.attrs) => {
-                    self.items(module.content.as_ref().map_or(&[], |(_, items)| items.as_slice()));
+                    self.items(
+                        module
+                            .content
+                            .as_ref()
+                            .map_or(&[], |(_, items)| items.as_slice()),
+                    );
                 }
                 _ => {}
             }
@@ -82,22 +108,39 @@ impl FileLimits {
 
     fn fields(&mut self, options: &ItemStruct) {
         let owner = options.ident.to_string();
-        let Fields::Named(fields) = &options.fields else { return };
+        let Fields::Named(fields) = &options.fields else {
+            return;
+        };
         if !OPTIONS.iter().any(|end| owner.ends_with(end)) {
             return;
         }
         for field in &fields.named {
             if let (Some(name), Some(kind)) = (&field.ident, kind(&field.ty)) {
                 let (owner, name) = (Some(owner.clone()), name.to_string());
-                self.limits.push(Limit { owner, name, kind, value: None, doc: doc(&field.attrs) });
+                self.limits.push(Limit {
+                    owner,
+                    name,
+                    kind,
+                    value: None,
+                    doc: doc(&field.attrs),
+                });
             }
         }
     }
 
     fn default_values(&mut self, block: &ItemImpl) {
-        let is_default = block.trait_.as_ref().is_some_and(|(_, path, _)| path.is_ident("Default"));
-        let (true, Type::Path(owner)) = (is_default, &*block.self_ty) else { return };
-        let (Some(owner), [ImplItem::Fn(default)]) = (owner.path.get_ident(), block.items.as_slice()) else { return };
+        let is_default = block
+            .trait_
+            .as_ref()
+            .is_some_and(|(_, path, _)| path.is_ident("Default"));
+        let (true, Type::Path(owner)) = (is_default, &*block.self_ty) else {
+            return;
+        };
+        let (Some(owner), [ImplItem::Fn(default)]) =
+            (owner.path.get_ident(), block.items.as_slice())
+        else {
+            return;
+        };
         let values = match default.block.stmts.last() {
             Some(Stmt::Expr(Expr::Struct(made), None)) => made.fields.iter(),
             _ => return,
@@ -122,8 +165,8 @@ fn kind(ty: &Type) -> Option<Kind> {
             _ => None,
         },
         "Duration" => Some(Kind::Duration),
-        "u8" | "u16" | "u32" | "u64" | "u128" | "usize" | "i32" | "i64" | "f32" | "f64" | "NonZeroU32"
-        | "NonZeroUsize" => Some(Kind::Number),
+        "u8" | "u16" | "u32" | "u64" | "u128" | "usize" | "i32" | "i64" | "f32" | "f64"
+        | "NonZeroU32" | "NonZeroUsize" => Some(Kind::Number),
         _ => None,
     }
 }
@@ -136,17 +179,22 @@ fn is_test_only(attributes: &[Attribute]) -> bool {
 }
 
 fn doc(attributes: &[Attribute]) -> String {
-    let lines = attributes.iter().filter_map(|attribute| match &attribute.meta {
-        Meta::NameValue(pair) if pair.path.is_ident("doc") => match &pair.value {
-            Expr::Lit(text) => match &text.lit {
-                Lit::Str(text) => Some(text.value().trim().to_owned()),
+    let lines = attributes
+        .iter()
+        .filter_map(|attribute| match &attribute.meta {
+            Meta::NameValue(pair) if pair.path.is_ident("doc") => match &pair.value {
+                Expr::Lit(text) => match &text.lit {
+                    Lit::Str(text) => Some(text.value().trim().to_owned()),
+                    _ => None,
+                },
                 _ => None,
             },
             _ => None,
-        },
-        _ => None,
-    });
-    lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+        });
+    lines
+        .filter(|line| !line.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 #[cfg(test)]
@@ -175,7 +223,13 @@ mod tests {
             struct OtherLimits { a: u8 }
         ";
         let read = FileLimits::read(text).unwrap();
-        let found = read.limits.iter().map(|limit| (limit.owner.as_deref(), limit.name.as_str(), limit.doc.as_str()));
+        let found = read.limits.iter().map(|limit| {
+            (
+                limit.owner.as_deref(),
+                limit.name.as_str(),
+                limit.doc.as_str(),
+            )
+        });
         let expected = [
             (None, "BODY_BYTES_MAX", "Bytes of a body. Beyond it, 413."),
             (Some("QueueOptions"), "writes_max", "Waiting writes."),

@@ -37,22 +37,42 @@ pub fn run(options: &[&str]) -> Outcome {
     let sizes = match revision {
         None => measure(root(), &listed(&["ls-files", "-z"])?)?,
         Some(revision) => {
-            let files = listed(&["ls-tree", "-r", "-z", "--name-only", "--full-tree", revision])?;
+            let files = listed(&[
+                "ls-tree",
+                "-r",
+                "-z",
+                "--name-only",
+                "--full-tree",
+                revision,
+            ])?;
             let exported = Exported::of(revision)?;
             measure(&exported.0, &files)?
         }
     };
-    print!("{}", if is_json { as_json(&sizes) } else { as_table(&sizes) });
+    print!(
+        "{}",
+        if is_json {
+            as_json(&sizes)
+        } else {
+            as_table(&sizes)
+        }
+    );
     Ok(())
 }
 
 fn listed(arguments: &[&str]) -> Outcome<Vec<String>> {
-    let output = program("git", arguments).output().map_err(|e| format!("git can't be started: {e}"))?;
+    let output = program("git", arguments)
+        .output()
+        .map_err(|e| format!("git can't be started: {e}"))?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
     }
     let names = String::from_utf8_lossy(&output.stdout);
-    Ok(names.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect())
+    Ok(names
+        .split('\0')
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect())
 }
 
 /// A folder with the files of a revision, which goes with this.
@@ -64,11 +84,22 @@ impl Exported {
         fs::create_dir(&folder).map_err(|e| format!("{} can't be made: {e}", folder.display()))?;
         // From here on, dropping it cleans up.
         let exported = Self(folder);
-        let archive = exported.0.join("archive.tar").to_string_lossy().into_owned();
+        let archive = exported
+            .0
+            .join("archive.tar")
+            .to_string_lossy()
+            .into_owned();
         listed(&["archive", "--format=tar", "--output", &archive, revision])?;
         let mut unpack = program("tar", &["-xf", &archive, "-C"]);
-        let status = unpack.arg(&exported.0).status().map_err(|e| format!("tar can't be started: {e}"))?;
-        if status.success() { Ok(exported) } else { Err(format!("tar ended with {status}")) }
+        let status = unpack
+            .arg(&exported.0)
+            .status()
+            .map_err(|e| format!("tar can't be started: {e}"))?;
+        if status.success() {
+            Ok(exported)
+        } else {
+            Err(format!("tar ended with {status}"))
+        }
     }
 }
 
@@ -82,7 +113,9 @@ impl Drop for Exported {
 
 /// Sizes of `files`, whose paths are from `folder`.
 fn measure(folder: &Path, files: &[String]) -> Outcome<Sizes> {
-    let read = |path: &str| fs::read_to_string(folder.join(path)).map_err(|e| format!("{path} can't be read: {e}"));
+    let read = |path: &str| {
+        fs::read_to_string(folder.join(path)).map_err(|e| format!("{path} can't be read: {e}"))
+    };
     let mut crates = BTreeMap::new();
     for path in files.iter().filter(|path| file_name(path) == "Cargo.toml") {
         if let Some(name) = package_name(&read(path)?) {
@@ -90,15 +123,23 @@ fn measure(folder: &Path, files: &[String]) -> Outcome<Sizes> {
         }
     }
     let mut sources = BTreeMap::new();
-    for path in files.iter().filter(|path| path.ends_with(".rs") && !is_test(path)) {
-        let tokens = FileTokens::read(&read(path)?).map_err(|e| format!("{path} isn't Rust: {e}"))?;
+    for path in files
+        .iter()
+        .filter(|path| path.ends_with(".rs") && !is_test(path))
+    {
+        let tokens =
+            FileTokens::read(&read(path)?).map_err(|e| format!("{path} isn't Rust: {e}"))?;
         sources.insert(path.as_str(), tokens);
     }
-    let test_modules: Vec<String> = sources.iter().flat_map(|(path, tokens)| test_files(path, tokens)).collect();
+    let test_modules: Vec<String> = sources
+        .iter()
+        .flat_map(|(path, tokens)| test_files(path, tokens))
+        .collect();
     let is_test_module = |path: &str| {
-        test_modules
-            .iter()
-            .any(|module| path.strip_prefix(module.as_str()).is_some_and(|rest| rest == ".rs" || rest.starts_with('/')))
+        test_modules.iter().any(|module| {
+            path.strip_prefix(module.as_str())
+                .is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+        })
     };
     let mut sizes = Sizes::new();
     let mut data: BTreeSet<(String, &str)> = BTreeSet::new();
@@ -108,13 +149,17 @@ fn measure(folder: &Path, files: &[String]) -> Outcome<Sizes> {
         for pieces in &tokens.included {
             let included = included(path, pieces, files);
             if included.is_empty() {
-                return Err(format!("{path} includes {pieces:?}, which is no file of the repository"));
+                return Err(format!(
+                    "{path} includes {pieces:?}, which is no file of the repository"
+                ));
             }
             data.extend(included.into_iter().map(|file| (row.clone(), file)));
         }
     }
     for (row, file) in data {
-        let bytes = fs::metadata(folder.join(file)).map_err(|e| format!("{file} can't be read: {e}"))?.len();
+        let bytes = fs::metadata(folder.join(file))
+            .map_err(|e| format!("{file} can't be read: {e}"))?
+            .len();
         sizes.entry(row).or_default().data_bytes += bytes;
     }
     Ok(sizes)
@@ -126,7 +171,10 @@ fn measure(folder: &Path, files: &[String]) -> Outcome<Sizes> {
 /// Git can't be run.
 pub fn product_files() -> Outcome<Vec<String>> {
     let files = listed(&["ls-files", "-z"])?;
-    Ok(files.into_iter().filter(|path| path.ends_with(".rs") && !is_test(path)).collect())
+    Ok(files
+        .into_iter()
+        .filter(|path| path.ends_with(".rs") && !is_test(path))
+        .collect())
 }
 
 fn parent(path: &str) -> &str {
@@ -139,9 +187,16 @@ fn file_name(path: &str) -> &str {
 
 /// The name in `[package]`; `None` for a workspace without one.
 fn package_name(manifest: &str) -> Option<String> {
-    let package = manifest.lines().skip_while(|line| line.trim() != "[package]").skip(1);
-    let mut keys = package.take_while(|line| !line.starts_with('[')).filter_map(|line| line.split_once('='));
-    keys.find_map(|(key, value)| (key.trim() == "name").then(|| value.trim().trim_matches('"').to_owned()))
+    let package = manifest
+        .lines()
+        .skip_while(|line| line.trim() != "[package]")
+        .skip(1);
+    let mut keys = package
+        .take_while(|line| !line.starts_with('['))
+        .filter_map(|line| line.split_once('='));
+    keys.find_map(|(key, value)| {
+        (key.trim() == "name").then(|| value.trim().trim_matches('"').to_owned())
+    })
 }
 
 /// Whether all of a file is a test's, by its place.
@@ -157,7 +212,10 @@ fn row(path: &str, crates: &BTreeMap<String, String>) -> String {
         folder = parent(folder);
     }
     let name = crates.get(folder).map_or("(no crate)", String::as_str);
-    let within = path.strip_prefix(folder).unwrap_or(path).trim_start_matches('/');
+    let within = path
+        .strip_prefix(folder)
+        .unwrap_or(path)
+        .trim_start_matches('/');
     match within.split_once('/') {
         Some((part @ ("examples" | "benches"), _)) => format!("{name} {part}"),
         _ => name.to_owned(),
@@ -167,9 +225,15 @@ fn row(path: &str, crates: &BTreeMap<String, String>) -> String {
 /// The files of modules under `#[cfg(test)]`, without their ending: each is also the folder of its parts.
 fn test_files(path: &str, tokens: &FileTokens) -> Vec<String> {
     let stem = path.trim_end_matches(".rs");
-    let parts = if ["mod", "lib", "main"].contains(&file_name(stem)) { parent(path) } else { stem };
+    let parts = if ["mod", "lib", "main"].contains(&file_name(stem)) {
+        parent(path)
+    } else {
+        stem
+    };
     let file = |(name, given): &(String, Option<String>)| match given {
-        Some(given) => joined(parent(path), given).trim_end_matches(".rs").to_owned(),
+        Some(given) => joined(parent(path), given)
+            .trim_end_matches(".rs")
+            .to_owned(),
         None => joined(parts, name),
     };
     tokens.test_modules.iter().map(file).collect()
@@ -192,12 +256,21 @@ fn joined(folder: &str, path: &str) -> String {
 fn included<'a>(path: &str, pieces: &[String], files: &'a [String]) -> Vec<&'a str> {
     let [first, .., last] = pieces else {
         let target = joined(parent(path), &pieces.concat());
-        return files.iter().filter(|file| **file == target).map(String::as_str).collect();
+        return files
+            .iter()
+            .filter(|file| **file == target)
+            .map(String::as_str)
+            .collect();
     };
     let start = joined(parent(path), first);
-    let depth = pieces.concat().trim_start_matches("../").matches('/').count();
+    let depth = pieces
+        .concat()
+        .trim_start_matches("../")
+        .matches('/')
+        .count();
     let fits = |file: &&String| {
-        file.strip_prefix(&start).is_some_and(|rest| rest.ends_with(last.as_str()))
+        file.strip_prefix(&start)
+            .is_some_and(|rest| rest.ends_with(last.as_str()))
             && file.matches('/').count() == depth
     };
     files.iter().filter(fits).map(String::as_str).collect()
@@ -205,7 +278,10 @@ fn included<'a>(path: &str, pieces: &[String], files: &'a [String]) -> Vec<&'a s
 
 /// Sum of the rows that pass.
 fn sum(sizes: &Sizes, counts: impl Fn(&str) -> bool) -> Size {
-    let rows = sizes.iter().filter(|(name, _)| counts(name)).map(|(_, size)| size);
+    let rows = sizes
+        .iter()
+        .filter(|(name, _)| counts(name))
+        .map(|(_, size)| size);
     rows.fold(Size::default(), |sum, size| Size {
         tokens: sum.tokens + size.tokens,
         data_bytes: sum.data_bytes + size.data_bytes,
@@ -214,11 +290,14 @@ fn sum(sizes: &Sizes, counts: impl Fn(&str) -> bool) -> Size {
 
 /// What is delivered: no examples, benches, fuzzing or tasks.
 fn is_product(row: &str) -> bool {
-    row.starts_with("callboard") && !row.contains(' ') && !["callboard-fuzz", "callboard-kernel-bench"].contains(&row)
+    row.starts_with("callboard")
+        && !row.contains(' ')
+        && !["callboard-fuzz", "callboard-kernel-bench"].contains(&row)
 }
 
 fn as_table(sizes: &Sizes) -> String {
-    let line = |name: &str, size: &Size| format!("{name:<32}{:>12}{:>12}\n", size.tokens, size.data_bytes);
+    let line =
+        |name: &str, size: &Size| format!("{name:<32}{:>12}{:>12}\n", size.tokens, size.data_bytes);
     let rows: String = sizes.iter().map(|(name, size)| line(name, size)).collect();
     let (product, all) = (sum(sizes, is_product), sum(sizes, |_| true));
     format!(
@@ -233,7 +312,10 @@ fn as_table(sizes: &Sizes) -> String {
 
 fn as_json(sizes: &Sizes) -> String {
     let size = |size: &Size| json!({"tokens": size.tokens, "data_bytes": size.data_bytes});
-    let rows: serde_json::Map<_, _> = sizes.iter().map(|(name, of)| (name.clone(), size(of))).collect();
+    let rows: serde_json::Map<_, _> = sizes
+        .iter()
+        .map(|(name, of)| (name.clone(), size(of)))
+        .collect();
     let report = json!({"rows": rows, "product": size(&sum(sizes, is_product)), "total": size(&sum(sizes, |_| true))});
     format!("{report:#}\n")
 }
@@ -245,10 +327,17 @@ mod tests {
     /// Goal: each file counts in its row, tests in none, data once. Method: a small repository.
     #[test]
     fn rows_are_measured() {
-        let folder = std::env::temp_dir().join(format!("callboard_size_test_{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("callboard_size_test_{}", std::process::id()));
         let files = [
-            ("Cargo.toml", "[workspace]\n[package]\nname = \"callboard\"\n[lib]\nname = \"x\"\n"),
-            ("src/lib.rs", "//! Doc.\n#[cfg(test)] mod checks; mod a; const A: &str = include_str!(\"a.txt\");"),
+            (
+                "Cargo.toml",
+                "[workspace]\n[package]\nname = \"callboard\"\n[lib]\nname = \"x\"\n",
+            ),
+            (
+                "src/lib.rs",
+                "//! Doc.\n#[cfg(test)] mod checks; mod a; const A: &str = include_str!(\"a.txt\");",
+            ),
             (
                 "src/a.rs",
                 "const A: &str = include_str!(\"a.txt\"); const B: &str = include_str!(concat!(\"../\", n, \"/b.txt\"));",
@@ -280,7 +369,10 @@ mod tests {
             ("callboard-b", size(3, 0)),
             ("xtask", size(6, 0)),
         ];
-        assert_eq!(sizes, expected.map(|(name, size)| (name.to_owned(), size)).into());
+        assert_eq!(
+            sizes,
+            expected.map(|(name, size)| (name.to_owned(), size)).into()
+        );
         assert_eq!(sum(&sizes, is_product), size(50, 12));
         assert_eq!(sum(&sizes, |_| true), size(62, 12));
     }

@@ -4,8 +4,8 @@ use proc_macro2::{Delimiter, Group, LexError, Spacing, TokenStream, TokenTree};
 
 /// Operators of more than one character. Each is one token; any other punctuation character is one by itself.
 const OPERATORS: &[&str] = &[
-    "<<=", ">>=", "...", "..=", "::", "->", "=>", "==", "!=", "<=", ">=", "&&", "||", "+=", "-=", "*=", "/=", "%=",
-    "^=", "&=", "|=", "<<", ">>", "..",
+    "<<=", ">>=", "...", "..=", "::", "->", "=>", "==", "!=", "<=", ">=", "&&", "||", "+=", "-=",
+    "*=", "/=", "%=", "^=", "&=", "|=", "<<", ">>", "..",
 ];
 
 /// Tokens of one file, and the files that it refers to.
@@ -36,7 +36,9 @@ impl FileTokens {
                 Some((_, length)) if is_doc(&trees[at + length - 1]) => at + length,
                 // Of a file, a module or a block: all that follows is a test's.
                 Some((true, length)) if is_test_only(&trees[at + length - 1]) => return,
-                Some((false, length)) if is_test_only(&trees[at + length - 1]) => at + self.skip_item(&trees[at..]),
+                Some((false, length)) if is_test_only(&trees[at + length - 1]) => {
+                    at + self.skip_item(&trees[at..])
+                }
                 _ => at + self.token(&trees[at..]),
             };
         }
@@ -107,7 +109,17 @@ impl FileTokens {
 }
 
 /// Words that begin an item which ends with its braces or a semicolon.
-const ITEMS: &[&str] = &["enum", "extern", "fn", "impl", "macro_rules", "mod", "struct", "trait", "union"];
+const ITEMS: &[&str] = &[
+    "enum",
+    "extern",
+    "fn",
+    "impl",
+    "macro_rules",
+    "mod",
+    "struct",
+    "trait",
+    "union",
+];
 /// Words that begin what ends with a semicolon, and may have braces before it.
 const STATEMENTS: &[&str] = &["const", "let", "static", "type", "use"];
 
@@ -118,7 +130,15 @@ fn first_words(trees: &[TokenTree]) -> Vec<String> {
         TokenTree::Punct(_) => false,
         TokenTree::Ident(_) | TokenTree::Literal(_) => true,
     });
-    words.filter_map(|tree| if let TokenTree::Ident(word) = tree { Some(word.to_string()) } else { None }).collect()
+    words
+        .filter_map(|tree| {
+            if let TokenTree::Ident(word) = tree {
+                Some(word.to_string())
+            } else {
+                None
+            }
+        })
+        .collect()
 }
 
 /// An attribute at the start: whether it is an inner one (`#!`), and its length in trees, of which the last is its group.
@@ -130,27 +150,36 @@ fn attribute(trees: &[TokenTree]) -> Option<(bool, usize)> {
     let is_inner = is(trees.get(1), '!');
     let length = if is_inner { 3 } else { 2 };
     let group = trees.get(length - 1);
-    let is_attribute = matches!(group, Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Bracket);
+    let is_attribute =
+        matches!(group, Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Bracket);
     is_attribute.then_some((is_inner, length))
 }
 
 /// The trees of an attribute whose first word is `name`, after it.
 fn arguments(attribute: &TokenTree, name: &str) -> Option<Vec<TokenTree>> {
-    let TokenTree::Group(group) = attribute else { return None };
+    let TokenTree::Group(group) = attribute else {
+        return None;
+    };
     let mut trees = group.stream().into_iter();
     matches!(trees.next(), Some(TokenTree::Ident(word)) if word == name).then(|| trees.collect())
 }
 
 /// A comment that documents: `///` is `#[doc = "…"]` to the lexer.
 fn is_doc(attribute: &TokenTree) -> bool {
-    arguments(attribute, "doc")
-        .is_some_and(|rest| matches!(rest.as_slice(), [TokenTree::Punct(_), TokenTree::Literal(_)]))
+    arguments(attribute, "doc").is_some_and(|rest| {
+        matches!(
+            rest.as_slice(),
+            [TokenTree::Punct(_), TokenTree::Literal(_)]
+        )
+    })
 }
 
 /// `cfg(test)`, or `cfg(all(…, test, …))`.
 fn is_test_only(attribute: &TokenTree) -> bool {
     let condition = arguments(attribute, "cfg");
-    let Some([TokenTree::Group(condition)]) = condition.as_deref() else { return false };
+    let Some([TokenTree::Group(condition)]) = condition.as_deref() else {
+        return false;
+    };
     let condition: Vec<TokenTree> = condition.stream().into_iter().collect();
     let is_test = |tree: &TokenTree| matches!(tree, TokenTree::Ident(word) if word == "test");
     match condition.as_slice() {
@@ -197,7 +226,10 @@ fn operator(trees: &[TokenTree]) -> usize {
             break;
         }
     }
-    OPERATORS.iter().find(|operator| text.starts_with(**operator)).map_or(1, |operator| operator.len())
+    OPERATORS
+        .iter()
+        .find(|operator| text.starts_with(**operator))
+        .map_or(1, |operator| operator.len())
 }
 
 #[cfg(test)]
@@ -213,7 +245,10 @@ mod tests {
     fn tokens_are_counted() {
         for (text, tokens) in [
             ("", 0),
-            ("// nothing\n/* at all */\n//! of the file\n/// of the item\n", 0),
+            (
+                "// nothing\n/* at all */\n//! of the file\n/// of the item\n",
+                0,
+            ),
             ("use a::b;", 5),
             ("fn f<'a>(x: &'a str) -> u8 { x.len() as u8 }", 23),
             ("let x = 1_000u64 << 2; y >>= \"a b\"; 'z'", 12),
@@ -253,7 +288,10 @@ mod tests {
         let text = "#[cfg(test)] mod a; #[cfg(test)] #[path = \"b_test.rs\"] mod b; mod c; \
                     const D: &str = include_str!(\"d.txt\"); f(include_bytes!(concat!(\"e/\", $n, \".bin\")));";
         let tokens = FileTokens::read(text).unwrap();
-        assert_eq!(tokens.test_modules, [("a".into(), None), ("b".into(), Some("b_test.rs".into()))]);
+        assert_eq!(
+            tokens.test_modules,
+            [("a".into(), None), ("b".into(), Some("b_test.rs".into()))]
+        );
         assert_eq!(tokens.included, [vec!["d.txt"], vec!["e/", ".bin"]]);
     }
 }

@@ -57,11 +57,21 @@ const KITS: [Kit; 2] = [
         branch: "0.3.x",
         environment: "tck-03",
         features: &[],
-        arguments: &["--sut-url", "{at}/a2a", "--category", "all", "--transports", "jsonrpc,rest"],
+        arguments: &[
+            "--sut-url",
+            "{at}/a2a",
+            "--category",
+            "all",
+            "--transports",
+            "jsonrpc,rest",
+        ],
         reports: &[
             ("mandatory_jsonrpc_results.json", "mandatory, JSON-RPC"),
             ("mandatory_rest_results.json", "mandatory, REST"),
-            ("capabilities_jsonrpc_results.json", "capabilities, JSON-RPC"),
+            (
+                "capabilities_jsonrpc_results.json",
+                "capabilities, JSON-RPC",
+            ),
             ("capabilities_rest_results.json", "capabilities, REST"),
             ("transport-equivalence_results.json", "both bindings alike"),
             ("quality_jsonrpc_results.json", "quality, JSON-RPC"),
@@ -74,7 +84,10 @@ const KITS: [Kit; 2] = [
 
 /// Runs both branches, or the one of a version, and writes the sheet of what ran. What fails is in the sheet, not an error.
 pub fn run_kit(clone: &str, version: Option<&str>) -> Outcome {
-    let kits: Vec<_> = KITS.iter().filter(|kit| version.is_none_or(|version| version == kit.version)).collect();
+    let kits: Vec<_> = KITS
+        .iter()
+        .filter(|kit| version.is_none_or(|version| version == kit.version))
+        .collect();
     if kits.is_empty() {
         return Err("the kit has branches for 1.0 and 0.3".to_owned());
     }
@@ -86,7 +99,8 @@ pub fn run_kit(clone: &str, version: Option<&str>) -> Outcome {
     sheets.iter().for_each(|sheet| println!("{}", sheet.sums()));
     let path = root().join(DOCUMENT);
     let before = fs::read_to_string(&path).unwrap_or_default();
-    fs::write(&path, sheet::written(&before, &sheets)?).map_err(|e| format!("{DOCUMENT} can't be written: {e}"))
+    fs::write(&path, sheet::written(&before, &sheets)?)
+        .map_err(|e| format!("{DOCUMENT} can't be written: {e}"))
 }
 
 impl Kit {
@@ -95,18 +109,31 @@ impl Kit {
         let python = self.install(&folder, &commit)?;
         let reports = folder.join("reports");
         if reports.exists() {
-            fs::remove_dir_all(&reports).map_err(|e| format!("{} can't be emptied: {e}", reports.display()))?;
+            fs::remove_dir_all(&reports)
+                .map_err(|e| format!("{} can't be emptied: {e}", reports.display()))?;
         }
         let log = target().join("tck").join(format!("{}.log", self.branch));
-        run(cargo(&[&["build", "--package", "callboard", "--example", EXAMPLE], self.features].concat()))?;
+        run(cargo(
+            &[
+                &["build", "--package", "callboard", "--example", EXAMPLE],
+                self.features,
+            ]
+            .concat(),
+        ))?;
         let server = Server::start(&target().join("debug").join("examples").join(EXAMPLE), &log)?;
         let at = format!("http://127.0.0.1:{}", server.port());
         let mut kit = program(&python.to_string_lossy(), &["run_tck.py"]);
-        kit.args(self.arguments.iter().map(|argument| argument.replace("{at}", &at)));
+        kit.args(
+            self.arguments
+                .iter()
+                .map(|argument| argument.replace("{at}", &at)),
+        );
         kit.current_dir(&folder).env("TCK_STREAMING_TIMEOUT", "2.0");
         watch_whatever(kit, |_| ())?;
         drop(server);
-        let date = output(program("date", &["-u", "+%Y-%m-%d"]))?.trim().to_owned();
+        let date = output(program("date", &["-u", "+%Y-%m-%d"]))?
+            .trim()
+            .to_owned();
         let mut sheet = Sheet::new(self.version, self.branch, &commit, &date);
         for (file, about) in self.reports {
             sheet.add(Report::read(&reports.join(file), about)?);
@@ -121,12 +148,17 @@ impl Kit {
     /// The branch as files, and its commit.
     fn unpack(&self, clone: &Path) -> Outcome<(PathBuf, String)> {
         let clone = clone.to_string_lossy();
-        let commit = output(program("git", &["-C", &clone, "rev-parse", self.branch]))?.trim().to_owned();
+        let commit = output(program("git", &["-C", &clone, "rev-parse", self.branch]))?
+            .trim()
+            .to_owned();
         let folder = target().join("tck").join(self.branch);
         peers::unless_installed(&folder, std::slice::from_ref(&commit), |folder| {
             let tar = folder.with_extension("tar");
             let to = format!("--output={}", tar.display());
-            run(program("git", &["-C", &clone, "archive", "--format=tar", &to, &commit]))?;
+            run(program(
+                "git",
+                &["-C", &clone, "archive", "--format=tar", &to, &commit],
+            ))?;
             let mut unpack = program("tar", &["-xf"]);
             unpack.arg(&tar).arg("-C").arg(folder);
             run(unpack)?;

@@ -6,9 +6,9 @@ use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Profile};
 
 use super::config::{ClinicConfig, ClinicError};
 use super::messages::{
-    CheckMedications, DataClass, Field, GetPatient, ListPatients, MATCHES_MAX, Matches, Medications,
-    PATIENTS_LISTED_MAX, PatientFile, PatientRow, PatientView, Patients, QUERY_BYTES_MAX, Query, Record,
-    check_patient_id, notes_identify,
+    CheckMedications, DataClass, Field, GetPatient, ListPatients, MATCHES_MAX, Matches,
+    Medications, PATIENTS_LISTED_MAX, PatientFile, PatientRow, PatientView, Patients,
+    QUERY_BYTES_MAX, Query, Record, check_patient_id, notes_identify,
 };
 use super::store::{Store, expression};
 
@@ -30,7 +30,9 @@ impl Clinic {
     /// # Errors
     /// A start that fails leaves no patient behind and may be tried again. See [`ClinicError`] for what to do.
     pub async fn open(config: ClinicConfig) -> Result<Self, ClinicError> {
-        Ok(Self { silo: Arc::new(Silo::open(config).await?) })
+        Ok(Self {
+            silo: Arc::new(Silo::open(config).await?),
+        })
     }
 }
 
@@ -86,7 +88,11 @@ impl ConcurrentHandler<CheckMedications> for Clinic {
 }
 
 impl ConcurrentHandler<Query> for Clinic {
-    fn handle(&mut self, message: Query, _cx: Cx) -> impl Future<Output = Result<Matches, Failure>> + Send + 'static {
+    fn handle(
+        &mut self,
+        message: Query,
+        _cx: Cx,
+    ) -> impl Future<Output = Result<Matches, Failure>> + Send + 'static {
         let silo = self.silo.clone();
         async move { silo.query(message).await }
     }
@@ -104,19 +110,41 @@ impl Silo {
     pub async fn open(config: ClinicConfig) -> Result<Self, ClinicError> {
         let access = Access::new(&config)?;
         let store = Store::open(&config).await?;
-        Ok(Self { id: config.id, specialty: config.specialty, access, store })
+        Ok(Self {
+            id: config.id,
+            specialty: config.specialty,
+            access,
+            store,
+        })
     }
 
     pub async fn list_patients(&self) -> Result<Patients, Failure> {
-        let found = self.store.patients(PATIENTS_LISTED_MAX + 1).await.map_err(|e| self.unread(e))?;
+        let found = self
+            .store
+            .patients(PATIENTS_LISTED_MAX + 1)
+            .await
+            .map_err(|e| self.unread(e))?;
         let (patients, truncated) = first(found, PATIENTS_LISTED_MAX);
-        Ok(Patients { patients, truncated })
+        Ok(Patients {
+            patients,
+            truncated,
+        })
     }
 
-    pub async fn get_patient(&self, message: GetPatient, principal: &Principal) -> Result<PatientFile, Failure> {
+    pub async fn get_patient(
+        &self,
+        message: GetPatient,
+        principal: &Principal,
+    ) -> Result<PatientFile, Failure> {
         check_patient_id(&message.patient_id)?;
-        let record = self.store.record(&message.patient_id).await.map_err(|e| self.unread(e))?;
-        let patient = self.access.view(record.ok_or_else(no_such_patient)?, principal);
+        let record = self
+            .store
+            .record(&message.patient_id)
+            .await
+            .map_err(|e| self.unread(e))?;
+        let patient = self
+            .access
+            .view(record.ok_or_else(no_such_patient)?, principal);
         Ok(PatientFile { patient })
     }
 
@@ -130,14 +158,23 @@ impl Silo {
             let why = "this clinic answers medications only to a trusted principal with an allowed purpose";
             return Err(Failure::denied(why));
         }
-        let found = self.store.medications(&message.patient_id).await.map_err(|e| self.unread(e))?;
+        let found = self
+            .store
+            .medications(&message.patient_id)
+            .await
+            .map_err(|e| self.unread(e))?;
         let (patient_id, medications) = found.ok_or_else(no_such_patient)?;
-        Ok(Medications { patient_id, medications })
+        Ok(Medications {
+            patient_id,
+            medications,
+        })
     }
 
     pub async fn query(&self, message: Query) -> Result<Matches, Failure> {
         if message.query.len() > QUERY_BYTES_MAX {
-            return Err(Failure::invalid(format!("query is longer than {QUERY_BYTES_MAX} bytes")));
+            return Err(Failure::invalid(format!(
+                "query is longer than {QUERY_BYTES_MAX} bytes"
+            )));
         }
         // The same for everyone, so that a search is never a way to an identity.
         let columns = [Field::Condition, Field::Medications, Field::Notes]
@@ -145,9 +182,18 @@ impl Silo {
             .filter(|field| !self.access.identifying.contains(field));
         let columns: Vec<String> = columns.map(Field::to_string).collect();
         let expression = expression(&message.query, &self.store.synonyms, &columns)?;
-        let found = self.store.search(&expression, MATCHES_MAX + 1).await.map_err(|e| self.unread(e))?;
+        let found = self
+            .store
+            .search(&expression, MATCHES_MAX + 1)
+            .await
+            .map_err(|e| self.unread(e))?;
         let (matches, truncated) = first(found, MATCHES_MAX);
-        Ok(Matches { specialty: self.specialty.clone(), query: message.query, matches, truncated })
+        Ok(Matches {
+            specialty: self.specialty.clone(),
+            query: message.query,
+            matches,
+            truncated,
+        })
     }
 
     /// What the sender may know of a failed read: the cause is for the operator.
@@ -155,7 +201,10 @@ impl Silo {
         if matches!(error, sqlx::Error::PoolTimedOut) {
             return Failure::overloaded("the clinic has too many reads under way: try again later");
         }
-        let code = error.as_database_error().and_then(|e| e.code()).map(|code| code.into_owned());
+        let code = error
+            .as_database_error()
+            .and_then(|e| e.code())
+            .map(|code| code.into_owned());
         callboard_message::log::error!(by: &self.id, clinic = %self.id, sqlite_code = code.as_deref(), "the clinic's database can't be read");
         Failure::unavailable("the clinic's database can't be read")
     }
@@ -182,11 +231,26 @@ struct Access {
 
 impl Access {
     fn new(config: &ClinicConfig) -> Result<Self, ClinicError> {
-        let class = |field: Field| config.classes.get(&field).copied().unwrap_or_else(|| field.class_default());
-        let identifying: BTreeSet<_> = Field::ALL.into_iter().filter(|f| class(*f) == DataClass::Identifying).collect();
-        match [Field::PatientId, Field::Condition].into_iter().find(|field| identifying.contains(field)) {
+        let class = |field: Field| {
+            config
+                .classes
+                .get(&field)
+                .copied()
+                .unwrap_or_else(|| field.class_default())
+        };
+        let identifying: BTreeSet<_> = Field::ALL
+            .into_iter()
+            .filter(|f| class(*f) == DataClass::Identifying)
+            .collect();
+        match [Field::PatientId, Field::Condition]
+            .into_iter()
+            .find(|field| identifying.contains(field))
+        {
             Some(field) => Err(ClinicError::FieldIsListed { field }),
-            None => Ok(Self { identifying, purposes_allowed: config.purposes_allowed.clone() }),
+            None => Ok(Self {
+                identifying,
+                purposes_allowed: config.purposes_allowed.clone(),
+            }),
         }
     }
 
@@ -197,7 +261,10 @@ impl Access {
 
     /// The record without what the principal may not see.
     fn view(&self, record: Record, principal: &Principal) -> PatientView {
-        let mut redacted: Vec<Field> = Field::ALL.into_iter().filter(|f| !self.may_see(*f, principal)).collect();
+        let mut redacted: Vec<Field> = Field::ALL
+            .into_iter()
+            .filter(|f| !self.may_see(*f, principal))
+            .collect();
         if !redacted.is_empty() && !redacted.contains(&Field::Notes) && notes_identify(&record) {
             redacted.push(Field::Notes);
         }
@@ -221,8 +288,11 @@ impl Access {
 /// Whether the principal may be told who a patient is: it must be the local operator or hold [`IDENTITY_SCOPE`], and it
 /// must ask for one of the purposes that are allowed. Neither is enough alone.
 pub(crate) fn may_identify(principal: &Principal, purposes_allowed: &[String]) -> bool {
-    let trusted =
-        principal.kind == PrincipalKind::LocalOperator || principal.scopes.iter().any(|s| s == IDENTITY_SCOPE);
-    let purpose_fits = principal.purpose.as_ref().is_some_and(|p| purposes_allowed.contains(p));
+    let trusted = principal.kind == PrincipalKind::LocalOperator
+        || principal.scopes.iter().any(|s| s == IDENTITY_SCOPE);
+    let purpose_fits = principal
+        .purpose
+        .as_ref()
+        .is_some_and(|p| purposes_allowed.contains(p));
     trusted && purpose_fits
 }

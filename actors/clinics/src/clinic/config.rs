@@ -38,7 +38,9 @@ fn purposes_default() -> Vec<String> {
 #[non_exhaustive]
 pub enum ClinicError {
     /// Every list shows ids and conditions: they can't be withheld.
-    #[error("failed to open the clinic: `{field}` is in every list of patients, so its class can't be `identifying`")]
+    #[error(
+        "failed to open the clinic: `{field}` is in every list of patients, so its class can't be `identifying`"
+    )]
     FieldIsListed {
         /// The field to give another class.
         field: Field,
@@ -52,7 +54,9 @@ pub enum ClinicError {
         source: io::Error,
     },
     /// The seed isn't `.json` or `.toml` of the documented shape: correct it there.
-    #[error("failed to understand the seed {path}: its shape is wrong at line {line}, column {column}")]
+    #[error(
+        "failed to understand the seed {path}: its shape is wrong at line {line}, column {column}"
+    )]
     SeedMalformed {
         /// The seed.
         path: PathBuf,
@@ -92,7 +96,9 @@ pub enum ClinicError {
         source: io::Error,
     },
     /// The file isn't an intact SQLite database: restore it from a backup, or move it away to begin from the seed.
-    #[error("failed to open the database {path}: it is damaged; restore a backup, or move it away to begin anew")]
+    #[error(
+        "failed to open the database {path}: it is damaged; restore a backup, or move it away to begin anew"
+    )]
     Damaged {
         /// The database.
         path: PathBuf,
@@ -104,7 +110,9 @@ pub enum ClinicError {
         path: PathBuf,
     },
     /// The file belongs to another clinic, and silos don't mix: name another file.
-    #[error("failed to open the database {path}: it belongs to the clinic `{found}`, not to `{expected}`")]
+    #[error(
+        "failed to open the database {path}: it belongs to the clinic `{found}`, not to `{expected}`"
+    )]
     OtherClinic {
         /// The database.
         path: PathBuf,
@@ -114,7 +122,9 @@ pub enum ClinicError {
         expected: String,
     },
     /// A newer version of this program wrote the file: start that one.
-    #[error("failed to open the database {path}: its schema is version {found}, this program knows up to {known}")]
+    #[error(
+        "failed to open the database {path}: its schema is version {found}, this program knows up to {known}"
+    )]
     NewerSchema {
         /// The database.
         path: PathBuf,

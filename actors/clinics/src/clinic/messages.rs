@@ -114,12 +114,16 @@ pub(super) fn check_patient_id(patient_id: &str) -> Result<(), Failure> {
     match patient_id.len() {
         0 => Err(Failure::invalid("patient_id is empty")),
         1..=PATIENT_ID_BYTES_MAX => Ok(()),
-        _ => Err(Failure::invalid(format!("patient_id is longer than {PATIENT_ID_BYTES_MAX} bytes"))),
+        _ => Err(Failure::invalid(format!(
+            "patient_id is longer than {PATIENT_ID_BYTES_MAX} bytes"
+        ))),
     }
 }
 
 /// A field of a patient's file, by its name in JSON.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Field {
     /// The clinic's own number for the patient, for example `CARD-001`.
@@ -254,11 +258,16 @@ pub(super) fn notes_identify(record: &Record) -> bool {
         .iter()
         .any(|part| part.chars().count() >= NAME_WORD_CHARS_MIN && notes.contains(part));
     let joined = notes.concat();
-    let quotes_field = [Field::BirthDate, Field::GovernmentId, Field::Address, Field::Phone]
-        .into_iter()
-        .filter_map(|field| record.text(field))
-        .map(|text| folded_words(text).concat())
-        .any(|text| !text.is_empty() && joined.contains(&text));
+    let quotes_field = [
+        Field::BirthDate,
+        Field::GovernmentId,
+        Field::Address,
+        Field::Phone,
+    ]
+    .into_iter()
+    .filter_map(|field| record.text(field))
+    .map(|text| folded_words(text).concat())
+    .any(|text| !text.is_empty() && joined.contains(&text));
     names_patient || quotes_field
 }
 

@@ -16,11 +16,12 @@ pub(crate) use agent::may_identify;
 pub use agent::{Clinic, IDENTITY_SCOPE, READS_IN_FLIGHT_MAX};
 pub use config::{ClinicConfig, ClinicError, PURPOSE_DEFAULT};
 pub use messages::{
-    CheckMedications, DataClass, Field, GetPatient, ListPatients, MATCHES_MAX, Matches, Medication, Medications,
-    PATIENT_ID_BYTES_MAX, PATIENTS_LISTED_MAX, PatientFile, PatientRow, PatientView, Patients, QUERY_BYTES_MAX, Query,
+    CheckMedications, DataClass, Field, GetPatient, ListPatients, MATCHES_MAX, Matches, Medication,
+    Medications, PATIENT_ID_BYTES_MAX, PATIENTS_LISTED_MAX, PatientFile, PatientRow, PatientView,
+    Patients, QUERY_BYTES_MAX, Query,
 };
 pub use seed::{
-    FIELD_BYTES_MAX, MEDICATIONS_PER_PATIENT_MAX, SEED_BYTES_MAX, SEED_PATIENTS_MAX, SYNONYM_GROUP_PHRASES_MAX,
-    SYNONYM_PHRASES_MAX,
+    FIELD_BYTES_MAX, MEDICATIONS_PER_PATIENT_MAX, SEED_BYTES_MAX, SEED_PATIENTS_MAX,
+    SYNONYM_GROUP_PHRASES_MAX, SYNONYM_PHRASES_MAX,
 };
 pub use store::{QUERY_WORDS_MAX, READERS_MAX};

@@ -50,15 +50,21 @@ impl Store {
 
     /// At most `rows_max` patients, by id.
     pub async fn patients(&self, rows_max: usize) -> Result<Vec<PatientRow>, sqlx::Error> {
-        let rows = sqlx::query_as("SELECT patient_id, condition FROM patient ORDER BY patient_id LIMIT ?1")
-            .bind(rows_max as i64)
-            .fetch_all(&self.readers)
-            .await?;
+        let rows = sqlx::query_as(
+            "SELECT patient_id, condition FROM patient ORDER BY patient_id LIMIT ?1",
+        )
+        .bind(rows_max as i64)
+        .fetch_all(&self.readers)
+        .await?;
         Ok(rows.into_iter().map(row).collect())
     }
 
     /// At most `rows_max` patients that an expression of [`expression`] finds, by id.
-    pub async fn search(&self, expression: &str, rows_max: usize) -> Result<Vec<PatientRow>, sqlx::Error> {
+    pub async fn search(
+        &self,
+        expression: &str,
+        rows_max: usize,
+    ) -> Result<Vec<PatientRow>, sqlx::Error> {
         let rows = sqlx::query_as(
             "SELECT patient.patient_id, patient.condition FROM search \
              JOIN patient ON patient.patient_id = search.patient_id \
@@ -80,8 +86,17 @@ impl Store {
         .bind(patient_id)
         .fetch_optional(&self.readers)
         .await?;
-        let Some((patient_id, condition, name, birth_date, government_id_scheme, government_id, address, phone, notes)) =
-            row
+        let Some((
+            patient_id,
+            condition,
+            name,
+            birth_date,
+            government_id_scheme,
+            government_id,
+            address,
+            phone,
+            notes,
+        )) = row
         else {
             return Ok(None);
         };
@@ -101,12 +116,18 @@ impl Store {
     }
 
     /// A patient's id as the file has it, and medicines; `None` when there is no such patient.
-    pub async fn medications(&self, patient_id: &str) -> Result<Option<(String, Vec<Medication>)>, sqlx::Error> {
-        let found: Option<(String,)> = sqlx::query_as("SELECT patient_id FROM patient WHERE patient_id = ?1")
-            .bind(patient_id)
-            .fetch_optional(&self.readers)
-            .await?;
-        let Some((patient_id,)) = found else { return Ok(None) };
+    pub async fn medications(
+        &self,
+        patient_id: &str,
+    ) -> Result<Option<(String, Vec<Medication>)>, sqlx::Error> {
+        let found: Option<(String,)> =
+            sqlx::query_as("SELECT patient_id FROM patient WHERE patient_id = ?1")
+                .bind(patient_id)
+                .fetch_optional(&self.readers)
+                .await?;
+        let Some((patient_id,)) = found else {
+            return Ok(None);
+        };
         let medications = self.medications_of(&patient_id).await?;
         Ok(Some((patient_id, medications)))
     }
@@ -121,22 +142,42 @@ impl Store {
         rows.into_iter()
             .map(|(name, dose, unit, frequency, route)| {
                 let dose = dose.parse().map_err(|e| sqlx::Error::Decode(Box::new(e)))?;
-                Ok(Medication { name, dose, unit, frequency, route })
+                Ok(Medication {
+                    name,
+                    dose,
+                    unit,
+                    frequency,
+                    route,
+                })
             })
             .collect()
     }
 }
 
-type PatientColumns = (String, String, String, String, String, String, String, String, String);
+type PatientColumns = (
+    String,
+    String,
+    String,
+    String,
+    String,
+    String,
+    String,
+    String,
+    String,
+);
 
 fn row((patient_id, condition): (String, String)) -> PatientRow {
-    PatientRow { patient_id, condition }
+    PatientRow {
+        patient_id,
+        condition,
+    }
 }
 
 async fn synonyms(readers: &SqlitePool) -> Result<Synonyms, sqlx::Error> {
-    let phrases: Vec<Phrase> = sqlx::query_as("SELECT group_number, phrase, finds_group FROM synonym ORDER BY rowid")
-        .fetch_all(readers)
-        .await?;
+    let phrases: Vec<Phrase> =
+        sqlx::query_as("SELECT group_number, phrase, finds_group FROM synonym ORDER BY rowid")
+            .fetch_all(readers)
+            .await?;
     Ok(Synonyms::new(phrases))
 }
 
@@ -175,7 +216,11 @@ impl Synonyms {
             if finds_group {
                 let words = folded_words(&phrase);
                 synonyms.phrase_words_max = synonyms.phrase_words_max.max(words.len());
-                synonyms.groups_by_phrase.entry(words).or_default().push(group);
+                synonyms
+                    .groups_by_phrase
+                    .entry(words)
+                    .or_default()
+                    .push(group);
             }
             synonyms.groups.entry(group).or_default().push(phrase);
         }
@@ -190,8 +235,16 @@ impl Synonyms {
     fn longest(&self, words: &[String]) -> Option<(usize, Vec<&str>)> {
         let (len, groups) = (1..=self.phrase_words_max.min(words.len()))
             .rev()
-            .find_map(|len| self.groups_by_phrase.get(&words[..len]).map(|groups| (len, groups)))?;
-        let finds = groups.iter().filter_map(|group| self.groups.get(group)).flatten().map(String::as_str);
+            .find_map(|len| {
+                self.groups_by_phrase
+                    .get(&words[..len])
+                    .map(|groups| (len, groups))
+            })?;
+        let finds = groups
+            .iter()
+            .filter_map(|group| self.groups.get(group))
+            .flatten()
+            .map(String::as_str);
         Some((len, finds.collect()))
     }
 }
@@ -202,13 +255,21 @@ impl Synonyms {
 ///
 /// # Errors
 /// `InvalidInput` when the query has no word to search for, has too many, or excludes something.
-pub(super) fn expression(query: &str, synonyms: &Synonyms, columns: &[String]) -> Result<String, Failure> {
+pub(super) fn expression(
+    query: &str,
+    synonyms: &Synonyms,
+    columns: &[String],
+) -> Result<String, Failure> {
     let words = folded_words(query);
     if words.len() > QUERY_WORDS_MAX {
-        return Err(Failure::invalid(format!("query has more than {QUERY_WORDS_MAX} words")));
+        return Err(Failure::invalid(format!(
+            "query has more than {QUERY_WORDS_MAX} words"
+        )));
     }
     if words.iter().any(|word| is_one_of(word, NEGATIONS)) {
-        return Err(Failure::invalid("query excludes something, which this search can't: ask for what to find"));
+        return Err(Failure::invalid(
+            "query excludes something, which this search can't: ask for what to find",
+        ));
     }
     let alternatives: Vec<String> = words
         .split(|word| is_one_of(word, ALTERNATIVES))
@@ -219,7 +280,11 @@ pub(super) fn expression(query: &str, synonyms: &Synonyms, columns: &[String]) -
     if alternatives.is_empty() {
         return Err(Failure::invalid("query has no word to search for"));
     }
-    Ok(format!("{{{}}} : ({})", columns.join(" "), alternatives.join(" OR ")))
+    Ok(format!(
+        "{{{}}} : ({})",
+        columns.join(" "),
+        alternatives.join(" OR ")
+    ))
 }
 
 fn terms(mut words: &[String], synonyms: &Synonyms) -> Vec<String> {
@@ -240,13 +305,20 @@ fn terms(mut words: &[String], synonyms: &Synonyms) -> Vec<String> {
 
 /// Phrases come from the seed; they are folded to letters, digits and spaces before they are stored.
 fn any_of(phrases: &[&str]) -> String {
-    let quoted: Vec<String> = phrases.iter().map(|phrase| format!("\"{phrase}\"")).collect();
+    let quoted: Vec<String> = phrases
+        .iter()
+        .map(|phrase| format!("\"{phrase}\""))
+        .collect();
     format!("({})", quoted.join(" OR "))
 }
 
 fn term(word: &str) -> String {
     let stem = singular(word);
-    if stem.chars().count() >= PREFIX_CHARS_MIN { format!("\"{stem}\" *") } else { format!("\"{word}\"") }
+    if stem.chars().count() >= PREFIX_CHARS_MIN {
+        format!("\"{stem}\" *")
+    } else {
+        format!("\"{word}\"")
+    }
 }
 
 /// "migraines" finds "migraine"; "psoriasis", "illness" and "lupus" stay as they are.

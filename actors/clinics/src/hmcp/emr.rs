@@ -16,7 +16,9 @@ use serde_json::json;
 use serde_json::value::to_raw_value;
 use uuid::Uuid;
 
-use super::patients::{CLINICAL_DATA_BYTES_MAX, Order, PATIENT_ID_DIGITS_MAX, is_patient_id, order};
+use super::patients::{
+    CLINICAL_DATA_BYTES_MAX, Order, PATIENT_ID_DIGITS_MAX, is_patient_id, order,
+};
 use super::{Duty, EmrConfig, Guarded, HMCP_CALLS_MAX, HmcpError, Said, given_or_asked};
 
 /// Writes clinical data about a patient into the record system. Without a patient's identifier it asks for one, or says
@@ -49,8 +51,10 @@ pub struct Written {
     pub missing: Vec<String>,
 }
 
-const NEEDS_ID: &str = "Additional information required: Need patient_id to associate with this clinical data.";
-const WRITTEN: &str = "Success: Clinical data has been written to the EMR system for the specified patient.";
+const NEEDS_ID: &str =
+    "Additional information required: Need patient_id to associate with this clinical data.";
+const WRITTEN: &str =
+    "Success: Clinical data has been written to the EMR system for the specified patient.";
 const UNCLEAR: &str = "Please provide valid clinical_data to write to the EMR system.";
 const WHOSE: &str = "Which patient is this clinical data about?";
 const PATIENT_ID: &str = "patient_id";
@@ -74,7 +78,10 @@ impl EmrWriteback {
             Some(file) => EmrStore::open(file)?,
             None => EmrStore::in_memory(),
         };
-        Ok(Self::of(Emr { model: config.model.clone(), store }))
+        Ok(Self::of(Emr {
+            model: config.model.clone(),
+            store,
+        }))
     }
 }
 
@@ -86,7 +93,9 @@ impl Emr {
 
     async fn write(&self, data: RawObject, patient_id: &str, cx: &Cx) -> Result<String, Failure> {
         if data.to_raw().get().len() > CLINICAL_DATA_BYTES_MAX {
-            return Err(Failure::invalid(format!("clinical_data has more than {CLINICAL_DATA_BYTES_MAX} bytes")));
+            return Err(Failure::invalid(format!(
+                "clinical_data has more than {CLINICAL_DATA_BYTES_MAX} bytes"
+            )));
         }
         self.store.write(data, patient_id, &cx.principal().id).await
     }
@@ -98,16 +107,29 @@ impl Emr {
         let shape = json!({ "type": "string", "title": "Patient identifier", "description": "For example PT12345",
             "minLength": 3, "maxLength": 2 + PATIENT_ID_DIGITS_MAX });
         let refused = "nothing was written: no patient_id was given";
-        let patient_id = given_or_asked(tool.patient_id, cx, (WHOSE, PATIENT_ID, shape), refused).await?;
+        let patient_id =
+            given_or_asked(tool.patient_id, cx, (WHOSE, PATIENT_ID, shape), refused).await?;
         let Some(patient_id) = patient_id else {
             let missing = vec![PATIENT_ID.to_owned()];
-            return Ok(Written { message: NEEDS_ID.into(), written: false, record: None, missing });
+            return Ok(Written {
+                message: NEEDS_ID.into(),
+                written: false,
+                record: None,
+                missing,
+            });
         };
         if !is_patient_id(&patient_id) {
-            return Err(Failure::invalid(format!("patient_id must be PT and 1 to {PATIENT_ID_DIGITS_MAX} digits")));
+            return Err(Failure::invalid(format!(
+                "patient_id must be PT and 1 to {PATIENT_ID_DIGITS_MAX} digits"
+            )));
         }
         let record = self.write(tool.clinical_data, &patient_id, cx).await?;
-        Ok(Written { message: WRITTEN.into(), written: true, record: Some(record), missing: Vec::new() })
+        Ok(Written {
+            message: WRITTEN.into(),
+            written: true,
+            record: Some(record),
+            missing: Vec::new(),
+        })
     }
 }
 
@@ -121,11 +143,20 @@ impl Duty for Emr {
     }
 
     async fn converse(&self, text: String, cx: &Cx) -> Result<Said, Failure> {
-        let said = |text: &str| Said { text: text.to_owned(), missing: None };
+        let said = |text: &str| Said {
+            text: text.to_owned(),
+            missing: None,
+        };
         match order(&text) {
             Order::Unclear => Ok(said(UNCLEAR)),
-            Order::WhoseIsIt => Ok(Said { missing: Some(PATIENT_ID), ..said(NEEDS_ID) }),
-            Order::Write(data, patient_id) => self.write(data, &patient_id, cx).await.map(|_| said(WRITTEN)),
+            Order::WhoseIsIt => Ok(Said {
+                missing: Some(PATIENT_ID),
+                ..said(NEEDS_ID)
+            }),
+            Order::Write(data, patient_id) => self
+                .write(data, &patient_id, cx)
+                .await
+                .map(|_| said(WRITTEN)),
         }
     }
 
@@ -141,7 +172,9 @@ impl ConcurrentHandler<WriteClinicalData> for EmrWriteback {
         cx: Cx,
     ) -> impl Future<Output = Result<Written, Failure>> + Send + 'static {
         let asked = to_raw_value(&message).unwrap_or_default();
-        self.between(WriteClinicalData::NAME, asked, cx, |duty, cx| async move { duty.work(message, &cx).await })
+        self.between(WriteClinicalData::NAME, asked, cx, |duty, cx| async move {
+            duty.work(message, &cx).await
+        })
     }
 }
 
@@ -174,14 +207,24 @@ pub struct EmrStore {
 }
 
 enum Place {
-    Memory { records: Vec<EmrRecord>, records_max: usize },
-    File { file: File, bytes: u64, bytes_max: u64 },
+    Memory {
+        records: Vec<EmrRecord>,
+        records_max: usize,
+    },
+    File {
+        file: File,
+        bytes: u64,
+        bytes_max: u64,
+    },
 }
 
 impl EmrStore {
     /// In memory: lost with the process. Holds [`EMR_RECORDS_MAX_DEFAULT`].
     pub fn in_memory() -> Self {
-        Self::of(Place::Memory { records: Vec::new(), records_max: EMR_RECORDS_MAX_DEFAULT })
+        Self::of(Place::Memory {
+            records: Vec::new(),
+            records_max: EMR_RECORDS_MAX_DEFAULT,
+        })
     }
 
     /// In a file that only this user may read; it and its folder are made. Holds [`EMR_FILE_BYTES_MAX_DEFAULT`].
@@ -189,11 +232,17 @@ impl EmrStore {
     /// # Errors
     /// [`HmcpError::File`].
     pub fn open(path: &Path) -> Result<Self, HmcpError> {
-        open(path).map(Self::of).map_err(|source| HmcpError::File { path: path.to_owned(), source })
+        open(path).map(Self::of).map_err(|source| HmcpError::File {
+            path: path.to_owned(),
+            source,
+        })
     }
 
     fn of(place: Place) -> Self {
-        Self { place: Arc::new(Mutex::new(place)), written: AtomicU64::new(0) }
+        Self {
+            place: Arc::new(Mutex::new(place)),
+            written: AtomicU64::new(0),
+        }
     }
 
     /// The same with other bounds: records in memory, bytes of the file.
@@ -209,8 +258,15 @@ impl EmrStore {
     ///
     /// # Errors
     /// `Overloaded` where it is full, `Unavailable` where the file can't be written: nothing was kept.
-    pub async fn write(&self, clinical_data: RawObject, patient_id: &str, by: &str) -> Result<String, Failure> {
-        let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    pub async fn write(
+        &self,
+        clinical_data: RawObject,
+        patient_id: &str,
+        by: &str,
+    ) -> Result<String, Failure> {
+        let at = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         let record = EmrRecord {
             record: Uuid::now_v7(),
             at_ms: u64::try_from(at.as_millis()).unwrap_or(u64::MAX),
@@ -222,7 +278,9 @@ impl EmrStore {
         let place = self.place.clone();
         // A disk may be slow: not on a thread that others need.
         let keeping = tokio::task::spawn_blocking(move || place.lock().keep(record));
-        keeping.await.map_err(|_| Failure::internal("the record's writer crashed"))??;
+        keeping
+            .await
+            .map_err(|_| Failure::internal("the record's writer crashed"))??;
         self.written.fetch_add(1, Relaxed);
         Ok(id)
     }
@@ -246,7 +304,12 @@ fn open(path: &Path) -> io::Result<Place> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
     }
-    let mut file = OpenOptions::new().read(true).append(true).create(true).mode(ONLY_THIS_USER).open(path)?;
+    let mut file = OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .mode(ONLY_THIS_USER)
+        .open(path)?;
     let mut bytes = file.metadata()?.len();
     // A line that a crash cut short must not spoil the next.
     if bytes > 0 {
@@ -258,20 +321,31 @@ fn open(path: &Path) -> io::Result<Place> {
             bytes += 1;
         }
     }
-    Ok(Place::File { file, bytes, bytes_max: EMR_FILE_BYTES_MAX_DEFAULT })
+    Ok(Place::File {
+        file,
+        bytes,
+        bytes_max: EMR_FILE_BYTES_MAX_DEFAULT,
+    })
 }
 
 impl Place {
     fn keep(&mut self, record: EmrRecord) -> Result<(), Failure> {
         let full = || Failure::overloaded("the record store is full");
         match self {
-            Self::Memory { records, records_max } => {
+            Self::Memory {
+                records,
+                records_max,
+            } => {
                 if records.len() >= *records_max {
                     return Err(full());
                 }
                 records.push(record);
             }
-            Self::File { file, bytes, bytes_max } => {
+            Self::File {
+                file,
+                bytes,
+                bytes_max,
+            } => {
                 let failed = |error: io::Error| {
                     callboard_message::log::error!(%error, "clinical data could not be written");
                     Failure::unavailable("the record store can't be written")

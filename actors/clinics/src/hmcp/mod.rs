@@ -15,7 +15,9 @@ use std::sync::Arc;
 
 use callboard_guardrail::{Guard, Guardrail, Origin, rules_of};
 use callboard_message::surface::{CreateMessage, MISSING};
-use callboard_message::{DataClass, ElicitAction, Elicitation, Failure, FailureKind, Message, RawObject, SampleAnswer};
+use callboard_message::{
+    DataClass, ElicitAction, Elicitation, Failure, FailureKind, Message, RawObject, SampleAnswer,
+};
 use callboard_runtime::{Agent, AgentRef, AuditEntry, ConcurrentHandler, Cx, Handlers, Profile};
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
@@ -24,12 +26,12 @@ use serde_json::{Value, json};
 use patients::last_text;
 
 pub use emr::{
-    EMR_FILE_BYTES_MAX_DEFAULT, EMR_RECORDS_MAX_DEFAULT, Emr, EmrRecord, EmrStore, EmrWriteback, WriteClinicalData,
-    Written,
+    EMR_FILE_BYTES_MAX_DEFAULT, EMR_RECORDS_MAX_DEFAULT, Emr, EmrRecord, EmrStore, EmrWriteback,
+    WriteClinicalData, Written,
 };
 pub use patients::{
-    CLINICAL_DATA_BYTES_MAX, FindPatient, PATIENT_ID_DIGITS_MAX, PATIENT_NAME_BYTES_MAX, PATIENTS_MAX, PatientData,
-    PatientFound, Patients, is_patient_id,
+    CLINICAL_DATA_BYTES_MAX, FindPatient, PATIENT_ID_DIGITS_MAX, PATIENT_NAME_BYTES_MAX,
+    PATIENTS_MAX, PatientData, PatientFound, Patients, is_patient_id,
 };
 
 /// Messages of each kind that one HMCP agent answers at once; more wait in its mailbox.
@@ -44,7 +46,8 @@ pub trait Duty: Sized + Send + Sync + 'static {
     fn model(&self) -> &str;
 
     /// Answers what was said last.
-    fn converse(&self, text: String, cx: &Cx) -> impl Future<Output = Result<Said, Failure>> + Send;
+    fn converse(&self, text: String, cx: &Cx)
+    -> impl Future<Output = Result<Said, Failure>> + Send;
 
     /// What people see of it.
     fn observe(&self) -> Value;
@@ -72,10 +75,17 @@ async fn given_or_asked(
         return Ok(given);
     }
     let schema = json!({ "type": "object", "properties": { name: shape }, "required": [name] });
-    match cx.elicit(Elicitation::form(question, schema).key(name)).await {
-        Ok(answer) if answer.action() == ElicitAction::Accept => {
-            Ok(Some(answer.content().unwrap_or_default()[name].as_str().unwrap_or_default().trim().to_owned()))
-        }
+    match cx
+        .elicit(Elicitation::form(question, schema).key(name))
+        .await
+    {
+        Ok(answer) if answer.action() == ElicitAction::Accept => Ok(Some(
+            answer.content().unwrap_or_default()[name]
+                .as_str()
+                .unwrap_or_default()
+                .trim()
+                .to_owned(),
+        )),
         Ok(_) => Err(Failure::rejected(refused)),
         Err(failure) if failure.kind == FailureKind::NobodyToAsk => Ok(None),
         Err(failure) => Err(failure),
@@ -104,7 +114,11 @@ impl Drop for Own {
 
 impl<D: Duty> Guarded<D> {
     fn of(duty: D) -> Self {
-        Self { duty: Arc::new(duty), given: None, own: None }
+        Self {
+            duty: Arc::new(duty),
+            given: None,
+            own: None,
+        }
     }
 
     /// The same agent, asking this guard in place of one of its own.
@@ -119,14 +133,20 @@ impl<D: Duty> Guarded<D> {
     }
 
     fn guard(&self) -> Option<Guard> {
-        self.given.clone().or_else(|| self.own.as_ref().map(|own| Guard::new(own.0.clone())))
+        self.given
+            .clone()
+            .or_else(|| self.own.as_ref().map(|own| Guard::new(own.0.clone())))
     }
 }
 
 /// A like agent, for the next incarnation: same duty, same guard if it was given one.
 impl<D: Duty> Clone for Guarded<D> {
     fn clone(&self) -> Self {
-        Self { duty: self.duty.clone(), given: self.given.clone(), own: None }
+        Self {
+            duty: self.duty.clone(),
+            given: self.given.clone(),
+            own: None,
+        }
     }
 }
 
@@ -143,7 +163,11 @@ impl<D: Duty> Agent for Guarded<D> {
     fn started(&mut self, cx: &mut Cx) {
         if self.given.is_none() {
             let label = format!("{}.guardrail", cx.me());
-            self.own = Some(Own(cx.system().prepare_with(Guardrail::default).label(label).spawn()));
+            self.own = Some(Own(cx
+                .system()
+                .prepare_with(Guardrail::default)
+                .label(label)
+                .spawn()));
         }
     }
 
@@ -160,7 +184,11 @@ impl<D: Duty> ConcurrentHandler<CreateMessage> for Guarded<D> {
     ) -> impl Future<Output = Result<SampleAnswer, Failure>> + Send + 'static {
         let asked = message.0.to_raw();
         self.between(CreateMessage::NAME, asked, cx, |duty, cx| async move {
-            let wants_missing = message.0.object("_meta").and_then(|meta| meta.read(MISSING)).unwrap_or(false);
+            let wants_missing = message
+                .0
+                .object("_meta")
+                .and_then(|meta| meta.read(MISSING))
+                .unwrap_or(false);
             let said = duty.converse(last_text(&message)?, &cx).await?;
             let mut answer = SampleAnswer::text(duty.model(), said.text, Some("endTurn"));
             if let Some(missing) = said.missing.filter(|_| wants_missing) {
@@ -192,12 +220,19 @@ impl<D: Duty> Guarded<D> {
                 let guard = guard.ok_or_else(|| Failure::internal("the agent hasn't started"))?;
                 guard.pass(&asked, Origin::User).await?;
                 let reply = work(duty, cx.clone()).await?;
-                let told = to_raw_value(&reply).map_err(|_| Failure::internal("the reply can't be written"))?;
+                let told = to_raw_value(&reply)
+                    .map_err(|_| Failure::internal("the reply can't be written"))?;
                 guard.pass(&told, Origin::ToolResult).await?;
                 Ok((reply, told))
             }
             .await;
-            record(&cx, message, &asked, outcome.as_ref().map(|(_, told)| &**told)).await?;
+            record(
+                &cx,
+                message,
+                &asked,
+                outcome.as_ref().map(|(_, told)| &**told),
+            )
+            .await?;
             outcome.map(|(reply, _)| reply)
         }
     }
@@ -271,7 +306,9 @@ pub enum HmcpError {
         place: usize,
     },
     /// Correct the name of the patient in that place of the list, from 1.
-    #[error("patient {place}: the name must have a letter, and at most {PATIENT_NAME_BYTES_MAX} bytes")]
+    #[error(
+        "patient {place}: the name must have a letter, and at most {PATIENT_NAME_BYTES_MAX} bytes"
+    )]
     PatientName {
         /// Its place.
         place: usize,
@@ -300,24 +337,38 @@ async fn record(
     let log = cx.system().audit();
     let (ended, rules) = match outcome {
         Ok(_) => ("answered", Vec::new()),
-        Err(failure) if failure.kind == FailureKind::Blocked => ("blocked", rules_of(failure).unwrap_or_default()),
+        Err(failure) if failure.kind == FailureKind::Blocked => {
+            ("blocked", rules_of(failure).unwrap_or_default())
+        }
         Err(_) => ("failed", Vec::new()),
     };
-    let entry = AuditEntry::new("message").with_agent(cx.me().to_string()).with_message(message).with_outcome(ended);
-    let entry = entry.with_principal(cx.principal()).with_class(DataClass::Clinical);
+    let entry = AuditEntry::new("message")
+        .with_agent(cx.me().to_string())
+        .with_message(message)
+        .with_outcome(ended);
+    let entry = entry
+        .with_principal(cx.principal())
+        .with_class(DataClass::Clinical);
     let entry = entry.with_body(log.mark(DataClass::Clinical, asked.get().as_bytes()));
-    let entry = entry.with("bytes_out", outcome.map_or(0, |reply| reply.get().len())).with("rules", rules);
+    let entry = entry
+        .with("bytes_out", outcome.map_or(0, |reply| reply.get().len()))
+        .with("rules", rules);
     let entry = match cx.call() {
         Some(call) => entry.with_call(call.id).with("hops", call.hops),
         None => entry,
     };
     match outcome {
         Ok(_) if message == FindPatient::NAME => {
-            let unkept = |error| Failure::unavailable(format!("it can't be put on record who was shown: {error}"));
+            let unkept = |error| {
+                Failure::unavailable(format!("it can't be put on record who was shown: {error}"))
+            };
             return log.record(entry).await.map(drop).map_err(unkept);
         }
         Ok(_) => log.placed(entry).await,
-        Err(failure) => log.placed(entry.with("failure", failure.kind.to_string())).await,
+        Err(failure) => {
+            log.placed(entry.with("failure", failure.kind.to_string()))
+                .await
+        }
     }
     Ok(())
 }

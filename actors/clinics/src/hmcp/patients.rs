@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::{Duty, Guarded, HMCP_CALLS_MAX, HmcpError, PatientDataConfig, PatientEntry, Said, given_or_asked};
+use super::{
+    Duty, Guarded, HMCP_CALLS_MAX, HmcpError, PatientDataConfig, PatientEntry, Said, given_or_asked,
+};
 
 /// Most patients that a patient-data agent knows.
 pub const PATIENTS_MAX: usize = 10_000;
@@ -89,7 +91,11 @@ impl PatientData {
             }
         }
         let words_max = by_words.keys().map(Vec::len).max().unwrap_or(0);
-        Ok(Self::of(Patients { model: config.model.clone(), by_words, words_max }))
+        Ok(Self::of(Patients {
+            model: config.model.clone(),
+            by_words,
+            words_max,
+        }))
     }
 }
 
@@ -104,7 +110,9 @@ impl Patients {
             let mut longest = (1..=self.words_max.min(rest.len())).rev();
             let here = longest.find_map(|count| Some((count, self.by_words.get(&rest[..count])?)));
             found = match (found, here) {
-                (Named::One(other), Some((_, patient))) if other.id != patient.id => return Named::Several,
+                (Named::One(other), Some((_, patient))) if other.id != patient.id => {
+                    return Named::Several;
+                }
                 (_, Some((_, patient))) => Named::One(patient),
                 (found, None) => found,
             };
@@ -117,13 +125,27 @@ impl Patients {
         let shape = json!({ "type": "string", "title": "Patient's full name", "minLength": 1,
             "maxLength": PATIENT_NAME_BYTES_MAX });
         let given = tool.name.filter(|name| !name.trim().is_empty());
-        let name = given_or_asked(given, cx, ("Which patient?", NAME, shape), "no patient was named").await?;
+        let name = given_or_asked(
+            given,
+            cx,
+            ("Which patient?", NAME, shape),
+            "no patient was named",
+        )
+        .await?;
         let Some(name) = name else {
-            return Ok(PatientFound { message: WHO.into(), patient_id: None, missing: vec![NAME.to_owned()] });
+            return Ok(PatientFound {
+                message: WHO.into(),
+                patient_id: None,
+                missing: vec![NAME.to_owned()],
+            });
         };
         let found = self.by_words.get(&folded_words(&name));
         let patient = found.ok_or_else(|| Failure::not_found("no patient goes by that name"))?;
-        Ok(PatientFound { message: told(patient), patient_id: Some(patient.id.clone()), missing: Vec::new() })
+        Ok(PatientFound {
+            message: told(patient),
+            patient_id: Some(patient.id.clone()),
+            missing: Vec::new(),
+        })
     }
 }
 
@@ -143,13 +165,24 @@ impl Duty for Patients {
     async fn converse(&self, text: String, _: &Cx) -> Result<Said, Failure> {
         let asks = || {
             let words = folded_words(&text);
-            ["patient", "identifier"].into_iter().all(|wanted| words.iter().any(|word| word == wanted))
+            ["patient", "identifier"]
+                .into_iter()
+                .all(|wanted| words.iter().any(|word| word == wanted))
         };
         Ok(match self.named_in(&text) {
-            Named::One(patient) => Said { text: told(patient), missing: None },
-            Named::Nobody if !asks() => Said { text: HOW.to_owned(), missing: None },
+            Named::One(patient) => Said {
+                text: told(patient),
+                missing: None,
+            },
+            Named::Nobody if !asks() => Said {
+                text: HOW.to_owned(),
+                missing: None,
+            },
             // Who else is known here is told nobody.
-            Named::Nobody | Named::Several => Said { text: WHO.to_owned(), missing: Some(NAME) },
+            Named::Nobody | Named::Several => Said {
+                text: WHO.to_owned(),
+                missing: Some(NAME),
+            },
         })
     }
 
@@ -165,7 +198,9 @@ impl ConcurrentHandler<FindPatient> for PatientData {
         cx: Cx,
     ) -> impl Future<Output = Result<PatientFound, Failure>> + Send + 'static {
         let asked = to_raw_value(&message).unwrap_or_default();
-        self.between(FindPatient::NAME, asked, cx, |duty, cx| async move { duty.work(message, &cx).await })
+        self.between(FindPatient::NAME, asked, cx, |duty, cx| async move {
+            duty.work(message, &cx).await
+        })
     }
 }
 
@@ -177,7 +212,8 @@ pub const PATIENT_ID_DIGITS_MAX: usize = 16;
 /// Whether a text can be a patient's identifier: `PT` and digits.
 pub fn is_patient_id(text: &str) -> bool {
     text.strip_prefix("PT").is_some_and(|digits| {
-        (1..=PATIENT_ID_DIGITS_MAX).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit())
+        (1..=PATIENT_ID_DIGITS_MAX).contains(&digits.len())
+            && digits.bytes().all(|b| b.is_ascii_digit())
     })
 }
 
@@ -188,7 +224,8 @@ pub fn is_patient_id(text: &str) -> bool {
 pub(super) fn last_text(message: &CreateMessage) -> Result<String, Failure> {
     let turns: Vec<Box<RawValue>> = message.0.read("messages").unwrap_or_default();
     let last = turns.last().and_then(|turn| RawObject::parse(turn).ok());
-    let last = last.ok_or_else(|| Failure::invalid("`messages` must be a list of at least one message"))?;
+    let last =
+        last.ok_or_else(|| Failure::invalid("`messages` must be a list of at least one message"))?;
     let blocks: Vec<Content> = match last.get("content").map(RawValue::get) {
         Some(several) if several.starts_with('[') => last.read("content").unwrap_or_default(),
         _ => last.read("content").into_iter().collect(),
@@ -210,15 +247,27 @@ pub(super) enum Order {
 
 /// Reads `clinical_data={json}`, then perhaps ` patient_id=ID`. An identifier inside the data is data.
 pub(super) fn order(text: &str) -> Order {
-    let Some((_, rest)) = text.split_once("clinical_data=") else { return Order::Unclear };
+    let Some((_, rest)) = text.split_once("clinical_data=") else {
+        return Order::Unclear;
+    };
     let mut values = serde_json::Deserializer::from_str(rest).into_iter::<RawObject>();
     let data = match values.next() {
         Some(Ok(data)) if !data.is_empty() => data,
         _ => return Order::Unclear,
     };
     let behind = rest.get(values.byte_offset()..).unwrap_or_default();
-    let Some((before, id)) = behind.split_once("patient_id=") else { return Order::WhoseIsIt };
-    let id = id.split_whitespace().next().unwrap_or_default().trim_end_matches(['.', ',', ';']);
+    let Some((before, id)) = behind.split_once("patient_id=") else {
+        return Order::WhoseIsIt;
+    };
+    let id = id
+        .split_whitespace()
+        .next()
+        .unwrap_or_default()
+        .trim_end_matches(['.', ',', ';']);
     let stands_apart = before.ends_with(char::is_whitespace);
-    if stands_apart && is_patient_id(id) { Order::Write(data, id.to_owned()) } else { Order::WhoseIsIt }
+    if stands_apart && is_patient_id(id) {
+        Order::Write(data, id.to_owned())
+    } else {
+        Order::WhoseIsIt
+    }
 }

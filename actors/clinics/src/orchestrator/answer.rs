@@ -64,14 +64,30 @@ pub struct TimesMs {
 impl Answer {
     /// The verifier's note and nothing else.
     pub(super) fn blocked(mut verdict: Verdict) -> Self {
-        verdict.note = verdict.note.chars().filter(|c| !c.is_control()).take(NOTE_CHARS_MAX).collect();
-        Self { verdict: Some(verdict.clone()), text: verdict.note, ..Self::without_data(Status::Blocked, "") }
+        verdict.note = verdict
+            .note
+            .chars()
+            .filter(|c| !c.is_control())
+            .take(NOTE_CHARS_MAX)
+            .collect();
+        Self {
+            verdict: Some(verdict.clone()),
+            text: verdict.note,
+            ..Self::without_data(Status::Blocked, "")
+        }
     }
 
     /// A sentence of our own, without anything from a clinic or a planner.
     pub(super) fn without_data(status: Status, text: &'static str) -> Self {
         let times_ms = TimesMs::default();
-        Self { status, text: text.to_owned(), plan: Vec::new(), steps: Vec::new(), verdict: None, times_ms }
+        Self {
+            status,
+            text: text.to_owned(),
+            plan: Vec::new(),
+            steps: Vec::new(),
+            verdict: None,
+            times_ms,
+        }
     }
 
     pub(super) fn timed(self, times_ms: TimesMs) -> Self {
@@ -128,18 +144,44 @@ pub(super) async fn verify(
     within: Duration,
     identities: Identities,
 ) -> Result<Answer, Option<Verdict>> {
-    let records: Vec<Value> = draft.steps.iter().filter_map(|s| s.result.clone()).collect();
+    let records: Vec<Value> = draft
+        .steps
+        .iter()
+        .filter_map(|s| s.result.clone())
+        .collect();
     let results = serde_json::to_value(&draft.steps).map_err(|_| None)?;
-    let message = Verify { records, results, text: draft.text.clone(), identities };
+    let message = Verify {
+        records,
+        results,
+        text: draft.text.clone(),
+        identities,
+    };
     let call_on = Some(Arc::new(unheard(call)));
-    match verifier.ask(message).within_call(call_on).within(within).await {
+    match verifier
+        .ask(message)
+        .within_call(call_on)
+        .within(within)
+        .await
+    {
         Ok(verdict) if verdict.safe && verdict.rule.is_none() => {
-            let Draft { status, mut plan, steps, text } = draft;
+            let Draft {
+                status,
+                mut plan,
+                steps,
+                text,
+            } = draft;
             // What a planner couldn't use may be anything; the reason says enough.
             for step in plan.iter_mut().filter(|step| step.action == RAW_RESPONSE) {
                 step.parameters.remove("text");
             }
-            Ok(Answer { status, text, plan, steps, verdict: Some(verdict), times_ms: TimesMs::default() })
+            Ok(Answer {
+                status,
+                text,
+                plan,
+                steps,
+                verdict: Some(verdict),
+                times_ms: TimesMs::default(),
+            })
         }
         Ok(verdict) if !verdict.safe => Err(Some(verdict)),
         Ok(_) => {
@@ -162,9 +204,23 @@ mod tests {
     /// Goal: a note is cut at its limit and stays on one line. Method: at the limit and one above; a line break.
     #[test]
     fn notes_are_bounded() {
-        let shown = |note: String| Answer::blocked(Verdict { safe: false, note, rule: None }).text().to_owned();
-        assert_eq!(shown("é".repeat(NOTE_CHARS_MAX)).chars().count(), NOTE_CHARS_MAX);
-        assert_eq!(shown("é".repeat(NOTE_CHARS_MAX + 1)).chars().count(), NOTE_CHARS_MAX);
+        let shown = |note: String| {
+            Answer::blocked(Verdict {
+                safe: false,
+                note,
+                rule: None,
+            })
+            .text()
+            .to_owned()
+        };
+        assert_eq!(
+            shown("é".repeat(NOTE_CHARS_MAX)).chars().count(),
+            NOTE_CHARS_MAX
+        );
+        assert_eq!(
+            shown("é".repeat(NOTE_CHARS_MAX + 1)).chars().count(),
+            NOTE_CHARS_MAX
+        );
         assert_eq!(shown("a\nb".into()), "ab");
     }
 }

@@ -55,13 +55,21 @@ impl AskClinics {
     /// is passed.
     pub fn check(&self) -> Result<(), Failure> {
         if self.query.trim().is_empty() {
-            return Err(Failure::invalid("there is nothing to ask. Try: list all cardiology patients"));
+            return Err(Failure::invalid(
+                "there is nothing to ask. Try: list all cardiology patients",
+            ));
         }
         check_length(&self.query)?;
-        if self.purpose.as_ref().is_none_or(|purpose| is_name(purpose, PURPOSE_CHARS_MAX)) {
+        if self
+            .purpose
+            .as_ref()
+            .is_none_or(|purpose| is_name(purpose, PURPOSE_CHARS_MAX))
+        {
             return Ok(());
         }
-        Err(Failure::invalid(format!("a purpose is 1 to {PURPOSE_CHARS_MAX} letters, digits, '_', '-' or '.'")))
+        Err(Failure::invalid(format!(
+            "a purpose is 1 to {PURPOSE_CHARS_MAX} letters, digits, '_', '-' or '.'"
+        )))
     }
 }
 
@@ -115,7 +123,11 @@ impl OrchestratorConfig {
 
     /// Whether a principal may see who the patients are; clinics decide for themselves as well.
     fn identities(&self, principal: &Principal) -> Identities {
-        if may_identify(principal, &self.purposes_allowed) { Identities::AsRecorded } else { Identities::Withheld }
+        if may_identify(principal, &self.purposes_allowed) {
+            Identities::AsRecorded
+        } else {
+            Identities::Withheld
+        }
     }
 }
 
@@ -128,7 +140,9 @@ pub struct Orchestrator {
 impl Orchestrator {
     /// An orchestrator with this configuration.
     pub fn new(config: OrchestratorConfig) -> Self {
-        Self { config: Arc::new(config) }
+        Self {
+            config: Arc::new(config),
+        }
     }
 }
 
@@ -147,7 +161,9 @@ impl ConcurrentHandler<AskClinics> for Orchestrator {
         let config = self.config.clone();
         async move {
             message.check()?;
-            Ok(Pipeline::new(&config, &cx, message.purpose)?.answer(&message.query).await)
+            Ok(Pipeline::new(&config, &cx, message.purpose)?
+                .answer(&message.query)
+                .await)
         }
     }
 }

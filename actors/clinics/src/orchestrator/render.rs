@@ -20,18 +20,29 @@ const COLUMN_CHARS_MAX: usize = 60;
 
 /// One block a step: who was asked what, then the rows or the error.
 pub(super) fn text(steps: &[Step], outcomes: &[StepOutcome], registry: &Registry) -> String {
-    let blocks = steps.iter().zip(outcomes).map(|(step, outcome)| block(step, outcome, registry));
+    let blocks = steps
+        .iter()
+        .zip(outcomes)
+        .map(|(step, outcome)| block(step, outcome, registry));
     blocks.collect::<Vec<_>>().join("\n\n")
 }
 
 /// A text on one line, without anything that moves a terminal's cursor or hides.
 pub(super) fn line(text: &str) -> String {
-    text.chars().filter(|c| !is_invisible(*c)).map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars()
+        .filter(|c| !is_invisible(*c))
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
 }
 
 fn block(step: &Step, outcome: &StepOutcome, registry: &Registry) -> String {
-    let specialty = registry.clinic(&step.clinic).map_or("", |c| c.specialty.as_str());
-    let mut heading = format!("{}. {} ({specialty}): {}", step.step_id, step.clinic, step.action);
+    let specialty = registry
+        .clinic(&step.clinic)
+        .map_or("", |c| c.specialty.as_str());
+    let mut heading = format!(
+        "{}. {} ({specialty}): {}",
+        step.step_id, step.clinic, step.action
+    );
     for parameter in step.parameters.values().filter_map(Value::as_str) {
         heading.push_str(&format!(" \"{}\"", line(parameter)));
     }
@@ -39,17 +50,25 @@ fn block(step: &Step, outcome: &StepOutcome, registry: &Registry) -> String {
     match (&outcome.result, &outcome.error) {
         (Some(Value::Object(fields)), _) => {
             // By name: how a JSON object orders its keys depends on what else is built into the program.
-            let told = order(fields.keys()).into_iter().filter_map(|key| Some((key, fields.get(key)?)));
+            let told = order(fields.keys())
+                .into_iter()
+                .filter_map(|key| Some((key, fields.get(key)?)));
             for (key, value) in told.filter(|(key, v)| !(is_one_of(key, ECHOES) && v.is_string())) {
                 // `{"patient": {…}}`: the one record is the answer.
                 match value {
-                    Value::Object(record) if fields.len() == 1 => record_lines(record, 1, &mut lines),
+                    Value::Object(record) if fields.len() == 1 => {
+                        record_lines(record, 1, &mut lines)
+                    }
                     value => field(key, value, 1, &mut lines),
                 }
             }
         }
         (Some(value), _) => field("answer", value, 1, &mut lines),
-        (None, Some(error)) => lines.push(format!("   not answered: {} ({})", line(&error.message), error.code)),
+        (None, Some(error)) => lines.push(format!(
+            "   not answered: {} ({})",
+            line(&error.message),
+            error.code
+        )),
         (None, None) => lines.push("   not answered".into()),
     }
     lines.join("\n")
@@ -61,7 +80,14 @@ fn field(key: &str, value: &Value, level: usize, lines: &mut Vec<String>) {
         Value::Array(items) if items.is_empty() => lines.push(format!("{pad}{key}: none")),
         Value::Array(items) if items.iter().all(Value::is_object) => {
             lines.push(format!("{pad}{key}: {}", items.len()));
-            table(&items.iter().filter_map(Value::as_object).collect::<Vec<_>>(), level + 1, lines);
+            table(
+                &items
+                    .iter()
+                    .filter_map(Value::as_object)
+                    .collect::<Vec<_>>(),
+                level + 1,
+                lines,
+            );
         }
         Value::Object(record) => {
             lines.push(format!("{pad}{key}:"));
@@ -103,11 +129,24 @@ fn table(rows: &[&Map<String, Value>], level: usize, lines: &mut Vec<String>) {
             _ => value,
         }
     };
-    let cells: Vec<Vec<String>> = rows.iter().map(|row| columns.iter().map(|c| text(row, c)).collect()).collect();
-    let width = |at: usize| cells.iter().map(|row| row[at].chars().count()).max().unwrap_or(0).min(COLUMN_CHARS_MAX);
+    let cells: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| columns.iter().map(|c| text(row, c)).collect())
+        .collect();
+    let width = |at: usize| {
+        cells
+            .iter()
+            .map(|row| row[at].chars().count())
+            .max()
+            .unwrap_or(0)
+            .min(COLUMN_CHARS_MAX)
+    };
     let widths: Vec<usize> = (0..columns.len()).map(width).collect();
     for row in &cells {
-        let padded = row.iter().zip(&widths).map(|(text, width)| format!("{text:<width$}"));
+        let padded = row
+            .iter()
+            .zip(&widths)
+            .map(|(text, width)| format!("{text:<width$}"));
         let row = padded.collect::<Vec<_>>().join("  ");
         lines.push(format!("{pad}{}", row.trim_end()));
     }
@@ -125,13 +164,20 @@ fn cell(value: &Value) -> String {
 }
 
 fn fields(record: &Map<String, Value>) -> String {
-    let parts = record.iter().map(|(key, value)| format!("{}: {}", line(key), cell(value)));
+    let parts = record
+        .iter()
+        .map(|(key, value)| format!("{}: {}", line(key), cell(value)));
     parts.collect::<Vec<_>>().join("; ")
 }
 
 fn order<'a, K: AsRef<str> + ?Sized + 'a>(keys: impl Iterator<Item = &'a K>) -> Vec<&'a str> {
     let mut keys: Vec<&str> = keys.map(AsRef::as_ref).collect();
-    let place = |key: &str| FIRST_FIELDS.split(' ').position(|first| first == key).unwrap_or(usize::MAX);
+    let place = |key: &str| {
+        FIRST_FIELDS
+            .split(' ')
+            .position(|first| first == key)
+            .unwrap_or(usize::MAX)
+    };
     keys.sort_by_key(|key| (place(key), *key));
     keys
 }
@@ -150,12 +196,20 @@ mod tests {
         for (key, value) in end.as_object().into_iter().flatten() {
             outcome[key] = value.clone();
         }
-        let outcome: StepOutcome = serde_json::from_value(outcome).unwrap_or_else(|e| panic!("{e}"));
-        text(&Plan::parse(&json!([step]).to_string()).steps, &[outcome], &two_clinics())
+        let outcome: StepOutcome =
+            serde_json::from_value(outcome).unwrap_or_else(|e| panic!("{e}"));
+        text(
+            &Plan::parse(&json!([step]).to_string()).steps,
+            &[outcome],
+            &two_clinics(),
+        )
     }
 
     fn check(action: &str, parameters: Value, result: Value, expect: &[&str]) {
-        assert_eq!(rendered(action, parameters, json!({ "result": result })), expect.join("\n"));
+        assert_eq!(
+            rendered(action, parameters, json!({ "result": result })),
+            expect.join("\n")
+        );
     }
 
     /// Goal: the four tools' answers read well: ids first, dose with its unit, echoes left out. Method: rows.
@@ -169,24 +223,35 @@ mod tests {
             "      CARD-001   Hypertension",
             "      CARD-1002  Angina",
         ];
-        check("list_patients", json!({}), json!({ "patients": rows }), &expect);
+        check(
+            "list_patients",
+            json!({}),
+            json!({ "patients": rows }),
+            &expect,
+        );
 
         let empty = json!({ "specialty": "cardiology", "query": "gout", "matches": [] });
-        let expect = ["1. clinic_a (cardiology): query \"gout\"", "   matches: none"];
+        let expect = [
+            "1. clinic_a (cardiology): query \"gout\"",
+            "   matches: none",
+        ];
         check("query", json!({ "query": "gout" }), empty, &expect);
 
-        let medicine =
-            json!({ "name": "Amiodarone", "dose": 200, "unit": "mg", "frequency": "once daily", "route": "oral" });
+        let medicine = json!({ "name": "Amiodarone", "dose": 200, "unit": "mg", "frequency": "once daily", "route": "oral" });
         let medications = json!({ "patient_id": "CARD-002", "medications": [medicine] });
         let expect = [
             "1. clinic_a (cardiology): check_medications \"CARD-002\"",
             "   medications: 1",
             "      Amiodarone  200 mg  once daily  oral",
         ];
-        check("check_medications", json!({ "patient_id": "CARD-002" }), medications, &expect);
+        check(
+            "check_medications",
+            json!({ "patient_id": "CARD-002" }),
+            medications,
+            &expect,
+        );
 
-        let patient =
-            json!({ "redacted": ["name", "phone"], "condition": "Angina", "patient_id": "CARD-003", "age": 61 });
+        let patient = json!({ "redacted": ["name", "phone"], "condition": "Angina", "patient_id": "CARD-003", "age": 61 });
         let expect = [
             "1. clinic_a (cardiology): get_patient \"CARD-003\"",
             "   patient_id: CARD-003",
@@ -194,7 +259,12 @@ mod tests {
             "   age: 61",
             "   redacted: name, phone",
         ];
-        check("get_patient", json!({ "patient_id": "CARD-003" }), json!({ "patient": patient }), &expect);
+        check(
+            "get_patient",
+            json!({ "patient_id": "CARD-003" }),
+            json!({ "patient": patient }),
+            &expect,
+        );
     }
 
     /// Goal: a clinic's odd rows cost no more than they hold. Method: columns and a width at their limits and one
@@ -202,19 +272,53 @@ mod tests {
     #[test]
     fn tables_are_bounded() {
         let heading = "1. clinic_a (cardiology): list_patients\n   rows: ";
-        let row = |keys: usize| Value::Object((10..10 + keys).map(|n| (format!("k{n}"), json!(n))).collect());
-        let shown = |rows: Value| rendered("list_patients", json!({}), json!({ "result": { "rows": rows } }));
-        let numbers = (10..10 + COLUMNS_MAX).map(|n| n.to_string()).collect::<Vec<_>>();
+        let row = |keys: usize| {
+            Value::Object(
+                (10..10 + keys)
+                    .map(|n| (format!("k{n}"), json!(n)))
+                    .collect(),
+            )
+        };
+        let shown = |rows: Value| {
+            rendered(
+                "list_patients",
+                json!({}),
+                json!({ "result": { "rows": rows } }),
+            )
+        };
+        let numbers = (10..10 + COLUMNS_MAX)
+            .map(|n| n.to_string())
+            .collect::<Vec<_>>();
         let table = shown(json!([row(COLUMNS_MAX)]));
-        assert_eq!(table.split_once(heading).unwrap().1, format!("1\n      {}", numbers.join("  ")));
+        assert_eq!(
+            table.split_once(heading).unwrap().1,
+            format!("1\n      {}", numbers.join("  "))
+        );
         let listed = shown(json!([row(COLUMNS_MAX + 1)]));
-        assert!(listed.contains("\n      k10: 10; k11: 11; ") && listed.ends_with("; k26: 26"), "{listed}");
+        assert!(
+            listed.contains("\n      k10: 10; k11: 11; ") && listed.ends_with("; k26: 26"),
+            "{listed}"
+        );
 
         let long = "x".repeat(usize::from(u16::MAX) + 1);
-        for (text, width) in [(&long[..COLUMN_CHARS_MAX], COLUMN_CHARS_MAX), (&long, COLUMN_CHARS_MAX)] {
+        for (text, width) in [
+            (&long[..COLUMN_CHARS_MAX], COLUMN_CHARS_MAX),
+            (&long, COLUMN_CHARS_MAX),
+        ] {
             let table = shown(json!([{ "a": text, "b": 1 }, { "a": "y", "b": 2 }]));
-            let (first, second) = table.split_once("2\n      ").unwrap().1.split_once('\n').unwrap();
-            assert_eq!((first, second), (format!("{text}  1").as_str(), format!("      {:width$}  2", "y").as_str()));
+            let (first, second) = table
+                .split_once("2\n      ")
+                .unwrap()
+                .1
+                .split_once('\n')
+                .unwrap();
+            assert_eq!(
+                (first, second),
+                (
+                    format!("{text}  1").as_str(),
+                    format!("      {:width$}  2", "y").as_str()
+                )
+            );
         }
     }
 
@@ -222,9 +326,13 @@ mod tests {
     /// escape sequences, line breaks, text that runs backwards.
     #[test]
     fn odd_values_are_harmless() {
-        check("list_patients", json!({}), json!([]), &["1. clinic_a (cardiology): list_patients", "   answer: none"]);
-        let odd =
-            json!({ "a": "x\u{1b}[2J\r\n2. clinic_b", "b": [1, [true, null]], "c": [{ "d": { "e": "\u{202e}f" } }] });
+        check(
+            "list_patients",
+            json!({}),
+            json!([]),
+            &["1. clinic_a (cardiology): list_patients", "   answer: none"],
+        );
+        let odd = json!({ "a": "x\u{1b}[2J\r\n2. clinic_b", "b": [1, [true, null]], "c": [{ "d": { "e": "\u{202e}f" } }] });
         let expect = [
             "1. clinic_a (cardiology): list_patients",
             "   a: x [2J  2. clinic_b",
@@ -234,7 +342,8 @@ mod tests {
         ];
         check("list_patients", json!({}), odd, &expect);
         let error = json!({ "error": { "code": -32602, "message": "no\nsuch\u{1b} patient" } });
-        let expect = "1. clinic_a (cardiology): list_patients\n   not answered: no such  patient (-32602)";
+        let expect =
+            "1. clinic_a (cardiology): list_patients\n   not answered: no such  patient (-32602)";
         assert_eq!(rendered("list_patients", json!({}), error), expect);
     }
 }

@@ -27,7 +27,10 @@ impl Cast {
     /// Guardrail and verifier that object to the words INJECTION and UNSAFE, the planner by rules, two clinics.
     fn new(system: &System) -> Self {
         for (name, answer) in [
-            ("clinic_a", json!({ "patients": [{ "patient_id": "CARD-001", "condition": "Hypertension" }] })),
+            (
+                "clinic_a",
+                json!({ "patients": [{ "patient_id": "CARD-001", "condition": "Hypertension" }] }),
+            ),
             (
                 "clinic_b",
                 json!({ "specialty": "dermatology", "query": "psoriasis",
@@ -45,8 +48,17 @@ impl Cast {
 
     fn spawn(self, system: &System) -> AgentRef {
         let registry = Arc::new(two_clinics());
-        let router = system.spawn(Router::new(RouterConfig::new(registry.clone(), self.guardrail.clone())));
-        let config = OrchestratorConfig::new(registry, self.guardrail, self.planner, router, self.verifier);
+        let router = system.spawn(Router::new(RouterConfig::new(
+            registry.clone(),
+            self.guardrail.clone(),
+        )));
+        let config = OrchestratorConfig::new(
+            registry,
+            self.guardrail,
+            self.planner,
+            router,
+            self.verifier,
+        );
         system.spawn(Orchestrator::new(config))
     }
 }
@@ -62,9 +74,9 @@ fn guardrail(system: &System) -> AgentRef {
 fn verdict(safe: bool) -> Verdict {
     match safe {
         true => read(json!({ "safe": true, "note": "OK" })),
-        false => {
-            read(json!({ "safe": false, "note": "Response contains fabricated dosage for Amiodarone.", "rule": "R1" }))
-        }
+        false => read(
+            json!({ "safe": false, "note": "Response contains fabricated dosage for Amiodarone.", "rule": "R1" }),
+        ),
     }
 }
 
@@ -74,12 +86,18 @@ fn read<T: serde::de::DeserializeOwned>(json: Value) -> T {
 
 fn register(system: &System, name: &str, script: impl IntoIterator<Item = Act>) {
     let agent = system.spawn(Scripted::new(script));
-    system.directory().register(name, &agent).unwrap_or_else(|e| panic!("{e}"));
+    system
+        .directory()
+        .register(name, &agent)
+        .unwrap_or_else(|e| panic!("{e}"));
 }
 
 /// Takes a clinic away, as if its process had ended.
 async fn remove(system: &System, name: &str) {
-    let clinic = system.directory().get(name).unwrap_or_else(|| panic!("{name}"));
+    let clinic = system
+        .directory()
+        .get(name)
+        .unwrap_or_else(|| panic!("{name}"));
     clinic.kill();
     clinic.ended().await;
 }
@@ -96,8 +114,14 @@ async fn ended(system: &System) -> AgentRef {
 }
 
 async fn ask(orchestrator: &AgentRef, query: &str) -> Answer {
-    let message = AskClinics { query: query.into(), purpose: None };
-    let answer = orchestrator.ask(message).await.unwrap_or_else(|e| panic!("{e}"));
+    let message = AskClinics {
+        query: query.into(),
+        purpose: None,
+    };
+    let answer = orchestrator
+        .ask(message)
+        .await
+        .unwrap_or_else(|e| panic!("{e}"));
     answer.unwrap_or_else(|e| panic!("{e}"))
 }
 
@@ -105,7 +129,12 @@ async fn ask(orchestrator: &AgentRef, query: &str) -> Answer {
 fn json_of(answer: &Answer) -> Value {
     let mut json = serde_json::to_value(answer).unwrap_or_else(|e| panic!("{e}"));
     json.as_object_mut().and_then(|o| o.remove("times_ms"));
-    for step in json.get_mut("steps").and_then(Value::as_array_mut).into_iter().flatten() {
+    for step in json
+        .get_mut("steps")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
         step.as_object_mut().and_then(|o| o.remove("ms"));
     }
     json
@@ -153,7 +182,8 @@ fn the_documents_question_is_answered() {
 fn an_unsafe_answer_is_only_its_note() {
     until_ended(async |system| {
         let orchestrator = Cast::new(system).spawn(system);
-        let unsafe_answer = json!({ "patient": { "patient_id": "CARD-001", "notes": "UNSAFE Jane Roe" } });
+        let unsafe_answer =
+            json!({ "patient": { "patient_id": "CARD-001", "notes": "UNSAFE Jane Roe" } });
         remove(system, "clinic_a").await;
         register(system, "clinic_a", [Act::Reply(unsafe_answer)]);
         let answer = ask(&orchestrator, "get CARD-001").await;
@@ -179,20 +209,39 @@ fn the_verifier_reads_everything() {
             (Some("curiosity"), Identities::Withheld),
             (Some("treatment"), Identities::AsRecorded),
         ] {
-            let message = AskClinics { query: QUESTION.into(), purpose: purpose.map(str::to_owned) };
+            let message = AskClinics {
+                query: QUESTION.into(),
+                purpose: purpose.map(str::to_owned),
+            };
             // A call is the local operator's.
             let answer = orchestrator.call(message).start().reply().await;
-            let answer = answer.unwrap_or_else(|e| panic!("{e}")).unwrap_or_else(|e| panic!("{e}"));
+            let answer = answer
+                .unwrap_or_else(|e| panic!("{e}"))
+                .unwrap_or_else(|e| panic!("{e}"));
             let verify = asked.recv().await.unwrap_or_else(|| panic!("not asked"));
             assert_eq!(verify.identities, identities, "{purpose:?}");
             assert_eq!(verify.text, answer.text());
             assert_eq!(verify.records.len(), 2);
-            assert_eq!(verify.results[1]["result"]["matches"][0]["patient_id"], "DERM-001");
+            assert_eq!(
+                verify.results[1]["result"]["matches"][0]["patient_id"],
+                "DERM-001"
+            );
         }
         // Not the operator: a purpose alone opens nothing.
-        let message = AskClinics { query: QUESTION.into(), purpose: Some("treatment".into()) };
-        let _ = orchestrator.call(message).principal(Principal::anonymous()).start().reply().await;
-        assert_eq!(asked.recv().await.map(|v| v.identities), Some(Identities::Withheld));
+        let message = AskClinics {
+            query: QUESTION.into(),
+            purpose: Some("treatment".into()),
+        };
+        let _ = orchestrator
+            .call(message)
+            .principal(Principal::anonymous())
+            .start()
+            .reply()
+            .await;
+        assert_eq!(
+            asked.recv().await.map(|v| v.identities),
+            Some(Identities::Withheld)
+        );
     });
 }
 
@@ -204,14 +253,32 @@ fn without_a_verifier_nothing_is_shown() {
         let ended = ended(system).await;
         let wrong = json!({ "safe": "true", "note": "OK" });
         let torn = json!({ "safe": true, "note": "OK", "rule": "R2" });
-        let verifiers = [Act::Hang, Act::Panic, Act::Reply(wrong), Act::Reply(torn), Act::Reply(json!(null))];
-        let verifiers: Vec<AgentRef> = verifiers.map(|act| scripted(system, act)).into_iter().chain([ended]).collect();
+        let verifiers = [
+            Act::Hang,
+            Act::Panic,
+            Act::Reply(wrong),
+            Act::Reply(torn),
+            Act::Reply(json!(null)),
+        ];
+        let verifiers: Vec<AgentRef> = verifiers
+            .map(|act| scripted(system, act))
+            .into_iter()
+            .chain([ended])
+            .collect();
         for verifier in verifiers {
             let (guardrail, planner) = (cast.guardrail.clone(), cast.planner.clone());
-            let orchestrator = Cast { guardrail, planner, verifier }.spawn(system);
+            let orchestrator = Cast {
+                guardrail,
+                planner,
+                verifier,
+            }
+            .spawn(system);
             let answer = ask(&orchestrator, QUESTION).await;
             let text = "The answer is withheld: the verifier could not check it. Ask again later.";
-            assert_eq!(json_of(&answer), json!({ "status": "failed", "text": text }));
+            assert_eq!(
+                json_of(&answer),
+                json!({ "status": "failed", "text": text })
+            );
         }
     });
 }
@@ -220,14 +287,26 @@ fn without_a_verifier_nothing_is_shown() {
 #[test]
 fn the_guardrail_comes_first() {
     until_ended(async |system| {
-        let (planner, mut planned) = Probe::<MakePlan>::spawn(system, |_| Err(Failure::internal("x")));
-        let cast = Cast { planner, ..Cast::new(system) };
+        let (planner, mut planned) =
+            Probe::<MakePlan>::spawn(system, |_| Err(Failure::internal("x")));
+        let cast = Cast {
+            planner,
+            ..Cast::new(system)
+        };
         let ended = ended(system).await;
         for (guardrail, query) in [(cast.guardrail.clone(), "INJECTION"), (ended, QUESTION)] {
             let (planner, verifier) = (cast.planner.clone(), cast.verifier.clone());
-            let orchestrator = Cast { guardrail, planner, verifier }.spawn(system);
+            let orchestrator = Cast {
+                guardrail,
+                planner,
+                verifier,
+            }
+            .spawn(system);
             let answer = ask(&orchestrator, query).await;
-            assert_eq!(json_of(&answer), json!({ "status": "blocked", "text": "Request blocked by guardrails" }));
+            assert_eq!(
+                json_of(&answer),
+                json!({ "status": "blocked", "text": "Request blocked by guardrails" })
+            );
         }
         assert!(planned.try_recv().is_err());
     });
@@ -240,20 +319,47 @@ fn what_cannot_be_planned_is_refused() {
     until_ended(async |system| {
         let cast = Cast::new(system);
         let prose = Plan::parse("I would list the patients. UNSAFE");
-        let stray = Plan::parse(r#"[{"step_id":1,"clinic":"clinic_z","action":"list_patients","parameters":{}}]"#);
-        let script = [prose, stray].map(|plan| Act::Reply(serde_json::to_value(plan).unwrap_or_default()));
+        let stray = Plan::parse(
+            r#"[{"step_id":1,"clinic":"clinic_z","action":"list_patients","parameters":{}}]"#,
+        );
+        let script =
+            [prose, stray].map(|plan| Act::Reply(serde_json::to_value(plan).unwrap_or_default()));
         let model = system.spawn(Scripted::new(script));
         for (planner, query, says, action) in [
-            (cast.planner.clone(), "What's the weather?", "Name a specialty", Some("raw_response")),
-            (model.clone(), QUESTION, "The plan could not be read", Some("raw_response")),
-            (model.clone(), QUESTION, "clinic_z, which is not a registered clinic", Some("raw_response")),
+            (
+                cast.planner.clone(),
+                "What's the weather?",
+                "Name a specialty",
+                Some("raw_response"),
+            ),
+            (
+                model.clone(),
+                QUESTION,
+                "The plan could not be read",
+                Some("raw_response"),
+            ),
+            (
+                model.clone(),
+                QUESTION,
+                "clinic_z, which is not a registered clinic",
+                Some("raw_response"),
+            ),
             (model, QUESTION, "the planner is away", None),
         ] {
             let (guardrail, verifier) = (cast.guardrail.clone(), cast.verifier.clone());
-            let orchestrator = Cast { guardrail, planner, verifier }.spawn(system);
+            let orchestrator = Cast {
+                guardrail,
+                planner,
+                verifier,
+            }
+            .spawn(system);
             let answer = ask(&orchestrator, query).await;
             assert_eq!(answer.status(), Status::Failed);
-            assert!(answer.text().contains(says) && !answer.text().contains("-326"), "{}", answer.text());
+            assert!(
+                answer.text().contains(says) && !answer.text().contains("-326"),
+                "{}",
+                answer.text()
+            );
             assert_eq!(answer.plan().first().map(|s| s.action.as_str()), action);
             // The unusable text itself is not shown.
             assert!(!json_of(&answer).to_string().contains("UNSAFE"));
@@ -271,7 +377,13 @@ fn a_clinic_that_is_down_says_so() {
             remove(system, name).await;
             let answer = ask(&orchestrator, QUESTION).await;
             assert_eq!(answer.status(), status);
-            assert!(answer.text().contains("   not answered: clinic_b can't be reached (-32000)"), "{}", answer.text());
+            assert!(
+                answer
+                    .text()
+                    .contains("   not answered: clinic_b can't be reached (-32000)"),
+                "{}",
+                answer.text()
+            );
             assert_eq!(answer.verdict(), Some(&verdict(true)));
         }
     });
@@ -282,12 +394,25 @@ fn a_clinic_that_is_down_says_so() {
 fn outcomes_of_other_steps_are_not_shown() {
     until_ended(async |system| {
         let cast = Cast::new(system);
-        let outcome =
-            |clinic: &str| json!({ "step_id": 1, "clinic": clinic, "action": "list_patients", "result": {}, "ms": 1 });
-        for steps in [json!([outcome("clinic_b")]), json!([]), json!([outcome("clinic_a"), outcome("clinic_a")])] {
+        let outcome = |clinic: &str| json!({ "step_id": 1, "clinic": clinic, "action": "list_patients", "result": {}, "ms": 1 });
+        for steps in [
+            json!([outcome("clinic_b")]),
+            json!([]),
+            json!([outcome("clinic_a"), outcome("clinic_a")]),
+        ] {
             let router = scripted(system, Act::Reply(json!({ "steps": steps })));
-            let (guardrail, planner, verifier) = (cast.guardrail.clone(), cast.planner.clone(), cast.verifier.clone());
-            let config = OrchestratorConfig::new(Arc::new(two_clinics()), guardrail, planner, router, verifier);
+            let (guardrail, planner, verifier) = (
+                cast.guardrail.clone(),
+                cast.planner.clone(),
+                cast.verifier.clone(),
+            );
+            let config = OrchestratorConfig::new(
+                Arc::new(two_clinics()),
+                guardrail,
+                planner,
+                router,
+                verifier,
+            );
             let orchestrator = system.spawn(Orchestrator::new(config));
             let answer = ask(&orchestrator, "list cardiology patients").await;
             assert_eq!((answer.status(), answer.steps().len()), (Status::Failed, 0));
@@ -306,10 +431,18 @@ impl Agent for Nosy {
 }
 
 impl ConcurrentHandler<Named> for Nosy {
-    fn handle(&mut self, _: Named, cx: Cx) -> impl Future<Output = <Named as Message>::Reply> + Send + 'static {
-        self.0.lock().unwrap_or_else(|e| panic!("{e}")).push(cx.principal().clone());
+    fn handle(
+        &mut self,
+        _: Named,
+        cx: Cx,
+    ) -> impl Future<Output = <Named as Message>::Reply> + Send + 'static {
+        self.0
+            .lock()
+            .unwrap_or_else(|e| panic!("{e}"))
+            .push(cx.principal().clone());
         async {
-            to_raw_value(&json!({})).map_err(|e| Failure::internal(e.to_string())) as Result<Box<RawValue>, Failure>
+            to_raw_value(&json!({})).map_err(|e| Failure::internal(e.to_string()))
+                as Result<Box<RawValue>, Failure>
         }
     }
 }
@@ -323,8 +456,14 @@ fn the_purpose_travels_to_the_clinics() {
         remove(system, "clinic_a").await;
         let seen = Arc::new(Mutex::new(Vec::new()));
         let nosy = system.spawn(Nosy(seen.clone()));
-        system.directory().register("clinic_a", &nosy).unwrap_or_else(|e| panic!("{e}"));
-        let message = AskClinics { query: "list cardiology patients".into(), purpose: Some("treatment".into()) };
+        system
+            .directory()
+            .register("clinic_a", &nosy)
+            .unwrap_or_else(|e| panic!("{e}"));
+        let message = AskClinics {
+            query: "list cardiology patients".into(),
+            purpose: Some("treatment".into()),
+        };
         let _ = orchestrator.call(message).start().reply().await;
         let expect = Principal::local_operator().for_purpose("treatment");
         assert_eq!(*seen.lock().unwrap_or_else(|e| panic!("{e}")), [expect]);
@@ -338,7 +477,12 @@ fn progress_tells_the_stages() {
     until_ended(async |system| {
         let mut cast = Cast::new(system);
         let follow = async |orchestrator: &AgentRef| {
-            let mut call = orchestrator.call(AskClinics { query: QUESTION.into(), purpose: None }).start();
+            let mut call = orchestrator
+                .call(AskClinics {
+                    query: QUESTION.into(),
+                    purpose: None,
+                })
+                .start();
             let mut told = Vec::new();
             while let Some(event) = call.next().await {
                 if let CallEvent::Progress(p) = event {
@@ -349,7 +493,12 @@ fn progress_tells_the_stages() {
         };
         let (guardrail, verifier) = (cast.guardrail.clone(), cast.verifier.clone());
         let planner = std::mem::replace(&mut cast.planner, cast.verifier.clone());
-        let orchestrator = Cast { guardrail, planner, verifier }.spawn(system);
+        let orchestrator = Cast {
+            guardrail,
+            planner,
+            verifier,
+        }
+        .spawn(system);
         let expect = [
             "1 plan step 1: clinic_a list_patients",
             "2 plan step 2: clinic_b query \"psoriasis\"",
@@ -377,14 +526,34 @@ fn limits() {
         let orchestrator = Cast::new(system).spawn(system);
         let ask = async |query: String, purpose: Option<String>| {
             let reply = orchestrator.ask(AskClinics { query, purpose }).await;
-            reply.unwrap_or_else(|e| panic!("{e}")).map(|_| ()).map_err(|f| f.kind)
+            reply
+                .unwrap_or_else(|e| panic!("{e}"))
+                .map(|_| ())
+                .map_err(|f| f.kind)
         };
         assert_eq!(ask("é".repeat(QUERY_CHARS_MAX), None).await, Ok(()));
-        assert_eq!(ask("é".repeat(QUERY_CHARS_MAX + 1), None).await, Err(FailureKind::InvalidInput));
-        assert_eq!(ask(" \t\n".into(), None).await, Err(FailureKind::InvalidInput));
-        assert_eq!(ask(QUESTION.into(), Some("p".repeat(PURPOSE_CHARS_MAX))).await, Ok(()));
-        for bad in ["p".repeat(PURPOSE_CHARS_MAX + 1), String::new(), "a b".into(), "a\nb".into()] {
-            assert_eq!(ask(QUESTION.into(), Some(bad)).await, Err(FailureKind::InvalidInput));
+        assert_eq!(
+            ask("é".repeat(QUERY_CHARS_MAX + 1), None).await,
+            Err(FailureKind::InvalidInput)
+        );
+        assert_eq!(
+            ask(" \t\n".into(), None).await,
+            Err(FailureKind::InvalidInput)
+        );
+        assert_eq!(
+            ask(QUESTION.into(), Some("p".repeat(PURPOSE_CHARS_MAX))).await,
+            Ok(())
+        );
+        for bad in [
+            "p".repeat(PURPOSE_CHARS_MAX + 1),
+            String::new(),
+            "a b".into(),
+            "a\nb".into(),
+        ] {
+            assert_eq!(
+                ask(QUESTION.into(), Some(bad)).await,
+                Err(FailureKind::InvalidInput)
+            );
         }
     });
 }

@@ -70,7 +70,9 @@ pub enum PlanError {
         parameter: String,
     },
     /// Give the parameter as text of 1 to `chars_max` characters.
-    #[error("step {step_id} needs {parameter} as text of 1 to {chars_max} characters, without control characters")]
+    #[error(
+        "step {step_id} needs {parameter} as text of 1 to {chars_max} characters, without control characters"
+    )]
     BadParameter {
         /// Where.
         step_id: u32,
@@ -118,7 +120,9 @@ impl PlanError {
 impl From<PlanError> for Failure {
     fn from(error: PlanError) -> Self {
         let kind = match error {
-            PlanError::UnknownClinic { .. } | PlanError::UnknownTool { .. } => FailureKind::NotFound,
+            PlanError::UnknownClinic { .. } | PlanError::UnknownTool { .. } => {
+                FailureKind::NotFound
+            }
             _ => FailureKind::InvalidInput,
         };
         Self::new(kind, error.to_string()).with_data(json!({ "code": error.code() }))
@@ -134,7 +138,9 @@ impl Plan {
         check_count(&steps)?;
         for (at, step) in steps.iter().enumerate() {
             if steps[..at].iter().any(|s| s.step_id == step.step_id) {
-                return Err(PlanError::SameStepId { step_id: step.step_id });
+                return Err(PlanError::SameStepId {
+                    step_id: step.step_id,
+                });
             }
             check_step(step, registry)?;
         }
@@ -156,23 +162,51 @@ fn check_step(step: &Step, registry: &Registry) -> Result<(), PlanError> {
     let step_id = step.step_id;
     let clinic = registry
         .clinic(&step.clinic)
-        .ok_or_else(|| PlanError::UnknownClinic { step_id, clinic: printable(&step.clinic) })?;
+        .ok_or_else(|| PlanError::UnknownClinic {
+            step_id,
+            clinic: printable(&step.clinic),
+        })?;
     let tool = CATALOGUE
         .iter()
         .find(|tool| tool.name == step.action)
-        .ok_or_else(|| PlanError::UnknownTool { step_id, action: printable(&step.action) })?;
-    if let Some(key) = step.parameters.keys().find(|key| tool.parameter.is_none_or(|(name, _)| name != key.as_str())) {
+        .ok_or_else(|| PlanError::UnknownTool {
+            step_id,
+            action: printable(&step.action),
+        })?;
+    if let Some(key) = step
+        .parameters
+        .keys()
+        .find(|key| tool.parameter.is_none_or(|(name, _)| name != key.as_str()))
+    {
         let parameter = printable(key);
-        return Err(PlanError::UnknownParameter { step_id, action: tool.name.into(), parameter });
+        return Err(PlanError::UnknownParameter {
+            step_id,
+            action: tool.name.into(),
+            parameter,
+        });
     }
     if let Some((parameter, chars_max)) = tool.parameter {
-        let text = step.parameters.get(parameter).and_then(Value::as_str).unwrap_or_default();
-        let fits = !text.trim().is_empty() && text.chars().count() <= chars_max && !text.contains(char::is_control);
+        let text = step
+            .parameters
+            .get(parameter)
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        let fits = !text.trim().is_empty()
+            && text.chars().count() <= chars_max
+            && !text.contains(char::is_control);
         if !fits {
-            return Err(PlanError::BadParameter { step_id, parameter, chars_max });
+            return Err(PlanError::BadParameter {
+                step_id,
+                parameter,
+                chars_max,
+            });
         }
         if let Some(other) = registry.other_clinic_in(&clinic.id, text) {
-            return Err(PlanError::TwoClinics { step_id, clinic: clinic.id.clone(), other: other.id.clone() });
+            return Err(PlanError::TwoClinics {
+                step_id,
+                clinic: clinic.id.clone(),
+                other: other.id.clone(),
+            });
         }
     }
     Ok(())
@@ -180,18 +214,33 @@ fn check_step(step: &Step, registry: &Registry) -> Result<(), PlanError> {
 
 fn check_dependencies(steps: &[Step]) -> Result<(), PlanError> {
     for step in steps {
-        if let Some(on) = step.depends_on.iter().find(|on| steps.iter().all(|s| s.step_id != **on)) {
-            return Err(PlanError::UnknownDependency { step_id: step.step_id, on: *on });
+        if let Some(on) = step
+            .depends_on
+            .iter()
+            .find(|on| steps.iter().all(|s| s.step_id != **on))
+        {
+            return Err(PlanError::UnknownDependency {
+                step_id: step.step_id,
+                on: *on,
+            });
         }
     }
-    let sorted = in_dependency_order(steps.iter().collect(), |step, done| step.depends_on.contains(&done.step_id));
-    sorted.map(drop).map_err(|step| PlanError::Circle { step_id: step.step_id })
+    let sorted = in_dependency_order(steps.iter().collect(), |step, done| {
+        step.depends_on.contains(&done.step_id)
+    });
+    sorted.map(drop).map_err(|step| PlanError::Circle {
+        step_id: step.step_id,
+    })
 }
 
 /// A name as it may stand in an error: a plan can come from a model, so anything but a short plain name is not
 /// repeated.
 fn printable(name: &str) -> String {
-    if is_name(name, 64) { name.to_owned() } else { "something that is not a name".to_owned() }
+    if is_name(name, 64) {
+        name.to_owned()
+    } else {
+        "something that is not a name".to_owned()
+    }
 }
 
 #[cfg(test)]
@@ -224,17 +273,41 @@ mod tests {
     #[test]
     fn each_rule_refuses() {
         for (step, code, says) in [
-            (r#"{"step_id":1,"clinic":"clinic_z","action":"list_patients","parameters":{}}"#, -32601, "clinic_z"),
-            (r#"{"step_id":1,"clinic":"","action":"raw_response","parameters":{}}"#, -32601, "not a name"),
+            (
+                r#"{"step_id":1,"clinic":"clinic_z","action":"list_patients","parameters":{}}"#,
+                -32601,
+                "clinic_z",
+            ),
+            (
+                r#"{"step_id":1,"clinic":"","action":"raw_response","parameters":{}}"#,
+                -32601,
+                "not a name",
+            ),
             (
                 r#"{"step_id":1,"clinic":"clinic_a,clinic_b","action":"list_patients","parameters":{}}"#,
                 -32601,
                 "not a name",
             ),
-            (r#"{"step_id":1,"clinic":"clinic_a","action":"dump_all","parameters":{}}"#, -32602, "dump_all"),
-            (r#"{"step_id":1,"clinic":"clinic_a","action":"raw_response","parameters":{}}"#, -32602, "raw_response"),
-            (r#"{"step_id":1,"clinic":"clinic_a","action":"list_patients","parameters":{"all":"1"}}"#, -32602, "all"),
-            (r#"{"step_id":1,"clinic":"clinic_a","action":"get_patient","parameters":{}}"#, -32602, "needs patient_id"),
+            (
+                r#"{"step_id":1,"clinic":"clinic_a","action":"dump_all","parameters":{}}"#,
+                -32602,
+                "dump_all",
+            ),
+            (
+                r#"{"step_id":1,"clinic":"clinic_a","action":"raw_response","parameters":{}}"#,
+                -32602,
+                "raw_response",
+            ),
+            (
+                r#"{"step_id":1,"clinic":"clinic_a","action":"list_patients","parameters":{"all":"1"}}"#,
+                -32602,
+                "all",
+            ),
+            (
+                r#"{"step_id":1,"clinic":"clinic_a","action":"get_patient","parameters":{}}"#,
+                -32602,
+                "needs patient_id",
+            ),
             (
                 r#"{"step_id":1,"clinic":"clinic_a","action":"get_patient","parameters":{"patient_id":7}}"#,
                 -32602,
@@ -281,8 +354,14 @@ mod tests {
             )
         };
         let plan = |steps: &[String]| format!("[{}]", steps.join(","));
-        assert_eq!(refused(&plan(&[step(1, ""), step(1, "")])).1, "two steps have the number 1");
-        assert_eq!(refused(&plan(&[step(5, ""), step(1, "2"), step(2, "1")])).1, "step 1 waits for itself");
+        assert_eq!(
+            refused(&plan(&[step(1, ""), step(1, "")])).1,
+            "two steps have the number 1"
+        );
+        assert_eq!(
+            refused(&plan(&[step(5, ""), step(1, "2"), step(2, "1")])).1,
+            "step 1 waits for itself"
+        );
         assert!(check(&plan(&[step(3, "2,1"), step(2, "1"), step(1, "")])).is_ok());
     }
 
@@ -295,7 +374,9 @@ mod tests {
             )
         };
         let query = |q: String| {
-            format!(r#"[{{"step_id":1,"clinic":"clinic_a","action":"query","parameters":{{"query":"{q}"}}}}]"#)
+            format!(
+                r#"[{{"step_id":1,"clinic":"clinic_a","action":"query","parameters":{{"query":"{q}"}}}}]"#
+            )
         };
         assert!(check(&get("é".repeat(PATIENT_ID_CHARS_MAX))).is_ok());
         assert!(check(&get("é".repeat(PATIENT_ID_CHARS_MAX + 1))).is_err());
@@ -306,13 +387,17 @@ mod tests {
     /// Goal: the codes of the document travel as data. Method: convert.
     #[test]
     fn failures_carry_the_code() {
-        let failure = Failure::from(PlanError::UnknownClinic { step_id: 1, clinic: "clinic_z".into() });
+        let failure = Failure::from(PlanError::UnknownClinic {
+            step_id: 1,
+            clinic: "clinic_z".into(),
+        });
         assert_eq!(failure.data, Some(json!({ "code": -32601 })));
     }
 
     fn any_plan() -> impl Strategy<Value = String> {
         let clinic = prop_oneof![4 => "clinic_[ab]", 1 => "clinic_z", 1 => "\\PC{0,12}"];
-        let action = prop_oneof![4 => "list_patients|get_patient|query", 1 => "dump_all", 1 => "\\PC{0,12}"];
+        let action =
+            prop_oneof![4 => "list_patients|get_patient|query", 1 => "dump_all", 1 => "\\PC{0,12}"];
         let parameters = prop_oneof![
             Just("{}".to_owned()),
             "(CARD|DERM)-[0-9]{1,3}".prop_map(|id| json!({ "patient_id": id }).to_string()),

@@ -15,7 +15,9 @@ use serde_json::{Map, Value};
 
 pub use check::{CheckedPlan, PlanError};
 pub(crate) use registry::is_name;
-pub use registry::{CLINICS_MAX, ClinicEntry, NAME_CHARS_MAX, Registry, RegistryError, WORDS_PER_CLINIC_MAX};
+pub use registry::{
+    CLINICS_MAX, ClinicEntry, NAME_CHARS_MAX, Registry, RegistryError, WORDS_PER_CLINIC_MAX,
+};
 
 /// Maximum steps of a plan. A plan with more becomes a refusal for the user. Fixed.
 pub const STEPS_MAX: usize = 16;
@@ -71,18 +73,31 @@ impl Plan {
     /// that tells the user what to do next.
     pub fn raw_response(text: &str, reason: impl Into<String>) -> Self {
         let text = cut_chars(text, RAW_TEXT_CHARS_MAX).into();
-        let parameters = [("text".into(), text), ("reason".into(), reason.into().into())].into_iter().collect();
-        let step =
-            Step { step_id: 1, clinic: String::new(), action: RAW_RESPONSE.into(), parameters, depends_on: Vec::new() };
+        let parameters = [
+            ("text".into(), text),
+            ("reason".into(), reason.into().into()),
+        ]
+        .into_iter()
+        .collect();
+        let step = Step {
+            step_id: 1,
+            clinic: String::new(),
+            action: RAW_RESPONSE.into(),
+            parameters,
+            depends_on: Vec::new(),
+        };
         Self { steps: vec![step] }
     }
 
     /// Why nothing was planned, if this is the `raw_response` plan.
     pub fn refusal(&self) -> Option<&str> {
         match self.steps.as_slice() {
-            [step] if step.action == RAW_RESPONSE => {
-                Some(step.parameters.get("reason").and_then(Value::as_str).unwrap_or_default())
-            }
+            [step] if step.action == RAW_RESPONSE => Some(
+                step.parameters
+                    .get("reason")
+                    .and_then(Value::as_str)
+                    .unwrap_or_default(),
+            ),
             _ => None,
         }
     }
@@ -146,7 +161,10 @@ impl Plan {
             return Err(PlanParseError::TooLong { bytes: text.len() });
         }
         let steps: Vec<Step> =
-            serde_json::from_str(text).map_err(|e| PlanParseError::NotSteps { line: e.line(), column: e.column() })?;
+            serde_json::from_str(text).map_err(|e| PlanParseError::NotSteps {
+                line: e.line(),
+                column: e.column(),
+            })?;
         check::check_count(&steps)?;
         Ok(Self { steps })
     }
@@ -168,10 +186,22 @@ pub struct Tool {
 
 /// The tools that a step may name: the four of the federated clinics (technical blueprint, section 2.4).
 pub const CATALOGUE: [Tool; 4] = [
-    Tool { name: "list_patients", parameter: None },
-    Tool { name: "get_patient", parameter: Some(("patient_id", PATIENT_ID_CHARS_MAX)) },
-    Tool { name: "check_medications", parameter: Some(("patient_id", PATIENT_ID_CHARS_MAX)) },
-    Tool { name: "query", parameter: Some(("query", QUERY_TEXT_CHARS_MAX)) },
+    Tool {
+        name: "list_patients",
+        parameter: None,
+    },
+    Tool {
+        name: "get_patient",
+        parameter: Some(("patient_id", PATIENT_ID_CHARS_MAX)),
+    },
+    Tool {
+        name: "check_medications",
+        parameter: Some(("patient_id", PATIENT_ID_CHARS_MAX)),
+    },
+    Tool {
+        name: "query",
+        parameter: Some(("query", QUERY_TEXT_CHARS_MAX)),
+    },
 ];
 
 #[cfg(test)]
@@ -194,7 +224,10 @@ mod tests {
     fn the_documents_plan_round_trips_byte_for_byte() {
         let plan = Plan::parse(THE_PLAN);
         assert_eq!(plan.refusal(), None);
-        assert_eq!(serde_json::to_string(&plan.steps).ok().as_deref(), Some(THE_PLAN));
+        assert_eq!(
+            serde_json::to_string(&plan.steps).ok().as_deref(),
+            Some(THE_PLAN)
+        );
     }
 
     /// Goal: whatever is not strictly a plan is the refusal. Method: rows of near misses.
@@ -238,11 +271,24 @@ mod tests {
 
         let padded = |bytes: usize| format!("{}{}", steps(1), " ".repeat(bytes - steps(1).len()));
         assert!(Plan::read(&padded(PLAN_BYTES_MAX)).is_ok());
-        assert!(matches!(Plan::read(&padded(PLAN_BYTES_MAX + 1)), Err(PlanParseError::TooLong { .. })));
+        assert!(matches!(
+            Plan::read(&padded(PLAN_BYTES_MAX + 1)),
+            Err(PlanParseError::TooLong { .. })
+        ));
 
-        let kept = |text: &str| Plan::parse(text).steps[0].parameters["text"].as_str().map(|t| t.chars().count());
-        assert_eq!(kept(&"é".repeat(RAW_TEXT_CHARS_MAX)), Some(RAW_TEXT_CHARS_MAX));
-        assert_eq!(kept(&"é".repeat(RAW_TEXT_CHARS_MAX + 1)), Some(RAW_TEXT_CHARS_MAX));
+        let kept = |text: &str| {
+            Plan::parse(text).steps[0].parameters["text"]
+                .as_str()
+                .map(|t| t.chars().count())
+        };
+        assert_eq!(
+            kept(&"é".repeat(RAW_TEXT_CHARS_MAX)),
+            Some(RAW_TEXT_CHARS_MAX)
+        );
+        assert_eq!(
+            kept(&"é".repeat(RAW_TEXT_CHARS_MAX + 1)),
+            Some(RAW_TEXT_CHARS_MAX)
+        );
     }
 
     /// Goal: no message quotes the text of a plan. Method: a name in a place where serde would quote it.

@@ -50,7 +50,9 @@ pub enum RegistryError {
         clinics: usize,
     },
     /// Choose another id.
-    #[error("clinic {position} needs an id of 1 to {NAME_CHARS_MAX} letters, digits, '_', '-' or '.'")]
+    #[error(
+        "clinic {position} needs an id of 1 to {NAME_CHARS_MAX} letters, digits, '_', '-' or '.'"
+    )]
     BadId {
         /// Which entry, from 1.
         position: usize,
@@ -68,7 +70,9 @@ pub enum RegistryError {
         id: String,
     },
     /// Change the prefix.
-    #[error("clinic {id} needs an id_prefix of letters (then at most a hyphen) that no other clinic has")]
+    #[error(
+        "clinic {id} needs an id_prefix of letters (then at most a hyphen) that no other clinic has"
+    )]
     BadPrefix {
         /// Whose.
         id: String,
@@ -89,7 +93,9 @@ impl TryFrom<Vec<ClinicEntry>> for Registry {
 
     fn try_from(mut clinics: Vec<ClinicEntry>) -> Result<Self, RegistryError> {
         if clinics.len() > CLINICS_MAX {
-            return Err(RegistryError::TooManyClinics { clinics: clinics.len() });
+            return Err(RegistryError::TooManyClinics {
+                clinics: clinics.len(),
+            });
         }
         let (mut ids, mut prefixes) = (HashSet::new(), HashSet::new());
         for (at, clinic) in clinics.iter_mut().enumerate() {
@@ -103,14 +109,26 @@ impl TryFrom<Vec<ClinicEntry>> for Registry {
             if clinic.specialty.trim().is_empty() {
                 return Err(RegistryError::NoSpecialty { id });
             }
-            clinic.id_prefix = clinic.id_prefix.strip_suffix('-').unwrap_or(&clinic.id_prefix).to_ascii_uppercase();
+            clinic.id_prefix = clinic
+                .id_prefix
+                .strip_suffix('-')
+                .unwrap_or(&clinic.id_prefix)
+                .to_ascii_uppercase();
             let prefix = &clinic.id_prefix;
-            let fits = prefix.len() <= NAME_CHARS_MAX && prefix.bytes().all(|b| b.is_ascii_alphabetic());
+            let fits =
+                prefix.len() <= NAME_CHARS_MAX && prefix.bytes().all(|b| b.is_ascii_alphabetic());
             if !fits || (!prefix.is_empty() && !prefixes.insert(prefix.clone())) {
                 return Err(RegistryError::BadPrefix { id });
             }
-            let words = || clinic.synonyms.iter().chain(&clinic.conditions).chain([&clinic.specialty]);
-            let word_fits = |w: &String| !w.trim().is_empty() && w.chars().count() <= NAME_CHARS_MAX;
+            let words = || {
+                clinic
+                    .synonyms
+                    .iter()
+                    .chain(&clinic.conditions)
+                    .chain([&clinic.specialty])
+            };
+            let word_fits =
+                |w: &String| !w.trim().is_empty() && w.chars().count() <= NAME_CHARS_MAX;
             if words().count() > WORDS_PER_CLINIC_MAX + 1 || !words().all(word_fits) {
                 return Err(RegistryError::BadWords { id });
             }
@@ -132,14 +150,20 @@ impl Registry {
 
     /// The specialties, for people: `cardiology, dermatology`.
     pub(crate) fn specialties(&self) -> String {
-        self.clinics.iter().map(|c| c.specialty.as_str()).collect::<Vec<_>>().join(", ")
+        self.clinics
+            .iter()
+            .map(|c| c.specialty.as_str())
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     /// If a word is a patient's id by some clinic's prefix: that clinic's place and the id as the clinic writes it.
     pub(crate) fn patient_id(&self, word: &str) -> Option<(usize, String)> {
         let word = word.to_ascii_uppercase();
         self.clinics.iter().enumerate().find_map(|(at, clinic)| {
-            let rest = word.strip_prefix(&clinic.id_prefix).filter(|_| !clinic.id_prefix.is_empty())?;
+            let rest = word
+                .strip_prefix(&clinic.id_prefix)
+                .filter(|_| !clinic.id_prefix.is_empty())?;
             let digits = rest.strip_prefix('-').unwrap_or(rest);
             let fits = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
             fits.then(|| (at, format!("{}-{digits}", clinic.id_prefix)))
@@ -151,7 +175,8 @@ impl Registry {
         let text = plain(text).to_ascii_uppercase();
         let ends = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');
         let number = |rest: &str| {
-            rest.trim_start_matches(['-', '_', ' ', '.', '/', '#', ':']).starts_with(|c: char| c.is_ascii_digit())
+            rest.trim_start_matches(['-', '_', ' ', '.', '/', '#', ':'])
+                .starts_with(|c: char| c.is_ascii_digit())
         };
         self.clinics.iter().filter(|c| c.id != own).find(|clinic| {
             mentions(&text, &clinic.id.to_ascii_uppercase(), ends)
@@ -162,14 +187,17 @@ impl Registry {
 
 /// Whether `text` has `name` at the beginning of a word and what follows it fits.
 fn mentions(text: &str, name: &str, follows: impl Fn(&str) -> bool) -> bool {
-    text.match_indices(name)
-        .any(|(at, _)| !text[..at].ends_with(|c: char| c.is_alphanumeric()) && follows(&text[at + name.len()..]))
+    text.match_indices(name).any(|(at, _)| {
+        !text[..at].ends_with(|c: char| c.is_alphanumeric()) && follows(&text[at + name.len()..])
+    })
 }
 
 /// Whether a text is 1 to `chars_max` letters, digits, `_`, `-` or `.`.
 pub(crate) fn is_name(text: &str, chars_max: usize) -> bool {
     (1..=chars_max).contains(&text.len())
-        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
 }
 
 #[cfg(test)]
@@ -181,26 +209,49 @@ mod tests {
     /// Goal: an entry that can't work is refused with its name. Method: one row a mistake.
     #[test]
     fn mistakes_are_named() {
-        let refused = |clinics: Vec<ClinicEntry>| Registry::try_from(clinics).err().map(|e| e.to_string());
+        let refused =
+            |clinics: Vec<ClinicEntry>| Registry::try_from(clinics).err().map(|e| e.to_string());
         let (a, b) = (entry("a", "x", "A-"), entry("b", "y", "B"));
         assert_eq!(refused(vec![a.clone(), b.clone()]), None);
-        assert_eq!(refused(vec![a.clone(), a.clone()]), Some("two clinics are called a".into()));
-        assert!(refused(vec![entry("a b", "x", "")]).is_some_and(|e| e.starts_with("clinic 1 needs an id")));
-        assert!(refused(vec![entry("a", " ", "")]).is_some_and(|e| e.contains("needs a specialty")));
+        assert_eq!(
+            refused(vec![a.clone(), a.clone()]),
+            Some("two clinics are called a".into())
+        );
+        assert!(
+            refused(vec![entry("a b", "x", "")])
+                .is_some_and(|e| e.starts_with("clinic 1 needs an id"))
+        );
+        assert!(
+            refused(vec![entry("a", " ", "")]).is_some_and(|e| e.contains("needs a specialty"))
+        );
         for prefix in ["A", "a-", "X1", "X--"] {
             assert!(
-                refused(vec![a.clone(), entry("c", "z", prefix)]).is_some_and(|e| e.contains("id_prefix")),
+                refused(vec![a.clone(), entry("c", "z", prefix)])
+                    .is_some_and(|e| e.contains("id_prefix")),
                 "{prefix}"
             );
         }
-        let long = ClinicEntry { synonyms: vec!["é".repeat(NAME_CHARS_MAX)], ..a.clone() };
+        let long = ClinicEntry {
+            synonyms: vec!["é".repeat(NAME_CHARS_MAX)],
+            ..a.clone()
+        };
         assert_eq!(refused(vec![long]), None);
-        let longer = ClinicEntry { synonyms: vec!["é".repeat(NAME_CHARS_MAX + 1)], ..a.clone() };
+        let longer = ClinicEntry {
+            synonyms: vec!["é".repeat(NAME_CHARS_MAX + 1)],
+            ..a.clone()
+        };
         assert!(refused(vec![longer]).is_some_and(|e| e.contains("words")));
-        let full = |n| ClinicEntry { conditions: vec!["w".to_owned(); n], ..a.clone() };
+        let full = |n| ClinicEntry {
+            conditions: vec!["w".to_owned(); n],
+            ..a.clone()
+        };
         assert_eq!(refused(vec![full(WORDS_PER_CLINIC_MAX)]), None);
         assert!(refused(vec![full(WORDS_PER_CLINIC_MAX + 1)]).is_some_and(|e| e.contains("words")));
-        let many = |n: usize| (0..n).map(|i| entry(&format!("c{i}"), "x", "")).collect::<Vec<_>>();
+        let many = |n: usize| {
+            (0..n)
+                .map(|i| entry(&format!("c{i}"), "x", ""))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(refused(many(CLINICS_MAX)), None);
         assert!(refused(many(CLINICS_MAX + 1)).is_some_and(|e| e.contains("65 clinics")));
     }
@@ -222,7 +273,11 @@ mod tests {
     #[test]
     fn another_clinic_is_noticed_in_a_text() {
         let registry = two_clinics();
-        let other = |text| registry.other_clinic_in("clinic_a", text).map(|c| c.id.as_str());
+        let other = |text| {
+            registry
+                .other_clinic_in("clinic_a", text)
+                .map(|c| c.id.as_str())
+        };
         for text in [
             "DERM-001",
             "as in derm 1",
@@ -234,7 +289,14 @@ mod tests {
         ] {
             assert_eq!(other(text), Some("clinic_b"), "{text}");
         }
-        for text in ["CARD-001", "dermatitis 2", "epiderm-2", "clinic_bb", "derm", "psoriasis"] {
+        for text in [
+            "CARD-001",
+            "dermatitis 2",
+            "epiderm-2",
+            "clinic_bb",
+            "derm",
+            "psoriasis",
+        ] {
             assert_eq!(other(text), None, "{text}");
         }
     }

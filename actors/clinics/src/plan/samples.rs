@@ -26,7 +26,13 @@ pub(crate) const THE_PLAN: &str = concat!(
 /// The two clinics of the document.
 pub(crate) fn two_clinics() -> Registry {
     let cardiology = ClinicEntry {
-        conditions: words(&["Hypertension", "Atrial fibrillation", "Heart failure", "hipertensão", "arritmia"]),
+        conditions: words(&[
+            "Hypertension",
+            "Atrial fibrillation",
+            "Heart failure",
+            "hipertensão",
+            "arritmia",
+        ]),
         synonyms: words(&["heart", "cardiac", "coração", "cardíaco"]),
         ..entry("clinic_a", "cardiology", "CARD-")
     };

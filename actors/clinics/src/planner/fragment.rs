@@ -76,18 +76,29 @@ enum Tag {
 }
 
 /// Cuts a query into fragments; refuses what no rule may plan.
-pub(super) fn fragments(query: &str, registry: &Registry, names: &Names) -> Result<Vec<Fragment>, Refusal> {
+pub(super) fn fragments(
+    query: &str,
+    registry: &Registry,
+    names: &Names,
+) -> Result<Vec<Fragment>, Refusal> {
     let tokens = tokenize(query);
-    let shouted = !tokens.iter().any(|t| matches!(t, Token::Word(w) if !w.capital));
+    let shouted = !tokens
+        .iter()
+        .any(|t| matches!(t, Token::Word(w) if !w.capital));
     let (mut fragments, mut pieces, mut sentence, mut at) = (Vec::new(), Vec::new(), 0, 0);
     while at < tokens.len() {
         let (used, piece) = piece(&tokens[at..], registry, names)?;
         at += used;
         match piece {
-            Some(Piece { tag: Tag::Ours(Known::Join | Known::Stop), .. }) | None => {
+            Some(Piece {
+                tag: Tag::Ours(Known::Join | Known::Stop),
+                ..
+            })
+            | None => {
                 fragments.push(fragment(&pieces, sentence, shouted, registry)?);
                 pieces.clear();
-                let stops = tokens[at - 1] == Token::Stop || piece.is_some_and(|p| p.tag == Tag::Ours(Known::Stop));
+                let stops = tokens[at - 1] == Token::Stop
+                    || piece.is_some_and(|p| p.tag == Tag::Ours(Known::Stop));
                 sentence += usize::from(stops);
             }
             Some(piece) => pieces.push(piece),
@@ -99,18 +110,42 @@ pub(super) fn fragments(query: &str, registry: &Registry, names: &Names) -> Resu
 }
 
 /// The piece that `tokens` begins with, and how many tokens it is; no piece for a sign.
-fn piece(tokens: &[Token], registry: &Registry, names: &Names) -> Result<(usize, Option<Piece>), Refusal> {
-    let Some(word) = tokens.first().and_then(Token::word) else { return Ok((1, None)) };
+fn piece(
+    tokens: &[Token],
+    registry: &Registry,
+    names: &Names,
+) -> Result<(usize, Option<Piece>), Refusal> {
+    let Some(word) = tokens.first().and_then(Token::word) else {
+        return Ok((1, None));
+    };
     let capital = word.capital;
     if let Some(phrase) = names.longest(tokens) {
         let used = phrase.words.len();
-        let shown: Vec<&str> = tokens[..used].iter().filter_map(Token::word).map(|w| &*w.shown).collect();
-        return Ok((used, Some(Piece { tag: phrase.tag(), shown: shown.join(" "), capital })));
+        let shown: Vec<&str> = tokens[..used]
+            .iter()
+            .filter_map(Token::word)
+            .map(|w| &*w.shown)
+            .collect();
+        return Ok((
+            used,
+            Some(Piece {
+                tag: phrase.tag(),
+                shown: shown.join(" "),
+                capital,
+            }),
+        ));
     }
-    let piece = |tag| Some(Piece { tag, shown: word.shown.clone(), capital });
+    let piece = |tag| {
+        Some(Piece {
+            tag,
+            shown: word.shown.clone(),
+            capital,
+        })
+    };
     if let Some(digits) = tokens.get(1).and_then(Token::word)
         && digits.folded.bytes().all(|b| b.is_ascii_digit())
-        && let Some((clinic, id)) = registry.patient_id(&format!("{}-{}", word.folded, digits.folded))
+        && let Some((clinic, id)) =
+            registry.patient_id(&format!("{}-{}", word.folded, digits.folded))
     {
         return Ok((2, piece(Tag::Id(clinic, id))));
     }
@@ -127,9 +162,18 @@ fn tag(word: &Word, registry: &Registry, names: &Names) -> Result<Tag, Refusal> 
         return Ok(Tag::Ours(known));
     }
     if looks_like_an_id(folded) {
-        let prefixes = registry.clinics().iter().filter(|c| !c.id_prefix.is_empty());
-        let prefixes = prefixes.map(|c| format!("{}-", c.id_prefix)).collect::<Vec<_>>().join(", ");
-        return Err(Refusal::NoSuchPrefix { id: folded.to_uppercase(), prefixes });
+        let prefixes = registry
+            .clinics()
+            .iter()
+            .filter(|c| !c.id_prefix.is_empty());
+        let prefixes = prefixes
+            .map(|c| format!("{}-", c.id_prefix))
+            .collect::<Vec<_>>()
+            .join(", ");
+        return Err(Refusal::NoSuchPrefix {
+            id: folded.to_uppercase(),
+            prefixes,
+        });
     }
     if folded.starts_with(|c: char| c.is_ascii_digit()) {
         return Ok(Tag::Number);
@@ -138,11 +182,22 @@ fn tag(word: &Word, registry: &Registry, names: &Names) -> Result<Tag, Refusal> 
         return Ok(phrase.tag());
     }
     if is_specialty(folded) {
-        return Err(Refusal::NoSuchSpecialty { specialty: word.shown.clone(), specialties: registry.specialties() });
+        return Err(Refusal::NoSuchSpecialty {
+            specialty: word.shown.clone(),
+            specialties: registry.specialties(),
+        });
     }
     if folded.starts_with("clinic_") || folded.starts_with("clinica_") {
-        let clinics = registry.clinics().iter().map(|c| c.id.as_str()).collect::<Vec<_>>().join(", ");
-        return Err(Refusal::NoSuchClinic { clinic: word.shown.clone(), clinics });
+        let clinics = registry
+            .clinics()
+            .iter()
+            .map(|c| c.id.as_str())
+            .collect::<Vec<_>>()
+            .join(", ");
+        return Err(Refusal::NoSuchClinic {
+            clinic: word.shown.clone(),
+            clinics,
+        });
     }
     Ok(Tag::Topic)
 }
@@ -156,8 +211,16 @@ fn looks_like_an_id(folded: &str) -> bool {
     letters > 0 && digits.len() >= DIGITS_MIN && digits.bytes().all(|b| b.is_ascii_digit())
 }
 
-fn fragment(pieces: &[Piece], sentence: usize, shouted: bool, registry: &Registry) -> Result<Fragment, Refusal> {
-    let mut fragment = Fragment { sentence, ..Fragment::default() };
+fn fragment(
+    pieces: &[Piece],
+    sentence: usize,
+    shouted: bool,
+    registry: &Registry,
+) -> Result<Fragment, Refusal> {
+    let mut fragment = Fragment {
+        sentence,
+        ..Fragment::default()
+    };
     for piece in pieces {
         let word = || piece.shown.clone();
         match &piece.tag {
@@ -170,7 +233,10 @@ fn fragment(pieces: &[Piece], sentence: usize, shouted: bool, registry: &Registr
                 Known::Pronoun => fragment.pronoun = true,
                 Known::All => fragment.all = true,
                 Known::Both => (fragment.all, fragment.both) = (true, true),
-                Known::Clinics => add_all(&mut fragment.clinics, &(0..registry.clinics().len()).collect::<Vec<_>>()),
+                Known::Clinics => add_all(
+                    &mut fragment.clinics,
+                    &(0..registry.clinics().len()).collect::<Vec<_>>(),
+                ),
                 Known::Negation => return Err(Refusal::Negation(word())),
                 Known::Change => return Err(Refusal::Change(word())),
                 Known::Advice => return Err(Refusal::Advice(word())),
@@ -195,7 +261,8 @@ fn refuse_names(pieces: &[Piece], shouted: bool) -> Result<(), Refusal> {
     let name_like = |p: &Piece| p.tag == Tag::Topic && p.capital && !shouted;
     let pairs = || pieces.iter().zip(pieces.iter().skip(1));
     let named = pieces.iter().any(|p| p.tag == Tag::Ours(Known::NameCue))
-        || pairs().any(|(a, b)| (a.tag == Tag::Ours(Known::OnePatient) || name_like(a)) && name_like(b));
+        || pairs()
+            .any(|(a, b)| (a.tag == Tag::Ours(Known::OnePatient) || name_like(a)) && name_like(b));
     if named { Err(Refusal::ByName) } else { Ok(()) }
 }
 
@@ -210,7 +277,9 @@ fn topic(pieces: &[Piece]) -> Result<Option<Topic>, Refusal> {
         Tag::Number => is_plain(at.checked_sub(1)),
         _ => false,
     };
-    if let Some(number) = (0..pieces.len()).find(|at| pieces[*at].tag == Tag::Number && !is_topic(*at)) {
+    if let Some(number) =
+        (0..pieces.len()).find(|at| pieces[*at].tag == Tag::Number && !is_topic(*at))
+    {
         return Err(Refusal::Filter(pieces[number].shown.clone()));
     }
     let mut words: Vec<&str> = Vec::new();
@@ -228,9 +297,14 @@ fn topic(pieces: &[Piece]) -> Result<Option<Topic>, Refusal> {
         }
     }
     if words.len() > TOPIC_WORDS_MAX {
-        return Err(Refusal::LongTopic { start: words[..3].join(" ") });
+        return Err(Refusal::LongTopic {
+            start: words[..3].join(" "),
+        });
     }
-    Ok((!words.is_empty()).then(|| Topic { text: words.join(" "), seen_at }))
+    Ok((!words.is_empty()).then(|| Topic {
+        text: words.join(" "),
+        seen_at,
+    }))
 }
 
 /// Adds what isn't there yet, in order.
@@ -276,7 +350,9 @@ enum Means {
 
 impl Names {
     pub fn new(registry: &Registry) -> Self {
-        let mut names = Self { phrases: HashMap::new() };
+        let mut names = Self {
+            phrases: HashMap::new(),
+        };
         for (at, clinic) in registry.clinics().iter().enumerate() {
             let phrases = [
                 (Means::Clinic, &proper_names(clinic)),
@@ -295,22 +371,42 @@ impl Names {
 
     fn add(&mut self, text: &str, means: Means, clinic: usize) {
         let tokens = tokenize(text);
-        let words: Vec<String> =
-            tokens.iter().filter_map(Token::word).map(|w| singular(&w.folded).to_owned()).collect();
-        let Some(first) = words.first().cloned() else { return };
+        let words: Vec<String> = tokens
+            .iter()
+            .filter_map(Token::word)
+            .map(|w| singular(&w.folded).to_owned())
+            .collect();
+        let Some(first) = words.first().cloned() else {
+            return;
+        };
         let phrases = self.phrases.entry(first).or_default();
-        match phrases.iter_mut().find(|p| p.words == words && p.means == means) {
+        match phrases
+            .iter_mut()
+            .find(|p| p.words == words && p.means == means)
+        {
             Some(phrase) => add_all(&mut phrase.clinics, &[clinic]),
             // A word that is a specialty for one clinic stays one where another lists it as a synonym: first kind wins.
-            None => phrases.push(Phrase { words, means, clinics: vec![clinic] }),
+            None => phrases.push(Phrase {
+                words,
+                means,
+                clinics: vec![clinic],
+            }),
         }
     }
 
     /// The longest phrase that `tokens` begins with.
     fn longest(&self, tokens: &[Token]) -> Option<&Phrase> {
         let word = |at: usize| tokens.get(at).and_then(Token::word);
-        let fits = |p: &&Phrase| p.words.iter().enumerate().all(|(at, p)| word(at).is_some_and(|w| w.is(p)));
-        self.phrases.get(singular(&word(0)?.folded))?.iter().find(fits)
+        let fits = |p: &&Phrase| {
+            p.words
+                .iter()
+                .enumerate()
+                .all(|(at, p)| word(at).is_some_and(|w| w.is(p)))
+        };
+        self.phrases
+            .get(singular(&word(0)?.folded))?
+            .iter()
+            .find(fits)
     }
 
     /// A one-word name of the registry that `word` was probably meant as: one slip in a clinic's name, or another
@@ -324,14 +420,21 @@ impl Names {
         // Two candidates of different meaning are no hint.
         let mut found = self.phrases.values().flatten().filter(near);
         let first = found.next()?;
-        found.all(|p| (p.means, &p.clinics) == (first.means, &first.clinics)).then_some(first)
+        found
+            .all(|p| (p.means, &p.clinics) == (first.means, &first.clinics))
+            .then_some(first)
     }
 }
 
 /// A clinic's id, its specialty, and for an `-ology` the words that come with it in both languages.
 fn proper_names(clinic: &ClinicEntry) -> Vec<String> {
     let spaced = clinic.id.replace(['_', '-', '.'], " ");
-    let mut names = vec![spaced.replace("clinic ", "clínica "), spaced, clinic.id.clone(), clinic.specialty.clone()];
+    let mut names = vec![
+        spaced.replace("clinic ", "clínica "),
+        spaced,
+        clinic.id.clone(),
+        clinic.specialty.clone(),
+    ];
     if let Some(stem) = clinic.specialty.to_lowercase().strip_suffix("logy") {
         let endings = "logia logist logista logic logical logico logica".split(' ');
         names.extend(endings.map(|ending| format!("{stem}{ending}")));
@@ -353,9 +456,18 @@ fn one_slip(a: &str, b: &str) -> bool {
         return false;
     }
     let front = a.iter().zip(&b).take_while(|(x, y)| x == y).count();
-    let back = a.iter().rev().zip(b.iter().rev()).take_while(|(x, y)| x == y).count();
-    let (left_a, left_b) = (a.len().saturating_sub(front + back), b.len().saturating_sub(front + back));
-    left_a.max(left_b) <= 1 || (left_a == 2 && left_b == 2 && a[front] == b[front + 1] && a[front + 1] == b[front])
+    let back = a
+        .iter()
+        .rev()
+        .zip(b.iter().rev())
+        .take_while(|(x, y)| x == y)
+        .count();
+    let (left_a, left_b) = (
+        a.len().saturating_sub(front + back),
+        b.len().saturating_sub(front + back),
+    );
+    left_a.max(left_b) <= 1
+        || (left_a == 2 && left_b == 2 && a[front] == b[front + 1] && a[front + 1] == b[front])
 }
 
 fn same_stem(a: &str, b: &str) -> bool {
@@ -379,7 +491,10 @@ pub(super) enum Refusal {
     )]
     SayWhat,
     #[error("No clinic here treats {specialty}. Registered are: {specialties}.")]
-    NoSuchSpecialty { specialty: String, specialties: String },
+    NoSuchSpecialty {
+        specialty: String,
+        specialties: String,
+    },
     #[error("No clinic here is called {clinic}. Registered are: {clinics}.")]
     NoSuchClinic { clinic: String, clinics: String },
     #[error("No clinic here has patient ids like {id}. Known are: {prefixes}.")]
@@ -391,13 +506,19 @@ pub(super) enum Refusal {
     WrongClinic { id: String, owner: String },
     #[error("That needs a patient id, such as {example}. List the clinic's patients to find it.")]
     NeedsId { example: String },
-    #[error("Patients are found by id or condition, never by name. List the clinic's patients to find the id.")]
+    #[error(
+        "Patients are found by id or condition, never by name. List the clinic's patients to find the id."
+    )]
     ByName,
     #[error("I can't leave anything out (\"{0}\"). Say what you want to see instead.")]
     Negation(String),
-    #[error("The clinics can only be read (\"{0}\" is not possible). Ask to list, show, check or search.")]
+    #[error(
+        "The clinics can only be read (\"{0}\" is not possible). Ask to list, show, check or search."
+    )]
     Change(String),
-    #[error("That is a physician's judgement (\"{0}\"). I can show what the clinics have recorded.")]
+    #[error(
+        "That is a physician's judgement (\"{0}\"). I can show what the clinics have recorded."
+    )]
     Advice(String),
     #[error("Clinics are never compared or joined (\"{0}\"). Ask each of them by itself.")]
     Compare(String),
@@ -405,7 +526,9 @@ pub(super) enum Refusal {
         "The clinics can't select by age, date, number or order (\"{0}\"). List patients or search for a condition."
     )]
     Filter(String),
-    #[error("\"{start} …\" is too long for a condition. Search for one to {TOPIC_WORDS_MAX} words.")]
+    #[error(
+        "\"{start} …\" is too long for a condition. Search for one to {TOPIC_WORDS_MAX} words."
+    )]
     LongTopic { start: String },
     #[error("That is {steps} steps, more than {STEPS_MAX}. Ask for less at once.")]
     TooManySteps { steps: usize },
@@ -433,7 +556,9 @@ mod tests {
             ("neurosis", None),
             (", skin", None),
         ] {
-            let found = names.longest(&tokenize(text)).map(|p| (p.words.len(), p.means, p.clinics.clone()));
+            let found = names
+                .longest(&tokenize(text))
+                .map(|p| (p.words.len(), p.means, p.clinics.clone()));
             assert_eq!(found, expect, "{text}");
         }
     }
@@ -456,9 +581,16 @@ mod tests {
             ("acme", None),
             ("oncology", None),
         ] {
-            let found = tokenize(text).first().and_then(Token::word).and_then(|word| names.nearly(word));
+            let found = tokenize(text)
+                .first()
+                .and_then(Token::word)
+                .and_then(|word| names.nearly(word));
             let expect = expect.map(|(means, clinic)| (means, vec![clinic]));
-            assert_eq!(found.map(|p| (p.means, p.clinics.clone())), expect, "{text}");
+            assert_eq!(
+                found.map(|p| (p.means, p.clinics.clone())),
+                expect,
+                "{text}"
+            );
         }
     }
 }

@@ -93,7 +93,9 @@ impl Planner {
             Ok(steps) => steps,
             Err(refusal) => return Plan::raw_response(query, refusal.to_string()),
         };
-        (1..).zip(&mut steps).for_each(|(step_id, step)| step.step_id = step_id);
+        (1..)
+            .zip(&mut steps)
+            .for_each(|(step_id, step)| step.step_id = step_id);
         let plan = Plan { steps };
         // A condition's text is the user's: it can be too long, or hold another clinic's id in a spelling unknown here.
         match plan.clone().check(&self.registry) {
@@ -113,19 +115,28 @@ impl Planner {
         for clause in &clauses {
             add_all(&mut steps, &self.resolve(clause)?);
         }
-        if steps.len() > STEPS_MAX { Err(Refusal::TooManySteps { steps: steps.len() }) } else { Ok(steps) }
+        if steps.len() > STEPS_MAX {
+            Err(Refusal::TooManySteps { steps: steps.len() })
+        } else {
+            Ok(steps)
+        }
     }
 
     fn resolve(&self, clause: &Fragment) -> Result<Vec<Step>, Refusal> {
         if !clause.ids.is_empty() {
             return self.about_patients(clause);
         }
-        let needs_id = || Refusal::NeedsId { example: self.example_id(clause.clinics.first()) };
+        let needs_id = || Refusal::NeedsId {
+            example: self.example_id(clause.clinics.first()),
+        };
         match &clause.topic {
             // Medicines and records are one patient's: with a condition beside them, patients are looked for.
             Some(_) if clause.medication && !clause.patients && !clause.taking => Err(needs_id()),
             Some(topic)
-                if clause.record && !clause.patients && clause.clinics.is_empty() && topic.seen_at.is_empty() =>
+                if clause.record
+                    && !clause.patients
+                    && clause.clinics.is_empty()
+                    && topic.seen_at.is_empty() =>
             {
                 Err(needs_id())
             }
@@ -141,7 +152,10 @@ impl Planner {
             if !clause.clinics.is_empty() && !clause.clinics.contains(at) {
                 let owner = &self.registry.clinics()[*at];
                 let owner = format!("{} ({})", owner.id, owner.specialty);
-                return Err(Refusal::WrongClinic { id: id.clone(), owner });
+                return Err(Refusal::WrongClinic {
+                    id: id.clone(),
+                    owner,
+                });
             }
             let medications = clause.medication || clause.taking;
             if clause.record || !medications {
@@ -156,17 +170,32 @@ impl Planner {
 
     /// At the clinics that are named, else at those that list the condition, else at all if patients are meant.
     fn search(&self, clause: &Fragment, topic: &Topic) -> Result<Vec<Step>, Refusal> {
-        let at = match [&clause.clinics, &topic.seen_at].into_iter().find(|clinics| !clinics.is_empty()) {
+        let at = match [&clause.clinics, &topic.seen_at]
+            .into_iter()
+            .find(|clinics| !clinics.is_empty())
+        {
             Some(clinics) => clinics,
             None if clause.patients || clause.taking => &self.everywhere(),
-            None => return Err(Refusal::NotUnderstood { specialties: self.registry.specialties() }),
+            None => {
+                return Err(Refusal::NotUnderstood {
+                    specialties: self.registry.specialties(),
+                });
+            }
         };
-        Ok(at.iter().map(|at| self.step(*at, "query", Some(("query", &topic.text)))).collect())
+        Ok(at
+            .iter()
+            .map(|at| self.step(*at, "query", Some(("query", &topic.text))))
+            .collect())
     }
 
     fn list(&self, clause: &Fragment) -> Result<Vec<Step>, Refusal> {
         let asked = clause.verb || clause.all;
-        let lists = |at: &[usize]| Ok(at.iter().map(|at| self.step(*at, "list_patients", None)).collect());
+        let lists = |at: &[usize]| {
+            Ok(at
+                .iter()
+                .map(|at| self.step(*at, "list_patients", None))
+                .collect())
+        };
         if !clause.clinics.is_empty() && (asked || clause.patients || clause.record) {
             return lists(&clause.clinics);
         }
@@ -174,7 +203,9 @@ impl Planner {
             return lists(&self.everywhere());
         }
         if clause.record {
-            return Err(Refusal::NeedsId { example: self.example_id(None) });
+            return Err(Refusal::NeedsId {
+                example: self.example_id(None),
+            });
         }
         Err(Refusal::SayWhat)
     }
@@ -186,15 +217,28 @@ impl Planner {
     fn example_id(&self, at: Option<&usize>) -> String {
         let clinics = self.registry.clinics();
         let named = at.and_then(|at| clinics.get(*at));
-        let prefix = named.into_iter().chain(clinics).map(|c| &c.id_prefix).find(|p| !p.is_empty());
+        let prefix = named
+            .into_iter()
+            .chain(clinics)
+            .map(|c| &c.id_prefix)
+            .find(|p| !p.is_empty());
         prefix.map_or_else(|| "one from a list".to_owned(), |p| format!("{p}-001"))
     }
 
     /// A tool call without a number. `at` is the clinic's place in the registry.
     fn step(&self, at: usize, action: &str, parameter: Option<(&str, &String)>) -> Step {
-        let parameters = parameter.into_iter().map(|(name, value)| (name.to_owned(), value.clone().into())).collect();
+        let parameters = parameter
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value.clone().into()))
+            .collect();
         let clinic = self.registry.clinics()[at].id.clone();
-        Step { step_id: 0, clinic, action: action.to_owned(), parameters, depends_on: Vec::new() }
+        Step {
+            step_id: 0,
+            clinic,
+            action: action.to_owned(),
+            parameters,
+            depends_on: Vec::new(),
+        }
     }
 }
 
@@ -203,7 +247,9 @@ fn share(mut fragments: Vec<Fragment>) -> Vec<Fragment> {
     let mut clauses: Vec<Fragment> = Vec::new();
     for at in 0..fragments.len() {
         let mut fragment = fragments[at].clone();
-        let next = fragments.get_mut(at + 1).filter(|n| n.sentence == fragment.sentence);
+        let next = fragments
+            .get_mut(at + 1)
+            .filter(|n| n.sentence == fragment.sentence);
         if next.is_some_and(|next| lend_forward(&mut fragment, next)) {
             continue;
         }
@@ -232,7 +278,9 @@ fn lend_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
     }
     // "patients with both psoriasis and eczema": one search for the two, for clinics look for all words
     let only_topic = !next.verb && !next.noun() && next.clinics.is_empty() && next.ids.is_empty();
-    if let (true, true, Some(topic), Some(more)) = (fragment.both, only_topic, &mut fragment.topic, &next.topic) {
+    if let (true, true, Some(topic), Some(more)) =
+        (fragment.both, only_topic, &mut fragment.topic, &next.topic)
+    {
         topic.text = format!("{} {}", topic.text, more.text);
         add_all(&mut topic.seen_at, &more.seen_at);
         *next = fragment.clone();
@@ -245,11 +293,19 @@ fn lend_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
         return true;
     }
     // "the record and the medications of CARD-001"
-    if (fragment.record || fragment.medication) && fragment.ids.is_empty() && !fragment.pronoun && !next.verb {
+    if (fragment.record || fragment.medication)
+        && fragment.ids.is_empty()
+        && !fragment.pronoun
+        && !next.verb
+    {
         fragment.ids = next.ids.clone();
     }
     // "vitiligo and eczema patients of dermatology"
-    let unplaced = fragment.clinics.is_empty() && fragment.topic.as_ref().is_some_and(|t| t.seen_at.is_empty());
+    let unplaced = fragment.clinics.is_empty()
+        && fragment
+            .topic
+            .as_ref()
+            .is_some_and(|t| t.seen_at.is_empty());
     if unplaced && !fragment.patients && !next.verb {
         fragment.clinics = next.clinics.clone();
         fragment.patients |= next.patients;
@@ -260,8 +316,8 @@ fn lend_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
 /// Takes what `fragment` leaves unsaid from the clause before it.
 fn take_back(fragment: &mut Fragment, before: &Fragment) {
     // "CARD-001 and their medications"
-    let points_back =
-        fragment.pronoun || (fragment.clinics.is_empty() && fragment.topic.is_none() && !fragment.patients);
+    let points_back = fragment.pronoun
+        || (fragment.clinics.is_empty() && fragment.topic.is_none() && !fragment.patients);
     if fragment.ids.is_empty() && (fragment.medication || fragment.record) && points_back {
         fragment.ids = before.ids.clone();
         return;
@@ -270,12 +326,16 @@ fn take_back(fragment: &mut Fragment, before: &Fragment) {
     if !fragment.ids.is_empty() {
         // "the medications of CARD-001 and CARD-002"
         if says_only_what {
-            (fragment.record, fragment.medication, fragment.taking) = (before.record, before.medication, before.taking);
+            (fragment.record, fragment.medication, fragment.taking) =
+                (before.record, before.medication, before.taking);
         }
     } else if fragment.topic.is_some() {
         // "dermatology patients with psoriasis and eczema"; "… and who take methotrexate"; but not
         // "list cardiology patients and check psoriasis"
-        let registered = fragment.topic.as_ref().is_some_and(|t| !t.seen_at.is_empty());
+        let registered = fragment
+            .topic
+            .as_ref()
+            .is_some_and(|t| !t.seen_at.is_empty());
         let goes_on = !registered || (!fragment.verb && before.topic.is_some());
         if fragment.clinics.is_empty() && !fragment.patients && goes_on {
             fragment.clinics = before.clinics.clone();

@@ -60,8 +60,14 @@ const WORDS: &[(&str, Known)] = &[
          traga trazer obtenha obter quero qual quais quantos quantas conte contar diga identifique",
         Verb,
     ),
-    ("patients people persons those ones cases pacientes pessoas aqueles aquelas casos doentes", Patients),
-    ("patient paciente mr mrs ms dr sr sra senhor senhora", OnePatient),
+    (
+        "patients people persons those ones cases pacientes pessoas aqueles aquelas casos doentes",
+        Patients,
+    ),
+    (
+        "patient paciente mr mrs ms dr sr sra senhor senhora",
+        OnePatient,
+    ),
     (
         "record records chart charts file files details detail info information data profile prontuario prontuarios \
               ficha fichas detalhes detalhe informacoes informacao dados registro registros perfil",
@@ -73,11 +79,23 @@ const WORDS: &[(&str, Known)] = &[
          receitas dosagem dosagens posologia",
         Medication,
     ),
-    ("take takes taking took use uses using prescribed on toma tomam tomando usa usam usando", Taking),
-    ("their his her its theirs them dele dela deles delas seu sua seus suas", Pronoun),
-    ("all every everyone everything entire todos todas todo toda tudo", All),
+    (
+        "take takes taking took use uses using prescribed on toma tomam tomando usa usam usando",
+        Taking,
+    ),
+    (
+        "their his her its theirs them dele dela deles delas seu sua seus suas",
+        Pronoun,
+    ),
+    (
+        "all every everyone everything entire todos todas todo toda tudo",
+        All,
+    ),
     ("both ambos ambas", Both),
-    ("clinics hospitals specialties clinicas hospitais especialidades", Clinics),
+    (
+        "clinics hospitals specialties clinicas hospitais especialidades",
+        Clinics,
+    ),
     ("and or plus also e ou mais tambem but mas", Join),
     ("then afterwards next depois entao", Stop),
     (
@@ -114,7 +132,10 @@ const WORDS: &[(&str, Known)] = &[
          media",
         Filter,
     ),
-    ("named called name names surname chamado chamada chamados nome nomes sobrenome", NameCue),
+    (
+        "named called name names surname chamado chamada chamados nome nomes sobrenome",
+        NameCue,
+    ),
     ("of de da do das dos", Of),
     (
         "a an the two any overview some please kindly thanks thank you hello hi hey can could would will i we me us \
@@ -143,7 +164,10 @@ static BY_WORD: Meanings<Known> = LazyLock::new(|| meanings(WORDS));
 
 /// Looks a folded word up, also without a plural `s`.
 pub(super) fn known(folded: &str) -> Option<Known> {
-    BY_WORD.get(folded).or_else(|| BY_WORD.get(singular(folded))).copied()
+    BY_WORD
+        .get(folded)
+        .or_else(|| BY_WORD.get(singular(folded)))
+        .copied()
 }
 
 /// Whether a folded word is the name of a medical specialty, by the list or by its ending (`-ology`, `-ologia`).
@@ -191,7 +215,11 @@ impl Word {
 
 /// The word without one plural `s`. Used on both sides of a comparison, so `diabetes` stays comparable.
 pub(super) fn singular(folded: &str) -> &str {
-    if folded.len() > 3 { folded.strip_suffix('s').unwrap_or(folded) } else { folded }
+    if folded.len() > 3 {
+        folded.strip_suffix('s').unwrap_or(folded)
+    } else {
+        folded
+    }
 }
 
 /// Abbreviations whose point doesn't end a sentence.
@@ -222,9 +250,12 @@ pub(super) fn tokenize(text: &str) -> Vec<Token> {
 
 /// Letters, digits and marks; hyphen, apostrophe and point only between two of them (`CARD-001`, `don't`, `2.5`).
 fn in_word(chars: &[char], at: usize) -> bool {
-    let plain = |c: &char| c.is_alphanumeric() || *c == '_' || unicode_normalization::char::is_combining_mark(*c);
-    let around =
-        |fits: fn(&char) -> bool| at > 0 && chars.get(at - 1).is_some_and(fits) && chars.get(at + 1).is_some_and(fits);
+    let plain = |c: &char| {
+        c.is_alphanumeric() || *c == '_' || unicode_normalization::char::is_combining_mark(*c)
+    };
+    let around = |fits: fn(&char) -> bool| {
+        at > 0 && chars.get(at - 1).is_some_and(fits) && chars.get(at + 1).is_some_and(fits)
+    };
     match chars[at] {
         '-' | '\'' => around(|c| c.is_alphanumeric()),
         '.' => around(char::is_ascii_digit),
@@ -236,7 +267,11 @@ fn end_word(word: &mut String, tokens: &mut Vec<Token>) {
     if !word.is_empty() {
         let (shown, folded) = (word.to_lowercase(), fold(word));
         let capital = word.starts_with(char::is_uppercase);
-        tokens.push(Token::Word(Word { shown, folded, capital }));
+        tokens.push(Token::Word(Word {
+            shown,
+            folded,
+            capital,
+        }));
         word.clear();
     }
 }
@@ -269,7 +304,11 @@ mod tests {
                 Token::Join => ",".into(),
                 Token::Stop => ".".into(),
             };
-            tokenize(text).into_iter().map(token).collect::<Vec<String>>().join(" ")
+            tokenize(text)
+                .into_iter()
+                .map(token)
+                .collect::<Vec<String>>()
+                .join(" ")
         };
         for (text, expect) in [
             ("Get CARD-001, please.", "get card-001 , please ."),

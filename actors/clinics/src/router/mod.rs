@@ -102,7 +102,9 @@ pub struct Router {
 impl Router {
     /// A router with this configuration.
     pub fn new(config: RouterConfig) -> Self {
-        Self { config: Arc::new(config) }
+        Self {
+            config: Arc::new(config),
+        }
     }
 }
 
@@ -125,7 +127,13 @@ impl ConcurrentHandler<Dispatch> for Router {
             let tells = u32::try_from(2 * checked.steps().len()).unwrap_or(u32::MAX);
             let call = onward(&cx)?;
             let directory = cx.system().directory();
-            let dispatching = Dispatching { config: &config, directory, call, told: AtomicU32::new(0), tells };
+            let dispatching = Dispatching {
+                config: &config,
+                directory,
+                call,
+                told: AtomicU32::new(0),
+                tells,
+            };
             let steps = run(checked, config.steps_at_once, |step| dispatching.run(step)).await;
             Ok(Dispatched { steps })
         }
@@ -134,9 +142,14 @@ impl ConcurrentHandler<Dispatch> for Router {
 
 /// The call as the next agent gets it; one of its own where the message came without.
 pub(crate) fn onward(cx: &Cx) -> Result<CallMeta, Failure> {
-    let Some(call) = cx.call() else { return Ok(CallMeta::new(Arc::new(cx.principal().clone()))) };
+    let Some(call) = cx.call() else {
+        return Ok(CallMeta::new(Arc::new(cx.principal().clone())));
+    };
     let next = cx.next_hop().ok_or_else(|| {
-        let message = format!("the call passed through more than {} agents: look for a loop", call.hops_max);
+        let message = format!(
+            "the call passed through more than {} agents: look for a loop",
+            call.hops_max
+        );
         Failure::rejected(message)
     })?;
     Ok(Arc::unwrap_or_clone(next))
@@ -145,7 +158,10 @@ pub(crate) fn onward(cx: &Cx) -> Result<CallMeta, Failure> {
 /// The same call without anyone to hear its progress or questions: what a clinic says in mid-call would reach the user
 /// past guardrail and verifier.
 pub(crate) fn unheard(call: &CallMeta) -> CallMeta {
-    CallMeta { caller: None, ..call.clone() }
+    CallMeta {
+        caller: None,
+        ..call.clone()
+    }
 }
 
 /// How one step ended: with a result, or with an error.
@@ -183,19 +199,39 @@ pub struct StepError {
 }
 
 impl StepOutcome {
-    fn of(Step { step_id, clinic, action, .. }: Step, ended: Result<Value, StepError>, ms: u64) -> Self {
+    fn of(
+        Step {
+            step_id,
+            clinic,
+            action,
+            ..
+        }: Step,
+        ended: Result<Value, StepError>,
+        ms: u64,
+    ) -> Self {
         let (result, error) = match ended {
             Ok(result) => (Some(result), None),
             Err(error) => (None, Some(error)),
         };
-        Self { step_id, clinic, action, result, error, ms }
+        Self {
+            step_id,
+            clinic,
+            action,
+            result,
+            error,
+            ms,
+        }
     }
 }
 
 impl StepError {
     /// A clinic's failure. Its own words are kept only where they tell what to change, and are still to be screened.
     fn of_clinic(clinic: &str, failure: &Failure) -> Self {
-        let told = failure.data.as_ref().and_then(|d| d.get("code")).and_then(Value::as_i64);
+        let told = failure
+            .data
+            .as_ref()
+            .and_then(|d| d.get("code"))
+            .and_then(Value::as_i64);
         let told = told.and_then(|code| i32::try_from(code).ok());
         let words = printable(&failure.message);
         let code = match failure.kind {
@@ -213,12 +249,19 @@ impl StepError {
             FailureKind::Unavailable => format!("{clinic} can't be reached"),
             _ => format!("{clinic} failed to answer"),
         };
-        Self { code: told.unwrap_or(code), message }
+        Self {
+            code: told.unwrap_or(code),
+            message,
+        }
     }
 }
 
 fn printable(words: &str) -> String {
-    plain(words).chars().map(|c| if c.is_control() { ' ' } else { c }).take(MESSAGE_CHARS_MAX).collect()
+    plain(words)
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(MESSAGE_CHARS_MAX)
+        .collect()
 }
 
 /// One plan on its way to the clinics. It holds neither the system nor its surroundings: from here no store can be reached.
@@ -268,26 +311,37 @@ impl Dispatching<'_> {
         let (guardrail, within) = (&self.config.guardrail, self.config.screen_within);
         match passes(guardrail, &self.call, within, text, Origin::ToolResult).await {
             true => outcome,
-            false => Err(StepError { code: CODE_BLOCKED, message: BLOCKED.into() }),
+            false => Err(StepError {
+                code: CODE_BLOCKED,
+                message: BLOCKED.into(),
+            }),
         }
     }
 
     async fn ask_clinic(&self, step: &Step) -> Result<Box<RawValue>, Failure> {
         let clinic = self.directory.get(&step.clinic);
         let clinic = clinic.ok_or_else(|| Failure::unavailable("no agent of that name"))?;
-        let parameters = to_raw_value(&step.parameters).map_err(|e| Failure::internal(e.to_string()))?;
+        let parameters =
+            to_raw_value(&step.parameters).map_err(|e| Failure::internal(e.to_string()))?;
         let within = self.config.step_within;
         let call = Arc::new(unheard(&self.call).until(Instant::now() + within));
         // The limit is kept here as well: dropping the ask cancels the clinic's handler, heed it its deadline or not.
-        tokio::time::timeout(within, clinic.ask_named(step.action.as_str(), parameters, Some(call)))
-            .await
-            .unwrap_or_else(|_| Err(Failure::timed_out("no answer in time")))
+        tokio::time::timeout(
+            within,
+            clinic.ask_named(step.action.as_str(), parameters, Some(call)),
+        )
+        .await
+        .unwrap_or_else(|_| Err(Failure::timed_out("no answer in time")))
     }
 
     fn tell(&self, message: String) {
         let done = f64::from(self.told.fetch_add(1, Ordering::Relaxed) + 1);
         if let Some(caller) = &self.call.caller {
-            caller.progress(Progress { done, total: Some(f64::from(self.tells)), message: Some(message) });
+            caller.progress(Progress {
+                done,
+                total: Some(f64::from(self.tells)),
+                message: Some(message),
+            });
         }
     }
 }
@@ -295,7 +349,9 @@ impl Dispatching<'_> {
 fn read(raw: &RawValue) -> Result<Value, Failure> {
     let bytes = raw.get().len();
     if bytes > ANSWER_BYTES_MAX {
-        return Err(Failure::internal(format!("an answer of {bytes} bytes, more than {ANSWER_BYTES_MAX}")));
+        return Err(Failure::internal(format!(
+            "an answer of {bytes} bytes, more than {ANSWER_BYTES_MAX}"
+        )));
     }
     // serde's message can quote the answer: it is left out.
     match serde_json::from_str(raw.get()) {
@@ -308,7 +364,11 @@ fn read(raw: &RawValue) -> Result<Value, Failure> {
 /// Runs steps as soon as those they depend on have succeeded, at most `at_once` together; outcomes in the plan's order.
 ///
 /// A step whose dependency failed isn't run: its outcome says so.
-async fn run<F>(plan: CheckedPlan, at_once: usize, mut start: impl FnMut(Step) -> F) -> Vec<StepOutcome>
+async fn run<F>(
+    plan: CheckedPlan,
+    at_once: usize,
+    mut start: impl FnMut(Step) -> F,
+) -> Vec<StepOutcome>
 where
     F: Future<Output = StepOutcome>,
 {
@@ -338,11 +398,22 @@ fn is_ready(step: &Step, outcomes: &HashMap<u32, StepOutcome>) -> bool {
 
 /// Gives steps that can't succeed any more their outcome.
 fn settle(waiting: &mut Vec<Step>, outcomes: &mut HashMap<u32, StepOutcome>) {
-    let failed = |on: &&u32| outcomes.get(on).is_some_and(|outcome| outcome.error.is_some());
+    let failed = |on: &&u32| {
+        outcomes
+            .get(on)
+            .is_some_and(|outcome| outcome.error.is_some())
+    };
     let fails = |(at, step): (usize, &Step)| Some((at, *step.depends_on.iter().find(failed)?));
     if let Some((at, on)) = waiting.iter().enumerate().find_map(fails) {
         let message = format!("step {on}, which it depends on, failed");
-        let outcome = StepOutcome::of(waiting.remove(at), Err(StepError { code: CODE_UNAVAILABLE, message }), 0);
+        let outcome = StepOutcome::of(
+            waiting.remove(at),
+            Err(StepError {
+                code: CODE_UNAVAILABLE,
+                message,
+            }),
+            0,
+        );
         outcomes.insert(outcome.step_id, outcome);
         // It may be what another waited for.
         settle(waiting, outcomes);
@@ -358,12 +429,21 @@ pub(crate) async fn passes(
     origin: Origin,
 ) -> bool {
     let call_on = Some(Arc::new(unheard(call)));
-    match guardrail.ask(Screen { text, origin }).within_call(call_on).within(within).await {
+    match guardrail
+        .ask(Screen { text, origin })
+        .within_call(call_on)
+        .within(within)
+        .await
+    {
         Ok(screening) if !screening.blocked => return true,
-        Ok(screening) => callboard_message::log::info!(rules = ?screening.rules, "guardrail stopped a text"),
+        Ok(screening) => {
+            callboard_message::log::info!(rules = ?screening.rules, "guardrail stopped a text")
+        }
         // Whoever asked has gone: that's no fault of anybody's here.
         Err(_) if call.cancel.is_cancelled() => {}
-        Err(why) => callboard_message::log::error!(%why, "guardrail could not screen a text: stopped"),
+        Err(why) => {
+            callboard_message::log::error!(%why, "guardrail could not screen a text: stopped")
+        }
     }
     false
 }

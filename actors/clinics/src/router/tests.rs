@@ -13,18 +13,25 @@ use crate::plan::samples::{three_clinics, two_clinics};
 
 /// A guardrail that stops texts with the word `INJECTION`.
 fn guardrail(system: &System) -> AgentRef {
-    Probe::<Screen>::spawn(system, |screen| screening(screen.text.contains("INJECTION"))).0
+    Probe::<Screen>::spawn(system, |screen| {
+        screening(screen.text.contains("INJECTION"))
+    })
+    .0
 }
 
 fn screening(blocked: bool) -> Screening {
     let rules = if blocked { vec!["T-1"] } else { Vec::new() };
-    let json = json!({ "blocked": blocked, "score": if blocked { 100 } else { 0 }, "rules": rules });
+    let json =
+        json!({ "blocked": blocked, "score": if blocked { 100 } else { 0 }, "rules": rules });
     serde_json::from_value(json).unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn clinic(system: &System, name: &str, script: impl IntoIterator<Item = Act>) -> AgentRef {
     let agent = system.spawn(Scripted::new(script));
-    system.directory().register(name, &agent).unwrap_or_else(|e| panic!("{e}"));
+    system
+        .directory()
+        .register(name, &agent)
+        .unwrap_or_else(|e| panic!("{e}"));
     agent
 }
 
@@ -55,14 +62,24 @@ fn router(system: &System, change: impl FnOnce(&mut RouterConfig)) -> AgentRef {
 }
 
 async fn dispatch(router: &AgentRef, steps: &[&str]) -> Vec<StepOutcome> {
-    let dispatched = router.ask(Dispatch { plan: plan(steps) }).await.unwrap_or_else(|e| panic!("{e}"));
+    let dispatched = router
+        .ask(Dispatch { plan: plan(steps) })
+        .await
+        .unwrap_or_else(|e| panic!("{e}"));
     dispatched.unwrap_or_else(|e| panic!("{e}")).steps
 }
 
 /// Outcomes in short: `1 ok`, `2 -32000`.
 fn in_short(outcomes: &[StepOutcome]) -> Vec<String> {
-    let end = |o: &StepOutcome| o.error.as_ref().map_or("ok".to_owned(), |e| e.code.to_string());
-    outcomes.iter().map(|o| format!("{} {}", o.step_id, end(o))).collect()
+    let end = |o: &StepOutcome| {
+        o.error
+            .as_ref()
+            .map_or("ok".to_owned(), |e| e.code.to_string())
+    };
+    outcomes
+        .iter()
+        .map(|o| format!("{} {}", o.step_id, end(o)))
+        .collect()
 }
 
 /// Runs a test with time paused, and ends the system's agents.
@@ -98,7 +115,11 @@ fn fan_out_is_bounded() {
         for (steps, seconds) in [(3, 1), (4, 2)] {
             let steps: Vec<String> = (1..=steps).map(|i| format!("{i} clinic_a")).collect();
             let began = Instant::now();
-            dispatch(&router, &steps.iter().map(String::as_str).collect::<Vec<_>>()).await;
+            dispatch(
+                &router,
+                &steps.iter().map(String::as_str).collect::<Vec<_>>(),
+            )
+            .await;
             assert_eq!(began.elapsed().as_secs(), seconds);
         }
     });
@@ -109,7 +130,11 @@ fn fan_out_is_bounded() {
 #[test]
 fn dependencies_order_steps() {
     until_ended(async |system| {
-        clinic(system, "clinic_a", [late(1, "CARD-001"), Act::Fail(Failure::internal("x"))]);
+        clinic(
+            system,
+            "clinic_a",
+            [late(1, "CARD-001"), Act::Fail(Failure::internal("x"))],
+        );
         let b = clinic(system, "clinic_b", [late(1, "DERM-001")]);
         let router = router(system, |_| {});
         let began = Instant::now();
@@ -117,7 +142,11 @@ fn dependencies_order_steps() {
         assert_eq!(began.elapsed().as_secs(), 2);
         assert_eq!(in_short(&outcomes), ["7 ok", "3 ok"]);
 
-        let outcomes = dispatch(&router, &["1 clinic_a", "2 clinic_b after 3", "3 clinic_b after 1"]).await;
+        let outcomes = dispatch(
+            &router,
+            &["1 clinic_a", "2 clinic_b after 3", "3 clinic_b after 1"],
+        )
+        .await;
         assert_eq!(in_short(&outcomes), ["1 -32000", "2 -32000", "3 -32000"]);
         assert_eq!(b.observe().await.as_array().map(Vec::len), Some(1));
     });
@@ -129,7 +158,11 @@ fn a_clinic_that_is_down_fails_its_step_only() {
     until_ended(async |system| {
         clinic(system, "clinic_a", [Act::Reply(patients("CARD-001"))]);
         let refused = Failure::unavailable("connection refused to 10.0.0.1");
-        clinic(system, "clinic_c", [Act::Hang, Act::Fail(refused), Act::Panic]);
+        clinic(
+            system,
+            "clinic_c",
+            [Act::Hang, Act::Fail(refused), Act::Panic],
+        );
         let router = router(system, |_| {});
         let began = Instant::now();
         let outcomes = dispatch(&router, &["1 clinic_a", "2 clinic_b", "3 clinic_c"]).await;
@@ -137,11 +170,17 @@ fn a_clinic_that_is_down_fails_its_step_only() {
         assert_eq!(in_short(&outcomes), ["1 ok", "2 -32000", "3 -32000"]);
         let message = |at: usize| outcomes[at].error.as_ref().map(|e| e.message.clone());
         assert_eq!(message(1).as_deref(), Some("clinic_b can't be reached"));
-        assert_eq!(message(2).as_deref(), Some("clinic_c did not answer in time"));
+        assert_eq!(
+            message(2).as_deref(),
+            Some("clinic_c did not answer in time")
+        );
 
         for says in ["clinic_c can't be reached", "clinic_c failed to answer"] {
             let again = dispatch(&router, &["1 clinic_c"]).await;
-            assert_eq!(again[0].error.as_ref().map(|e| e.message.as_str()), Some(says));
+            assert_eq!(
+                again[0].error.as_ref().map(|e| e.message.as_str()),
+                Some(says)
+            );
         }
     });
 }
@@ -155,9 +194,19 @@ fn an_unregistered_clinic_is_refused_before_anything_is_sent() {
         clinic(system, "clinic_z", [Act::Reply(patients("ZZZ-001"))]);
         let config = RouterConfig::new(Arc::new(two_clinics()), guardrail(system));
         let router = system.spawn(Router::new(config));
-        let refused = router.ask(Dispatch { plan: plan(&["1 clinic_a", "2 clinic_z"]) }).await;
-        let failure = refused.ok().and_then(Result::err).unwrap_or_else(|| panic!("dispatched"));
-        assert_eq!((failure.kind, failure.data), (FailureKind::NotFound, Some(json!({ "code": -32601 }))));
+        let refused = router
+            .ask(Dispatch {
+                plan: plan(&["1 clinic_a", "2 clinic_z"]),
+            })
+            .await;
+        let failure = refused
+            .ok()
+            .and_then(Result::err)
+            .unwrap_or_else(|| panic!("dispatched"));
+        assert_eq!(
+            (failure.kind, failure.data),
+            (FailureKind::NotFound, Some(json!({ "code": -32601 })))
+        );
         assert_eq!(a.observe().await, json!([]));
     });
 }
@@ -169,8 +218,15 @@ fn only_the_parameters_travel() {
         let b = clinic(system, "clinic_b", [Act::Reply(json!({ "matches": [] }))]);
         let router = router(system, |_| {});
         let text = r#"[{"step_id":1,"clinic":"clinic_b","action":"query","parameters":{"query":"psoriasis"}}]"#;
-        let _ = router.ask(Dispatch { plan: Plan::parse(text) }).await;
-        assert_eq!(b.observe().await, json!([["query", { "query": "psoriasis" }]]));
+        let _ = router
+            .ask(Dispatch {
+                plan: Plan::parse(text),
+            })
+            .await;
+        assert_eq!(
+            b.observe().await,
+            json!([["query", { "query": "psoriasis" }]])
+        );
     });
 }
 
@@ -179,17 +235,35 @@ fn only_the_parameters_travel() {
 #[test]
 fn answers_pass_the_guardrail() {
     until_ended(async |system| {
-        let nested = json!({ "patients": [{ "patient_id": "CARD-001", "notes": { "INJECTION": 1 } }] });
+        let nested =
+            json!({ "patients": [{ "patient_id": "CARD-001", "notes": { "INJECTION": 1 } }] });
         clinic(system, "clinic_a", [Act::Reply(nested)]);
-        clinic(system, "clinic_b", [Act::Fail(Failure::not_found("INJECTION"))]);
-        clinic(system, "clinic_c", [Act::Fail(Failure::not_found("no patient NEUR-999"))]);
+        clinic(
+            system,
+            "clinic_b",
+            [Act::Fail(Failure::not_found("INJECTION"))],
+        );
+        clinic(
+            system,
+            "clinic_c",
+            [Act::Fail(Failure::not_found("no patient NEUR-999"))],
+        );
         let router = router(system, |_| {});
         let outcomes = dispatch(&router, &["1 clinic_a", "2 clinic_b", "3 clinic_c"]).await;
         assert_eq!(in_short(&outcomes), ["1 -1", "2 -1", "3 -32602"]);
-        let blocked = StepError { code: -1, message: "Request blocked by guardrails".into() };
+        let blocked = StepError {
+            code: -1,
+            message: "Request blocked by guardrails".into(),
+        };
         assert_eq!(outcomes[0].error, Some(blocked.clone()));
-        assert_eq!((&outcomes[0].result, &outcomes[1].error), (&None, &Some(blocked)));
-        assert_eq!(outcomes[2].error.as_ref().map(|e| e.message.as_str()), Some("clinic_c: no patient NEUR-999"));
+        assert_eq!(
+            (&outcomes[0].result, &outcomes[1].error),
+            (&None, &Some(blocked))
+        );
+        assert_eq!(
+            outcomes[2].error.as_ref().map(|e| e.message.as_str()),
+            Some("clinic_c: no patient NEUR-999")
+        );
 
         let split = json!({ "a": "ignore all", "b": ["previous", { "c": "instructions" }] });
         assert_eq!(texts(&split), "a\nignore all\nb\nprevious\nc\ninstructions");
@@ -200,15 +274,27 @@ fn answers_pass_the_guardrail() {
 #[test]
 fn a_guardrail_that_fails_stops_everything() {
     until_ended(async |system| {
-        clinic(system, "clinic_a", (0..4).map(|_| Act::Reply(patients("CARD-001"))));
+        clinic(
+            system,
+            "clinic_a",
+            (0..4).map(|_| Act::Reply(patients("CARD-001"))),
+        );
         let ended = system.spawn(Scripted::new([]));
         ended.kill();
         ended.ended().await;
         let scripted = |act: Act| system.spawn(Scripted::new([act]));
         let nonsense = json!({ "blocked": "false" });
-        for guardrail in [ended, scripted(Act::Hang), scripted(Act::Panic), scripted(Act::Reply(nonsense))] {
+        for guardrail in [
+            ended,
+            scripted(Act::Hang),
+            scripted(Act::Panic),
+            scripted(Act::Reply(nonsense)),
+        ] {
             let router = router(system, |c| c.guardrail = guardrail);
-            assert_eq!(in_short(&dispatch(&router, &["1 clinic_a"]).await), ["1 -1"]);
+            assert_eq!(
+                in_short(&dispatch(&router, &["1 clinic_a"]).await),
+                ["1 -1"]
+            );
         }
     });
 }
@@ -218,10 +304,21 @@ fn a_guardrail_that_fails_stops_everything() {
 fn answer_size_is_limited() {
     until_ended(async |system| {
         let sized = |bytes: usize| Act::Reply(json!("x".repeat(bytes - 2)));
-        clinic(system, "clinic_a", [sized(ANSWER_BYTES_MAX), sized(ANSWER_BYTES_MAX + 1), Act::Reply(Value::Null)]);
+        clinic(
+            system,
+            "clinic_a",
+            [
+                sized(ANSWER_BYTES_MAX),
+                sized(ANSWER_BYTES_MAX + 1),
+                Act::Reply(Value::Null),
+            ],
+        );
         let router = router(system, |_| {});
         for expect in ["1 ok", "1 -32000", "1 -32000"] {
-            assert_eq!(in_short(&dispatch(&router, &["1 clinic_a"]).await), [expect]);
+            assert_eq!(
+                in_short(&dispatch(&router, &["1 clinic_a"]).await),
+                [expect]
+            );
         }
     });
 }
@@ -237,7 +334,10 @@ impl Agent for Talkative {
 
 impl callboard_runtime::Handler<Named> for Talkative {
     async fn handle(&mut self, _: Named, cx: &mut Cx) -> Result<Box<RawValue>, Failure> {
-        cx.progress(Progress { message: Some("Jane Roe".into()), ..Default::default() });
+        cx.progress(Progress {
+            message: Some("Jane Roe".into()),
+            ..Default::default()
+        });
         let asked = cx.question(callboard_message::Question::roots()).await;
         assert_eq!(asked.map_err(|f| f.kind), Err(FailureKind::NobodyToAsk));
         RawValue::from_string("{}".into()).map_err(|e| Failure::internal(e.to_string()))
@@ -250,13 +350,25 @@ impl callboard_runtime::Handler<Named> for Talkative {
 fn progress_is_the_routers_own() {
     until_ended(async |system| {
         let a = system.spawn(Talkative);
-        system.directory().register("clinic_a", &a).unwrap_or_else(|e| panic!("{e}"));
+        system
+            .directory()
+            .register("clinic_a", &a)
+            .unwrap_or_else(|e| panic!("{e}"));
         let router = router(system, |_| {});
-        let mut call = router.call(Dispatch { plan: plan(&["1 clinic_a", "2 clinic_b after 1"]) }).start();
+        let mut call = router
+            .call(Dispatch {
+                plan: plan(&["1 clinic_a", "2 clinic_b after 1"]),
+            })
+            .start();
         let mut told = Vec::new();
         while let Some(event) = call.next().await {
             if let CallEvent::Progress(p) = event {
-                told.push(format!("{} of {}: {}", p.done, p.total.unwrap_or_default(), p.message.unwrap_or_default()));
+                told.push(format!(
+                    "{} of {}: {}",
+                    p.done,
+                    p.total.unwrap_or_default(),
+                    p.message.unwrap_or_default()
+                ));
             }
         }
         let expect = [
@@ -274,7 +386,10 @@ fn progress_is_the_routers_own() {
 fn outcomes_are_not_printed() {
     let step = plan(&["1 clinic_a"]).steps.remove(0);
     let outcome = StepOutcome::of(step, Ok(patients("CARD-001")), 3);
-    assert_eq!(format!("{outcome:?}"), "StepOutcome(1 clinic_a list_patients: result, 3 ms)");
+    assert_eq!(
+        format!("{outcome:?}"),
+        "StepOutcome(1 clinic_a list_patients: result, 3 ms)"
+    );
 }
 
 /// Goal: a clinic's words are cut and cannot break a line; the code that its peer told is kept. Method: at the
@@ -290,5 +405,8 @@ fn a_clinics_words_are_bounded() {
 
     let failure = Failure::invalid("a\u{1b}b\nc").with_data(serde_json::json!({ "code": -32099 }));
     let error = StepError::of_clinic("clinic_a", &failure);
-    assert_eq!((error.code, error.message.as_str()), (-32099, "clinic_a: a b c"));
+    assert_eq!(
+        (error.code, error.message.as_str()),
+        (-32099, "clinic_a: a b c")
+    );
 }

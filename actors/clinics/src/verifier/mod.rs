@@ -84,10 +84,14 @@ impl Verify {
 
     /// The final text less the quoted repetition of what was asked: that asserts nothing.
     fn without_echoes(&self, recorded: &[Line]) -> String {
-        let echoes = recorded.iter().filter(|l| l.kind == LineKind::Echo && !l.text.is_empty());
+        let echoes = recorded
+            .iter()
+            .filter(|l| l.kind == LineKind::Echo && !l.text.is_empty());
         echoes.fold(self.text.clone(), |text, echo| {
             let quoted = [('"', '"'), ('\'', '\''), ('“', '”'), ('`', '`')];
-            quoted.iter().fold(text, |text, (open, close)| text.replace(&format!("{open}{}{close}", echo.text), ""))
+            quoted.iter().fold(text, |text, (open, close)| {
+                text.replace(&format!("{open}{}{close}", echo.text), "")
+            })
         })
     }
 
@@ -102,9 +106,18 @@ impl Verify {
             LineKind::Identity(kind) if !allowed.covers(&line.text) => Some(kind),
             _ => None,
         });
-        let in_lines = || shown.iter().find_map(|line| identity::find(&line.text, withheld, allowed));
-        let kind = field.or_else(in_lines).or_else(|| identity::find(&self.text, withheld, allowed))?;
-        Some(Verdict::withheld(Some(Rule::R2), format!("Response exposes personal data ({}).", words(kind))))
+        let in_lines = || {
+            shown
+                .iter()
+                .find_map(|line| identity::find(&line.text, withheld, allowed))
+        };
+        let kind = field
+            .or_else(in_lines)
+            .or_else(|| identity::find(&self.text, withheld, allowed))?;
+        Some(Verdict::withheld(
+            Some(Rule::R2),
+            format!("Response exposes personal data ({}).", words(kind)),
+        ))
     }
 }
 
@@ -163,7 +176,12 @@ pub struct Verify {
 impl Verify {
     /// Bytes of text and values that the rules will read.
     fn bytes(&self) -> usize {
-        self.records.iter().chain([&self.results]).map(|value| bytes(value, 0)).sum::<usize>() + self.text.len()
+        self.records
+            .iter()
+            .chain([&self.results])
+            .map(|value| bytes(value, 0))
+            .sum::<usize>()
+            + self.text.len()
     }
 }
 
@@ -203,11 +221,19 @@ pub struct Verdict {
 
 impl Verdict {
     fn ok() -> Self {
-        Self { safe: true, note: "OK".to_owned(), rule: None }
+        Self {
+            safe: true,
+            note: "OK".to_owned(),
+            rule: None,
+        }
     }
 
     fn withheld(rule: Option<Rule>, note: impl Into<String>) -> Self {
-        Self { safe: false, note: note.into(), rule }
+        Self {
+            safe: false,
+            note: note.into(),
+            rule,
+        }
     }
 }
 
@@ -262,8 +288,15 @@ struct Line {
 /// All lines of `values`, keys included; `None` where one is nested deeper than [`VALUE_DEPTH_MAX`].
 fn lines<'a>(values: impl IntoIterator<Item = &'a Value>) -> Option<Vec<Line>> {
     let mut out = Vec::new();
-    let top = Place { key: "", parent: "", patient: None, depth: 0 };
-    values.into_iter().try_for_each(|value| walk(value, &top, &mut out))?;
+    let top = Place {
+        key: "",
+        parent: "",
+        patient: None,
+        depth: 0,
+    };
+    values
+        .into_iter()
+        .try_for_each(|value| walk(value, &top, &mut out))?;
     Some(out)
 }
 
@@ -279,7 +312,10 @@ fn walk(value: &Value, place: &Place<'_>, out: &mut Vec<Line>) -> Option<()> {
     if place.depth > VALUE_DEPTH_MAX {
         return None;
     }
-    let deeper = Place { depth: place.depth + 1, ..*place };
+    let deeper = Place {
+        depth: place.depth + 1,
+        ..*place
+    };
     match value {
         Value::Array(items) => items.iter().try_for_each(|item| walk(item, &deeper, out))?,
         Value::Object(map) => object(map, &deeper, out)?,
@@ -299,34 +335,61 @@ fn written(value: &Value) -> Option<String> {
 
 /// The first field whose key is one of `keys`, and its key in letters and digits alone.
 fn field<'a>(map: &'a Map<String, Value>, keys: &str) -> Option<(String, &'a Value)> {
-    map.iter().map(|(key, value)| (plain_key(key), value)).find(|(key, _)| is_one_of(key, keys))
+    map.iter()
+        .map(|(key, value)| (plain_key(key), value))
+        .find(|(key, _)| is_one_of(key, keys))
 }
 
 fn object(map: &Map<String, Value>, place: &Place<'_>, out: &mut Vec<Line>) -> Option<()> {
-    let patient = map.get("patient_id").or_else(|| map.get("id")).and_then(Value::as_str).or(place.patient);
+    let patient = map
+        .get("patient_id")
+        .or_else(|| map.get("id"))
+        .and_then(Value::as_str)
+        .or(place.patient);
     let place = &Place { patient, ..*place };
     if let Some((text, medicine)) = prescription(map, place) {
-        out.push(Line { text, kind: LineKind::Plain, patient: patient.map(str::to_owned), medicine: Some(medicine) });
+        out.push(Line {
+            text,
+            kind: LineKind::Plain,
+            patient: patient.map(str::to_owned),
+            medicine: Some(medicine),
+        });
     }
     for (key, value) in map {
         // A key may carry what a value should: `{"Maria Silva": …}`.
         if key.contains(' ') || key.contains('@') {
             out.push(line(key.clone(), &Place { key: "", ..*place }));
         }
-        walk(value, &Place { key, parent: place.key, ..*place }, out)?;
+        walk(
+            value,
+            &Place {
+                key,
+                parent: place.key,
+                ..*place
+            },
+            out,
+        )?;
     }
     // Name parts in fields of their own make a full name together.
     let part = |keys| field(map, keys).and_then(|(_, value)| value.as_str());
     if let (Some(given), Some(family)) = (part(GIVEN_KEYS), part(FAMILY_KEYS)) {
         let full = format!("{given} {family}");
-        out.push(Line { kind: LineKind::Identity(Identity::Name), ..line(full, place) });
+        out.push(Line {
+            kind: LineKind::Identity(Identity::Name),
+            ..line(full, place)
+        });
     }
     Some(())
 }
 
 fn line(text: String, place: &Place<'_>) -> Line {
     let kind = kind(place, &text);
-    Line { text, kind, patient: place.patient.map(str::to_owned), medicine: None }
+    Line {
+        text,
+        kind,
+        patient: place.patient.map(str::to_owned),
+        medicine: None,
+    }
 }
 
 /// An object that holds a medicine and its dose in fields: one line, as a person would write it.
@@ -334,11 +397,20 @@ fn prescription(map: &Map<String, Value>, place: &Place<'_>) -> Option<(String, 
     let field = |keys| field(map, keys).and_then(|(key, value)| Some((key, written(value)?)));
     let dosed = field(DOSE_KEYS).is_some() || field(SCHEDULE_KEYS).is_some();
     let in_list = is_medication_key(place.key) || is_medication_key(place.parent);
-    let (_, name) = field(MEDICINE_KEYS).or_else(|| if dosed || in_list { field("name nome") } else { None })?;
+    let (_, name) = field(MEDICINE_KEYS).or_else(|| {
+        if dosed || in_list {
+            field("name nome")
+        } else {
+            None
+        }
+    })?;
     let mut parts = vec![name.clone()];
     if let Some((key, amount)) = field(DOSE_KEYS) {
         parts.push(amount);
-        if let Some(unit) = "mcg mg ml iu g".split(' ').find(|u| key.ends_with(u) && key.len() > u.len()) {
+        if let Some(unit) = "mcg mg ml iu g"
+            .split(' ')
+            .find(|u| key.ends_with(u) && key.len() > u.len())
+        {
             parts.push(unit.to_owned());
         }
     }
@@ -349,16 +421,24 @@ fn prescription(map: &Map<String, Value>, place: &Place<'_>) -> Option<(String, 
 }
 
 fn plain_key(key: &str) -> String {
-    fold(key).chars().filter(char::is_ascii_alphanumeric).collect()
+    fold(key)
+        .chars()
+        .filter(char::is_ascii_alphanumeric)
+        .collect()
 }
 
 fn is_medication_key(key: &str) -> bool {
-    has_part(key, "medic drug prescri treatment tratamento remedio therap")
+    has_part(
+        key,
+        "medic drug prescri treatment tratamento remedio therap",
+    )
 }
 
 fn has_part(key: &str, parts: &str) -> bool {
     let key = plain_key(key);
-    parts.split_ascii_whitespace().any(|part| key.contains(part))
+    parts
+        .split_ascii_whitespace()
+        .any(|part| key.contains(part))
 }
 
 fn kind(place: &Place<'_>, text: &str) -> LineKind {
@@ -372,7 +452,9 @@ fn kind(place: &Place<'_>, text: &str) -> LineKind {
         Some(identity) => *identity,
         None if is("name nome") && !is_thing(place.parent) => Identity::Name,
         None if is(GIVEN_KEYS) || is(FAMILY_KEYS) => Identity::NamePart,
-        None if is("line line1 line2 postcode zip cep") && is_one_of(&plain_key(place.parent), "address endereco") => {
+        None if is("line line1 line2 postcode zip cep")
+            && is_one_of(&plain_key(place.parent), "address endereco") =>
+        {
             Identity::Address
         }
         None => return LineKind::Plain,
@@ -394,24 +476,42 @@ static KEYS: Meanings<Identity> = LazyLock::new(|| {
              identifier",
             Id,
         ),
-        ("address endereco street rua streetaddress homeaddress addressline1 logradouro", Address),
-        ("phone telephone telefone celular mobile phonenumber fax", Phone),
+        (
+            "address endereco street rua streetaddress homeaddress addressline1 logradouro",
+            Address,
+        ),
+        (
+            "phone telephone telefone celular mobile phonenumber fax",
+            Phone,
+        ),
         ("email mail emailaddress", Email),
-        ("birthdate dateofbirth dob datadenascimento datanascimento nascimento", BirthDate),
+        (
+            "birthdate dateofbirth dob datadenascimento datanascimento nascimento",
+            BirthDate,
+        ),
     ])
 });
 
 /// Whether what has this key is named without being a person.
 fn is_thing(parent: &str) -> bool {
     is_medication_key(parent)
-        || has_part(parent, "condition clinic hospital tool allerg alerg diagnos procedure test lab specialty agent")
+        || has_part(
+            parent,
+            "condition clinic hospital tool allerg alerg diagnos procedure test lab specialty agent",
+        )
 }
 
 /// Whether a value says that it was withheld.
 fn is_redacted(text: &str) -> bool {
-    let letters: String = fold(text).chars().filter(char::is_ascii_alphabetic).collect();
+    let letters: String = fold(text)
+        .chars()
+        .filter(char::is_ascii_alphabetic)
+        .collect();
     letters.is_empty() && !text.chars().any(|c| c.is_ascii_digit())
-        || is_one_of(&letters, "redacted withheld hidden omitted removed none unknown xxx")
+        || is_one_of(
+            &letters,
+            "redacted withheld hidden omitted removed none unknown xxx",
+        )
 }
 
 const GIVEN_KEYS: &str = "firstname givenname first given prenome primeironome";
@@ -453,7 +553,12 @@ fn strip(text: &str) -> String {
             '×' => out.push('x'),
             c if is_invisible(c) || is_combining_mark(c) => {}
             c if c.is_ascii() => out.push(c),
-            c => out.extend(std::iter::once(c).nfkd().filter(|d| !is_combining_mark(*d)).map(like_ascii)),
+            c => out.extend(
+                std::iter::once(c)
+                    .nfkd()
+                    .filter(|d| !is_combining_mark(*d))
+                    .map(like_ascii),
+            ),
         }
     }
     out

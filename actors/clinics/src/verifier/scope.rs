@@ -34,7 +34,11 @@ pub(super) struct Records {
 impl Records {
     pub fn new(folded: impl Iterator<Item = String>) -> Self {
         let plain = folded.map(|record| plain(&record)).collect();
-        Self { plain, looked_up: RefCell::default(), vocabulary: OnceCell::new() }
+        Self {
+            plain,
+            looked_up: RefCell::default(),
+            vocabulary: OnceCell::new(),
+        }
     }
 
     /// Whether a sentence stands in the records word for word. Beyond [`QUOTES_MAX`] of them none is taken for a
@@ -60,7 +64,9 @@ impl Records {
     fn name(&self, condition: &str) -> bool {
         let vocabulary = self.vocabulary.get_or_init(|| {
             let recorded = || self.plain.iter().flat_map(|record| words(record));
-            let beginnings = recorded().filter(|word| word.len() >= CONDITION_LETTERS).map(beginning);
+            let beginnings = recorded()
+                .filter(|word| word.len() >= CONDITION_LETTERS)
+                .map(beginning);
             recorded().map(str::to_owned).chain(beginnings).collect()
         });
         vocabulary.contains(condition) || vocabulary.contains(&beginning(condition))
@@ -69,7 +75,11 @@ impl Records {
 
 /// Marked, so that it isn't taken for a word.
 fn beginning(word: &str) -> String {
-    stem(word).chars().take(CONDITION_LETTERS).chain(['-']).collect()
+    stem(word)
+        .chars()
+        .take(CONDITION_LETTERS)
+        .chain(['-'])
+        .collect()
 }
 
 fn plain(text: &str) -> String {
@@ -79,23 +89,33 @@ fn plain(text: &str) -> String {
 /// What the first out-of-scope sentence in `text` does that is no quotation from `records`.
 pub(super) fn find(text: &str, records: &Records) -> Option<&'static str> {
     let folded = fold(text);
-    let sentences = folded.split(['\n', '!', ';']).flat_map(|line| line.split(". ")).map(str::trim);
+    let sentences = folded
+        .split(['\n', '!', ';'])
+        .flat_map(|line| line.split(". "))
+        .map(str::trim);
     // Only a sentence that needs the excuse is looked up: with every sentence, a long answer took minutes.
-    sentences.filter(|s| !s.is_empty()).find_map(|s| judge(s, records).filter(|_| !records.has(s)))
+    sentences
+        .filter(|s| !s.is_empty())
+        .find_map(|s| judge(s, records).filter(|_| !records.has(s)))
 }
 
 fn judge(sentence: &str, records: &Records) -> Option<&'static str> {
     let cues = CUES.as_ref().ok()?;
     let found = cues.iter().find(|(_, object, patterns)| {
-        patterns.iter().flat_map(|pattern| pattern.find_iter(sentence)).any(|cue| {
-            let mut near = words(&sentence[cue.end()..]).take(OBJECT_WORDS_MAX);
-            match object {
-                Any => true,
-                Medicine => near.any(|word| is_medicine(word) || is_one_of(word, MEDICINE_WORDS)),
-                Condition => near.any(|word| is_condition(word) && !records.name(word)),
-                AnyCondition => near.any(is_condition),
-            }
-        })
+        patterns
+            .iter()
+            .flat_map(|pattern| pattern.find_iter(sentence))
+            .any(|cue| {
+                let mut near = words(&sentence[cue.end()..]).take(OBJECT_WORDS_MAX);
+                match object {
+                    Any => true,
+                    Medicine => {
+                        near.any(|word| is_medicine(word) || is_one_of(word, MEDICINE_WORDS))
+                    }
+                    Condition => near.any(|word| is_condition(word) && !records.name(word)),
+                    AnyCondition => near.any(is_condition),
+                }
+            })
     });
     found.map(|(meaning, ..)| *meaning)
 }
@@ -117,7 +137,9 @@ fn is_condition(word: &str) -> bool {
         white invite opposite definite composite attention extension dimension prose rose nose lose loose choose \
         expose propose suppose requisite";
     is_one_of(word, WORDS)
-        || word.len() > 4 && !is_one_of(word, NOT) && ENDINGS.split_ascii_whitespace().any(|e| word.ends_with(e))
+        || word.len() > 4
+            && !is_one_of(word, NOT)
+            && ENDINGS.split_ascii_whitespace().any(|e| word.ends_with(e))
 }
 
 const MEDICINE_WORDS: &str = "medication medications medicine medicines dose dosage doses drug drugs tablet tablets \
@@ -144,7 +166,11 @@ static CUES: LazyLock<Result<Vec<Row<Vec<Regex>>>, regex::Error>> = LazyLock::ne
     let read = |pattern: &&str| read_pattern(&format!(r"(?-u:\b)(?:{pattern})(?-u:\b)"));
     let rows = TABLE.iter();
     rows.map(|(meaning, object, patterns)| {
-        Ok((*meaning, *object, patterns.iter().map(read).collect::<Result<_, _>>()?))
+        Ok((
+            *meaning,
+            *object,
+            patterns.iter().map(read).collect::<Result<_, _>>()?,
+        ))
     })
     .collect()
 });
@@ -209,9 +235,11 @@ const TABLE: &[Row<&[&str]>] = &[
     (
         "prescribing",
         Any,
-        &[r"(?:your|his|her|the|their|this) (?:dose|dosage|medication|medicine|treatment) (?:should|must|
+        &[
+            r"(?:your|his|her|the|their|this) (?:dose|dosage|medication|medicine|treatment) (?:should|must|
             can|needs to|has to|could) be (?:\w+ )?(?:increased|reduced|decreased|doubled|halved|stopped|
-            changed|discontinued|suspended|started)"],
+            changed|discontinued|suspended|started)",
+        ],
     ),
     (
         "diagnosing",

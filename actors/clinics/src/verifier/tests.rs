@@ -20,8 +20,13 @@ fn records() -> Value {
 }
 
 fn verdict(text: &str) -> Verdict {
-    Verify { records: vec![records()], results: Value::Null, text: text.to_owned(), identities: Identities::Withheld }
-        .verdict()
+    Verify {
+        records: vec![records()],
+        results: Value::Null,
+        text: text.to_owned(),
+        identities: Identities::Withheld,
+    }
+    .verdict()
 }
 
 fn check(text: &str, expect: Option<Rule>) {
@@ -87,9 +92,11 @@ fn r1_the_same_dose_in_other_words() {
 /// Goal: a treatment that no record holds doesn't pass. Method: medicines and procedures without a dose.
 #[test]
 fn r1_plans_absent_from_the_records() {
-    for text in
-        ["CARD-001 is treated with apixaban.", "CARD-001 is scheduled for chemotherapy.", "Plan: apixaban and rest."]
-    {
+    for text in [
+        "CARD-001 is treated with apixaban.",
+        "CARD-001 is scheduled for chemotherapy.",
+        "Plan: apixaban and rest.",
+    ] {
         check(text, Some(Rule::R1));
     }
 }
@@ -175,12 +182,20 @@ fn r2_known_identities() {
 /// table.
 #[test]
 fn r2_unknown_identities() {
-    for text in ["John Kelly was seen.", "SSN 123-45-6789", "NHS number 943 476 5918", "write to j.doe@example.com"] {
+    for text in [
+        "John Kelly was seen.",
+        "SSN 123-45-6789",
+        "NHS number 943 476 5918",
+        "write to j.doe@example.com",
+    ] {
         check(text, Some(Rule::R2));
     }
-    for text in
-        ["Parkinson's disease", "Wolff-Parkinson-White syndrome", "treated at Mayo Clinic", "Dr Morgan saw CARD-001."]
-    {
+    for text in [
+        "Parkinson's disease",
+        "Wolff-Parkinson-White syndrome",
+        "treated at Mayo Clinic",
+        "Dr Morgan saw CARD-001.",
+    ] {
         check(text, None);
     }
 }
@@ -195,11 +210,18 @@ fn r2_permission() {
         identities: Identities::AsRecorded,
     };
     assert_eq!(
-        verify("CARD-001: Maria Conceição Silva, CPF 529.982.247-25, Rua das Acácias, 120").verdict(),
+        verify("CARD-001: Maria Conceição Silva, CPF 529.982.247-25, Rua das Acácias, 120")
+            .verdict(),
         Verdict::ok()
     );
-    assert_eq!(verify("CARD-001: John Kelly").verdict().rule, Some(Rule::R2));
-    let withheld = Verify { identities: Identities::Withheld, ..verify("") };
+    assert_eq!(
+        verify("CARD-001: John Kelly").verdict().rule,
+        Some(Rule::R2)
+    );
+    let withheld = Verify {
+        identities: Identities::Withheld,
+        ..verify("")
+    };
     assert_eq!(withheld.verdict().rule, Some(Rule::R2));
 }
 
@@ -251,13 +273,19 @@ fn limits_fail_closed() {
     let long = verdict(&"a".repeat(VERIFY_BYTES_MAX + 1));
     assert!(!long.safe && long.rule.is_none());
     let deep = (0..=VALUE_DEPTH_MAX).fold(json!("x"), |value, _| json!([value]));
-    let verify =
-        Verify { records: vec![deep], results: Value::Null, text: String::new(), identities: Identities::Withheld };
+    let verify = Verify {
+        records: vec![deep],
+        results: Value::Null,
+        text: String::new(),
+        identities: Identities::Withheld,
+    };
     assert!(!verify.verdict().safe);
 }
 
-const ANY_TEXT: &str =
-    concat!(r"(?s)([0-9]{1,4}[.,/x-]? ?(mg|g|%|½|a|of|mg/kg/|de|every) ?){0,6}", r"[\PC%=.,'-]{0,60}.{0,30}",);
+const ANY_TEXT: &str = concat!(
+    r"(?s)([0-9]{1,4}[.,/x-]? ?(mg|g|%|½|a|of|mg/kg/|de|every) ?){0,6}",
+    r"[\PC%=.,'-]{0,60}.{0,30}",
+);
 
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
@@ -276,10 +304,19 @@ proptest::proptest! {
 #[test]
 fn r3_quotations_are_bounded() {
     let quoting = |sentences: usize| {
-        let lines: Vec<_> = (0..sentences).map(|n| format!("No need to see a doctor about case x{n}")).collect();
+        let lines: Vec<_> = (0..sentences)
+            .map(|n| format!("No need to see a doctor about case x{n}"))
+            .collect();
         let text = [lines.join("\n"), lines.join("\n")].join("\n");
         let records = vec![json!({ "patient": { "patient_id": "CARD-001", "notes": lines } })];
-        Verify { records, results: Value::Null, text, identities: Identities::Withheld }.verdict().rule
+        Verify {
+            records,
+            results: Value::Null,
+            text,
+            identities: Identities::Withheld,
+        }
+        .verdict()
+        .rule
     };
     assert_eq!(quoting(scope::QUOTES_MAX), None);
     assert_eq!(quoting(scope::QUOTES_MAX + 1), Some(Rule::R3));

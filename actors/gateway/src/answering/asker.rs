@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use callboard_message::surface::CreateMessage;
 use callboard_message::{
-    Abilities, Answer, Artifact, ElicitAction, ElicitAnswer, Elicitation, Failure, FailureKind, Progress, Question,
-    RawObject, Sample, SampleAnswer,
+    Abilities, Answer, Artifact, ElicitAction, ElicitAnswer, Elicitation, Failure, FailureKind,
+    Progress, Question, RawObject, Sample, SampleAnswer,
 };
 use callboard_runtime::{AgentRef, AuditEntry, CallMeta, Caller};
 use futures::future::{BoxFuture, Either, select};
@@ -65,8 +65,18 @@ impl Asker {
     /// `Denied` where it was granted nothing.
     pub fn account(&self) -> Result<&Account, Failure> {
         // Most calls ask nothing: theirs is never opened.
-        let open = || Some(self.core.ledgers.get(&*self.source)?.account(self.call.id, self.call.budget));
-        self.account.get_or_init(open).as_ref().ok_or_else(|| denied("ask anything"))
+        let open = || {
+            Some(
+                self.core
+                    .ledgers
+                    .get(&*self.source)?
+                    .account(self.call.id, self.call.budget),
+            )
+        };
+        self.account
+            .get_or_init(open)
+            .as_ref()
+            .ok_or_else(|| denied("ask anything"))
     }
 
     /// How its samples are answered.
@@ -116,11 +126,18 @@ impl Asker {
     /// What the client's and our own models can do for a sample of this server's.
     fn sampling(&self, client: &Abilities) -> Option<RawObject> {
         let may_lead_elsewhere = !self.needs_approval() || client.elicitation_form();
-        let known = |name: &String| self.core.system.directory().get(name).is_some_and(|agent| answers(&agent));
+        let known = |name: &String| {
+            self.core
+                .system
+                .directory()
+                .get(name)
+                .is_some_and(|agent| answers(&agent))
+        };
         let mut can: Option<RawObject> = None;
         let mut add = |more: RawObject| {
             let sum = can.get_or_insert_default();
-            more.iter().for_each(|(name, value)| sum.set_raw(name, value.to_owned()));
+            more.iter()
+                .for_each(|(name, value)| sum.set_raw(name, value.to_owned()));
         };
         for step in self.core.options.steps(self.strategy()) {
             let model = || RawObject::of("tools", RawObject::new());
@@ -144,14 +161,29 @@ impl Caller for Asker {
     }
 
     fn abilities(&self) -> Abilities {
-        let mut abilities = self.client.as_ref().map(|client| client.abilities()).unwrap_or_default();
-        let grants = self.grants().filter(|grants| self.is_shallow(grants)).cloned().unwrap_or_default();
+        let mut abilities = self
+            .client
+            .as_ref()
+            .map(|client| client.abilities())
+            .unwrap_or_default();
+        let grants = self
+            .grants()
+            .filter(|grants| self.is_shallow(grants))
+            .cloned()
+            .unwrap_or_default();
         // Who could answer a sample is looked up only for a server that may ask for one.
-        match grants.supports_sampling.then(|| self.sampling(&abilities)).flatten() {
+        match grants
+            .supports_sampling
+            .then(|| self.sampling(&abilities))
+            .flatten()
+        {
             Some(sampling) => abilities.0.set("sampling", sampling),
             None => drop(abilities.0.remove("sampling")),
         }
-        for (name, granted) in [("elicitation", grants.supports_elicitation), ("roots", grants.supports_roots)] {
+        for (name, granted) in [
+            ("elicitation", grants.supports_elicitation),
+            ("roots", grants.supports_roots),
+        ] {
             if !granted {
                 abilities.0.remove(name);
             }
@@ -174,8 +206,9 @@ impl Caller for Asker {
             match &answer {
                 // What a person agreed to must be on record before the server hears of it.
                 Ok(Answer::Elicit(given)) if given.action() == ElicitAction::Accept => {
-                    let unrecorded =
-                        |error| Failure::unavailable(format!("the consent can't be put on record: {error}"));
+                    let unrecorded = |error| {
+                        Failure::unavailable(format!("the consent can't be put on record: {error}"))
+                    };
                     log.record(entry).await.map_err(unrecorded)?;
                 }
                 _ => log.placed(entry).await,
@@ -187,14 +220,24 @@ impl Caller for Asker {
 
 impl Asker {
     /// An entry of the audit. It never says what was asked.
-    pub fn entry(&self, asked: &'static str, by: &str, outcome: impl Into<Cow<'static, str>>) -> AuditEntry {
+    pub fn entry(
+        &self,
+        asked: &'static str,
+        by: &str,
+        outcome: impl Into<Cow<'static, str>>,
+    ) -> AuditEntry {
         let strategy = match asked {
             "sample" => self.strategy(),
             "elicitation" => self.core.options.elicitation.strategy(&self.source),
             _ => Strategy::ClientForwarded,
         };
-        let entry = AuditEntry::new("question").with_message(asked).with_peer(&*self.source).with_call(self.call.id);
-        let entry = entry.with_principal(&self.call.principal).with_outcome(outcome);
+        let entry = AuditEntry::new("question")
+            .with_message(asked)
+            .with_peer(&*self.source)
+            .with_call(self.call.id);
+        let entry = entry
+            .with_principal(&self.call.principal)
+            .with_outcome(outcome);
         entry.with("by", by).with("strategy", strategy.to_string())
     }
 }
@@ -232,7 +275,9 @@ impl Asker {
     async fn approve(&self, sample: &Sample) -> Result<(), Failure> {
         let client = self.client.as_ref().ok_or_else(nobody)?;
         if !client.abilities().elicitation_form() {
-            return Err(Failure::nobody_to_ask("nobody is there to let a model answer"));
+            return Err(Failure::nobody_to_ask(
+                "nobody is there to let a model answer",
+            ));
         }
         let schema = json!({
             "type": "object",
@@ -241,18 +286,41 @@ impl Asker {
             },
             "required": ["allow"]
         });
-        let message = format!("Server \"{}\" asks a model: \u{201c}{}\u{201d}", self.source, shown(sample));
-        match client.ask(Question::Elicit(Elicitation::form(message, schema))).await? {
-            Answer::Elicit(answer) if answer.content().is_some_and(|content| content["allow"] == true) => Ok(()),
-            _ => Err(Failure::rejected("the person at the client doesn't let a model answer")),
+        let message = format!(
+            "Server \"{}\" asks a model: \u{201c}{}\u{201d}",
+            self.source,
+            shown(sample)
+        );
+        match client
+            .ask(Question::Elicit(Elicitation::form(message, schema)))
+            .await?
+        {
+            Answer::Elicit(answer)
+                if answer
+                    .content()
+                    .is_some_and(|content| content["allow"] == true) =>
+            {
+                Ok(())
+            }
+            _ => Err(Failure::rejected(
+                "the person at the client doesn't let a model answer",
+            )),
         }
     }
 }
 
 /// The last turn of the conversation, on one line.
 fn shown(sample: &Sample) -> String {
-    let last = sample.texts().pop().map(|(_, text)| text).unwrap_or_default();
-    let line: String = last.chars().map(|c| if c.is_control() { ' ' } else { c }).take(SHOWN_CHARS_MAX + 1).collect();
+    let last = sample
+        .texts()
+        .pop()
+        .map(|(_, text)| text)
+        .unwrap_or_default();
+    let line: String = last
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(SHOWN_CHARS_MAX + 1)
+        .collect();
     match line.char_indices().nth(SHOWN_CHARS_MAX) {
         Some((cut, _)) => format!("{}…", &line[..cut]),
         None => line,
@@ -282,10 +350,16 @@ impl Asker {
     ///
     /// # Errors
     /// Its own; `Overloaded` over a cap.
-    async fn ask_one(&self, candidate: &Candidate, sample: &Sample) -> Result<SampleAnswer, Failure> {
+    async fn ask_one(
+        &self,
+        candidate: &Candidate,
+        sample: &Sample,
+    ) -> Result<SampleAnswer, Failure> {
         let answer = match candidate {
             Candidate::Client => self.ask_client(sample).await?,
-            Candidate::Model(_, agent) | Candidate::Server(_, agent) => self.ask_agent(agent, sample).await?,
+            Candidate::Model(_, agent) | Candidate::Server(_, agent) => {
+                self.ask_agent(agent, sample).await?
+            }
         };
         match answer.0.has("content") {
             true => Ok(answer),
@@ -305,10 +379,16 @@ impl Asker {
     }
 
     async fn ask_agent(&self, agent: &AgentRef, sample: &Sample) -> Result<SampleAnswer, Failure> {
-        let charge = self.account()?.reserve(sample.0.read("maxTokens").unwrap_or_default())?;
+        let charge = self
+            .account()?
+            .reserve(sample.0.read("maxTokens").unwrap_or_default())?;
         let question = CreateMessage(sample.0.clone().with("maxTokens", charge.tokens()));
         let link = self.core.chains.link(&self.chain, &self.source);
-        let hops = self.call.hops.checked_add(1).filter(|hops| *hops <= self.call.hops_max);
+        let hops = self
+            .call
+            .hops
+            .checked_add(1)
+            .filter(|hops| *hops <= self.call.hops_max);
         let Some(hops) = hops else {
             charge.settle(&Spent::default());
             return Err(Failure::rejected("the call passed through too many agents"));
@@ -322,13 +402,18 @@ impl Asker {
             budget: charge.budget,
             // What is asked in this call is no other call's of the session.
             session: None,
-            caller: self.client.clone().map(|client| Arc::new(Unheard(client)) as Arc<dyn Caller>),
+            caller: self
+                .client
+                .clone()
+                .map(|client| Arc::new(Unheard(client)) as Arc<dyn Caller>),
             ..self.call.clone()
         };
         let _cancelled_with_this = cancel.drop_guard();
         let asked = agent.ask(question).within_call(Some(Arc::new(call)));
         let answer = asked.await.map_err(Failure::from).flatten();
-        let used = answer.as_ref().map_or(Some(Spent::default()), |answer| Spent::told(&answer.0));
+        let used = answer
+            .as_ref()
+            .map_or(Some(Spent::default()), |answer| Spent::told(&answer.0));
         if let Some(used) = used {
             charge.settle(&used);
         }
@@ -362,14 +447,18 @@ impl Asker {
         let tokens = self.account()?.answer_tokens(sample.0.read("maxTokens"));
         sample.0.set("maxTokens", tokens);
         let meta = sample.0.object("_meta").unwrap_or_default();
-        sample.0.set("_meta", meta.with(SOURCE, &*self.source).with(FROM_SERVER, true));
+        sample.0.set(
+            "_meta",
+            meta.with(SOURCE, &*self.source).with(FROM_SERVER, true),
+        );
         let (candidates, names_model) = self.candidates(strategy, &sample).await;
         let (who, answer) = match strategy {
             Strategy::Parallel => self.at_once(candidates, &sample).await?,
             Strategy::Hybrid => {
                 let models_first = names_model || !self.client_can(&sample);
-                let (mut first, mut then): (Vec<_>, Vec<_>) =
-                    candidates.into_iter().partition(|who| matches!(who, Candidate::Client) != models_first);
+                let (mut first, mut then): (Vec<_>, Vec<_>) = candidates
+                    .into_iter()
+                    .partition(|who| matches!(who, Candidate::Client) != models_first);
                 first.append(&mut then);
                 self.in_turn(first, &sample).await?
             }
@@ -378,7 +467,9 @@ impl Asker {
         let by = who.to_string();
         let used = Spent::told(&answer.0).unwrap_or_default();
         let entry = self.entry("sample", &by, "answered");
-        let entry = entry.with("tokens_in", used.tokens_in).with("tokens_out", used.tokens_out);
+        let entry = entry
+            .with("tokens_in", used.tokens_in)
+            .with("tokens_out", used.tokens_out);
         self.core.system.audit().placed(entry).await;
         let meta = answer.0.object("_meta").unwrap_or_default();
         let meta = meta.with(ANSWERED, RawObject::of("by", by).with("strategy", strategy));
@@ -387,11 +478,17 @@ impl Asker {
 
     fn client_can(&self, sample: &Sample) -> bool {
         let question = Question::Sample(sample.clone());
-        self.client.as_ref().is_some_and(|client| client.abilities().can_answer(&question))
+        self.client
+            .as_ref()
+            .is_some_and(|client| client.abilities().can_answer(&question))
     }
 
     /// Asks one after another until one answers, or ends it for all.
-    async fn in_turn(&self, candidates: Vec<Candidate>, sample: &Sample) -> Result<Answered, Unanswered> {
+    async fn in_turn(
+        &self,
+        candidates: Vec<Candidate>,
+        sample: &Sample,
+    ) -> Result<Answered, Unanswered> {
         let limit = Duration::from_secs(self.core.options.sampling.answer_timeout_s.into());
         let mut approved = !self.needs_approval();
         let mut failures = Vec::new();
@@ -401,7 +498,9 @@ impl Asker {
             if !approved && !matches!(who, Candidate::Client) {
                 match self.approve(sample).await {
                     Ok(()) => approved = true,
-                    Err(failure) if is_final(&Candidate::Client, &failure) => return Err(Unanswered::Final(failure)),
+                    Err(failure) if is_final(&Candidate::Client, &failure) => {
+                        return Err(Unanswered::Final(failure));
+                    }
                     Err(failure) => {
                         failures.push((who, failure));
                         continue;
@@ -411,7 +510,9 @@ impl Asker {
             let asking = self.ask_one(&who, sample);
             let answer = match left {
                 0 => asking.await,
-                _ => timeout(limit, asking).await.unwrap_or_else(|_| Err(Failure::timed_out("no answer in time"))),
+                _ => timeout(limit, asking)
+                    .await
+                    .unwrap_or_else(|_| Err(Failure::timed_out("no answer in time"))),
             };
             match answer {
                 Ok(answer) => return Ok((who, answer)),
@@ -423,11 +524,18 @@ impl Asker {
     }
 
     /// Asks the client and the others at once. The first good answer counts; the rest is given up.
-    async fn at_once(&self, candidates: Vec<Candidate>, sample: &Sample) -> Result<Answered, Unanswered> {
-        let (client, others): (Vec<_>, Vec<_>) =
-            candidates.into_iter().partition(|who| matches!(who, Candidate::Client));
+    async fn at_once(
+        &self,
+        candidates: Vec<Candidate>,
+        sample: &Sample,
+    ) -> Result<Answered, Unanswered> {
+        let (client, others): (Vec<_>, Vec<_>) = candidates
+            .into_iter()
+            .partition(|who| matches!(who, Candidate::Client));
         if client.is_empty() || others.is_empty() {
-            return self.in_turn(client.into_iter().chain(others).collect(), sample).await;
+            return self
+                .in_turn(client.into_iter().chain(others).collect(), sample)
+                .await;
         }
         let client = std::pin::pin!(self.in_turn(client, sample));
         let others = std::pin::pin!(self.in_turn(others, sample));
@@ -455,19 +563,36 @@ impl Asker {
             match step {
                 Answerer::Client => candidates.push(Candidate::Client),
                 Answerer::Servers => {
-                    candidates.extend(self.servers().into_iter().map(|(name, agent)| Candidate::Server(name, agent)));
+                    candidates.extend(
+                        self.servers()
+                            .into_iter()
+                            .map(|(name, agent)| Candidate::Server(name, agent)),
+                    );
                 }
                 Answerer::Server(name) => {
-                    candidates.extend(self.server(&name).map(|agent| Candidate::Server(name, agent)));
+                    candidates.extend(
+                        self.server(&name)
+                            .map(|agent| Candidate::Server(name, agent)),
+                    );
                 }
                 Answerer::Models | Answerer::Model(_) => {
                     let named: Vec<&str> = match &step {
                         Answerer::Model(name) => vec![name],
-                        _ => self.core.options.models.iter().map(String::as_str).collect(),
+                        _ => self
+                            .core
+                            .options
+                            .models
+                            .iter()
+                            .map(String::as_str)
+                            .collect(),
                     };
                     let (models, names_one) = self.core.models(&named, sample).await;
                     names_model |= names_one;
-                    candidates.extend(models.into_iter().map(|(name, agent)| Candidate::Model(name, agent)));
+                    candidates.extend(
+                        models
+                            .into_iter()
+                            .map(|(name, agent)| Candidate::Model(name, agent)),
+                    );
                 }
             }
         }
@@ -478,8 +603,15 @@ impl Asker {
 
     /// The servers that may answer, by name.
     pub fn servers(&self) -> Vec<(String, AgentRef)> {
-        let granted = self.core.options.servers.iter().filter(|(_, grants)| grants.answers_sampling);
-        let mut servers: Vec<_> = granted.filter_map(|(name, _)| Some((name.clone(), self.server(name)?))).collect();
+        let granted = self
+            .core
+            .options
+            .servers
+            .iter()
+            .filter(|(_, grants)| grants.answers_sampling);
+        let mut servers: Vec<_> = granted
+            .filter_map(|(name, _)| Some((name.clone(), self.server(name)?)))
+            .collect();
         servers.sort_by(|(a, _), (b, _)| a.cmp(b));
         servers
     }
@@ -489,7 +621,9 @@ impl Asker {
     pub fn server(&self, name: &str) -> Option<AgentRef> {
         let directory = self.core.system.directory();
         let agent = directory.get(name)?;
-        let waits = |waiting: &str| waiting == name || directory.get(waiting).is_some_and(|other| other == agent);
+        let waits = |waiting: &str| {
+            waiting == name || directory.get(waiting).is_some_and(|other| other == agent)
+        };
         let is_waiting = waits(&self.source) || self.chain.iter().any(|waiting| waits(waiting));
         (!is_waiting && answers(&agent)).then_some(agent)
     }
@@ -522,25 +656,38 @@ impl From<Unanswered> for Failure {
 fn is_final(who: &Candidate, failure: &Failure) -> bool {
     let can_not = matches!(
         failure.kind,
-        FailureKind::NobodyToAsk | FailureKind::Unavailable | FailureKind::TimedOut | FailureKind::Overloaded
+        FailureKind::NobodyToAsk
+            | FailureKind::Unavailable
+            | FailureKind::TimedOut
+            | FailureKind::Overloaded
     );
     match who {
         Candidate::Client => !can_not,
         Candidate::Server(..) => {
-            matches!(failure.kind, FailureKind::Blocked | FailureKind::Cancelled | FailureKind::Rejected)
+            matches!(
+                failure.kind,
+                FailureKind::Blocked | FailureKind::Cancelled | FailureKind::Rejected
+            )
         }
-        Candidate::Model(..) => matches!(failure.kind, FailureKind::Blocked | FailureKind::Cancelled),
+        Candidate::Model(..) => {
+            matches!(failure.kind, FailureKind::Blocked | FailureKind::Cancelled)
+        }
     }
 }
 
 /// One failure for all that were asked. It names them without their words, which are no business of the asker's.
 fn together(mut failures: Vec<(Candidate, Failure)>) -> Failure {
-    let Some((_, last)) = failures.last() else { return nobody() };
+    let Some((_, last)) = failures.last() else {
+        return nobody();
+    };
     let kind = last.kind;
     if failures.len() == 1 {
         return failures.remove(0).1;
     }
-    let told: Vec<String> = failures.iter().map(|(who, failure)| format!("{who}: {}", failure.kind)).collect();
+    let told: Vec<String> = failures
+        .iter()
+        .map(|(who, failure)| format!("{who}: {}", failure.kind))
+        .collect();
     Failure::new(kind, format!("nobody answered ({})", told.join(", ")))
 }
 
@@ -553,8 +700,14 @@ mod tests {
     fn what_is_shown_is_bounded() {
         let of = |text: &str| shown(&Sample::prompt(text, 1));
         assert_eq!(of("a\nb"), "a b");
-        assert_eq!(of(&"é".repeat(SHOWN_CHARS_MAX)), "é".repeat(SHOWN_CHARS_MAX));
-        assert_eq!(of(&"é".repeat(SHOWN_CHARS_MAX + 1)), format!("{}…", "é".repeat(SHOWN_CHARS_MAX)));
+        assert_eq!(
+            of(&"é".repeat(SHOWN_CHARS_MAX)),
+            "é".repeat(SHOWN_CHARS_MAX)
+        );
+        assert_eq!(
+            of(&"é".repeat(SHOWN_CHARS_MAX + 1)),
+            format!("{}…", "é".repeat(SHOWN_CHARS_MAX))
+        );
         assert_eq!(shown(&Sample::default()), "");
     }
 }

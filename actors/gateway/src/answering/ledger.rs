@@ -82,7 +82,10 @@ impl Spent {
 
 impl Ledger {
     pub fn new(caps: Caps) -> Arc<Self> {
-        Arc::new(Self { caps, book: Mutex::default() })
+        Arc::new(Self {
+            caps,
+            book: Mutex::default(),
+        })
     }
 
     /// What the server's questions in `call` cost; the same for all who ask in that call at a time.
@@ -99,7 +102,11 @@ impl Ledger {
             book.calls.insert(call, Arc::downgrade(&spent));
             spent
         });
-        Account { ledger: self.clone(), spent, budget }
+        Account {
+            ledger: self.clone(),
+            spent,
+            budget,
+        }
     }
 }
 
@@ -122,7 +129,10 @@ impl Account {
         book.forget_old();
         let mut spent = self.spent.lock();
         if spent.questions >= caps.requests_per_call_max {
-            return Err(Failure::overloaded(format!("more than {} questions in one call", caps.requests_per_call_max)));
+            return Err(Failure::overloaded(format!(
+                "more than {} questions in one call",
+                caps.requests_per_call_max
+            )));
         }
         if book.questions() >= caps.requests_per_minute_max {
             return Err(Failure::overloaded(format!(
@@ -130,7 +140,10 @@ impl Account {
                 caps.requests_per_minute_max
             )));
         }
-        let one = Spent { questions: 1, ..Spent::default() };
+        let one = Spent {
+            questions: 1,
+            ..Spent::default()
+        };
         spent.add(&one);
         book.enter(one);
         Ok(())
@@ -139,7 +152,9 @@ impl Account {
     /// How many tokens an answer may have that is to have `asked`.
     pub fn answer_tokens(&self, asked: Option<u64>) -> u64 {
         let caps = &self.ledger.caps;
-        asked.unwrap_or(caps.tokens_per_answer_default.into()).min(caps.tokens_per_answer_max.into())
+        asked
+            .unwrap_or(caps.tokens_per_answer_default.into())
+            .min(caps.tokens_per_answer_max.into())
     }
 
     /// Sets tokens aside for an answer, as many as are left of those wanted.
@@ -152,30 +167,53 @@ impl Account {
         book.forget_old();
         let mut spent = self.spent.lock();
         let minute = book.spent();
-        let of_call = caps.tokens_per_call_max.min(self.budget.tokens.unwrap_or(u64::MAX));
+        let of_call = caps
+            .tokens_per_call_max
+            .min(self.budget.tokens.unwrap_or(u64::MAX));
         let left = of_call.saturating_sub(spent.tokens());
         if left == 0 {
-            return Err(Failure::overloaded("this call's questions have used up their tokens"));
+            return Err(Failure::overloaded(
+                "this call's questions have used up their tokens",
+            ));
         }
         let left = left.min(caps.tokens_per_minute_max.saturating_sub(minute.tokens()));
-        let money_left = |cap: Option<u64>, spent: &Spent| cap.map(|cap| cap.saturating_sub(spent.micro_usd));
-        let of_call = [caps.micro_usd_per_call_max, self.budget.micro_usd].map(|cap| money_left(cap, &spent));
+        let money_left =
+            |cap: Option<u64>, spent: &Spent| cap.map(|cap| cap.saturating_sub(spent.micro_usd));
+        let of_call =
+            [caps.micro_usd_per_call_max, self.budget.micro_usd].map(|cap| money_left(cap, &spent));
         let of_minute = money_left(caps.micro_usd_per_minute_max, &minute);
         let micro_usd = of_call.into_iter().chain([of_minute]).flatten().min();
         if left == 0 {
-            return Err(Failure::overloaded("the server's questions have used up this minute's tokens"));
+            return Err(Failure::overloaded(
+                "the server's questions have used up this minute's tokens",
+            ));
         }
         if of_call.contains(&Some(0)) {
-            return Err(Failure::overloaded("this call's questions have used up their money"));
+            return Err(Failure::overloaded(
+                "this call's questions have used up their money",
+            ));
         }
         if of_minute == Some(0) {
-            return Err(Failure::overloaded("the server's questions have used up this minute's money"));
+            return Err(Failure::overloaded(
+                "the server's questions have used up this minute's money",
+            ));
         }
-        let aside = Spent { tokens_out: left.min(wanted), ..Spent::default() };
+        let aside = Spent {
+            tokens_out: left.min(wanted),
+            ..Spent::default()
+        };
         spent.add(&aside);
         let number = book.enter(aside);
-        let budget = Budget { tokens: Some(left), micro_usd };
-        Ok(Charge { account: self.clone(), number, aside, budget })
+        let budget = Budget {
+            tokens: Some(left),
+            micro_usd,
+        };
+        Ok(Charge {
+            account: self.clone(),
+            number,
+            aside,
+            budget,
+        })
     }
 }
 
@@ -200,8 +238,16 @@ impl Charge {
         let mut spent = self.account.spent.lock();
         spent.take(&self.aside);
         spent.add(used);
-        if let Some(entry) = book.minute.iter_mut().rev().find(|entry| entry.number == self.number) {
-            entry.spent = Spent { questions: 0, ..*used };
+        if let Some(entry) = book
+            .minute
+            .iter_mut()
+            .rev()
+            .find(|entry| entry.number == self.number)
+        {
+            entry.spent = Spent {
+                questions: 0,
+                ..*used
+            };
         }
     }
 }
@@ -209,12 +255,20 @@ impl Charge {
 impl Book {
     fn enter(&mut self, spent: Spent) -> u64 {
         self.next += 1;
-        self.minute.push_back(Entry { number: self.next, at: Instant::now(), spent });
+        self.minute.push_back(Entry {
+            number: self.next,
+            at: Instant::now(),
+            spent,
+        });
         self.next
     }
 
     fn forget_old(&mut self) {
-        while self.minute.front().is_some_and(|entry| entry.at.elapsed() >= MINUTE) {
+        while self
+            .minute
+            .front()
+            .is_some_and(|entry| entry.at.elapsed() >= MINUTE)
+        {
             self.minute.pop_front();
         }
     }

@@ -65,9 +65,18 @@ impl Answerers {
     /// See [`AnswerError`].
     pub fn new(system: System, options: AnswerOptions) -> Result<Self, AnswerError> {
         options.check()?;
-        let ledgers = options.servers.iter().map(|(name, grants)| (name.clone(), Ledger::new(grants.caps.clone())));
+        let ledgers = options
+            .servers
+            .iter()
+            .map(|(name, grants)| (name.clone(), Ledger::new(grants.caps.clone())));
         let ledgers = ledgers.collect();
-        Ok(Self(Arc::new(Core { system, options, chains: Arc::default(), ledgers, facts: Mutex::default() })))
+        Ok(Self(Arc::new(Core {
+            system,
+            options,
+            chains: Arc::default(),
+            ledgers,
+            facts: Mutex::default(),
+        })))
     }
 
     /// What it does.
@@ -79,7 +88,8 @@ impl Answerers {
 impl Answering for Answerers {
     fn caller(&self, source: &str, call: &CallMeta) -> Option<Arc<dyn Caller>> {
         let asker = Asker::new(self.0.clone(), source, call);
-        (call.caller.is_some() || !asker.abilities().0.is_empty()).then(|| Arc::new(asker) as Arc<dyn Caller>)
+        (call.caller.is_some() || !asker.abilities().0.is_empty())
+            .then(|| Arc::new(asker) as Arc<dyn Caller>)
     }
 }
 
@@ -103,7 +113,10 @@ impl Chains {
         let call = CallId::fresh();
         let longer = chain.iter().chain([asker]).cloned().collect();
         self.0.lock().insert(call, longer);
-        Link { chains: self.clone(), call }
+        Link {
+            chains: self.clone(),
+            call,
+        }
     }
 
     #[cfg(test)]
@@ -137,8 +150,15 @@ impl Core {
     /// The models there are, of those named, the one that fits the question best first; and whether it names one.
     async fn models(&self, named: &[&str], sample: &Sample) -> (Vec<(String, AgentRef)>, bool) {
         let directory = self.system.directory();
-        let models: Vec<_> = named.iter().filter_map(|name| Some(((*name).to_owned(), directory.get(name)?))).collect();
-        let Some(wanted) = sample.0.object("modelPreferences").map(|preferences| Wanted::of(&preferences)) else {
+        let models: Vec<_> = named
+            .iter()
+            .filter_map(|name| Some(((*name).to_owned(), directory.get(name)?)))
+            .collect();
+        let Some(wanted) = sample
+            .0
+            .object("modelPreferences")
+            .map(|preferences| Wanted::of(&preferences))
+        else {
             return (models, false);
         };
         let mut known = Vec::with_capacity(models.len());
@@ -147,7 +167,10 @@ impl Core {
         }
         let names_one = known.iter().any(|(facts, _)| wanted.hint(facts).is_some());
         known.sort_by(|(a, _), (b, _)| wanted.compare(a, b));
-        (known.into_iter().map(|(_, model)| model).collect(), names_one)
+        (
+            known.into_iter().map(|(_, model)| model).collect(),
+            names_one,
+        )
     }
 
     /// What the model says of itself. It is asked once.
@@ -155,7 +178,8 @@ impl Core {
         if let Some(facts) = self.facts.lock().get(name) {
             return facts.clone();
         }
-        let describes = agent.is_outside() || agent.specs().iter().any(|spec| spec.name == Describe::NAME);
+        let describes =
+            agent.is_outside() || agent.specs().iter().any(|spec| spec.name == Describe::NAME);
         let about = match describes {
             true => timeout(DESCRIBE_TIMEOUT, agent.ask(Describe::default())).await,
             false => Ok(Ok(Ok(About::default()))),
@@ -179,11 +203,17 @@ impl Facts {
         let info = about.object("serverInfo").unwrap_or_default();
         let model = about.object("model").unwrap_or_default();
         let mut names = vec![name.to_lowercase()];
-        names.extend(["name", "title"].iter().filter_map(|member| info.text(member)).map(|n| n.to_lowercase()));
+        names.extend(
+            ["name", "title"]
+                .iter()
+                .filter_map(|member| info.text(member))
+                .map(|n| n.to_lowercase()),
+        );
         let more: Vec<String> = model.read("names").unwrap_or_default();
         names.extend(more.iter().map(|name| name.to_lowercase()));
         let scores = model.object("scores").unwrap_or_default();
-        let scores = ["cost", "speed", "intelligence"].map(|name| scores.read(name).unwrap_or_default());
+        let scores =
+            ["cost", "speed", "intelligence"].map(|name| scores.read(name).unwrap_or_default());
         Self { names, scores }
     }
 }
@@ -201,21 +231,35 @@ impl Wanted {
         let hints: Vec<RawObject> = preferences.read("hints").unwrap_or_default();
         let weights = ["costPriority", "speedPriority", "intelligencePriority"];
         Self {
-            hints: hints.iter().filter_map(|hint| hint.text("name")).map(|hint| hint.to_lowercase()).collect(),
+            hints: hints
+                .iter()
+                .filter_map(|hint| hint.text("name"))
+                .map(|hint| hint.to_lowercase())
+                .collect(),
             weights: weights.map(|name| preferences.read(name).unwrap_or_default()),
         }
     }
 
     /// The first hint that is a part of one of the model's names.
     fn hint(&self, facts: &Facts) -> Option<usize> {
-        let fits = |hint: &String| !hint.is_empty() && facts.names.iter().any(|name| name.contains(hint));
+        let fits =
+            |hint: &String| !hint.is_empty() && facts.names.iter().any(|name| name.contains(hint));
         self.hints.iter().position(fits)
     }
 
     /// The earlier hint goes first, then the higher score; else the order stays.
     fn compare(&self, a: &Facts, b: &Facts) -> Ordering {
         let rank = |facts| self.hint(facts).unwrap_or(usize::MAX);
-        let score = |facts: &Facts| facts.scores.iter().zip(&self.weights).map(|(has, wants)| has * wants).sum::<f64>();
-        rank(a).cmp(&rank(b)).then_with(|| score(b).total_cmp(&score(a)))
+        let score = |facts: &Facts| {
+            facts
+                .scores
+                .iter()
+                .zip(&self.weights)
+                .map(|(has, wants)| has * wants)
+                .sum::<f64>()
+        };
+        rank(a)
+            .cmp(&rank(b))
+            .then_with(|| score(b).total_cmp(&score(a)))
     }
 }

@@ -76,12 +76,17 @@ impl Default for Routing {
 impl Routing {
     /// What a question of `source`'s is answered by.
     pub fn strategy(&self, source: &str) -> Strategy {
-        self.server_strategies.get(source).copied().unwrap_or(self.default_strategy)
+        self.server_strategies
+            .get(source)
+            .copied()
+            .unwrap_or(self.default_strategy)
     }
 }
 
 /// How the one who answers is chosen. `docs/questions.md` says what each does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Strategy {
     /// Our own models, nobody else.
@@ -140,7 +145,11 @@ impl TryFrom<String> for Answerer {
     type Error = UnknownAnswerer;
 
     fn try_from(text: String) -> Result<Self, UnknownAnswerer> {
-        let named = |prefix| text.strip_prefix(prefix).filter(|name: &&str| !name.is_empty()).map(str::to_owned);
+        let named = |prefix| {
+            text.strip_prefix(prefix)
+                .filter(|name: &&str| !name.is_empty())
+                .map(str::to_owned)
+        };
         match text.as_str() {
             "client" => Ok(Self::Client),
             "models" => Ok(Self::Models),
@@ -248,7 +257,10 @@ pub enum AnswerError {
 }
 
 fn of(server: &Option<String>) -> String {
-    server.as_ref().map(|server| format!(" of {server}")).unwrap_or_default()
+    server
+        .as_ref()
+        .map(|server| format!(" of {server}"))
+        .unwrap_or_default()
 }
 
 impl AnswerOptions {
@@ -261,15 +273,28 @@ impl AnswerOptions {
         for answerer in &self.sampling.order {
             let (name, known) = match answerer {
                 Answerer::Model(name) => (name, self.models.contains(name)),
-                Answerer::Server(name) => (name, self.servers.get(name).is_some_and(|server| server.answers_sampling)),
+                Answerer::Server(name) => (
+                    name,
+                    self.servers
+                        .get(name)
+                        .is_some_and(|server| server.answers_sampling),
+                ),
                 _ => continue,
             };
             if !known {
                 return Err(AnswerError::UnknownAnswerer { name: name.clone() });
             }
         }
-        let strategies = self.sampling.server_strategies.values().copied().chain([self.sampling.default_strategy]);
-        match strategies.filter(|strategy| self.steps(*strategy).is_empty()).min() {
+        let strategies = self
+            .sampling
+            .server_strategies
+            .values()
+            .copied()
+            .chain([self.sampling.default_strategy]);
+        match strategies
+            .filter(|strategy| self.steps(*strategy).is_empty())
+            .min()
+        {
             Some(strategy) => Err(AnswerError::NobodyInOrder { strategy }),
             None => Ok(()),
         }
@@ -277,13 +302,20 @@ impl AnswerOptions {
 
     fn check_elicitation(&self) -> Result<(), AnswerError> {
         let routing = &self.elicitation;
-        let named = routing.server_strategies.iter().map(|(server, strategy)| (*strategy, Some(server.clone())));
+        let named = routing
+            .server_strategies
+            .iter()
+            .map(|(server, strategy)| (*strategy, Some(server.clone())));
         for (strategy, server) in named.chain([(routing.default_strategy, None)]) {
             if !strategy.asks_people_only() {
                 return Err(AnswerError::ElicitationByModel { strategy, server });
             }
         }
-        match routing.order.iter().all(|answerer| *answerer == Answerer::Client) {
+        match routing
+            .order
+            .iter()
+            .all(|answerer| *answerer == Answerer::Client)
+        {
             true => Ok(()),
             false => Err(AnswerError::ElicitationOrder),
         }
@@ -302,15 +334,21 @@ impl AnswerOptions {
             Strategy::ClientForwarded => only(Answerer::is_client).collect(),
             Strategy::ExternalServer => only(Answerer::is_server).collect(),
             Strategy::ClientFirst => {
-                let fallback = self.sampling.fallback_to_magictunnel || !self.sampling.order.is_empty();
+                let fallback =
+                    self.sampling.fallback_to_magictunnel || !self.sampling.order.is_empty();
                 let others = only(|who| !who.is_client()).filter(|who| fallback || !who.is_model());
                 only(Answerer::is_client).chain(others).collect()
             }
-            Strategy::MagictunnelFirst => only(Answerer::is_model).chain(only(Answerer::is_client)).collect(),
+            Strategy::MagictunnelFirst => only(Answerer::is_model)
+                .chain(only(Answerer::is_client))
+                .collect(),
             Strategy::Parallel | Strategy::Hybrid => only(|who| !who.is_server()).collect(),
         };
         let falls_back = matches!(strategy, Strategy::ExternalServer | Strategy::ClientFirst);
-        if falls_back && self.sampling.fallback_to_magictunnel && !steps.iter().any(Answerer::is_model) {
+        if falls_back
+            && self.sampling.fallback_to_magictunnel
+            && !steps.iter().any(Answerer::is_model)
+        {
             steps.push(Answerer::Models);
         }
         steps

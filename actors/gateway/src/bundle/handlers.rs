@@ -4,8 +4,9 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 
 use callboard_message::surface::{
-    About, CallTool, Complete, CompleteResult, CreateMessage, Describe, GetPrompt, GetPromptResult, ListPrompts,
-    ListResourceTemplates, ListResources, ListTools, ReadResource, ReadResourceResult, Subscribe, Unsubscribe,
+    About, CallTool, Complete, CompleteResult, CreateMessage, Describe, GetPrompt, GetPromptResult,
+    ListPrompts, ListResourceTemplates, ListResources, ListTools, ReadResource, ReadResourceResult,
+    Subscribe, Unsubscribe,
 };
 use callboard_message::{Failure, FailureKind, Message, RawObject, SampleAnswer, ToolResult};
 use callboard_runtime::{Agent, Changed, ConcurrentHandler, Cx, Handlers, Profile, SyncHandler};
@@ -18,18 +19,25 @@ use tokio::time::{Instant, timeout_at};
 use super::list::What;
 use super::member::{KEPT_FOR, Member, Missing, Probe};
 use super::{
-    BUNDLE_CALLS_MAX, BUNDLE_MEMBERS_MAX, BUNDLE_READ_GRACE, BUNDLE_SUBSCRIPTIONS_MAX, BUNDLE_URI_BYTES_MAX, Bundle,
-    Parts,
+    BUNDLE_CALLS_MAX, BUNDLE_MEMBERS_MAX, BUNDLE_READ_GRACE, BUNDLE_SUBSCRIPTIONS_MAX,
+    BUNDLE_URI_BYTES_MAX, Bundle, Parts,
 };
 
 impl<const SAMPLES: bool> Agent for Bundle<SAMPLES> {
     fn handlers(on: &mut Handlers<Self>) {
         const MAX: u32 = BUNDLE_CALLS_MAX;
-        on.sync::<Changed>().concurrent::<Probe>(BUNDLE_MEMBERS_MAX as u32).concurrent::<Describe>(MAX);
+        on.sync::<Changed>()
+            .concurrent::<Probe>(BUNDLE_MEMBERS_MAX as u32)
+            .concurrent::<Describe>(MAX);
         on.concurrent::<ListTools>(MAX).concurrent::<CallTool>(MAX);
-        on.concurrent::<ListResources>(MAX).concurrent::<ListResourceTemplates>(MAX).concurrent::<ReadResource>(MAX);
-        on.concurrent::<Subscribe>(MAX).concurrent::<Unsubscribe>(MAX);
-        on.concurrent::<ListPrompts>(MAX).concurrent::<GetPrompt>(MAX).concurrent::<Complete>(MAX);
+        on.concurrent::<ListResources>(MAX)
+            .concurrent::<ListResourceTemplates>(MAX)
+            .concurrent::<ReadResource>(MAX);
+        on.concurrent::<Subscribe>(MAX)
+            .concurrent::<Unsubscribe>(MAX);
+        on.concurrent::<ListPrompts>(MAX)
+            .concurrent::<GetPrompt>(MAX)
+            .concurrent::<Complete>(MAX);
         if SAMPLES {
             on.concurrent::<CreateMessage>(MAX);
         }
@@ -43,13 +51,21 @@ impl<const SAMPLES: bool> Agent for Bundle<SAMPLES> {
     /// Follows the members, so that whoever follows the bundle hears of their changes.
     fn started(&mut self, cx: &mut Cx) {
         if let Some(recipient) = cx.me().recipient::<Changed>() {
-            self.parts.members.iter().for_each(|member| member.agent.follow(recipient.clone()));
+            self.parts
+                .members
+                .iter()
+                .for_each(|member| member.agent.follow(recipient.clone()));
         }
     }
 
     fn observe(&self) -> Value {
         let names = |is: fn(&Member) -> bool| {
-            self.parts.members.iter().filter(move |member| is(member)).map(|member| &*member.name).collect::<Vec<_>>()
+            self.parts
+                .members
+                .iter()
+                .filter(move |member| is(member))
+                .map(|member| &*member.name)
+                .collect::<Vec<_>>()
         };
         json!({ "members": names(|_| true), "missing": names(|member| member.away().is_missed()) })
     }
@@ -102,19 +118,33 @@ answers! {
 impl Parts {
     /// What the members say of themselves, and what they can do together.
     async fn about(&self, cx: &Cx) -> Result<About, Failure> {
-        let describing = self.members.iter().enumerate().filter(|(_, member)| member.handles::<Describe>());
+        let describing = self
+            .members
+            .iter()
+            .enumerate()
+            .filter(|(_, member)| member.handles::<Describe>());
         let asking = describing.map(|(at, member)| async move {
             let limit = member.limit(self.list_timeout, cx);
-            (at, member, member.ask_until::<Describe>(RawObject::new(), limit, cx).await)
+            (
+                at,
+                member,
+                member
+                    .ask_until::<Describe>(RawObject::new(), limit, cx)
+                    .await,
+            )
         });
-        let (mut instructions, mut missing, mut told) = (Vec::new(), Missing::default(), HashMap::new());
+        let (mut instructions, mut missing, mut told) =
+            (Vec::new(), Missing::default(), HashMap::new());
         for (at, member, about) in join_all(asking).await {
             match about {
                 Ok(about) => {
-                    let theirs = about.text("instructions").map(|theirs| match self.members.len() {
-                        1 => theirs,
-                        _ => format!("{}: {theirs}", member.name),
-                    });
+                    let theirs =
+                        about
+                            .text("instructions")
+                            .map(|theirs| match self.members.len() {
+                                1 => theirs,
+                                _ => format!("{}: {theirs}", member.name),
+                            });
                     instructions.extend(theirs);
                     told.extend(about.object("capabilities").map(|theirs| (at, theirs)));
                 }
@@ -135,12 +165,19 @@ impl Parts {
     async fn call_tool(&self, mut params: RawObject, cx: &Cx) -> Result<ToolResult, Failure> {
         let shown = text(&params, "name")?;
         if let Some(tool) = self.by_name.get(&shown).and_then(|at| self.tools.get(*at)) {
-            let arguments = params.remove("arguments").unwrap_or_else(|| RawObject::new().to_raw());
-            let member = self.members.get(tool.member).ok_or_else(|| unknown_tool(&shown))?;
+            let arguments = params
+                .remove("arguments")
+                .unwrap_or_else(|| RawObject::new().to_raw());
+            let member = self
+                .members
+                .get(tool.member)
+                .ok_or_else(|| unknown_tool(&shown))?;
             let reply = member.ask_named(&tool.message, arguments, cx).await?;
             return Ok(tool.reply.result(&reply));
         }
-        let (member, own) = self.find(What::Tools, &shown, cx, || unknown_tool(&shown)).await?;
+        let (member, own) = self
+            .find(What::Tools, &shown, cx, || unknown_tool(&shown))
+            .await?;
         params.set("name", own);
         member.ask::<CallTool>(params, cx).await.map(ToolResult)
     }
@@ -149,11 +186,16 @@ impl Parts {
         let shown = text(&params, "name")?;
         let (member, own) = self.find(What::Prompts, &shown, cx, no_prompt).await?;
         params.set("name", own);
-        member.ask::<GetPrompt>(params, cx).await.map(GetPromptResult)
+        member
+            .ask::<GetPrompt>(params, cx)
+            .await
+            .map(GetPromptResult)
     }
 
     async fn complete(&self, mut params: RawObject, cx: &Cx) -> Result<CompleteResult, Failure> {
-        let mut about = params.object("ref").ok_or_else(|| Failure::invalid("`ref` must be an object"))?;
+        let mut about = params
+            .object("ref")
+            .ok_or_else(|| Failure::invalid("`ref` must be an object"))?;
         if let Some(shown) = about.text("name") {
             let (member, own) = self.find(What::Prompts, &shown, cx, no_prompt).await?;
             if !member.handles::<Complete>() {
@@ -163,21 +205,33 @@ impl Parts {
             params.set("ref", about);
             return member.ask::<Complete>(params, cx).await.map(CompleteResult);
         }
-        let completing =
-            self.members.iter().enumerate().filter(|(_, member)| member.handles::<Complete>()).map(|(at, _)| at);
-        let (_, completed) = self.first_of::<Complete>(completing.collect(), params, None, cx).await?;
+        let completing = self
+            .members
+            .iter()
+            .enumerate()
+            .filter(|(_, member)| member.handles::<Complete>())
+            .map(|(at, _)| at);
+        let (_, completed) = self
+            .first_of::<Complete>(completing.collect(), params, None, cx)
+            .await?;
         Ok(CompleteResult(completed))
     }
 
     async fn sample(&self, params: RawObject, cx: &Cx) -> Result<SampleAnswer, Failure> {
         let member = self.sampler.and_then(|at| self.members.get(at));
-        let member = member.ok_or_else(|| Failure::not_found("nothing here answers like a model"))?;
-        member.ask::<CreateMessage>(params, cx).await.map(SampleAnswer)
+        let member =
+            member.ok_or_else(|| Failure::not_found("nothing here answers like a model"))?;
+        member
+            .ask::<CreateMessage>(params, cx)
+            .await
+            .map(SampleAnswer)
     }
 }
 
 fn text(params: &RawObject, member: &str) -> Result<String, Failure> {
-    params.text(member).ok_or_else(|| Failure::invalid(format!("`{member}` must be a string")))
+    params
+        .text(member)
+        .ok_or_else(|| Failure::invalid(format!("`{member}` must be a string")))
 }
 
 fn no_prompt() -> Failure {
@@ -186,7 +240,11 @@ fn no_prompt() -> Failure {
 
 fn unknown_tool(name: &str) -> Failure {
     const CHARS_MAX: usize = 80;
-    let name: String = name.chars().filter(|c| !c.is_control()).take(CHARS_MAX).collect();
+    let name: String = name
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(CHARS_MAX)
+        .collect();
     Failure::invalid(format!("unknown tool: {name}"))
 }
 
@@ -205,9 +263,15 @@ impl Parts {
         }
     }
 
-    pub async fn read_resource(&self, params: RawObject, cx: &Cx) -> Result<ReadResourceResult, Failure> {
+    pub async fn read_resource(
+        &self,
+        params: RawObject,
+        cx: &Cx,
+    ) -> Result<ReadResourceResult, Failure> {
         let uri = text(&params, "uri")?;
-        let (at, read) = self.of_owner::<ReadResource>(&uri, Member::handles::<ReadResource>, params, cx).await?;
+        let (at, read) = self
+            .of_owner::<ReadResource>(&uri, Member::handles::<ReadResource>, params, cx)
+            .await?;
         // It may have moved.
         if uri.len() <= BUNDLE_URI_BYTES_MAX && self.owners.peek(&uri) != Some(at) {
             self.owners.insert(uri, at);
@@ -225,13 +289,16 @@ impl Parts {
     ) -> Result<(usize, RawObject), Failure> {
         let owner = self.owners.get(uri);
         let mut why = None;
-        if let Some((at, member)) = owner.and_then(|at| Some((at, self.members.get(at).filter(|m| can(m))?))) {
+        if let Some((at, member)) =
+            owner.and_then(|at| Some((at, self.members.get(at).filter(|m| can(m))?)))
+        {
             match member.ask::<M>(params.clone(), cx).await {
                 Err(failure) if is_unknown(&failure) => why = Some((at, failure)),
                 decided => return decided.map(|reply| (at, reply)),
             }
         }
-        let others = (0..self.members.len()).filter(|at| Some(*at) != owner && self.members.get(*at).is_some_and(can));
+        let others = (0..self.members.len())
+            .filter(|at| Some(*at) != owner && self.members.get(*at).is_some_and(can));
         self.first_of::<M>(others.collect(), params, why, cx).await
     }
 
@@ -257,7 +324,9 @@ impl Parts {
                 None => asked.next().await,
             };
             let Some(answered) = next else { break };
-            let Some((at, reply)) = answered else { continue };
+            let Some((at, reply)) = answered else {
+                continue;
+            };
             open.remove(&at);
             match reply {
                 Ok(reply) => {
@@ -268,16 +337,27 @@ impl Parts {
                 }
                 Err(failure) => {
                     let key = |at: usize, failure: &Failure| (grade(failure), at);
-                    if why.as_ref().is_none_or(|(other, before)| key(at, &failure) < key(*other, before)) {
+                    if why
+                        .as_ref()
+                        .is_none_or(|(other, before)| key(at, &failure) < key(*other, before))
+                    {
                         why = Some((at, failure));
                     }
                 }
             }
-            if best.as_ref().is_some_and(|(best, _)| open.first().is_none_or(|first| best < first)) {
+            if best
+                .as_ref()
+                .is_some_and(|(best, _)| open.first().is_none_or(|first| best < first))
+            {
                 break;
             }
         }
-        let failed = || why.map_or_else(|| Failure::not_found("no such resource"), |(_, failure)| failure);
+        let failed = || {
+            why.map_or_else(
+                || Failure::not_found("no such resource"),
+                |(_, failure)| failure,
+            )
+        };
         best.ok_or_else(failed)
     }
 
@@ -288,16 +368,23 @@ impl Parts {
             return Ok(RawObject::new());
         }
         let owner = self.owners.get(&uri);
-        let can = |at: &usize| self.members.get(*at).is_some_and(Member::handles::<Subscribe>);
+        let can = |at: &usize| {
+            self.members
+                .get(*at)
+                .is_some_and(Member::handles::<Subscribe>)
+        };
         let asked: Vec<usize> = match owner {
             // One that needn't know tells its changes anyway.
             Some(at) => Some(at).filter(can).into_iter().collect(),
             None => (0..self.members.len()).filter(can).collect(),
         };
-        let asking = asked.iter().filter_map(|at| Some((*at, self.members.get(*at)?))).map(|(at, member)| {
-            let params = params.clone();
-            async move { (at, member.ask::<Subscribe>(params, cx).await) }
-        });
+        let asking = asked
+            .iter()
+            .filter_map(|at| Some((*at, self.members.get(*at)?)))
+            .map(|(at, member)| {
+                let params = params.clone();
+                async move { (at, member.ask::<Subscribe>(params, cx).await) }
+            });
         let (mut members, mut why) = (Vec::new(), None);
         for (at, answer) in join_all(asking).await {
             match answer {
@@ -305,8 +392,13 @@ impl Parts {
                 Err(failure) => why = Some(failure),
             }
         }
-        let other_may_have_it =
-            || owner.is_none() && self.members.iter().any(|m| m.handles::<ReadResource>() && !m.handles::<Subscribe>());
+        let other_may_have_it = || {
+            owner.is_none()
+                && self
+                    .members
+                    .iter()
+                    .any(|m| m.handles::<ReadResource>() && !m.handles::<Subscribe>())
+        };
         if let Some(why) = why.filter(|_| members.is_empty() && !other_may_have_it()) {
             return Err(why);
         }
@@ -358,7 +450,10 @@ impl Parts {
 
 /// Whether a failure says that the resource is another's, if anyone's.
 fn is_unknown(failure: &Failure) -> bool {
-    matches!(failure.kind, FailureKind::NotFound | FailureKind::InvalidInput)
+    matches!(
+        failure.kind,
+        FailureKind::NotFound | FailureKind::InvalidInput
+    )
 }
 
 /// What tells most comes first: one that is away may have what the others haven't.

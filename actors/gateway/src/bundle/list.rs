@@ -59,7 +59,9 @@ enum From {
 
 impl From {
     fn read(params: &RawObject) -> Result<Self, Failure> {
-        let Some(cursor) = params.get("cursor").filter(|raw| raw.get() != "null") else { return Ok(Self::Own(0)) };
+        let Some(cursor) = params.get("cursor").filter(|raw| raw.get() != "null") else {
+            return Ok(Self::Own(0));
+        };
         let invalid = || Failure::invalid("invalid cursor: begin the list again without one");
         let text: String = serde_json::from_str(cursor.get()).map_err(|_| invalid())?;
         let (at, rest) = text.split_once(':').ok_or_else(invalid)?;
@@ -79,7 +81,9 @@ impl From {
     fn write(&self) -> String {
         match self {
             Self::Own(at) => format!("o{at}:"),
-            Self::Member { at, read, cursor } => format!("m{at}.{read}:{}", cursor.as_deref().unwrap_or_default()),
+            Self::Member { at, read, cursor } => {
+                format!("m{at}.{read}:{}", cursor.as_deref().unwrap_or_default())
+            }
         }
     }
 }
@@ -97,39 +101,81 @@ struct Part {
 impl Parts {
     /// One page. All members that can be on it are asked at once; one that is away or slow is left out, which the page
     /// says: the others' lists are of use without it.
-    pub async fn list(&self, what: What, params: &RawObject, cx: &Cx) -> Result<RawObject, Failure> {
+    pub async fn list(
+        &self,
+        what: What,
+        params: &RawObject,
+        cx: &Cx,
+    ) -> Result<RawObject, Failure> {
         let mut items: Vec<Box<RawValue>> = Vec::new();
         let (first, before, mut cursor) = match From::read(params)? {
             From::Own(from) => {
-                let own = if what == What::Tools { &*self.tools } else { &[] };
+                let own = if what == What::Tools {
+                    &*self.tools
+                } else {
+                    &[]
+                };
                 let page = own.iter().skip(from).take(BUNDLE_PAGE_ITEMS_MAX);
                 items.extend(page.map(|tool| tool.listed.to_raw()));
                 let next = from.saturating_add(items.len());
                 if next < own.len() {
-                    return Ok(page_of(what, items, Some(From::Own(next)), &Missing::default()));
+                    return Ok(page_of(
+                        what,
+                        items,
+                        Some(From::Own(next)),
+                        &Missing::default(),
+                    ));
                 }
                 (0, 0, None)
             }
             From::Member { at, read, cursor } => (at, read, cursor),
         };
-        let members = self.members.iter().enumerate().skip(first).filter(|(_, member)| what.is_listed_by(member));
+        let members = self
+            .members
+            .iter()
+            .enumerate()
+            .skip(first)
+            .filter(|(_, member)| what.is_listed_by(member));
         let reading = members.map(|(at, member)| {
-            let (read, cursor) = if at == first { (before, cursor.take()) } else { (0, None) };
-            async move { (at, member, read, self.read_part(what, at, member, (read, cursor), cx).await) }
+            let (read, cursor) = if at == first {
+                (before, cursor.take())
+            } else {
+                (0, None)
+            };
+            async move {
+                (
+                    at,
+                    member,
+                    read,
+                    self.read_part(what, at, member, (read, cursor), cx).await,
+                )
+            }
         });
         let mut missing = Missing::default();
         for (at, member, mut read, part) in join_all(reading).await {
             missing.append(part.missing);
             for (cursor, page) in part.pages {
                 if items.len() >= BUNDLE_PAGE_ITEMS_MAX {
-                    return Ok(page_of(what, items, Some(From::Member { at, read, cursor }), &missing));
+                    return Ok(page_of(
+                        what,
+                        items,
+                        Some(From::Member { at, read, cursor }),
+                        &missing,
+                    ));
                 }
                 items.extend(page);
                 read = read.saturating_add(1);
             }
             match part.rest {
                 Ok(None) => {}
-                Ok(cursor) => return Ok(page_of(what, items, Some(From::Member { at, read, cursor }), &missing)),
+                Ok(cursor) => {
+                    return Ok(page_of(
+                        what,
+                        items,
+                        Some(From::Member { at, read, cursor }),
+                        &missing,
+                    ));
+                }
                 Err(failure) => missing.add(member, at, &failure, cx),
             }
         }
@@ -150,7 +196,9 @@ impl Parts {
         let rest = loop {
             // One whose list never ends would keep those after it from ever being listed.
             if read.saturating_add(pages.len()) >= BUNDLE_MEMBER_PAGES_MAX {
-                let why = format!("its list has more than {BUNDLE_MEMBER_PAGES_MAX} pages; the rest isn't shown");
+                let why = format!(
+                    "its list has more than {BUNDLE_MEMBER_PAGES_MAX} pages; the rest isn't shown"
+                );
                 break Err(Failure::rejected(why));
             }
             if count >= BUNDLE_PAGE_ITEMS_MAX || pages.len() >= PAGES_AT_ONCE_MAX {
@@ -162,21 +210,36 @@ impl Parts {
             };
             missing.add_theirs(member, &page);
             let theirs: Vec<RawObject> = page.read(what.items()).unwrap_or_default();
-            let shown: Vec<_> = theirs.into_iter().filter_map(|item| self.renamed(what, at, member, item)).collect();
+            let shown: Vec<_> = theirs
+                .into_iter()
+                .filter_map(|item| self.renamed(what, at, member, item))
+                .collect();
             count += shown.len();
             // A cursor that leads nowhere new would never end.
-            let next = page.text("nextCursor").filter(|next| Some(next) != cursor.as_ref());
+            let next = page
+                .text("nextCursor")
+                .filter(|next| Some(next) != cursor.as_ref());
             pages.push((cursor, shown));
             cursor = match next {
                 None => break Ok(None),
                 next => next,
             };
         };
-        Part { pages, missing, rest }
+        Part {
+            pages,
+            missing,
+            rest,
+        }
     }
 
     /// An item as the bundle shows it; `None` where it doesn't.
-    fn renamed(&self, what: What, at: usize, member: &Member, mut item: RawObject) -> Option<Box<RawValue>> {
+    fn renamed(
+        &self,
+        what: What,
+        at: usize,
+        member: &Member,
+        mut item: RawObject,
+    ) -> Option<Box<RawValue>> {
         match what {
             What::Tools | What::Prompts => {
                 let own = item.text("name")?;
@@ -208,12 +271,21 @@ async fn ask_page(
     match what {
         What::Tools => member.ask_until::<ListTools>(params, limit, cx).await,
         What::Resources => member.ask_until::<ListResources>(params, limit, cx).await,
-        What::Templates => member.ask_until::<ListResourceTemplates>(params, limit, cx).await,
+        What::Templates => {
+            member
+                .ask_until::<ListResourceTemplates>(params, limit, cx)
+                .await
+        }
         What::Prompts => member.ask_until::<ListPrompts>(params, limit, cx).await,
     }
 }
 
-fn page_of(what: What, items: Vec<Box<RawValue>>, next: Option<From>, missing: &Missing) -> RawObject {
+fn page_of(
+    what: What,
+    items: Vec<Box<RawValue>>,
+    next: Option<From>,
+    missing: &Missing,
+) -> RawObject {
     let mut page = RawObject::of(what.items(), items);
     if let Some(next) = next {
         page.set("nextCursor", next.write());
@@ -254,8 +326,14 @@ impl Parts {
         cx: &Cx,
         missing: impl FnOnce() -> Failure,
     ) -> Result<(&Member, String), Failure> {
-        let listing = || self.members.iter().filter(|member| what.is_listed_by(member));
-        if let Some(found) = listing().find_map(|member| Some((member, self.own(what, member, shown)?))) {
+        let listing = || {
+            self.members
+                .iter()
+                .filter(|member| what.is_listed_by(member))
+        };
+        if let Some(found) =
+            listing().find_map(|member| Some((member, self.own(what, member, shown)?)))
+        {
             return Ok(found);
         }
         if !may_be_cut(shown) {
@@ -291,7 +369,13 @@ impl Parts {
         owns.next().map(str::to_owned)
     }
 
-    async fn search(&self, what: What, member: &Member, shown: &str, cx: &Cx) -> Result<Option<String>, Failure> {
+    async fn search(
+        &self,
+        what: What,
+        member: &Member,
+        shown: &str,
+        cx: &Cx,
+    ) -> Result<Option<String>, Failure> {
         let limit = member.limit(self.list_timeout, cx);
         let mut cursor: Option<String> = None;
         for _ in 0..PAGES_SEARCHED_MAX {
@@ -301,7 +385,9 @@ impl Parts {
             };
             let theirs: Vec<RawObject> = page.read(what.items()).unwrap_or_default();
             let mut names = theirs.iter().filter_map(|item| item.text("name"));
-            if let Some(own) = names.find(|own| self.show(what, member, own).as_deref() == Some(shown)) {
+            if let Some(own) =
+                names.find(|own| self.show(what, member, own).as_deref() == Some(shown))
+            {
                 return Ok(Some(own));
             }
             cursor = page.text("nextCursor");
@@ -315,7 +401,8 @@ impl Parts {
     /// Remembers what a name stands for that had to be cut: it always will.
     pub fn learn_name(&self, what: What, shown: &str, at: usize, own: &str) {
         if may_be_cut(shown) && own.len() <= super::BUNDLE_NAME_BYTES_MAX {
-            self.cut.insert((what.items(), shown.to_owned()), (at, own.to_owned()));
+            self.cut
+                .insert((what.items(), shown.to_owned()), (at, own.to_owned()));
         }
     }
 }

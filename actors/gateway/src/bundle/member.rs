@@ -3,7 +3,9 @@ use std::time::Duration;
 use callboard_message::surface::{
     CallTool, CreateMessage, GetPrompt, ListPrompts, ListResources, ListTools, RESERVED_PREFIX,
 };
-use callboard_message::{Change, Failure, FailureKind, Message, MessageSpec, RawObject, ToolResult};
+use callboard_message::{
+    Change, Failure, FailureKind, Message, MessageSpec, RawObject, ToolResult,
+};
 use callboard_runtime::{AgentRef, Cx};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::value::RawValue;
@@ -12,8 +14,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::names::{Naming, joined, plain};
 use super::{
-    BUNDLE_MEMBERS_MAX, BUNDLE_PROBE_PAUSE_MAX, BUNDLE_PROBE_PAUSE_MIN, BUNDLE_SLOW_FOR, BUNDLE_SLOW_WAIT, BundleError,
-    BundleMember, Parts, Separator,
+    BUNDLE_MEMBERS_MAX, BUNDLE_PROBE_PAUSE_MAX, BUNDLE_PROBE_PAUSE_MIN, BUNDLE_SLOW_FOR,
+    BUNDLE_SLOW_WAIT, BundleError, BundleMember, Parts, Separator,
 };
 
 /// In the `_meta` of a list: `[{"server": member, "why": sentence}]`, the members whose part is missing.
@@ -51,22 +53,45 @@ pub(super) struct OwnTool {
 impl OwnTool {
     pub fn new(member: usize, spec: &MessageSpec, shown: &str) -> Self {
         let reply = Reply::of(spec);
-        Self { member, message: spec.name.clone(), reply, listed: listed(spec, shown, reply) }
+        Self {
+            member,
+            message: spec.name.clone(),
+            reply,
+            listed: listed(spec, shown, reply),
+        }
     }
 }
 
 impl Member {
     pub fn new(member: BundleMember, separator: Separator) -> Result<Self, BundleError> {
-        let BundleMember { name, agent, filter } = member;
+        let BundleMember {
+            name,
+            agent,
+            filter,
+        } = member;
         let naming = Naming::new(filter);
-        let naming = naming.map_err(|to| BundleError::Rename { member: name.clone(), name: to })?;
+        let naming = naming.map_err(|to| BundleError::Rename {
+            member: name.clone(),
+            name: to,
+        })?;
         let all = agent.specs();
         let handles = all.iter().map(|spec| spec.name.clone()).collect();
         let is_outside = agent.is_outside();
-        let mut member =
-            Self { name, separator, agent, naming, handles, is_outside, specs: Vec::new(), away: Mutex::default() };
+        let mut member = Self {
+            name,
+            separator,
+            agent,
+            naming,
+            handles,
+            is_outside,
+            specs: Vec::new(),
+            away: Mutex::default(),
+        };
         if !member.lists_tools() {
-            member.specs = all.into_iter().filter(|spec| !spec.name.starts_with(RESERVED_PREFIX)).collect();
+            member.specs = all
+                .into_iter()
+                .filter(|spec| !spec.name.starts_with(RESERVED_PREFIX))
+                .collect();
         }
         Ok(member)
     }
@@ -96,34 +121,53 @@ impl Member {
 
     /// What of a shown name is this member's own; `None` where the name is another's, or was cut.
     pub fn own_name<'a>(&self, shown: &'a str) -> Option<&'a str> {
-        shown.strip_prefix(&plain(&self.name))?.strip_prefix(self.separator.text())
+        shown
+            .strip_prefix(&plain(&self.name))?
+            .strip_prefix(self.separator.text())
     }
 
     /// Asks as a part of the call that `cx` serves.
     pub async fn ask<M: Message>(&self, body: RawObject, cx: &Cx) -> Result<RawObject, Failure> {
         let reply = self.ask_named(M::NAME, body.to_raw(), cx).await?;
-        RawObject::parse(&reply).map_err(|_| Failure::internal(format!("{} answered no object", self.name)))
+        RawObject::parse(&reply)
+            .map_err(|_| Failure::internal(format!("{} answered no object", self.name)))
     }
 
-    pub async fn ask_named(&self, name: &str, body: Box<RawValue>, cx: &Cx) -> Result<Box<RawValue>, Failure> {
+    pub async fn ask_named(
+        &self,
+        name: &str,
+        body: Box<RawValue>,
+        cx: &Cx,
+    ) -> Result<Box<RawValue>, Failure> {
         let call = cx.next_hop();
         if call.is_none() && cx.call().is_some() {
             return Err(Failure::rejected("the call passed through too many agents"));
         }
-        self.agent.ask_named(name, body, call).await.map_err(|mut failure| {
-            // Whoever called knows the bundle only.
-            let before = format!("{}: ", self.name);
-            if failure.kind == FailureKind::Unavailable && !failure.message.starts_with(&before) {
-                failure.message.insert_str(0, &before);
-            }
-            failure
-        })
+        self.agent
+            .ask_named(name, body, call)
+            .await
+            .map_err(|mut failure| {
+                // Whoever called knows the bundle only.
+                let before = format!("{}: ", self.name);
+                if failure.kind == FailureKind::Unavailable && !failure.message.starts_with(&before)
+                {
+                    failure.message.insert_str(0, &before);
+                }
+                failure
+            })
     }
 
     /// Like [`Member::ask`], for what the bundle can do without: waits until `limit` at most.
-    pub async fn ask_until<M: Message>(&self, body: RawObject, limit: Instant, cx: &Cx) -> Result<RawObject, Failure> {
+    pub async fn ask_until<M: Message>(
+        &self,
+        body: RawObject,
+        limit: Instant,
+        cx: &Cx,
+    ) -> Result<RawObject, Failure> {
         let late = || Failure::timed_out("it doesn't answer in time");
-        let asked = timeout_at(limit, self.ask::<M>(body, cx)).await.unwrap_or_else(|_| Err(late()));
+        let asked = timeout_at(limit, self.ask::<M>(body, cx))
+            .await
+            .unwrap_or_else(|_| Err(late()));
         match &asked {
             Ok(_) => self.away().slow_until = None,
             Err(failure) if failure.kind == FailureKind::TimedOut => {
@@ -138,7 +182,9 @@ impl Member {
     /// never so long that the call `cx` is of no use any more.
     pub fn limit(&self, patience: Duration, cx: &Cx) -> Instant {
         let (now, patience) = (Instant::now(), self.away().patience(patience));
-        let left = cx.deadline().map(|deadline| deadline.saturating_duration_since(now).mul_f64(0.75));
+        let left = cx
+            .deadline()
+            .map(|deadline| deadline.saturating_duration_since(now).mul_f64(0.75));
         now + left.map_or(patience, |left| left.min(patience))
     }
 
@@ -165,12 +211,16 @@ impl Away {
 
     /// How long until it is looked after; `None` where that is under way.
     fn begin(&mut self) -> Option<Duration> {
-        self.probing.is_none().then(|| *self.probing.insert(BUNDLE_PROBE_PAUSE_MIN))
+        self.probing
+            .is_none()
+            .then(|| *self.probing.insert(BUNDLE_PROBE_PAUSE_MIN))
     }
 
     fn longer(&mut self) -> Duration {
         let pause = self.probing.unwrap_or_default().saturating_mul(2);
-        *self.probing.insert(pause.clamp(BUNDLE_PROBE_PAUSE_MIN, BUNDLE_PROBE_PAUSE_MAX))
+        *self
+            .probing
+            .insert(pause.clamp(BUNDLE_PROBE_PAUSE_MIN, BUNDLE_PROBE_PAUSE_MAX))
     }
 
     pub fn is_missed(&self) -> bool {
@@ -203,7 +253,8 @@ impl Missing {
             return;
         }
         callboard_message::log::warn!(by: &member.name, member = member.name, kind = %failure.kind, "a member's part is missing");
-        self.servers.push((member.name.clone(), why(member, failure)));
+        self.servers
+            .push((member.name.clone(), why(member, failure)));
         if may_return(failure)
             && let Some(pause) = member.away().begin()
         {
@@ -214,10 +265,24 @@ impl Missing {
     /// Puts down what is missing of `member`'s own list, as it says itself, and how long that may be kept.
     pub fn add_theirs(&mut self, member: &Member, page: &RawObject) {
         self.keep(page.read(KEPT_FOR));
-        let Some(meta) = page.get("_meta").filter(|meta| meta.get().contains(MISSING)) else { return };
-        let theirs = RawObject::parse(meta).ok().and_then(|meta| meta.read::<Vec<RawObject>>(MISSING));
-        for entry in theirs.unwrap_or_default().into_iter().take(BUNDLE_MEMBERS_MAX) {
-            let (server, why) = (entry.text("server").unwrap_or_default(), entry.text("why").unwrap_or_default());
+        let Some(meta) = page
+            .get("_meta")
+            .filter(|meta| meta.get().contains(MISSING))
+        else {
+            return;
+        };
+        let theirs = RawObject::parse(meta)
+            .ok()
+            .and_then(|meta| meta.read::<Vec<RawObject>>(MISSING));
+        for entry in theirs
+            .unwrap_or_default()
+            .into_iter()
+            .take(BUNDLE_MEMBERS_MAX)
+        {
+            let (server, why) = (
+                entry.text("server").unwrap_or_default(),
+                entry.text("why").unwrap_or_default(),
+            );
             let server = match server == member.name {
                 true => server,
                 false => format!("{}/{}", member.name, told(&server)),
@@ -243,16 +308,21 @@ impl Missing {
     }
 
     pub fn sentences(&self) -> impl Iterator<Item = String> {
-        self.servers.iter().map(|(server, why)| format!("{server} isn't available now: {why}"))
+        self.servers
+            .iter()
+            .map(|(server, why)| format!("{server} isn't available now: {why}"))
     }
 
     /// Says it in a list's `_meta`; a list that lacks something is kept by nobody.
     pub fn note(&self, page: &mut RawObject) {
         if self.is_empty() {
-            self.kept_for.into_iter().for_each(|millis| page.set(KEPT_FOR, millis));
+            self.kept_for
+                .into_iter()
+                .for_each(|millis| page.set(KEPT_FOR, millis));
             return;
         }
-        let entry = |(server, why): &(String, String)| RawObject::of("server", server).with("why", why);
+        let entry =
+            |(server, why): &(String, String)| RawObject::of("server", server).with("why", why);
         let missing: Vec<_> = self.servers.iter().map(entry).collect();
         page.set(KEPT_FOR, 0);
         page.set("_meta", RawObject::of(MISSING, missing));
@@ -261,12 +331,18 @@ impl Missing {
 
 /// Whether a member that failed so may be there again.
 fn may_return(failure: &Failure) -> bool {
-    matches!(failure.kind, FailureKind::Overloaded | FailureKind::TimedOut | FailureKind::Unavailable)
+    matches!(
+        failure.kind,
+        FailureKind::Overloaded | FailureKind::TimedOut | FailureKind::Unavailable
+    )
 }
 
 /// A bug's sentence stays here, because a panic or a parser may have put data in it.
 fn why(member: &Member, failure: &Failure) -> String {
-    let own = failure.message.strip_prefix(&format!("{}: ", member.name)).unwrap_or(&failure.message);
+    let own = failure
+        .message
+        .strip_prefix(&format!("{}: ", member.name))
+        .unwrap_or(&failure.message);
     match failure.kind {
         FailureKind::Internal => "internal error".to_owned(),
         _ => told(own),
@@ -274,18 +350,35 @@ fn why(member: &Member, failure: &Failure) -> String {
 }
 
 fn told(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(WHY_CHARS_MAX).collect()
+    text.chars()
+        .filter(|c| !c.is_control())
+        .take(WHY_CHARS_MAX)
+        .collect()
 }
 
 impl Parts {
     /// Asks a missing member for a list, and again later while it is away.
     pub async fn probe(&self, at: usize, cx: &Cx) {
-        let Some(member) = self.members.get(at) else { return };
+        let Some(member) = self.members.get(at) else {
+            return;
+        };
         let limit = Instant::now() + self.list_timeout;
         let asked = match () {
-            () if member.lists_tools() => member.ask_until::<ListTools>(RawObject::new(), limit, cx).await,
-            () if member.has_prompts() => member.ask_until::<ListPrompts>(RawObject::new(), limit, cx).await,
-            () => member.ask_until::<ListResources>(RawObject::new(), limit, cx).await,
+            () if member.lists_tools() => {
+                member
+                    .ask_until::<ListTools>(RawObject::new(), limit, cx)
+                    .await
+            }
+            () if member.has_prompts() => {
+                member
+                    .ask_until::<ListPrompts>(RawObject::new(), limit, cx)
+                    .await
+            }
+            () => {
+                member
+                    .ask_until::<ListResources>(RawObject::new(), limit, cx)
+                    .await
+            }
         };
         if asked.is_err_and(|failure| may_return(&failure)) {
             let pause = member.away().longer();
@@ -347,7 +440,11 @@ fn listed(spec: &MessageSpec, name: &str, reply: Reply) -> RawObject {
         (Some(schema), Reply::Value) => tool.set("outputSchema", wrapped(schema)),
         _ => {}
     }
-    for (member, value) in spec.more.iter().filter(|(member, _)| *member != "execution") {
+    for (member, value) in spec
+        .more
+        .iter()
+        .filter(|(member, _)| *member != "execution")
+    {
         tool.set_raw(member, value.to_owned());
     }
     tool
@@ -357,7 +454,8 @@ fn listed(spec: &MessageSpec, name: &str, reply: Reply) -> RawObject {
 fn wrapped(schema: &Value) -> Value {
     let mut inner = schema.clone();
     let members = inner.as_object_mut();
-    let (definitions, dialect) = members.map_or((None, None), |m| (m.remove("$defs"), m.remove("$schema")));
+    let (definitions, dialect) =
+        members.map_or((None, None), |m| (m.remove("$defs"), m.remove("$schema")));
     let mut outer = json!({
         "type": "object", "properties": { "result": inner }, "required": ["result"], "x-callboard-wrapped": true
     });

@@ -98,7 +98,9 @@ impl Bundle {
     /// # Errors
     /// See [`BundleError`].
     pub fn new(members: impl IntoIterator<Item = (String, AgentRef)>) -> Result<Self, BundleError> {
-        let members = members.into_iter().map(|(name, agent)| BundleMember::new(name, agent));
+        let members = members
+            .into_iter()
+            .map(|(name, agent)| BundleMember::new(name, agent));
         Self::with(members, BundleOptions::default())
     }
 
@@ -106,27 +108,56 @@ impl Bundle {
     ///
     /// # Errors
     /// See [`BundleError`].
-    pub fn with(members: impl IntoIterator<Item = BundleMember>, options: BundleOptions) -> Result<Self, BundleError> {
-        let members =
-            members.into_iter().map(|member| Member::new(member, options.separator)).collect::<Result<Vec<_>, _>>()?;
+    pub fn with(
+        members: impl IntoIterator<Item = BundleMember>,
+        options: BundleOptions,
+    ) -> Result<Self, BundleError> {
+        let members = members
+            .into_iter()
+            .map(|member| Member::new(member, options.separator))
+            .collect::<Result<Vec<_>, _>>()?;
         check(&members, &options)?;
         let sieve = Sieve::new(&options.allow, &options.deny);
         // A message type must not have a name that a member's list may come to have.
-        let may_be_listed = |name: &str| members.iter().any(|m| m.lists_tools() && m.own_name(name).is_some());
+        let may_be_listed = |name: &str| {
+            members
+                .iter()
+                .any(|m| m.lists_tools() && m.own_name(name).is_some())
+        };
         let may_stay = |name: &str| options.prefix != Prefix::Always && !may_be_listed(name);
         let all: Vec<_> = members
             .iter()
             .enumerate()
             .flat_map(|(at, m)| m.specs.iter().map(move |spec| (at, m, spec)))
-            .filter_map(|(at, member, spec)| Some((at, &*member.name, member.naming.outward(&spec.name)?, spec)))
+            .filter_map(|(at, member, spec)| {
+                Some((at, &*member.name, member.naming.outward(&spec.name)?, spec))
+            })
             .collect();
-        let theirs: Vec<_> = all.iter().map(|(_, member, name, _)| (*member, *name)).collect();
+        let theirs: Vec<_> = all
+            .iter()
+            .map(|(_, member, name, _)| (*member, *name))
+            .collect();
         let names = shown(&theirs, options.separator, may_stay);
-        let tools = all.iter().zip(&names).filter(|(_, name)| sieve.passes(name));
-        let tools: Vec<_> = tools.map(|((at, _, _, spec), name)| OwnTool::new(*at, spec, name)).collect();
-        let by_name = names.into_iter().filter(|name| sieve.passes(name)).zip(0..).collect();
-        let mut samplers = members.iter().enumerate().filter(|(_, member)| member.samples());
-        let sampler = samplers.next().map(|(at, _)| at).filter(|_| samplers.next().is_none());
+        let tools = all
+            .iter()
+            .zip(&names)
+            .filter(|(_, name)| sieve.passes(name));
+        let tools: Vec<_> = tools
+            .map(|((at, _, _, spec), name)| OwnTool::new(*at, spec, name))
+            .collect();
+        let by_name = names
+            .into_iter()
+            .filter(|name| sieve.passes(name))
+            .zip(0..)
+            .collect();
+        let mut samplers = members
+            .iter()
+            .enumerate()
+            .filter(|(_, member)| member.samples());
+        let sampler = samplers
+            .next()
+            .map(|(at, _)| at)
+            .filter(|_| samplers.next().is_none());
         Ok(Self {
             parts: Arc::new(Parts {
                 sampler,
@@ -148,8 +179,18 @@ impl Bundle {
     pub fn spawn(self, system: &System, label: &str) -> AgentRef {
         let Self { parts } = self;
         match parts.sampler {
-            None => system.prepare_with(move || Self { parts: parts.clone() }).label(label).spawn(),
-            Some(_) => system.prepare_with(move || Bundle::<true> { parts: parts.clone() }).label(label).spawn(),
+            None => system
+                .prepare_with(move || Self {
+                    parts: parts.clone(),
+                })
+                .label(label)
+                .spawn(),
+            Some(_) => system
+                .prepare_with(move || Bundle::<true> {
+                    parts: parts.clone(),
+                })
+                .label(label)
+                .spawn(),
         }
     }
 }
@@ -160,18 +201,26 @@ fn check(members: &[Member], options: &BundleOptions) -> Result<(), BundleError>
     }
     for (at, member) in members.iter().enumerate() {
         let name = plain(&member.name);
-        if members.iter().take(at).any(|other| plain(&other.name) == name) {
+        if members
+            .iter()
+            .take(at)
+            .any(|other| plain(&other.name) == name)
+        {
             return Err(BundleError::SameName(name));
         }
-        if options.separator == Separator::Underscores && (name.contains("__") || name.ends_with('_')) {
+        if options.separator == Separator::Underscores
+            && (name.contains("__") || name.ends_with('_'))
+        {
             return Err(BundleError::Separator(member.name.clone()));
         }
     }
-    let mut listing = members.iter().filter(|member| member.lists_tools() || member.has_prompts());
+    let mut listing = members
+        .iter()
+        .filter(|member| member.lists_tools() || member.has_prompts());
     match (listing.next(), listing.next()) {
-        (Some(one), Some(other)) if options.prefix == Prefix::Never => {
-            Err(BundleError::NeedsPrefix(one.name.clone(), other.name.clone()))
-        }
+        (Some(one), Some(other)) if options.prefix == Prefix::Never => Err(
+            BundleError::NeedsPrefix(one.name.clone(), other.name.clone()),
+        ),
         _ => Ok(()),
     }
 }
@@ -182,17 +231,21 @@ impl Parts {
     fn capabilities(&self, told: &HashMap<usize, RawObject>) -> RawObject {
         let any = |name: &str, can: fn(&Member) -> bool| {
             let mut members = self.members.iter().enumerate();
-            members.any(|(at, member)| match told.get(&at).filter(|_| member.is_outside) {
-                Some(theirs) => theirs.has(name),
-                None => can(member),
-            })
+            members.any(
+                |(at, member)| match told.get(&at).filter(|_| member.is_outside) {
+                    Some(theirs) => theirs.has(name),
+                    None => can(member),
+                },
+            )
         };
         let changing = || RawObject::of("listChanged", true);
         let mut can = RawObject::of("logging", RawObject::new());
         if !self.tools.is_empty() || any("tools", Member::lists_tools) {
             can.set("tools", changing());
         }
-        if any("resources", |member| member.handles::<ReadResource>() || member.handles::<ListResources>()) {
+        if any("resources", |member| {
+            member.handles::<ReadResource>() || member.handles::<ListResources>()
+        }) {
             can.set("resources", changing().with("subscribe", true));
         }
         if any("prompts", Member::has_prompts) {
@@ -219,7 +272,11 @@ pub struct BundleMember {
 impl BundleMember {
     /// An agent with all its tools, as they are called.
     pub fn new(name: impl Into<String>, agent: AgentRef) -> Self {
-        Self { name: name.into(), agent, filter: Filter::default() }
+        Self {
+            name: name.into(),
+            agent,
+            filter: Filter::default(),
+        }
     }
 
     /// The same, with only what passes `filter`.
@@ -323,9 +380,13 @@ pub enum BundleError {
         name: String,
     },
     /// Rename it, or take the other separator: it couldn't be told where its name ends.
-    #[error("{0:?} has \"__\" in its name, or \"_\" at its end, which separate it from names of tools")]
+    #[error(
+        "{0:?} has \"__\" in its name, or \"_\" at its end, which separate it from names of tools"
+    )]
     Separator(String),
     /// Let names say whose they are, or serve some of them elsewhere.
-    #[error("{0:?} and {1:?} both list what they have themselves, so names must say whose they are")]
+    #[error(
+        "{0:?} and {1:?} both list what they have themselves, so names must say whose they are"
+    )]
     NeedsPrefix(String, String),
 }

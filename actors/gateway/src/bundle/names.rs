@@ -17,7 +17,10 @@ pub(super) fn joined(member: &str, separator: Separator, name: &str) -> String {
     match whole.char_indices().nth(NAME_CHARS_MAX) {
         None => whole,
         Some(_) => {
-            let kept: String = whole.chars().take(NAME_CHARS_MAX - HASH_DIGITS - 1).collect();
+            let kept: String = whole
+                .chars()
+                .take(NAME_CHARS_MAX - HASH_DIGITS - 1)
+                .collect();
             format!("{kept}{}{:08x}", &separator.text()[..1], hash(&whole))
         }
     }
@@ -25,8 +28,10 @@ pub(super) fn joined(member: &str, separator: Separator, name: &str) -> String {
 
 /// Whether a member's name that had to be cut could have become `shown`.
 pub(super) fn may_be_of(shown: &str, member: &str, separator: Separator) -> bool {
-    let begins: String =
-        format!("{}{}", plain(member), separator.text()).chars().take(NAME_CHARS_MAX - HASH_DIGITS - 1).collect();
+    let begins: String = format!("{}{}", plain(member), separator.text())
+        .chars()
+        .take(NAME_CHARS_MAX - HASH_DIGITS - 1)
+        .collect();
     may_be_cut(shown) && shown.starts_with(&begins)
 }
 
@@ -38,12 +43,17 @@ pub(super) fn may_be_cut(name: &str) -> bool {
 /// A member's name in the characters that names of tools have.
 pub(super) fn plain(member: &str) -> String {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    member.chars().map(|c| if is_fine(c) { c } else { '_' }).collect()
+    member
+        .chars()
+        .map(|c| if is_fine(c) { c } else { '_' })
+        .collect()
 }
 
 /// FNV-1a: the same in every process and version, unlike the standard library's.
 fn hash(text: &str) -> u32 {
-    text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+    text.bytes().fold(0x811c_9dc5, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    })
 }
 
 /// The name under which each (member, tool) is shown: its own where no other has it and `may_stay`, else joined.
@@ -61,7 +71,9 @@ pub(super) fn shown<'a>(
     loop {
         let shown: Vec<String> = tools.iter().zip(&is_joined).map(name).collect();
         let mut times: HashMap<&str, usize> = HashMap::new();
-        shown.iter().for_each(|name| *times.entry(name).or_default() += 1);
+        shown
+            .iter()
+            .for_each(|name| *times.entry(name).or_default() += 1);
         let is_twice = |at: &usize| !is_joined[*at] && times[&*shown[*at]] > 1;
         let to_join: Vec<usize> = (0..tools.len()).filter(is_twice).collect();
         if to_join.is_empty() {
@@ -80,7 +92,10 @@ pub(super) struct Sieve {
 
 impl Sieve {
     pub fn new(allow: &[String], deny: &[String]) -> Self {
-        Self { allow: allow.iter().cloned().collect(), deny: deny.iter().cloned().collect() }
+        Self {
+            allow: allow.iter().cloned().collect(),
+            deny: deny.iter().cloned().collect(),
+        }
     }
 
     pub fn passes(&self, name: &str) -> bool {
@@ -107,7 +122,11 @@ impl Naming {
                 return Err(name.clone());
             }
         }
-        Ok(Self { sieve: Sieve::new(&filter.allow, &filter.deny), outward: filter.rename, inward })
+        Ok(Self {
+            sieve: Sieve::new(&filter.allow, &filter.deny),
+            outward: filter.rename,
+            inward,
+        })
     }
 
     /// What stands for an own name; `None` where nothing does.
@@ -115,7 +134,9 @@ impl Naming {
         let renamed = self.outward.get(own).map(String::as_str);
         // Another was given this one's name.
         let is_free = || !self.inward.contains_key(own);
-        renamed.or_else(|| is_free().then_some(own)).filter(|_| self.sieve.passes(own))
+        renamed
+            .or_else(|| is_free().then_some(own))
+            .filter(|_| self.sieve.passes(own))
     }
 
     /// Which own name a name stands for.
@@ -140,7 +161,13 @@ mod tests {
     /// turned round.
     #[test]
     fn collisions_are_joined() {
-        let tools = [("a", "list"), ("a", "get"), ("b", "list"), ("c", "a.list"), ("c d", "put")];
+        let tools = [
+            ("a", "list"),
+            ("a", "get"),
+            ("b", "list"),
+            ("c", "a.list"),
+            ("c d", "put"),
+        ];
         let names = shown(&tools, DOT, |_| true);
         assert_eq!(names, ["a.list", "get", "b.list", "c.a.list", "put"]);
         let turned: Vec<_> = tools.iter().rev().copied().collect();
@@ -155,14 +182,24 @@ mod tests {
     #[test]
     fn long_names_are_cut_and_stay_apart() {
         let at_limit = joined("m", DOT, &"t".repeat(NAME_CHARS_MAX - 2));
-        assert_eq!((at_limit.len(), at_limit.starts_with("m.ttt")), (NAME_CHARS_MAX, true));
-        let (one, other) =
-            (joined("m", DOT, &format!("{}a", "t".repeat(70))), joined("m", DOT, &format!("{}b", "t".repeat(70))));
+        assert_eq!(
+            (at_limit.len(), at_limit.starts_with("m.ttt")),
+            (NAME_CHARS_MAX, true)
+        );
+        let (one, other) = (
+            joined("m", DOT, &format!("{}a", "t".repeat(70))),
+            joined("m", DOT, &format!("{}b", "t".repeat(70))),
+        );
         assert_eq!((one.len(), other.len()), (NAME_CHARS_MAX, NAME_CHARS_MAX));
         assert_ne!(one, other);
         // Stable: written down once, the name is the same in every process.
-        assert_eq!(joined("m", DOT, &"t".repeat(70)), joined("m", DOT, &"t".repeat(70)));
-        assert!(may_be_of(&one, "m", DOT) && !may_be_of(&one, "n", DOT) && !may_be_of("m.t", "m", DOT));
+        assert_eq!(
+            joined("m", DOT, &"t".repeat(70)),
+            joined("m", DOT, &"t".repeat(70))
+        );
+        assert!(
+            may_be_of(&one, "m", DOT) && !may_be_of(&one, "n", DOT) && !may_be_of("m.t", "m", DOT)
+        );
         let long = "m".repeat(70);
         assert!(may_be_of(&joined(&long, DOT, "x"), &long, DOT));
         assert_eq!(joined("ärztin 1", DOT, "x"), "_rztin_1.x");
@@ -171,41 +208,84 @@ mod tests {
     /// Goal: with underscores every name has only what all models' clients accept. Method: short, and one that is cut.
     #[test]
     fn underscores_are_all_that_is_added() {
-        let names = [joined("m", Separator::Underscores, "t"), joined("m", Separator::Underscores, &"t".repeat(70))];
+        let names = [
+            joined("m", Separator::Underscores, "t"),
+            joined("m", Separator::Underscores, &"t".repeat(70)),
+        ];
         assert_eq!(names[0], "m__t");
         assert_eq!(names[1].len(), NAME_CHARS_MAX);
-        assert!(names.iter().all(|name| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')));
+        assert!(
+            names
+                .iter()
+                .all(|name| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'))
+        );
         assert!(may_be_of(&names[1], "m", Separator::Underscores));
     }
 
     fn naming(allow: &[&str], deny: &[&str], rename: &[(&str, &str)]) -> Result<Naming, String> {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        let rename = rename.iter().map(|(own, name)| ((*own).to_owned(), (*name).to_owned())).collect();
-        Naming::new(Filter { allow: owned(allow), deny: owned(deny), rename })
+        let rename = rename
+            .iter()
+            .map(|(own, name)| ((*own).to_owned(), (*name).to_owned()))
+            .collect();
+        Naming::new(Filter {
+            allow: owned(allow),
+            deny: owned(deny),
+            rename,
+        })
     }
 
     /// Goal: each way is the other's reverse, and what doesn't pass has no name at all. Method: rows of (own, shown).
     #[test]
     fn names_there_and_back() {
-        let names =
-            naming(&["read_*", "list", "a", "b"], &["*_secret"], &[("read_file", "read"), ("a", "b"), ("b", "a")]);
+        let names = naming(
+            &["read_*", "list", "a", "b"],
+            &["*_secret"],
+            &[("read_file", "read"), ("a", "b"), ("b", "a")],
+        );
         let names = names.unwrap();
-        for (own, name) in [("read_file", "read"), ("read_all", "read_all"), ("list", "list"), ("a", "b"), ("b", "a")] {
-            assert_eq!((names.outward(own), names.inward(name)), (Some(name), Some(own)));
+        for (own, name) in [
+            ("read_file", "read"),
+            ("read_all", "read_all"),
+            ("list", "list"),
+            ("a", "b"),
+            ("b", "a"),
+        ] {
+            assert_eq!(
+                (names.outward(own), names.inward(name)),
+                (Some(name), Some(own))
+            );
         }
         for own in ["write", "read_secret", ""] {
-            assert_eq!((names.outward(own), names.inward(own)), (None, None), "{own}");
+            assert_eq!(
+                (names.outward(own), names.inward(own)),
+                (None, None),
+                "{own}"
+            );
         }
         // What was renamed isn't found under its old name, and its new one means nothing else.
-        assert_eq!((names.inward("read_file"), names.outward("read")), (None, None));
+        assert_eq!(
+            (names.inward("read_file"), names.outward("read")),
+            (None, None)
+        );
         let denied = naming(&[], &["read_file"], &[("read_file", "read")]).unwrap();
-        assert_eq!((denied.outward("read_file"), denied.inward("read"), denied.outward("read")), (None, None, None));
+        assert_eq!(
+            (
+                denied.outward("read_file"),
+                denied.inward("read"),
+                denied.outward("read")
+            ),
+            (None, None, None)
+        );
     }
 
     /// Goal: names that can't be are refused. Method: one twice, an empty one, one too long, and one with a space.
     #[test]
     fn names_that_cannot_be() {
-        assert_eq!(naming(&[], &[], &[("a", "x"), ("b", "x")]).err(), Some("x".into()));
+        assert_eq!(
+            naming(&[], &[], &[("a", "x"), ("b", "x")]).err(),
+            Some("x".into())
+        );
         assert!(naming(&[], &[], &[("a", &"n".repeat(NAME_CHARS_MAX))]).is_ok());
         for name in ["", " ", "ä", &"n".repeat(NAME_CHARS_MAX + 1)] {
             assert_eq!(naming(&[], &[], &[("a", name)]).err(), Some(name.into()));

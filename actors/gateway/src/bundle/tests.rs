@@ -3,11 +3,12 @@ use std::time::Duration;
 
 use callboard_macros::Message;
 use callboard_message::surface::{
-    About, CallTool, Complete, CompleteResult, Describe, GetPrompt, GetPromptResult, ListPrompts, ListTools,
-    ReadResource, ReadResourceResult,
+    About, CallTool, Complete, CompleteResult, Describe, GetPrompt, GetPromptResult, ListPrompts,
+    ListTools, ReadResource, ReadResourceResult,
 };
 use callboard_message::{
-    Change, Content, Failure, FailureKind, Principal, RawObject, ResourceContent, Speaker, ToolResult,
+    Change, Content, Failure, FailureKind, Principal, RawObject, ResourceContent, Speaker,
+    ToolResult,
 };
 use callboard_runtime::testkit;
 use callboard_runtime::{Agent, AgentRef, CallMeta, Changed, Cx, Handlers, SyncHandler, System};
@@ -64,7 +65,9 @@ impl SyncHandler<Count> for Typed {
 
 impl SyncHandler<Who> for Typed {
     fn handle(&mut self, _: Who, cx: &mut Cx) -> Result<Seen, Failure> {
-        Ok(Seen { principal: cx.principal().id.clone() })
+        Ok(Seen {
+            principal: cx.principal().id.clone(),
+        })
     }
 }
 
@@ -73,7 +76,11 @@ struct Listing;
 
 impl Agent for Listing {
     fn handlers(on: &mut Handlers<Self>) {
-        on.sync::<ListTools>().sync::<CallTool>().sync::<ReadResource>().sync::<ListPrompts>().sync::<GetPrompt>();
+        on.sync::<ListTools>()
+            .sync::<CallTool>()
+            .sync::<ReadResource>()
+            .sync::<ListPrompts>()
+            .sync::<GetPrompt>();
         on.sync::<Complete>().sync::<Describe>();
     }
 }
@@ -82,7 +89,8 @@ const LONG: &str = "a_tool_with_a_name_that_is_much_too_long_to_be_put_behind_an
 
 impl SyncHandler<ListTools> for Listing {
     fn handle(&mut self, message: ListTools, _: &mut Cx) -> Result<RawObject, Failure> {
-        let tool = |name: &str| json!({ "name": name, "inputSchema": {}, "execution": {}, "x-kept": 1.0 });
+        let tool =
+            |name: &str| json!({ "name": name, "inputSchema": {}, "execution": {}, "x-kept": 1.0 });
         Ok(match message.0.text("cursor").as_deref() {
             None => RawObject::of("tools", [tool("count")]).with("nextCursor", "two"),
             _ => RawObject::of("tools", [tool(LONG)]),
@@ -92,14 +100,22 @@ impl SyncHandler<ListTools> for Listing {
 
 impl SyncHandler<CallTool> for Listing {
     fn handle(&mut self, message: CallTool, _: &mut Cx) -> Result<ToolResult, Failure> {
-        Ok(ToolResult::text(format!("{} {}", message.0.text("name").unwrap(), message.0.get("arguments").unwrap())))
+        Ok(ToolResult::text(format!(
+            "{} {}",
+            message.0.text("name").unwrap(),
+            message.0.get("arguments").unwrap()
+        )))
     }
 }
 
 impl SyncHandler<ReadResource> for Listing {
     fn handle(&mut self, message: ReadResource, _: &mut Cx) -> Result<ReadResourceResult, Failure> {
         match message.uri().as_str() {
-            "test://a" => Ok(ReadResourceResult::of([ResourceContent::text("test://a", "text/plain", "a")])),
+            "test://a" => Ok(ReadResourceResult::of([ResourceContent::text(
+                "test://a",
+                "text/plain",
+                "a",
+            )])),
             _ => Err(Failure::not_found("not here")),
         }
     }
@@ -113,13 +129,21 @@ impl SyncHandler<ListPrompts> for Listing {
 
 impl SyncHandler<GetPrompt> for Listing {
     fn handle(&mut self, message: GetPrompt, _: &mut Cx) -> Result<GetPromptResult, Failure> {
-        Ok(GetPromptResult::of([(Speaker::User, Content::text(message.name()))]))
+        Ok(GetPromptResult::of([(
+            Speaker::User,
+            Content::text(message.name()),
+        )]))
     }
 }
 
 impl SyncHandler<Complete> for Listing {
     fn handle(&mut self, message: Complete, _: &mut Cx) -> Result<CompleteResult, Failure> {
-        Ok(CompleteResult::of([message.0.object("ref").unwrap().text("name").unwrap_or_default()]))
+        Ok(CompleteResult::of([message
+            .0
+            .object("ref")
+            .unwrap()
+            .text("name")
+            .unwrap_or_default()]))
     }
 }
 
@@ -133,19 +157,30 @@ fn bundle(system: &System) -> AgentRef {
     let one = system.spawn(Typed(1));
     let two = system.spawn(Typed(2));
     let listing = system.spawn(Listing);
-    let members = [("one".to_owned(), one), ("two".to_owned(), two), ("upstream".to_owned(), listing)];
+    let members = [
+        ("one".to_owned(), one),
+        ("two".to_owned(), two),
+        ("upstream".to_owned(), listing),
+    ];
     system.spawn(Bundle::new(members).unwrap())
 }
 
 async fn ask(bundle: &AgentRef, message: &str, body: Value) -> Result<Value, Failure> {
     let call = CallMeta::new(Arc::new(Principal::agent("somebody")));
     let body: Box<RawValue> = to_raw_value(&body).unwrap();
-    let reply = bundle.ask_named(format!("callboard.{message}"), body, Some(Arc::new(call))).await?;
+    let reply = bundle
+        .ask_named(format!("callboard.{message}"), body, Some(Arc::new(call)))
+        .await?;
     Ok(serde_json::from_str(reply.get()).unwrap())
 }
 
 async fn call(bundle: &AgentRef, tool: &str) -> Result<Value, Failure> {
-    ask(bundle, "tools.call", json!({ "name": tool, "arguments": { "a": 1.0 } })).await
+    ask(
+        bundle,
+        "tools.call",
+        json!({ "name": tool, "arguments": { "a": 1.0 } }),
+    )
+    .await
 }
 
 /// Goal: all tools are in one list, each under a name of its own, as it was said. Method: two agents of one type, and one
@@ -156,16 +191,41 @@ fn tools_of_all_in_one_list() {
         let bundle = bundle(system);
         let listed = ask(&bundle, "tools.list", json!({})).await.unwrap();
         let tools = listed["tools"].as_array().unwrap();
-        let names: Vec<_> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-        assert_eq!(names[..5], ["one.count", "one.who", "two.count", "two.who", "upstream.count"]);
-        assert!(names[5].len() == 64 && names[5].starts_with("upstream.a_tool_with"), "{}", names[5]);
+        let names: Vec<_> = tools
+            .iter()
+            .map(|tool| tool["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            names[..5],
+            [
+                "one.count",
+                "one.who",
+                "two.count",
+                "two.who",
+                "upstream.count"
+            ]
+        );
+        assert!(
+            names[5].len() == 64 && names[5].starts_with("upstream.a_tool_with"),
+            "{}",
+            names[5]
+        );
         assert_eq!(names.len(), 6);
-        assert_eq!(tools[0]["outputSchema"]["properties"]["result"]["type"], "integer");
-        assert_eq!((&tools[1]["title"], &tools[1]["annotations"]["readOnlyHint"]), (&json!("Who"), &json!(true)));
+        assert_eq!(
+            tools[0]["outputSchema"]["properties"]["result"]["type"],
+            "integer"
+        );
+        assert_eq!(
+            (&tools[1]["title"], &tools[1]["annotations"]["readOnlyHint"]),
+            (&json!("Who"), &json!(true))
+        );
         assert!(tools.iter().all(|tool| tool.get("execution").is_none()));
         assert_eq!(tools[4]["x-kept"].to_string(), "1.0");
         assert_eq!(
-            ask(&bundle, "tools.list", json!({ "cursor": "x" })).await.unwrap_err().kind,
+            ask(&bundle, "tools.list", json!({ "cursor": "x" }))
+                .await
+                .unwrap_err()
+                .kind,
             FailureKind::InvalidInput
         );
     });
@@ -181,12 +241,23 @@ fn calls_reach_whom_they_mean() {
             assert_eq!(called["structuredContent"], json!({ "result": result }));
         }
         let seen = call(&bundle, "two.who").await.unwrap();
-        assert_eq!(seen["structuredContent"], json!({ "principal": "somebody" }));
-        assert_eq!(call(&bundle, "upstream.count").await.unwrap()["content"][0]["text"], r#"count {"a":1.0}"#);
+        assert_eq!(
+            seen["structuredContent"],
+            json!({ "principal": "somebody" })
+        );
+        assert_eq!(
+            call(&bundle, "upstream.count").await.unwrap()["content"][0]["text"],
+            r#"count {"a":1.0}"#
+        );
         let listed = ask(&bundle, "tools.list", json!({})).await.unwrap();
-        let cut = call(&bundle, listed["tools"][5]["name"].as_str().unwrap()).await.unwrap();
+        let cut = call(&bundle, listed["tools"][5]["name"].as_str().unwrap())
+            .await
+            .unwrap();
         assert_eq!(cut["content"][0]["text"], format!("{LONG} {{\"a\":1.0}}"));
-        assert_eq!(call(&bundle, "count").await.unwrap_err().kind, FailureKind::InvalidInput);
+        assert_eq!(
+            call(&bundle, "count").await.unwrap_err().kind,
+            FailureKind::InvalidInput
+        );
     });
 }
 
@@ -197,17 +268,32 @@ fn more_than_tools() {
         let bundle = bundle(system);
         let about = ask(&bundle, "describe", json!({})).await.unwrap();
         assert_eq!(about["instructions"], "upstream: Ask nicely.");
-        let can: Vec<_> = about["capabilities"].as_object().unwrap().keys().cloned().collect();
+        let can: Vec<_> = about["capabilities"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .cloned()
+            .collect();
         assert_eq!(can.len(), 5, "{can:?}");
-        let read = ask(&bundle, "resources.read", json!({ "uri": "test://a" })).await.unwrap();
+        let read = ask(&bundle, "resources.read", json!({ "uri": "test://a" }))
+            .await
+            .unwrap();
         assert_eq!(read["contents"][0]["text"], "a");
-        let missing = ask(&bundle, "resources.read", json!({ "uri": "test://b" })).await.unwrap_err();
-        assert_eq!((missing.kind, &*missing.message), (FailureKind::NotFound, "not here"));
+        let missing = ask(&bundle, "resources.read", json!({ "uri": "test://b" }))
+            .await
+            .unwrap_err();
+        assert_eq!(
+            (missing.kind, &*missing.message),
+            (FailureKind::NotFound, "not here")
+        );
         let prompts = ask(&bundle, "prompts.list", json!({})).await.unwrap();
         assert_eq!(prompts["prompts"][0]["name"], "upstream.greet");
-        let prompt = ask(&bundle, "prompts.get", json!({ "name": "upstream.greet" })).await.unwrap();
+        let prompt = ask(&bundle, "prompts.get", json!({ "name": "upstream.greet" }))
+            .await
+            .unwrap();
         assert_eq!(prompt["messages"][0]["content"]["text"], "greet");
-        let reference = json!({ "ref": { "type": "ref/prompt", "name": "upstream.greet" }, "argument": {} });
+        let reference =
+            json!({ "ref": { "type": "ref/prompt", "name": "upstream.greet" }, "argument": {} });
         let completed = ask(&bundle, "complete", reference).await.unwrap();
         assert_eq!(completed["completion"]["values"], json!(["greet"]));
         let resources = ask(&bundle, "resources.list", json!({})).await.unwrap();
@@ -238,7 +324,9 @@ fn changes_of_members_are_the_bundles() {
         let follower = system.spawn(Follower(sender));
         bundle.follow(follower.recipient().unwrap());
         call(&bundle, "one.count").await.unwrap();
-        let change = tokio::time::timeout(Duration::from_secs(5), changes.recv()).await.unwrap();
+        let change = tokio::time::timeout(Duration::from_secs(5), changes.recv())
+            .await
+            .unwrap();
         assert_eq!(change, Some(Change::Tools));
     });
 }
@@ -249,9 +337,15 @@ fn bundles_that_cannot_be() {
     paused(async |system| {
         let agent = system.spawn(Listing);
         let named = |name: &str| (name.to_owned(), agent.clone());
-        assert_eq!(Bundle::new([named("a b"), named("a_b")]).unwrap_err(), BundleError::SameName("a_b".into()));
+        assert_eq!(
+            Bundle::new([named("a b"), named("a_b")]).unwrap_err(),
+            BundleError::SameName("a_b".into())
+        );
         let many = |n: usize| (0..n).map(|n| named(&format!("m{n}"))).collect::<Vec<_>>();
         assert!(Bundle::new(many(BUNDLE_MEMBERS_MAX)).is_ok());
-        assert_eq!(Bundle::new(many(BUNDLE_MEMBERS_MAX + 1)).unwrap_err(), BundleError::TooMany);
+        assert_eq!(
+            Bundle::new(many(BUNDLE_MEMBERS_MAX + 1)).unwrap_err(),
+            BundleError::TooMany
+        );
     });
 }

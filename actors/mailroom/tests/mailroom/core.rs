@@ -8,8 +8,8 @@ use callboard_message::surface::Converse;
 use callboard_message::{Change, Failure, FailureKind, Principal, Progress, ToolResult};
 use callboard_runtime::testkit::{MailLayer, eventually};
 use callboard_runtime::{
-    Agent, ConcurrentHandler, Cx, Handlers, JournalError, Letter, Mail, Mark, MemoryMail, NewLetter, Store,
-    SyncHandler, System, async_trait,
+    Agent, ConcurrentHandler, Cx, Handlers, JournalError, Letter, Mail, Mark, MemoryMail,
+    NewLetter, Store, SyncHandler, System, async_trait,
 };
 use tokio::sync::{Semaphore, mpsc};
 
@@ -37,7 +37,12 @@ impl Faulty {
             copies: AtomicUsize::new(0),
             noisy: Arc::default(),
         });
-        system.keep_in(Store { mail: mail.clone(), ..memory }).unwrap();
+        system
+            .keep_in(Store {
+                mail: mail.clone(),
+                ..memory
+            })
+            .unwrap();
         mail
     }
 }
@@ -56,7 +61,12 @@ impl MailLayer for Faulty {
         letter
     }
 
-    async fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> Result<(), JournalError> {
+    async fn spread(
+        &self,
+        letter: u64,
+        to: u32,
+        delivered: Vec<String>,
+    ) -> Result<(), JournalError> {
         self.copies.fetch_add(1, SeqCst);
         let refused = self.no_copies.lock().unwrap().clone();
         match refused {
@@ -65,7 +75,11 @@ impl MailLayer for Faulty {
         }
     }
 
-    async fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> Result<Vec<(String, u64)>, JournalError> {
+    async fn mark(
+        &self,
+        marks: Vec<(String, u64)>,
+        mark: Mark,
+    ) -> Result<Vec<(String, u64)>, JournalError> {
         self.marks.fetch_add(1, SeqCst);
         let refused = self.no_marks.lock().unwrap().clone();
         match refused {
@@ -107,7 +121,11 @@ impl Agent for Slow {
 }
 
 impl ConcurrentHandler<Converse> for Slow {
-    fn handle(&mut self, _: Converse, cx: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+    fn handle(
+        &mut self,
+        _: Converse,
+        cx: Cx,
+    ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
         self.heard.fetch_add(1, SeqCst);
         let may = self.may.clone();
         async move {
@@ -119,15 +137,32 @@ impl ConcurrentHandler<Converse> for Slow {
 }
 
 fn options(members: Vec<Declared>) -> MailroomOptions {
-    MailroomOptions { members, messages_a_second: 10_000.try_into().unwrap(), ..MailroomOptions::default() }
+    MailroomOptions {
+        members,
+        messages_a_second: 10_000.try_into().unwrap(),
+        ..MailroomOptions::default()
+    }
 }
 
 async fn open(system: &System, ids: &[String], with_way: bool) -> Room {
     let other = |id: &String| {
         let declared = Declared::new(id.as_str());
-        if with_way { declared.with_way(id.as_str()) } else { declared }
+        if with_way {
+            declared.with_way(id.as_str())
+        } else {
+            declared
+        }
     };
-    Room::open(system, options([Declared::new("sender")].into_iter().chain(ids.iter().map(other)).collect())).await
+    Room::open(
+        system,
+        options(
+            [Declared::new("sender")]
+                .into_iter()
+                .chain(ids.iter().map(other))
+                .collect(),
+        ),
+    )
+    .await
 }
 
 fn ids(count: usize) -> Vec<String> {
@@ -142,10 +177,19 @@ fn changes_hide_no_letter() {
         let mail = Faulty::of(system);
         let room = open(system, &ids(1), true).await;
         let (seen, mut got) = mpsc::channel(8);
-        let worker = system.spawn(Changing { seen, cx: mail.noisy.clone() });
-        system.directory().register("worker-00000", &worker).unwrap();
+        let worker = system.spawn(Changing {
+            seen,
+            cx: mail.noisy.clone(),
+        });
+        system
+            .directory()
+            .register("worker-00000", &worker)
+            .unwrap();
         for text in ["one", "two", "three"] {
-            room.mailbox("sender").send("worker-00000", text).await.unwrap();
+            room.mailbox("sender")
+                .send("worker-00000", text)
+                .await
+                .unwrap();
             assert_eq!(next(&mut got).await.message, text);
         }
     });
@@ -158,10 +202,16 @@ fn tries_stay_rare() {
     until_ended(async |system| {
         let room = open(system, &ids(1), true).await;
         let mut seen = way(system, "worker-00000", |_| Err(away()));
-        room.mailbox("sender").send("worker-00000", "one").await.unwrap();
+        room.mailbox("sender")
+            .send("worker-00000", "one")
+            .await
+            .unwrap();
         for _ in 0..30 {
             tokio::time::sleep(Duration::from_secs(2)).await;
-            room.mailbox("worker-00000").ask(GetAgentStatus::default()).await.unwrap();
+            room.mailbox("worker-00000")
+                .ask(GetAgentStatus::default())
+                .await
+                .unwrap();
         }
         tokio::time::sleep(Duration::from_secs(60)).await;
         while seen.try_recv().is_ok() {}
@@ -178,7 +228,12 @@ fn store_is_away() {
     until_ended(async |system| {
         let mail = Faulty::of(system);
         let ids = ids(20);
-        open(system, &ids, false).await.mailbox("sender").broadcast("hello").await.unwrap();
+        open(system, &ids, false)
+            .await
+            .mailbox("sender")
+            .broadcast("hello")
+            .await
+            .unwrap();
         *mail.no_marks.lock().unwrap() = Some(JournalError::Unavailable("away".into()));
         let mut seen: Vec<_> = ids.iter().map(|id| way(system, id, |_| Ok(()))).collect();
         let room = open(system, &ids, true).await;
@@ -234,7 +289,10 @@ fn copies_refused() {
 fn ended() {
     until_ended(async |system| {
         let room = open(system, &ids(1), true).await;
-        room.mailbox("sender").send("worker-00000", "one").await.unwrap();
+        room.mailbox("sender")
+            .send("worker-00000", "one")
+            .await
+            .unwrap();
         tokio::time::sleep(Duration::from_secs(1)).await;
         room.agent.stop();
         room.agent.ended().await;
@@ -256,15 +314,24 @@ fn talks_at_once() {
     until_ended(async |system| {
         let room = open(system, &ids(1), true).await;
         let (heard, may) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
-        let slow = system.spawn(Slow { heard: heard.clone(), may: may.clone() });
+        let slow = system.spawn(Slow {
+            heard: heard.clone(),
+            may: may.clone(),
+        });
         system.directory().register("worker-00000", &slow).unwrap();
         for n in 0..=TALKS_AT_ONCE_MAX {
-            room.mailbox("sender").send("worker-00000", &n.to_string()).await.unwrap();
+            room.mailbox("sender")
+                .send("worker-00000", &n.to_string())
+                .await
+                .unwrap();
         }
         tokio::time::sleep(Duration::from_secs(30)).await;
         assert_eq!(heard.load(SeqCst), TALKS_AT_ONCE_MAX);
         may.add_permits(1);
-        eventually("the last is heard", SOON, || heard.load(SeqCst) > TALKS_AT_ONCE_MAX).await;
+        eventually("the last is heard", SOON, || {
+            heard.load(SeqCst) > TALKS_AT_ONCE_MAX
+        })
+        .await;
         may.add_permits(TALKS_AT_ONCE_MAX);
         room.delivered(TALKS_AT_ONCE_MAX + 1).await;
     });
@@ -280,17 +347,47 @@ fn receipts_at_once() {
         let sender = room.mailbox("sender");
         let mut sent = vec![sender.broadcast("all").await.unwrap().message_id.unwrap()];
         for id in &ids[..2] {
-            let gone = EndAgent { agent_id: id.clone(), back: false };
+            let gone = EndAgent {
+                agent_id: id.clone(),
+                back: false,
+            };
             room.ask(&Principal::local_operator(), gone).await.unwrap();
         }
         sent.push(sender.broadcast("most").await.unwrap().message_id.unwrap());
-        let fetch = |ids: &[String]| FetchMail { message_ids: ids.to_vec(), receipts: true };
+        let fetch = |ids: &[String]| FetchMail {
+            message_ids: ids.to_vec(),
+            receipts: true,
+        };
         let fetched = sender.ask(fetch(&sent)).await.unwrap().messages;
-        let shown: Vec<usize> = fetched.into_iter().map(|view| view.receipts.unwrap().len()).collect();
+        let shown: Vec<usize> = fetched
+            .into_iter()
+            .map(|view| view.receipts.unwrap().len())
+            .collect();
         assert_eq!(shown, [RECEIPTS_MAX / 2 + 1, RECEIPTS_MAX / 2 - 1]);
-        sent.push(sender.send(&ids[2], "one").await.unwrap().message_id.unwrap());
-        assert_eq!(sender.ask(fetch(&sent)).await.unwrap_err().kind, FailureKind::InvalidInput);
-        assert_eq!(sender.ask(FetchMail { receipts: false, ..fetch(&sent) }).await.unwrap().messages.len(), 3);
+        sent.push(
+            sender
+                .send(&ids[2], "one")
+                .await
+                .unwrap()
+                .message_id
+                .unwrap(),
+        );
+        assert_eq!(
+            sender.ask(fetch(&sent)).await.unwrap_err().kind,
+            FailureKind::InvalidInput
+        );
+        assert_eq!(
+            sender
+                .ask(FetchMail {
+                    receipts: false,
+                    ..fetch(&sent)
+                })
+                .await
+                .unwrap()
+                .messages
+                .len(),
+            3
+        );
     });
 }
 
@@ -299,10 +396,25 @@ fn receipts_at_once() {
 fn refused_options() {
     until_ended(async |system| {
         let room = open(system, &ids(1), false).await;
-        let members = (0..MAIL_MEMBERS_MAX).map(|n| Declared::new(format!("other-{n}"))).collect();
-        let soon = MailroomOptions { expires: Duration::from_secs(60), ..options(members) };
-        assert_eq!(room.refused(&key("ann", &[]), Declare { options: soon }).await, FailureKind::Rejected);
-        let sent = room.mailbox("sender").send("worker-00000", "one").await.unwrap().message_id.unwrap();
+        let members = (0..MAIL_MEMBERS_MAX)
+            .map(|n| Declared::new(format!("other-{n}")))
+            .collect();
+        let soon = MailroomOptions {
+            expires: Duration::from_secs(60),
+            ..options(members)
+        };
+        assert_eq!(
+            room.refused(&key("ann", &[]), Declare { options: soon })
+                .await,
+            FailureKind::Rejected
+        );
+        let sent = room
+            .mailbox("sender")
+            .send("worker-00000", "one")
+            .await
+            .unwrap()
+            .message_id
+            .unwrap();
         let view = room.mailbox("sender").read(&sent).await.unwrap();
         assert_ne!(view.sent[..10], view.expires[..10]);
     });

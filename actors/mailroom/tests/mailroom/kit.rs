@@ -27,7 +27,14 @@ impl Room {
     /// With these members, in no group.
     pub async fn of(system: &System, ids: &[&str]) -> Self {
         let members = ids.iter().map(|id| Declared::new(*id)).collect();
-        Self::open(system, MailroomOptions { members, ..MailroomOptions::default() }).await
+        Self::open(
+            system,
+            MailroomOptions {
+                members,
+                ..MailroomOptions::default()
+            },
+        )
+        .await
     }
 
     pub fn mailbox(&self, id: &str) -> Mailbox {
@@ -45,7 +52,11 @@ impl Room {
         M: Message<Reply = Result<T, Failure>>,
     {
         let call = CallMeta::new(Arc::new(principal.clone()));
-        self.agent.ask(message).within_call(Some(Arc::new(call))).await.map_err(Failure::from)?
+        self.agent
+            .ask(message)
+            .within_call(Some(Arc::new(call)))
+            .await
+            .map_err(Failure::from)?
     }
 
     /// Why it was refused.
@@ -54,14 +65,21 @@ impl Room {
         T: Send + 'static,
         M: Message<Reply = Result<T, Failure>>,
     {
-        self.ask(principal, message).await.err().expect("it was allowed").kind
+        self.ask(principal, message)
+            .await
+            .err()
+            .expect("it was allowed")
+            .kind
     }
 
     /// All that has happened, as whoever may know everything is told.
     pub async fn events(&self) -> Vec<MailEvent> {
         let (mut all, mut after) = (Vec::new(), 0);
         loop {
-            let asked = ReadEvents { after, ..ReadEvents::default() };
+            let asked = ReadEvents {
+                after,
+                ..ReadEvents::default()
+            };
             let found = self.ask(&Principal::local_operator(), asked).await.unwrap();
             after = found.last;
             all.extend(found.events.into_iter().map(|numbered| numbered.event));
@@ -76,7 +94,10 @@ impl Room {
         let all = async {
             loop {
                 let delivered = self.events().await.into_iter().map(|event| match event {
-                    MailEvent::MessageDelivered { recipient_agent_ids, .. } => recipient_agent_ids.len(),
+                    MailEvent::MessageDelivered {
+                        recipient_agent_ids,
+                        ..
+                    } => recipient_agent_ids.len(),
                     _ => 0,
                 });
                 if delivered.sum::<usize>() >= count {
@@ -85,19 +106,28 @@ impl Room {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        tokio::time::timeout(SOON, all).await.expect("not all was delivered");
+        tokio::time::timeout(SOON, all)
+            .await
+            .expect("not all was delivered");
     }
 }
 
 /// Whoever has a key of that name, with these scopes.
 pub fn key(name: &str, scopes: &[&str]) -> Principal {
     let scopes = scopes.iter().map(|&scope| scope.to_owned()).collect();
-    Principal { kind: PrincipalKind::ApiKey, scopes, ..Principal::agent(name) }
+    Principal {
+        kind: PrincipalKind::ApiKey,
+        scopes,
+        ..Principal::agent(name)
+    }
 }
 
 /// A message to all.
 pub fn all(message: &str) -> BroadcastMessage {
-    BroadcastMessage { message: message.into(), ..BroadcastMessage::default() }
+    BroadcastMessage {
+        message: message.into(),
+        ..BroadcastMessage::default()
+    }
 }
 
 /// An agent in the directory that gets mail; `reply` says how each delivery ends.
@@ -113,7 +143,10 @@ pub fn way(
 
 /// The next delivery.
 pub async fn next(seen: &mut mpsc::Receiver<Deliver>) -> Deliver {
-    tokio::time::timeout(SOON, seen.recv()).await.expect("nothing was delivered").unwrap()
+    tokio::time::timeout(SOON, seen.recv())
+        .await
+        .expect("nothing was delivered")
+        .unwrap()
 }
 
 pub fn away() -> Failure {

@@ -1,14 +1,19 @@
 use callboard_mailroom::{Declare, Declared, Mailroom, MailroomError, MailroomOptions};
 use callboard_message::mail::{
-    AgentLogs, BroadcastMessage, CheckInbox, EndAgent, GetAgentStatus, Join, Leave, ListGroups, MailEvent,
-    MailPreferences, MemberState, MessageHistory, NEEDED_SCOPE, Priority, ReadEvents, SendMessage,
+    AgentLogs, BroadcastMessage, CheckInbox, EndAgent, GetAgentStatus, Join, Leave, ListGroups,
+    MailEvent, MailPreferences, MemberState, MessageHistory, NEEDED_SCOPE, Priority, ReadEvents,
+    SendMessage,
 };
 use callboard_message::{DataClass, FailureKind, Principal};
 
 use crate::kit::{Room, all, in_room, key, until_ended};
 
 fn to(id: &str, message: &str) -> SendMessage {
-    SendMessage { message: message.into(), recipient_agent_id: Some(id.into()), ..SendMessage::default() }
+    SendMessage {
+        message: message.into(),
+        recipient_agent_id: Some(id.into()),
+        ..SendMessage::default()
+    }
 }
 
 /// Goal: whoever asks first with a key is a member, told of once, and stays one after a restart with what it was in. Method:
@@ -33,11 +38,27 @@ fn whoever_asks_joins() {
         room.agent.kill();
         room.agent.ended().await;
         let room = Room::of(system, &[]).await;
-        let reviewers = BroadcastMessage { group: Some("role:reviewer".into()), ..all("review this") };
-        assert_eq!(room.ask(&bob, reviewers).await.unwrap().recipient_count, Some(1));
+        let reviewers = BroadcastMessage {
+            group: Some("role:reviewer".into()),
+            ..all("review this")
+        };
+        assert_eq!(
+            room.ask(&bob, reviewers).await.unwrap().recipient_count,
+            Some(1)
+        );
         let inbox = room.ask(&ann, CheckInbox::default()).await.unwrap();
-        let texts: Vec<&str> = inbox.messages.iter().map(|message| message.text.as_str()).collect();
-        assert_eq!(texts, ["[AGENT bob TO AGENT ann]: hi", "[AGENT bob TO GROUP role:reviewer]: review this"]);
+        let texts: Vec<&str> = inbox
+            .messages
+            .iter()
+            .map(|message| message.text.as_str())
+            .collect();
+        assert_eq!(
+            texts,
+            [
+                "[AGENT bob TO AGENT ann]: hi",
+                "[AGENT bob TO GROUP role:reviewer]: review this"
+            ]
+        );
     });
 }
 
@@ -47,18 +68,30 @@ fn whoever_asks_joins() {
 fn one_credential_an_id() {
     in_room(&["declared"], async |room, _| {
         let worker = room.mailbox("worker");
-        assert_eq!(room.refused(&key("worker", &[]), Join {}).await, FailureKind::Denied);
+        assert_eq!(
+            room.refused(&key("worker", &[]), Join {}).await,
+            FailureKind::Denied
+        );
         worker.ask(Join {}).await.unwrap();
-        assert_eq!(room.refused(&key("worker", &[]), Join {}).await, FailureKind::Denied);
+        assert_eq!(
+            room.refused(&key("worker", &[]), Join {}).await,
+            FailureKind::Denied
+        );
         for name in ["guardian", "operator", "system"] {
-            assert_eq!(room.refused(&key(name, &[]), Join {}).await, FailureKind::Denied);
+            assert_eq!(
+                room.refused(&key(name, &[]), Join {}).await,
+                FailureKind::Denied
+            );
             let refused = room.mailroom.mailbox(&room.agent, name).unwrap_err();
             assert_eq!(refused, MailroomError::Reserved(name.into()));
         }
         room.ask(&key("declared", &[]), Join {}).await.unwrap();
         let refused = room.mailroom.mailbox(&room.agent, "declared").unwrap_err();
         assert_eq!(refused, MailroomError::Taken("declared".into()));
-        assert_eq!(room.refused(&Principal::agent("declared"), Join {}).await, FailureKind::Denied);
+        assert_eq!(
+            room.refused(&Principal::agent("declared"), Join {}).await,
+            FailureKind::Denied
+        );
     });
 }
 
@@ -68,30 +101,64 @@ fn one_credential_an_id() {
 fn groups_bound_sight() {
     in_room(&[], async |room, _| {
         let red = ["mail.group:red", "mail.apart"];
-        let (a, b, c, d) = (key("a", &red), key("b", &red), key("c", &[]), key("d", &["mail.apart"]));
+        let (a, b, c, d) = (
+            key("a", &red),
+            key("b", &red),
+            key("c", &[]),
+            key("d", &["mail.apart"]),
+        );
         for who in [&a, &b, &c, &d] {
             room.ask(who, Join {}).await.unwrap();
         }
         let seen = async |who: &Principal| {
             let status = room.ask(who, GetAgentStatus::default()).await.unwrap();
-            status.agents.into_iter().map(|agent| agent.agent_id).collect::<Vec<_>>()
+            status
+                .agents
+                .into_iter()
+                .map(|agent| agent.agent_id)
+                .collect::<Vec<_>>()
         };
         assert_eq!(seen(&a).await, ["a", "b"]);
         assert_eq!(seen(&c).await, ["c"]);
         assert_eq!(seen(&d).await, ["d"]);
-        assert_eq!(seen(&Principal::local_operator()).await, ["a", "b", "c", "d"]);
-        let (unseen, unknown) = (room.ask(&c, to("a", "x")).await.unwrap(), room.ask(&c, to("z", "x")).await.unwrap());
-        assert_eq!(unseen.message.replace("agent a", "agent z"), unknown.message);
-        assert_eq!(room.ask(&a, all("x")).await.unwrap().recipient_count, Some(1));
-        assert_eq!(room.ask(&c, all("x")).await.unwrap().recipient_count, Some(0));
+        assert_eq!(
+            seen(&Principal::local_operator()).await,
+            ["a", "b", "c", "d"]
+        );
+        let (unseen, unknown) = (
+            room.ask(&c, to("a", "x")).await.unwrap(),
+            room.ask(&c, to("z", "x")).await.unwrap(),
+        );
+        assert_eq!(
+            unseen.message.replace("agent a", "agent z"),
+            unknown.message
+        );
+        assert_eq!(
+            room.ask(&a, all("x")).await.unwrap().recipient_count,
+            Some(1)
+        );
+        assert_eq!(
+            room.ask(&c, all("x")).await.unwrap().recipient_count,
+            Some(0)
+        );
         let groups = room.ask(&a, ListGroups {}).await.unwrap().groups;
         assert_eq!(
-            groups.iter().map(|group| (group.name.as_str(), group.count)).collect::<Vec<_>>(),
+            groups
+                .iter()
+                .map(|group| (group.name.as_str(), group.count))
+                .collect::<Vec<_>>(),
             [("group:red", 2)]
         );
         assert!(room.ask(&c, ListGroups {}).await.unwrap().groups.is_empty());
         assert_eq!(
-            room.refused(&a, BroadcastMessage { group: Some("team:red".into()), ..all("x") }).await,
+            room.refused(
+                &a,
+                BroadcastMessage {
+                    group: Some("team:red".into()),
+                    ..all("x")
+                }
+            )
+            .await,
             FailureKind::InvalidInput
         );
     });
@@ -102,24 +169,48 @@ fn groups_bound_sight() {
 #[test]
 fn groups_of_nobody() {
     in_room(&[], async |room, _| {
-        let (a, hidden) = (key("a", &["mail.role:lead"]), key("b", &["mail.group:red", "mail.apart"]));
+        let (a, hidden) = (
+            key("a", &["mail.role:lead"]),
+            key("b", &["mail.group:red", "mail.apart"]),
+        );
         let (gone, admin) = (key("c", &["mail.phase:1"]), Principal::local_operator());
         for who in [&a, &hidden, &gone] {
             room.ask(who, Join {}).await.unwrap();
         }
-        room.ask(&admin, EndAgent { agent_id: "c".into(), back: false }).await.unwrap();
-        for (group, is_there) in [("role:nobody", false), ("red", false), ("role:lead", true), ("phase:1", true)] {
-            let to_group = BroadcastMessage { group: Some(group.into()), ..all("x") };
+        room.ask(
+            &admin,
+            EndAgent {
+                agent_id: "c".into(),
+                back: false,
+            },
+        )
+        .await
+        .unwrap();
+        for (group, is_there) in [
+            ("role:nobody", false),
+            ("red", false),
+            ("role:lead", true),
+            ("phase:1", true),
+        ] {
+            let to_group = BroadcastMessage {
+                group: Some(group.into()),
+                ..all("x")
+            };
             let sent = room.ask(&a, to_group).await.unwrap();
             assert_eq!((sent.success, sent.message_id), (is_there, None), "{group}");
             let told = match is_there {
                 true => "Message broadcast to 0 agent(s)".to_owned(),
                 false => {
                     let name = if group == "red" { "group:red" } else { group };
-                    format!("Failed to broadcast message - group {name} is not there: list_groups shows those that are")
+                    format!(
+                        "Failed to broadcast message - group {name} is not there: list_groups shows those that are"
+                    )
                 }
             };
-            assert_eq!((sent.message, sent.recipient_count), (told, is_there.then_some(0)));
+            assert_eq!(
+                (sent.message, sent.recipient_count),
+                (told, is_there.then_some(0))
+            );
         }
     });
 }
@@ -130,19 +221,34 @@ fn groups_of_nobody() {
 fn counts_of_the_unseen() {
     in_room(&[], async |room, _| {
         let (sender, seen) = (key("a", &["mail.group:red"]), key("b", &[]));
-        let (apart, watcher) = (key("c", &["mail.group:red", "mail.apart"]), key("d", &["mail.watch"]));
+        let (apart, watcher) = (
+            key("c", &["mail.group:red", "mail.apart"]),
+            key("d", &["mail.watch"]),
+        );
         for who in [&sender, &seen, &apart, &watcher] {
             room.ask(who, Join {}).await.unwrap();
         }
-        assert_eq!(room.ask(&sender, all("x")).await.unwrap().recipient_count, Some(3));
+        assert_eq!(
+            room.ask(&sender, all("x")).await.unwrap().recipient_count,
+            Some(3)
+        );
         for (who, count) in [(&sender, 3), (&seen, 2), (&apart, 1), (&watcher, 3)] {
             let history = room.ask(who, MessageHistory::default()).await.unwrap();
             assert_eq!(history.messages[0].to_count, count, "{}", who.id);
-            let told = room.ask(who, ReadEvents::default()).await.unwrap().events.into_iter();
+            let told = room
+                .ask(who, ReadEvents::default())
+                .await
+                .unwrap()
+                .events
+                .into_iter();
             let counts: Vec<u64> = told
                 .filter_map(|told| match told.event {
-                    MailEvent::AgentBroadcast { recipient_count, .. }
-                    | MailEvent::MessageAccepted { recipient_count, .. } => Some(recipient_count),
+                    MailEvent::AgentBroadcast {
+                        recipient_count, ..
+                    }
+                    | MailEvent::MessageAccepted {
+                        recipient_count, ..
+                    } => Some(recipient_count),
                     _ => None,
                 })
                 .collect();
@@ -159,26 +265,58 @@ fn observers_are_no_members() {
         let observer = key("boss", &["mail.admin", "mail.watch"]);
         let here = async |who: &Principal| -> Vec<String> {
             let status = room.ask(who, GetAgentStatus::default()).await.unwrap();
-            status.agents.into_iter().map(|agent| agent.agent_id).collect()
+            status
+                .agents
+                .into_iter()
+                .map(|agent| agent.agent_id)
+                .collect()
         };
         room.ask(&observer, ReadEvents::default()).await.unwrap();
         room.ask(&observer, AgentLogs::default()).await.unwrap();
         room.ask(&observer, ListGroups {}).await.unwrap();
         for back in [false, true] {
-            room.ask(&observer, EndAgent { agent_id: "b".into(), back }).await.unwrap();
+            room.ask(
+                &observer,
+                EndAgent {
+                    agent_id: "b".into(),
+                    back,
+                },
+            )
+            .await
+            .unwrap();
         }
         assert_eq!(here(&observer).await, ["a", "b"]);
-        assert_eq!(room.mailbox("a").broadcast("x").await.unwrap().recipient_count, Some(1));
+        assert_eq!(
+            room.mailbox("a")
+                .broadcast("x")
+                .await
+                .unwrap()
+                .recipient_count,
+            Some(1)
+        );
         assert!(!room.mailbox("a").send("boss", "x").await.unwrap().success);
         let joined = async || {
-            let is_its =
-                |event: &MailEvent| matches!(event, MailEvent::AgentJoined { agent_id, .. } if agent_id == "boss");
-            room.events().await.iter().filter(|event| is_its(event)).count()
+            let is_its = |event: &MailEvent| matches!(event, MailEvent::AgentJoined { agent_id, .. } if agent_id == "boss");
+            room.events()
+                .await
+                .iter()
+                .filter(|event| is_its(event))
+                .count()
         };
         assert_eq!(joined().await, 0);
-        assert_eq!(room.ask(&observer, all("x")).await.unwrap().recipient_count, Some(2));
+        assert_eq!(
+            room.ask(&observer, all("x")).await.unwrap().recipient_count,
+            Some(2)
+        );
         assert_eq!((joined().await, here(&observer).await.len()), (1, 3));
-        assert_eq!(room.mailbox("a").broadcast("x").await.unwrap().recipient_count, Some(2));
+        assert_eq!(
+            room.mailbox("a")
+                .broadcast("x")
+                .await
+                .unwrap()
+                .recipient_count,
+            Some(2)
+        );
     });
 }
 
@@ -188,32 +326,67 @@ fn observers_are_no_members() {
 fn muted() {
     in_room(&["loud", "quiet"], async |room, system| {
         let quiet = room.mailbox("quiet");
-        quiet.ask(MailPreferences { mute_senders: Some(vec!["loud".into()]), ..Default::default() }).await.unwrap();
+        quiet
+            .ask(MailPreferences {
+                mute_senders: Some(vec!["loud".into()]),
+                ..Default::default()
+            })
+            .await
+            .unwrap();
         let loud = room.mailbox("loud");
         assert_eq!(loud.broadcast("x").await.unwrap().recipient_count, Some(0));
         assert!(loud.send("quiet", "x").await.unwrap().success);
-        let urgent = BroadcastMessage { priority: Some(Priority::Urgent), ..all("fire") };
+        let urgent = BroadcastMessage {
+            priority: Some(Priority::Urgent),
+            ..all("fire")
+        };
         assert_eq!(loud.ask(urgent).await.unwrap().recipient_count, Some(1));
-        assert_eq!(room.guardian().broadcast("x").await.unwrap().recipient_count, Some(2));
+        assert_eq!(
+            room.guardian()
+                .broadcast("x")
+                .await
+                .unwrap()
+                .recipient_count,
+            Some(2)
+        );
         let only = MailPreferences {
             mute_senders: Some(Vec::new()),
             topics: Some(vec!["api".into()]),
             ..MailPreferences::default()
         };
         quiet.ask(only).await.unwrap();
-        let about = |topic: &str| BroadcastMessage { topic: Some(topic.into()), ..all("x") };
+        let about = |topic: &str| BroadcastMessage {
+            topic: Some(topic.into()),
+            ..all("x")
+        };
         room.agent.kill();
         room.agent.ended().await;
         let room = Room::of(system, &["loud", "quiet"]).await;
         let loud = room.mailbox("loud");
         for (message, count) in [(about("api"), 1), (about("db"), 0), (all("x"), 0)] {
-            assert_eq!(loud.ask(message).await.unwrap().recipient_count, Some(count));
+            assert_eq!(
+                loud.ask(message).await.unwrap().recipient_count,
+                Some(count)
+            );
         }
-        let wants = room.mailbox("quiet").ask(MailPreferences::default()).await.unwrap();
-        assert_eq!((wants.topics, wants.mute_senders), (vec!["api".to_owned()], Vec::new()));
+        let wants = room
+            .mailbox("quiet")
+            .ask(MailPreferences::default())
+            .await
+            .unwrap();
+        assert_eq!(
+            (wants.topics, wants.mute_senders),
+            (vec!["api".to_owned()], Vec::new())
+        );
         let many = (0..=256).map(|n| n.to_string()).collect();
-        let too_many = MailPreferences { mute_topics: Some(many), ..MailPreferences::default() };
-        assert_eq!(room.mailbox("quiet").ask(too_many).await.unwrap_err().kind, FailureKind::InvalidInput);
+        let too_many = MailPreferences {
+            mute_topics: Some(many),
+            ..MailPreferences::default()
+        };
+        assert_eq!(
+            room.mailbox("quiet").ask(too_many).await.unwrap_err().kind,
+            FailureKind::InvalidInput
+        );
     });
 }
 
@@ -224,14 +397,25 @@ fn terminated() {
     in_room(&[], async |room, _| {
         let (ann, admin) = (key("ann", &[]), key("boss", &["mail.admin"]));
         room.ask(&ann, Join {}).await.unwrap();
-        let ending = |back| EndAgent { agent_id: "ann".into(), back };
+        let ending = |back| EndAgent {
+            agent_id: "ann".into(),
+            back,
+        };
         let refused = room.ask(&ann, ending(false)).await.unwrap_err();
-        assert_eq!((refused.kind, &refused.data.unwrap()[NEEDED_SCOPE]), (FailureKind::Denied, &"mail.admin".into()));
+        assert_eq!(
+            (refused.kind, &refused.data.unwrap()[NEEDED_SCOPE]),
+            (FailureKind::Denied, &"mail.admin".into())
+        );
         room.ask(&admin, ending(false)).await.unwrap();
         room.ask(&admin, ending(false)).await.unwrap();
-        assert_eq!(room.refused(&ann, CheckInbox::default()).await, FailureKind::Denied);
+        assert_eq!(
+            room.refused(&ann, CheckInbox::default()).await,
+            FailureKind::Denied
+        );
         let state = async || {
-            let asked = GetAgentStatus { agent_id: Some("ann".into()) };
+            let asked = GetAgentStatus {
+                agent_id: Some("ann".into()),
+            };
             room.ask(&admin, asked).await.unwrap().agents[0].state
         };
         assert_eq!(state().await, MemberState::Terminated);
@@ -241,10 +425,22 @@ fn terminated() {
         assert_eq!(state().await, MemberState::Active);
         tokio::time::sleep(std::time::Duration::from_secs(61)).await;
         assert_eq!(state().await, MemberState::Away);
-        let left = room.events().await.iter().filter(|event| event.kind() == "agent_left").count();
+        let left = room
+            .events()
+            .await
+            .iter()
+            .filter(|event| event.kind() == "agent_left")
+            .count();
         assert_eq!(left, 1);
         assert_eq!(
-            room.refused(&admin, EndAgent { agent_id: "guardian".into(), back: false }).await,
+            room.refused(
+                &admin,
+                EndAgent {
+                    agent_id: "guardian".into(),
+                    back: false
+                }
+            )
+            .await,
             FailureKind::NotFound
         );
     });
@@ -255,12 +451,23 @@ fn terminated() {
 fn coming_and_going() {
     in_room(&[], async |room, _| {
         let ann = key("ann", &[]);
-        assert_eq!(room.ask(&ann, Join {}).await.unwrap().state, MemberState::Active);
+        assert_eq!(
+            room.ask(&ann, Join {}).await.unwrap().state,
+            MemberState::Active
+        );
         room.ask(&ann, Leave {}).await.unwrap();
-        let seen = room.ask(&Principal::local_operator(), GetAgentStatus::default()).await.unwrap();
+        let seen = room
+            .ask(&Principal::local_operator(), GetAgentStatus::default())
+            .await
+            .unwrap();
         assert_eq!(seen.agents[0].state, MemberState::Away);
         room.ask(&ann, Join {}).await.unwrap();
-        let kinds: Vec<&str> = room.events().await.iter().map(|event| event.kind()).collect();
+        let kinds: Vec<&str> = room
+            .events()
+            .await
+            .iter()
+            .map(|event| event.kind())
+            .collect();
         assert_eq!(kinds, ["agent_joined", "agent_left", "agent_joined"]);
     });
 }
@@ -269,18 +476,45 @@ fn coming_and_going() {
 #[test]
 fn declarations() {
     until_ended(async |system| {
-        let with = |members: Vec<Declared>| MailroomOptions { members, ..MailroomOptions::default() };
-        let group = Declared { groups: vec!["a b".into()], ..Declared::new("a") };
-        let many = Declared { groups: (0..33).map(|n| n.to_string()).collect(), ..Declared::new("a") };
+        let with = |members: Vec<Declared>| MailroomOptions {
+            members,
+            ..MailroomOptions::default()
+        };
+        let group = Declared {
+            groups: vec!["a b".into()],
+            ..Declared::new("a")
+        };
+        let many = Declared {
+            groups: (0..33).map(|n| n.to_string()).collect(),
+            ..Declared::new("a")
+        };
         for (options, expected) in [
-            (with(vec![Declared::new("a b")]), MailroomError::Id("a b".into())),
-            (with(vec![Declared::new("guardian")]), MailroomError::Reserved("guardian".into())),
-            (with(vec![Declared::new("a"), Declared::new("a")]), MailroomError::Twice("a".into())),
+            (
+                with(vec![Declared::new("a b")]),
+                MailroomError::Id("a b".into()),
+            ),
+            (
+                with(vec![Declared::new("guardian")]),
+                MailroomError::Reserved("guardian".into()),
+            ),
+            (
+                with(vec![Declared::new("a"), Declared::new("a")]),
+                MailroomError::Twice("a".into()),
+            ),
             (with(vec![group]), MailroomError::Groups("a".into())),
             (with(vec![many]), MailroomError::Groups("a".into())),
-            (MailroomOptions { class: DataClass::Clinical, ..MailroomOptions::default() }, MailroomError::Clinical),
             (
-                MailroomOptions { expires: std::time::Duration::ZERO, ..MailroomOptions::default() },
+                MailroomOptions {
+                    class: DataClass::Clinical,
+                    ..MailroomOptions::default()
+                },
+                MailroomError::Clinical,
+            ),
+            (
+                MailroomOptions {
+                    expires: std::time::Duration::ZERO,
+                    ..MailroomOptions::default()
+                },
                 MailroomError::Expires,
             ),
         ] {
@@ -288,8 +522,17 @@ fn declarations() {
         }
         let room = Room::of(system, &["a", "b"]).await;
         room.mailbox("a").send("b", "x").await.unwrap();
-        let apart = Declared { apart: true, ..Declared::new("b") };
-        room.agent.ask(Declare { options: with(vec![Declared::new("a"), apart]) }).await.unwrap().unwrap();
+        let apart = Declared {
+            apart: true,
+            ..Declared::new("b")
+        };
+        room.agent
+            .ask(Declare {
+                options: with(vec![Declared::new("a"), apart]),
+            })
+            .await
+            .unwrap()
+            .unwrap();
         assert!(!room.mailbox("a").send("b", "y").await.unwrap().success);
         assert_eq!(room.mailbox("b").check().await.unwrap().messages.len(), 1);
     });

@@ -31,11 +31,24 @@ fn another_node() {
         let mail = Arc::new(Shared(MemoryMail::new(memory.audit.clone())));
         system.keep_in(Store { mail, ..memory }).unwrap();
         let here = Room::of(system, &["sender", "worker"]).await;
-        let members = vec![Declared::new("sender"), Declared::new("worker").with_way("worker")];
-        let there = Room::open(system, MailroomOptions { members, ..MailroomOptions::default() }).await;
+        let members = vec![
+            Declared::new("sender"),
+            Declared::new("worker").with_way("worker"),
+        ];
+        let there = Room::open(
+            system,
+            MailroomOptions {
+                members,
+                ..MailroomOptions::default()
+            },
+        )
+        .await;
         let mut seen = way(system, "worker", |_| Ok(()));
         for room in [&here, &there] {
-            room.mailbox("sender").send("worker", "hello").await.unwrap();
+            room.mailbox("sender")
+                .send("worker", "hello")
+                .await
+                .unwrap();
             assert_eq!(next(&mut seen).await.message, "hello");
         }
         tokio::time::sleep(Duration::from_secs(5)).await;
@@ -43,11 +56,32 @@ fn another_node() {
         let ann = key("ann", &[]);
         here.ask(&ann, Join {}).await.unwrap();
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert!(there.mailbox("sender").send("ann", "x").await.unwrap().success);
-        assert_eq!(here.ask(&ann, CheckInbox::default()).await.unwrap().messages.len(), 1);
+        assert!(
+            there
+                .mailbox("sender")
+                .send("ann", "x")
+                .await
+                .unwrap()
+                .success
+        );
+        assert_eq!(
+            here.ask(&ann, CheckInbox::default())
+                .await
+                .unwrap()
+                .messages
+                .len(),
+            1
+        );
         let seen_there = async || {
-            let asked = GetAgentStatus { agent_id: Some("ann".into()) };
-            let agent = there.ask(&Principal::local_operator(), asked).await.unwrap().agents.remove(0);
+            let asked = GetAgentStatus {
+                agent_id: Some("ann".into()),
+            };
+            let agent = there
+                .ask(&Principal::local_operator(), asked)
+                .await
+                .unwrap()
+                .agents
+                .remove(0);
             (agent.state, agent.unread)
         };
         // It was heard of at the other node alone, and read there.
@@ -65,13 +99,31 @@ fn in_two_files() {
         let memory = Store::in_memory();
         let mail = Arc::new(Shared(MemoryMail::new(memory.audit.clone())));
         system.keep_in(Store { mail, ..memory }).unwrap();
-        let rooms = [Room::of(system, &["sender", "worker"]).await, Room::of(system, &["sender", "worker"]).await];
-        let options = || MailroomOptions { members: vec![Declared::new("sender")], ..MailroomOptions::default() };
+        let rooms = [
+            Room::of(system, &["sender", "worker"]).await,
+            Room::of(system, &["sender", "worker"]).await,
+        ];
+        let options = || MailroomOptions {
+            members: vec![Declared::new("sender")],
+            ..MailroomOptions::default()
+        };
         for (taken_out, is_there) in rooms.iter().zip([true, false]) {
-            taken_out.agent.ask(Declare { options: options() }).await.unwrap().unwrap();
+            taken_out
+                .agent
+                .ask(Declare { options: options() })
+                .await
+                .unwrap()
+                .unwrap();
             tokio::time::sleep(Duration::from_secs(3)).await;
             for room in &rooms {
-                assert_eq!(room.mailbox("sender").send("worker", "x").await.unwrap().success, is_there);
+                assert_eq!(
+                    room.mailbox("sender")
+                        .send("worker", "x")
+                        .await
+                        .unwrap()
+                        .success,
+                    is_there
+                );
             }
         }
     });

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use callboard_mailroom::{Declared, LOOK_EVERY, MailroomOptions};
 use callboard_message::mail::{
-    BroadcastMessage, CheckInbox, EndAgent, GetAgentStatus, Join, MailPreferences, MemberState, ReplyMessage,
-    SendMessage, Sent,
+    BroadcastMessage, CheckInbox, EndAgent, GetAgentStatus, Join, MailPreferences, MemberState,
+    ReplyMessage, SendMessage, Sent,
 };
 use callboard_message::surface::Converse;
 use callboard_message::{Failure, FailureKind, Principal, RawObject, ToolResult};
 use callboard_runtime::{
-    Agent, Cx, Handler, Handlers, JournalError, MemoryMail, Note, NoteError, Notes, Store, System, async_trait,
+    Agent, Cx, Handler, Handlers, JournalError, MemoryMail, Note, NoteError, Notes, Store, System,
+    async_trait,
 };
 use tokio::sync::mpsc;
 use tokio::time::sleep;
@@ -39,7 +40,10 @@ impl Handler<Converse> for Slow {
 }
 
 fn ending(id: &str, back: bool) -> EndAgent {
-    EndAgent { agent_id: id.into(), back }
+    EndAgent {
+        agent_id: id.into(),
+        back,
+    }
 }
 
 /// A store of several nodes, in which so many notes can't be read once it says so.
@@ -48,7 +52,13 @@ fn shared(system: &System) -> Arc<AtomicUsize> {
     let mail = Arc::new(Shared(MemoryMail::new(memory.audit.clone())));
     let fails = Arc::new(AtomicUsize::new(0));
     let notes = Arc::new(Flaky(memory.notes.clone(), fails.clone()));
-    system.keep_in(Store { mail, notes, ..memory }).unwrap();
+    system
+        .keep_in(Store {
+            mail,
+            notes,
+            ..memory
+        })
+        .unwrap();
     fails
 }
 
@@ -58,13 +68,22 @@ struct Flaky(Arc<dyn Notes>, Arc<AtomicUsize>);
 #[async_trait]
 impl Notes for Flaky {
     async fn get(&self, space: &str, key: &str) -> Result<Option<Note>, JournalError> {
-        match self.1.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)) {
+        match self
+            .1
+            .fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1))
+        {
             Ok(_) => Err(JournalError::Store("down".into())),
             Err(_) => self.0.get(space, key).await,
         }
     }
 
-    async fn put(&self, space: &str, key: &str, body: RawObject, expected: Option<u64>) -> Result<u64, NoteError> {
+    async fn put(
+        &self,
+        space: &str,
+        key: &str,
+        body: RawObject,
+        expected: Option<u64>,
+    ) -> Result<u64, NoteError> {
         self.0.put(space, key, body, expected).await
     }
 
@@ -72,7 +91,12 @@ impl Notes for Flaky {
         self.0.remove(space, key).await
     }
 
-    async fn list(&self, space: &str, after: Option<&str>, notes_max: usize) -> Result<Vec<Note>, JournalError> {
+    async fn list(
+        &self,
+        space: &str,
+        after: Option<&str>,
+        notes_max: usize,
+    ) -> Result<Vec<Note>, JournalError> {
         self.0.list(space, after, notes_max).await
     }
 
@@ -87,10 +111,17 @@ fn nobody_shows_as_an_office() {
     in_room(&["a"], async |room, _| {
         for (id, shown) in [("operator-x", "operator-"), ("guardian-x", "guardian-")] {
             let to = Some("a".to_owned());
-            let message = SendMessage { message: "x".into(), recipient_agent_id: to, ..SendMessage::default() };
+            let message = SendMessage {
+                message: "x".into(),
+                recipient_agent_id: to,
+                ..SendMessage::default()
+            };
             room.ask(&key(id, &[]), message).await.unwrap();
             let inbox = room.mailbox("a").check().await.unwrap();
-            assert_eq!(inbox.messages[0].text, format!("[AGENT {shown} TO AGENT a]: x"));
+            assert_eq!(
+                inbox.messages[0].text,
+                format!("[AGENT {shown} TO AGENT a]: x")
+            );
         }
     });
 }
@@ -104,13 +135,26 @@ fn an_end_lasts_on_all_nodes() {
         shared(system);
         let (operator, ann) = (Principal::local_operator(), key("ann", &[]));
         let here = Room::of(system, &["sender", "worker"]).await;
-        let members = vec![Declared::new("sender"), Declared::new("worker").with_way("worker")];
-        let there = Room::open(system, MailroomOptions { members, ..MailroomOptions::default() }).await;
+        let members = vec![
+            Declared::new("sender"),
+            Declared::new("worker").with_way("worker"),
+        ];
+        let there = Room::open(
+            system,
+            MailroomOptions {
+                members,
+                ..MailroomOptions::default()
+            },
+        )
+        .await;
         here.ask(&ann, Join {}).await.unwrap();
         sleep(Duration::from_secs(1)).await;
         here.ask(&operator, ending("ann", false)).await.unwrap();
         // It doesn't know yet, and what it keeps now isn't an agent that was never ended.
-        let wants = MailPreferences { ask_urgent: Some(true), ..MailPreferences::default() };
+        let wants = MailPreferences {
+            ask_urgent: Some(true),
+            ..MailPreferences::default()
+        };
         let _ = there.ask(&ann, wants).await;
         assert_eq!(there.refused(&ann, Join {}).await, FailureKind::Denied);
         here.ask(&operator, ending("worker", false)).await.unwrap();
@@ -118,14 +162,28 @@ fn an_end_lasts_on_all_nodes() {
         assert_eq!(there.refused(&grouped, Join {}).await, FailureKind::Denied);
         sleep(Duration::from_secs(1)).await;
         for room in [&here, &there, &Room::of(system, &[]).await] {
-            let status = room.ask(&operator, GetAgentStatus::default()).await.unwrap();
-            let ended = status.agents.iter().filter(|agent| agent.state == MemberState::Terminated);
-            assert_eq!(ended.map(|agent| agent.agent_id.as_str()).collect::<Vec<_>>(), ["ann", "worker"]);
+            let status = room
+                .ask(&operator, GetAgentStatus::default())
+                .await
+                .unwrap();
+            let ended = status
+                .agents
+                .iter()
+                .filter(|agent| agent.state == MemberState::Terminated);
+            assert_eq!(
+                ended
+                    .map(|agent| agent.agent_id.as_str())
+                    .collect::<Vec<_>>(),
+                ["ann", "worker"]
+            );
         }
         let mut seen = way(system, "worker", |_| Ok(()));
         here.ask(&operator, ending("worker", true)).await.unwrap();
         sleep(Duration::from_secs(1)).await;
-        here.mailbox("sender").send("worker", "hello").await.unwrap();
+        here.mailbox("sender")
+            .send("worker", "hello")
+            .await
+            .unwrap();
         assert_eq!(next(&mut seen).await.message, "hello");
     });
 }
@@ -146,9 +204,19 @@ fn a_look_that_fails_counts_nothing_twice() {
         sleep(Duration::from_secs(3)).await;
         assert_eq!(fails.load(SeqCst), 0);
         for room in [&here, &there] {
-            let status = room.ask(&Principal::local_operator(), GetAgentStatus::default()).await.unwrap();
-            let unread: Vec<_> = status.agents.iter().map(|agent| (agent.agent_id.as_str(), agent.unread)).collect();
-            assert_eq!(unread, [("ann", Some(0)), ("sender", Some(0)), ("worker", Some(1))]);
+            let status = room
+                .ask(&Principal::local_operator(), GetAgentStatus::default())
+                .await
+                .unwrap();
+            let unread: Vec<_> = status
+                .agents
+                .iter()
+                .map(|agent| (agent.agent_id.as_str(), agent.unread))
+                .collect();
+            assert_eq!(
+                unread,
+                [("ann", Some(0)), ("sender", Some(0)), ("worker", Some(1))]
+            );
         }
     });
 }
@@ -172,7 +240,11 @@ fn a_key_outlives_its_recipients() {
             idempotency_key: Some("list".into()),
             ..one.clone()
         };
-        let all = BroadcastMessage { message: "x".into(), idempotency_key: Some("all".into()), ..Default::default() };
+        let all = BroadcastMessage {
+            message: "x".into(),
+            idempotency_key: Some("all".into()),
+            ..Default::default()
+        };
         let mut first: Vec<Sent> = Vec::new();
         first.push(a.ask(one.clone()).await.unwrap());
         first.push(a.ask(list.clone()).await.unwrap());
@@ -185,7 +257,9 @@ fn a_key_outlives_its_recipients() {
         };
         first.push(a.ask(reply.clone()).await.unwrap());
         for gone in ["b", "c"] {
-            room.ask(&Principal::local_operator(), ending(gone, false)).await.unwrap();
+            room.ask(&Principal::local_operator(), ending(gone, false))
+                .await
+                .unwrap();
             let again = [
                 a.ask(one.clone()).await.unwrap(),
                 a.ask(list.clone()).await.unwrap(),
@@ -194,12 +268,24 @@ fn a_key_outlives_its_recipients() {
             ];
             assert_eq!(again.as_slice(), first);
         }
-        let other = SendMessage { message: "z".into(), ..one.clone() };
+        let other = SendMessage {
+            message: "z".into(),
+            ..one.clone()
+        };
         assert_eq!(a.ask(other).await.unwrap_err().kind, FailureKind::Rejected);
-        let fresh = SendMessage { idempotency_key: Some("fresh".into()), ..one.clone() };
+        let fresh = SendMessage {
+            idempotency_key: Some("fresh".into()),
+            ..one.clone()
+        };
         assert!(!a.ask(fresh).await.unwrap().success);
-        let like_an_answer = SendMessage { idempotency_key: Some("a2a:1".into()), ..one };
-        assert_eq!(a.ask(like_an_answer).await.unwrap_err().kind, FailureKind::InvalidInput);
+        let like_an_answer = SendMessage {
+            idempotency_key: Some("a2a:1".into()),
+            ..one
+        };
+        assert_eq!(
+            a.ask(like_an_answer).await.unwrap_err().kind,
+            FailureKind::InvalidInput
+        );
     });
 }
 
@@ -207,14 +293,39 @@ fn a_key_outlives_its_recipients() {
 #[test]
 fn an_answer_after_the_end() {
     until_ended(async |system| {
-        let members = vec![Declared::new("sender"), Declared::new("talker").with_way("talker")];
-        let room = Room::open(system, MailroomOptions { members, ..MailroomOptions::default() }).await;
+        let members = vec![
+            Declared::new("sender"),
+            Declared::new("talker").with_way("talker"),
+        ];
+        let room = Room::open(
+            system,
+            MailroomOptions {
+                members,
+                ..MailroomOptions::default()
+            },
+        )
+        .await;
         let (heard, mut hears) = mpsc::channel(1);
-        system.directory().register("talker", &system.spawn(Slow(heard))).unwrap();
-        room.mailbox("sender").send("talker", "hello").await.unwrap();
+        system
+            .directory()
+            .register("talker", &system.spawn(Slow(heard)))
+            .unwrap();
+        room.mailbox("sender")
+            .send("talker", "hello")
+            .await
+            .unwrap();
         hears.recv().await.unwrap();
-        room.ask(&Principal::local_operator(), ending("talker", false)).await.unwrap();
+        room.ask(&Principal::local_operator(), ending("talker", false))
+            .await
+            .unwrap();
         sleep(2 * SLOW).await;
-        assert!(room.mailbox("sender").ask(CheckInbox::default()).await.unwrap().messages.is_empty());
+        assert!(
+            room.mailbox("sender")
+                .ask(CheckInbox::default())
+                .await
+                .unwrap()
+                .messages
+                .is_empty()
+        );
     });
 }

@@ -1,14 +1,18 @@
 use callboard_mailroom::SHOWN_CHARS_MAX;
 use callboard_message::mail::{
-    CheckInbox, Direction, EntryState, FetchMail, MailEvent, MarkRead, MessageHistory, Priority, ReadEvents,
-    ReadMessage, SaveMemory, SendMessage,
+    CheckInbox, Direction, EntryState, FetchMail, MailEvent, MarkRead, MessageHistory, Priority,
+    ReadEvents, ReadMessage, SaveMemory, SendMessage,
 };
 use callboard_message::{FailureKind, Principal};
 
 use crate::kit::in_room;
 
 fn to(id: &str, message: &str) -> SendMessage {
-    SendMessage { message: message.into(), recipient_agent_id: Some(id.into()), ..SendMessage::default() }
+    SendMessage {
+        message: message.into(),
+        recipient_agent_id: Some(id.into()),
+        ..SendMessage::default()
+    }
 }
 
 /// Goal: what is shown whole is read, once; what is cut is delivered; a look changes nothing; urgent is first. Method: a
@@ -19,21 +23,57 @@ fn the_inbox() {
         let (a, b) = (room.mailbox("a"), room.mailbox("b"));
         a.send("b", "short").await.unwrap();
         a.send("b", &"é".repeat(SHOWN_CHARS_MAX)).await.unwrap();
-        a.ask(SendMessage { priority: Some(Priority::Urgent), ..to("b", "fire") }).await.unwrap();
-        let peeked = b.ask(CheckInbox { peek: true, ..CheckInbox::default() }).await.unwrap();
-        assert_eq!((peeked.unread, peeked.messages[0].state), (3, EntryState::Accepted));
-        let one = b.ask(CheckInbox { limit: Some(1), ..CheckInbox::default() }).await.unwrap();
-        assert_eq!((one.unread, one.more, one.messages[0].text.ends_with("fire")), (2, true, true));
+        a.ask(SendMessage {
+            priority: Some(Priority::Urgent),
+            ..to("b", "fire")
+        })
+        .await
+        .unwrap();
+        let peeked = b
+            .ask(CheckInbox {
+                peek: true,
+                ..CheckInbox::default()
+            })
+            .await
+            .unwrap();
+        assert_eq!(
+            (peeked.unread, peeked.messages[0].state),
+            (3, EntryState::Accepted)
+        );
+        let one = b
+            .ask(CheckInbox {
+                limit: Some(1),
+                ..CheckInbox::default()
+            })
+            .await
+            .unwrap();
+        assert_eq!(
+            (one.unread, one.more, one.messages[0].text.ends_with("fire")),
+            (2, true, true)
+        );
         let rest = b.check().await.unwrap();
         assert_eq!((rest.unread, rest.more, rest.messages.len()), (1, false, 2));
-        let states: Vec<_> = rest.messages.iter().map(|message| (message.state, message.cut)).collect();
-        assert_eq!(states, [(EntryState::Read, false), (EntryState::Delivered, true)]);
+        let states: Vec<_> = rest
+            .messages
+            .iter()
+            .map(|message| (message.state, message.cut))
+            .collect();
+        assert_eq!(
+            states,
+            [(EntryState::Read, false), (EntryState::Delivered, true)]
+        );
         assert_eq!(rest.messages[1].text.chars().count(), SHOWN_CHARS_MAX);
         let whole = b.read(&rest.messages[1].message_id).await.unwrap();
         assert_eq!((whole.state, whole.cut), (EntryState::Read, false));
         assert_eq!(b.check().await.unwrap().unread, 0);
         for limit in [0, 51] {
-            let refused = b.ask(CheckInbox { limit: Some(limit), ..CheckInbox::default() }).await.unwrap_err();
+            let refused = b
+                .ask(CheckInbox {
+                    limit: Some(limit),
+                    ..CheckInbox::default()
+                })
+                .await
+                .unwrap_err();
             assert_eq!(refused.kind, FailureKind::InvalidInput);
         }
     });
@@ -44,16 +84,59 @@ fn the_inbox() {
 #[test]
 fn filters() {
     in_room(&["a", "b", "c"], async |room, _| {
-        let thread = room.mailbox("a").send("b", "one").await.unwrap().thread.unwrap();
-        room.mailbox("c").ask(SendMessage { topic: Some("api".into()), ..to("b", "two") }).await.unwrap();
-        room.mailbox("c").ask(SendMessage { priority: Some(Priority::Urgent), ..to("b", "three") }).await.unwrap();
+        let thread = room
+            .mailbox("a")
+            .send("b", "one")
+            .await
+            .unwrap()
+            .thread
+            .unwrap();
+        room.mailbox("c")
+            .ask(SendMessage {
+                topic: Some("api".into()),
+                ..to("b", "two")
+            })
+            .await
+            .unwrap();
+        room.mailbox("c")
+            .ask(SendMessage {
+                priority: Some(Priority::Urgent),
+                ..to("b", "three")
+            })
+            .await
+            .unwrap();
         room.mailbox("c").send("b", "four").await.unwrap();
         let b = room.mailbox("b");
         for (filter, ends) in [
-            (CheckInbox { from: Some("a".into()), peek: true, ..Default::default() }, "one"),
-            (CheckInbox { topic: Some("api".into()), ..Default::default() }, "two"),
-            (CheckInbox { thread: Some(thread), ..Default::default() }, "one"),
-            (CheckInbox { urgent_only: true, ..Default::default() }, "three"),
+            (
+                CheckInbox {
+                    from: Some("a".into()),
+                    peek: true,
+                    ..Default::default()
+                },
+                "one",
+            ),
+            (
+                CheckInbox {
+                    topic: Some("api".into()),
+                    ..Default::default()
+                },
+                "two",
+            ),
+            (
+                CheckInbox {
+                    thread: Some(thread),
+                    ..Default::default()
+                },
+                "one",
+            ),
+            (
+                CheckInbox {
+                    urgent_only: true,
+                    ..Default::default()
+                },
+                "three",
+            ),
             (CheckInbox::default(), "four"),
         ] {
             let found = b.ask(filter).await.unwrap();
@@ -69,25 +152,58 @@ fn filters() {
 fn threads() {
     in_room(&["a", "b", "c"], async |room, _| {
         let (a, b, c) = (room.mailbox("a"), room.mailbox("b"), room.mailbox("c"));
-        let first = a.ask(SendMessage { topic: Some("api".into()), ..to("b", "one") }).await.unwrap();
+        let first = a
+            .ask(SendMessage {
+                topic: Some("api".into()),
+                ..to("b", "one")
+            })
+            .await
+            .unwrap();
         let id = first.message_id.unwrap();
         let second = b.reply(&id, "two").await.unwrap();
         assert_eq!(second.message, "Message sent to agent a");
-        let third = a.ask(SendMessage { reply_to: second.message_id.clone(), ..to("b", "three") }).await.unwrap();
-        assert_eq!((second.thread.as_ref(), third.thread.as_ref()), (Some(&id), Some(&id)));
-        let thread = || MessageHistory { thread: Some(id.clone()), ..MessageHistory::default() };
+        let third = a
+            .ask(SendMessage {
+                reply_to: second.message_id.clone(),
+                ..to("b", "three")
+            })
+            .await
+            .unwrap();
+        assert_eq!(
+            (second.thread.as_ref(), third.thread.as_ref()),
+            (Some(&id), Some(&id))
+        );
+        let thread = || MessageHistory {
+            thread: Some(id.clone()),
+            ..MessageHistory::default()
+        };
         for who in [&a, &b] {
             let found = who.ask(thread()).await.unwrap().messages;
-            let texts: Vec<&str> = found.iter().map(|message| message.text.rsplit(' ').next().unwrap()).collect();
+            let texts: Vec<&str> = found
+                .iter()
+                .map(|message| message.text.rsplit(' ').next().unwrap())
+                .collect();
             assert_eq!(texts, ["three", "two", "one"]);
             assert_eq!(found[1].topic.as_deref(), Some("api"));
         }
         assert!(c.ask(thread()).await.unwrap().messages.is_empty());
-        assert_eq!(c.reply(&id, "x").await.unwrap_err().kind, FailureKind::NotFound);
+        assert_eq!(
+            c.reply(&id, "x").await.unwrap_err().kind,
+            FailureKind::NotFound
+        );
         assert_eq!(c.read(&id).await.unwrap_err().kind, FailureKind::NotFound);
-        assert_eq!(a.read("no such").await.unwrap_err().kind, FailureKind::NotFound);
-        let spliced = SendMessage { reply_to: Some(id.clone()), ..to("a", "x") };
-        assert_eq!(c.ask(spliced).await.unwrap_err().kind, FailureKind::NotFound);
+        assert_eq!(
+            a.read("no such").await.unwrap_err().kind,
+            FailureKind::NotFound
+        );
+        let spliced = SendMessage {
+            reply_to: Some(id.clone()),
+            ..to("a", "x")
+        };
+        assert_eq!(
+            c.ask(spliced).await.unwrap_err().kind,
+            FailureKind::NotFound
+        );
     });
 }
 
@@ -96,22 +212,65 @@ fn threads() {
 #[test]
 fn receipts() {
     in_room(&["a", "b", "c", "d"], async |room, _| {
-        let id = room.mailbox("a").broadcast("x\u{1b}").await.unwrap().message_id.unwrap();
-        let asked = || ReadMessage { message_id: id.clone(), receipts: true, ..ReadMessage::default() };
+        let id = room
+            .mailbox("a")
+            .broadcast("x\u{1b}")
+            .await
+            .unwrap()
+            .message_id
+            .unwrap();
+        let asked = || ReadMessage {
+            message_id: id.clone(),
+            receipts: true,
+            ..ReadMessage::default()
+        };
         let read = room.mailbox("b").ask(asked()).await.unwrap();
         assert!(read.receipts.is_none() && read.message.is_none());
-        let fetch = FetchMail { message_ids: vec![id.clone(), "x".into()], receipts: true };
-        let fetched = room.mailbox("c").ask(fetch).await.unwrap().messages.remove(0);
-        assert_eq!((fetched.message.as_deref(), fetched.state), (Some("x\u{1b}"), EntryState::Delivered));
+        let fetch = FetchMail {
+            message_ids: vec![id.clone(), "x".into()],
+            receipts: true,
+        };
+        let fetched = room
+            .mailbox("c")
+            .ask(fetch)
+            .await
+            .unwrap()
+            .messages
+            .remove(0);
+        assert_eq!(
+            (fetched.message.as_deref(), fetched.state),
+            (Some("x\u{1b}"), EntryState::Delivered)
+        );
         assert_eq!(fetched.receipts, None);
         let sent = room.mailbox("a").ask(asked()).await.unwrap();
         assert_eq!(sent.state, EntryState::Accepted);
-        let states: Vec<_> = sent.receipts.unwrap().into_iter().map(|receipt| receipt.state).collect();
-        assert_eq!(states, [EntryState::Read, EntryState::Delivered, EntryState::Accepted]);
-        let mark = |state| MarkRead { message_id: id.clone(), state };
+        let states: Vec<_> = sent
+            .receipts
+            .unwrap()
+            .into_iter()
+            .map(|receipt| receipt.state)
+            .collect();
+        assert_eq!(
+            states,
+            [
+                EntryState::Read,
+                EntryState::Delivered,
+                EntryState::Accepted
+            ]
+        );
+        let mark = |state| MarkRead {
+            message_id: id.clone(),
+            state,
+        };
         room.mailbox("d").ask(mark(None)).await.unwrap();
-        room.mailbox("d").ask(mark(Some(EntryState::Delivered))).await.unwrap();
-        assert_eq!(room.mailbox("a").ask(mark(None)).await.unwrap_err().kind, FailureKind::NotFound);
+        room.mailbox("d")
+            .ask(mark(Some(EntryState::Delivered)))
+            .await
+            .unwrap();
+        assert_eq!(
+            room.mailbox("a").ask(mark(None)).await.unwrap_err().kind,
+            FailureKind::NotFound
+        );
         assert_eq!(room.mailbox("d").check().await.unwrap().unread, 0);
     });
 }
@@ -129,16 +288,72 @@ fn history() {
         let count = async |filter: MessageHistory| a.ask(filter).await.unwrap().messages.len();
         let filter = MessageHistory::default;
         assert_eq!(count(filter()).await, 3);
-        assert_eq!(count(MessageHistory { direction: Some(Direction::In), ..filter() }).await, 1);
-        assert_eq!(count(MessageHistory { direction: Some(Direction::Out), ..filter() }).await, 2);
-        assert_eq!(count(MessageHistory { with: Some("b".into()), ..filter() }).await, 2);
-        assert_eq!(count(MessageHistory { from: Some("b".into()), ..filter() }).await, 1);
-        assert_eq!(count(MessageHistory { text: Some("wORD".into()), ..filter() }).await, 1);
-        assert_eq!(count(MessageHistory { since: Some("2999-01-01T00:00:00Z".into()), ..filter() }).await, 0);
-        assert_eq!(count(MessageHistory { until: Some("2999-01-01T00:00:00Z".into()), ..filter() }).await, 3);
+        assert_eq!(
+            count(MessageHistory {
+                direction: Some(Direction::In),
+                ..filter()
+            })
+            .await,
+            1
+        );
+        assert_eq!(
+            count(MessageHistory {
+                direction: Some(Direction::Out),
+                ..filter()
+            })
+            .await,
+            2
+        );
+        assert_eq!(
+            count(MessageHistory {
+                with: Some("b".into()),
+                ..filter()
+            })
+            .await,
+            2
+        );
+        assert_eq!(
+            count(MessageHistory {
+                from: Some("b".into()),
+                ..filter()
+            })
+            .await,
+            1
+        );
+        assert_eq!(
+            count(MessageHistory {
+                text: Some("wORD".into()),
+                ..filter()
+            })
+            .await,
+            1
+        );
+        assert_eq!(
+            count(MessageHistory {
+                since: Some("2999-01-01T00:00:00Z".into()),
+                ..filter()
+            })
+            .await,
+            0
+        );
+        assert_eq!(
+            count(MessageHistory {
+                until: Some("2999-01-01T00:00:00Z".into()),
+                ..filter()
+            })
+            .await,
+            3
+        );
         let (mut after, mut seen) = (None, Vec::new());
         loop {
-            let page = a.ask(MessageHistory { limit: Some(1), after, ..filter() }).await.unwrap();
+            let page = a
+                .ask(MessageHistory {
+                    limit: Some(1),
+                    after,
+                    ..filter()
+                })
+                .await
+                .unwrap();
             seen.extend(page.messages.into_iter().map(|message| message.number));
             after = page.next;
             if after.is_none() {
@@ -147,11 +362,23 @@ fn history() {
         }
         assert_eq!(seen, [3, 2, 1]);
         for bad in [
-            MessageHistory { since: Some("yesterday".into()), ..filter() },
-            MessageHistory { limit: Some(101), ..filter() },
-            MessageHistory { text: Some("x".repeat(129)), ..filter() },
+            MessageHistory {
+                since: Some("yesterday".into()),
+                ..filter()
+            },
+            MessageHistory {
+                limit: Some(101),
+                ..filter()
+            },
+            MessageHistory {
+                text: Some("x".repeat(129)),
+                ..filter()
+            },
         ] {
-            assert_eq!(a.ask(bad).await.unwrap_err().kind, FailureKind::InvalidInput);
+            assert_eq!(
+                a.ask(bad).await.unwrap_err().kind,
+                FailureKind::InvalidInput
+            );
         }
     });
 }
@@ -198,7 +425,9 @@ fn history_by_state() {
                 let page = a.ask(asked).await.unwrap();
                 assert!(page.messages.iter().all(|message| message.state == state));
                 seen.extend(
-                    page.messages.into_iter().map(|message| message.text.rsplit(' ').next().unwrap().to_owned()),
+                    page.messages
+                        .into_iter()
+                        .map(|message| message.text.rsplit(' ').next().unwrap().to_owned()),
                 );
                 after = page.next;
                 if after.is_none() {
@@ -215,12 +444,21 @@ fn history_by_state() {
 #[test]
 fn events() {
     in_room(&["a", "b", "c"], async |room, _| {
-        let id = room.mailbox("a").send("b", "secret").await.unwrap().message_id.unwrap();
+        let id = room
+            .mailbox("a")
+            .send("b", "secret")
+            .await
+            .unwrap()
+            .message_id
+            .unwrap();
         room.mailbox("b").read(&id).await.unwrap();
         let kinds = async |who: &str| {
             let found = room.mailbox(who).ask(ReadEvents::default()).await.unwrap();
-            let kinds =
-                found.events.iter().map(|event| event.event.kind()).filter(|kind| !kind.starts_with("agent_joined"));
+            let kinds = found
+                .events
+                .iter()
+                .map(|event| event.event.kind())
+                .filter(|kind| !kind.starts_with("agent_joined"));
             kinds.collect::<Vec<_>>()
         };
         let all = ["message_accepted", "agent_direct_message", "message_read"];
@@ -230,15 +468,28 @@ fn events() {
         let operator = Principal::local_operator();
         let found = room.ask(&operator, ReadEvents::default()).await.unwrap();
         assert_eq!((found.last, found.newest), (5, 5));
-        let after = ReadEvents { after: 3, types: vec!["message_read".into(), "message_accepted".into()], limit: None };
+        let after = ReadEvents {
+            after: 3,
+            types: vec!["message_read".into(), "message_accepted".into()],
+            limit: None,
+        };
         let rest = room.ask(&operator, after).await.unwrap().events;
-        let rest: Vec<_> = rest.iter().map(|event| (event.sequence, event.event.kind())).collect();
+        let rest: Vec<_> = rest
+            .iter()
+            .map(|event| (event.sequence, event.event.kind()))
+            .collect();
         assert_eq!(rest, [(4, "message_accepted"), (5, "message_read")]);
         assert!(
             matches!(&found.events.last().unwrap().event, MailEvent::MessageRead { message_id, .. } if *message_id == id)
         );
-        let too_many = ReadEvents { limit: Some(257), ..ReadEvents::default() };
-        assert_eq!(room.refused(&operator, too_many).await, FailureKind::InvalidInput);
+        let too_many = ReadEvents {
+            limit: Some(257),
+            ..ReadEvents::default()
+        };
+        assert_eq!(
+            room.refused(&operator, too_many).await,
+            FailureKind::InvalidInput
+        );
     });
 }
 
@@ -262,13 +513,36 @@ fn memory() {
         assert_eq!(a.ask(save("one", Some("k"))).await.unwrap().version, 1);
         assert_eq!(a.ask(save("two", Some("k"))).await.unwrap().version, 2);
         let unnamed = a.ask(save("three", None)).await.unwrap().key;
-        let notes = system.store().notes.list("memory/a", None, 10).await.unwrap();
-        let kept: Vec<_> = notes.iter().map(|note| (note.key.as_str(), note.body.text("content").unwrap())).collect();
-        assert_eq!(kept, [(unnamed.as_str(), "three".to_owned()), ("k", "two".to_owned())]);
+        let notes = system
+            .store()
+            .notes
+            .list("memory/a", None, 10)
+            .await
+            .unwrap();
+        let kept: Vec<_> = notes
+            .iter()
+            .map(|note| (note.key.as_str(), note.body.text("content").unwrap()))
+            .collect();
+        assert_eq!(
+            kept,
+            [
+                (unnamed.as_str(), "three".to_owned()),
+                ("k", "two".to_owned())
+            ]
+        );
         a.ask(tagged(16, 64)).await.unwrap();
         let too_long = save(&"x".repeat(16 * 1024 + 1), None);
-        for bad in [save("", None), too_long, save("x", Some("")), tagged(17, 64), tagged(1, 65)] {
-            assert_eq!(a.ask(bad).await.unwrap_err().kind, FailureKind::InvalidInput);
+        for bad in [
+            save("", None),
+            too_long,
+            save("x", Some("")),
+            tagged(17, 64),
+            tagged(1, 65),
+        ] {
+            assert_eq!(
+                a.ask(bad).await.unwrap_err().kind,
+                FailureKind::InvalidInput
+            );
         }
     });
 }

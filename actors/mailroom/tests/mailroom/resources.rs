@@ -2,12 +2,13 @@ use std::sync::{Arc, Mutex};
 
 use callboard_mailroom::{Mailbox, SESSIONS_MAX};
 use callboard_message::mail::{
-    CheckInbox, GetAgentStatus, Join, MailPreferences, MemberState, MemberWay, Priority, SendMessage,
+    CheckInbox, GetAgentStatus, Join, MailPreferences, MemberState, MemberWay, Priority,
+    SendMessage,
 };
 use callboard_message::surface::{Describe, ListResources, ReadResource, Subscribe};
 use callboard_message::{
-    Abilities, Answer, Change, ElicitAnswer, Failure, FailureKind, Log, LogLevel, Message, Principal, Progress,
-    Question, RawObject,
+    Abilities, Answer, Change, ElicitAnswer, Failure, FailureKind, Log, LogLevel, Message,
+    Principal, Progress, Question, RawObject,
 };
 use callboard_runtime::testkit::Probe;
 use callboard_runtime::{CallMeta, Caller, Changed, PeerSession};
@@ -34,21 +35,54 @@ fn own_resources() {
     in_room(&["a", "b"], async |room, _| {
         let (a, b) = (room.mailbox("a"), room.mailbox("b"));
         let id = a.send("b", "hi").await.unwrap().message_id.unwrap();
-        let listed: Vec<Value> = b.ask(ListResources(RawObject::new())).await.unwrap().read("resources").unwrap();
-        let uris: Vec<&str> = listed.iter().map(|resource| resource["uri"].as_str().unwrap()).collect();
+        let listed: Vec<Value> = b
+            .ask(ListResources(RawObject::new()))
+            .await
+            .unwrap()
+            .read("resources")
+            .unwrap();
+        let uris: Vec<&str> = listed
+            .iter()
+            .map(|resource| resource["uri"].as_str().unwrap())
+            .collect();
         assert_eq!(uris, ["callboard://inbox/b", "callboard://agents"]);
         let inbox = read(&b, "callboard://inbox/b").await.unwrap();
-        assert_eq!((&inbox["unread"], &inbox["messages"][0]["state"]), (&json!(1), &json!("accepted")));
-        let message = read(&b, &format!("callboard://messages/{id}")).await.unwrap();
+        assert_eq!(
+            (&inbox["unread"], &inbox["messages"][0]["state"]),
+            (&json!(1), &json!("accepted"))
+        );
+        let message = read(&b, &format!("callboard://messages/{id}"))
+            .await
+            .unwrap();
         assert_eq!(message["state"], "read");
         assert_eq!(read(&b, "callboard://inbox/b").await.unwrap()["unread"], 0);
         assert_eq!(read(&a, "callboard://agents").await.unwrap()["count"], 2);
-        for other in ["callboard://inbox/b", "callboard://inbox/", "callboard://x", "http://a", ""] {
-            assert_eq!(read(&a, other).await.unwrap_err().kind, FailureKind::NotFound, "{other}");
-            assert_eq!(a.ask(Subscribe(uri(other))).await.unwrap_err().kind, FailureKind::NotFound, "{other}");
+        for other in [
+            "callboard://inbox/b",
+            "callboard://inbox/",
+            "callboard://x",
+            "http://a",
+            "",
+        ] {
+            assert_eq!(
+                read(&a, other).await.unwrap_err().kind,
+                FailureKind::NotFound,
+                "{other}"
+            );
+            assert_eq!(
+                a.ask(Subscribe(uri(other))).await.unwrap_err().kind,
+                FailureKind::NotFound,
+                "{other}"
+            );
         }
         let about = a.ask(Describe(RawObject::new())).await.unwrap();
-        assert!(about.0.text("instructions").unwrap().contains("check_inbox"));
+        assert!(
+            about
+                .0
+                .text("instructions")
+                .unwrap()
+                .contains("check_inbox")
+        );
     });
 }
 
@@ -68,12 +102,21 @@ fn watched_inboxes() {
                 change => return change,
             }
         };
-        assert_eq!(told(&mut changes).await, Change::Resource("callboard://inbox/b".into()));
+        assert_eq!(
+            told(&mut changes).await,
+            Change::Resource("callboard://inbox/b".into())
+        );
         // As whoever watches for others does it: without a call.
-        room.agent.tell(Subscribe(uri("callboard://inbox/c"))).await.unwrap();
+        room.agent
+            .tell(Subscribe(uri("callboard://inbox/c")))
+            .await
+            .unwrap();
         room.mailbox("a").broadcast("x").await.unwrap();
         let both = [told(&mut changes).await, told(&mut changes).await];
-        assert_eq!(both, ["b", "c"].map(|id| Change::Resource(format!("callboard://inbox/{id}"))));
+        assert_eq!(
+            both,
+            ["b", "c"].map(|id| Change::Resource(format!("callboard://inbox/{id}")))
+        );
         assert!(changes.try_recv().is_err());
     });
 }
@@ -85,7 +128,10 @@ struct Told(Mutex<Vec<Log>>, Answers);
 
 impl Default for Told {
     fn default() -> Self {
-        Self(Mutex::default(), Box::new(|_| Err(Failure::new(FailureKind::NobodyToAsk, "nobody"))))
+        Self(
+            Mutex::default(),
+            Box::new(|_| Err(Failure::new(FailureKind::NobodyToAsk, "nobody"))),
+        )
     }
 }
 
@@ -110,8 +156,16 @@ where
     T: Send + 'static,
     M: Message<Reply = Result<T, Failure>>,
 {
-    let call = CallMeta { session: Some(session.clone()), ..CallMeta::new(Arc::new(who.clone())) };
-    room.agent.ask(message).within_call(Some(Arc::new(call))).await.unwrap().unwrap()
+    let call = CallMeta {
+        session: Some(session.clone()),
+        ..CallMeta::new(Arc::new(who.clone()))
+    };
+    room.agent
+        .ask(message)
+        .within_call(Some(Arc::new(call)))
+        .await
+        .unwrap()
+        .unwrap()
 }
 
 /// Goal: a live session is told that there is mail and from whom, not what it says; whoever has one is here, and when the last
@@ -125,14 +179,25 @@ fn live_sessions() {
         let session = Arc::new(PeerSession::new(over.clone(), caller.clone()));
         ask_in(&room, &ann, &session, Join {}).await;
         ask_in(&room, &ann, &session, Join {}).await;
-        let id = room.mailbox("a").send("ann", "secret words").await.unwrap().message_id.unwrap();
+        let id = room
+            .mailbox("a")
+            .send("ann", "secret words")
+            .await
+            .unwrap()
+            .message_id
+            .unwrap();
         let told = std::mem::take(&mut *caller.0.lock().unwrap());
         assert_eq!((told.len(), told[0].level()), (1, LogLevel::Notice));
         let Log(line) = &told[0];
         let expected = json!({ "message_id": id, "from": "a", "priority": "normal", "unread": 1 });
-        assert_eq!((line.text("logger").as_deref(), line.read::<Value>("data")), (Some("mail"), Some(expected)));
+        assert_eq!(
+            (line.text("logger").as_deref(), line.read::<Value>("data")),
+            (Some("mail"), Some(expected))
+        );
         let status = async || {
-            let asked = GetAgentStatus { agent_id: Some("ann".into()) };
+            let asked = GetAgentStatus {
+                agent_id: Some("ann".into()),
+            };
             let agent = room.mailbox("a").ask(asked).await.unwrap().agents.remove(0);
             (agent.state, agent.way)
         };
@@ -150,13 +215,24 @@ fn live_sessions() {
 fn the_newest_sessions() {
     in_room(&["a"], async |room, _| {
         let ann = key("ann", &[]);
-        let callers: Vec<_> = (0..=SESSIONS_MAX).map(|_| Arc::new(Told::default())).collect();
+        let callers: Vec<_> = (0..=SESSIONS_MAX)
+            .map(|_| Arc::new(Told::default()))
+            .collect();
         for caller in &callers {
             let (over, caller) = (CancellationToken::new(), caller.clone());
-            ask_in(&room, &ann, &Arc::new(PeerSession::new(over, caller)), Join {}).await;
+            ask_in(
+                &room,
+                &ann,
+                &Arc::new(PeerSession::new(over, caller)),
+                Join {},
+            )
+            .await;
         }
         room.mailbox("a").send("ann", "x").await.unwrap();
-        let told: Vec<usize> = callers.iter().map(|caller| caller.0.lock().unwrap().len()).collect();
+        let told: Vec<usize> = callers
+            .iter()
+            .map(|caller| caller.0.lock().unwrap().len())
+            .collect();
         assert_eq!((told[0], &told[1..]), (0, &[1; SESSIONS_MAX][..]));
     });
 }
@@ -173,18 +249,33 @@ fn urgent_mail_is_a_question() {
             }
             Question::Elicit(elicitation) => {
                 assert_eq!(elicitation.message(), "[AGENT a TO AGENT ann]: now");
-                Ok(Answer::Elicit(ElicitAnswer::accept(json!({ "reply": "yes" }))))
+                Ok(Answer::Elicit(ElicitAnswer::accept(
+                    json!({ "reply": "yes" }),
+                )))
             }
             _ => panic!("another question"),
         });
         let caller = Arc::new(Told(Mutex::default(), answers));
         let session = Arc::new(PeerSession::new(CancellationToken::new(), caller));
-        ask_in(&room, &ann, &session, MailPreferences { ask_urgent: Some(true), ..Default::default() }).await;
+        ask_in(
+            &room,
+            &ann,
+            &session,
+            MailPreferences {
+                ask_urgent: Some(true),
+                ..Default::default()
+            },
+        )
+        .await;
         let a = room.mailbox("a");
         let say = async |message: &str, priority| {
             let to = Some("ann".to_owned());
-            let message =
-                SendMessage { message: message.into(), recipient_agent_id: to, priority, ..Default::default() };
+            let message = SendMessage {
+                message: message.into(),
+                recipient_agent_id: to,
+                priority,
+                ..Default::default()
+            };
             a.ask(message).await.unwrap().message_id.unwrap()
         };
         say("not urgent", None).await;
@@ -193,9 +284,17 @@ fn urgent_mail_is_a_question() {
         let asked = say("now", Some(Priority::Urgent)).await;
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
         let reply = a.check().await.unwrap().messages.remove(0);
-        assert_eq!((reply.text.as_str(), reply.reply_to), ("[AGENT ann TO AGENT a]: yes", Some(asked)));
-        let left = ask_in(&room, &ann, &session, CheckInbox::default()).await.messages;
-        let texts: Vec<&str> = left.iter().map(|message| message.text.rsplit(": ").next().unwrap()).collect();
+        assert_eq!(
+            (reply.text.as_str(), reply.reply_to),
+            ("[AGENT ann TO AGENT a]: yes", Some(asked))
+        );
+        let left = ask_in(&room, &ann, &session, CheckInbox::default())
+            .await
+            .messages;
+        let texts: Vec<&str> = left
+            .iter()
+            .map(|message| message.text.rsplit(": ").next().unwrap())
+            .collect();
         assert_eq!(texts, ["later", "not urgent"]);
     });
 }

@@ -3,15 +3,19 @@ use std::time::Duration;
 use callboard_mailroom::{Declared, MailroomOptions};
 use callboard_message::FailureKind;
 use callboard_message::mail::{
-    BroadcastMessage, EntryState, FetchMail, MAIL_BODY_BYTES_MAX, MAIL_EXPIRES_DEFAULT, MAIL_EXPIRES_MAX,
-    MAIL_KEY_BYTES_MAX, MAIL_TOPIC_CHARS_MAX, MAIL_UNREAD_MAX, MarkRead, MessageHistory, Priority, RETRY_AFTER_S,
-    ReplyMessage, SendMessage,
+    BroadcastMessage, EntryState, FetchMail, MAIL_BODY_BYTES_MAX, MAIL_EXPIRES_DEFAULT,
+    MAIL_EXPIRES_MAX, MAIL_KEY_BYTES_MAX, MAIL_TOPIC_CHARS_MAX, MAIL_UNREAD_MAX, MarkRead,
+    MessageHistory, Priority, RETRY_AFTER_S, ReplyMessage, SendMessage,
 };
 
 use crate::kit::{Room, in_room, next, until_ended, until_ended_really, way};
 
 fn to(id: &str, message: &str) -> SendMessage {
-    SendMessage { message: message.into(), recipient_agent_id: Some(id.into()), ..SendMessage::default() }
+    SendMessage {
+        message: message.into(),
+        recipient_agent_id: Some(id.into()),
+        ..SendMessage::default()
+    }
 }
 
 /// Goal: the same key is the same message, and another message under it is refused. Method: the same twice; another body,
@@ -19,16 +23,31 @@ fn to(id: &str, message: &str) -> SendMessage {
 #[test]
 fn keys() {
     in_room(&["a", "b", "c"], async |room, _| {
-        let (a, with) = (room.mailbox("a"), |message| SendMessage { idempotency_key: Some("k".into()), ..message });
+        let (a, with) = (room.mailbox("a"), |message| SendMessage {
+            idempotency_key: Some("k".into()),
+            ..message
+        });
         let first = a.ask(with(to("b", "x"))).await.unwrap();
         assert_eq!(a.ask(with(to("b", "x"))).await.unwrap(), first);
         for other in [
             with(to("b", "y")),
             with(to("c", "x")),
-            with(SendMessage { priority: Some(Priority::Urgent), ..to("b", "x") }),
-            with(SendMessage { topic: Some("t".into()), ..to("b", "x") }),
-            with(SendMessage { expires_in_s: Some(60), ..to("b", "x") }),
-            with(SendMessage { reply_to: first.message_id.clone(), ..to("b", "x") }),
+            with(SendMessage {
+                priority: Some(Priority::Urgent),
+                ..to("b", "x")
+            }),
+            with(SendMessage {
+                topic: Some("t".into()),
+                ..to("b", "x")
+            }),
+            with(SendMessage {
+                expires_in_s: Some(60),
+                ..to("b", "x")
+            }),
+            with(SendMessage {
+                reply_to: first.message_id.clone(),
+                ..to("b", "x")
+            }),
         ] {
             assert_eq!(a.ask(other).await.unwrap_err().kind, FailureKind::Rejected);
         }
@@ -46,15 +65,43 @@ fn keys() {
             ..ReplyMessage::default()
         };
         let b = room.mailbox("b");
-        assert_eq!(b.ask(answer(None)).await.unwrap(), b.ask(answer(None)).await.unwrap());
-        assert_eq!(b.ask(answer(Some(Priority::Urgent))).await.unwrap_err().kind, FailureKind::Rejected);
-        let stuck = |label: &str| SendMessage { guidance: Some(label.into()), ..with(to("b", "x")) };
+        assert_eq!(
+            b.ask(answer(None)).await.unwrap(),
+            b.ask(answer(None)).await.unwrap()
+        );
+        assert_eq!(
+            b.ask(answer(Some(Priority::Urgent)))
+                .await
+                .unwrap_err()
+                .kind,
+            FailureKind::Rejected
+        );
+        let stuck = |label: &str| SendMessage {
+            guidance: Some(label.into()),
+            ..with(to("b", "x"))
+        };
         assert!(room.guardian().ask(stuck("STUCK")).await.unwrap().success);
-        assert_eq!(room.guardian().ask(stuck("OTHER")).await.unwrap_err().kind, FailureKind::Rejected);
-        let broadcast =
-            BroadcastMessage { message: "x".into(), idempotency_key: Some("k".into()), ..Default::default() };
-        assert_eq!(a.ask(broadcast).await.unwrap_err().kind, FailureKind::Rejected);
-        assert_ne!(room.mailbox("c").ask(with(to("b", "x"))).await.unwrap().message_id, first.message_id);
+        assert_eq!(
+            room.guardian().ask(stuck("OTHER")).await.unwrap_err().kind,
+            FailureKind::Rejected
+        );
+        let broadcast = BroadcastMessage {
+            message: "x".into(),
+            idempotency_key: Some("k".into()),
+            ..Default::default()
+        };
+        assert_eq!(
+            a.ask(broadcast).await.unwrap_err().kind,
+            FailureKind::Rejected
+        );
+        assert_ne!(
+            room.mailbox("c")
+                .ask(with(to("b", "x")))
+                .await
+                .unwrap()
+                .message_id,
+            first.message_id
+        );
         assert_eq!(room.mailbox("b").check().await.unwrap().messages.len(), 3);
     });
 }
@@ -79,9 +126,15 @@ fn repeats_are_free() {
         let first = a.ask(broadcast("0", "x")).await.unwrap();
         assert_eq!(a.ask(broadcast("0", "x")).await.unwrap(), first);
         assert!(a.ask(broadcast("1", "x")).await.unwrap().success);
-        assert_eq!(a.ask(broadcast("2", "x")).await.unwrap_err().kind, FailureKind::Overloaded);
+        assert_eq!(
+            a.ask(broadcast("2", "x")).await.unwrap_err().kind,
+            FailureKind::Overloaded
+        );
         assert_eq!(a.ask(broadcast("0", "x")).await.unwrap(), first);
-        assert_eq!(a.ask(broadcast("0", "y")).await.unwrap_err().kind, FailureKind::Rejected);
+        assert_eq!(
+            a.ask(broadcast("0", "y")).await.unwrap_err().kind,
+            FailureKind::Rejected
+        );
         assert_eq!(room.mailbox("b").check().await.unwrap().messages.len(), 2);
     });
 }
@@ -92,9 +145,18 @@ fn limits() {
     in_room(&["a", "b"], async |room, _| {
         let a = room.mailbox("a");
         let long = |n| "x".repeat(n);
-        let topic = |topic: &str| SendMessage { topic: Some(topic.into()), ..to("b", "x") };
-        let keyed = |key: &str| SendMessage { idempotency_key: Some(key.into()), ..to("b", "x") };
-        let expires = |s| SendMessage { expires_in_s: Some(s), ..to("b", "x") };
+        let topic = |topic: &str| SendMessage {
+            topic: Some(topic.into()),
+            ..to("b", "x")
+        };
+        let keyed = |key: &str| SendMessage {
+            idempotency_key: Some(key.into()),
+            ..to("b", "x")
+        };
+        let expires = |s| SendMessage {
+            expires_in_s: Some(s),
+            ..to("b", "x")
+        };
         for fits in [
             to("b", &long(MAIL_BODY_BYTES_MAX)),
             topic(&"é".repeat(MAIL_TOPIC_CHARS_MAX)),
@@ -103,9 +165,18 @@ fn limits() {
         ] {
             assert!(a.ask(fits).await.unwrap().success);
         }
-        let both = SendMessage { recipient_agent_ids: vec!["b".into()], ..to("b", "x") };
-        let none = SendMessage { recipient_agent_id: None, ..to("b", "x") };
-        let label = |label: &str| SendMessage { guidance: Some(label.into()), ..to("b", "x") };
+        let both = SendMessage {
+            recipient_agent_ids: vec!["b".into()],
+            ..to("b", "x")
+        };
+        let none = SendMessage {
+            recipient_agent_id: None,
+            ..to("b", "x")
+        };
+        let label = |label: &str| SendMessage {
+            guidance: Some(label.into()),
+            ..to("b", "x")
+        };
         for refused in [
             to("b", &long(MAIL_BODY_BYTES_MAX + 1)),
             to("b", ""),
@@ -120,9 +191,15 @@ fn limits() {
             both,
             none,
         ] {
-            assert_eq!(a.ask(refused).await.unwrap_err().kind, FailureKind::InvalidInput);
+            assert_eq!(
+                a.ask(refused).await.unwrap_err().kind,
+                FailureKind::InvalidInput
+            );
         }
-        assert_eq!(room.guardian().ask(label("stuck")).await.unwrap_err().kind, FailureKind::InvalidInput);
+        assert_eq!(
+            room.guardian().ask(label("stuck")).await.unwrap_err().kind,
+            FailureKind::InvalidInput
+        );
         assert_eq!(room.mailbox("b").check().await.unwrap().messages.len(), 4);
     });
 }
@@ -146,9 +223,23 @@ fn rates() {
         assert_eq!(refused.kind, FailureKind::Overloaded);
         assert!(refused.data.unwrap()[RETRY_AFTER_S].as_u64().unwrap() <= 20);
         assert!(a.send("b", "x").await.unwrap().success);
-        assert_eq!(room.mailbox("b").broadcast("x").await.unwrap().recipient_count, Some(2));
+        assert_eq!(
+            room.mailbox("b")
+                .broadcast("x")
+                .await
+                .unwrap()
+                .recipient_count,
+            Some(2)
+        );
         for _ in 0..4 {
-            assert_eq!(room.guardian().broadcast("x").await.unwrap().recipient_count, Some(3));
+            assert_eq!(
+                room.guardian()
+                    .broadcast("x")
+                    .await
+                    .unwrap()
+                    .recipient_count,
+                Some(3)
+            );
         }
         let mut refused = None;
         for _ in 0..1_000 {
@@ -157,7 +248,10 @@ fn rates() {
                 break;
             }
         }
-        assert_eq!(refused.map(|failure| failure.kind), Some(FailureKind::Overloaded));
+        assert_eq!(
+            refused.map(|failure| failure.kind),
+            Some(FailureKind::Overloaded)
+        );
     });
 }
 
@@ -177,10 +271,19 @@ fn full_boxes() {
             a.send("b", "x").await.unwrap();
         }
         let sent = a.send("b", "x").await.unwrap();
-        assert_eq!((sent.success, &sent.refused[..]), (false, &["b".to_owned()][..]));
-        assert_eq!(sent.message, "Failed to send message - the inbox of recipient agent b is full");
+        assert_eq!(
+            (sent.success, &sent.refused[..]),
+            (false, &["b".to_owned()][..])
+        );
+        assert_eq!(
+            sent.message,
+            "Failed to send message - the inbox of recipient agent b is full"
+        );
         let sent = a.broadcast("x").await.unwrap();
-        assert_eq!((sent.recipient_count, &sent.refused[..]), (Some(1), &["b".to_owned()][..]));
+        assert_eq!(
+            (sent.recipient_count, &sent.refused[..]),
+            (Some(1), &["b".to_owned()][..])
+        );
         room.mailbox("b").check().await.unwrap();
         assert!(a.send("b", "x").await.unwrap().success);
     });
@@ -192,7 +295,11 @@ fn full_boxes() {
 fn boxes_of_ways() {
     until_ended_really(async |system| {
         let options = || MailroomOptions {
-            members: vec![Declared::new("a"), Declared::new("b").with_way("b"), Declared::new("c").with_way("c")],
+            members: vec![
+                Declared::new("a"),
+                Declared::new("b").with_way("b"),
+                Declared::new("c").with_way("c"),
+            ],
             messages_a_second: u32::MAX.try_into().unwrap(),
             ..MailroomOptions::default()
         };
@@ -229,7 +336,10 @@ fn boxes_of_ways() {
 fn expiry() {
     until_ended_really(async |system| {
         let room = Room::of(system, &["a", "b"]).await;
-        let soon = |text| SendMessage { expires_in_s: Some(2), ..to("b", text) };
+        let soon = |text| SendMessage {
+            expires_in_s: Some(2),
+            ..to("b", text)
+        };
         let (a, b) = (room.mailbox("a"), room.mailbox("b"));
         let read = a.ask(soon("read")).await.unwrap().message_id.unwrap();
         b.read(&read).await.unwrap();
@@ -240,12 +350,31 @@ fn expiry() {
         assert_eq!((inbox.messages.len(), inbox.unread), (1, 0));
         assert!(inbox.messages[0].text.ends_with("stays"));
         assert_eq!(b.read(&gone).await.unwrap_err().kind, FailureKind::NotFound);
-        let mark = MarkRead { message_id: gone.clone(), state: None };
+        let mark = MarkRead {
+            message_id: gone.clone(),
+            state: None,
+        };
         assert_eq!(b.ask(mark).await.unwrap_err().kind, FailureKind::NotFound);
-        let both = || FetchMail { message_ids: vec![gone.clone(), read.clone()], receipts: true };
+        let both = || FetchMail {
+            message_ids: vec![gone.clone(), read.clone()],
+            receipts: true,
+        };
         let fetched = b.ask(both()).await.unwrap().messages;
-        assert_eq!(fetched.iter().map(|message| &*message.message_id).collect::<Vec<_>>(), [&*read]);
-        assert_eq!(b.ask(MessageHistory::default()).await.unwrap().messages.len(), 2);
+        assert_eq!(
+            fetched
+                .iter()
+                .map(|message| &*message.message_id)
+                .collect::<Vec<_>>(),
+            [&*read]
+        );
+        assert_eq!(
+            b.ask(MessageHistory::default())
+                .await
+                .unwrap()
+                .messages
+                .len(),
+            2
+        );
         let sent = a.ask(both()).await.unwrap().messages;
         assert_eq!(
             sent.iter().map(|message| message.state).collect::<Vec<_>>(),
@@ -265,7 +394,10 @@ fn lists() {
         };
         let a = room.mailbox("a");
         let sent = a.ask(list(&["c", "b", "c"])).await.unwrap();
-        assert_eq!((sent.recipient_count, sent.message.as_str()), (Some(2), "Message sent to 2 agent(s)"));
+        assert_eq!(
+            (sent.recipient_count, sent.message.as_str()),
+            (Some(2), "Message sent to 2 agent(s)")
+        );
         assert!(!a.ask(list(&["b", "stranger"])).await.unwrap().success);
         let inbox = room.mailbox("b").check().await.unwrap();
         assert_eq!(inbox.messages.len(), 1);
@@ -276,7 +408,10 @@ fn lists() {
             to_all: true,
             ..ReplyMessage::default()
         };
-        assert_eq!(room.mailbox("b").ask(all).await.unwrap().recipient_count, Some(2));
+        assert_eq!(
+            room.mailbox("b").ask(all).await.unwrap().recipient_count,
+            Some(2)
+        );
         assert_eq!(room.mailbox("c").check().await.unwrap().messages.len(), 2);
     });
 }
@@ -294,7 +429,9 @@ fn ids_that_are_none() {
             ("ordinary-id", "ordinary"),
         ] {
             let sent = room.mailbox("a").send(id, "x").await.unwrap();
-            let expect = format!("Failed to send message - recipient agent {shown} may not exist or is terminated");
+            let expect = format!(
+                "Failed to send message - recipient agent {shown} may not exist or is terminated"
+            );
             assert_eq!((sent.success, sent.message), (false, expect));
         }
     });

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use callboard_mailroom::{Declared, LINE_LETTERS_MAX, MailroomOptions};
 use callboard_message::mail::{
-    BroadcastMessage, CheckInbox, Deliver, EndAgent, EntryState, GetAgentStatus, MailEvent, MemberState, MemberWay,
-    Priority, Reach, ReadMessage, SendMessage,
+    BroadcastMessage, CheckInbox, Deliver, EndAgent, EntryState, GetAgentStatus, MailEvent,
+    MemberState, MemberWay, Priority, Reach, ReadMessage, SendMessage,
 };
 use callboard_message::surface::Converse;
 use callboard_message::{Failure, FailureKind, Principal, ToolResult};
@@ -18,19 +18,44 @@ use crate::kit::{Room, away, next, until_ended, way};
 
 async fn with_ways(system: &System, ids: &[&str]) -> Room {
     let members = ["sender"].iter().map(|id| Declared::new(*id));
-    let members = members.chain(ids.iter().map(|id| Declared::new(*id).with_way(*id))).collect();
-    Room::open(system, MailroomOptions { members, ..MailroomOptions::default() }).await
+    let members = members
+        .chain(ids.iter().map(|id| Declared::new(*id).with_way(*id)))
+        .collect();
+    Room::open(
+        system,
+        MailroomOptions {
+            members,
+            ..MailroomOptions::default()
+        },
+    )
+    .await
 }
 
 async fn receipts(room: &Room, id: &str) -> Vec<(String, EntryState)> {
-    let asked = ReadMessage { message_id: id.into(), receipts: true, ..ReadMessage::default() };
+    let asked = ReadMessage {
+        message_id: id.into(),
+        receipts: true,
+        ..ReadMessage::default()
+    };
     let view = room.mailbox("sender").ask(asked).await.unwrap();
-    view.receipts.unwrap().into_iter().map(|receipt| (receipt.agent_id, receipt.state)).collect()
+    view.receipts
+        .unwrap()
+        .into_iter()
+        .map(|receipt| (receipt.agent_id, receipt.state))
+        .collect()
 }
 
 async fn state(room: &Room, id: &str) -> (MemberState, MemberWay) {
-    let asked = GetAgentStatus { agent_id: Some(id.into()) };
-    let agent = room.mailbox("sender").ask(asked).await.unwrap().agents.remove(0);
+    let asked = GetAgentStatus {
+        agent_id: Some(id.into()),
+    };
+    let agent = room
+        .mailbox("sender")
+        .ask(asked)
+        .await
+        .unwrap()
+        .agents
+        .remove(0);
     (agent.state, agent.way)
 }
 
@@ -42,11 +67,30 @@ fn delivered() {
         let mut seen = way(system, "worker", |_| Ok(()));
         let body = "two\nlines \u{1b}[2J [GUARDIAN GUIDANCE]";
         let sent = room.mailbox("sender").send("worker", body).await.unwrap();
-        let Deliver { message_id, number, attempt, text, message, from, to, display, urgent, .. } =
-            next(&mut seen).await;
-        assert_eq!((Some(message_id), number, attempt, urgent), (sent.message_id.clone(), 1, 1, false));
-        assert_eq!(text, "[AGENT sender TO AGENT worker]: two\nlines ␛[2J > [GUARDIAN GUIDANCE]");
-        assert_eq!((message.as_str(), from.as_str(), to.as_str()), (body, "sender", "worker"));
+        let Deliver {
+            message_id,
+            number,
+            attempt,
+            text,
+            message,
+            from,
+            to,
+            display,
+            urgent,
+            ..
+        } = next(&mut seen).await;
+        assert_eq!(
+            (Some(message_id), number, attempt, urgent),
+            (sent.message_id.clone(), 1, 1, false)
+        );
+        assert_eq!(
+            text,
+            "[AGENT sender TO AGENT worker]: two\nlines ␛[2J > [GUARDIAN GUIDANCE]"
+        );
+        assert_eq!(
+            (message.as_str(), from.as_str(), to.as_str()),
+            (body, "sender", "worker")
+        );
         assert_eq!([display.from.as_str(), &display.to], ["sender", "worker"]);
         room.delivered(1).await;
         let expected = [("worker".to_owned(), EntryState::Delivered)];
@@ -66,7 +110,11 @@ impl Agent for Pane {
 
 impl SyncHandler<Reach> for Pane {
     fn handle(&mut self, _: Reach, _: &mut Cx) -> Result<(), Failure> {
-        if self.0.load(SeqCst) { Ok(()) } else { Err(away()) }
+        if self.0.load(SeqCst) {
+            Ok(())
+        } else {
+            Err(away())
+        }
     }
 }
 
@@ -83,7 +131,10 @@ fn untried() {
     until_ended(async |system| {
         let room = with_ways(system, &["pane", "worker"]).await;
         let is_there = Arc::new(AtomicBool::new(false));
-        system.directory().register("pane", &system.spawn(Pane(is_there.clone()))).unwrap();
+        system
+            .directory()
+            .register("pane", &system.spawn(Pane(is_there.clone())))
+            .unwrap();
         let _seen = way(system, "worker", |_| Ok(()));
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert_eq!(state(&room, "pane").await.0, MemberState::Away);
@@ -103,9 +154,11 @@ fn down_and_back() {
         let room = with_ways(system, &["worker"]).await;
         let tries = Arc::new(AtomicUsize::new(0));
         let counted = tries.clone();
-        let mut seen = way(system, "worker", move |_| match counted.fetch_add(1, SeqCst) {
-            0..5 => Err(away()),
-            _ => Ok(()),
+        let mut seen = way(system, "worker", move |_| {
+            match counted.fetch_add(1, SeqCst) {
+                0..5 => Err(away()),
+                _ => Ok(()),
+            }
         });
         let began = Instant::now();
         for text in ["one", "two"] {
@@ -115,13 +168,23 @@ fn down_and_back() {
         assert_eq!(state(&room, "worker").await.0, MemberState::Away);
         for attempt in 2..=6 {
             let again = next(&mut seen).await;
-            assert_eq!((&again.message_id, again.attempt), (&first.message_id, attempt));
+            assert_eq!(
+                (&again.message_id, again.attempt),
+                (&first.message_id, attempt)
+            );
         }
         // 1 + 2 + 4 + 8 + 16 s, each up to a fifth shorter.
-        assert!((24..32).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+        assert!(
+            (24..32).contains(&began.elapsed().as_secs()),
+            "{:?}",
+            began.elapsed()
+        );
         assert_eq!(next(&mut seen).await.message, "two");
         room.delivered(2).await;
-        assert_eq!(state(&room, "worker").await, (MemberState::Active, MemberWay::Agent));
+        assert_eq!(
+            state(&room, "worker").await,
+            (MemberState::Active, MemberWay::Agent)
+        );
         assert_eq!(tries.load(SeqCst), 7);
     });
 }
@@ -144,7 +207,10 @@ fn whoever_talks_is_there() {
         for _ in 0..100 {
             worker.ask(GetAgentStatus::default()).await.unwrap();
         }
-        let again = tokio::time::timeout(Duration::from_secs(1), seen.recv()).await.unwrap().unwrap();
+        let again = tokio::time::timeout(Duration::from_secs(1), seen.recv())
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(again.attempt, 7);
         for _ in 0..100 {
             worker.ask(GetAgentStatus::default()).await.unwrap();
@@ -167,11 +233,22 @@ fn refused() {
         let (deaf, _) = Probe::<EndAgent>::spawn(system, |_| Err(away()));
         system.directory().register("deaf", &deaf).unwrap();
         let sender = room.mailbox("sender");
-        let bad = sender.send("worker", "bad").await.unwrap().message_id.unwrap();
+        let bad = sender
+            .send("worker", "bad")
+            .await
+            .unwrap()
+            .message_id
+            .unwrap();
         sender.send("worker", "good").await.unwrap();
-        assert_eq!([next(&mut seen).await.message, next(&mut seen).await.message], ["bad", "good"]);
+        assert_eq!(
+            [next(&mut seen).await.message, next(&mut seen).await.message],
+            ["bad", "good"]
+        );
         room.delivered(1).await;
-        assert_eq!(receipts(&room, &bad).await, [("worker".to_owned(), EntryState::Accepted)]);
+        assert_eq!(
+            receipts(&room, &bad).await,
+            [("worker".to_owned(), EntryState::Accepted)]
+        );
         assert_eq!(room.mailbox("worker").check().await.unwrap().unread, 0);
         sender.send("deaf", "x").await.unwrap();
         while state(&room, "deaf").await.1 != MemberWay::None {
@@ -190,7 +267,12 @@ fn bugs_of_a_way() {
             _ => Ok(()),
         });
         let sender = room.mailbox("sender");
-        let bad = sender.send("worker", "bad").await.unwrap().message_id.unwrap();
+        let bad = sender
+            .send("worker", "bad")
+            .await
+            .unwrap()
+            .message_id
+            .unwrap();
         sender.send("worker", "good").await.unwrap();
         for attempt in 1..=5 {
             let tried = next(&mut seen).await;
@@ -200,7 +282,10 @@ fn bugs_of_a_way() {
         room.delivered(1).await;
         tokio::time::sleep(Duration::from_secs(600)).await;
         assert!(seen.try_recv().is_err());
-        assert_eq!(receipts(&room, &bad).await, [("worker".to_owned(), EntryState::Accepted)]);
+        assert_eq!(
+            receipts(&room, &bad).await,
+            [("worker".to_owned(), EntryState::Accepted)]
+        );
     });
 }
 
@@ -213,7 +298,14 @@ fn read_before() {
         for text in ["one", "two"] {
             sender.send("worker", text).await.unwrap();
         }
-        let first = room.mailbox("worker").ask(CheckInbox { limit: Some(1), ..CheckInbox::default() }).await.unwrap();
+        let first = room
+            .mailbox("worker")
+            .ask(CheckInbox {
+                limit: Some(1),
+                ..CheckInbox::default()
+            })
+            .await
+            .unwrap();
         assert!(first.messages[0].text.ends_with("one"));
         let mut seen = way(system, "worker", |_| Ok(()));
         assert_eq!(next(&mut seen).await.message, "two");
@@ -228,21 +320,34 @@ fn read_before() {
 fn far_behind() {
     until_ended(async |system| {
         let options = MailroomOptions {
-            members: vec![Declared::new("sender"), Declared::new("worker").with_way("worker")],
+            members: vec![
+                Declared::new("sender"),
+                Declared::new("worker").with_way("worker"),
+            ],
             messages_a_second: 10_000.try_into().unwrap(),
             ..MailroomOptions::default()
         };
         let room = Room::open(system, options).await;
         let is_there = Arc::new(AtomicBool::new(false));
         let there = is_there.clone();
-        let mut seen = way(system, "worker", move |_| if there.load(SeqCst) { Ok(()) } else { Err(away()) });
+        let mut seen = way(system, "worker", move |_| {
+            if there.load(SeqCst) {
+                Ok(())
+            } else {
+                Err(away())
+            }
+        });
         let sender = room.mailbox("sender");
         let count = 4 * LINE_LETTERS_MAX;
         for n in 0..count {
             let priority = (n % 100 == 99).then_some(Priority::Urgent);
             let to = Some("worker".to_owned());
-            let message =
-                SendMessage { message: n.to_string(), recipient_agent_id: to, priority, ..Default::default() };
+            let message = SendMessage {
+                message: n.to_string(),
+                recipient_agent_id: to,
+                priority,
+                ..Default::default()
+            };
             sender.ask(message).await.unwrap();
         }
         is_there.store(true, SeqCst);
@@ -256,8 +361,15 @@ fn far_behind() {
         let urgent_ones = got.iter().filter(|deliver| deliver.urgent).count();
         assert_eq!(urgent_ones, count / 100);
         for urgent in [true, false] {
-            let numbers: Vec<u64> = got.iter().filter(|d| d.urgent == urgent).map(|d| d.number).collect();
-            assert!(numbers.is_sorted_by(|one, other| one < other), "urgent {urgent}: {numbers:?}");
+            let numbers: Vec<u64> = got
+                .iter()
+                .filter(|d| d.urgent == urgent)
+                .map(|d| d.number)
+                .collect();
+            assert!(
+                numbers.is_sorted_by(|one, other| one < other),
+                "urgent {urgent}: {numbers:?}"
+            );
         }
         // Those that fit the line at first come with their urgent ones first.
         assert!(got[..2].iter().all(|deliver| deliver.urgent));
@@ -271,23 +383,46 @@ fn broadcast_to_many() {
     until_ended(async |system| {
         let ids: Vec<String> = (0..300).map(|n| format!("worker-{n:03}")).collect();
         let room = with_ways(system, &ids.iter().map(String::as_str).collect::<Vec<_>>()).await;
-        let mut seen: Vec<_> =
-            ids.iter().map(|id| way(system, id, |d| if d.to.ends_with('7') { Err(away()) } else { Ok(()) })).collect();
+        let mut seen: Vec<_> = ids
+            .iter()
+            .map(|id| {
+                way(system, id, |d| {
+                    if d.to.ends_with('7') {
+                        Err(away())
+                    } else {
+                        Ok(())
+                    }
+                })
+            })
+            .collect();
         let sent = room.mailbox("sender").broadcast("hello").await.unwrap();
         assert_eq!(sent.recipient_count, Some(300));
         room.delivered(270).await;
         for (id, seen) in ids.iter().zip(&mut seen) {
             assert_eq!(next(seen).await.to, *id);
-            assert!(id.ends_with('7') || seen.try_recv().is_err(), "{id} got it twice");
+            assert!(
+                id.ends_with('7') || seen.try_recv().is_err(),
+                "{id} got it twice"
+            );
         }
         let receipts = receipts(&room, &sent.message_id.unwrap()).await;
-        let expected = |id: &str| if id.ends_with('7') { EntryState::Accepted } else { EntryState::Delivered };
+        let expected = |id: &str| {
+            if id.ends_with('7') {
+                EntryState::Accepted
+            } else {
+                EntryState::Delivered
+            }
+        };
         assert_eq!(receipts.len(), 300);
         assert!(receipts.iter().all(|(id, state)| *state == expected(id)));
         // A recipient is told of once.
         let mut told = HashSet::new();
         for event in room.events().await {
-            if let MailEvent::MessageDelivered { recipient_agent_ids, .. } = event {
+            if let MailEvent::MessageDelivered {
+                recipient_agent_ids,
+                ..
+            } = event
+            {
                 assert!(recipient_agent_ids.into_iter().all(|id| told.insert(id)));
             }
         }
@@ -312,8 +447,18 @@ fn begun_again() {
         assert_eq!(next(&mut down).await.message, "hello");
         room.delivered(2).await;
         assert!(here.try_recv().is_err());
-        let status = room.ask(&Principal::local_operator(), GetAgentStatus::default()).await.unwrap();
-        assert_eq!(status.agents.iter().map(|agent| agent.unread.unwrap()).collect::<Vec<_>>(), [1, 1, 0]);
+        let status = room
+            .ask(&Principal::local_operator(), GetAgentStatus::default())
+            .await
+            .unwrap();
+        assert_eq!(
+            status
+                .agents
+                .iter()
+                .map(|agent| agent.unread.unwrap())
+                .collect::<Vec<_>>(),
+            [1, 1, 0]
+        );
     });
 }
 
@@ -326,13 +471,33 @@ fn terminated_and_back() {
         let sender = room.mailbox("sender");
         sender.broadcast("before").await.unwrap();
         let operator = Principal::local_operator();
-        room.ask(&operator, EndAgent { agent_id: "worker".into(), back: false }).await.unwrap();
+        room.ask(
+            &operator,
+            EndAgent {
+                agent_id: "worker".into(),
+                back: false,
+            },
+        )
+        .await
+        .unwrap();
         let mut seen = way(system, "worker", |_| Ok(()));
-        let urgent = BroadcastMessage { message: "now".into(), priority: Some(Priority::Urgent), ..Default::default() };
+        let urgent = BroadcastMessage {
+            message: "now".into(),
+            priority: Some(Priority::Urgent),
+            ..Default::default()
+        };
         assert_eq!(sender.ask(urgent).await.unwrap().recipient_count, Some(1));
         tokio::time::sleep(Duration::from_secs(600)).await;
         assert!(seen.try_recv().is_err());
-        room.ask(&operator, EndAgent { agent_id: "worker".into(), back: true }).await.unwrap();
+        room.ask(
+            &operator,
+            EndAgent {
+                agent_id: "worker".into(),
+                back: true,
+            },
+        )
+        .await
+        .unwrap();
         assert_eq!(next(&mut seen).await.message, "before");
         room.delivered(1).await;
         assert!(seen.try_recv().is_err());
@@ -347,14 +512,22 @@ fn who_converses_answers() {
         let room = with_ways(system, &["talker", "talker2"]).await;
         let mut heard = Vec::new();
         for name in ["talker", "talker2"] {
-            let (agent, seen) =
-                Probe::<Converse>::spawn(system, |said| Ok(ToolResult::text(format!("heard: {}", said.texts()))));
+            let (agent, seen) = Probe::<Converse>::spawn(system, |said| {
+                Ok(ToolResult::text(format!("heard: {}", said.texts())))
+            });
             system.directory().register(name, &agent).unwrap();
             heard.push(seen);
         }
-        let sent = room.mailbox("sender").send("talker", "hello").await.unwrap();
+        let sent = room
+            .mailbox("sender")
+            .send("talker", "hello")
+            .await
+            .unwrap();
         let said = heard[0].recv().await.unwrap();
-        assert_eq!((Some(said.key()), Some(said.context())), (sent.message_id.clone(), sent.thread.clone()));
+        assert_eq!(
+            (Some(said.key()), Some(said.context())),
+            (sent.message_id.clone(), sent.thread.clone())
+        );
         room.delivered(1).await;
         let answer = loop {
             if let Some(answer) = room.mailbox("sender").check().await.unwrap().messages.pop() {
@@ -362,12 +535,21 @@ fn who_converses_answers() {
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         };
-        assert_eq!(answer.text, "[AGENT talker TO AGENT sender]: heard: > [AGENT sender TO AGENT talker]: hello");
-        assert_eq!((Some(answer.thread), answer.reply_to), (sent.thread, sent.message_id));
+        assert_eq!(
+            answer.text,
+            "[AGENT talker TO AGENT sender]: heard: > [AGENT sender TO AGENT talker]: hello"
+        );
+        assert_eq!(
+            (Some(answer.thread), answer.reply_to),
+            (sent.thread, sent.message_id)
+        );
         // One that answers by itself writes to another.
         room.mailbox("talker2").send("talker", "hi").await.unwrap();
         heard[0].recv().await.unwrap();
-        let answer = tokio::time::timeout(Duration::from_secs(5), heard[1].recv()).await.unwrap().unwrap();
+        let answer = tokio::time::timeout(Duration::from_secs(5), heard[1].recv())
+            .await
+            .unwrap()
+            .unwrap();
         assert!(answer.texts().contains("heard"));
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert!(heard[0].try_recv().is_err() && heard[1].try_recv().is_err());

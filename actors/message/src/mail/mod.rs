@@ -17,13 +17,13 @@ use serde::{Deserialize, Serialize};
 use crate::words::words;
 
 pub use agents::{
-    AgentStatus, AgentView, Done, EndAgent, GetAgentStatus, GroupView, Groups, Join, Leave, ListGroups,
-    MailPreferences, MemberState, MemberWay, Preferences, SaveMemory, Saved,
+    AgentStatus, AgentView, Done, EndAgent, GetAgentStatus, GroupView, Groups, Join, Leave,
+    ListGroups, MailPreferences, MemberState, MemberWay, Preferences, SaveMemory, Saved,
 };
 pub use event::{Events, MailEvent, MailHappened, Numbered, ReadEvents};
 pub use read::{
-    AgentLogRow, AgentLogs, CheckInbox, Direction, FetchMail, Fetched, History, Inbox, LogDetails, Logs, MailView,
-    MarkRead, MessageHistory, ReadMessage, Receipt,
+    AgentLogRow, AgentLogs, CheckInbox, Direction, FetchMail, Fetched, History, Inbox, LogDetails,
+    Logs, MailView, MarkRead, MessageHistory, ReadMessage, Receipt,
 };
 pub use send::{BroadcastMessage, Deliver, Displayed, Reach, ReplyMessage, SendMessage, Sent};
 
@@ -93,7 +93,10 @@ pub struct MailId(String);
 
 /// Use 1 to 64 characters of `A-Za-z0-9._-`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("an agent's id is 1 to {} characters of A-Z a-z 0-9 . _ -", MailId::CHARS_MAX)]
+#[error(
+    "an agent's id is 1 to {} characters of A-Z a-z 0-9 . _ -",
+    MailId::CHARS_MAX
+)]
 pub struct MailIdError;
 
 impl MailId {
@@ -106,7 +109,9 @@ impl MailId {
     /// It can't be one.
     pub fn parse(text: impl Into<String>) -> Result<Self, MailIdError> {
         let text = text.into();
-        let fits = text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
+        let fits = text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
         match fits && (1..=Self::CHARS_MAX).contains(&text.len()) {
             true => Ok(Self(text)),
             false => Err(MailIdError),

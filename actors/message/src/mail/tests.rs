@@ -46,13 +46,23 @@ fn read<M: Message>(json: serde_json::Value) -> Result<M, String> {
 /// Goal: the agreed bodies are read, what is unknown is refused, what is left out may be. Method: a row each.
 #[test]
 fn bodies() {
-    let sent: SendMessage = read(json!({ "recipient_agent_id": "agent-456", "message": "hi" })).unwrap();
-    assert_eq!((sent.recipient_agent_id.as_deref(), sent.message.as_str()), (Some("agent-456"), "hi"));
+    let sent: SendMessage =
+        read(json!({ "recipient_agent_id": "agent-456", "message": "hi" })).unwrap();
+    assert_eq!(
+        (sent.recipient_agent_id.as_deref(), sent.message.as_str()),
+        (Some("agent-456"), "hi")
+    );
     read::<BroadcastMessage>(json!({ "message": "hi", "group": null })).unwrap();
     read::<ListGroups>(json!({})).unwrap();
-    assert!(read::<BroadcastMessage>(json!({})).unwrap_err().contains("missing field `message`"));
     assert!(
-        read::<BroadcastMessage>(json!({ "message": "hi", "to": "x" })).unwrap_err().contains("unknown field `to`")
+        read::<BroadcastMessage>(json!({}))
+            .unwrap_err()
+            .contains("missing field `message`")
+    );
+    assert!(
+        read::<BroadcastMessage>(json!({ "message": "hi", "to": "x" }))
+            .unwrap_err()
+            .contains("unknown field `to`")
     );
     assert!(read::<SendMessage>(json!({ "message": 7 })).is_err());
 }
@@ -61,10 +71,24 @@ fn bodies() {
 #[test]
 fn replies() {
     let said = |sent: &Sent| serde_json::to_string(sent).unwrap();
-    let told = Sent { success: true, message: "Message sent to agent agent-45".into(), ..Sent::default() };
-    assert_eq!(said(&told), r#"{"success":true,"message":"Message sent to agent agent-45"}"#);
-    let all = Sent { recipient_count: Some(3), message: "Message broadcast to 3 agent(s)".into(), ..told };
-    assert_eq!(said(&all), r#"{"success":true,"recipient_count":3,"message":"Message broadcast to 3 agent(s)"}"#);
+    let told = Sent {
+        success: true,
+        message: "Message sent to agent agent-45".into(),
+        ..Sent::default()
+    };
+    assert_eq!(
+        said(&told),
+        r#"{"success":true,"message":"Message sent to agent agent-45"}"#
+    );
+    let all = Sent {
+        recipient_count: Some(3),
+        message: "Message broadcast to 3 agent(s)".into(),
+        ..told
+    };
+    assert_eq!(
+        said(&all),
+        r#"{"success":true,"recipient_count":3,"message":"Message broadcast to 3 agent(s)"}"#
+    );
     let direct = MailEvent::AgentDirectMessage {
         sender_agent_id: "agent-123".into(),
         recipient_agent_id: "agent-456".into(),
@@ -75,14 +99,21 @@ fn replies() {
         r#"{"type":"agent_direct_message","sender_agent_id":"agent-123","recipient_agent_id":"agent-456","message_preview":"secret"}"#
     );
     let read: MailEvent = serde_json::from_str(&serde_json::to_string(&direct).unwrap()).unwrap();
-    assert_eq!((read, format!("{direct:?}").contains("secret")), (direct, false));
+    assert_eq!(
+        (read, format!("{direct:?}").contains("secret")),
+        (direct, false)
+    );
 }
 
 /// Goal: every type of event is listed, in order. Method: the types that the schema has.
 #[test]
 fn kinds_of_events() {
     let schema = serde_json::to_value(schemars::schema_for!(MailEvent)).unwrap();
-    let kinds = schema["oneOf"].as_array().unwrap().iter().map(|one| &one["properties"]["type"]["const"]);
+    let kinds = schema["oneOf"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["properties"]["type"]["const"]);
     assert!(kinds.eq(MailEvent::KINDS.iter()), "{schema}");
 }
 
@@ -92,12 +123,47 @@ fn topics_are_not_shown() {
     let (topic, topics) = (Some("secret".to_owned()), vec!["secret".to_owned()]);
     let muted = || Some(topics.clone());
     let shown = [
-        format!("{:?}", CheckInbox { topic: topic.clone(), ..CheckInbox::default() }),
-        format!("{:?}", MessageHistory { topic: topic.clone(), text: topic, ..MessageHistory::default() }),
-        format!("{:?}", MailPreferences { mute_topics: muted(), topics: muted(), ..MailPreferences::default() }),
-        format!("{:?}", Preferences { mute_topics: topics.clone(), topics: topics.clone(), ..Preferences::default() }),
+        format!(
+            "{:?}",
+            CheckInbox {
+                topic: topic.clone(),
+                ..CheckInbox::default()
+            }
+        ),
+        format!(
+            "{:?}",
+            MessageHistory {
+                topic: topic.clone(),
+                text: topic,
+                ..MessageHistory::default()
+            }
+        ),
+        format!(
+            "{:?}",
+            MailPreferences {
+                mute_topics: muted(),
+                topics: muted(),
+                ..MailPreferences::default()
+            }
+        ),
+        format!(
+            "{:?}",
+            Preferences {
+                mute_topics: topics.clone(),
+                topics: topics.clone(),
+                ..Preferences::default()
+            }
+        ),
     ];
-    assert_eq!(shown, ["CheckInbox", "MessageHistory", "MailPreferences", "Preferences"]);
+    assert_eq!(
+        shown,
+        [
+            "CheckInbox",
+            "MessageHistory",
+            "MailPreferences",
+            "Preferences"
+        ]
+    );
 }
 
 /// Goal: what a model reads of a tool is short. Method: every tool's description, 300 characters at most.
@@ -105,7 +171,12 @@ fn topics_are_not_shown() {
 fn descriptions_are_short() {
     fn check<M: Message>() {
         let said = M::wire().unwrap().description;
-        assert!((1..=300).contains(&said.chars().count()), "{} has {}", M::NAME, said.chars().count());
+        assert!(
+            (1..=300).contains(&said.chars().count()),
+            "{} has {}",
+            M::NAME,
+            said.chars().count()
+        );
         assert!(!M::NAME.starts_with(crate::surface::RESERVED_PREFIX));
     }
     check::<BroadcastMessage>();

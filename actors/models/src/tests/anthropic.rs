@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
-use super::kit::{self, asked, at, events, gist, real, rich, said, sample, server, spawn, times_asked, whole};
+use super::kit::{
+    self, asked, at, events, gist, real, rich, said, sample, server, spawn, times_asked, whole,
+};
 use crate::{ModelConfig, Remote};
 
 const PIECES: [&str; 8] = [
@@ -37,11 +39,19 @@ fn a_stream_is_an_answer() {
 #[test]
 fn a_rich_conversation() {
     real(async |system| {
-        let answer =
-            json!({ "model": "m", "content": [{ "type": "text", "text": "A cat." }], "stop_reason": "stop_sequence" });
+        let answer = json!({ "model": "m", "content": [{ "type": "text", "text": "A cat." }], "stop_reason": "stop_sequence" });
         let server = server([whole(answer)]).await;
-        let agent = spawn(system, ModelConfig::Anthropic(Remote { stream: false, ..at(&server) }));
-        assert_eq!(sample(&agent, &rich()).await.unwrap()["stopReason"], "stopSequence");
+        let agent = spawn(
+            system,
+            ModelConfig::Anthropic(Remote {
+                stream: false,
+                ..at(&server)
+            }),
+        );
+        assert_eq!(
+            sample(&agent, &rich()).await.unwrap()["stopReason"],
+            "stopSequence"
+        );
         insta::assert_json_snapshot!(asked(&server).await);
     });
 }
@@ -63,12 +73,13 @@ fn uses_of_tools() {
             r#"{"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":9}}"#,
             r#"{"type":"message_stop"}"#,
         ]);
-        let at_once =
-            whole(json!({ "model": "m", "stop_reason": "tool_use", "usage": { "input_tokens": 7, "output_tokens": 9 },
+        let at_once = whole(
+            json!({ "model": "m", "stop_reason": "tool_use", "usage": { "input_tokens": 7, "output_tokens": 9 },
             "content": [
                 { "type": "text", "text": "I look." },
                 { "type": "tool_use", "id": "toolu_1", "name": "look", "input": { "zoom": 2 } },
-            ] }));
+            ] }),
+        );
         let server = server([pieces, at_once]).await;
         let agent = spawn(system, ModelConfig::Anthropic(at(&server)));
         for _ in 0..2 {
@@ -87,15 +98,23 @@ fn uses_of_tools() {
 #[test]
 fn an_error_in_the_middle() {
     real(async |system| {
-        let overloaded = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
-        let wrong = r#"{"type":"error","error":{"type":"invalid_request_error","message":"You said: Hi"}}"#;
+        let overloaded =
+            r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
+        let wrong =
+            r#"{"type":"error","error":{"type":"invalid_request_error","message":"You said: Hi"}}"#;
         let first = [PIECES[0], PIECES[3], overloaded];
         let server = server([events(&first), events(&PIECES), events(&[wrong])]).await;
         let agent = spawn(system, ModelConfig::Anthropic(at(&server)));
         let answer = sample(&agent, &said("Hi")).await.unwrap();
-        assert_eq!(answer["content"]["text"], "Hello", "nothing of the first try is in it");
+        assert_eq!(
+            answer["content"]["text"], "Hello",
+            "nothing of the first try is in it"
+        );
         let failure = sample(&agent, &said("Hi")).await.unwrap_err();
-        assert_eq!(failure.message, "the model's provider broke off with an error: invalid_request_error");
+        assert_eq!(
+            failure.message,
+            "the model's provider broke off with an error: invalid_request_error"
+        );
         assert_eq!(times_asked(&server).await, 3);
     });
 }

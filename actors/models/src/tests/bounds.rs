@@ -18,12 +18,17 @@ fn uses_of_tools_in_one_answer() {
         let uses = |count: usize| {
             let call = |at| json!({ "id": format!("c{at}"), "function": { "name": "a", "arguments": "{}" } });
             let calls: Vec<_> = (0..count).map(call).collect();
-            whole(json!({ "choices": [{ "message": { "tool_calls": calls }, "finish_reason": "tool_calls" }] }))
+            whole(
+                json!({ "choices": [{ "message": { "tool_calls": calls }, "finish_reason": "tool_calls" }] }),
+            )
         };
         let server = server([uses(MODEL_TOOL_USES_MAX), uses(MODEL_TOOL_USES_MAX + 1)]).await;
         let agent = spawn(system, ModelConfig::Openai(at(&server)));
         let answer = sample(&agent, &said("Hi")).await.unwrap();
-        assert_eq!(answer["content"].as_array().unwrap().len(), MODEL_TOOL_USES_MAX);
+        assert_eq!(
+            answer["content"].as_array().unwrap().len(),
+            MODEL_TOOL_USES_MAX
+        );
         let failure = sample(&agent, &said("Hi")).await.unwrap_err();
         assert_eq!(failure.message, "the model's answer is over its limit");
     });
@@ -34,16 +39,23 @@ fn uses_of_tools_in_one_answer() {
 #[test]
 fn the_body_of_a_request() {
     real(async |system| {
-        let answer = json!({ "choices": [{ "message": { "content": "a" }, "finish_reason": "stop" }] });
+        let answer =
+            json!({ "choices": [{ "message": { "content": "a" }, "finish_reason": "stop" }] });
         let server = server([whole(answer)]).await;
         let agent = spawn(system, ModelConfig::Openai(at(&server)));
         sample(&agent, &said("")).await.unwrap();
-        let rest = MODEL_REQUEST_BYTES_MAX - server.received_requests().await.unwrap()[0].body.len();
+        let rest =
+            MODEL_REQUEST_BYTES_MAX - server.received_requests().await.unwrap()[0].body.len();
         sample(&agent, &said(&"a".repeat(rest))).await.unwrap();
-        let failure = sample(&agent, &said(&"a".repeat(rest + 1))).await.unwrap_err();
+        let failure = sample(&agent, &said(&"a".repeat(rest + 1)))
+            .await
+            .unwrap_err();
         assert_eq!(
             (failure.kind, &*failure.message),
-            (FailureKind::Rejected, "this model doesn't take so long a conversation")
+            (
+                FailureKind::Rejected,
+                "this model doesn't take so long a conversation"
+            )
         );
         assert_eq!(times_asked(&server).await, 2);
     });
@@ -57,7 +69,10 @@ fn a_huge_error() {
         let server = server([ResponseTemplate::new(400).set_body_json(huge)]).await;
         let agent = spawn(system, ModelConfig::Openai(at(&server)));
         let failure = sample(&agent, &said("Hi")).await.unwrap_err();
-        assert_eq!(failure.message, "the model's provider refuses the request (400)");
+        assert_eq!(
+            failure.message,
+            "the model's provider refuses the request (400)"
+        );
     });
 }
 
@@ -70,9 +85,13 @@ fn calls_at_once() {
         let agent = spawn(system, serde_json::from_value(config).unwrap());
         let begun = Instant::now();
         let request = said("Hi");
-        let both =
-            async { tokio::try_join!(sample(&agent, &request), sample(&agent, &request)).map(|_| begun.elapsed()) };
-        let (two, third) = tokio::join!(both, async { sample(&agent, &request).await.map(|_| begun.elapsed()) });
+        let both = async {
+            tokio::try_join!(sample(&agent, &request), sample(&agent, &request))
+                .map(|_| begun.elapsed())
+        };
+        let (two, third) = tokio::join!(both, async {
+            sample(&agent, &request).await.map(|_| begun.elapsed())
+        });
         assert_eq!(two.unwrap(), Duration::from_secs(60));
         assert_eq!(third.unwrap(), Duration::from_secs(120));
         system.shutdown(Duration::from_secs(5)).await;
@@ -84,7 +103,8 @@ fn calls_at_once() {
 #[test]
 fn a_picture_of_a_tool() {
     real(async |system| {
-        let answer = json!({ "choices": [{ "message": { "content": "a" }, "finish_reason": "stop" }] });
+        let answer =
+            json!({ "choices": [{ "message": { "content": "a" }, "finish_reason": "stop" }] });
         let server = server([whole(answer)]).await;
         let agent = spawn(system, ModelConfig::Openai(at(&server)));
         let mut request = rich();
@@ -94,8 +114,12 @@ fn a_picture_of_a_tool() {
         ]);
         sample(&agent, &request).await.unwrap();
         let messages = asked(&server).await["messages"].clone();
-        assert_eq!(messages[3], json!({ "role": "tool", "tool_call_id": "t1", "content": "a cat" }));
-        let picture = json!({ "type": "image_url", "image_url": { "url": "data:image/png;base64,aGk=" } });
+        assert_eq!(
+            messages[3],
+            json!({ "role": "tool", "tool_call_id": "t1", "content": "a cat" })
+        );
+        let picture =
+            json!({ "type": "image_url", "image_url": { "url": "data:image/png;base64,aGk=" } });
         assert_eq!(messages[4], json!({ "role": "user", "content": [picture] }));
     });
 }

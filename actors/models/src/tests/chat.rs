@@ -28,10 +28,16 @@ fn a_stream_is_an_answer() {
         let body = asked(&server).await;
         assert_eq!(body["stream"], true);
         assert_eq!(body["stream_options"]["include_usage"], true);
-        assert_eq!((&body["model"], &body["max_completion_tokens"]), (&json!("m-1"), &json!(100)));
+        assert_eq!(
+            (&body["model"], &body["max_completion_tokens"]),
+            (&json!("m-1"), &json!(100))
+        );
         let request = server.received_requests().await.unwrap().remove(0);
         assert_eq!(request.url.path(), "/v1/chat/completions");
-        assert_eq!(request.headers["authorization"], format!("Bearer {}", kit::KEY));
+        assert_eq!(
+            request.headers["authorization"],
+            format!("Bearer {}", kit::KEY)
+        );
     });
 }
 
@@ -39,10 +45,15 @@ fn a_stream_is_an_answer() {
 #[test]
 fn a_rich_conversation() {
     real(async |system| {
-        let answer =
-            json!({ "model": "m-1", "choices": [{ "message": { "content": "A cat." }, "finish_reason": "stop" }] });
+        let answer = json!({ "model": "m-1", "choices": [{ "message": { "content": "A cat." }, "finish_reason": "stop" }] });
         let server = server([whole(answer)]).await;
-        let agent = spawn(system, ModelConfig::OpenaiCompatible(Remote { stream: false, ..at(&server) }));
+        let agent = spawn(
+            system,
+            ModelConfig::OpenaiCompatible(Remote {
+                stream: false,
+                ..at(&server)
+            }),
+        );
         sample(&agent, &rich()).await.unwrap();
         insta::assert_json_snapshot!(asked(&server).await);
     });
@@ -61,7 +72,10 @@ fn uses_of_tools() {
             "[DONE]",
         ]);
         let call = |id, name, arguments| json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments } });
-        let calls = [call("call_a", "look", "{\"zoom\":2}"), call("call_b", "rest", "")];
+        let calls = [
+            call("call_a", "look", "{\"zoom\":2}"),
+            call("call_b", "rest", ""),
+        ];
         let at_once = whole(json!({ "choices": [{
             "message": { "content": null, "tool_calls": calls }, "finish_reason": "stop"
         }] }));
@@ -82,8 +96,10 @@ fn uses_of_tools() {
 /// Goal: every reason has its word, here and in Anthropic's messages. Method: rows.
 #[test]
 fn reasons() {
-    let chat = |reason| json!({ "choices": [{ "message": { "content": "a" }, "finish_reason": reason }] });
-    let messages = |reason| json!({ "content": [{ "type": "text", "text": "a" }], "stop_reason": reason });
+    let chat =
+        |reason| json!({ "choices": [{ "message": { "content": "a" }, "finish_reason": reason }] });
+    let messages =
+        |reason| json!({ "content": [{ "type": "text", "text": "a" }], "stop_reason": reason });
     real(async |system| {
         for (is_chat, reason, ours) in [
             (true, "stop", "endTurn"),
@@ -97,9 +113,20 @@ fn reasons() {
             (false, "pause_turn", "pauseTurn"),
             (false, "something_new", "other"),
         ] {
-            let server = server([whole(if is_chat { chat(reason) } else { messages(reason) })]).await;
-            let config = if is_chat { ModelConfig::Openai } else { ModelConfig::Anthropic };
-            let answer = sample(&spawn(system, config(at(&server))), &said("Hi")).await.unwrap();
+            let server = server([whole(if is_chat {
+                chat(reason)
+            } else {
+                messages(reason)
+            })])
+            .await;
+            let config = if is_chat {
+                ModelConfig::Openai
+            } else {
+                ModelConfig::Anthropic
+            };
+            let answer = sample(&spawn(system, config(at(&server))), &said("Hi"))
+                .await
+                .unwrap();
             assert_eq!(answer["stopReason"], ours, "{reason}");
         }
     });
@@ -110,7 +137,8 @@ fn reasons() {
 fn half_an_input_is_none() {
     real(async |system| {
         let half = |reason: &str| {
-            let calls = json!([{ "id": "a", "function": { "name": "look", "arguments": "{\"zo" } }]);
+            let calls =
+                json!([{ "id": "a", "function": { "name": "look", "arguments": "{\"zo" } }]);
             whole(
                 json!({ "choices": [{ "message": { "content": "", "tool_calls": calls }, "finish_reason": reason }] }),
             )
@@ -118,7 +146,10 @@ fn half_an_input_is_none() {
         let server = server([half("length"), half("tool_calls")]).await;
         let agent = spawn(system, ModelConfig::Openai(at(&server)));
         let answer = sample(&agent, &said("Hi")).await.unwrap();
-        assert_eq!((&answer["stopReason"], &answer["content"]["text"]), (&json!("maxTokens"), &json!("")));
+        assert_eq!(
+            (&answer["stopReason"], &answer["content"]["text"]),
+            (&json!("maxTokens"), &json!(""))
+        );
         let failure = sample(&agent, &said("Hi")).await.unwrap_err();
         assert!(failure.message.contains("input is no object"), "{failure}");
     });

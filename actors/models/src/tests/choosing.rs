@@ -14,7 +14,10 @@ fn scripted(model: &str, scores: (f64, f64, f64), answer: ScriptedAnswer) -> Mod
     let config = json!({ "provider": "scripted", "model": model, "answers": [{}],
         "scores": { "cost": cost, "speed": speed, "intelligence": intelligence } });
     match serde_json::from_value(config).unwrap() {
-        ModelConfig::Scripted(config) => ModelConfig::Scripted(ScriptedConfig { answers: vec![answer], ..config }),
+        ModelConfig::Scripted(config) => ModelConfig::Scripted(ScriptedConfig {
+            answers: vec![answer],
+            ..config
+        }),
         other => other,
     }
 }
@@ -25,13 +28,19 @@ fn several(system: &System, configs: Vec<ModelConfig>, fallback: bool) -> AgentR
     for (at, config) in configs.into_iter().enumerate() {
         let (name, model) = (format!("member{at}"), open(config));
         members.push(Member::new(&name, model.card()));
-        system.directory().register(name, &system.spawn(model)).unwrap();
+        system
+            .directory()
+            .register(name, &system.spawn(model))
+            .unwrap();
     }
     system.spawn(Models::new(members, fallback).unwrap())
 }
 
 fn fails() -> ScriptedAnswer {
-    ScriptedAnswer { fails: Some("it is away".to_owned()), ..ScriptedAnswer::default() }
+    ScriptedAnswer {
+        fails: Some("it is away".to_owned()),
+        ..ScriptedAnswer::default()
+    }
 }
 
 /// Goal: hints choose by parts of names, in their order and whatever the case; then what the caller cares for; then the order
@@ -40,15 +49,36 @@ fn fails() -> ScriptedAnswer {
 fn the_caller_chooses() {
     let rows: [(Value, &str); 10] = [
         (json!({}), "gpt-4o"),
-        (json!({ "hints": [{ "name": "sonnet" }] }), "claude-3-5-sonnet"),
-        (json!({ "hints": [{ "name": "CLAUDE" }] }), "claude-3-5-sonnet"),
-        (json!({ "hints": [{ "name": "gemini" }, { "name": "smol" }, { "name": "gpt" }] }), "smollm2"),
+        (
+            json!({ "hints": [{ "name": "sonnet" }] }),
+            "claude-3-5-sonnet",
+        ),
+        (
+            json!({ "hints": [{ "name": "CLAUDE" }] }),
+            "claude-3-5-sonnet",
+        ),
+        (
+            json!({ "hints": [{ "name": "gemini" }, { "name": "smol" }, { "name": "gpt" }] }),
+            "smollm2",
+        ),
         (json!({ "hints": [{ "name": "gemini" }] }), "gpt-4o"),
-        (json!({ "hints": [{ "name": "member1" }] }), "claude-3-5-sonnet"),
+        (
+            json!({ "hints": [{ "name": "member1" }] }),
+            "claude-3-5-sonnet",
+        ),
         (json!({ "costPriority": 1.0 }), "smollm2"),
-        (json!({ "intelligencePriority": 0.9, "costPriority": 0.1 }), "claude-3-5-sonnet"),
-        (json!({ "hints": [{ "name": "4" }], "costPriority": 1.0 }), "gpt-4o"),
-        (json!({ "hints": "all wrong", "costPriority": "high" }), "gpt-4o"),
+        (
+            json!({ "intelligencePriority": 0.9, "costPriority": 0.1 }),
+            "claude-3-5-sonnet",
+        ),
+        (
+            json!({ "hints": [{ "name": "4" }], "costPriority": 1.0 }),
+            "gpt-4o",
+        ),
+        (
+            json!({ "hints": "all wrong", "costPriority": "high" }),
+            "gpt-4o",
+        ),
     ];
     testkit::paused(async |system| {
         let answer = || ScriptedAnswer::text("a");
@@ -61,7 +91,11 @@ fn the_caller_chooses() {
         for (preferences, chosen) in rows {
             let mut request = said("Hi");
             request["modelPreferences"] = preferences.clone();
-            assert_eq!(sample(&models, &request).await.unwrap()["model"], chosen, "{preferences}");
+            assert_eq!(
+                sample(&models, &request).await.unwrap()["model"],
+                chosen,
+                "{preferences}"
+            );
         }
         system.shutdown(Duration::from_secs(5)).await;
     });
@@ -79,14 +113,28 @@ fn the_next_one_answers() {
             scripted("c", (0.0, 0.0, 0.0), answers),
         ];
         let models = several(system, configs, true);
-        assert_eq!(sample(&models, &said("Hi")).await.unwrap()["content"]["text"], "I am here");
-        assert_eq!(models.ask(AskModel::new("Hi")).await.unwrap().unwrap(), "I am here");
-        let gone =
-            Models::new(vec![Member::new("member0", Card::default()), Member::new("gone", Card::default())], true);
+        assert_eq!(
+            sample(&models, &said("Hi")).await.unwrap()["content"]["text"],
+            "I am here"
+        );
+        assert_eq!(
+            models.ask(AskModel::new("Hi")).await.unwrap().unwrap(),
+            "I am here"
+        );
+        let gone = Models::new(
+            vec![
+                Member::new("member0", Card::default()),
+                Member::new("gone", Card::default()),
+            ],
+            true,
+        );
         let gone = system.spawn(gone.unwrap());
         let failure = sample(&gone, &said("Hi")).await.unwrap_err();
         assert_eq!(failure.kind, FailureKind::Unavailable);
-        assert_eq!(failure.message, "no model answered; `gone`, the last: there is no such agent");
+        assert_eq!(
+            failure.message,
+            "no model answered; `gone`, the last: there is no such agent"
+        );
         system.shutdown(Duration::from_secs(5)).await;
     });
 }
@@ -96,14 +144,24 @@ fn the_next_one_answers() {
 #[test]
 fn no_other_is_asked_in_vain() {
     testkit::paused(async |system| {
-        let configs =
-            vec![scripted("a", (0.0, 0.0, 0.0), fails()), scripted("b", (0.0, 0.0, 0.0), ScriptedAnswer::text("b"))];
+        let configs = vec![
+            scripted("a", (0.0, 0.0, 0.0), fails()),
+            scripted("b", (0.0, 0.0, 0.0), ScriptedAnswer::text("b")),
+        ];
         let models = several(system, configs, false);
-        assert_eq!(sample(&models, &said("Hi")).await.unwrap_err().message, "it is away");
+        assert_eq!(
+            sample(&models, &said("Hi")).await.unwrap_err().message,
+            "it is away"
+        );
         let members = ["member1", "member0"].map(|name| Member::new(name, Card::default()));
         let models = system.spawn(Models::new(members.to_vec(), true).unwrap());
-        let failure = sample(&models, &json!({ "messages": [], "maxTokens": 5 })).await.unwrap_err();
-        assert_eq!((failure.kind, &*failure.message), (FailureKind::InvalidInput, "`messages` is empty"));
+        let failure = sample(&models, &json!({ "messages": [], "maxTokens": 5 }))
+            .await
+            .unwrap_err();
+        assert_eq!(
+            (failure.kind, &*failure.message),
+            (FailureKind::InvalidInput, "`messages` is empty")
+        );
         system.shutdown(Duration::from_secs(5)).await;
     });
 }
@@ -112,7 +170,16 @@ fn no_other_is_asked_in_vain() {
 #[test]
 fn what_cannot_be_meant() {
     assert!(Models::new(Vec::new(), true).is_err());
-    let card = |cost| Card::new("a", Vec::new(), Scores { cost, ..Scores::default() });
+    let card = |cost| {
+        Card::new(
+            "a",
+            Vec::new(),
+            Scores {
+                cost,
+                ..Scores::default()
+            },
+        )
+    };
     assert!(card(0.0).is_ok() && card(1.0).is_ok());
     assert!(card(-0.01).is_err() && card(1.01).is_err() && card(f64::NAN).is_err());
 }

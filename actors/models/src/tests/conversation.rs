@@ -18,15 +18,36 @@ fn members_that_do_not_fit() {
     let content = |content: Value| json!({ "messages": [{ "role": "user", "content": content }], "maxTokens": 5 });
     let rows = [
         (json!({}), "`messages` must be an array of objects"),
-        (json!({ "messages": "Marta" }), "`messages` must be an array of objects"),
+        (
+            json!({ "messages": "Marta" }),
+            "`messages` must be an array of objects",
+        ),
         (json!({ "messages": [] }), "`messages` is empty"),
-        (json!({ "messages": [{ "role": "Marta", "content": [] }] }), "`role` must be `user` or `assistant`"),
-        (json!({ "messages": [{ "role": "user" }] }), "a message has no `content`"),
-        (content(json!("Marta")), "`content` must be a block or an array of blocks"),
+        (
+            json!({ "messages": [{ "role": "Marta", "content": [] }] }),
+            "`role` must be `user` or `assistant`",
+        ),
+        (
+            json!({ "messages": [{ "role": "user" }] }),
+            "a message has no `content`",
+        ),
+        (
+            content(json!("Marta")),
+            "`content` must be a block or an array of blocks",
+        ),
         (content(json!(["Marta"])), "`content` must be blocks"),
-        (content(json!({ "text": "Marta" })), "`type` must be a string"),
-        (content(json!({ "type": "text" })), "`text` must be a string"),
-        (content(json!({ "type": "Marta" })), "a block of content has a `type` that no model takes"),
+        (
+            content(json!({ "text": "Marta" })),
+            "`type` must be a string",
+        ),
+        (
+            content(json!({ "type": "text" })),
+            "`text` must be a string",
+        ),
+        (
+            content(json!({ "type": "Marta" })),
+            "a block of content has a `type` that no model takes",
+        ),
         (
             content(json!({ "type": "image", "data": "", "mimeType": "image/png;Marta" })),
             "`mimeType` must be a media type of the block's kind",
@@ -35,7 +56,10 @@ fn members_that_do_not_fit() {
             content(json!({ "type": "audio", "data": "", "mimeType": "image/png" })),
             "`mimeType` must be a media type of the block's kind",
         ),
-        (content(json!({ "type": "tool_use", "id": "1", "name": "a", "input": {} })), "only the assistant uses tools"),
+        (
+            content(json!({ "type": "tool_use", "id": "1", "name": "a", "input": {} })),
+            "only the assistant uses tools",
+        ),
         (
             content(json!({ "type": "tool_result", "toolUseId": "1", "content": [] })),
             "a tool's result answers no use of the turn before",
@@ -45,14 +69,38 @@ fn members_that_do_not_fit() {
         assert_eq!(refusal(&request), expected);
     }
     for (member, wrong, expected) in [
-        ("maxTokens", json!("many"), "`maxTokens` must be a whole number of tokens"),
-        ("maxTokens", json!(-1), "`maxTokens` must be a whole number of tokens"),
+        (
+            "maxTokens",
+            json!("many"),
+            "`maxTokens` must be a whole number of tokens",
+        ),
+        (
+            "maxTokens",
+            json!(-1),
+            "`maxTokens` must be a whole number of tokens",
+        ),
         ("maxTokens", json!(0), "`maxTokens` must be at least 1"),
-        ("temperature", json!("hot"), "`temperature` must be a number"),
-        ("stopSequences", json!("END"), "`stopSequences` must be an array of strings"),
+        (
+            "temperature",
+            json!("hot"),
+            "`temperature` must be a number",
+        ),
+        (
+            "stopSequences",
+            json!("END"),
+            "`stopSequences` must be an array of strings",
+        ),
         ("systemPrompt", json!(1), "`systemPrompt` must be a string"),
-        ("tools", json!([{ "name": "a" }]), "`inputSchema` must be an object"),
-        ("toolChoice", json!({ "mode": "a" }), "`toolChoice.mode` must be `auto`, `required` or `none`"),
+        (
+            "tools",
+            json!([{ "name": "a" }]),
+            "`inputSchema` must be an object",
+        ),
+        (
+            "toolChoice",
+            json!({ "mode": "a" }),
+            "`toolChoice.mode` must be `auto`, `required` or `none`",
+        ),
     ] {
         let mut request = said("Hi");
         request[member] = wrong;
@@ -72,16 +120,25 @@ fn uses_and_results_fit_together() {
     let alone = "results of tools stand alone, in a message of the user's";
     let unanswered = "a use of a tool has no result in the turn after it";
     assert_eq!(bent(&|m| drop(m.as_array_mut().unwrap().pop())), unanswered);
-    assert_eq!(bent(&|m| m[2] = json!({ "role": "user", "content": { "type": "text", "text": "well?" } })), unanswered);
+    assert_eq!(
+        bent(&|m| m[2] = json!({ "role": "user", "content": { "type": "text", "text": "well?" } })),
+        unanswered
+    );
     assert_eq!(bent(&|m| m[2]["role"] = json!("assistant")), alone);
     let result = json!({ "type": "tool_result", "toolUseId": "t1", "content": [] });
-    assert_eq!(bent(&|m| m[2]["content"] = json!([result, { "type": "text", "text": "and" }])), alone);
+    assert_eq!(
+        bent(&|m| m[2]["content"] = json!([result, { "type": "text", "text": "and" }])),
+        alone
+    );
     assert_eq!(
         bent(&|m| m[2]["content"]["toolUseId"] = json!("t2")),
         "a tool's result answers no use of the turn before"
     );
     let twice = json!({ "type": "tool_use", "id": "t1", "name": "look", "input": {} });
-    assert_eq!(bent(&|m| m[1]["content"] = json!([twice, twice])), "two uses of tools have one id");
+    assert_eq!(
+        bent(&|m| m[1]["content"] = json!([twice, twice])),
+        "two uses of tools have one id"
+    );
 }
 
 /// Goal: a conversation and its tools have limits. Method: at each, and one more.

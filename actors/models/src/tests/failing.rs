@@ -21,7 +21,10 @@ fn a_limit_is_waited_out() {
         let server = server([limited, hello()]).await;
         let agent = spawn(system, ModelConfig::Openai(at(&server)));
         let began = Instant::now();
-        assert_eq!(sample(&agent, &said("Hi")).await.unwrap()["content"]["text"], "Hello");
+        assert_eq!(
+            sample(&agent, &said("Hi")).await.unwrap()["content"]["text"],
+            "Hello"
+        );
         assert!(began.elapsed() >= Duration::from_secs(1));
         assert_eq!(times_asked(&server).await, 2);
     });
@@ -32,11 +35,26 @@ fn a_limit_is_waited_out() {
 fn no_wait_past_the_deadline() {
     real(async |system| {
         let server = server([ResponseTemplate::new(429).insert_header("retry-after", "20")]).await;
-        let retries = Retries { pause_ms_max: 60_000, ..Retries::default() };
-        let agent = spawn(system, ModelConfig::Openai(Remote { retries, ..at(&server) }));
+        let retries = Retries {
+            pause_ms_max: 60_000,
+            ..Retries::default()
+        };
+        let agent = spawn(
+            system,
+            ModelConfig::Openai(Remote {
+                retries,
+                ..at(&server)
+            }),
+        );
         let message = super::kit::params(&said("Hi"));
         let began = Instant::now();
-        let reply = agent.call(message).within(Duration::from_secs(10)).start().reply().await.unwrap();
+        let reply = agent
+            .call(message)
+            .within(Duration::from_secs(10))
+            .start()
+            .reply()
+            .await
+            .unwrap();
         assert_eq!(reply.unwrap_err().kind, FailureKind::Overloaded);
         assert!(began.elapsed() < Duration::from_secs(10));
         assert_eq!(times_asked(&server).await, 1);
@@ -65,9 +83,11 @@ fn refusals() {
     ];
     real(async |system| {
         for (status, code, kind, tries) in rows {
-            let error = json!({ "error": { "code": code, "message": "you said: the secret of Hi" } });
-            let answer =
-                ResponseTemplate::new(status).insert_header("location", "http://127.0.0.1:9/").set_body_json(error);
+            let error =
+                json!({ "error": { "code": code, "message": "you said: the secret of Hi" } });
+            let answer = ResponseTemplate::new(status)
+                .insert_header("location", "http://127.0.0.1:9/")
+                .set_body_json(error);
             let server = server([answer]).await;
             let agent = spawn(system, ModelConfig::Openai(at(&server)));
             let failure = sample(&agent, &said("Hi")).await.unwrap_err();
@@ -78,7 +98,10 @@ fn refusals() {
                 _ => None,
             };
             assert_eq!(Refused::of(&failure), refused, "{status} {code}");
-            assert!(!failure.message.contains("secret") && failure.message.contains(code), "{failure}");
+            assert!(
+                !failure.message.contains("secret") && failure.message.contains(code),
+                "{failure}"
+            );
             assert_eq!(times_asked(&server).await, tries, "{status} {code}");
         }
     });
@@ -88,9 +111,17 @@ fn refusals() {
 #[test]
 fn a_broken_server_recovers() {
     real(async |system| {
-        let server = server([ResponseTemplate::new(500), ResponseTemplate::new(502), hello()]).await;
+        let server = server([
+            ResponseTemplate::new(500),
+            ResponseTemplate::new(502),
+            hello(),
+        ])
+        .await;
         let agent = spawn(system, ModelConfig::Openai(at(&server)));
-        assert_eq!(sample(&agent, &said("Hi")).await.unwrap()["content"]["text"], "Hello");
+        assert_eq!(
+            sample(&agent, &said("Hi")).await.unwrap()["content"]["text"],
+            "Hello"
+        );
         assert_eq!(times_asked(&server).await, 3);
     });
 }
@@ -100,16 +131,32 @@ fn a_broken_server_recovers() {
 fn bodies_that_cannot_be_read() {
     let half = r#"{"choices":[{"delta":{"content":"Hel"}}]}"#;
     let rows = [
-        ("no JSON", ResponseTemplate::new(200).set_body_raw("<html>", "application/json")),
+        (
+            "no JSON",
+            ResponseTemplate::new(200).set_body_raw("<html>", "application/json"),
+        ),
         ("no object", whole(json!([1]))),
         ("no choice", whole(json!({ "choices": [] }))),
-        ("no content type", ResponseTemplate::new(200).set_body_string("{}")),
+        (
+            "no content type",
+            ResponseTemplate::new(200).set_body_string("{}"),
+        ),
         ("an event that is no JSON", events(&["{"])),
-        ("an error", whole(json!({ "error": { "code": "odd", "message": "x" } }))),
-        ("an error in a stream", events(&[half, r#"{"error":{"code":"odd"}}"#])),
+        (
+            "an error",
+            whole(json!({ "error": { "code": "odd", "message": "x" } })),
+        ),
+        (
+            "an error in a stream",
+            events(&[half, r#"{"error":{"code":"odd"}}"#]),
+        ),
         ("a stream without its end", events(&[half])),
         ("an empty stream", events(&[])),
-        ("no UTF-8", ResponseTemplate::new(200).set_body_raw(b"data: \xff\xfe\n\n".to_vec(), "text/event-stream")),
+        (
+            "no UTF-8",
+            ResponseTemplate::new(200)
+                .set_body_raw(b"data: \xff\xfe\n\n".to_vec(), "text/event-stream"),
+        ),
     ];
     real(async |system| {
         for (what, answer) in rows {
@@ -128,11 +175,24 @@ fn answers_have_a_limit() {
     real(async |system| {
         let text = r#"{"choices":[{"message":{"content":"Hello"},"finish_reason":"stop"}]}"#;
         let stream = format!("data: {text}\n\n");
-        for (body, kind) in [(text.to_owned(), "application/json"), (stream, "text/event-stream")] {
-            let server = server([ResponseTemplate::new(200).set_body_raw(body.clone(), kind)]).await;
+        for (body, kind) in [
+            (text.to_owned(), "application/json"),
+            (stream, "text/event-stream"),
+        ] {
+            let server =
+                server([ResponseTemplate::new(200).set_body_raw(body.clone(), kind)]).await;
             for (answer_bytes_max, fits) in [(body.len(), true), (body.len() - 1, false)] {
-                let limits = ModelLimits { answer_bytes_max, ..ModelLimits::default() };
-                let agent = spawn(system, ModelConfig::Openai(Remote { limits, ..at(&server) }));
+                let limits = ModelLimits {
+                    answer_bytes_max,
+                    ..ModelLimits::default()
+                };
+                let agent = spawn(
+                    system,
+                    ModelConfig::Openai(Remote {
+                        limits,
+                        ..at(&server)
+                    }),
+                );
                 let answer = sample(&agent, &said("Hi")).await;
                 assert_eq!(answer.is_ok(), fits, "{kind}: {answer:?}");
             }
@@ -147,13 +207,23 @@ fn nobody_there() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         drop(listener);
-        let retries = Retries { pause_ms: 1, ..Retries::default() };
-        let config = Remote { url: Some(url), retries, ..Remote::new("m") };
+        let retries = Retries {
+            pause_ms: 1,
+            ..Retries::default()
+        };
+        let config = Remote {
+            url: Some(url),
+            retries,
+            ..Remote::new("m")
+        };
         let agent = spawn(system, ModelConfig::OpenaiCompatible(config));
         let failure = sample(&agent, &said("Hi")).await.unwrap_err();
         assert_eq!(
             (failure.kind, &*failure.message),
-            (FailureKind::Unavailable, "the model's provider can't be reached")
+            (
+                FailureKind::Unavailable,
+                "the model's provider can't be reached"
+            )
         );
     });
 }

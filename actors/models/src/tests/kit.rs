@@ -43,14 +43,24 @@ pub fn whole(body: Value) -> ResponseTemplate {
 
 /// An event stream, an event for each piece of data.
 pub fn events(data: &[&str]) -> ResponseTemplate {
-    let text: String = data.iter().map(|data| format!("data: {data}\n\n")).collect();
+    let text: String = data
+        .iter()
+        .map(|data| format!("data: {data}\n\n"))
+        .collect();
     ResponseTemplate::new(200).set_body_raw(text, "text/event-stream")
 }
 
 /// A model at this server, that tries again at once.
 pub fn at(server: &MockServer) -> Remote {
     let url = Some(format!("{}/v1", server.uri()));
-    Remote { url, retries: Retries { pause_ms: 1, ..Retries::default() }, ..Remote::new("m-1") }
+    Remote {
+        url,
+        retries: Retries {
+            pause_ms: 1,
+            ..Retries::default()
+        },
+        ..Remote::new("m-1")
+    }
 }
 
 pub fn open(config: ModelConfig) -> Model {
@@ -118,6 +128,9 @@ pub fn gist(answer: &Value) -> (&str, &str, &str, (u64, u64)) {
         answer["content"]["text"].as_str().unwrap(),
         answer["stopReason"].as_str().unwrap(),
         answer["model"].as_str().unwrap(),
-        (usage["inputTokens"].as_u64().unwrap(), usage["outputTokens"].as_u64().unwrap()),
+        (
+            usage["inputTokens"].as_u64().unwrap(),
+            usage["outputTokens"].as_u64().unwrap(),
+        ),
     )
 }

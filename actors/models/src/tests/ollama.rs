@@ -22,7 +22,13 @@ fn a_stream_is_an_answer() {
             r#"{"model":"m-1","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop","prompt_eval_count":9,"eval_count":2}"#,
         ))])
         .await;
-        let agent = spawn(system, ModelConfig::Ollama(Remote { url: Some(server.uri()), ..at(&server) }));
+        let agent = spawn(
+            system,
+            ModelConfig::Ollama(Remote {
+                url: Some(server.uri()),
+                ..at(&server)
+            }),
+        );
         let answer = sample(&agent, &said("Hi")).await.unwrap();
         assert_eq!(gist(&answer), ("Héllo", "endTurn", "m-1", (9, 2)));
         let request = server.received_requests().await.unwrap().remove(0);
@@ -38,11 +44,21 @@ fn a_rich_conversation() {
         let calls = json!([{ "function": { "name": "look", "arguments": { "zoom": 3 } } }]);
         let answer = json!({ "model": "m", "message": { "content": "", "tool_calls": calls }, "done": true, "done_reason": "stop" });
         let server = server([whole(answer)]).await;
-        let agent = spawn(system, ModelConfig::Ollama(Remote { stream: false, ..at(&server) }));
+        let agent = spawn(
+            system,
+            ModelConfig::Ollama(Remote {
+                stream: false,
+                ..at(&server)
+            }),
+        );
         let answer = sample(&agent, &rich()).await.unwrap();
         assert_eq!(answer["stopReason"], "toolUse");
-        let expected = json!({ "type": "tool_use", "id": "call_1", "name": "look", "input": { "zoom": 3 } });
-        assert_eq!(answer["content"], expected, "the id is one that the conversation hasn't had");
+        let expected =
+            json!({ "type": "tool_use", "id": "call_1", "name": "look", "input": { "zoom": 3 } });
+        assert_eq!(
+            answer["content"], expected,
+            "the id is one that the conversation hasn't had"
+        );
         insta::assert_json_snapshot!(asked(&server).await);
     });
 }
@@ -64,6 +80,9 @@ fn what_it_cannot_do() {
         }
         assert_eq!(times_asked(&server).await, 0);
         let failure = sample(&agent, &said("Hi")).await.unwrap_err();
-        assert_eq!(failure.message, "the model's provider broke off with an error");
+        assert_eq!(
+            failure.message,
+            "the model's provider broke off with an error"
+        );
     });
 }

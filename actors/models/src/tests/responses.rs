@@ -19,10 +19,19 @@ const PIECES: [&str; 6] = [
 fn a_stream_is_an_answer() {
     real(async |system| {
         let server = server([events(&PIECES)]).await;
-        let agent = spawn(system, ModelConfig::Openai(Remote { api: Api::Responses, ..at(&server) }));
+        let agent = spawn(
+            system,
+            ModelConfig::Openai(Remote {
+                api: Api::Responses,
+                ..at(&server)
+            }),
+        );
         let answer = sample(&agent, &said("Hi")).await.unwrap();
         assert_eq!(gist(&answer), ("Hello", "endTurn", "m-1-2026", (9, 2)));
-        assert_eq!(server.received_requests().await.unwrap()[0].url.path(), "/v1/responses");
+        assert_eq!(
+            server.received_requests().await.unwrap()[0].url.path(),
+            "/v1/responses"
+        );
     });
 }
 
@@ -30,12 +39,24 @@ fn a_stream_is_an_answer() {
 #[test]
 fn a_rich_conversation() {
     real(async |system| {
-        let output =
-            json!([{ "type": "message", "content": [{ "type": "output_text", "text": "A cat.END and more" }] }]);
-        let server = server([whole(json!({ "status": "completed", "model": "m", "output": output }))]).await;
-        let agent = spawn(system, ModelConfig::Openai(Remote { api: Api::Responses, stream: false, ..at(&server) }));
+        let output = json!([{ "type": "message", "content": [{ "type": "output_text", "text": "A cat.END and more" }] }]);
+        let server = server([whole(
+            json!({ "status": "completed", "model": "m", "output": output }),
+        )])
+        .await;
+        let agent = spawn(
+            system,
+            ModelConfig::Openai(Remote {
+                api: Api::Responses,
+                stream: false,
+                ..at(&server)
+            }),
+        );
         let answer = sample(&agent, &rich()).await.unwrap();
-        assert_eq!(answer["content"]["text"], "A cat.", "the API knows no stop sequences");
+        assert_eq!(
+            answer["content"]["text"], "A cat.",
+            "the API knows no stop sequences"
+        );
         assert_eq!(answer["stopReason"], "stopSequence");
         insta::assert_json_snapshot!(asked(&server).await);
     });
@@ -52,15 +73,23 @@ fn uses_of_tools_and_other_ends() {
             r#"{"type":"response.output_item.done","output_index":1,"item":{"type":"function_call","call_id":"call_a","name":"look","arguments":"{\"zoom\":2}"}}"#,
             r#"{"type":"response.completed","response":{"status":"completed","output":[]}}"#,
         ]);
-        let cut = whole(json!({ "status": "incomplete", "incomplete_details": { "reason": "max_output_tokens" },
-            "output": [{ "type": "message", "content": [{ "type": "output_text", "text": "Hal" }] }] }));
+        let cut = whole(
+            json!({ "status": "incomplete", "incomplete_details": { "reason": "max_output_tokens" },
+            "output": [{ "type": "message", "content": [{ "type": "output_text", "text": "Hal" }] }] }),
+        );
         let refused = whole(json!({ "status": "completed",
             "output": [{ "type": "message", "content": [{ "type": "refusal", "refusal": "No." }] }] }));
         let failed = events(&[
             r#"{"type":"response.failed","response":{"status":"failed","error":{"code":"invalid_prompt","message":"It says: Hi"}}}"#,
         ]);
         let server = server([tool, cut, refused, failed]).await;
-        let agent = spawn(system, ModelConfig::Openai(Remote { api: Api::Responses, ..at(&server) }));
+        let agent = spawn(
+            system,
+            ModelConfig::Openai(Remote {
+                api: Api::Responses,
+                ..at(&server)
+            }),
+        );
         let answer = sample(&agent, &said("Hi")).await.unwrap();
         assert_eq!(
             answer["content"],
@@ -68,10 +97,19 @@ fn uses_of_tools_and_other_ends() {
         );
         assert_eq!(answer["stopReason"], "toolUse");
         let answer = sample(&agent, &said("Hi")).await.unwrap();
-        assert_eq!((&answer["content"]["text"], &answer["stopReason"]), (&json!("Hal"), &json!("maxTokens")));
+        assert_eq!(
+            (&answer["content"]["text"], &answer["stopReason"]),
+            (&json!("Hal"), &json!("maxTokens"))
+        );
         let answer = sample(&agent, &said("Hi")).await.unwrap();
-        assert_eq!((&answer["content"]["text"], &answer["stopReason"]), (&json!("No."), &json!("refusal")));
+        assert_eq!(
+            (&answer["content"]["text"], &answer["stopReason"]),
+            (&json!("No."), &json!("refusal"))
+        );
         let failure = sample(&agent, &said("Hi")).await.unwrap_err();
-        assert_eq!(failure.message, "the model's provider broke off with an error: invalid_prompt");
+        assert_eq!(
+            failure.message,
+            "the model's provider broke off with an error: invalid_prompt"
+        );
     });
 }

@@ -10,9 +10,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
 use super::kit::{open, params, real, said, sample, spawn};
-use crate::{ModelConfig, Remote, Retries, STREAM_ARTIFACT, STREAM_KEY, STREAM_PIECE_EVERY, Timeouts};
+use crate::{
+    ModelConfig, Remote, Retries, STREAM_ARTIFACT, STREAM_KEY, STREAM_PIECE_EVERY, Timeouts,
+};
 
-const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+const HEAD: &str =
+    "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
 const HALF: &str = r#"{"choices":[{"delta":{"content":"Hel"}}]}"#;
 const REST: &str = r#"{"choices":[{"delta":{"content":"lo"},"finish_reason":"stop"}]}"#;
 
@@ -25,8 +28,16 @@ impl Bare {
 
     fn config(&self, timeouts: Timeouts) -> ModelConfig {
         let url = Some(format!("http://{}/v1", self.0.local_addr().unwrap()));
-        let retries = Retries { retries_max: 0, ..Retries::default() };
-        ModelConfig::OpenaiCompatible(Remote { url, timeouts, retries, ..Remote::new("m") })
+        let retries = Retries {
+            retries_max: 0,
+            ..Retries::default()
+        };
+        ModelConfig::OpenaiCompatible(Remote {
+            url,
+            timeouts,
+            retries,
+            ..Remote::new("m")
+        })
     }
 
     /// A connection whose request has been read; or which a client with little time has closed before.
@@ -78,7 +89,13 @@ fn silence_has_an_end() {
     real(async |system| {
         for said_before in [&[][..], &["head"], &["head", "piece"]] {
             let bare = Bare::new().await;
-            let agent = spawn(system, bare.config(Timeouts { silence_ms: 50, ..Timeouts::default() }));
+            let agent = spawn(
+                system,
+                bare.config(Timeouts {
+                    silence_ms: 50,
+                    ..Timeouts::default()
+                }),
+            );
             let request = said("Hi");
             let serve = async {
                 let mut stream = bare.accept().await;
@@ -105,7 +122,13 @@ fn silence_has_an_end() {
 fn the_whole_has_an_end() {
     real(async |system| {
         let bare = Bare::new().await;
-        let agent = spawn(system, bare.config(Timeouts { whole_ms: 100, ..Timeouts::default() }));
+        let agent = spawn(
+            system,
+            bare.config(Timeouts {
+                whole_ms: 100,
+                ..Timeouts::default()
+            }),
+        );
         let request = said("Hi");
         let serve = async {
             let mut stream = bare.accept().await;
@@ -116,7 +139,10 @@ fn the_whole_has_an_end() {
             }
         };
         let failure = reply_of(sample(&agent, &request), serve).await.unwrap_err();
-        assert_eq!((failure.kind, &*failure.message), (FailureKind::TimedOut, "the model took too long"));
+        assert_eq!(
+            (failure.kind, &*failure.message),
+            (FailureKind::TimedOut, "the model took too long")
+        );
     });
 }
 
@@ -134,7 +160,10 @@ fn a_broken_connection() {
         };
         let (answer, ()) = tokio::join!(sample(&agent, &request), serve);
         let failure = answer.unwrap_err();
-        assert_eq!(failure.message, "the model's provider broke off in the middle");
+        assert_eq!(
+            failure.message,
+            "the model's provider broke off in the middle"
+        );
     });
 }
 
@@ -156,8 +185,13 @@ fn progress_is_told() {
         };
         let ask = async {
             let mut call = agent.call(params(&said("Hi"))).start();
-            let Some(CallEvent::Progress(progress)) = call.next().await else { panic!("no progress") };
-            assert_eq!((progress.done, progress.message.as_deref()), (3.0, Some("3 bytes written")));
+            let Some(CallEvent::Progress(progress)) = call.next().await else {
+                panic!("no progress")
+            };
+            assert_eq!(
+                (progress.done, progress.message.as_deref()),
+                (3.0, Some("3 bytes written"))
+            );
             tell.send(()).unwrap();
             call.reply().await.unwrap().unwrap()
         };
@@ -192,16 +226,36 @@ fn the_text_comes_while_it_is_written() {
             let begun = std::time::Instant::now();
             let mut text = String::new();
             for nth in 0..2 {
-                let Some(CallEvent::Artifact(piece)) = call.next().await else { panic!("no piece") };
-                assert_eq!((piece.id().as_str(), piece.is_appended()), (STREAM_ARTIFACT, nth > 0));
-                text.extend(piece.content().iter().filter_map(callboard_message::Content::as_text));
+                let Some(CallEvent::Artifact(piece)) = call.next().await else {
+                    panic!("no piece")
+                };
+                assert_eq!(
+                    (piece.id().as_str(), piece.is_appended()),
+                    (STREAM_ARTIFACT, nth > 0)
+                );
+                text.extend(
+                    piece
+                        .content()
+                        .iter()
+                        .filter_map(callboard_message::Content::as_text),
+                );
             }
-            assert!(begun.elapsed() >= STREAM_PIECE_EVERY, "{:?}", begun.elapsed());
+            assert!(
+                begun.elapsed() >= STREAM_PIECE_EVERY,
+                "{:?}",
+                begun.elapsed()
+            );
             tell.send(()).unwrap();
-            (text, call.reply().await.unwrap().unwrap().written().unwrap())
+            (
+                text,
+                call.reply().await.unwrap().unwrap().written().unwrap(),
+            )
         };
         let ((text, answer), ()) = tokio::join!(ask, serve);
-        assert!(text.len() > 3 && answer.trim().starts_with(&text) && answer.ends_with("Hello"), "{text} {answer}");
+        assert!(
+            text.len() > 3 && answer.trim().starts_with(&text) && answer.ends_with("Hello"),
+            "{text} {answer}"
+        );
     });
 }
 
@@ -229,7 +283,10 @@ fn a_cancelled_call_closes_the_request() {
         assert!(reply.map_or(true, |reply| reply.is_err()));
         // What was read, and the token begun; not the hundred that were set aside.
         let used = || model.0.ledger.today().0;
-        testkit::eventually("the rest is free again", Duration::from_secs(5), || used() < 10).await;
+        testkit::eventually("the rest is free again", Duration::from_secs(5), || {
+            used() < 10
+        })
+        .await;
         assert!(used() >= 2, "{}", used());
     });
 }
@@ -240,11 +297,18 @@ fn the_deadline_of_the_call_counts() {
     real(async |system| {
         let bare = Bare::new().await;
         let agent = spawn(system, bare.config(Timeouts::default()));
-        let ask = agent.call(params(&said("Hi"))).within(Duration::from_millis(50)).start().reply();
+        let ask = agent
+            .call(params(&said("Hi")))
+            .within(Duration::from_millis(50))
+            .start()
+            .reply();
         let serve = async { closed(&mut bare.accept().await).await };
         match reply_of(ask, serve).await {
             Ok(reply) => assert_eq!(reply.unwrap_err().kind, FailureKind::TimedOut),
-            Err(error) => assert_eq!(callboard_message::Failure::from(error).kind, FailureKind::TimedOut),
+            Err(error) => assert_eq!(
+                callboard_message::Failure::from(error).kind,
+                FailureKind::TimedOut
+            ),
         }
     });
 }

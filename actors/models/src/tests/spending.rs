@@ -15,10 +15,16 @@ use crate::config::{ModelLimits, Prices};
 use crate::spend::Ledger;
 use crate::{ModelConfig, Remote};
 
-const NO_BUDGET: Budget = Budget { tokens: None, micro_usd: None };
+const NO_BUDGET: Budget = Budget {
+    tokens: None,
+    micro_usd: None,
+};
 
 fn ledger(limits: ModelLimits, prices: Option<(f64, f64)>) -> Arc<Ledger> {
-    let prices = prices.map(|(input, output)| Prices { input_usd_per_million: input, output_usd_per_million: output });
+    let prices = prices.map(|(input, output)| Prices {
+        input_usd_per_million: input,
+        output_usd_per_million: output,
+    });
     Ledger::new(&limits, prices).unwrap()
 }
 
@@ -34,9 +40,18 @@ fn answers_are_cut_to_the_call() {
         };
         // A thousand millionths of a dollar: 2 for a token read, 5 for one written.
         let ledger = ledger(limits, Some((2.0, 5.0)));
-        let tokens = |input, asked, budget| ledger.grant(input, asked, budget).map(|(_, tokens)| tokens).ok();
+        let tokens = |input, asked, budget| {
+            ledger
+                .grant(input, asked, budget)
+                .map(|(_, tokens)| tokens)
+                .ok()
+        };
         assert_eq!(tokens(10, Some(50), NO_BUDGET), Some(50), "as asked");
-        assert_eq!(tokens(10, None, NO_BUDGET), Some(196), "what the money is enough for");
+        assert_eq!(
+            tokens(10, None, NO_BUDGET),
+            Some(196),
+            "what the money is enough for"
+        );
         assert_eq!(tokens(400, None, NO_BUDGET), Some(40));
         assert_eq!(tokens(497, None, NO_BUDGET), Some(1));
         assert_eq!(tokens(498, None, NO_BUDGET), None);
@@ -62,22 +77,38 @@ fn minutes_and_days_have_limits() {
             ..ModelLimits::default()
         };
         let ledger = ledger(limits, None);
-        let grant = |asked| ledger.grant(10, Some(asked), NO_BUDGET).map(|(grant, _)| grant);
+        let grant = |asked| {
+            ledger
+                .grant(10, Some(asked), NO_BUDGET)
+                .map(|(grant, _)| grant)
+        };
         let under_way = grant(190).unwrap();
         assert!(grant(91).is_err(), "what is under way counts");
         let second = grant(90).unwrap();
-        under_way.spend(Usage { input: 10, output: 20 });
+        under_way.spend(Usage {
+            input: 10,
+            output: 20,
+        });
         drop(under_way);
         drop(second);
         assert_eq!(ledger.today(), (30, 0), "only what was spent");
         let third = grant(260).unwrap();
-        third.spend(Usage { input: 10, output: 260 });
+        third.spend(Usage {
+            input: 10,
+            output: 260,
+        });
         drop(third);
         let refused = grant(1).err().unwrap();
         assert_eq!(refused.kind, FailureKind::Overloaded);
-        assert_eq!(refused.message, "the model's calls of this minute are used up");
+        assert_eq!(
+            refused.message,
+            "the model's calls of this minute are used up"
+        );
         tokio::time::advance(Duration::from_secs(60)).await;
-        assert_eq!(grant(191).err().unwrap().message, "the model's tokens of this day are used up");
+        assert_eq!(
+            grant(191).err().unwrap().message,
+            "the model's tokens of this day are used up"
+        );
         assert!(grant(190).is_ok());
         tokio::time::advance(Duration::from_secs(24 * 60 * 60)).await;
         assert!(grant(290).is_ok());
@@ -88,12 +119,18 @@ fn minutes_and_days_have_limits() {
 #[test]
 fn a_day_has_its_money() {
     testkit::paused(async |_| {
-        let limits = ModelLimits { usd_per_day_max: Some(0.00006), ..ModelLimits::default() };
+        let limits = ModelLimits {
+            usd_per_day_max: Some(0.00006),
+            ..ModelLimits::default()
+        };
         let ledger = ledger(limits, Some((2.0, 5.0)));
         let (grant, _) = ledger.grant(10, Some(8), NO_BUDGET).unwrap();
         let refused = ledger.grant(0, Some(1), NO_BUDGET).err().unwrap();
         assert_eq!(refused.message, "the model's money of this day is used up");
-        grant.spend(Usage { input: 10, output: 7 });
+        grant.spend(Usage {
+            input: 10,
+            output: 7,
+        });
         drop(grant);
         assert_eq!(ledger.today(), (17, 55));
         assert!(ledger.grant(0, Some(1), NO_BUDGET).is_ok());
@@ -104,18 +141,63 @@ fn a_day_has_its_money() {
 #[test]
 fn limits_that_cannot_be_meant() {
     let limits = |limits: ModelLimits, price: Option<f64>| {
-        let prices = price.map(|usd| Prices { input_usd_per_million: usd, output_usd_per_million: 1.0 });
-        matches!(Ledger::new(&limits, prices), Err(ModelError::Setting { .. }))
+        let prices = price.map(|usd| Prices {
+            input_usd_per_million: usd,
+            output_usd_per_million: 1.0,
+        });
+        matches!(
+            Ledger::new(&limits, prices),
+            Err(ModelError::Setting { .. })
+        )
     };
     let default = ModelLimits::default;
-    assert!(limits(ModelLimits { calls_max: 0, ..default() }, None));
-    assert!(limits(ModelLimits { tokens_max: 0, ..default() }, None));
-    assert!(limits(ModelLimits { usd_per_day_max: Some(1.0), ..default() }, None), "dollars need prices");
-    assert!(limits(ModelLimits { usd_per_day_max: Some(-1.0), ..default() }, Some(1.0)));
-    assert!(limits(ModelLimits { usd_per_call_max: Some(f64::NAN), ..default() }, Some(1.0)));
+    assert!(limits(
+        ModelLimits {
+            calls_max: 0,
+            ..default()
+        },
+        None
+    ));
+    assert!(limits(
+        ModelLimits {
+            tokens_max: 0,
+            ..default()
+        },
+        None
+    ));
+    assert!(
+        limits(
+            ModelLimits {
+                usd_per_day_max: Some(1.0),
+                ..default()
+            },
+            None
+        ),
+        "dollars need prices"
+    );
+    assert!(limits(
+        ModelLimits {
+            usd_per_day_max: Some(-1.0),
+            ..default()
+        },
+        Some(1.0)
+    ));
+    assert!(limits(
+        ModelLimits {
+            usd_per_call_max: Some(f64::NAN),
+            ..default()
+        },
+        Some(1.0)
+    ));
     assert!(limits(default(), Some(-0.1)));
     assert!(limits(default(), Some(f64::INFINITY)));
-    assert!(!limits(ModelLimits { usd_per_day_max: Some(1.0), ..default() }, Some(0.0)));
+    assert!(!limits(
+        ModelLimits {
+            usd_per_day_max: Some(1.0),
+            ..default()
+        },
+        Some(0.0)
+    ));
 }
 
 fn hello(tokens: u64) -> Value {
@@ -129,15 +211,34 @@ fn hello(tokens: u64) -> Value {
 fn the_provider_is_asked_for_no_more() {
     real(async |system| {
         let server = server([whole(hello(400))]).await;
-        let limits = ModelLimits { tokens_max: 60, tokens_per_day_max: Some(300), ..ModelLimits::default() };
-        let agent = spawn(system, ModelConfig::OpenaiCompatible(Remote { limits, ..at(&server) }));
+        let limits = ModelLimits {
+            tokens_max: 60,
+            tokens_per_day_max: Some(300),
+            ..ModelLimits::default()
+        };
+        let agent = spawn(
+            system,
+            ModelConfig::OpenaiCompatible(Remote {
+                limits,
+                ..at(&server)
+            }),
+        );
         let mut meta = CallMeta::new(Arc::new(Principal::agent("test")));
         meta.budget.tokens = Some(42);
-        agent.ask(params(&said("Hi"))).within_call(Some(Arc::new(meta))).await.unwrap().unwrap();
+        agent
+            .ask(params(&said("Hi")))
+            .within_call(Some(Arc::new(meta)))
+            .await
+            .unwrap()
+            .unwrap();
         let allowed = asked(&server).await["max_tokens"].as_u64().unwrap();
         assert!((30..42).contains(&allowed), "{allowed}");
         let failure = sample(&agent, &said("Hi")).await.unwrap_err();
-        assert_eq!(failure.kind, FailureKind::Overloaded, "the first has used 401 tokens");
+        assert_eq!(
+            failure.kind,
+            FailureKind::Overloaded,
+            "the first has used 401 tokens"
+        );
         assert_eq!(times_asked(&server).await, 1);
     });
 }

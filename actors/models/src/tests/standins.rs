@@ -70,14 +70,19 @@ fn a_script_with_rules_and_turns() {
                 "#,
             ),
         );
-        let text = async |said_to_it: &str| sample(&agent, &said(said_to_it)).await.unwrap()["content"]["text"].clone();
+        let text = async |said_to_it: &str| {
+            sample(&agent, &said(said_to_it)).await.unwrap()["content"]["text"].clone()
+        };
         assert_eq!(text("a").await, "first");
         let used = sample(&agent, &said("the weather?")).await.unwrap();
         assert_eq!(used["stopReason"], "toolUse");
         let block = json!({ "type": "tool_use", "id": "call_0", "name": "weather", "input": { "city": "Porto" } });
         assert_eq!(used["content"], block);
         let failure = sample(&agent, &said("a storm?")).await.unwrap_err();
-        assert_eq!((failure.kind, &*failure.message), (FailureKind::Unavailable, "the line is down"));
+        assert_eq!(
+            (failure.kind, &*failure.message),
+            (FailureKind::Unavailable, "the line is down")
+        );
         assert_eq!(text("b").await, "then");
         let again = sample(&agent, &said("c")).await.unwrap();
         assert_eq!((gist(&again).0, gist(&again).1), ("then", "maxTokens"));
@@ -92,14 +97,43 @@ fn an_echo_is_a_tool_too() {
     testkit::paused(async |system| {
         let agent = spawn(system, config("provider = \"echo\""));
         let answer = sample(&agent, &said("Hello?")).await.unwrap();
-        assert_eq!((gist(&answer).0, &answer["model"]), ("Hello?", &json!("echo")));
-        assert_eq!(agent.ask(AskModel::new("Hello!")).await.unwrap().unwrap(), "Hello!");
-        let by_name = serde_json::value::to_raw_value(&json!({ "prompt": "by name", "max_tokens": 9 })).unwrap();
-        assert_eq!(agent.ask_named("ask_model", by_name, None).await.unwrap().get(), "\"by name\"");
-        let none = agent.ask(AskModel { max_tokens: Some(0), ..AskModel::new("Hi") }).await.unwrap();
+        assert_eq!(
+            (gist(&answer).0, &answer["model"]),
+            ("Hello?", &json!("echo"))
+        );
+        assert_eq!(
+            agent.ask(AskModel::new("Hello!")).await.unwrap().unwrap(),
+            "Hello!"
+        );
+        let by_name =
+            serde_json::value::to_raw_value(&json!({ "prompt": "by name", "max_tokens": 9 }))
+                .unwrap();
+        assert_eq!(
+            agent
+                .ask_named("ask_model", by_name, None)
+                .await
+                .unwrap()
+                .get(),
+            "\"by name\""
+        );
+        let none = agent
+            .ask(AskModel {
+                max_tokens: Some(0),
+                ..AskModel::new("Hi")
+            })
+            .await
+            .unwrap();
         assert_eq!(none.unwrap_err().kind, FailureKind::InvalidInput);
-        let tools: Vec<String> = agent.specs().iter().map(|spec| spec.name.to_string()).collect();
-        assert!(tools.contains(&"ask_model".to_owned()) && tools.contains(&"callboard.sample".to_owned()), "{tools:?}");
+        let tools: Vec<String> = agent
+            .specs()
+            .iter()
+            .map(|spec| spec.name.to_string())
+            .collect();
+        assert!(
+            tools.contains(&"ask_model".to_owned())
+                && tools.contains(&"callboard.sample".to_owned()),
+            "{tools:?}"
+        );
         system.shutdown(Duration::from_secs(5)).await;
     });
 }

@@ -13,7 +13,14 @@ use super::{Ask, ProviderError, TokenUsage, note};
 pub(super) fn body(request: &Request, ask: Ask<'_>) -> Result<RawObject, Trouble> {
     let mut body = RawObject::of("model", ask.model).with("max_tokens", ask.tokens_max);
     body.set_some("system", &request.system);
-    body.set("messages", request.turns.iter().map(turn).collect::<Result<Vec<_>, _>>()?);
+    body.set(
+        "messages",
+        request
+            .turns
+            .iter()
+            .map(turn)
+            .collect::<Result<Vec<_>, _>>()?,
+    );
     body.set_some("temperature", &request.temperature);
     if !request.stop.is_empty() {
         body.set("stop_sequences", &request.stop);
@@ -37,7 +44,11 @@ fn tool(tool: &Tool) -> RawObject {
 }
 
 fn turn(turn: &Turn) -> Result<RawObject, Trouble> {
-    let content = turn.blocks.iter().map(block).collect::<Result<Vec<_>, _>>()?;
+    let content = turn
+        .blocks
+        .iter()
+        .map(block)
+        .collect::<Result<Vec<_>, _>>()?;
     Ok(RawObject::of("role", turn.speaker).with("content", content))
 }
 
@@ -49,13 +60,24 @@ fn block(of: &Block) -> Result<RawObject, Trouble> {
             RawObject::of("type", "image").with("source", source.with("data", &media.data))
         }
         Block::Audio(_) => return Err(Trouble::Unfit("sound")),
-        Block::ToolUse { id, name, input } => {
-            RawObject::of("type", "tool_use").with("id", id).with("name", name).with("input", input)
-        }
-        Block::ToolResult { id, blocks, is_error } => {
+        Block::ToolUse { id, name, input } => RawObject::of("type", "tool_use")
+            .with("id", id)
+            .with("name", name)
+            .with("input", input),
+        Block::ToolResult {
+            id,
+            blocks,
+            is_error,
+        } => {
             let content = blocks.iter().map(block).collect::<Result<Vec<_>, _>>()?;
-            let result = RawObject::of("type", "tool_result").with("tool_use_id", id).with("content", content);
-            if *is_error { result.with("is_error", true) } else { result }
+            let result = RawObject::of("type", "tool_result")
+                .with("tool_use_id", id)
+                .with("content", content);
+            if *is_error {
+                result.with("is_error", true)
+            } else {
+                result
+            }
         }
     })
 }
@@ -109,7 +131,11 @@ pub(super) fn whole(said: MessageSaid, draft: &mut Draft) -> Result<(), Trouble>
         begin(at, block, true, draft)?;
     }
     note(said.usage, draft);
-    draft.stop = Some(Stop::of(&said.stop_reason.ok_or(Trouble::Malformed("it has no stop reason"))?));
+    draft.stop = Some(Stop::of(
+        &said
+            .stop_reason
+            .ok_or(Trouble::Malformed("it has no stop reason"))?,
+    ));
     draft.is_whole = true;
     Ok(())
 }
@@ -117,9 +143,15 @@ pub(super) fn whole(said: MessageSaid, draft: &mut Draft) -> Result<(), Trouble>
 /// In a stream a tool's input begins as `{}` and comes in pieces after it.
 fn begin(place: u64, block: BlockSaid, is_whole: bool, draft: &mut Draft) -> Result<(), Trouble> {
     match &*block.r#type {
-        "text" => draft.text.push_str(block.text.as_deref().unwrap_or_default()),
+        "text" => draft
+            .text
+            .push_str(block.text.as_deref().unwrap_or_default()),
         "tool_use" => {
-            let input = block.input.as_ref().filter(|_| is_whole).map_or("", |input| input.get());
+            let input = block
+                .input
+                .as_ref()
+                .filter(|_| is_whole)
+                .map_or("", |input| input.get());
             draft.tool(place, block.id.as_deref(), block.name.as_deref(), input)?;
         }
         // Thinking and the provider's own tools are no part of the answer.
@@ -144,7 +176,9 @@ pub(super) fn piece(event: Event, draft: &mut Draft) -> Result<(), Trouble> {
         }
         "content_block_delta" => {
             if let Some(delta) = event.delta {
-                draft.text.push_str(delta.text.as_deref().unwrap_or_default());
+                draft
+                    .text
+                    .push_str(delta.text.as_deref().unwrap_or_default());
                 if let Some(input) = delta.partial_json {
                     draft.tool_more(event.index, &input);
                 }
@@ -157,7 +191,13 @@ pub(super) fn piece(event: Event, draft: &mut Draft) -> Result<(), Trouble> {
         }
         "message_stop" => draft.is_whole = true,
         "error" => {
-            return Err(event.error.map_or(Trouble::Told { code: None, again: false }, |error| error.trouble()));
+            return Err(event.error.map_or(
+                Trouble::Told {
+                    code: None,
+                    again: false,
+                },
+                |error| error.trouble(),
+            ));
         }
         // Pings, and whatever is added later.
         _ => {}

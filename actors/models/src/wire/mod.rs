@@ -88,7 +88,9 @@ impl Wire {
     pub fn piece(self, data: &str, draft: &mut Draft) -> Result<bool, Trouble> {
         let json = data.as_bytes();
         match self {
-            Self::OpenaiChat { .. } | Self::OpenaiResponses if data.trim() == "[DONE]" => return Ok(true),
+            Self::OpenaiChat { .. } | Self::OpenaiResponses if data.trim() == "[DONE]" => {
+                return Ok(true);
+            }
             Self::OpenaiChat { .. } => openai_chat::piece(read(json)?, draft)?,
             Self::OpenaiResponses => openai_responses::piece(read(json)?, draft)?,
             Self::Anthropic => anthropic::piece(read(json)?, draft)?,
@@ -99,7 +101,8 @@ impl Wire {
 }
 
 fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, Trouble> {
-    serde_json::from_slice(json).map_err(|_| Trouble::Malformed("it isn't JSON of the provider's shape"))
+    serde_json::from_slice(json)
+        .map_err(|_| Trouble::Malformed("it isn't JSON of the provider's shape"))
 }
 
 /// Tokens used, by any provider's names.
@@ -119,10 +122,16 @@ struct TokenUsage {
 /// Notes the tokens that a provider tells of.
 fn note(usage: Option<TokenUsage>, draft: &mut Draft) {
     let Some(usage) = usage else { return };
-    let cached = usage.cache_creation_input_tokens.unwrap_or(0) + usage.cache_read_input_tokens.unwrap_or(0);
-    let input = usage.prompt_tokens.or(usage.input_tokens.map(|tokens| tokens + cached));
+    let cached =
+        usage.cache_creation_input_tokens.unwrap_or(0) + usage.cache_read_input_tokens.unwrap_or(0);
+    let input = usage
+        .prompt_tokens
+        .or(usage.input_tokens.map(|tokens| tokens + cached));
     draft.input_tokens = input.or(draft.input_tokens);
-    draft.output_tokens = usage.completion_tokens.or(usage.output_tokens).or(draft.output_tokens);
+    draft.output_tokens = usage
+        .completion_tokens
+        .or(usage.output_tokens)
+        .or(draft.output_tokens);
 }
 
 /// The body of an error: OpenAI's and Anthropic's have `code` or `type` in it, Ollama's is a sentence, which is left out.
@@ -152,7 +161,13 @@ impl ProviderError {
         let code = self.code();
         let again = matches!(
             code.as_deref(),
-            Some("overloaded_error" | "api_error" | "rate_limit_error" | "rate_limit_exceeded" | "server_error")
+            Some(
+                "overloaded_error"
+                    | "api_error"
+                    | "rate_limit_error"
+                    | "rate_limit_exceeded"
+                    | "server_error"
+            )
         );
         Trouble::Told { code, again }
     }

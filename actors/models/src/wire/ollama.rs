@@ -26,7 +26,14 @@ pub(super) fn body(request: &Request, ask: Ask<'_>) -> Result<RawObject, Trouble
     let mut body = RawObject::of("model", ask.model).with("messages", messages);
     match request.choice {
         _ if request.tools.is_empty() => {}
-        Choice::Auto => body.set("tools", request.tools.iter().map(openai_chat::tool).collect::<Vec<_>>()),
+        Choice::Auto => body.set(
+            "tools",
+            request
+                .tools
+                .iter()
+                .map(openai_chat::tool)
+                .collect::<Vec<_>>(),
+        ),
         // It knows no choice: not offering them is the same.
         Choice::None => {}
         Choice::Required => return Err(Trouble::Unfit("a tool that must be used")),
@@ -75,9 +82,14 @@ fn result(request: &Request, id: &str, blocks: &[Block]) -> Result<RawObject, Tr
             _ => {}
         }
     }
-    let message = RawObject::of("role", "tool").with("tool_name", request.tool_of(id).unwrap_or_default());
+    let message =
+        RawObject::of("role", "tool").with("tool_name", request.tool_of(id).unwrap_or_default());
     let message = message.with("content", texts(blocks));
-    Ok(if images.is_empty() { message } else { message.with("images", images) })
+    Ok(if images.is_empty() {
+        message
+    } else {
+        message.with("images", images)
+    })
 }
 
 /// An answer, or a piece of one.
@@ -113,13 +125,22 @@ struct Function {
 
 pub(super) fn piece(said: Said, draft: &mut Draft) -> Result<(), Trouble> {
     if said.error.is_some() {
-        return Err(Trouble::Told { code: None, again: false });
+        return Err(Trouble::Told {
+            code: None,
+            again: false,
+        });
     }
     draft.model = said.model.or(draft.model.take());
     if let Some(message) = said.message {
-        draft.text.push_str(message.content.as_deref().unwrap_or_default());
+        draft
+            .text
+            .push_str(message.content.as_deref().unwrap_or_default());
         for call in message.tool_calls.unwrap_or_default() {
-            let input = call.function.arguments.as_ref().map_or("", |input| input.get());
+            let input = call
+                .function
+                .arguments
+                .as_ref()
+                .map_or("", |input| input.get());
             draft.tool_whole(None, &call.function.name, input)?;
         }
     }

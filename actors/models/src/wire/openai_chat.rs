@@ -9,7 +9,11 @@ use super::super::request::{Draft, Stop};
 use super::super::trouble::Trouble;
 use super::{Ask, ProviderError, TokenUsage, note};
 
-pub(super) fn body(request: &Request, ask: Ask<'_>, tokens_max: &str) -> Result<RawObject, Trouble> {
+pub(super) fn body(
+    request: &Request,
+    ask: Ask<'_>,
+    tokens_max: &str,
+) -> Result<RawObject, Trouble> {
     let mut messages = Vec::new();
     if let Some(system) = &request.system {
         messages.push(RawObject::of("role", "system").with("content", system));
@@ -50,7 +54,11 @@ fn user(turn: &Turn, messages: &mut Vec<RawObject>) -> Result<(), Trouble> {
         if let Block::ToolResult { id, blocks, .. } = block {
             let message = RawObject::of("role", "tool").with("tool_call_id", id);
             messages.push(message.with("content", texts(blocks)));
-            parts.extend(blocks.iter().filter(|block| !matches!(block, Block::Text(_))));
+            parts.extend(
+                blocks
+                    .iter()
+                    .filter(|block| !matches!(block, Block::Text(_))),
+            );
         } else {
             parts.push(block);
         }
@@ -60,7 +68,10 @@ fn user(turn: &Turn, messages: &mut Vec<RawObject>) -> Result<(), Trouble> {
         [] => {}
         [Block::Text(text)] => messages.push(message.with("content", text)),
         parts => {
-            let parts = parts.iter().map(|block| part(block)).collect::<Result<Vec<_>, _>>()?;
+            let parts = parts
+                .iter()
+                .map(|block| part(block))
+                .collect::<Result<Vec<_>, _>>()?;
             messages.push(message.with("content", parts));
         }
     }
@@ -83,7 +94,9 @@ fn part(block: &Block) -> Result<RawObject, Trouble> {
             let audio = RawObject::of("data", &media.data).with("format", format);
             RawObject::of("type", "input_audio").with("input_audio", audio)
         }
-        Block::ToolUse { .. } | Block::ToolResult { .. } => return Err(Trouble::Unfit("a tool's block in this place")),
+        Block::ToolUse { .. } | Block::ToolResult { .. } => {
+            return Err(Trouble::Unfit("a tool's block in this place"));
+        }
     })
 }
 
@@ -94,13 +107,21 @@ fn assistant(turn: &Turn) -> Result<RawObject, Trouble> {
             Block::Text(_) => {}
             Block::ToolUse { id, name, input } => {
                 let function = RawObject::of("name", name).with("arguments", input.get());
-                calls.push(RawObject::of("id", id).with("type", "function").with("function", function));
+                calls.push(
+                    RawObject::of("id", id)
+                        .with("type", "function")
+                        .with("function", function),
+                );
             }
             _ => return Err(Trouble::Unfit("pictures or sound by the assistant")),
         }
     }
     let message = RawObject::of("role", "assistant").with("content", texts(&turn.blocks));
-    Ok(if calls.is_empty() { message } else { message.with("tool_calls", calls) })
+    Ok(if calls.is_empty() {
+        message
+    } else {
+        message.with("tool_calls", calls)
+    })
 }
 
 /// An answer, or a piece of one.
@@ -157,19 +178,30 @@ pub(super) fn piece(said: Completion, draft: &mut Draft) -> Result<(), Trouble> 
     draft.model = said.model.or(draft.model.take());
     note(said.usage, draft);
     // One answer was asked for.
-    let Some(choice) = said.choices.into_iter().next() else { return Ok(()) };
+    let Some(choice) = said.choices.into_iter().next() else {
+        return Ok(());
+    };
     if let Some(said) = choice.message.or(choice.delta) {
-        draft.text.push_str(said.content.as_deref().unwrap_or_default());
+        draft
+            .text
+            .push_str(said.content.as_deref().unwrap_or_default());
         if let Some(refusal) = said.refusal.filter(|refusal| !refusal.is_empty()) {
             draft.text.push_str(&refusal);
             draft.stop = Some(Stop::Refusal);
         }
         for call in said.tool_calls.unwrap_or_default() {
-            let function = call.function.unwrap_or(Function { name: None, arguments: None });
+            let function = call.function.unwrap_or(Function {
+                name: None,
+                arguments: None,
+            });
             let (id, arguments) = (call.id.as_deref(), function.arguments.unwrap_or_default());
             match call.index {
                 Some(index) => draft.tool(index, id, function.name.as_deref(), &arguments)?,
-                None => draft.tool_whole(id, function.name.as_deref().unwrap_or_default(), &arguments)?,
+                None => draft.tool_whole(
+                    id,
+                    function.name.as_deref().unwrap_or_default(),
+                    &arguments,
+                )?,
             }
         }
     }

@@ -92,7 +92,10 @@ fn result(id: &str, blocks: &[Block]) -> Result<RawObject, Trouble> {
         Block::Image(media) => Ok(image(media)),
         _ => Err(Trouble::Unfit("sound")),
     };
-    Ok(item.with("output", blocks.iter().map(part).collect::<Result<Vec<_>, _>>()?))
+    Ok(item.with(
+        "output",
+        blocks.iter().map(part).collect::<Result<Vec<_>, _>>()?,
+    ))
 }
 
 /// A response object.
@@ -150,7 +153,9 @@ pub(super) fn whole(said: ResponseSaid, draft: &mut Draft) -> Result<(), Trouble
         match &*item.r#type {
             "message" => {
                 for part in item.content.unwrap_or_default() {
-                    draft.text.push_str(part.text.as_deref().unwrap_or_default());
+                    draft
+                        .text
+                        .push_str(part.text.as_deref().unwrap_or_default());
                     if let Some(refusal) = part.refusal {
                         draft.text.push_str(&refusal);
                         draft.stop = Some(Stop::Refusal);
@@ -159,7 +164,11 @@ pub(super) fn whole(said: ResponseSaid, draft: &mut Draft) -> Result<(), Trouble
             }
             "function_call" => {
                 let name = item.name.as_deref().unwrap_or_default();
-                draft.tool_whole(item.call_id.as_deref(), name, item.arguments.as_deref().unwrap_or_default())?;
+                draft.tool_whole(
+                    item.call_id.as_deref(),
+                    name,
+                    item.arguments.as_deref().unwrap_or_default(),
+                )?;
             }
             // Reasoning and the provider's own tools are no part of the answer.
             _ => {}
@@ -179,7 +188,10 @@ pub(super) fn whole(said: ResponseSaid, draft: &mut Draft) -> Result<(), Trouble
 }
 
 pub(super) fn piece(event: Event, draft: &mut Draft) -> Result<(), Trouble> {
-    let (place, delta) = (event.output_index.unwrap_or(0), event.delta.unwrap_or_default());
+    let (place, delta) = (
+        event.output_index.unwrap_or(0),
+        event.delta.unwrap_or_default(),
+    );
     match &*event.r#type {
         "response.output_text.delta" => draft.text.push_str(&delta),
         "response.refusal.delta" => {
@@ -198,9 +210,19 @@ pub(super) fn piece(event: Event, draft: &mut Draft) -> Result<(), Trouble> {
             }
         }
         "response.completed" | "response.incomplete" | "response.failed" => {
-            whole(event.response.ok_or(Trouble::Malformed("its last event has no response"))?, draft)?;
+            whole(
+                event
+                    .response
+                    .ok_or(Trouble::Malformed("its last event has no response"))?,
+                draft,
+            )?;
         }
-        "error" => return Err(Trouble::Told { code: code(event.code.as_deref()), again: false }),
+        "error" => {
+            return Err(Trouble::Told {
+                code: code(event.code.as_deref()),
+                again: false,
+            });
+        }
         _ => {}
     }
     Ok(())

@@ -20,17 +20,36 @@ pub struct Turn {
 impl Turn {
     /// Said by whoever asks.
     pub fn user(text: impl Into<String>) -> Self {
-        Self { by: Speaker::User, text: text.into() }
+        Self {
+            by: Speaker::User,
+            text: text.into(),
+        }
     }
 
     /// Said by us.
     pub fn assistant(text: impl Into<String>) -> Self {
-        Self { by: Speaker::Assistant, text: text.into() }
+        Self {
+            by: Speaker::Assistant,
+            text: text.into(),
+        }
     }
 }
 
 /// What may come of using a tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Default,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Risk {
     /// It only looks.
@@ -106,7 +125,9 @@ pub struct SkillView {
 impl SkillView {
     /// Whether it is tagged [`TAG_DESTRUCTIVE`].
     pub(crate) fn is_destructive(&self) -> bool {
-        self.tags.iter().any(|tag| tag.eq_ignore_ascii_case(TAG_DESTRUCTIVE))
+        self.tags
+            .iter()
+            .any(|tag| tag.eq_ignore_ascii_case(TAG_DESTRUCTIVE))
     }
 }
 

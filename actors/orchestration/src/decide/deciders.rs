@@ -66,27 +66,47 @@ pub enum Asked {
 impl Decider {
     /// Rules.
     pub fn rules(agent: AgentRef) -> Self {
-        Self { by: "rules".to_owned(), asked: Asked::Agent(agent), within: Some(RULES_WITHIN) }
+        Self {
+            by: "rules".to_owned(),
+            asked: Asked::Agent(agent),
+            within: Some(RULES_WITHIN),
+        }
     }
 
     /// A model decider over the model `id`.
     pub fn model(id: &str, agent: AgentRef) -> Self {
-        Self { by: format!("model:{id}"), asked: Asked::Agent(agent), within: Some(MODEL_WITHIN) }
+        Self {
+            by: format!("model:{id}"),
+            asked: Asked::Agent(agent),
+            within: Some(MODEL_WITHIN),
+        }
     }
 
     /// Whoever called.
     pub fn person(agent: AgentRef) -> Self {
-        Self { by: "person".to_owned(), asked: Asked::Agent(agent), within: None }
+        Self {
+            by: "person".to_owned(),
+            asked: Asked::Agent(agent),
+            within: None,
+        }
     }
 
     /// An agent by its id in the directory.
     pub fn agent(id: &str) -> Self {
-        Self { by: format!("agent:{id}"), asked: Asked::Id(id.to_owned()), within: Some(MODEL_WITHIN) }
+        Self {
+            by: format!("agent:{id}"),
+            asked: Asked::Id(id.to_owned()),
+            within: Some(MODEL_WITHIN),
+        }
     }
 
     /// Nobody: every decision fails as [`FailureKind::NobodyToAsk`], for that reason, and the point's fallback holds.
     pub fn nobody(by: &str, reason: &str) -> Self {
-        Self { by: by.to_owned(), asked: Asked::Nobody(reason.to_owned()), within: None }
+        Self {
+            by: by.to_owned(),
+            asked: Asked::Nobody(reason.to_owned()),
+            within: None,
+        }
     }
 }
 
@@ -109,7 +129,10 @@ struct Count {
 
 impl fmt::Debug for Deciders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let by = Point::ALL.iter().zip(&self.seats).map(|(point, seat)| (point, &seat.by));
+        let by = Point::ALL
+            .iter()
+            .zip(&self.seats)
+            .map(|(point, seat)| (point, &seat.by));
         f.debug_map().entries(by).finish()
     }
 }
@@ -129,7 +152,12 @@ impl Deciders {
     /// For the agent `agent`, whose requests are of `class`; `seat` gives who decides at each point.
     pub fn new(agent: &str, class: DataClass, seat: impl FnMut(Point) -> Decider) -> Self {
         let seats = Point::ALL.into_iter().map(seat).collect();
-        Self { agent: agent.to_owned(), class, seats, counts: Default::default() }
+        Self {
+            agent: agent.to_owned(),
+            class,
+            seats,
+            counts: Default::default(),
+        }
     }
 
     /// The same one decides everything.
@@ -144,28 +172,46 @@ impl Deciders {
 
     /// Has `message` decided, as part of this call and of `run`. Where nobody decides, the fallback holds: that is logged,
     /// counted and on record, as every decision is.
-    pub async fn decide<D: Decision>(&self, cx: &Cx, run: &RunId, message: D) -> Settled<D::Outcome> {
+    pub async fn decide<D: Decision>(
+        &self,
+        cx: &Cx,
+        run: &RunId,
+        message: D,
+    ) -> Settled<D::Outcome> {
         let seat = self.at(D::POINT);
         let (begun, at_ms) = (Instant::now(), now_ms());
         let body = D::wire().and_then(|wire| (wire.encode)(&message).ok());
-        let inputs = cx.system().audit().mark(self.class, body.as_deref().map_or(&[], |body| body.get().as_bytes()));
+        let inputs = cx.system().audit().mark(
+            self.class,
+            body.as_deref().map_or(&[], |body| body.get().as_bytes()),
+        );
         let (decided, failure) = match ask(seat, cx, message.clone()).await {
             Ok(decided) => (decided, None),
             Err(failure) => (Decided::unclear(""), Some(failure)),
         };
         let fallback = match (&failure, &decided.outcome) {
-            (Some(Failure { kind: FailureKind::TimedOut, .. }), _) => Some(FallbackWhy::TimedOut),
+            (
+                Some(Failure {
+                    kind: FailureKind::TimedOut,
+                    ..
+                }),
+                _,
+            ) => Some(FallbackWhy::TimedOut),
             (Some(failure), _) => Some(FallbackWhy::Failed(failure.kind)),
             (None, None) => Some(FallbackWhy::Unclear),
             (None, Some(outcome)) => (!message.fits(outcome)).then_some(FallbackWhy::Unknown),
         };
         let (outcome, confidence) = match fallback {
             // What comes from elsewhere may be any number.
-            None if decided.confidence.is_finite() => (decided.outcome, decided.confidence.clamp(0.0, 1.0)),
+            None if decided.confidence.is_finite() => {
+                (decided.outcome, decided.confidence.clamp(0.0, 1.0))
+            }
             None => (decided.outcome, 0.0),
             Some(_) => (message.fallback(), 0.0),
         };
-        let word = outcome.as_ref().map_or_else(|| "none".to_owned(), Outcome::word);
+        let word = outcome
+            .as_ref()
+            .map_or_else(|| "none".to_owned(), Outcome::word);
         let record = DecisionRecord {
             point: D::POINT,
             by: seat.by.clone(),
@@ -178,7 +224,11 @@ impl Deciders {
             at_ms,
         };
         self.tell(cx, run, &record, failure.as_ref());
-        Settled { outcome, failure, record }
+        Settled {
+            outcome,
+            failure,
+            record,
+        }
     }
 
     /// Number of decisions and of fallbacks by point: for [`callboard_runtime::Agent::observe`].
@@ -186,7 +236,10 @@ impl Deciders {
         let of = |point: Point| {
             let count = &self.counts[point.index()];
             let (decided, fallbacks) = (count.decided.load(Relaxed), count.fallbacks.load(Relaxed));
-            (point.as_str().to_owned(), json!({"by": self.at(point).by, "decided": decided, "fallbacks": fallbacks}))
+            (
+                point.as_str().to_owned(),
+                json!({"by": self.at(point).by, "decided": decided, "fallbacks": fallbacks}),
+            )
         };
         Value::Object(Point::ALL.into_iter().map(of).collect())
     }
@@ -213,21 +266,33 @@ impl Deciders {
         if let Some(why) = record.fallback {
             count.fallbacks.fetch_add(1, Relaxed);
             entry = entry.with("fallback", why.to_string());
-            let (point, by, why, failure) = (record.point, &record.by, why, failure.map(|f| &f.message));
+            let (point, by, why, failure) =
+                (record.point, &record.by, why, failure.map(|f| &f.message));
             callboard_message::log::warn!(by: &self.agent, agent = self.agent, %point, by, %why, failure, outcome = record.outcome, "the fallback decides");
         }
         cx.system().audit().note(entry);
-        cx.progress(Progress { message: Some(record.to_string()), ..Progress::default() });
+        cx.progress(Progress {
+            message: Some(record.to_string()),
+            ..Progress::default()
+        });
     }
 }
 
-async fn ask<D: Decision>(seat: &Decider, cx: &Cx, message: D) -> Result<Decided<D::Outcome>, Failure> {
+async fn ask<D: Decision>(
+    seat: &Decider,
+    cx: &Cx,
+    message: D,
+) -> Result<Decided<D::Outcome>, Failure> {
     let (found, judged);
     let mut cx = cx;
     let agent = match &seat.asked {
         Asked::Agent(agent) => agent,
         Asked::Id(id) => {
-            let gone = || Failure::unavailable(format!("no agent is called {id}: see the topology's decide"));
+            let gone = || {
+                Failure::unavailable(format!(
+                    "no agent is called {id}: see the topology's decide"
+                ))
+            };
             found = cx.system().directory().get(id).ok_or_else(gone)?;
             // What such an agent gives early are parts of a decision, and no answer.
             judged = withheld(cx);
@@ -333,7 +398,14 @@ pub struct DecisionRecord {
 impl fmt::Display for DecisionRecord {
     /// As people see it in progress: `DP2: remote weather (0.82, rules)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} ({:.2}, {}", self.point.code(), self.outcome, self.confidence, self.by)?;
+        write!(
+            f,
+            "{}: {} ({:.2}, {}",
+            self.point.code(),
+            self.outcome,
+            self.confidence,
+            self.by
+        )?;
         match &self.fallback {
             Some(why) => write!(f, "; fallback, {why})"),
             None => f.write_str(")"),
@@ -348,10 +420,16 @@ pub(crate) fn withheld(cx: &Cx) -> Cx {
 }
 
 /// The same surroundings with another caller, who stands before the call's own; `None` where nobody called.
-pub(crate) fn with_caller(cx: &Cx, before: impl FnOnce(Arc<dyn Caller>) -> Arc<dyn Caller>) -> Option<Cx> {
+pub(crate) fn with_caller(
+    cx: &Cx,
+    before: impl FnOnce(Arc<dyn Caller>) -> Arc<dyn Caller>,
+) -> Option<Cx> {
     let call = cx.call()?;
     let caller = before(call.caller.clone()?);
-    Some(cx.within(Arc::new(CallMeta { caller: Some(caller), ..CallMeta::clone(call) })))
+    Some(cx.within(Arc::new(CallMeta {
+        caller: Some(caller),
+        ..CallMeta::clone(call)
+    })))
 }
 
 struct Withheld(Arc<dyn Caller>);

@@ -2,8 +2,9 @@ use callboard_message::{Failure, Message};
 
 use super::limits::{CONFIDENCE_FALLBACK, QUESTION_CHARS_MAX};
 use super::messages::{
-    Clarity, Confirm, DecideClarity, DecideConfirm, DecideFollowUp, DecideRecovery, DecideRoute, DecideSplit,
-    DecideTool, FollowUp, MakeSteps, Outcome, Recovery, Route, Split, Synthesis, Synthesize, ToolChoice, WriteAnswer,
+    Clarity, Confirm, DecideClarity, DecideConfirm, DecideFollowUp, DecideRecovery, DecideRoute,
+    DecideSplit, DecideTool, FollowUp, MakeSteps, Outcome, Recovery, Route, Split, Synthesis,
+    Synthesize, ToolChoice, WriteAnswer,
 };
 use super::point::{Decided, Point};
 use super::rules::run_time::synthesis;
@@ -111,14 +112,20 @@ impl Decision for DecideRecovery {
     fn fallback(&self) -> Option<Recovery> {
         let target = self.action.target();
         Some(match self.may_ask {
-            true => Recovery::AskHuman { message: format!("{target} failed: {}. What should I do?", self.error) },
-            false => Recovery::Abandon { reason: self.error.clone() },
+            true => Recovery::AskHuman {
+                message: format!("{target} failed: {}. What should I do?", self.error),
+            },
+            false => Recovery::Abandon {
+                reason: self.error.clone(),
+            },
         })
     }
 
     fn fits(&self, outcome: &Recovery) -> bool {
         match outcome {
-            Recovery::UseAlternative { which } => self.tools.contains(which) || self.agents.contains(which),
+            Recovery::UseAlternative { which } => {
+                self.tools.contains(which) || self.agents.contains(which)
+            }
             Recovery::AskHuman { message } => self.may_ask && !message.trim().is_empty(),
             Recovery::RetrySame | Recovery::RetryModified { .. } | Recovery::Abandon { .. } => true,
         }
@@ -132,7 +139,10 @@ impl Decision for Synthesize {
     fn fallback(&self) -> Option<Synthesis> {
         // What rules make of the results, but never sure enough to go on unasked.
         let ruled = synthesis(self).outcome?;
-        Some(Synthesis { confidence: ruled.confidence.min(CONFIDENCE_FALLBACK), ..ruled })
+        Some(Synthesis {
+            confidence: ruled.confidence.min(CONFIDENCE_FALLBACK),
+            ..ruled
+        })
     }
 
     fn fits(&self, outcome: &Synthesis) -> bool {

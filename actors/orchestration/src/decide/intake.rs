@@ -9,8 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Clarity, DecideClarity, DecideRoute, DecideSplit, DecideTool, Deciders, Decision, DecisionRecord, MakeSteps, Route,
-    RunId, Settled, Split, StepDefinition, ToolChoice, Turn, World, rules,
+    Clarity, DecideClarity, DecideRoute, DecideSplit, DecideTool, Deciders, Decision,
+    DecisionRecord, MakeSteps, Route, RunId, Settled, Split, StepDefinition, ToolChoice, Turn,
+    World, rules,
 };
 
 /// Options of the intake of requests.
@@ -127,9 +128,19 @@ pub async fn route(
     options: &IntakeOptions,
     from: From,
 ) -> Intake {
-    let mut taking = Taking { deciders, cx, request, world, options, records: Vec::new() };
+    let mut taking = Taking {
+        deciders,
+        cx,
+        request,
+        world,
+        options,
+        records: Vec::new(),
+    };
     let decision = taking.all(from).await;
-    Intake { decision, records: taking.records }
+    Intake {
+        decision,
+        records: taking.records,
+    }
 }
 
 struct Taking<'a> {
@@ -154,9 +165,9 @@ impl Taking<'_> {
             return RoutingDecision::Decompose { subtasks };
         }
         let (records, decision) = self.one(&self.request.text, false).await;
-        let is_unsure = records
-            .first()
-            .is_some_and(|route| route.fallback.is_none() && route.confidence < self.options.confidence_min_route);
+        let is_unsure = records.first().is_some_and(|route| {
+            route.fallback.is_none() && route.confidence < self.options.confidence_min_route
+        });
         self.records.extend(records);
         // Asked the same of the same words, NP1 would say the same.
         if may_clarify
@@ -172,7 +183,8 @@ impl Taking<'_> {
     /// Whether NP1 is worth asking.
     fn may_be_unclear(&self) -> bool {
         let Request { text, history, .. } = self.request;
-        let is_early = u32::try_from(history.len()).is_ok_and(|turns| turns < self.options.clarify_turns);
+        let is_early =
+            u32::try_from(history.len()).is_ok_and(|turns| turns < self.options.clarify_turns);
         is_early || rules::vague(text, history) > self.options.vague_above
     }
 
@@ -180,7 +192,14 @@ impl Taking<'_> {
     async fn unclear(&mut self) -> Option<String> {
         let Request { text, history, .. } = self.request;
         let (request, history, world) = (text.clone(), history.clone(), self.world.clone());
-        match self.decide(DecideClarity { history, request, world }).await {
+        match self
+            .decide(DecideClarity {
+                history,
+                request,
+                world,
+            })
+            .await
+        {
             Some(Clarity::NeedsClarify { question }) => Some(question),
             Some(Clarity::Clear) | None => None,
         }
@@ -189,11 +208,20 @@ impl Taking<'_> {
     /// NP2.A to NP2.C: the steps, where it needs some.
     async fn steps(&mut self) -> Option<Vec<PlannedStep>> {
         let (Request { text, history, .. }, world) = (self.request, self.world);
-        let split = DecideSplit { request: text.clone(), history: history.clone(), world: world.clone() };
+        let split = DecideSplit {
+            request: text.clone(),
+            history: history.clone(),
+            world: world.clone(),
+        };
         if self.decide(split).await != Some(Split::Yes) {
             return None;
         }
-        let plan = self.decide(MakeSteps { request: text.clone(), world: world.clone() }).await?;
+        let plan = self
+            .decide(MakeSteps {
+                request: text.clone(),
+                world: world.clone(),
+            })
+            .await?;
         let this = &*self;
         let routing = plan.into_steps().into_iter().map(|step| async move {
             let (records, action) = this.one(&step.input_message, true).await;
@@ -210,17 +238,43 @@ impl Taking<'_> {
     /// DP2 and DP3: who does one thing.
     async fn one(&self, text: &str, slim: bool) -> (Vec<DecisionRecord>, RoutingDecision) {
         let (request, world) = (text.to_owned(), self.world.clone());
-        let history = if slim { Vec::new() } else { self.request.history.clone() };
-        let message = DecideRoute { request: request.clone(), history: history.clone(), world, slim };
-        let Settled { outcome, record, .. } = self.deciders.decide(self.cx, &self.request.run, message).await;
+        let history = if slim {
+            Vec::new()
+        } else {
+            self.request.history.clone()
+        };
+        let message = DecideRoute {
+            request: request.clone(),
+            history: history.clone(),
+            world,
+            slim,
+        };
+        let Settled {
+            outcome, record, ..
+        } = self
+            .deciders
+            .decide(self.cx, &self.request.run, message)
+            .await;
         let fell_back = record.fallback.is_some();
         let mut records = vec![record];
         let choice = match outcome {
             Some(Route::Reject { reason }) => return (records, RoutingDecision::Reject { reason }),
-            Some(Route::Remote { agent }) => return (records, RoutingDecision::Remote { agent_id: agent }),
+            Some(Route::Remote { agent }) => {
+                return (records, RoutingDecision::Remote { agent_id: agent });
+            }
             Some(Route::Local) if !fell_back => {
-                let message = DecideTool { request, history, tools: self.world.tools.clone(), slim };
-                let Settled { outcome, record, .. } = self.deciders.decide(self.cx, &self.request.run, message).await;
+                let message = DecideTool {
+                    request,
+                    history,
+                    tools: self.world.tools.clone(),
+                    slim,
+                };
+                let Settled {
+                    outcome, record, ..
+                } = self
+                    .deciders
+                    .decide(self.cx, &self.request.run, message)
+                    .await;
                 records.push(record);
                 outcome
             }
@@ -232,7 +286,12 @@ impl Taking<'_> {
     }
 
     async fn decide<D: Decision>(&mut self, message: D) -> Option<D::Outcome> {
-        let Settled { outcome, record, .. } = self.deciders.decide(self.cx, &self.request.run, message).await;
+        let Settled {
+            outcome, record, ..
+        } = self
+            .deciders
+            .decide(self.cx, &self.request.run, message)
+            .await;
         self.records.push(record);
         outcome
     }

@@ -269,7 +269,10 @@ pub struct ToolChoice {
 impl ToolChoice {
     /// The tool [`TOOL_LLM`], with this request.
     pub fn llm(request: &str) -> Self {
-        Self { tool_name: TOOL_LLM.to_owned(), params: RawObject::of("text", request) }
+        Self {
+            tool_name: TOOL_LLM.to_owned(),
+            params: RawObject::of("text", request),
+        }
     }
 }
 
@@ -307,11 +310,16 @@ pub fn class_of(failure: &Failure, run_of_same: u32) -> Option<ErrorClass> {
     }
     Some(match failure.kind {
         FailureKind::TimedOut | FailureKind::Overloaded => ErrorClass::TransientNetwork,
-        FailureKind::Unavailable if run_of_same < AWAY_AFTER_FAILURES => ErrorClass::TransientNetwork,
+        FailureKind::Unavailable if run_of_same < AWAY_AFTER_FAILURES => {
+            ErrorClass::TransientNetwork
+        }
         FailureKind::Unavailable => ErrorClass::AgentUnavailable,
         FailureKind::Denied => ErrorClass::PermissionAuth,
         FailureKind::InvalidInput | FailureKind::NotFound => ErrorClass::ToolSyntax,
-        FailureKind::Rejected | FailureKind::Blocked | FailureKind::Cancelled | FailureKind::NobodyToAsk => {
+        FailureKind::Rejected
+        | FailureKind::Blocked
+        | FailureKind::Cancelled
+        | FailureKind::NobodyToAsk => {
             return None;
         }
         _ => ErrorClass::Unknown,

@@ -26,9 +26,10 @@ pub(crate) use deciders::{with_caller, withheld};
 pub use decision::Decision;
 pub(crate) use messages::told_instead;
 pub use messages::{
-    AWAY_AFTER_FAILURES, Clarity, Confirm, ConfirmWhy, DecideClarity, DecideConfirm, DecideFollowUp, DecideRecovery,
-    DecideRoute, DecideSplit, DecideTool, ErrorClass, FollowUp, MakeSteps, Outcome, Recovery, Route, Split, Synthesis,
-    Synthesize, ToolChoice, WriteAnswer, class_of,
+    AWAY_AFTER_FAILURES, Clarity, Confirm, ConfirmWhy, DecideClarity, DecideConfirm,
+    DecideFollowUp, DecideRecovery, DecideRoute, DecideSplit, DecideTool, ErrorClass, FollowUp,
+    MakeSteps, Outcome, Recovery, Route, Split, Synthesis, Synthesize, ToolChoice, WriteAnswer,
+    class_of,
 };
 pub use person::PersonDecider;
 pub use point::{Cost, Decided, Point};

@@ -21,7 +21,9 @@ const POINT_NAMES: [(&str, &str); Point::ALL.len()] = [
 ];
 
 /// A point of the pipeline at which something is decided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Point {
     /// DP1: does what somebody says go to the work under way?
@@ -114,12 +116,22 @@ fn unsaid() -> f32 {
 impl<T> Decided<T> {
     /// This, so sure, for that reason.
     pub fn sure(outcome: T, confidence: f32, why: impl Into<String>) -> Self {
-        Self { outcome: Some(outcome), confidence, why: cut(why.into()), cost: Cost::default() }
+        Self {
+            outcome: Some(outcome),
+            confidence,
+            why: cut(why.into()),
+            cost: Cost::default(),
+        }
     }
 
     /// It isn't clear, for that reason.
     pub fn unclear(why: impl Into<String>) -> Self {
-        Self { outcome: None, confidence: 0.0, why: cut(why.into()), cost: Cost::default() }
+        Self {
+            outcome: None,
+            confidence: 0.0,
+            why: cut(why.into()),
+            cost: Cost::default(),
+        }
     }
 
     /// The same, at that cost.

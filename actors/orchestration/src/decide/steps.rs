@@ -66,7 +66,9 @@ pub enum StepPlanError {
         max: usize,
     },
     /// An id isn't one.
-    #[error("step {at} has an id that isn't lower-case words with '-' between them, at most {STEP_ID_BYTES_MAX} bytes")]
+    #[error(
+        "step {at} has an id that isn't lower-case words with '-' between them, at most {STEP_ID_BYTES_MAX} bytes"
+    )]
     BadId {
         /// Its place, from 1.
         at: usize,
@@ -107,7 +109,12 @@ impl StepPlan {
     pub fn checked(steps: Vec<StepDefinition>) -> Result<Self, StepPlanError> {
         match steps.len() {
             0 => return Err(StepPlanError::Empty),
-            count if count > STEPS_MAX => return Err(StepPlanError::TooManySteps { count, max: STEPS_MAX }),
+            count if count > STEPS_MAX => {
+                return Err(StepPlanError::TooManySteps {
+                    count,
+                    max: STEPS_MAX,
+                });
+            }
             _ => {}
         }
         let mut ids = HashSet::new();
@@ -116,19 +123,33 @@ impl StepPlan {
                 return Err(StepPlanError::BadId { at: at + 1 });
             }
             if !ids.insert(step.id.as_str()) {
-                return Err(StepPlanError::Twice { id: step.id.clone() });
+                return Err(StepPlanError::Twice {
+                    id: step.id.clone(),
+                });
             }
             let bytes = step.input_message.len();
             if step.input_message.trim().is_empty() || bytes > STEP_INPUT_BYTES_MAX {
-                return Err(StepPlanError::BadInput { id: step.id.clone(), bytes });
+                return Err(StepPlanError::BadInput {
+                    id: step.id.clone(),
+                    bytes,
+                });
             }
         }
         let known = |need: &String| ids.contains(need.as_str());
-        if let Some(step) = steps.iter().find(|step| !step.metadata.depends_on.iter().all(known)) {
-            return Err(StepPlanError::UnknownNeed { id: step.id.clone() });
+        if let Some(step) = steps
+            .iter()
+            .find(|step| !step.metadata.depends_on.iter().all(known))
+        {
+            return Err(StepPlanError::UnknownNeed {
+                id: step.id.clone(),
+            });
         }
-        let sorted = in_dependency_order(steps, |step, other| step.metadata.depends_on.contains(&other.id));
-        sorted.map(|steps| Self { steps }).map_err(|step| StepPlanError::Cycle { id: step.id })
+        let sorted = in_dependency_order(steps, |step, other| {
+            step.metadata.depends_on.contains(&other.id)
+        });
+        sorted
+            .map(|steps| Self { steps })
+            .map_err(|step| StepPlanError::Cycle { id: step.id })
     }
 
     /// The steps, each after those that it needs.
@@ -144,7 +165,12 @@ impl StepPlan {
 
 /// Whether that is a step's id: lower-case words with `-` between them.
 pub fn is_step_id(id: &str) -> bool {
-    let is_word = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    let is_word = |word: &str| {
+        !word.is_empty()
+            && word
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
+    };
     id.len() <= STEP_ID_BYTES_MAX && id.split('-').all(is_word)
 }
 

@@ -6,7 +6,9 @@ use std::time::Duration;
 use callboard_macros::Message;
 use callboard_message::{DataClass, Failure, FailureKind, Principal, RawObject, TaskState};
 use callboard_runtime::testkit::{Act, Scripted, paused};
-use callboard_runtime::{Agent, AgentRef, AuditEntry, CallEvent, ConcurrentHandler, Cx, Handlers, System};
+use callboard_runtime::{
+    Agent, AgentRef, AuditEntry, CallEvent, ConcurrentHandler, Cx, Handlers, System,
+};
 use serde_json::{Value, json};
 use tracing::level_filters::LevelFilter;
 
@@ -28,25 +30,48 @@ impl Agent for Desk {
 }
 
 impl ConcurrentHandler<Go> for Desk {
-    fn handle(&mut self, Go(message): Go, cx: Cx) -> impl Future<Output = Settled<Route>> + Send + 'static {
+    fn handle(
+        &mut self,
+        Go(message): Go,
+        cx: Cx,
+    ) -> impl Future<Output = Settled<Route>> + Send + 'static {
         let deciders = self.0.clone();
-        async move { deciders.decide(&cx, &RunId::of("desk", "ann", "c", "k"), message).await }
+        async move {
+            deciders
+                .decide(&cx, &RunId::of("desk", "ann", "c", "k"), message)
+                .await
+        }
     }
 }
 
 /// `weather` is an agent of its world; the request is a secret.
 fn request() -> DecideRoute {
-    let weather =
-        AgentView { id: "weather".to_owned(), name: "Weather".to_owned(), is_up: true, ..AgentView::default() };
-    let world = Arc::new(World { tools: Vec::new(), agents: vec![weather] });
-    DecideRoute { request: "s3cret".to_owned(), history: vec![Turn::user("s3cret")], world, slim: false }
+    let weather = AgentView {
+        id: "weather".to_owned(),
+        name: "Weather".to_owned(),
+        is_up: true,
+        ..AgentView::default()
+    };
+    let world = Arc::new(World {
+        tools: Vec::new(),
+        agents: vec![weather],
+    });
+    DecideRoute {
+        request: "s3cret".to_owned(),
+        history: vec![Turn::user("s3cret")],
+        world,
+        slim: false,
+    }
 }
 
 /// What `decider` comes to, and what the caller heard.
 async fn settled(system: &System, decider: &Decider) -> (Settled<Route>, Vec<String>) {
     let deciders = Arc::new(Deciders::all("desk", DataClass::Personal, decider));
     let desk = system.spawn(Desk(deciders));
-    let mut call = desk.call(Go(request())).principal(Principal::local_operator()).start();
+    let mut call = desk
+        .call(Go(request()))
+        .principal(Principal::local_operator())
+        .start();
     let mut heard = Vec::new();
     while let Some(event) = call.next().await {
         if let CallEvent::Progress(progress) = event {
@@ -68,22 +93,56 @@ fn a_decision_or_its_fallback() {
     let failed = |kind| Some(FallbackWhy::Failed(kind));
     for (act, outcome, fallback) in [
         (Act::Reply(remote("weather")), "remote weather", None),
-        (Act::Reply(json!({ "outcome": { "reject": { "reason": "no" } } })), "reject", None),
-        (Act::Reply(json!({ "outcome": null, "confidence": 0.9 })), "local", Some(FallbackWhy::Unclear)),
-        (Act::Reply(json!({ "why": "hm" })), "local", Some(FallbackWhy::Unclear)),
-        (Act::Reply(remote("Weather")), "local", Some(FallbackWhy::Unknown)),
-        (Act::Reply(json!({ "outcome": { "reject": { "reason": " " } } })), "local", Some(FallbackWhy::Unknown)),
-        (Act::Reply(json!({ "outcome": "elsewhere" })), "local", failed(FailureKind::Internal)),
-        (Act::Fail(Failure::unavailable("away")), "local", failed(FailureKind::Unavailable)),
+        (
+            Act::Reply(json!({ "outcome": { "reject": { "reason": "no" } } })),
+            "reject",
+            None,
+        ),
+        (
+            Act::Reply(json!({ "outcome": null, "confidence": 0.9 })),
+            "local",
+            Some(FallbackWhy::Unclear),
+        ),
+        (
+            Act::Reply(json!({ "why": "hm" })),
+            "local",
+            Some(FallbackWhy::Unclear),
+        ),
+        (
+            Act::Reply(remote("Weather")),
+            "local",
+            Some(FallbackWhy::Unknown),
+        ),
+        (
+            Act::Reply(json!({ "outcome": { "reject": { "reason": " " } } })),
+            "local",
+            Some(FallbackWhy::Unknown),
+        ),
+        (
+            Act::Reply(json!({ "outcome": "elsewhere" })),
+            "local",
+            failed(FailureKind::Internal),
+        ),
+        (
+            Act::Fail(Failure::unavailable("away")),
+            "local",
+            failed(FailureKind::Unavailable),
+        ),
         (Act::Hang, "local", Some(FallbackWhy::TimedOut)),
     ] {
         let told = format!("{act:?}");
         paused(async |system| {
-            let decider = Decider { by: "agent:d".to_owned(), ..Decider::rules(scripted(system, act)) };
+            let decider = Decider {
+                by: "agent:d".to_owned(),
+                ..Decider::rules(scripted(system, act))
+            };
             let (settled, heard) = settled(system, &decider).await;
             assert_eq!(settled.outcome.unwrap().word(), outcome, "{told}");
             assert_eq!(settled.record.fallback, fallback, "{told}");
-            assert_eq!((settled.record.by.as_str(), settled.record.point), ("agent:d", Point::Route));
+            assert_eq!(
+                (settled.record.by.as_str(), settled.record.point),
+                ("agent:d", Point::Route)
+            );
             assert_eq!(heard, [settled.record.to_string()]);
             system.shutdown(Duration::from_secs(1)).await;
         });
@@ -93,13 +152,19 @@ fn a_decision_or_its_fallback() {
 /// Goal: confidence is a number from 0 to 1 whatever comes, and 0.7 where none does. Method: what may come over a wire.
 #[test]
 fn confidence_is_a_share() {
-    for (said, expect) in [(json!(0.5), 0.5), (json!(7), 1.0), (json!(-1), 0.0), (Value::Null, CONFIDENCE_UNSAID)] {
+    for (said, expect) in [
+        (json!(0.5), 0.5),
+        (json!(7), 1.0),
+        (json!(-1), 0.0),
+        (Value::Null, CONFIDENCE_UNSAID),
+    ] {
         paused(async |system| {
             let mut reply = json!({ "outcome": "local", "confidence": said });
             if said.is_null() {
                 reply = json!({ "outcome": "local" });
             }
-            let (settled, _) = settled(system, &Decider::rules(scripted(system, Act::Reply(reply)))).await;
+            let (settled, _) =
+                settled(system, &Decider::rules(scripted(system, Act::Reply(reply)))).await;
             assert_eq!(settled.record.confidence, expect, "{said}");
             system.shutdown(Duration::from_secs(1)).await;
         });
@@ -113,13 +178,25 @@ fn deciders_by_id_and_empty_seats() {
     paused(async |system| {
         let decider = Decider::agent("elsewhere");
         let (nobody, _) = settled(system, &decider).await;
-        assert_eq!(nobody.record.fallback, Some(FallbackWhy::Failed(FailureKind::Unavailable)));
-        let agent = scripted(system, Act::Reply(json!({ "outcome": { "remote": { "agent": "weather" } } })));
+        assert_eq!(
+            nobody.record.fallback,
+            Some(FallbackWhy::Failed(FailureKind::Unavailable))
+        );
+        let agent = scripted(
+            system,
+            Act::Reply(json!({ "outcome": { "remote": { "agent": "weather" } } })),
+        );
         system.directory().register("elsewhere", &agent).unwrap();
-        assert_eq!(settled(system, &decider).await.0.record.outcome, "remote weather");
+        assert_eq!(
+            settled(system, &decider).await.0.record.outcome,
+            "remote weather"
+        );
         let (empty, _) = settled(system, &Decider::nobody("model", "no model is there")).await;
         let failure = empty.failure.unwrap();
-        assert_eq!((failure.kind, &*failure.message), (FailureKind::NobodyToAsk, "no model is there"));
+        assert_eq!(
+            (failure.kind, &*failure.message),
+            (FailureKind::NobodyToAsk, "no model is there")
+        );
         system.shutdown(Duration::from_secs(1)).await;
     });
 }
@@ -134,21 +211,39 @@ fn records_hold_no_text() {
         let deciders = Arc::new(Deciders::all("desk", DataClass::Personal, &decider));
         let desk = system.spawn(Desk(deciders.clone()));
         let settled = desk.ask(Go(request())).await.unwrap();
-        assert!(settled.record.inputs.hash.starts_with("hmac-sha256:"), "{:?}", settled.record);
-        assert_eq!(deciders.observe()["route"], json!({ "by": "rules", "decided": 1, "fallbacks": 1 }));
-        let shown = format!("{settled:?} {:?} {:?}", request(), serde_json::to_string(&settled.record).unwrap());
+        assert!(
+            settled.record.inputs.hash.starts_with("hmac-sha256:"),
+            "{:?}",
+            settled.record
+        );
+        assert_eq!(
+            deciders.observe()["route"],
+            json!({ "by": "rules", "decided": 1, "fallbacks": 1 })
+        );
+        let shown = format!(
+            "{settled:?} {:?} {:?}",
+            request(),
+            serde_json::to_string(&settled.record).unwrap()
+        );
         assert!(!shown.contains("s3cret"), "{shown}");
         system.shutdown(Duration::from_secs(1)).await;
     });
     let log = log.text();
-    assert!(log.contains("the fallback decides") && log.contains("decision") && !log.contains("s3cret"), "{log}");
+    assert!(
+        log.contains("the fallback decides") && log.contains("decision") && !log.contains("s3cret"),
+        "{log}"
+    );
     // The entry's name is what `callboard audit` filters by.
     assert_eq!(AuditEntry::new("decision").event, "decision");
 }
 
 fn step(id: &str, needs: &[&str]) -> StepDefinition {
     let depends_on = needs.iter().map(|need| (*need).to_owned()).collect();
-    StepDefinition { id: id.to_owned(), input_message: "do".to_owned(), metadata: StepMetadata { depends_on } }
+    StepDefinition {
+        id: id.to_owned(),
+        input_message: "do".to_owned(),
+        metadata: StepMetadata { depends_on },
+    }
 }
 
 /// Goal: steps are a plan only where they can be done, and stand in an order in which they can. Method: each mistake, each limit
@@ -156,24 +251,69 @@ fn step(id: &str, needs: &[&str]) -> StepDefinition {
 #[test]
 fn plans_that_can_be_done() {
     let ids = |steps: Vec<StepDefinition>| {
-        StepPlan::checked(steps).map(|plan| plan.steps().iter().map(|step| step.id.clone()).collect::<Vec<_>>())
+        StepPlan::checked(steps).map(|plan| {
+            plan.steps()
+                .iter()
+                .map(|step| step.id.clone())
+                .collect::<Vec<_>>()
+        })
     };
     let five = ["a", "b", "c", "d", "e"].map(|id| step(id, &[])).to_vec();
     assert_eq!(ids(five.clone()).unwrap().len(), STEPS_MAX);
     let six = five.into_iter().chain([step("f", &[])]).collect();
-    assert_eq!(ids(six), Err(StepPlanError::TooManySteps { count: 6, max: STEPS_MAX }));
+    assert_eq!(
+        ids(six),
+        Err(StepPlanError::TooManySteps {
+            count: 6,
+            max: STEPS_MAX
+        })
+    );
     assert_eq!(ids(vec![]), Err(StepPlanError::Empty));
-    assert_eq!(ids(vec![step("b", &["a"]), step("c", &[]), step("a", &[])]).unwrap(), ["c", "a", "b"]);
-    assert_eq!(ids(vec![step("a", &["b"]), step("b", &["a"])]), Err(StepPlanError::Cycle { id: "a".into() }));
-    assert_eq!(ids(vec![step("a", &["a"])]), Err(StepPlanError::Cycle { id: "a".into() }));
-    assert_eq!(ids(vec![step("a", &["z"])]), Err(StepPlanError::UnknownNeed { id: "a".into() }));
-    assert_eq!(ids(vec![step("a", &[]), step("a", &[])]), Err(StepPlanError::Twice { id: "a".into() }));
-    for bad in ["", "A", "a b", "a--b", "-a", "ä", &"a".repeat(STEP_ID_BYTES_MAX + 1)] {
-        assert_eq!(ids(vec![step(bad, &[])]), Err(StepPlanError::BadId { at: 1 }), "{bad}");
+    assert_eq!(
+        ids(vec![step("b", &["a"]), step("c", &[]), step("a", &[])]).unwrap(),
+        ["c", "a", "b"]
+    );
+    assert_eq!(
+        ids(vec![step("a", &["b"]), step("b", &["a"])]),
+        Err(StepPlanError::Cycle { id: "a".into() })
+    );
+    assert_eq!(
+        ids(vec![step("a", &["a"])]),
+        Err(StepPlanError::Cycle { id: "a".into() })
+    );
+    assert_eq!(
+        ids(vec![step("a", &["z"])]),
+        Err(StepPlanError::UnknownNeed { id: "a".into() })
+    );
+    assert_eq!(
+        ids(vec![step("a", &[]), step("a", &[])]),
+        Err(StepPlanError::Twice { id: "a".into() })
+    );
+    for bad in [
+        "",
+        "A",
+        "a b",
+        "a--b",
+        "-a",
+        "ä",
+        &"a".repeat(STEP_ID_BYTES_MAX + 1),
+    ] {
+        assert_eq!(
+            ids(vec![step(bad, &[])]),
+            Err(StepPlanError::BadId { at: 1 }),
+            "{bad}"
+        );
     }
     assert!(is_step_id(&"a".repeat(STEP_ID_BYTES_MAX)) && is_step_id("find-the-2nd-city"));
-    for (bytes, fits) in [(STEP_INPUT_BYTES_MAX, true), (STEP_INPUT_BYTES_MAX + 1, false), (0, false)] {
-        let step = StepDefinition { input_message: "x".repeat(bytes), ..step("a", &[]) };
+    for (bytes, fits) in [
+        (STEP_INPUT_BYTES_MAX, true),
+        (STEP_INPUT_BYTES_MAX + 1, false),
+        (0, false),
+    ] {
+        let step = StepDefinition {
+            input_message: "x".repeat(bytes),
+            ..step("a", &[])
+        };
         assert_eq!(StepPlan::checked(vec![step]).is_ok(), fits, "{bytes}");
     }
 }
@@ -188,7 +328,11 @@ fn plans_have_no_other_keys() {
         )
     };
     assert!(read(&with("", "", "")));
-    for (step, metadata, plan) in [(r#","x":1"#, "", ""), ("", r#","x":1"#, ""), ("", "", r#","x":1"#)] {
+    for (step, metadata, plan) in [
+        (r#","x":1"#, "", ""),
+        ("", r#","x":1"#, ""),
+        ("", "", r#","x":1"#),
+    ] {
         assert!(!read(&with(step, metadata, plan)));
     }
     assert!(!read(r#"{"steps":[]}"#));
@@ -197,7 +341,10 @@ fn plans_have_no_other_keys() {
 /// Goal: the fallbacks are the documented ones. Method: every point's.
 #[test]
 fn every_fallback() {
-    let action = Action::Local { tool: "echo".to_owned(), params: RawObject::new() };
+    let action = Action::Local {
+        tool: "echo".to_owned(),
+        params: RawObject::new(),
+    };
     let recovery = DecideRecovery {
         task_id: "t".to_owned(),
         root_goal: "g".to_owned(),
@@ -210,26 +357,76 @@ fn every_fallback() {
         may_ask: true,
     };
     assert_eq!(recovery.fallback().unwrap().word(), "ask_human");
-    assert!(!recovery.fits(&Recovery::UseAlternative { which: "echo".to_owned() }));
-    let alone = DecideRecovery { may_ask: false, ..recovery };
-    assert!(alone.fallback() == Some(Recovery::Abandon { reason: "no disk".to_owned() }));
-    assert!(!alone.fits(&Recovery::AskHuman { message: "?".to_owned() }));
+    assert!(!recovery.fits(&Recovery::UseAlternative {
+        which: "echo".to_owned()
+    }));
+    let alone = DecideRecovery {
+        may_ask: false,
+        ..recovery
+    };
+    assert!(
+        alone.fallback()
+            == Some(Recovery::Abandon {
+                reason: "no disk".to_owned()
+            })
+    );
+    assert!(!alone.fits(&Recovery::AskHuman {
+        message: "?".to_owned()
+    }));
     let route = request();
     assert_eq!(route.fallback().unwrap().word(), "local");
-    let tool = DecideTool { request: "r".to_owned(), history: Vec::new(), tools: Vec::new(), slim: false };
+    let tool = DecideTool {
+        request: "r".to_owned(),
+        history: Vec::new(),
+        tools: Vec::new(),
+        slim: false,
+    };
     assert_eq!(tool.fallback().unwrap().word(), TOOL_LLM);
     let world = route.world.clone();
-    let split = DecideSplit { request: "r".to_owned(), history: Vec::new(), world: world.clone() };
+    let split = DecideSplit {
+        request: "r".to_owned(),
+        history: Vec::new(),
+        world: world.clone(),
+    };
     assert_eq!(split.fallback().unwrap().word(), "no");
-    assert!(MakeSteps { request: "r".to_owned(), world }.fallback().is_none());
-    let clarity = DecideClarity { history: Vec::new(), request: "r".to_owned(), world: Arc::default() };
+    assert!(
+        MakeSteps {
+            request: "r".to_owned(),
+            world
+        }
+        .fallback()
+        .is_none()
+    );
+    let clarity = DecideClarity {
+        history: Vec::new(),
+        request: "r".to_owned(),
+        world: Arc::default(),
+    };
     assert_eq!(clarity.fallback().unwrap().word(), "clear");
-    for (chars, fits) in [(QUESTION_CHARS_MAX, true), (QUESTION_CHARS_MAX + 1, false), (0, false)] {
-        assert_eq!(clarity.fits(&Clarity::NeedsClarify { question: "ä".repeat(chars) }), fits, "{chars}");
+    for (chars, fits) in [
+        (QUESTION_CHARS_MAX, true),
+        (QUESTION_CHARS_MAX + 1, false),
+        (0, false),
+    ] {
+        assert_eq!(
+            clarity.fits(&Clarity::NeedsClarify {
+                question: "ä".repeat(chars)
+            }),
+            fits,
+            "{chars}"
+        );
     }
-    let follow = DecideFollowUp { history: Vec::new(), reason: "?".to_owned(), message: "m".to_owned() };
+    let follow = DecideFollowUp {
+        history: Vec::new(),
+        reason: "?".to_owned(),
+        message: "m".to_owned(),
+    };
     assert_eq!(follow.fallback().unwrap().word(), "need_human_input");
-    let answer = WriteAnswer { request: "r".to_owned(), history: Vec::new(), system_prompt: String::new() };
+    let answer = WriteAnswer {
+        request: "r".to_owned(),
+        history: Vec::new(),
+        system_prompt: String::new(),
+    };
     assert!(answer.fallback().is_none());
     let report = |state| StepReport {
         id: "a".to_owned(),
@@ -240,9 +437,22 @@ fn every_fallback() {
         attempts: 1,
     };
     let results = vec![report(TaskState::Completed), report(TaskState::Failed)];
-    let synthesis = Synthesize { goal: "g".to_owned(), results }.fallback().unwrap();
-    assert!(synthesis.confidence < 0.4 && synthesis.final_answer.contains("failed"), "{synthesis:?}");
-    let confirm = DecideConfirm { action: json!({}), why: ConfirmWhy::Risk, risk: 1.0, preference_known: false };
+    let synthesis = Synthesize {
+        goal: "g".to_owned(),
+        results,
+    }
+    .fallback()
+    .unwrap();
+    assert!(
+        synthesis.confidence < 0.4 && synthesis.final_answer.contains("failed"),
+        "{synthesis:?}"
+    );
+    let confirm = DecideConfirm {
+        action: json!({}),
+        why: ConfirmWhy::Risk,
+        risk: 1.0,
+        preference_known: false,
+    };
     assert_eq!(confirm.fallback().unwrap().word(), "confirm_needed");
 }
 
@@ -254,8 +464,16 @@ fn classes_of_failures() {
     for (kind, run, expect) in [
         (FailureKind::TimedOut, 9, Some(TransientNetwork)),
         (FailureKind::Overloaded, 9, Some(TransientNetwork)),
-        (FailureKind::Unavailable, AWAY_AFTER_FAILURES - 1, Some(TransientNetwork)),
-        (FailureKind::Unavailable, AWAY_AFTER_FAILURES, Some(AgentUnavailable)),
+        (
+            FailureKind::Unavailable,
+            AWAY_AFTER_FAILURES - 1,
+            Some(TransientNetwork),
+        ),
+        (
+            FailureKind::Unavailable,
+            AWAY_AFTER_FAILURES,
+            Some(AgentUnavailable),
+        ),
         (FailureKind::Denied, 1, Some(PermissionAuth)),
         (FailureKind::InvalidInput, 1, Some(ToolSyntax)),
         (FailureKind::NotFound, 1, Some(ToolSyntax)),
@@ -274,18 +492,32 @@ fn classes_of_failures() {
 fn runs_have_one_name() {
     let run = RunId::of("a", "o", "c", "k");
     assert_eq!(run, RunId::of("a", "o", "c", "k"));
-    for other in
-        [["b", "o", "c", "k"], ["a", "p", "c", "k"], ["a", "o", "d", "k"], ["a", "o", "c", "l"], ["ao", "", "c", "k"]]
-    {
+    for other in [
+        ["b", "o", "c", "k"],
+        ["a", "p", "c", "k"],
+        ["a", "o", "d", "k"],
+        ["a", "o", "c", "l"],
+        ["ao", "", "c", "k"],
+    ] {
         assert_ne!(run, RunId::of(other[0], other[1], other[2], other[3]));
     }
     assert_ne!(RunId::of("a", "o", "c", ""), RunId::of("a", "o", "c", ""));
-    let is_id = |id: &RunId| id.as_str().strip_prefix("run-").is_some_and(|hex| hex.len() == 32);
+    let is_id = |id: &RunId| {
+        id.as_str()
+            .strip_prefix("run-")
+            .is_some_and(|hex| hex.len() == 32)
+    };
     assert!(is_id(&run) && is_id(&RunId::fresh()));
 }
 
 /// Goal: a reason is cut between characters. Method: one character of two bytes more than fit.
 #[test]
 fn reasons_are_cut() {
-    assert_eq!(Decided::<u8>::unclear("ä".repeat(WHY_CHARS_MAX + 1)).why.chars().count(), WHY_CHARS_MAX);
+    assert_eq!(
+        Decided::<u8>::unclear("ä".repeat(WHY_CHARS_MAX + 1))
+            .why
+            .chars()
+            .count(),
+        WHY_CHARS_MAX
+    );
 }

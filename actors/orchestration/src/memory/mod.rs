@@ -63,7 +63,12 @@ impl Memory {
     /// The memory of the agent of that id, whose data is of that class.
     pub fn new(notes: Arc<dyn Notes>, agent: &str, class: DataClass) -> Self {
         let keeps = class < DataClass::Clinical;
-        Self { notes, space: format!("memory/{agent}").into(), keeps, turn: Arc::default() }
+        Self {
+            notes,
+            space: format!("memory/{agent}").into(),
+            keeps,
+            turn: Arc::default(),
+        }
     }
 
     /// Remembers a request. What is too old, or one too many, is forgotten.
@@ -90,11 +95,23 @@ impl Memory {
     ///
     /// # Errors
     /// The store's.
-    pub async fn update(&self, task: &str, state: TaskState, answer: Option<String>) -> Result<(), Failure> {
+    pub async fn update(
+        &self,
+        task: &str,
+        state: TaskState,
+        answer: Option<String>,
+    ) -> Result<(), Failure> {
         let _turn = self.turn.lock().await;
-        let Some(before) = self.get(task).await? else { return Ok(()) };
+        let Some(before) = self.get(task).await? else {
+            return Ok(());
+        };
         let answer = answer.or(before.answer);
-        self.put(&Outgoing { state, answer, ..before }).await
+        self.put(&Outgoing {
+            state,
+            answer,
+            ..before
+        })
+        .await
     }
 
     /// The same for a task that had another name until it was answered: `outgoing` stands in the place of what is remembered
@@ -107,9 +124,23 @@ impl Memory {
             return Ok(());
         }
         let turn = self.turn.lock().await;
-        let there = self.look().await?.into_iter().rev().find(|(_, kept)| kept.task == before);
+        let there = self
+            .look()
+            .await?
+            .into_iter()
+            .rev()
+            .find(|(_, kept)| kept.task == before);
         match there {
-            Some((key, kept)) => self.put_at(&key, &Outgoing { at_ms: kept.at_ms, ..outgoing }).await,
+            Some((key, kept)) => {
+                self.put_at(
+                    &key,
+                    &Outgoing {
+                        at_ms: kept.at_ms,
+                        ..outgoing
+                    },
+                )
+                .await
+            }
             None => {
                 drop(turn);
                 self.remember(outgoing).await
@@ -133,7 +164,12 @@ impl Memory {
     /// # Errors
     /// The store's.
     pub async fn get(&self, task: &str) -> Result<Option<Outgoing>, Failure> {
-        Ok(self.list().await?.into_iter().rev().find(|kept| kept.task == task))
+        Ok(self
+            .list()
+            .await?
+            .into_iter()
+            .rev()
+            .find(|kept| kept.task == task))
     }
 
     /// Forgets all, and answers how many there were.
@@ -147,7 +183,8 @@ impl Memory {
 
     async fn put(&self, outgoing: &Outgoing) -> Result<(), Failure> {
         let id = cut_bytes(&outgoing.task, KEY_ID_BYTES_MAX).replace('\0', "");
-        self.put_at(&format!("{:020}-{id}", outgoing.at_ms), outgoing).await
+        self.put_at(&format!("{:020}-{id}", outgoing.at_ms), outgoing)
+            .await
     }
 
     async fn put_at(&self, key: &str, outgoing: &Outgoing) -> Result<(), Failure> {
@@ -158,7 +195,11 @@ impl Memory {
         };
         let raw = serde_json::value::to_raw_value(&kept).and_then(|raw| RawObject::parse(&raw));
         let raw = raw.map_err(|_| Failure::internal("a request can't be written down"))?;
-        self.notes.put(&self.space, key, raw, None).await.map(drop).map_err(unkept)
+        self.notes
+            .put(&self.space, key, raw, None)
+            .await
+            .map(drop)
+            .map_err(unkept)
     }
 
     /// All that is kept, by key: oldest first. What can't be read is left out.
@@ -169,7 +210,10 @@ impl Memory {
 }
 
 fn read(note: Note) -> Option<(String, Outgoing)> {
-    Some((note.key, serde_json::from_str(note.body.to_raw().get()).ok()?))
+    Some((
+        note.key,
+        serde_json::from_str(note.body.to_raw().get()).ok()?,
+    ))
 }
 
 /// Failure of a note that wasn't kept.
@@ -182,7 +226,9 @@ pub(crate) fn unkept(error: NoteError) -> Failure {
 
 /// Now, in milliseconds since 1970.
 pub fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -195,5 +241,8 @@ fn shortened(text: &str) -> String {
     if text.len() <= MEMORY_TEXT_BYTES_MAX {
         return text.to_owned();
     }
-    format!("{}{LEFT_OUT}", cut_bytes(text, MEMORY_TEXT_BYTES_MAX - LEFT_OUT.len()))
+    format!(
+        "{}{LEFT_OUT}",
+        cut_bytes(text, MEMORY_TEXT_BYTES_MAX - LEFT_OUT.len())
+    )
 }

@@ -9,12 +9,21 @@ fn sent(task: &str, ago: Duration) -> Outgoing {
         request: "What's the weather in Paris?".into(),
         answer: None,
         state: TaskState::Submitted,
-        at_ms: (SystemTime::now() - ago).duration_since(UNIX_EPOCH).unwrap().as_millis() as u64,
+        at_ms: (SystemTime::now() - ago)
+            .duration_since(UNIX_EPOCH)
+            .unwrap()
+            .as_millis() as u64,
     }
 }
 
 async fn tasks(memory: &Memory) -> Vec<String> {
-    memory.list().await.unwrap().into_iter().map(|kept| kept.task).collect()
+    memory
+        .list()
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|kept| kept.task)
+        .collect()
 }
 
 /// Goal: a request and its answer are there, in order, also after a restart; cleared, nothing is. Method: two requests, an
@@ -23,16 +32,39 @@ async fn tasks(memory: &Memory) -> Vec<String> {
 async fn remembers_until_it_is_cleared() {
     let notes: Arc<dyn Notes> = Arc::new(MemoryNotes::default());
     let memory = Memory::new(notes.clone(), "one", DataClass::Personal);
-    memory.remember(sent("b", Duration::from_secs(2))).await.unwrap();
-    memory.remember(sent("a", Duration::from_secs(1))).await.unwrap();
-    memory.update("b", TaskState::Completed, Some("Sunny.".into())).await.unwrap();
-    memory.update("b", TaskState::Completed, None).await.unwrap();
-    memory.update("nobody's", TaskState::Failed, None).await.unwrap();
+    memory
+        .remember(sent("b", Duration::from_secs(2)))
+        .await
+        .unwrap();
+    memory
+        .remember(sent("a", Duration::from_secs(1)))
+        .await
+        .unwrap();
+    memory
+        .update("b", TaskState::Completed, Some("Sunny.".into()))
+        .await
+        .unwrap();
+    memory
+        .update("b", TaskState::Completed, None)
+        .await
+        .unwrap();
+    memory
+        .update("nobody's", TaskState::Failed, None)
+        .await
+        .unwrap();
     let again = Memory::new(notes.clone(), "one", DataClass::Personal);
     assert_eq!(tasks(&again).await, ["b", "a"]);
     let kept = again.get("b").await.unwrap().unwrap();
-    assert_eq!((kept.state, kept.answer.as_deref()), (TaskState::Completed, Some("Sunny.")));
-    assert!(tasks(&Memory::new(notes, "other", DataClass::Personal)).await.is_empty(), "each agent has its own");
+    assert_eq!(
+        (kept.state, kept.answer.as_deref()),
+        (TaskState::Completed, Some("Sunny."))
+    );
+    assert!(
+        tasks(&Memory::new(notes, "other", DataClass::Personal))
+            .await
+            .is_empty(),
+        "each agent has its own"
+    );
     assert_eq!(memory.clear().await.unwrap(), 2);
     assert!(tasks(&again).await.is_empty());
 }
@@ -44,13 +76,27 @@ async fn an_answer_may_rename() {
     let memory = Memory::new(Arc::new(MemoryNotes::default()), "one", DataClass::Personal);
     let first = sent("ours", Duration::from_secs(2));
     memory.remember(first.clone()).await.unwrap();
-    memory.remember(sent("other", Duration::from_secs(1))).await.unwrap();
-    let theirs = Outgoing { task: "theirs".into(), state: TaskState::Completed, at_ms: 0, ..first.clone() };
+    memory
+        .remember(sent("other", Duration::from_secs(1)))
+        .await
+        .unwrap();
+    let theirs = Outgoing {
+        task: "theirs".into(),
+        state: TaskState::Completed,
+        at_ms: 0,
+        ..first.clone()
+    };
     memory.settle("ours", theirs).await.unwrap();
     assert_eq!(tasks(&memory).await, ["theirs", "other"]);
     let kept = memory.get("theirs").await.unwrap().unwrap();
-    assert_eq!((kept.state, kept.at_ms), (TaskState::Completed, first.at_ms));
-    memory.settle("never", sent("new", Duration::ZERO)).await.unwrap();
+    assert_eq!(
+        (kept.state, kept.at_ms),
+        (TaskState::Completed, first.at_ms)
+    );
+    memory
+        .settle("never", sent("new", Duration::ZERO))
+        .await
+        .unwrap();
     assert_eq!(tasks(&memory).await, ["theirs", "other", "new"]);
 }
 
@@ -61,11 +107,17 @@ async fn the_oldest_of_too_many_is_forgotten() {
     let memory = Memory::new(notes.clone(), "one", DataClass::Internal);
     let most = MEMORY_REQUESTS_MAX as u64;
     for nth in 0..=most {
-        memory.remember(sent(&format!("t{nth}"), Duration::from_secs(most - nth))).await.unwrap();
+        memory
+            .remember(sent(&format!("t{nth}"), Duration::from_secs(most - nth)))
+            .await
+            .unwrap();
     }
     let there = tasks(&memory).await;
     assert_eq!((there.len(), &*there[0]), (MEMORY_REQUESTS_MAX, "t1"));
-    assert_eq!(notes.list("memory/one", None, 1_000).await.unwrap().len(), MEMORY_REQUESTS_MAX);
+    assert_eq!(
+        notes.list("memory/one", None, 1_000).await.unwrap().len(),
+        MEMORY_REQUESTS_MAX
+    );
 }
 
 /// Goal: it stays bounded by age. Method: a request of eight days ago, one of six, and a new one that makes room.
@@ -76,9 +128,16 @@ async fn the_old_is_forgotten() {
     let days = |days: u64| Duration::from_secs(days * 24 * 3_600);
     memory.put(&sent("eight", days(8))).await.unwrap();
     memory.put(&sent("six", days(6))).await.unwrap();
-    assert_eq!(tasks(&memory).await, ["six"], "not shown, even before it is removed");
+    assert_eq!(
+        tasks(&memory).await,
+        ["six"],
+        "not shown, even before it is removed"
+    );
     memory.remember(sent("new", Duration::ZERO)).await.unwrap();
-    assert_eq!(notes.list("memory/one", None, 1_000).await.unwrap().len(), 2);
+    assert_eq!(
+        notes.list("memory/one", None, 1_000).await.unwrap().len(),
+        2
+    );
 }
 
 /// Goal: long texts are cut between characters. Method: a character of four bytes on each side of the limit.
@@ -86,10 +145,23 @@ async fn the_old_is_forgotten() {
 async fn long_texts_are_cut_between_characters() {
     let memory = Memory::new(Arc::new(MemoryNotes::default()), "one", DataClass::Internal);
     for before in 0..5 {
-        let text = format!("{}{}", "a".repeat(before), "😀".repeat(MEMORY_TEXT_BYTES_MAX / 4));
+        let text = format!(
+            "{}{}",
+            "a".repeat(before),
+            "😀".repeat(MEMORY_TEXT_BYTES_MAX / 4)
+        );
         let task = format!("t{before}");
-        memory.remember(Outgoing { request: text.clone(), ..sent(&task, Duration::ZERO) }).await.unwrap();
-        memory.update(&task, TaskState::Completed, Some(text.clone())).await.unwrap();
+        memory
+            .remember(Outgoing {
+                request: text.clone(),
+                ..sent(&task, Duration::ZERO)
+            })
+            .await
+            .unwrap();
+        memory
+            .update(&task, TaskState::Completed, Some(text.clone()))
+            .await
+            .unwrap();
         let kept = memory.get(&task).await.unwrap().unwrap();
         for kept in [&kept.request, kept.answer.as_ref().unwrap()] {
             assert!(kept.len() <= MEMORY_TEXT_BYTES_MAX);

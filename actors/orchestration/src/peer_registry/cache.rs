@@ -39,12 +39,32 @@ pub(super) struct Entry {
 impl Entry {
     fn new(known: Known) -> Self {
         let place = url::Url::parse(&known.url).ok().map(|url| place(&url));
-        Self { known, place, agent: None, used: None, misses: 0, described: None }
+        Self {
+            known,
+            place,
+            agent: None,
+            used: None,
+            misses: 0,
+            described: None,
+        }
     }
 
     pub fn view(&self) -> AgentView {
-        let Known { id, name, description, skills, state, .. } = self.known.clone();
-        AgentView { id, name, description, skills, is_up: state != Health::Down }
+        let Known {
+            id,
+            name,
+            description,
+            skills,
+            state,
+            ..
+        } = self.known.clone();
+        AgentView {
+            id,
+            name,
+            description,
+            skills,
+            is_up: state != Health::Down,
+        }
     }
 }
 
@@ -60,8 +80,12 @@ impl Book {
             let page = notes.list(DIRECTORY_SPACE, after.as_deref(), PAGE).await?;
             let Some(last) = page.last() else { break };
             after = Some(last.key.clone());
-            let read = page.iter().filter_map(read).take(KNOWN_AGENTS_MAX - book.entries.len());
-            book.entries.extend(read.map(|known| (known.id.clone(), Entry::new(known))));
+            let read = page
+                .iter()
+                .filter_map(read)
+                .take(KNOWN_AGENTS_MAX - book.entries.len());
+            book.entries
+                .extend(read.map(|known| (known.id.clone(), Entry::new(known))));
         }
         Ok(book)
     }
@@ -80,7 +104,9 @@ impl Book {
 
     /// The one at that place.
     pub fn at(&self, place: &str) -> Option<&Entry> {
-        self.entries.values().find(|entry| entry.place.as_deref() == Some(place))
+        self.entries
+            .values()
+            .find(|entry| entry.place.as_deref() == Some(place))
     }
 
     pub fn is_full(&self) -> bool {
@@ -90,7 +116,13 @@ impl Book {
     /// Puts one in the place of what stood there; what it had open stays open.
     pub fn put(&mut self, known: Known) {
         match self.entries.get_mut(&known.id) {
-            Some(entry) => *entry = Entry { agent: entry.agent.take(), used: entry.used, ..Entry::new(known) },
+            Some(entry) => {
+                *entry = Entry {
+                    agent: entry.agent.take(),
+                    used: entry.used,
+                    ..Entry::new(known)
+                }
+            }
             None => drop(self.entries.insert(known.id.clone(), Entry::new(known))),
         }
     }
@@ -108,12 +140,21 @@ impl Book {
             seen_ms: 0,
             state: Health::Unknown,
         };
-        self.entries.insert(id.to_owned(), Entry { agent: Some(agent), ..Entry::new(known) });
+        self.entries.insert(
+            id.to_owned(),
+            Entry {
+                agent: Some(agent),
+                ..Entry::new(known)
+            },
+        );
     }
 
     /// Gives back the agents that were opened.
     pub fn close(&mut self) -> Vec<AgentRef> {
-        let learned = self.entries.values_mut().filter(|entry| entry.known.learned != Learned::Declared);
+        let learned = self
+            .entries
+            .values_mut()
+            .filter(|entry| entry.known.learned != Learned::Declared);
         learned.filter_map(|entry| entry.agent.take()).collect()
     }
 
@@ -135,10 +176,17 @@ pub(super) async fn keep(notes: &dyn Notes, known: &Known) -> Result<(), Failure
             break raw;
         }
         // Those that may destroy something go last.
-        let tame = known.skills.iter().rposition(|skill| !skill.is_destructive());
+        let tame = known
+            .skills
+            .iter()
+            .rposition(|skill| !skill.is_destructive());
         known.skills.remove(tame.unwrap_or(known.skills.len() - 1));
     };
-    notes.put(DIRECTORY_SPACE, &known.id, body, None).await.map(drop).map_err(unkept)
+    notes
+        .put(DIRECTORY_SPACE, &known.id, body, None)
+        .await
+        .map(drop)
+        .map_err(unkept)
 }
 
 /// A note as an agent, however little it says: the file that it was imported from may be anybody's.
@@ -146,7 +194,10 @@ fn read(note: &Note) -> Option<Known> {
     let body = &note.body;
     let url = body.text("url").filter(|url| url::Url::parse(url).is_ok());
     if url.is_none() {
-        callboard_message::log::warn!(id = note.key, "an agent of the directory has no address and is left out");
+        callboard_message::log::warn!(
+            id = note.key,
+            "an agent of the directory has no address and is left out"
+        );
     }
     Some(Known {
         id: note.key.clone(),
@@ -154,7 +205,10 @@ fn read(note: &Note) -> Option<Known> {
         url: url?,
         description: description(&body.text("description").unwrap_or_default()),
         skills: skills(body.read("skills").unwrap_or_default()),
-        learned: body.read("learned").filter(|how| *how != Learned::Declared).unwrap_or(Learned::Told),
+        learned: body
+            .read("learned")
+            .filter(|how| *how != Learned::Declared)
+            .unwrap_or(Learned::Told),
         from: body.text("from"),
         seen_ms: body.read("seen_ms").unwrap_or_default(),
         state: Health::Unknown,

@@ -69,12 +69,24 @@ impl KnownAgents {
         let (url, there) = self.elsewhere(written)?;
         let seen = self.look(&url, NamedBy::Operator, CONNECT_WITHIN).await?;
         let before = self.book().at(&there).map(|entry| entry.known.id.clone());
-        let agent = self.inner.connect.open(&self.inner.system, &url, NamedBy::Operator)?;
+        let agent = self
+            .inner
+            .connect
+            .open(&self.inner.system, &url, NamedBy::Operator)?;
         let said = self.exchange(&agent, &seen).await;
-        let wanted = said.as_ref().and_then(|said| said.id.clone()).filter(|id| is_id(id));
+        let wanted = said
+            .as_ref()
+            .and_then(|said| said.id.clone())
+            .filter(|id| is_id(id));
         let id = before.or(wanted).unwrap_or_else(|| slug(&seen.name));
         let is_local = is_here(&url);
-        let lesson = Lesson { url, id, exact: false, learned: Learned::Connected, from: None };
+        let lesson = Lesson {
+            url,
+            id,
+            exact: false,
+            learned: Learned::Connected,
+            from: None,
+        };
         let known = match self.take(lesson, seen.clone()).await {
             Ok(known) => known,
             Err(failure) => {
@@ -123,8 +135,21 @@ impl KnownAgents {
         };
         let seen = self.look(&url, by, CONNECT_WITHIN).await?;
         let from = (!by_operator).then(|| who.to_owned());
-        let (exact, id) = (id.is_some(), id.map_or_else(|| slug(&seen.name), str::to_owned));
-        self.take(Lesson { url, id, exact, learned: Learned::Told, from }, seen).await
+        let (exact, id) = (
+            id.is_some(),
+            id.map_or_else(|| slug(&seen.name), str::to_owned),
+        );
+        self.take(
+            Lesson {
+                url,
+                id,
+                exact,
+                learned: Learned::Told,
+                from,
+            },
+            seen,
+        )
+        .await
     }
 
     /// An address that isn't our own, and its place.
@@ -138,13 +163,24 @@ impl KnownAgents {
     }
 
     /// What a card says, in time.
-    pub(super) async fn look(&self, url: &Url, by: NamedBy, within: Duration) -> Result<Seen, Failure> {
+    pub(super) async fn look(
+        &self,
+        url: &Url,
+        by: NamedBy,
+        within: Duration,
+    ) -> Result<Seen, Failure> {
         let late = |_| Failure::timed_out(format!("no answer in {within:?}"));
-        let seen = timeout(within, self.inner.connect.look(url, by)).await.map_err(late)??;
+        let seen = timeout(within, self.inner.connect.look(url, by))
+            .await
+            .map_err(late)??;
         let (name, description) = (name(&seen.name), description(&seen.description));
         match name.is_empty() {
             true => Err(Failure::unavailable("the agent's card has no name")),
-            false => Ok(Seen { name, description, skills: skills(seen.skills) }),
+            false => Ok(Seen {
+                name,
+                description,
+                skills: skills(seen.skills),
+            }),
         }
     }
 
@@ -153,9 +189,17 @@ impl KnownAgents {
         let arguments = json!({ "format": "exchange" });
         let said = self.use_skill(agent, seen, LIST_AGENTS, arguments).await?;
         let entries: Vec<RawObject> = said.read("agents").unwrap_or_default();
-        let entry = |entry: RawObject| Some((entry.text("id")?, entry.text("name")?, entry.text("url")?));
-        let agents = entries.into_iter().take(EXCHANGE_AGENTS_MAX).filter_map(entry).collect();
-        Some(Exchanged { id: said.object("self").and_then(|itself| itself.text("id")), agents })
+        let entry =
+            |entry: RawObject| Some((entry.text("id")?, entry.text("name")?, entry.text("url")?));
+        let agents = entries
+            .into_iter()
+            .take(EXCHANGE_AGENTS_MAX)
+            .filter_map(entry)
+            .collect();
+        Some(Exchanged {
+            id: said.object("self").and_then(|itself| itself.text("id")),
+            agents,
+        })
     }
 
     /// Tells an agent where we are, if we are anywhere.
@@ -167,14 +211,24 @@ impl KnownAgents {
     }
 
     /// What a skill answers that the agent may not have, and needn't let us use.
-    async fn use_skill(&self, agent: &AgentRef, seen: &Seen, skill: &str, arguments: Value) -> Option<RawObject> {
+    async fn use_skill(
+        &self,
+        agent: &AgentRef,
+        seen: &Seen,
+        skill: &str,
+        arguments: Value,
+    ) -> Option<RawObject> {
         if !seen.skills.iter().any(|has| has.id == skill) {
             return None;
         }
         let asked = async {
-            let result = agent.ask(CallTool::new(skill, arguments)).within(EXCHANGE_WITHIN).await??;
+            let result = agent
+                .ask(CallTool::new(skill, arguments))
+                .within(EXCHANGE_WITHIN)
+                .await??;
             let value = result.into_value(false)?;
-            RawObject::parse(&value).map_err(|_| Failure::unavailable("the agent answered no object"))
+            RawObject::parse(&value)
+                .map_err(|_| Failure::unavailable("the agent answered no object"))
         };
         match asked.await {
             Ok(said) => Some(said),
@@ -187,32 +241,56 @@ impl KnownAgents {
 
     /// Takes what `teacher` says of others, as far as hearsay counts.
     async fn learn(&self, said: Vec<(String, String, String)>, teacher: &str, is_local: bool) {
-        let lessons = said.into_iter().map(|(id, name, url)| self.learn_one(id, name, url, teacher, is_local));
-        let all = stream::iter(lessons).buffer_unordered(LOOKS_AT_ONCE).collect::<Vec<_>>();
+        let lessons = said
+            .into_iter()
+            .map(|(id, name, url)| self.learn_one(id, name, url, teacher, is_local));
+        let all = stream::iter(lessons)
+            .buffer_unordered(LOOKS_AT_ONCE)
+            .collect::<Vec<_>>();
         match timeout(EXCHANGE_WITHIN, all).await {
             Ok(learned) => {
                 let learned = learned.into_iter().filter(|is_new| *is_new).count();
                 callboard_message::log::debug!(teacher, learned, "agents were learned of another");
             }
-            Err(_) => callboard_message::log::warn!(teacher, "not all agents that another named answered in time"),
+            Err(_) => callboard_message::log::warn!(
+                teacher,
+                "not all agents that another named answered in time"
+            ),
         }
     }
 
-    async fn learn_one(&self, id: String, said: String, url: String, teacher: &str, is_local: bool) -> bool {
-        let Ok((url, there)) = self.elsewhere(&url) else { return false };
+    async fn learn_one(
+        &self,
+        id: String,
+        said: String,
+        url: String,
+        teacher: &str,
+        is_local: bool,
+    ) -> bool {
+        let Ok((url, there)) = self.elsewhere(&url) else {
+            return false;
+        };
         if self.book().at(&there).is_some() || self.is_free(&id).is_err() {
             return false;
         }
         let by = self.peer(&url, is_local);
         // The root refuses too; here nobody is asked whose word can't count.
         if is_here(&url) && !is_local {
-            callboard_message::log::warn!(teacher, id, "an agent elsewhere names a place on this machine");
+            callboard_message::log::warn!(
+                teacher,
+                id,
+                "an agent elsewhere names a place on this machine"
+            );
             return false;
         }
         let seen = match self.look(&url, by, EXCHANGE_WITHIN).await {
             Ok(seen) if seen.name == name(&said) => seen,
             Ok(_) => {
-                callboard_message::log::warn!(teacher, id, "an agent's card has another name than was said");
+                callboard_message::log::warn!(
+                    teacher,
+                    id,
+                    "an agent's card has another name than was said"
+                );
                 return false;
             }
             Err(failure) => {
@@ -221,7 +299,13 @@ impl KnownAgents {
             }
         };
         let from = Some(teacher.to_owned());
-        let lesson = Lesson { url, id, exact: true, learned: Learned::Exchange, from };
+        let lesson = Lesson {
+            url,
+            id,
+            exact: true,
+            learned: Learned::Exchange,
+            from,
+        };
         self.take(lesson, seen).await.is_ok()
     }
 
@@ -229,7 +313,9 @@ impl KnownAgents {
     fn is_free(&self, id: &str) -> Result<(), Failure> {
         let is_taken = |id: &str| id == self.id() || self.book().get(id).is_some();
         match is_id(id) {
-            false => Err(Failure::invalid("not an agent's id: letters, digits, `-`, `_` and `.`")),
+            false => Err(Failure::invalid(
+                "not an agent's id: letters, digits, `-`, `_` and `.`",
+            )),
             true if is_taken(id) => Err(Failure::invalid("another agent has that id")),
             true => Ok(()),
         }
@@ -237,13 +323,20 @@ impl KnownAgents {
 
     /// Puts one into the directory, under the id that it would have if that is free, or it had it before.
     async fn take(&self, lesson: Lesson, seen: Seen) -> Result<Known, Failure> {
-        let Lesson { url, id, exact, learned, from } = lesson;
+        let Lesson {
+            url,
+            id,
+            exact,
+            learned,
+            from,
+        } = lesson;
         let there = place(&url);
         let (known, before) = {
             let mut book = self.book();
             let known_as = book.at(&there).map(|entry| entry.known.id.clone());
             if known_as.is_none() && book.is_full() {
-                let most = format!("{KNOWN_AGENTS_MAX} agents are known, and that is all: forget some");
+                let most =
+                    format!("{KNOWN_AGENTS_MAX} agents are known, and that is all: forget some");
                 return Err(Failure::overloaded(most));
             }
             let is_free = |id: &str| id != self.id() && book.get(id).is_none();
@@ -251,11 +344,28 @@ impl KnownAgents {
                 Some(id) => id,
                 None if is_free(&id) => id,
                 None if exact => return Err(Failure::invalid("another agent has that id")),
-                None => (2..=KNOWN_AGENTS_MAX + 2).map(|n| format!("{id}-{n}")).find(|id| is_free(id)).unwrap_or(id),
+                None => (2..=KNOWN_AGENTS_MAX + 2)
+                    .map(|n| format!("{id}-{n}"))
+                    .find(|id| is_free(id))
+                    .unwrap_or(id),
             };
-            let Seen { name, description, skills } = seen;
+            let Seen {
+                name,
+                description,
+                skills,
+            } = seen;
             let (url, seen_ms, state) = (url.to_string(), now_ms(), Health::Up);
-            let known = Known { id, name, url, description, skills, learned, from, seen_ms, state };
+            let known = Known {
+                id,
+                name,
+                url,
+                description,
+                skills,
+                learned,
+                from,
+                seen_ms,
+                state,
+            };
             let before = book.get(&known.id).map(|entry| entry.known.clone());
             book.put(known.clone());
             (known, before)
@@ -286,15 +396,28 @@ impl KnownAgents {
     pub(super) async fn describe_declared(&self) {
         let now = Instant::now();
         let asked: Vec<(String, AgentRef)> = {
-            let is_fresh = |entry: &Entry| entry.described.is_some_and(|at| now.duration_since(at) < DESCRIBED_FOR);
+            let is_fresh = |entry: &Entry| {
+                entry
+                    .described
+                    .is_some_and(|at| now.duration_since(at) < DESCRIBED_FOR)
+            };
             let book = self.book();
-            let stale = book.all().filter(|entry| entry.known.learned == Learned::Declared && !is_fresh(entry));
-            stale.filter_map(|entry| Some((entry.known.id.clone(), entry.agent.clone()?))).collect()
+            let stale = book
+                .all()
+                .filter(|entry| entry.known.learned == Learned::Declared && !is_fresh(entry));
+            stale
+                .filter_map(|entry| Some((entry.known.id.clone(), entry.agent.clone()?)))
+                .collect()
         };
         let described = join_all(asked.iter().map(|(_, agent)| describe(agent))).await;
         let mut book = self.book();
         for ((id, _), said) in asked.iter().zip(described) {
-            let Some(entry) = book.get_mut(id).filter(|e| e.known.learned == Learned::Declared) else { continue };
+            let Some(entry) = book
+                .get_mut(id)
+                .filter(|e| e.known.learned == Learned::Declared)
+            else {
+                continue;
+            };
             // One that is away is asked again with the next request.
             entry.described = said.skills.is_some().then_some(now);
             let known = &mut entry.known;
@@ -319,21 +442,48 @@ async fn describe(agent: &AgentRef) -> Described {
         if !has(Describe::NAME) {
             return None;
         }
-        Some(agent.ask(Describe(RawObject::new())).within(DESCRIBE_WITHIN).await.ok()?.ok()?.0)
+        Some(
+            agent
+                .ask(Describe(RawObject::new()))
+                .within(DESCRIBE_WITHIN)
+                .await
+                .ok()?
+                .ok()?
+                .0,
+        )
     };
     let listed = async {
         if !has(ListTools::NAME) {
-            return Some(specs.iter().filter(|spec| !spec.name.starts_with(RESERVED_PREFIX)).map(own).collect());
+            return Some(
+                specs
+                    .iter()
+                    .filter(|spec| !spec.name.starts_with(RESERVED_PREFIX))
+                    .map(own)
+                    .collect(),
+            );
         }
-        let page = agent.ask(ListTools(RawObject::new())).within(DESCRIBE_WITHIN).await.ok()?.ok()?;
+        let page = agent
+            .ask(ListTools(RawObject::new()))
+            .within(DESCRIBE_WITHIN)
+            .await
+            .ok()?
+            .ok()?;
         let tools: Vec<RawObject> = page.read("tools").unwrap_or_default();
         let converses = specs.iter().any(|spec| spec.name == Converse::NAME);
-        Some(tools.iter().filter_map(if converses { skill_of_tool } else { bare_tool }).collect::<Vec<_>>())
+        Some(
+            tools
+                .iter()
+                .filter_map(if converses { skill_of_tool } else { bare_tool })
+                .collect::<Vec<_>>(),
+        )
     };
     let (about, listed) = join(about, listed).await;
     let about = about.unwrap_or_default();
     Described {
-        name: about.object("serverInfo").and_then(|info| info.text("name")).map(|text| name(&text)),
+        name: about
+            .object("serverInfo")
+            .and_then(|info| info.text("name"))
+            .map(|text| name(&text)),
         description: about.text("instructions").map(|text| description(&text)),
         skills: listed.map(skills),
     }
@@ -342,18 +492,32 @@ async fn describe(agent: &AgentRef) -> Described {
 /// A message type as a skill.
 fn own(spec: &MessageSpec) -> SkillView {
     let skill = skill(spec.name.clone(), &spec.description, &spec.more);
-    if destroys(&spec.more, &spec.input_schema) { tagged(skill) } else { skill }
+    if destroys(&spec.more, &spec.input_schema) {
+        tagged(skill)
+    } else {
+        skill
+    }
 }
 
 /// An entry of a list of tools as a skill, with all that it says for deciders. `None` for one without a name.
 pub fn skill_of_tool(listed: &RawObject) -> Option<SkillView> {
-    Some(skill(listed.text("name")?, &listed.text("description").unwrap_or_default(), listed))
+    Some(skill(
+        listed.text("name")?,
+        &listed.text("description").unwrap_or_default(),
+        listed,
+    ))
 }
 
 /// The same of an agent that is used by its tools, and decides nothing itself.
 fn bare_tool(listed: &RawObject) -> Option<SkillView> {
     let schema = listed.read("inputSchema").unwrap_or_default();
-    skill_of_tool(listed).map(|skill| if destroys(listed, &schema) { tagged(skill) } else { skill })
+    skill_of_tool(listed).map(|skill| {
+        if destroys(listed, &schema) {
+            tagged(skill)
+        } else {
+            skill
+        }
+    })
 }
 
 /// Whether a tool says that it may destroy something (the hints of MCP), and can be used from plain words: no other is used.
@@ -361,7 +525,10 @@ fn destroys(more: &RawObject, schema: &Value) -> bool {
     let hints = more.object("annotations").unwrap_or_default();
     // A tool that says that it changes something may destroy it unless it says that it doesn't; of one that says nothing
     // at all, nothing is known.
-    let (reads, destroys) = (hints.read::<bool>("readOnlyHint"), hints.read::<bool>("destructiveHint"));
+    let (reads, destroys) = (
+        hints.read::<bool>("readOnlyHint"),
+        hints.read::<bool>("destructiveHint"),
+    );
     let says_so = reads != Some(true) && destroys.unwrap_or(reads == Some(false));
     says_so && text_member(schema).is_some()
 }
@@ -379,7 +546,11 @@ fn skill(id: String, description: &str, more: &RawObject) -> SkillView {
     let repeated = format!("For example: {}", examples.join(" | "));
     SkillView {
         name: more.text("title").unwrap_or_else(|| id.clone()),
-        description: description.strip_suffix(&repeated).unwrap_or(description).trim_end().to_owned(),
+        description: description
+            .strip_suffix(&repeated)
+            .unwrap_or(description)
+            .trim_end()
+            .to_owned(),
         tags: more.read("tags").unwrap_or_default(),
         input_modes: more.read("inputModes").unwrap_or_default(),
         output_modes: more.read("outputModes").unwrap_or_default(),
@@ -392,9 +563,16 @@ fn skill(id: String, description: &str, more: &RawObject) -> SkillView {
 /// Names of the security schemes that a tool needs, each once; those of one requirement are joined by ` + `.
 fn security(more: &RawObject) -> Vec<String> {
     let mut all = Vec::new();
-    for needed in more.read::<Vec<RawObject>>("securityRequirements").unwrap_or_default() {
+    for needed in more
+        .read::<Vec<RawObject>>("securityRequirements")
+        .unwrap_or_default()
+    {
         let schemes = needed.object("schemes").unwrap_or_default();
-        let names = schemes.iter().map(|(name, _)| name).collect::<Vec<_>>().join(" + ");
+        let names = schemes
+            .iter()
+            .map(|(name, _)| name)
+            .collect::<Vec<_>>()
+            .join(" + ");
         if !names.is_empty() && !all.contains(&names) {
             all.push(names);
         }
@@ -405,7 +583,10 @@ fn security(more: &RawObject) -> Vec<String> {
 impl KnownAgents {
     /// Looks, now and then, whether those that were used lately still answer: until `ending` fires, or nobody has the
     /// directory any more.
-    pub fn keep_checking(&self, ending: CancellationToken) -> impl Future<Output = ()> + Send + 'static {
+    pub fn keep_checking(
+        &self,
+        ending: CancellationToken,
+    ) -> impl Future<Output = ()> + Send + 'static {
         let inner = Arc::downgrade(&self.inner);
         async move {
             loop {
@@ -415,7 +596,9 @@ impl KnownAgents {
                     () = ending.cancelled() => return,
                     () = sleep(pause) => {}
                 }
-                let Some(known) = inner.upgrade().map(|inner| Self { inner }) else { return };
+                let Some(known) = inner.upgrade().map(|inner| Self { inner }) else {
+                    return;
+                };
                 tokio::select! {
                     biased;
                     () = ending.cancelled() => return,
@@ -444,9 +627,16 @@ impl KnownAgents {
     async fn check(&self, ids: Vec<String>) {
         for id in ids {
             // Those of the topology say what they can do when a request needs it.
-            let Some(known) = self.get(&id).filter(|known| known.learned != Learned::Declared) else { continue };
+            let Some(known) = self
+                .get(&id)
+                .filter(|known| known.learned != Learned::Declared)
+            else {
+                continue;
+            };
             let Ok(url) = url_of(&known) else { continue };
-            let seen = self.look(&url, self.named_by(&known), EXCHANGE_WITHIN).await;
+            let seen = self
+                .look(&url, self.named_by(&known), EXCHANGE_WITHIN)
+                .await;
             match seen {
                 // Of hearsay the name was part.
                 Ok(seen) if seen.name == known.name || known.learned == Learned::Connected => {
@@ -458,14 +648,25 @@ impl KnownAgents {
     }
 
     /// Notes that an agent answered, and what its card says.
-    async fn answered(&self, id: &str, Seen { name, description, skills }: Seen) {
+    async fn answered(
+        &self,
+        id: &str,
+        Seen {
+            name,
+            description,
+            skills,
+        }: Seen,
+    ) {
         let changed = {
             let mut book = self.book();
-            let Some(entry) = book.get_mut(id) else { return };
+            let Some(entry) = book.get_mut(id) else {
+                return;
+            };
             entry.misses = 0;
             let known = &mut entry.known;
             let before = known.clone();
-            (known.name, known.description, known.skills, known.state) = (name, description, skills, Health::Up);
+            (known.name, known.description, known.skills, known.state) =
+                (name, description, skills, Health::Up);
             let is_other = *known != before;
             known.seen_ms = now_ms();
             is_other.then(|| known.clone())
@@ -477,7 +678,9 @@ impl KnownAgents {
     async fn missed(&self, id: &str) {
         let changed = {
             let mut book = self.book();
-            let Some(entry) = book.get_mut(id) else { return };
+            let Some(entry) = book.get_mut(id) else {
+                return;
+            };
             entry.misses = entry.misses.saturating_add(1);
             let goes_down = entry.misses >= DOWN_AFTER_MISSES && entry.known.state != Health::Down;
             goes_down.then(|| {
@@ -513,18 +716,35 @@ mod tests {
         for (hints, schema, expect) in [
             (json!({}), &text, false),
             (json!({ "destructiveHint": true }), &text, true),
-            (json!({ "destructiveHint": true, "readOnlyHint": false }), &text, true),
-            (json!({ "destructiveHint": false, "readOnlyHint": false }), &text, false),
+            (
+                json!({ "destructiveHint": true, "readOnlyHint": false }),
+                &text,
+                true,
+            ),
+            (
+                json!({ "destructiveHint": false, "readOnlyHint": false }),
+                &text,
+                false,
+            ),
             (json!({ "readOnlyHint": false }), &text, true),
-            (json!({ "destructiveHint": true, "readOnlyHint": true }), &text, false),
+            (
+                json!({ "destructiveHint": true, "readOnlyHint": true }),
+                &text,
+                false,
+            ),
             (json!({ "destructiveHint": "yes" }), &text, false),
             (json!({ "destructiveHint": true }), &two, false),
         ] {
             let listed = json!({ "name": "drop", "annotations": hints, "inputSchema": schema, "tags": ["db"] });
             let listed: RawObject = serde_json::from_value(listed).unwrap();
-            let tags = |skill: Option<SkillView>| skill.unwrap().tags.contains(&TAG_DESTRUCTIVE.to_owned());
+            let tags = |skill: Option<SkillView>| {
+                skill.unwrap().tags.contains(&TAG_DESTRUCTIVE.to_owned())
+            };
             assert_eq!(tags(bare_tool(&listed)), expect, "{hints}");
-            assert!(!tags(skill_of_tool(&listed)), "who converses decides for itself");
+            assert!(
+                !tags(skill_of_tool(&listed)),
+                "who converses decides for itself"
+            );
         }
     }
 }

@@ -28,7 +28,8 @@ use cache::{Book, Entry};
 use sanitize::{is_here, place};
 
 pub use discovery::{
-    CHECK_EVERY, CONNECT_WITHIN, DOWN_AFTER_MISSES, EXCHANGE_AGENTS_MAX, EXCHANGE_WITHIN, USED_WITHIN, skill_of_tool,
+    CHECK_EVERY, CONNECT_WITHIN, DOWN_AFTER_MISSES, EXCHANGE_AGENTS_MAX, EXCHANGE_WITHIN,
+    USED_WITHIN, skill_of_tool,
 };
 pub use sanitize::{ADDRESS_BYTES_MAX, AGENT_ID_BYTES_MAX, NAME_CHARS_MAX, SKILLS_KEPT_MAX};
 
@@ -184,18 +185,39 @@ impl KnownAgents {
         let KnownOptions { id, name, allow } = options;
         if let Some(wrong) = allow.iter().find(|pattern| !is_origin(pattern)) {
             let why = "write an origin like `https://*.example.com` or `http://localhost:*`";
-            return Err(Failure::invalid(format!("{wrong:?} is no pattern of origins: {why}")));
+            return Err(Failure::invalid(format!(
+                "{wrong:?} is no pattern of origins: {why}"
+            )));
         }
         let book = Mutex::new(Book::read(&*notes).await?);
-        let (system, allow, here) = (system.clone(), allow.into_iter().collect(), Mutex::default());
-        Ok(Self { inner: Arc::new(Inner { system, notes, connect, id, name, allow, book, here }) })
+        let (system, allow, here) = (
+            system.clone(),
+            allow.into_iter().collect(),
+            Mutex::default(),
+        );
+        Ok(Self {
+            inner: Arc::new(Inner {
+                system,
+                notes,
+                connect,
+                id,
+                name,
+                allow,
+                book,
+                here,
+            }),
+        })
     }
 
     /// Where we can be reached from now on, for those that we tell of us; `None`: nowhere. `is_local`: nobody who isn't on
     /// this machine can reach us there, so those who do may name places on it.
     pub fn listens(&self, url: Option<&str>, is_local: bool) {
         let read = |url: &str| Some((url.to_owned(), place(&Url::parse(url).ok()?)));
-        let here = url.and_then(read).map(|(url, place)| Here { url, place, is_local });
+        let here = url.and_then(read).map(|(url, place)| Here {
+            url,
+            place,
+            is_local,
+        });
         *self.inner.here.lock() = here;
     }
 
@@ -221,14 +243,18 @@ impl KnownAgents {
     pub async fn agent(&self, id: &str) -> Result<AgentRef, Failure> {
         let known = {
             let mut book = self.book();
-            let entry = book.get_mut(id).ok_or_else(|| Failure::not_found("no agent of that id is known"))?;
+            let entry = book
+                .get_mut(id)
+                .ok_or_else(|| Failure::not_found("no agent of that id is known"))?;
             entry.used = Some(Instant::now());
             if let Some(agent) = &entry.agent {
                 return Ok(agent.clone());
             }
             entry.known.clone()
         };
-        let Inner { connect, system, .. } = &*self.inner;
+        let Inner {
+            connect, system, ..
+        } = &*self.inner;
         let agent = connect.open(system, &url_of(&known)?, self.named_by(&known))?;
         Ok(self.opened(id, agent))
     }
@@ -238,7 +264,10 @@ impl KnownAgents {
     /// # Errors
     /// The store's.
     pub async fn forget(&self, id: &str) -> Result<bool, Failure> {
-        if self.get(id).is_none_or(|known| known.learned == Learned::Declared) {
+        if self
+            .get(id)
+            .is_none_or(|known| known.learned == Learned::Declared)
+        {
             return Ok(false);
         }
         self.inner.notes.remove(DIRECTORY_SPACE, id).await?;
@@ -291,7 +320,9 @@ impl KnownAgents {
         let mut book = self.book();
         match book.get_mut(id) {
             // Somebody else was faster.
-            Some(Entry { agent: Some(there), .. }) => {
+            Some(Entry {
+                agent: Some(there), ..
+            }) => {
                 agent.stop();
                 there.clone()
             }
@@ -321,16 +352,24 @@ impl KnownAgents {
 
     fn peer(&self, url: &Url, may_be_here: bool) -> NamedBy {
         let is_allowed = self.inner.allow.has(&url.origin().ascii_serialization());
-        NamedBy::Peer { may_be_here, must_be_signed: !is_allowed }
+        NamedBy::Peer {
+            may_be_here,
+            must_be_signed: !is_allowed,
+        }
     }
 }
 
 fn url_of(known: &Known) -> Result<Url, Failure> {
-    Url::parse(&known.url).map_err(|_| Failure::unavailable("the agent's address is unknown: connect to it"))
+    Url::parse(&known.url)
+        .map_err(|_| Failure::unavailable("the agent's address is unknown: connect to it"))
 }
 
 /// Whether it may be a pattern of origins: scheme, host, perhaps port, and nothing behind.
 fn is_origin(pattern: &str) -> bool {
-    let host = pattern.strip_prefix("http://").or_else(|| pattern.strip_prefix("https://"));
-    host.is_some_and(|host| !host.is_empty() && !host.contains(['/', '@', '#']) && !host.contains(char::is_whitespace))
+    let host = pattern
+        .strip_prefix("http://")
+        .or_else(|| pattern.strip_prefix("https://"));
+    host.is_some_and(|host| {
+        !host.is_empty() && !host.contains(['/', '@', '#']) && !host.contains(char::is_whitespace)
+    })
 }

@@ -27,7 +27,11 @@ struct Place {
 
 impl Elsewhere {
     fn put(&self, url: &str, name: &str, exchange: Option<Value>) {
-        let place = Place { name: name.into(), exchange, is_signed: false };
+        let place = Place {
+            name: name.into(),
+            exchange,
+            is_signed: false,
+        };
         self.there.lock().insert(url.into(), place);
     }
 
@@ -36,7 +40,11 @@ impl Elsewhere {
     }
 
     fn looked_at(&self) -> Vec<String> {
-        self.looks.lock().iter().map(|(url, _)| url.clone()).collect()
+        self.looks
+            .lock()
+            .iter()
+            .map(|(url, _)| url.clone())
+            .collect()
     }
 }
 
@@ -47,20 +55,46 @@ impl Connect for Elsewhere {
             if url.host_str() == Some("silent.example") {
                 std::future::pending::<()>().await;
             }
-            let place = self.at(url.as_str()).ok_or_else(|| Failure::unavailable("nobody is there"))?;
-            if matches!(by, NamedBy::Peer { must_be_signed: true, .. }) && !place.is_signed {
+            let place = self
+                .at(url.as_str())
+                .ok_or_else(|| Failure::unavailable("nobody is there"))?;
+            if matches!(
+                by,
+                NamedBy::Peer {
+                    must_be_signed: true,
+                    ..
+                }
+            ) && !place.is_signed
+            {
                 return Err(Failure::denied("not signed"));
             }
-            let skill = |id: &str| SkillView { id: id.into(), ..SkillView::default() };
-            let skills = place.exchange.iter().flat_map(|_| [skill("list_agents"), skill("remember_agent")]).collect();
-            Ok(Seen { name: place.name, description: "Does\nthings".into(), skills })
+            let skill = |id: &str| SkillView {
+                id: id.into(),
+                ..SkillView::default()
+            };
+            let skills = place
+                .exchange
+                .iter()
+                .flat_map(|_| [skill("list_agents"), skill("remember_agent")])
+                .collect();
+            Ok(Seen {
+                name: place.name,
+                description: "Does\nthings".into(),
+                skills,
+            })
         })
     }
 
     fn open(&self, system: &System, url: &Url, _: NamedBy) -> Result<AgentRef, Failure> {
         self.opened.fetch_add(1, Ordering::Relaxed);
-        let exchange = self.at(url.as_str()).and_then(|place| place.exchange).unwrap_or_default();
-        Ok(system.spawn(Teacher { exchange, told: Vec::new() }))
+        let exchange = self
+            .at(url.as_str())
+            .and_then(|place| place.exchange)
+            .unwrap_or_default();
+        Ok(system.spawn(Teacher {
+            exchange,
+            told: Vec::new(),
+        }))
     }
 }
 
@@ -85,7 +119,8 @@ impl SyncHandler<CallTool> for Teacher {
         match message.0.text("name").as_deref() {
             Some("list_agents") => Ok(ToolResult::text(self.exchange.to_string())),
             _ => {
-                self.told.push(message.0.read("arguments").unwrap_or_default());
+                self.told
+                    .push(message.0.read("arguments").unwrap_or_default());
                 Ok(ToolResult::text("{}"))
             }
         }
@@ -94,21 +129,27 @@ impl SyncHandler<CallTool> for Teacher {
 
 impl SyncHandler<ListTools> for Teacher {
     fn handle(&mut self, _: ListTools, _: &mut Cx) -> Result<RawObject, Failure> {
-        let tool =
-            json!({ "name": "forecast", "title": "Forecast", "description": "Tells\nthe weather", "tags": ["rain"] });
+        let tool = json!({ "name": "forecast", "title": "Forecast", "description": "Tells\nthe weather", "tags": ["rain"] });
         Ok(RawObject::of("tools", json!([tool])))
     }
 }
 
 const LOCAL: &[&str] = &["http://localhost:*"];
 
-async fn open(system: &System, notes: &Arc<dyn Notes>, elsewhere: &Arc<Elsewhere>, allow: &[&str]) -> KnownAgents {
+async fn open(
+    system: &System,
+    notes: &Arc<dyn Notes>,
+    elsewhere: &Arc<Elsewhere>,
+    allow: &[&str],
+) -> KnownAgents {
     let options = KnownOptions {
         id: "bidirectional-agent".into(),
         name: "Agent One".into(),
         allow: allow.iter().map(|pattern| (*pattern).to_owned()).collect(),
     };
-    KnownAgents::open(system, notes.clone(), elsewhere.clone(), options).await.unwrap()
+    KnownAgents::open(system, notes.clone(), elsewhere.clone(), options)
+        .await
+        .unwrap()
 }
 
 fn notes() -> Arc<dyn Notes> {
@@ -121,7 +162,10 @@ fn ids(known: &KnownAgents) -> Vec<String> {
 
 /// What an agent says of itself and of these.
 fn knows(id: &str, others: &[(&str, &str, &str)]) -> Option<Value> {
-    let agents: Vec<_> = others.iter().map(|(id, name, url)| json!({ "id": id, "name": name, "url": url })).collect();
+    let agents: Vec<_> = others
+        .iter()
+        .map(|(id, name, url)| json!({ "id": id, "name": name, "url": url }))
+        .collect();
     Some(json!({ "self": { "id": id, "name": "whatever" }, "agents": agents }))
 }
 
@@ -138,32 +182,78 @@ fn with_elsewhere(test: impl AsyncFnOnce(&System, Arc<Elsewhere>)) {
 #[test]
 fn connecting_shares_directories() {
     with_elsewhere(async |system, elsewhere| {
-        let three = ("bidirectional-agent-3", "Agent Three", "http://localhost:4202");
+        let three = (
+            "bidirectional-agent-3",
+            "Agent Three",
+            "http://localhost:4202",
+        );
         let us = ("bidirectional-agent", "Agent One", "http://localhost:4200");
-        elsewhere.put("http://localhost:4201/", "Agent Two", knows("bidirectional-agent-2", &[three, us]));
-        elsewhere.put("http://localhost:4202/", "Agent Three", knows("bidirectional-agent-3", &[]));
+        elsewhere.put(
+            "http://localhost:4201/",
+            "Agent Two",
+            knows("bidirectional-agent-2", &[three, us]),
+        );
+        elsewhere.put(
+            "http://localhost:4202/",
+            "Agent Three",
+            knows("bidirectional-agent-3", &[]),
+        );
         let notes = notes();
         let known = open(system, &notes, &elsewhere, LOCAL).await;
         assert!(known.list().is_empty());
         known.listens(Some("http://localhost:4200/"), true);
         let two = known.connect("localhost:4201").await.unwrap();
-        assert_eq!((&*two.id, &*two.name, two.learned), ("bidirectional-agent-2", "Agent Two", Learned::Connected));
+        assert_eq!(
+            (&*two.id, &*two.name, two.learned),
+            ("bidirectional-agent-2", "Agent Two", Learned::Connected)
+        );
         assert_eq!(two.description, "Does things");
-        assert_eq!(ids(&known), ["bidirectional-agent-2", "bidirectional-agent-3"]);
+        assert_eq!(
+            ids(&known),
+            ["bidirectional-agent-2", "bidirectional-agent-3"]
+        );
         let three = known.get("bidirectional-agent-3").unwrap();
-        assert_eq!((three.learned, three.from.as_deref()), (Learned::Exchange, Some("bidirectional-agent-2")));
-        assert_eq!(elsewhere.opened.load(Ordering::Relaxed), 1, "the third is only looked at");
-        let told = known.agent("bidirectional-agent-2").await.unwrap().observe().await;
-        assert_eq!(told[0]["url"], "http://localhost:4200/", "we are told of too");
+        assert_eq!(
+            (three.learned, three.from.as_deref()),
+            (Learned::Exchange, Some("bidirectional-agent-2"))
+        );
+        assert_eq!(
+            elsewhere.opened.load(Ordering::Relaxed),
+            1,
+            "the third is only looked at"
+        );
+        let told = known
+            .agent("bidirectional-agent-2")
+            .await
+            .unwrap()
+            .observe()
+            .await;
+        assert_eq!(
+            told[0]["url"], "http://localhost:4200/",
+            "we are told of too"
+        );
         assert!(system.directory().get("bidirectional-agent-2").is_some());
 
         let again = open(system, &notes, &elsewhere, LOCAL).await;
-        assert_eq!(ids(&again), ["bidirectional-agent-2", "bidirectional-agent-3"]);
-        assert_eq!(again.get("bidirectional-agent-2").unwrap().name, "Agent Two");
+        assert_eq!(
+            ids(&again),
+            ["bidirectional-agent-2", "bidirectional-agent-3"]
+        );
+        assert_eq!(
+            again.get("bidirectional-agent-2").unwrap().name,
+            "Agent Two"
+        );
         assert!(again.agent("bidirectional-agent-3").await.is_ok());
-        assert_eq!(again.agent("agent two").await.unwrap_err().kind, FailureKind::NotFound, "ids are exact");
+        assert_eq!(
+            again.agent("agent two").await.unwrap_err().kind,
+            FailureKind::NotFound,
+            "ids are exact"
+        );
         assert!(again.forget("bidirectional-agent-3").await.unwrap());
-        assert_eq!(ids(&open(system, &notes, &elsewhere, LOCAL).await), ["bidirectional-agent-2"]);
+        assert_eq!(
+            ids(&open(system, &notes, &elsewhere, LOCAL).await),
+            ["bidirectional-agent-2"]
+        );
     });
 }
 
@@ -172,8 +262,20 @@ fn connecting_shares_directories() {
 #[test]
 fn hostile_teachers_teach_nothing() {
     with_elsewhere(async |system, elsewhere| {
-        let known = open(system, &notes(), &elsewhere, &["https://*.example", "http://localhost:*"]).await;
-        known.declare("clinic", system.spawn(Teacher { exchange: json!({}), told: Vec::new() }));
+        let known = open(
+            system,
+            &notes(),
+            &elsewhere,
+            &["https://*.example", "http://localhost:*"],
+        )
+        .await;
+        known.declare(
+            "clinic",
+            system.spawn(Teacher {
+                exchange: json!({}),
+                told: Vec::new(),
+            }),
+        );
         let lies = [
             ("a", "A", "http://localhost:4202"),
             ("b", "B", "http://127.0.0.1:4202"),
@@ -184,31 +286,67 @@ fn hostile_teachers_teach_nothing() {
             ("g", "G", "ftp://g.example"),
             ("h", "H", "https://user@h.example"),
         ];
-        elsewhere.put("https://teacher.example/", "Teacher", knows("teacher", &lies));
+        elsewhere.put(
+            "https://teacher.example/",
+            "Teacher",
+            knows("teacher", &lies),
+        );
         known.connect("https://teacher.example").await.unwrap();
         assert_eq!(ids(&known), ["clinic", "teacher"]);
         assert_eq!(elsewhere.looked_at(), ["https://teacher.example/"]);
 
         // What isn't on the list has to be signed; the one who connects sees to that.
         elsewhere.put("http://169.254.169.254/", "Metadata", None);
-        let metadata = [("metadata", "Metadata", "http://169.254.169.254"), ("other", "Said", "https://other.example")];
+        let metadata = [
+            ("metadata", "Metadata", "http://169.254.169.254"),
+            ("other", "Said", "https://other.example"),
+        ];
         elsewhere.put("https://other.example/", "Otherwise", None);
-        elsewhere.put("https://teacher.example/", "Teacher", knows("teacher", &metadata));
+        elsewhere.put(
+            "https://teacher.example/",
+            "Teacher",
+            knows("teacher", &metadata),
+        );
         known.connect("https://teacher.example").await.unwrap();
         assert_eq!(ids(&known), ["clinic", "teacher"]);
-        let must = NamedBy::Peer { may_be_here: false, must_be_signed: true };
-        assert!(elsewhere.looks.lock().contains(&("http://169.254.169.254/".to_owned(), must)));
+        let must = NamedBy::Peer {
+            may_be_here: false,
+            must_be_signed: true,
+        };
+        assert!(
+            elsewhere
+                .looks
+                .lock()
+                .contains(&("http://169.254.169.254/".to_owned(), must))
+        );
 
-        let many: Vec<_> = (0..=EXCHANGE_AGENTS_MAX).map(|nth| format!("a{nth}")).collect();
-        let urls: Vec<_> = many.iter().map(|id| format!("https://{id}.example/")).collect();
+        let many: Vec<_> = (0..=EXCHANGE_AGENTS_MAX)
+            .map(|nth| format!("a{nth}"))
+            .collect();
+        let urls: Vec<_> = many
+            .iter()
+            .map(|id| format!("https://{id}.example/"))
+            .collect();
         for (id, url) in many.iter().zip(&urls) {
             elsewhere.put(url, id, None);
         }
-        let all: Vec<_> = many.iter().zip(&urls).map(|(id, url)| (&**id, &**id, &**url)).collect();
-        elsewhere.put("https://teacher.example/", "Teacher", knows("teacher", &all));
+        let all: Vec<_> = many
+            .iter()
+            .zip(&urls)
+            .map(|(id, url)| (&**id, &**id, &**url))
+            .collect();
+        elsewhere.put(
+            "https://teacher.example/",
+            "Teacher",
+            knows("teacher", &all),
+        );
         known.connect("https://teacher.example").await.unwrap();
         assert_eq!(known.list().len(), 2 + EXCHANGE_AGENTS_MAX);
-        assert!(!elsewhere.looked_at().contains(&"https://a64.example/".to_owned()));
+        assert!(
+            !elsewhere
+                .looked_at()
+                .contains(&"https://a64.example/".to_owned())
+        );
     });
 }
 
@@ -217,17 +355,49 @@ fn hostile_teachers_teach_nothing() {
 fn ids_are_nobody_elses() {
     with_elsewhere(async |system, elsewhere| {
         let known = open(system, &notes(), &elsewhere, &[]).await;
-        for (port, id) in [(1, "weather"), (2, "weather"), (3, "bidirectional-agent"), (4, "no id!")] {
-            elsewhere.put(&format!("http://localhost:{port}/"), "Wéather Agent", knows(id, &[]));
+        for (port, id) in [
+            (1, "weather"),
+            (2, "weather"),
+            (3, "bidirectional-agent"),
+            (4, "no id!"),
+        ] {
+            elsewhere.put(
+                &format!("http://localhost:{port}/"),
+                "Wéather Agent",
+                knows(id, &[]),
+            );
         }
         for _ in 0..2 {
-            for (port, id) in [(1, "weather"), (2, "weather-2"), (3, "bidirectional-agent-2"), (4, "weather-agent")] {
-                assert_eq!(known.connect(&format!("127.0.0.1:{port}")).await.map(|known| known.id).ok(), None);
-                assert_eq!(known.connect(&format!("localhost:{port}")).await.unwrap().id, id);
+            for (port, id) in [
+                (1, "weather"),
+                (2, "weather-2"),
+                (3, "bidirectional-agent-2"),
+                (4, "weather-agent"),
+            ] {
+                assert_eq!(
+                    known
+                        .connect(&format!("127.0.0.1:{port}"))
+                        .await
+                        .map(|known| known.id)
+                        .ok(),
+                    None
+                );
+                assert_eq!(
+                    known
+                        .connect(&format!("localhost:{port}"))
+                        .await
+                        .unwrap()
+                        .id,
+                    id
+                );
             }
         }
         known.listens(Some("http://localhost:5/"), true);
-        assert_eq!(known.connect("[::1]:5").await.unwrap_err().kind, FailureKind::InvalidInput, "our own");
+        assert_eq!(
+            known.connect("[::1]:5").await.unwrap_err().kind,
+            FailureKind::InvalidInput,
+            "our own"
+        );
     });
 }
 
@@ -238,18 +408,47 @@ fn being_told_is_hearsay() {
         elsewhere.put("http://localhost:1/", "One", None);
         elsewhere.put("https://two.example/", "Two", None);
         let known = open(system, &notes(), &elsewhere, &["https://*.example"]).await;
-        let denied = known.remember("localhost:1", None, "peer", false).await.unwrap_err();
+        let denied = known
+            .remember("localhost:1", None, "peer", false)
+            .await
+            .unwrap_err();
         assert_eq!(denied.kind, FailureKind::Denied);
-        let two = known.remember("https://two.example", Some("second"), "peer", false).await.unwrap();
-        assert_eq!((&*two.id, two.from.as_deref(), two.learned), ("second", Some("peer"), Learned::Told));
-        assert_eq!(known.named_by(&two), NamedBy::Peer { may_be_here: false, must_be_signed: false });
-        let taken = known.remember("localhost:1", Some("second"), "operator", true).await.unwrap_err();
+        let two = known
+            .remember("https://two.example", Some("second"), "peer", false)
+            .await
+            .unwrap();
+        assert_eq!(
+            (&*two.id, two.from.as_deref(), two.learned),
+            ("second", Some("peer"), Learned::Told)
+        );
+        assert_eq!(
+            known.named_by(&two),
+            NamedBy::Peer {
+                may_be_here: false,
+                must_be_signed: false
+            }
+        );
+        let taken = known
+            .remember("localhost:1", Some("second"), "operator", true)
+            .await
+            .unwrap_err();
         assert_eq!(taken.kind, FailureKind::InvalidInput);
-        let one = known.remember("localhost:1", None, "operator", true).await.unwrap();
+        let one = known
+            .remember("localhost:1", None, "operator", true)
+            .await
+            .unwrap();
         assert_eq!((&*one.id, one.from.as_deref()), ("one", None));
         assert_eq!(known.named_by(&one), NamedBy::Operator);
         let looks = elsewhere.looked_at().len();
-        assert_eq!(known.remember("localhost:1", Some("x"), "peer", false).await.unwrap().id, "one", "it is known");
+        assert_eq!(
+            known
+                .remember("localhost:1", Some("x"), "peer", false)
+                .await
+                .unwrap()
+                .id,
+            "one",
+            "it is known"
+        );
         assert_eq!(elsewhere.looked_at().len(), looks);
     });
 }
@@ -272,11 +471,22 @@ fn health_is_noticed() {
         let ending = tokio_util::sync::CancellationToken::new();
         let checking = known.keep_checking(ending.clone());
         // Paused time: as long as one pause may be at most.
-        assert!(tokio::time::timeout(CHECK_EVERY.mul_f32(1.5), checking).await.is_err());
-        assert_eq!((state(), &*known.get("one").unwrap().name), (Health::Up, "One, renamed"));
+        assert!(
+            tokio::time::timeout(CHECK_EVERY.mul_f32(1.5), checking)
+                .await
+                .is_err()
+        );
+        assert_eq!(
+            (state(), &*known.get("one").unwrap().name),
+            (Health::Up, "One, renamed")
+        );
         let looks = elsewhere.looked_at().len();
         tokio::time::sleep(USED_WITHIN).await;
-        assert!(tokio::time::timeout(CHECK_EVERY * 5, known.keep_checking(ending.clone())).await.is_err());
+        assert!(
+            tokio::time::timeout(CHECK_EVERY * 5, known.keep_checking(ending.clone()))
+                .await
+                .is_err()
+        );
         assert_eq!(elsewhere.looked_at().len(), looks, "nobody used it");
         ending.cancel();
         known.keep_checking(ending).await;
@@ -288,7 +498,10 @@ fn health_is_noticed() {
 fn declared_agents_say_what_they_can_do() {
     with_elsewhere(async |system, elsewhere| {
         let known = open(system, &notes(), &elsewhere, &[]).await;
-        let agent = system.spawn(Teacher { exchange: json!({}), told: Vec::new() });
+        let agent = system.spawn(Teacher {
+            exchange: json!({}),
+            told: Vec::new(),
+        });
         known.declare("weather", agent.clone());
         let view = known.view().await;
         assert!(view[0].is_up && view[0].id == "weather");
@@ -301,7 +514,10 @@ fn declared_agents_say_what_they_can_do() {
         };
         assert_eq!(view[0].skills, [expected]);
         assert_eq!(known.agent("weather").await.unwrap(), agent);
-        assert!(!known.forget("weather").await.unwrap(), "it is the topology's");
+        assert!(
+            !known.forget("weather").await.unwrap(),
+            "it is the topology's"
+        );
         agent.stop();
         agent.ended().await;
         tokio::time::sleep(Duration::from_secs(61)).await;
@@ -315,13 +531,27 @@ fn the_silent_are_not_waited_for() {
     with_elsewhere(async |system, elsewhere| {
         let known = open(system, &notes(), &elsewhere, &["https://*.example"]).await;
         let began = Instant::now();
-        assert_eq!(known.connect("https://silent.example").await.unwrap_err().kind, FailureKind::TimedOut);
+        assert_eq!(
+            known
+                .connect("https://silent.example")
+                .await
+                .unwrap_err()
+                .kind,
+            FailureKind::TimedOut
+        );
         assert_eq!(began.elapsed(), CONNECT_WITHIN);
         let silent = ("silent", "Silent", "https://silent.example");
-        elsewhere.put("https://teacher.example/", "Teacher", knows("teacher", &[silent]));
+        elsewhere.put(
+            "https://teacher.example/",
+            "Teacher",
+            knows("teacher", &[silent]),
+        );
         let began = Instant::now();
         known.connect("https://teacher.example").await.unwrap();
-        assert_eq!((ids(&known), began.elapsed()), (vec!["teacher".to_owned()], EXCHANGE_WITHIN));
+        assert_eq!(
+            (ids(&known), began.elapsed()),
+            (vec!["teacher".to_owned()], EXCHANGE_WITHIN)
+        );
     });
 }
 
@@ -332,19 +562,39 @@ fn limits_hold() {
         let notes = notes();
         for nth in 1..KNOWN_AGENTS_MAX {
             let body = RawObject::of("url", format!("http://localhost/{nth}"));
-            notes.put(DIRECTORY_SPACE, &format!("a{nth}"), body, None).await.unwrap();
+            notes
+                .put(DIRECTORY_SPACE, &format!("a{nth}"), body, None)
+                .await
+                .unwrap();
         }
-        notes.put(DIRECTORY_SPACE, "zz", RawObject::of("name", "no address"), None).await.unwrap();
+        notes
+            .put(
+                DIRECTORY_SPACE,
+                "zz",
+                RawObject::of("name", "no address"),
+                None,
+            )
+            .await
+            .unwrap();
         let known = open(system, &notes, &elsewhere, &[]).await;
         assert_eq!(known.list().len(), KNOWN_AGENTS_MAX - 1);
         for port in [1, 2] {
             elsewhere.put(&format!("http://localhost:{port}/"), "New", None);
         }
         assert!(known.connect("localhost:1").await.is_ok());
-        assert_eq!(known.connect("localhost:2").await.unwrap_err().kind, FailureKind::Overloaded);
-        assert!(known.connect("localhost:1").await.is_ok(), "it is known already");
+        assert_eq!(
+            known.connect("localhost:2").await.unwrap_err().kind,
+            FailureKind::Overloaded
+        );
+        assert!(
+            known.connect("localhost:1").await.is_ok(),
+            "it is known already"
+        );
         for no in ["localhost", "http://", "http://a/b", "https://user@a", "*"] {
-            let options = KnownOptions { allow: vec![no.into()], ..KnownOptions::default() };
+            let options = KnownOptions {
+                allow: vec![no.into()],
+                ..KnownOptions::default()
+            };
             let opened = KnownAgents::open(system, notes.clone(), elsewhere.clone(), options).await;
             assert!(opened.is_err(), "{no}");
         }

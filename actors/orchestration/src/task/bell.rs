@@ -34,7 +34,11 @@ pub(super) struct Hearing {
 
 impl Bells {
     pub fn ringer(&self, run: RunId, task: TaskId) -> Ringer {
-        Ringer { bells: self.clone(), run, task }
+        Ringer {
+            bells: self.clone(),
+            run,
+            task,
+        }
     }
 
     pub fn hear(&self, run: RunId) -> Hearing {
@@ -46,7 +50,11 @@ impl Bells {
                 rung
             }
         };
-        Hearing { bells: self.clone(), run, rung: Some(rung) }
+        Hearing {
+            bells: self.clone(),
+            run,
+            rung: Some(rung),
+        }
     }
 
     /// Number of runs that are followed.
@@ -91,7 +99,10 @@ impl Drop for Hearing {
     fn drop(&mut self) {
         self.rung = None;
         let mut runs = self.bells.0.lock();
-        if runs.get(&self.run).is_some_and(|bell| bell.receiver_count() == 0) {
+        if runs
+            .get(&self.run)
+            .is_some_and(|bell| bell.receiver_count() == 0)
+        {
             runs.remove(&self.run);
         }
     }

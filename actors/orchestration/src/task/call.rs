@@ -14,7 +14,9 @@ use super::plan::{Plan, action_of, is_command, only, root_id};
 use super::question_dedup::{Asked, Kept, RunNotes, asked_once};
 use super::request::{Said, bounded};
 use super::{Shared, world};
-use crate::decide::intake::{From, Intake, IntakeOptions, PlannedStep, Request, RoutingDecision, route};
+use crate::decide::intake::{
+    From, Intake, IntakeOptions, PlannedStep, Request, RoutingDecision, route,
+};
 use crate::decide::limits::CLARIFY_ROUNDS_MAX;
 use crate::decide::{ConfirmWhy, DecisionRecord, RunId, Turn, World, text_member};
 use crate::task::execution::{Doubt, Errand, confirm, passes, text_of};
@@ -43,7 +45,11 @@ pub(super) struct Routed {
 }
 
 /// Answers a message in words.
-pub(super) async fn converse(shared: &Shared, said: Converse, cx: &Cx) -> Result<ToolResult, Failure> {
+pub(super) async fn converse(
+    shared: &Shared,
+    said: Converse,
+    cx: &Cx,
+) -> Result<ToolResult, Failure> {
     let takes = |name: &str| Some(text_member(&shared.options.tools.spec(name)?.params));
     answer(shared, Said::read(&said, takes)?, cx).await
 }
@@ -51,7 +57,10 @@ pub(super) async fn converse(shared: &Shared, said: Converse, cx: &Cx) -> Result
 /// Answers a request.
 pub(super) async fn answer(shared: &Shared, said: Said, cx: &Cx) -> Result<ToolResult, Failure> {
     let _place = shared.place()?;
-    let session = cx.call().and_then(|call| call.session.as_ref()).map(|session| session.id.to_string());
+    let session = cx
+        .call()
+        .and_then(|call| call.session.as_ref())
+        .map(|session| session.id.to_string());
     let owner = TaskOwner::of(cx.principal(), session.as_deref());
     let run = RunId::of(&shared.options.id, owner.as_str(), &said.context, &said.key);
     let notes = shared.notes(cx, &run);
@@ -61,15 +70,32 @@ pub(super) async fn answer(shared: &Shared, said: Said, cx: &Cx) -> Result<ToolR
         false => asked_once(cx, Kept::Notes(notes.clone())),
     };
     let (text, context) = (said.text.clone(), said.context.clone());
-    let mut call = Call { shared, cx: once, asked, said, owner, run, notes: notes.clone(), clarified: Vec::new() };
+    let mut call = Call {
+        shared,
+        cx: once,
+        asked,
+        said,
+        owner,
+        run,
+        notes: notes.clone(),
+        clarified: Vec::new(),
+    };
     let answer = call.through().await;
     shared.count(&answer);
     if !shared.options.ending.is_cancelled() {
         notes.forget().await;
     }
-    let said = answer.as_ref().ok().map(|answer| Turn::assistant(text_of(answer, usize::MAX)));
-    let turns = [Turn::user(text)].into_iter().chain(call.clarified).chain(said);
-    shared.conversations.add(call.owner.as_str(), &context, turns);
+    let said = answer
+        .as_ref()
+        .ok()
+        .map(|answer| Turn::assistant(text_of(answer, usize::MAX)));
+    let turns = [Turn::user(text)]
+        .into_iter()
+        .chain(call.clarified)
+        .chain(said);
+    shared
+        .conversations
+        .add(call.owner.as_str(), &context, turns);
     answer
 }
 
@@ -94,33 +120,57 @@ impl Call<'_> {
         }
         let world = world(options).await;
         if let Some((name, params)) = self.said.tool.take() {
-            let action = RoutingDecision::Local { tool_name: name, params };
-            return self.act(self.said.text.clone(), action, &world, Vec::new(), false).await;
+            let action = RoutingDecision::Local {
+                tool_name: name,
+                params,
+            };
+            return self
+                .act(self.said.text.clone(), action, &world, Vec::new(), false)
+                .await;
         }
-        let mut history = self.shared.conversations.history(self.owner.as_str(), &self.said.context);
+        let mut history = self
+            .shared
+            .conversations
+            .history(self.owner.as_str(), &self.said.context);
         if let Some(told) = self.said.history.take() {
             // What the caller tells of comes from elsewhere; where it is the same conversation, it is told once.
             history.retain(|turn| !told.contains(turn));
             history = bounded(told.into_iter().chain(history).collect());
         }
-        let Routed { text, decision, records, .. } = self.routed(&history, &world).await?;
+        let Routed {
+            text,
+            decision,
+            records,
+            ..
+        } = self.routed(&history, &world).await?;
         match decision {
             RoutingDecision::Reject { reason } => Err(Failure::rejected(reason)),
             RoutingDecision::Decompose { subtasks } => {
                 let ids: Vec<&str> = subtasks.iter().map(|planned| &*planned.step.id).collect();
                 let what = format!("Do it in {} steps: {}", ids.len(), ids.join(", "));
                 // A decision or two a step, and one about all of them.
-                self.affordable(what, json!({ "steps": ids }), 2 * ids.len() + 1, &records).await?;
+                self.affordable(what, json!({ "steps": ids }), 2 * ids.len() + 1, &records)
+                    .await?;
                 self.plan(&text, subtasks, records, true).await
             }
             action => {
                 let (what, target, left) = match &action {
                     // It is written by whoever decides.
-                    RoutingDecision::Local { tool_name, .. } => (format!("Use {tool_name}"), tool_name, 1),
-                    RoutingDecision::Remote { agent_id } => (format!("Ask {agent_id}"), agent_id, 0),
+                    RoutingDecision::Local { tool_name, .. } => {
+                        (format!("Use {tool_name}"), tool_name, 1)
+                    }
+                    RoutingDecision::Remote { agent_id } => {
+                        (format!("Ask {agent_id}"), agent_id, 0)
+                    }
                     _ => return Err(Failure::internal("that is nothing that one does")),
                 };
-                self.affordable(format!("{what}: {text}"), json!({ "by": target }), left, &records).await?;
+                self.affordable(
+                    format!("{what}: {text}"),
+                    json!({ "by": target }),
+                    left,
+                    &records,
+                )
+                .await?;
                 self.act(text, action, &world, history, true).await
             }
         }
@@ -133,9 +183,18 @@ impl Call<'_> {
             self.clarified.clone_from(&there.clarified);
             return Ok(there);
         }
-        let mut request = Request { run: self.run.clone(), text: self.said.text.clone(), history: history.to_vec() };
+        let mut request = Request {
+            run: self.run.clone(),
+            text: self.said.text.clone(),
+            history: history.to_vec(),
+        };
         let (decision, records) = self.decided(&mut request, world).await?;
-        let routed = Routed { text: request.text, decision, records, clarified: self.clarified.clone() };
+        let routed = Routed {
+            text: request.text,
+            decision,
+            records,
+            clarified: self.clarified.clone(),
+        };
         if is_named {
             self.notes.stage(ROUTED, &routed);
         }
@@ -147,7 +206,13 @@ impl Call<'_> {
         if self.said.key.is_empty() {
             return Ok(false);
         }
-        let root = self.cx.system().store().tasks.get(&root_id(&self.run)?).await?;
+        let root = self
+            .cx
+            .system()
+            .store()
+            .tasks
+            .get(&root_id(&self.run)?)
+            .await?;
         Ok(root.is_some_and(|root| root.owner == self.owner))
     }
 
@@ -165,17 +230,24 @@ impl Call<'_> {
                 // Whoever asked has seen it: it is what is answered.
                 Some(question) => question.message(),
                 None => {
-                    let intake = IntakeOptions { clarification: may_clarify, ..options.intake.clone() };
-                    let taken = route(&options.deciders, &self.cx, request, world, &intake, from).await;
+                    let intake = IntakeOptions {
+                        clarification: may_clarify,
+                        ..options.intake.clone()
+                    };
+                    let taken =
+                        route(&options.deciders, &self.cx, request, world, &intake, from).await;
                     let Intake { decision, records } = taken;
                     all.extend(records);
-                    let RoutingDecision::NeedsClarification { question } = decision else { return Ok((decision, all)) };
+                    let RoutingDecision::NeedsClarification { question } = decision else {
+                        return Ok((decision, all));
+                    };
                     question
                 }
             };
             let answer = self.clarified(round, &question).await?;
             request.text = format!("{}\nClarification: {answer}", request.text);
-            self.clarified.extend([Turn::assistant(question), Turn::user(answer)]);
+            self.clarified
+                .extend([Turn::assistant(question), Turn::user(answer)]);
             from = From::Split;
         }
         Err(Failure::internal("a request is clarified without end"))
@@ -184,10 +256,17 @@ impl Call<'_> {
     /// NP1's question goes to whoever asked, in its own words and no others.
     async fn clarified(&self, round: u32, question: &str) -> Result<String, Failure> {
         let form = text_question(question, &clarify_key(round), plain_field());
-        let answer = self.cx.elicit(form).await.map_err(|failure| match failure.kind {
-            FailureKind::NobodyToAsk => Failure { message: format!("nobody could be asked: {question}"), ..failure },
-            _ => failure,
-        })?;
+        let answer = self
+            .cx
+            .elicit(form)
+            .await
+            .map_err(|failure| match failure.kind {
+                FailureKind::NobodyToAsk => Failure {
+                    message: format!("nobody could be asked: {question}"),
+                    ..failure
+                },
+                _ => failure,
+            })?;
         text_answer(&answer).ok_or_else(|| Failure::cancelled(format!("not answered: {question}")))
     }
 
@@ -200,7 +279,9 @@ impl Call<'_> {
         records: &[DecisionRecord],
     ) -> Result<(), Failure> {
         let options = &self.shared.options;
-        let Some(most) = options.cost_micro_usd_max else { return Ok(()) };
+        let Some(most) = options.cost_micro_usd_max else {
+            return Ok(());
+        };
         let spent: u64 = records.iter().map(|record| record.cost.micro_usd).sum();
         let decisions = u64::try_from(records.len()).unwrap_or(u64::MAX).max(1);
         let estimate = spent.saturating_mul(u64::try_from(left).unwrap_or(u64::MAX)) / decisions;
@@ -229,7 +310,9 @@ impl Call<'_> {
     ) -> Result<ToolResult, Failure> {
         // What must not be done twice is kept before it is done.
         if is_command(&action) {
-            return self.plan(&text, vec![only(&text, action)], Vec::new(), recovers).await;
+            return self
+                .plan(&text, vec![only(&text, action)], Vec::new(), recovers)
+                .await;
         }
         let action = action_of(action, &text, "", world)?;
         let errand = Errand {
@@ -265,7 +348,11 @@ impl Call<'_> {
             records,
             recovers,
         };
-        plan.keep(&self.shared.options, &*self.cx.system().store().tasks.clone()).await?;
+        plan.keep(
+            &self.shared.options,
+            &*self.cx.system().store().tasks.clone(),
+        )
+        .await?;
         self.follow().await
     }
 
@@ -277,5 +364,9 @@ impl Call<'_> {
 
 /// The key of the question that clarifies, the `round`th time.
 fn clarify_key(round: u32) -> String {
-    if round == 0 { CLARIFY.to_owned() } else { format!("{CLARIFY}-{}", round + 1) }
+    if round == 0 {
+        CLARIFY.to_owned()
+    } else {
+        format!("{CLARIFY}-{}", round + 1)
+    }
 }

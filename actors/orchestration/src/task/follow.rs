@@ -4,8 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_message::{Answer, Artifact, Content, Failure, Progress, Question, RawObject, SHOWN, ToolResult};
-use callboard_runtime::{By, Cx, OpenQuestion, Task, TaskError, TaskFilter, TaskId, TaskOwner, TaskStep, Tasks};
+use callboard_message::{
+    Answer, Artifact, Content, Failure, Progress, Question, RawObject, SHOWN, ToolResult,
+};
+use callboard_runtime::{
+    By, Cx, OpenQuestion, Task, TaskError, TaskFilter, TaskId, TaskOwner, TaskStep, Tasks,
+};
 use futures::StreamExt;
 use futures::future::{AbortHandle, Abortable, Aborted, BoxFuture};
 use futures::stream::FuturesUnordered;
@@ -66,7 +70,12 @@ struct Following<'a> {
 ///
 /// # Errors
 /// What it failed with.
-pub(super) async fn follow(shared: &Shared, cx: &Cx, run: &RunId, owner: &TaskOwner) -> Result<ToolResult, Failure> {
+pub(super) async fn follow(
+    shared: &Shared,
+    cx: &Cx,
+    run: &RunId,
+    owner: &TaskOwner,
+) -> Result<ToolResult, Failure> {
     let mut following = Following {
         shared,
         cx,
@@ -83,7 +92,8 @@ pub(super) async fn follow(shared: &Shared, cx: &Cx, run: &RunId, owner: &TaskOw
     };
     following.begin().await?;
     let reply = following.until_the_end().await?;
-    let result = RawObject::parse(&reply).map_err(|_| Failure::internal("what the run came to can't be read"))?;
+    let result = RawObject::parse(&reply)
+        .map_err(|_| Failure::internal("what the run came to can't be read"))?;
     Ok(shown(ToolResult(result), cx))
 }
 
@@ -98,14 +108,25 @@ impl Following<'_> {
     /// Looks where the tasks stand now: what was before is history.
     async fn begin(&mut self) -> Result<(), Failure> {
         let root_id = root_id(self.run)?;
-        let filter = TaskFilter { parent: Some(root_id.clone()), ..TaskFilter::default() };
+        let filter = TaskFilter {
+            parent: Some(root_id.clone()),
+            ..TaskFilter::default()
+        };
         let (steps, _) = self.tasks.list(filter, 0, STEPS_MAX).await?;
-        let root = self.tasks.get(&root_id).await?.filter(|root| root.owner == *self.owner);
+        let root = self
+            .tasks
+            .get(&root_id)
+            .await?
+            .filter(|root| root.owner == *self.owner);
         let root = root.ok_or_else(|| Failure::not_found("the run isn't there any more"))?;
         self.parts_all = steps.len() + 1;
         let prefix = format!("{root_id}.");
         for task in &steps {
-            let step = task.id.as_str().strip_prefix(&prefix).unwrap_or(task.id.as_str());
+            let step = task
+                .id
+                .as_str()
+                .strip_prefix(&prefix)
+                .unwrap_or(task.id.as_str());
             self.part(task, Some(step.to_owned())).await?;
         }
         self.part(&root, None).await
@@ -147,7 +168,12 @@ impl Following<'_> {
             if let Some(end) = self.end.take() {
                 return end;
             }
-            let look_at = self.parts.iter().filter(|part| !part.ended).map(|part| part.look_at).min();
+            let look_at = self
+                .parts
+                .iter()
+                .filter(|part| !part.ended)
+                .map(|part| part.look_at)
+                .min();
             tokio::select! {
                 biased;
                 () = self.cx.cancelled() => return Err(self.cancelled().await),
@@ -189,8 +215,16 @@ impl Following<'_> {
         let Part { id, read, .. } = &self.parts[at];
         let events = self.tasks.events(id, *read, EVENTS_READ_MAX).await?;
         let part = &mut self.parts[at];
-        let every = if part.step.is_none() { LOOK_ROOT_EVERY } else { LOOK_STEP_EVERY };
-        part.pause = if events.is_empty() { (part.pause * 2).min(every) } else { LOOK_SOON * 2 };
+        let every = if part.step.is_none() {
+            LOOK_ROOT_EVERY
+        } else {
+            LOOK_STEP_EVERY
+        };
+        part.pause = if events.is_empty() {
+            (part.pause * 2).min(every)
+        } else {
+            LOOK_SOON * 2
+        };
         part.look_at = Instant::now() + part.pause;
         for event in events {
             self.parts[at].read = event.number;
@@ -219,12 +253,17 @@ impl Following<'_> {
                     None if message.starts_with("NP") => message,
                     None => return,
                 };
-                self.cx.progress(Progress { message: Some(line), ..Progress::default() });
+                self.cx.progress(Progress {
+                    message: Some(line),
+                    ..Progress::default()
+                });
             }
             TaskStep::Asked(open) => self.ask(at, &open),
             TaskStep::Answered { key, .. } | TaskStep::GivenUp { key } => self.give_up(at, &key),
             TaskStep::Completed(reply) if is_root => self.end = Some(Ok(reply)),
-            TaskStep::Failed(failure) | TaskStep::Rejected(failure) if is_root => self.end = Some(Err(failure)),
+            TaskStep::Failed(failure) | TaskStep::Rejected(failure) if is_root => {
+                self.end = Some(Err(failure))
+            }
             TaskStep::Cancelled { why } if is_root => self.end = Some(Err(Failure::cancelled(why))),
             _ => {}
         }
@@ -238,8 +277,11 @@ impl Following<'_> {
         };
         let mut question = Question::clone(&open.question).key(&key);
         // Two steps may ask the same at once. A plan of one was never shown as one.
-        if let (Some(step), Question::Elicit(form), 3..) = (&self.parts[at].step, &mut question, self.parts_all) {
-            form.0.set_text("message", &format!("{} (step {step})", form.message()));
+        if let (Some(step), Question::Elicit(form), 3..) =
+            (&self.parts[at].step, &mut question, self.parts_all)
+        {
+            form.0
+                .set_text("message", &format!("{} (step {step})", form.message()));
         }
         let (cx, key) = (self.cx.clone(), open.key.clone());
         let (abort, registration) = AbortHandle::new_pair();
@@ -248,21 +290,33 @@ impl Following<'_> {
             let answer = cx.question(question).await;
             (at, key, answer)
         };
-        self.asking.push(Box::pin(Abortable::new(asking, registration)));
+        self.asking
+            .push(Box::pin(Abortable::new(asking, registration)));
         if let Some(before) = self.open.insert(place, abort) {
             before.abort();
         }
     }
 
-    async fn answered(&mut self, at: usize, key: String, answer: Result<Answer, Failure>) -> Result<(), Failure> {
+    async fn answered(
+        &mut self,
+        at: usize,
+        key: String,
+        answer: Result<Answer, Failure>,
+    ) -> Result<(), Failure> {
         let answer = match answer {
             Ok(answer) => answer.to_raw(),
             // The call is over, or the node ends: that is heard elsewhere, and answers nothing.
-            Err(_) if self.cx.is_cancelled() || self.shared.options.ending.is_cancelled() => return Ok(()),
+            Err(_) if self.cx.is_cancelled() || self.shared.options.ending.is_cancelled() => {
+                return Ok(());
+            }
             Err(failure) => no_answer(&failure),
         };
         let step = TaskStep::Answered { key, answer };
-        match self.tasks.step(&self.parts[at].id, By::Owner(self.owner), vec![step]).await {
+        match self
+            .tasks
+            .step(&self.parts[at].id, By::Owner(self.owner), vec![step])
+            .await
+        {
             // Somebody else answered, or it is asked no more.
             Ok(_) | Err(TaskError::Illegal { .. } | TaskError::HasEnded(_)) => {}
             Err(error) => return Err(error.into()),
@@ -278,12 +332,21 @@ impl Following<'_> {
     }
 
     fn give_up_all(&mut self, at: usize) {
-        self.open.extract_if(|(of, _), _| *of == at).for_each(|(_, asking)| asking.abort());
+        self.open
+            .extract_if(|(of, _), _| *of == at)
+            .for_each(|(_, asking)| asking.abort());
     }
 }
 
 /// Whether whoever works on a task is no earlier process of this node's.
 fn is_ours(task: &Task, worker: &str) -> bool {
-    let name = |worker: &str| worker.rsplit_once('#').map_or(worker, |(name, _)| name).to_owned();
-    task.lease.as_ref().is_some_and(|lease| lease.by == worker || name(&lease.by) != name(worker))
+    let name = |worker: &str| {
+        worker
+            .rsplit_once('#')
+            .map_or(worker, |(name, _)| name)
+            .to_owned()
+    };
+    task.lease
+        .as_ref()
+        .is_some_and(|lease| lease.by == worker || name(&lease.by) != name(worker))
 }

@@ -85,7 +85,9 @@ impl TaskOrchestrator {
             calls: Semaphore::new(CALLS_AT_ONCE_MAX),
             ended: Default::default(),
         };
-        Self { shared: Arc::new(shared) }
+        Self {
+            shared: Arc::new(shared),
+        }
     }
 }
 
@@ -100,7 +102,12 @@ impl Shared {
     }
 
     fn notes(&self, cx: &Cx, run: &RunId) -> RunNotes {
-        RunNotes::new(cx.system().store().notes.clone(), &self.options.id, self.options.class, run.clone())
+        RunNotes::new(
+            cx.system().store().notes.clone(),
+            &self.options.id,
+            self.options.class,
+            run.clone(),
+        )
     }
 
     fn count(&self, answer: &Result<ToolResult, Failure>) {
@@ -118,18 +125,30 @@ impl Agent for TaskOrchestrator {
     fn handlers(on: &mut Handlers<Self>) {
         let calls = (CALLS_AT_ONCE_MAX + CALLS_REFUSED_AT_ONCE) as u32;
         on.concurrent::<Converse>(calls).repeatable::<Converse>();
-        on.concurrent::<CallTool>(calls).concurrent::<ListTools>(calls).concurrent::<Describe>(calls);
-        on.concurrent::<RunStep>(STEPS_AT_ONCE_MAX).concurrent::<RunPlan>(STEPS_AT_ONCE_MAX);
+        on.concurrent::<CallTool>(calls)
+            .concurrent::<ListTools>(calls)
+            .concurrent::<Describe>(calls);
+        on.concurrent::<RunStep>(STEPS_AT_ONCE_MAX)
+            .concurrent::<RunPlan>(STEPS_AT_ONCE_MAX);
     }
 
     fn profile() -> Profile {
         // Its state is a handle. Steps must find room beside all calls.
-        Profile::default().cancel_safe().mailbox_capacity((4 * CALLS_AT_ONCE_MAX) as u32)
+        Profile::default()
+            .cancel_safe()
+            .mailbox_capacity((4 * CALLS_AT_ONCE_MAX) as u32)
     }
 
     fn observe(&self) -> Value {
-        let Shared { options, bells, calls, ended, .. } = &*self.shared;
-        let [completed, failed, rejected, canceled] = ended.each_ref().map(|count| count.load(Relaxed));
+        let Shared {
+            options,
+            bells,
+            calls,
+            ended,
+            ..
+        } = &*self.shared;
+        let [completed, failed, rejected, canceled] =
+            ended.each_ref().map(|count| count.load(Relaxed));
         json!({
             "in_flight": CALLS_AT_ONCE_MAX - calls.available_permits(),
             "followed": bells.len(),
@@ -213,29 +232,46 @@ async fn describe(shared: &Shared, _: Describe, _: &Cx) -> Result<About, Failure
 
 async fn list_tools(shared: &Shared, _: ListTools, _: &Cx) -> Result<RawObject, Failure> {
     let own = shared.options.tools.list();
-    let tools: Vec<RawObject> = [request_tool()].into_iter().chain(own.iter().map(listed_tool)).collect();
+    let tools: Vec<RawObject> = [request_tool()]
+        .into_iter()
+        .chain(own.iter().map(listed_tool))
+        .collect();
     Ok(RawObject::of("tools", tools))
 }
 
 async fn call_tool(shared: &Shared, message: CallTool, cx: &Cx) -> Result<ToolResult, Failure> {
     let CallTool(params) = message;
-    let name = params.text("name").ok_or_else(|| Failure::invalid("`name` must be a string"))?;
+    let name = params
+        .text("name")
+        .ok_or_else(|| Failure::invalid("`name` must be a string"))?;
     let arguments = match params.get("arguments") {
         None => RawObject::new(),
-        Some(raw) => RawObject::parse(raw).map_err(|_| Failure::invalid("`arguments` must be an object"))?,
+        Some(raw) => {
+            RawObject::parse(raw).map_err(|_| Failure::invalid("`arguments` must be an object"))?
+        }
     };
     if name == REQUEST {
-        let text = arguments.text("text").ok_or_else(|| Failure::invalid("`text` must be a string"))?;
+        let text = arguments
+            .text("text")
+            .ok_or_else(|| Failure::invalid("`text` must be a string"))?;
         return answer(shared, Said::request(text)?, cx).await;
     }
     let _place = shared.place()?;
     let options = &shared.options;
     options.tools.check(&name, &arguments)?;
-    passes(options.guard.as_ref(), arguments.to_raw().get(), Origin::User).await?;
+    passes(
+        options.guard.as_ref(),
+        arguments.to_raw().get(),
+        Origin::User,
+    )
+    .await?;
     if name == EXECUTE_COMMAND {
         may_run(cx.principal())?;
         // Whoever asks for it by its name is asked too.
-        let action = Action::Local { tool: name.clone(), params: arguments.clone() };
+        let action = Action::Local {
+            tool: name.clone(),
+            params: arguments.clone(),
+        };
         let doubt = Doubt {
             what: options.tools.account(&name, &arguments),
             action: Value::Null,
@@ -244,7 +280,14 @@ async fn call_tool(shared: &Shared, message: CallTool, cx: &Cx) -> Result<ToolRe
             always: true,
             key: CONFIRM,
         };
-        confirm(&options.deciders, cx, &RunId::fresh(), &Asked::default(), doubt).await?;
+        confirm(
+            &options.deciders,
+            cx,
+            &RunId::fresh(),
+            &Asked::default(),
+            doubt,
+        )
+        .await?;
     }
     options.tools.run(&name, arguments, cx).await
 }
@@ -266,8 +309,12 @@ fn request_tool() -> RawObject {
 fn listed_tool(view: &ToolView) -> RawObject {
     let hints = match view.risk {
         Risk::Reads => json!({ "readOnlyHint": true }),
-        Risk::Writes => json!({ "readOnlyHint": false, "destructiveHint": false, "idempotentHint": true }),
-        Risk::Acts => json!({ "readOnlyHint": false, "destructiveHint": true, "idempotentHint": false }),
+        Risk::Writes => {
+            json!({ "readOnlyHint": false, "destructiveHint": false, "idempotentHint": true })
+        }
+        Risk::Acts => {
+            json!({ "readOnlyHint": false, "destructiveHint": true, "idempotentHint": false })
+        }
     };
     RawObject::of("name", &view.name)
         .with("description", &view.description)

@@ -7,8 +7,12 @@ use std::time::SystemTime;
 use callboard_guardrail::Origin;
 use callboard_macros::Message;
 use callboard_message::text::{cut_bytes, fold};
-use callboard_message::{Failure, FailureKind, Message, Principal, RawObject, TaskState, ToolResult};
-use callboard_runtime::{Cx, NewTask, OnRestart, Task, TaskError, TaskId, TaskOutcome, TaskOwner, Tasks};
+use callboard_message::{
+    Failure, FailureKind, Message, Principal, RawObject, TaskState, ToolResult,
+};
+use callboard_runtime::{
+    Cx, NewTask, OnRestart, Task, TaskError, TaskId, TaskOutcome, TaskOwner, Tasks,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -19,7 +23,8 @@ use super::{Shared, TaskOptions, world};
 use crate::decide::intake::{PlannedStep, RoutingDecision};
 use crate::decide::limits::{STEP_INPUT_BYTES_MAX, STEP_RESULT_BYTES_MAX};
 use crate::decide::{
-    Action, ConfirmWhy, DecisionRecord, RunId, StepDefinition, StepMetadata, StepReport, Synthesis, Synthesize, World,
+    Action, ConfirmWhy, DecisionRecord, RunId, StepDefinition, StepMetadata, StepReport, Synthesis,
+    Synthesize, World,
 };
 use crate::task::execution::{CONFIRM, Done, Doubt, Errand, confirm, passes, text_of};
 use crate::tool_name::EXECUTE_COMMAND;
@@ -86,11 +91,22 @@ impl Plan<'_> {
         let new = |id: TaskId, message: &str| {
             let new = NewTask::new(self.principal.clone(), &options.id, message, expires);
             let key = Some(id.as_str().to_owned());
-            NewTask { id, key, owner: self.owner.clone(), class: options.class, on_restart: OnRestart::Resume, ..new }
+            NewTask {
+                id,
+                key,
+                owner: self.owner.clone(),
+                class: options.class,
+                on_restart: OnRestart::Resume,
+                ..new
+            }
         };
         let mut all = Vec::with_capacity(self.steps.len() + 1);
         for PlannedStep { step, action } in &self.steps {
-            let needs = step.metadata.depends_on.iter().map(|need| step_id(self.run, need));
+            let needs = step
+                .metadata
+                .depends_on
+                .iter()
+                .map(|need| step_id(self.run, need));
             let message = RunStep {
                 run: self.run.clone(),
                 goal: self.goal.to_owned(),
@@ -104,21 +120,33 @@ impl Plan<'_> {
                 needs: needs.collect::<Result<_, _>>()?,
                 request: Some(raw(&message)?),
                 // What a program did before the process ended nobody knows.
-                on_restart: if is_command(action) { OnRestart::Fail } else { OnRestart::Resume },
+                on_restart: if is_command(action) {
+                    OnRestart::Fail
+                } else {
+                    OnRestart::Resume
+                },
                 extra: RawObject::of(PARENT, &root_id),
                 ..new(step_id(self.run, &step.id)?, RunStep::NAME)
             });
         }
-        let message =
-            RunPlan { run: self.run.clone(), goal: self.goal.to_owned(), steps: self.steps, records: self.records };
-        let root = NewTask { request: Some(raw(&message)?), ..new(root_id, RunPlan::NAME) };
+        let message = RunPlan {
+            run: self.run.clone(),
+            goal: self.goal.to_owned(),
+            steps: self.steps,
+            records: self.records,
+        };
+        let root = NewTask {
+            request: Some(raw(&message)?),
+            ..new(root_id, RunPlan::NAME)
+        };
         all.insert(0, root);
         Ok(all)
     }
 }
 
 fn raw(message: &impl Serialize) -> Result<Box<serde_json::value::RawValue>, Failure> {
-    to_raw_value(message).map_err(|error| Failure::internal(format!("a task can't be written: {error}")))
+    to_raw_value(message)
+        .map_err(|error| Failure::internal(format!("a task can't be written: {error}")))
 }
 
 /// Does one step of a run.
@@ -174,8 +202,19 @@ pub(super) struct RunPlan {
     pub records: Vec<DecisionRecord>,
 }
 
-pub(super) async fn run_step(shared: &Shared, message: RunStep, cx: &Cx) -> Result<StepDone, Failure> {
-    let RunStep { run, goal, step, action, context, recovers } = message;
+pub(super) async fn run_step(
+    shared: &Shared,
+    message: RunStep,
+    cx: &Cx,
+) -> Result<StepDone, Failure> {
+    let RunStep {
+        run,
+        goal,
+        step,
+        action,
+        context,
+        recovers,
+    } = message;
     let (tasks, id) = (cx.system().store().tasks.clone(), step_id(&run, &step.id)?);
     let ringer = shared.bells.ringer(run.clone(), id.clone());
     ringer.ring();
@@ -183,7 +222,10 @@ pub(super) async fn run_step(shared: &Shared, message: RunStep, cx: &Cx) -> Resu
     let mut results = String::new();
     for need in &step.metadata.depends_on {
         let said = result_of(&*tasks, &step_id(&run, need)?).await?;
-        results.push_str(&format!("\n- {need}: {}", cut_bytes(&said, STEP_RESULT_BYTES_MAX)));
+        results.push_str(&format!(
+            "\n- {need}: {}",
+            cut_bytes(&said, STEP_RESULT_BYTES_MAX)
+        ));
     }
     if !results.is_empty() {
         results.insert_str(0, "\n\nResults of earlier steps:");
@@ -191,7 +233,14 @@ pub(super) async fn run_step(shared: &Shared, message: RunStep, cx: &Cx) -> Resu
     }
     let world = world(&shared.options).await;
     let action = action_of(action, &text, &results, &world)?;
-    let (cx, asked) = asked_once(cx, Kept::Task { tasks, id, ringer: ringer.clone() });
+    let (cx, asked) = asked_once(
+        cx,
+        Kept::Task {
+            tasks,
+            id,
+            ringer: ringer.clone(),
+        },
+    );
     let errand = Errand {
         options: &shared.options,
         cx: &cx,
@@ -205,40 +254,75 @@ pub(super) async fn run_step(shared: &Shared, message: RunStep, cx: &Cx) -> Resu
         world: &world,
         recovers,
     };
-    let Done { by, result, attempts } = errand.run(action).await?;
-    Ok(StepDone { by, text: text_of(&result, STEP_RESULT_BYTES_MAX), attempts })
+    let Done {
+        by,
+        result,
+        attempts,
+    } = errand.run(action).await?;
+    Ok(StepDone {
+        by,
+        text: text_of(&result, STEP_RESULT_BYTES_MAX),
+        attempts,
+    })
 }
 
 /// Action of a step, with the results of earlier steps.
-pub(super) fn action_of(action: RoutingDecision, text: &str, results: &str, world: &World) -> Result<Action, Failure> {
+pub(super) fn action_of(
+    action: RoutingDecision,
+    text: &str,
+    results: &str,
+    world: &World,
+) -> Result<Action, Failure> {
     match action {
-        RoutingDecision::Local { tool_name, mut params } => {
+        RoutingDecision::Local {
+            tool_name,
+            mut params,
+        } => {
             if !results.is_empty() {
                 world.append_text(&tool_name, &mut params, results);
             }
-            Ok(Action::Local { tool: tool_name, params })
+            Ok(Action::Local {
+                tool: tool_name,
+                params,
+            })
         }
-        RoutingDecision::Remote { agent_id } => Ok(Action::Remote { agent: agent_id, text: text.to_owned() }),
+        RoutingDecision::Remote { agent_id } => Ok(Action::Remote {
+            agent: agent_id,
+            text: text.to_owned(),
+        }),
         RoutingDecision::Reject { reason } => Err(Failure::rejected(reason)),
-        RoutingDecision::NeedsClarification { .. } | RoutingDecision::Decompose { .. } => {
-            Err(Failure::internal("a step of a plan is neither unclear nor a plan"))
-        }
+        RoutingDecision::NeedsClarification { .. } | RoutingDecision::Decompose { .. } => Err(
+            Failure::internal("a step of a plan is neither unclear nor a plan"),
+        ),
     }
 }
 
 /// What a step came to that this one needs: it has completed.
 async fn result_of(tasks: &dyn Tasks, id: &TaskId) -> Result<String, Failure> {
     let unreadable = |_| Failure::internal("what an earlier step came to can't be read");
-    match tasks.get(id).await?.as_ref().and_then(|task| task.outcome.as_ref()) {
-        Some(TaskOutcome::Reply(reply)) => {
-            serde_json::from_str(reply.get()).map(|done: StepDone| done.text).map_err(unreadable)
-        }
-        _ => Err(Failure::unavailable("what an earlier step came to isn't kept any more")),
+    match tasks
+        .get(id)
+        .await?
+        .as_ref()
+        .and_then(|task| task.outcome.as_ref())
+    {
+        Some(TaskOutcome::Reply(reply)) => serde_json::from_str(reply.get())
+            .map(|done: StepDone| done.text)
+            .map_err(unreadable),
+        _ => Err(Failure::unavailable(
+            "what an earlier step came to isn't kept any more",
+        )),
     }
 }
 
-pub(super) async fn run_plan(shared: &Shared, message: RunPlan, cx: &Cx) -> Result<ToolResult, Failure> {
-    let RunPlan { run, goal, steps, .. } = message;
+pub(super) async fn run_plan(
+    shared: &Shared,
+    message: RunPlan,
+    cx: &Cx,
+) -> Result<ToolResult, Failure> {
+    let RunPlan {
+        run, goal, steps, ..
+    } = message;
     let (tasks, id) = (cx.system().store().tasks.clone(), root_id(&run)?);
     let ringer = shared.bells.ringer(run.clone(), id.clone());
     ringer.ring();
@@ -247,18 +331,37 @@ pub(super) async fn run_plan(shared: &Shared, message: RunPlan, cx: &Cx) -> Resu
         let task = tasks.get(&step_id(&run, &planned.step.id)?).await?;
         ends.push((report(planned, task.as_deref()), task));
     }
-    if ends.iter().all(|(report, _)| report.state != TaskState::Completed) {
+    if ends
+        .iter()
+        .all(|(report, _)| report.state != TaskState::Completed)
+    {
         return Err(nothing_done(&ends));
     }
     let reports: Vec<StepReport> = ends.into_iter().map(|(report, _)| report).collect();
     if let [only] = &*reports {
-        let answer = Synthesis { final_answer: only.text.clone(), confidence: 1.0, notes: None };
+        let answer = Synthesis {
+            final_answer: only.text.clone(),
+            confidence: 1.0,
+            notes: None,
+        };
         return Ok(result(&answer, &reports, &run));
     }
-    let (cx, asked) = asked_once(cx, Kept::Task { tasks, id, ringer: ringer.clone() });
+    let (cx, asked) = asked_once(
+        cx,
+        Kept::Task {
+            tasks,
+            id,
+            ringer: ringer.clone(),
+        },
+    );
     let answer = synthesis(shared, &run, &goal, &reports, &cx).await?;
     // What others said is shown as one text now.
-    passes(shared.options.guard.as_ref(), &answer.final_answer, Origin::ToolResult).await?;
+    passes(
+        shared.options.guard.as_ref(),
+        &answer.final_answer,
+        Origin::ToolResult,
+    )
+    .await?;
     if answer.confidence < shared.options.confidence_min {
         let doubt = Doubt {
             what: answer.final_answer.clone(),
@@ -285,7 +388,10 @@ async fn synthesis(
     if let Some(there) = notes.get::<Synthesis>(SYNTHESIS).await? {
         return Ok(there);
     }
-    let message = Synthesize { goal: goal.to_owned(), results: reports.to_vec() };
+    let message = Synthesize {
+        goal: goal.to_owned(),
+        results: reports.to_vec(),
+    };
     let settled = shared.options.deciders.decide(cx, run, message).await;
     let unsaid = || Failure::internal("nobody made one answer of the results");
     let mut answer = settled.outcome.ok_or_else(unsaid)?;
@@ -309,7 +415,10 @@ fn report(planned: &PlannedStep, task: Option<&Task>) -> StepReport {
         _ => String::new(),
     };
     let state = task.map_or(TaskState::Failed, |task| task.state);
-    let said = || task.and_then(|task| task.said.clone()).unwrap_or_else(|| "it isn't kept any more".to_owned());
+    let said = || {
+        task.and_then(|task| task.said.clone())
+            .unwrap_or_else(|| "it isn't kept any more".to_owned())
+    };
     let (by, text, attempts) = match task.and_then(|task| task.outcome.as_ref()) {
         Some(TaskOutcome::Reply(reply)) => match serde_json::from_str::<StepDone>(reply.get()) {
             Ok(done) => (done.by, done.text, done.attempts),
@@ -319,16 +428,25 @@ fn report(planned: &PlannedStep, task: Option<&Task>) -> StepReport {
         Some(TaskOutcome::NotKept) | None => (planned_by, said(), 0),
     };
     let text = cut_bytes(&text, STEP_RESULT_BYTES_MAX).to_owned();
-    StepReport { id: step.id.clone(), goal: step.input_message.clone(), by, state, text, attempts }
+    StepReport {
+        id: step.id.clone(),
+        goal: step.input_message.clone(),
+        by,
+        state,
+        text,
+        attempts,
+    }
 }
 
 /// Failure of a run of which no step completed.
 fn nothing_done(ends: &[(StepReport, Option<Arc<Task>>)]) -> Failure {
     let all = |state| ends.iter().all(|(report, _)| report.state == state);
-    let failed = ends.iter().find_map(|(_, task)| match task.as_ref()?.outcome.as_ref()? {
-        TaskOutcome::Failed(failure) => Some(failure.kind),
-        _ => None,
-    });
+    let failed = ends
+        .iter()
+        .find_map(|(_, task)| match task.as_ref()?.outcome.as_ref()? {
+            TaskOutcome::Failed(failure) => Some(failure.kind),
+            _ => None,
+        });
     let kind = match failed {
         _ if all(TaskState::Rejected) => FailureKind::Rejected,
         _ if all(TaskState::Canceled) => FailureKind::Cancelled,
@@ -338,8 +456,10 @@ fn nothing_done(ends: &[(StepReport, Option<Arc<Task>>)]) -> Failure {
     if let [(only, _)] = ends {
         return Failure::new(kind, only.text.clone());
     }
-    let told: Vec<String> =
-        ends.iter().map(|(report, _)| format!("{} {}: {}", report.id, report.state, report.text)).collect();
+    let told: Vec<String> = ends
+        .iter()
+        .map(|(report, _)| format!("{} {}: {}", report.id, report.state, report.text))
+        .collect();
     Failure::new(kind, format!("no step succeeded. {}", told.join("; ")))
 }
 
@@ -365,11 +485,18 @@ fn to_hundredths(share: f32) -> f64 {
 /// Names in the answer whatever didn't complete, unless the answer says so itself.
 fn name_missing_steps(answer: &mut Synthesis, reports: &[StepReport]) {
     let said = fold(&answer.final_answer).replace('’', "'");
-    let is_missing = |report: &&StepReport| report.state != TaskState::Completed && !is_told(&said, report);
-    let missing: Vec<String> =
-        reports.iter().filter(is_missing).map(|report| format!("{} ({})", report.id, report.state)).collect();
+    let is_missing =
+        |report: &&StepReport| report.state != TaskState::Completed && !is_told(&said, report);
+    let missing: Vec<String> = reports
+        .iter()
+        .filter(is_missing)
+        .map(|report| format!("{} ({})", report.id, report.state))
+        .collect();
     if !missing.is_empty() {
-        answer.final_answer.push_str(&format!("\n\nNot everything succeeded: {}.", missing.join(", ")));
+        answer.final_answer.push_str(&format!(
+            "\n\nNot everything succeeded: {}.",
+            missing.join(", ")
+        ));
     }
 }
 
@@ -378,17 +505,23 @@ fn is_told(said: &str, report: &StepReport) -> bool {
     let StepReport { id, by, goal, .. } = report;
     let is_end = |c: char| matches!(c, '.' | '!' | '?' | '\n');
     let is_in = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
-    [id, by, goal].into_iter().map(|name| fold(name)).filter(|name| !name.trim().is_empty()).any(|name| {
-        said.match_indices(&*name).any(|(at, _)| {
-            let (before, after) = (&said[..at], &said[at + name.len()..]);
-            if is_in(before.chars().next_back()) || is_in(after.chars().next()) {
-                return false;
-            }
-            let begin = before.rfind(is_end).map_or(before, |end| &before[end..]);
-            let rest = after.find(is_end).map_or(after, |end| &after[..end]);
-            FAILS.split(", ").any(|fails| begin.contains(fails) || rest.contains(fails))
+    [id, by, goal]
+        .into_iter()
+        .map(|name| fold(name))
+        .filter(|name| !name.trim().is_empty())
+        .any(|name| {
+            said.match_indices(&*name).any(|(at, _)| {
+                let (before, after) = (&said[..at], &said[at + name.len()..]);
+                if is_in(before.chars().next_back()) || is_in(after.chars().next()) {
+                    return false;
+                }
+                let begin = before.rfind(is_end).map_or(before, |end| &before[end..]);
+                let rest = after.find(is_end).map_or(after, |end| &after[..end]);
+                FAILS
+                    .split(", ")
+                    .any(|fails| begin.contains(fails) || rest.contains(fails))
+            })
         })
-    })
 }
 
 #[cfg(test)]
@@ -412,14 +545,28 @@ mod tests {
             ("The weather in Paris is lovely; the hotel is booked.", true),
             ("The weathercock failed.", true),
             ("The weather is fine. The train could not be found.", true),
-            ("The hotel is booked. I couldn’t look up the weather.", false),
+            (
+                "The hotel is booked. I couldn’t look up the weather.",
+                false,
+            ),
             ("Meteo is unavailable.", false),
-            ("1 of 2 steps succeeded. Not done: What is the weather in Paris? (failed: away).", false),
+            (
+                "1 of 2 steps succeeded. Not done: What is the weather in Paris? (failed: away).",
+                false,
+            ),
         ] {
-            let mut synthesis = Synthesis { final_answer: answer.into(), confidence: 0.9, notes: None };
+            let mut synthesis = Synthesis {
+                final_answer: answer.into(),
+                confidence: 0.9,
+                notes: None,
+            };
             name_missing_steps(&mut synthesis, std::slice::from_ref(&report));
             let added = synthesis.final_answer.strip_prefix(answer).unwrap();
-            let expect = if is_added { "\n\nNot everything succeeded: weather (failed)." } else { "" };
+            let expect = if is_added {
+                "\n\nNot everything succeeded: weather (failed)."
+            } else {
+                ""
+            };
             assert_eq!(added, expect, "{answer}");
         }
     }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use callboard_message::{
-    Answer, DataClass, ElicitAnswer, Elicitation, FAILURE, Failure, FailureKind, Progress, Question, RawObject, hex,
+    Answer, DataClass, ElicitAnswer, Elicitation, FAILURE, Failure, FailureKind, Progress,
+    Question, RawObject, hex,
 };
 use callboard_runtime::{Caller, Cx, JournalError, NoteError, Notes, TaskId, TaskStep, Tasks};
 use futures::future::BoxFuture;
@@ -38,7 +39,11 @@ const QUESTIONS: &str = "questions";
 /// Storage of questions and answers.
 pub(super) enum Kept {
     /// Among the events of the task that asks.
-    Task { tasks: Arc<dyn Tasks>, id: TaskId, ringer: Ringer },
+    Task {
+        tasks: Arc<dyn Tasks>,
+        id: TaskId,
+        ringer: Ringer,
+    },
     /// In the run's notes.
     Notes(RunNotes),
 }
@@ -52,7 +57,10 @@ impl Asked {
     pub(crate) async fn before(&self, key: &str) -> Result<Option<Elicitation>, Failure> {
         let Some(kept) = &self.0 else { return Ok(None) };
         match &**kept {
-            Kept::Notes(notes) => Ok(notes.under(QUESTIONS, key).await?.map(|body| Elicitation(body).key(key))),
+            Kept::Notes(notes) => Ok(notes
+                .under(QUESTIONS, key)
+                .await?
+                .map(|body| Elicitation(body).key(key))),
             Kept::Task { tasks, id, .. } => {
                 let asked = last(&**tasks, id, |step| match step {
                     TaskStep::Asked(open) if open.key == key => Some(open.question),
@@ -71,7 +79,13 @@ impl Asked {
 /// Questions without a key get one that is the same each time.
 pub(super) fn asked_once(cx: &Cx, kept: Kept) -> (Cx, Asked) {
     let kept = Arc::new(kept);
-    match with_caller(cx, |inner| Arc::new(Once { inner, kept: kept.clone(), asked: Mutex::default() })) {
+    match with_caller(cx, |inner| {
+        Arc::new(Once {
+            inner,
+            kept: kept.clone(),
+            asked: Mutex::default(),
+        })
+    }) {
         Some(once) => (once, Asked(Some(kept))),
         None => (cx.clone(), Asked::default()),
     }
@@ -113,7 +127,9 @@ impl Once {
             }
         };
         let unreadable = |_| Failure::invalid("the answer is no JSON object");
-        answer.map(|answer| RawObject::parse(&answer).map_err(unreadable)).transpose()
+        answer
+            .map(|answer| RawObject::parse(&answer).map_err(unreadable))
+            .transpose()
     }
 }
 
@@ -126,7 +142,9 @@ async fn last<T>(
     let (mut after, mut found) = (0, None);
     loop {
         let events = tasks.events(id, after, EVENTS_READ_MAX).await?;
-        let Some(last) = events.last() else { return Ok(found) };
+        let Some(last) = events.last() else {
+            return Ok(found);
+        };
         after = last.number;
         for event in events {
             found = wanted(event.step).or(found);
@@ -158,13 +176,17 @@ impl Caller for Once {
             match (&*self.kept, &question) {
                 (Kept::Task { ringer, .. }, _) => ringer.ring(),
                 // A task keeps what it asks; here it is kept before anybody sees it.
-                (Kept::Notes(notes), Question::Elicit(form)) => notes.keep_question(&key, &form.0).await?,
+                (Kept::Notes(notes), Question::Elicit(form)) => {
+                    notes.keep_question(&key, &form.0).await?
+                }
                 _ => {}
             }
             let answer = self.inner.ask(question.key(&key)).await?;
             if let Kept::Notes(notes) = &*self.kept {
                 // Before it is used: what is done with it must not be done with another.
-                notes.keep_under(ANSWERS, &key, answer.body(), &RawObject::new()).await?;
+                notes
+                    .keep_under(ANSWERS, &key, answer.body(), &RawObject::new())
+                    .await?;
             }
             heard(answer)
         })
@@ -204,7 +226,14 @@ pub(super) struct RunNotes {
 impl RunNotes {
     pub fn new(notes: Arc<dyn Notes>, agent: &str, class: DataClass, run: RunId) -> Self {
         let keeps = class != DataClass::Clinical;
-        Self { notes, space: format!("run/{agent}").into(), run, keeps, any: Arc::default(), staged: Arc::default() }
+        Self {
+            notes,
+            space: format!("run/{agent}").into(),
+            run,
+            keeps,
+            any: Arc::default(),
+            staged: Arc::default(),
+        }
     }
 
     /// Others may have kept something.
@@ -236,11 +265,20 @@ impl RunNotes {
 
     /// Question or answer under a key.
     async fn under(&self, member: &str, key: &str) -> Result<Option<RawObject>, Failure> {
-        Ok(self.get::<RawObject>(member).await?.and_then(|all| all.object(key)))
+        Ok(self
+            .get::<RawObject>(member)
+            .await?
+            .and_then(|all| all.object(key)))
     }
 
     /// Keeps a question or an answer under a key, and the members of `more`.
-    async fn keep_under(&self, member: &str, key: &str, body: &RawObject, more: &RawObject) -> Result<(), Failure> {
+    async fn keep_under(
+        &self,
+        member: &str,
+        key: &str,
+        body: &RawObject,
+        more: &RawObject,
+    ) -> Result<(), Failure> {
         let change = |note: &mut RawObject| {
             more.iter().for_each(|(name, value)| note.set(name, value));
             let all = note.object(member).unwrap_or_default();
@@ -278,18 +316,29 @@ impl RunNotes {
         self.may_be_there();
         for _ in 0..TRIES_MAX {
             let there = self.notes.get(&self.space, self.run.as_str()).await?;
-            let (mut body, version) = there.map_or((RawObject::new(), 0), |note| (note.body, note.version));
+            let (mut body, version) =
+                there.map_or((RawObject::new(), 0), |note| (note.body, note.version));
             change(&mut body);
             let bytes = body.to_raw().get().len();
             if bytes > RUN_NOTE_BYTES_MAX {
-                return Err(JournalError::TooLarge { bytes, bytes_max: RUN_NOTE_BYTES_MAX }.into());
+                return Err(JournalError::TooLarge {
+                    bytes,
+                    bytes_max: RUN_NOTE_BYTES_MAX,
+                }
+                .into());
             }
-            match self.notes.put(&self.space, self.run.as_str(), body, Some(version)).await {
+            match self
+                .notes
+                .put(&self.space, self.run.as_str(), body, Some(version))
+                .await
+            {
                 Ok(_) => return Ok(()),
                 Err(NoteError::Changed { .. }) => {}
                 Err(error) => return Err(unkept(error)),
             }
         }
-        Err(Failure::unavailable("the notes of the run are written by others at the same time: try again"))
+        Err(Failure::unavailable(
+            "the notes of the run are written by others at the same time: try again",
+        ))
     }
 }

@@ -35,7 +35,10 @@ impl Said {
     ///
     /// # Errors
     /// `InvalidInput`, `NotFound`: what to say instead.
-    pub fn read(said: &Converse, takes: impl Fn(&str) -> Option<Option<String>>) -> Result<Self, Failure> {
+    pub fn read(
+        said: &Converse,
+        takes: impl Fn(&str) -> Option<Option<String>>,
+    ) -> Result<Self, Failure> {
         let text = said.texts();
         let skill = said.0.text("skill").or_else(|| {
             let metadata = said.0.object("metadata")?;
@@ -47,11 +50,22 @@ impl Said {
             (None, _) => None,
         };
         if text.trim().is_empty() && tool.is_none() {
-            return Err(Failure::invalid("there is nothing to do: say in words what it is"));
+            return Err(Failure::invalid(
+                "there is nothing to do: say in words what it is",
+            ));
         }
         check(&text)?;
-        let history = said.0.read::<Vec<RawObject>>("history").map(|turns| turns.iter().filter_map(turn).collect());
-        Ok(Self { text, key: said.key(), context: said.context(), tool, history: history.map(bounded) })
+        let history = said
+            .0
+            .read::<Vec<RawObject>>("history")
+            .map(|turns| turns.iter().filter_map(turn).collect());
+        Ok(Self {
+            text,
+            key: said.key(),
+            context: said.context(),
+            tool,
+            history: history.map(bounded),
+        })
     }
 
     /// A request in words, under no name.
@@ -68,20 +82,26 @@ impl Said {
 fn check(text: &str) -> Result<(), Failure> {
     match text.chars().nth(REQUEST_CHARS_MAX) {
         None => Ok(()),
-        Some(_) => Err(Failure::invalid(format!("the request has more than {REQUEST_CHARS_MAX} characters"))),
+        Some(_) => Err(Failure::invalid(format!(
+            "the request has more than {REQUEST_CHARS_MAX} characters"
+        ))),
     }
 }
 
 /// `:tool NAME {…}`.
 fn tool_line(text: &str) -> Result<Option<(String, RawObject)>, Failure> {
-    let Some(rest) = text.trim().strip_prefix(TOOL_PREFIX) else { return Ok(None) };
+    let Some(rest) = text.trim().strip_prefix(TOOL_PREFIX) else {
+        return Ok(None);
+    };
     if !rest.is_empty() && !rest.starts_with(char::is_whitespace) {
         return Ok(None);
     }
     let rest = rest.trim();
     let (name, params) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     if name.is_empty() {
-        return Err(Failure::invalid("which tool? Say: :tool NAME {\"member\": \"value\"}"));
+        return Err(Failure::invalid(
+            "which tool? Say: :tool NAME {\"member\": \"value\"}",
+        ));
     }
     let params = match params.trim() {
         "" => RawObject::new(),
@@ -101,13 +121,19 @@ fn skilled(
     takes: impl Fn(&str) -> Option<Option<String>>,
 ) -> Result<(String, RawObject), Failure> {
     let Some(member) = takes(&skill) else {
-        return Err(Failure::not_found("there is no skill of that name here: leave it out, or look at the card"));
+        return Err(Failure::not_found(
+            "there is no skill of that name here: leave it out, or look at the card",
+        ));
     };
     let params = match (serde_json::from_str(text), member, text.trim().is_empty()) {
         (Ok(params), ..) => params,
         (Err(_), _, true) => RawObject::new(),
         (Err(_), Some(member), false) => RawObject::of(&member, text),
-        (Err(_), None, false) => return Err(Failure::invalid(format!("{skill} takes a JSON object: see its schema"))),
+        (Err(_), None, false) => {
+            return Err(Failure::invalid(format!(
+                "{skill} takes a JSON object: see its schema"
+            )));
+        }
     };
     Ok((skill, params))
 }
@@ -117,8 +143,14 @@ fn turn(told: &RawObject) -> Option<Turn> {
         "user" | "ROLE_USER" => Speaker::User,
         _ => Speaker::Assistant,
     };
-    let blocks = told.read::<Vec<Content>>("content").or_else(|| Some(vec![told.read("content")?]))?;
-    let text = blocks.iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n");
+    let blocks = told
+        .read::<Vec<Content>>("content")
+        .or_else(|| Some(vec![told.read("content")?]))?;
+    let text = blocks
+        .iter()
+        .filter_map(Content::as_text)
+        .collect::<Vec<_>>()
+        .join("\n");
     (!text.is_empty()).then_some(Turn { by, text })
 }
 
@@ -126,7 +158,8 @@ fn turn(told: &RawObject) -> Option<Turn> {
 pub(super) fn bounded(mut turns: Vec<Turn>) -> Vec<Turn> {
     turns.drain(..turns.len().saturating_sub(HISTORY_TURNS_MAX));
     for turn in &mut turns {
-        turn.text.truncate(cut_bytes(&turn.text, TURN_BYTES_MAX).len());
+        turn.text
+            .truncate(cut_bytes(&turn.text, TURN_BYTES_MAX).len());
     }
     turns
 }
@@ -145,7 +178,10 @@ impl Conversations {
         if context.is_empty() {
             return Vec::new();
         }
-        self.0.get(&key(owner, context)).map(|turns| turns.to_vec()).unwrap_or_default()
+        self.0
+            .get(&key(owner, context))
+            .map(|turns| turns.to_vec())
+            .unwrap_or_default()
     }
 
     pub fn add(&self, owner: &str, context: &str, turns: impl IntoIterator<Item = Turn>) {
@@ -168,7 +204,9 @@ mod tests {
     use super::*;
 
     fn read(said: Converse) -> Result<Said, Failure> {
-        Said::read(&said, |name| (name == "echo").then(|| Some("text".to_owned())))
+        Said::read(&said, |name| {
+            (name == "echo").then(|| Some("text".to_owned()))
+        })
     }
 
     /// Goal: a tool is asked for by a line or by a skill's name, and what is neither is a request. Method: rows.
@@ -178,11 +216,23 @@ mod tests {
             ("hello", None, Some(None)),
             (":tools are nice", None, Some(None)),
             (":tool list_agents", None, Some(Some(("list_agents", "{}")))),
-            (":tool echo {\"text\":\"a b\"}", None, Some(Some(("echo", r#"{"text":"a b"}"#)))),
+            (
+                ":tool echo {\"text\":\"a b\"}",
+                None,
+                Some(Some(("echo", r#"{"text":"a b"}"#))),
+            ),
             (":tool echo nonsense", None, None),
             (":tool", None, None),
-            ("say this", Some("echo"), Some(Some(("echo", r#"{"text":"say this"}"#)))),
-            ("{\"text\":\"x\"}", Some("echo"), Some(Some(("echo", r#"{"text":"x"}"#)))),
+            (
+                "say this",
+                Some("echo"),
+                Some(Some(("echo", r#"{"text":"say this"}"#))),
+            ),
+            (
+                "{\"text\":\"x\"}",
+                Some("echo"),
+                Some(Some(("echo", r#"{"text":"x"}"#))),
+            ),
             ("say this", Some("request"), Some(None)),
             ("say this", Some("ghost"), None),
             ("  ", None, None),
@@ -191,9 +241,12 @@ mod tests {
             if let Some(skill) = skill {
                 said.0.set("metadata", RawObject::of("skill", skill));
             }
-            let tool =
-                read(said).ok().map(|said| said.tool.map(|(name, params)| (name, params.to_raw().get().to_owned())));
-            let expect = expect.map(|tool| tool.map(|(name, params)| (name.to_owned(), params.to_owned())));
+            let tool = read(said).ok().map(|said| {
+                said.tool
+                    .map(|(name, params)| (name, params.to_raw().get().to_owned()))
+            });
+            let expect =
+                expect.map(|tool| tool.map(|(name, params)| (name.to_owned(), params.to_owned())));
             assert_eq!(tool, expect, "{text:?} {skill:?}");
         }
     }
@@ -203,7 +256,11 @@ mod tests {
     fn limits() {
         assert!(Said::request("x".repeat(REQUEST_CHARS_MAX)).is_ok());
         assert!(Said::request("é".repeat(REQUEST_CHARS_MAX + 1)).is_err());
-        let turns = |count: usize| (0..count).map(|nth| Turn::user(nth.to_string())).collect::<Vec<_>>();
+        let turns = |count: usize| {
+            (0..count)
+                .map(|nth| Turn::user(nth.to_string()))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(bounded(turns(HISTORY_TURNS_MAX)).len(), HISTORY_TURNS_MAX);
         let cut = bounded(turns(HISTORY_TURNS_MAX + 1));
         assert_eq!((cut.len(), &*cut[0].text), (HISTORY_TURNS_MAX, "1"));

@@ -58,7 +58,10 @@ pub struct CommandOptions {
 
 impl CommandOptions {
     /// These programs, in that directory, with the limits of this module.
-    pub fn new(allow: impl IntoIterator<Item = impl Into<String>>, directory: impl Into<PathBuf>) -> Self {
+    pub fn new(
+        allow: impl IntoIterator<Item = impl Into<String>>,
+        directory: impl Into<PathBuf>,
+    ) -> Self {
         Self {
             allow: allow.into_iter().map(Into::into).collect(),
             directory: Some(directory.into()),
@@ -128,33 +131,56 @@ impl Commands {
             programs.insert(path.to_string_lossy().into_owned(), path.clone());
             programs.insert(written.clone(), path);
         }
-        Ok(Self { options, directory, programs })
+        Ok(Self {
+            options,
+            directory,
+            programs,
+        })
     }
 
     /// What `words` and `input` come to, if it may be run.
     ///
     /// # Errors
     /// `Denied` where the program isn't allowed, `InvalidInput` where a limit is met.
-    pub(crate) fn command(&self, words: Vec<String>, input: Option<String>) -> Result<Command, Failure> {
+    pub(crate) fn command(
+        &self,
+        words: Vec<String>,
+        input: Option<String>,
+    ) -> Result<Command, Failure> {
         let mut words = words.into_iter();
-        let program = words.next().ok_or_else(|| Failure::invalid("`command` names no program"))?;
+        let program = words
+            .next()
+            .ok_or_else(|| Failure::invalid("`command` names no program"))?;
         let arguments: Vec<String> = words.collect();
         if arguments.len() > self.options.arguments_max {
             let most = self.options.arguments_max;
-            return Err(Failure::invalid(format!("`command` has more than {most} arguments")));
+            return Err(Failure::invalid(format!(
+                "`command` has more than {most} arguments"
+            )));
         }
         let bytes = program.len() + arguments.iter().map(String::len).sum::<usize>();
         if bytes > COMMAND_BYTES_MAX {
-            return Err(Failure::invalid(format!("`command` has more than {COMMAND_BYTES_MAX} bytes")));
+            return Err(Failure::invalid(format!(
+                "`command` has more than {COMMAND_BYTES_MAX} bytes"
+            )));
         }
         if arguments.iter().any(|argument| argument.contains('\0')) {
             return Err(Failure::invalid("`command` has a NUL character"));
         }
-        if input.as_ref().is_some_and(|input| input.len() > COMMAND_INPUT_BYTES_MAX) {
-            return Err(Failure::invalid(format!("`stdin` has more than {COMMAND_INPUT_BYTES_MAX} bytes")));
+        if input
+            .as_ref()
+            .is_some_and(|input| input.len() > COMMAND_INPUT_BYTES_MAX)
+        {
+            return Err(Failure::invalid(format!(
+                "`stdin` has more than {COMMAND_INPUT_BYTES_MAX} bytes"
+            )));
         }
         match self.programs.get(&program) {
-            Some(path) => Ok(Command { program: path.clone(), arguments, input }),
+            Some(path) => Ok(Command {
+                program: path.clone(),
+                arguments,
+                input,
+            }),
             None => Err(Failure::denied("that program is not allowed here")),
         }
     }
@@ -170,14 +196,24 @@ impl Commands {
             () = cx.cancelled() => return Err(Failure::cancelled("the command was cancelled")),
             ran = self.end_of(command) => ran?,
         };
-        Ok(ToolResult::text(ran.told()).structured(json!({ "exit_code": ran.code, "is_cut": ran.is_cut() })))
+        Ok(ToolResult::text(ran.told())
+            .structured(json!({ "exit_code": ran.code, "is_cut": ran.is_cut() })))
     }
 
     /// Runs it to its end. Dropped, it kills it.
     async fn end_of(&self, command: Command) -> Result<Ran, Failure> {
-        let CommandOptions { within, output_bytes_max, .. } = self.options;
-        let ended = timeout(within, to_the_end(command, &self.directory, output_bytes_max)).await;
-        let ended = ended.map_err(|_| Failure::timed_out(format!("the command was ended after {within:?}")))?;
+        let CommandOptions {
+            within,
+            output_bytes_max,
+            ..
+        } = self.options;
+        let ended = timeout(
+            within,
+            to_the_end(command, &self.directory, output_bytes_max),
+        )
+        .await;
+        let ended = ended
+            .map_err(|_| Failure::timed_out(format!("the command was ended after {within:?}")))?;
         ended.map_err(|error| {
             callboard_message::log::warn!(%error, "a command can't be run");
             Failure::unavailable("the command can't be run")
@@ -190,7 +226,9 @@ pub(crate) fn may_run(principal: &Principal) -> Result<(), Failure> {
     let has_scope = || principal.scopes.iter().any(|scope| scope == COMMAND_SCOPE);
     match principal.kind == PrincipalKind::LocalOperator || has_scope() {
         true => Ok(()),
-        false => Err(Failure::denied("only the operator of this agent runs commands on its machine")),
+        false => Err(Failure::denied(
+            "only the operator of this agent runs commands on its machine",
+        )),
     }
 }
 
@@ -198,17 +236,26 @@ fn found(written: &str) -> Result<PathBuf, CommandError> {
     if written.contains('/') {
         let path = PathBuf::from(written);
         let is_program = path.is_absolute() && is_executable(&path);
-        return if is_program { Ok(path) } else { Err(CommandError::NoProgram(written.to_owned())) };
+        return if is_program {
+            Ok(path)
+        } else {
+            Err(CommandError::NoProgram(written.to_owned()))
+        };
     }
     if written.is_empty() || written.contains(char::is_whitespace) {
         return Err(CommandError::NoProgram(written.to_owned()));
     }
-    let mut places = COMMAND_PATH.split(':').map(|place| Path::new(place).join(written));
-    places.find(|path| is_executable(path)).ok_or_else(|| CommandError::NotFound(written.to_owned()))
+    let mut places = COMMAND_PATH
+        .split(':')
+        .map(|place| Path::new(place).join(written));
+    places
+        .find(|path| is_executable(path))
+        .ok_or_else(|| CommandError::NotFound(written.to_owned()))
 }
 
 fn is_executable(path: &Path) -> bool {
-    path.metadata().is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
+    path.metadata()
+        .is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
 }
 
 /// How a program ended, and what it said.
@@ -257,7 +304,11 @@ struct Kept {
 
 impl Kept {
     fn new(bytes_max: usize) -> Self {
-        Self { bytes: Vec::new(), bytes_max, left_out: 0 }
+        Self {
+            bytes: Vec::new(),
+            bytes_max,
+            left_out: 0,
+        }
     }
 
     /// Reads to the end, whatever is kept: a program whose output nobody takes would wait for ever.
@@ -274,7 +325,10 @@ impl Kept {
     /// As text, without what moves a terminal's cursor.
     fn text(&self) -> String {
         let text = String::from_utf8_lossy(&self.bytes);
-        let mut text: String = text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
+        let mut text: String = text
+            .chars()
+            .filter(|c| !c.is_control() || matches!(c, '\n' | '\t'))
+            .collect();
         if self.left_out > 0 {
             text.push_str(&format!("\n[{} bytes more were left out]\n", self.left_out));
         }
@@ -302,7 +356,11 @@ impl Drop for Group {
 
 async fn to_the_end(command: Command, directory: &Path, bytes_max: usize) -> io::Result<Ran> {
     let lang = std::env::var_os("LANG").unwrap_or_else(|| LANG_DEFAULT.into());
-    let input = if command.input.is_some() { Stdio::piped() } else { Stdio::null() };
+    let input = if command.input.is_some() {
+        Stdio::piped()
+    } else {
+        Stdio::null()
+    };
     let mut child = tokio::process::Command::new(&command.program)
         .args(&command.arguments)
         .env_clear()
@@ -315,11 +373,19 @@ async fn to_the_end(command: Command, directory: &Path, bytes_max: usize) -> io:
         .process_group(0)
         .kill_on_drop(true)
         .spawn()?;
-    let group = Group(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)));
+    let group = Group(
+        child
+            .id()
+            .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)),
+    );
     let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (mut kept, mut kept_errors) = (Kept::new(bytes_max), Kept::new(bytes_max));
     let ended: io::Result<ExitStatus> = {
-        let talking = join3(kept.fill(output), kept_errors.fill(errors), feed(input, command.input));
+        let talking = join3(
+            kept.fill(output),
+            kept_errors.fill(errors),
+            feed(input, command.input),
+        );
         let waiting = async {
             let status = child.wait().await;
             // What it left running would go on without a limit.
@@ -335,7 +401,11 @@ async fn to_the_end(command: Command, directory: &Path, bytes_max: usize) -> io:
             Either::Right((_, waiting)) => waiting.await,
         }
     };
-    Ok(Ran { code: ended?.code(), output: kept, errors: kept_errors })
+    Ok(Ran {
+        code: ended?.code(),
+        output: kept,
+        errors: kept_errors,
+    })
 }
 
 async fn feed(input: Option<ChildStdin>, text: Option<String>) {
@@ -361,7 +431,9 @@ pub(crate) fn words_of(line: &str) -> Result<Vec<String>, Failure> {
         match (quote, c) {
             (Some(mark), c) if c == mark => quote = None,
             (Some('"'), '$' | '`') => return Err(needs_shell(c)),
-            (Some('"'), '\\') if chars.peek() == Some(&'\n') => return Err(refused("a line break")),
+            (Some('"'), '\\') if chars.peek() == Some(&'\n') => {
+                return Err(refused("a line break"));
+            }
             (Some('"'), '\\') => {
                 let escaped = chars.next_if(|next| matches!(next, '"' | '\\' | '$' | '`'));
                 word.get_or_insert_default().push(escaped.unwrap_or(c));
@@ -382,7 +454,9 @@ pub(crate) fn words_of(line: &str) -> Result<Vec<String>, Failure> {
                 return Err(refused(&format!("the character U+{:04X}", u32::from(c))));
             }
             (None, '#' | '~') if word.is_none() => return Err(needs_shell(c)),
-            (None, '{') if word.is_none() && chars.peek() == Some(&'}') => word = Some("{".to_owned()),
+            (None, '{') if word.is_none() && chars.peek() == Some(&'}') => {
+                word = Some("{".to_owned())
+            }
             (None, c) if is_of_shell(c, word.as_deref()) => return Err(needs_shell(c)),
             (None, c) => word.get_or_insert_default().push(c),
         }
@@ -401,8 +475,10 @@ pub(crate) fn words_of(line: &str) -> Result<Vec<String>, Failure> {
 fn is_of_shell(c: char, word: Option<&str>) -> bool {
     // `{}` is a word of its own to `find`.
     let closes_empty = c == '}' && word == Some("{");
-    matches!(c, ';' | '|' | '&' | '<' | '>' | '(' | ')' | '$' | '`' | '*' | '?' | '[' | ']' | '{')
-        || c == '}' && !closes_empty
+    matches!(
+        c,
+        ';' | '|' | '&' | '<' | '>' | '(' | ')' | '$' | '`' | '*' | '?' | '[' | ']' | '{'
+    ) || c == '}' && !closes_empty
         || matches!(c, '“' | '”' | '„' | '«' | '»' | '‘' | '’' | '‚')
 }
 

@@ -11,7 +11,9 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use callboard_message::text::{cut_bytes, cut_chars, is_invisible};
 use callboard_message::time::rfc3339;
-use callboard_message::{ElicitAnswer, Elicitation, Failure, FailureKind, PrincipalKind, RawObject, ToolResult};
+use callboard_message::{
+    ElicitAnswer, Elicitation, Failure, FailureKind, PrincipalKind, RawObject, ToolResult,
+};
 use callboard_models::Refused;
 use callboard_runtime::Cx;
 use serde::Serialize;
@@ -27,13 +29,16 @@ use tool::Use;
 
 pub(crate) use command::may_run;
 pub use command::{
-    COMMAND_ARGUMENTS_MAX_DEFAULT, COMMAND_BYTES_MAX, COMMAND_INPUT_BYTES_MAX, COMMAND_OUTPUT_BYTES_MAX_DEFAULT,
-    COMMAND_PATH, COMMAND_SCOPE, COMMAND_TIMEOUT_DEFAULT, CommandError, CommandOptions, Commands,
+    COMMAND_ARGUMENTS_MAX_DEFAULT, COMMAND_BYTES_MAX, COMMAND_INPUT_BYTES_MAX,
+    COMMAND_OUTPUT_BYTES_MAX_DEFAULT, COMMAND_PATH, COMMAND_SCOPE, COMMAND_TIMEOUT_DEFAULT,
+    CommandError, CommandOptions, Commands,
 };
 pub use summary::{SENTENCES_DEFAULT, SENTENCES_MAX};
 pub use tool::TOOL_TEXT_BYTES_MAX;
 
-pub use crate::tool_name::{EXECUTE_COMMAND, HUMAN_INPUT, LIST_AGENTS, LLM, REMEMBER_AGENT, TOOL_NAMES};
+pub use crate::tool_name::{
+    EXECUTE_COMMAND, HUMAN_INPUT, LIST_AGENTS, LLM, REMEMBER_AGENT, TOOL_NAMES,
+};
 
 /// Longest text that a tool answers, in bytes; the rest is left out, and that is told.
 pub const TOOL_REPLY_BYTES_MAX: usize = 64 * 1024;
@@ -86,28 +91,63 @@ impl Toolbox {
     pub fn new(enabled: &[String], deps: ToolDeps) -> Result<Self, Failure> {
         if let Some(unknown) = enabled.iter().find(|name| Tool::named(name).is_none()) {
             let all = TOOL_NAMES.join(", ");
-            return Err(Failure::invalid(format!("there is no tool {unknown:?}; there are: {all}")));
+            return Err(Failure::invalid(format!(
+                "there is no tool {unknown:?}; there are: {all}"
+            )));
         }
-        let ToolDeps { deciders, known, system_prompt, command } = deps;
+        let ToolDeps {
+            deciders,
+            known,
+            system_prompt,
+            command,
+        } = deps;
         let is_enabled = |name: &str| enabled.iter().any(|enabled| enabled == name);
-        let commands = command.filter(|_| is_enabled(EXECUTE_COMMAND)).map(Commands::open).transpose();
-        let commands = commands.map_err(|error| Failure::invalid(format!("{EXECUTE_COMMAND}: {error}")))?;
-        let is_there = |tool: &Tool| is_enabled(tool.name()) && (*tool != Tool::ExecuteCommand || commands.is_some());
+        let commands = command
+            .filter(|_| is_enabled(EXECUTE_COMMAND))
+            .map(Commands::open)
+            .transpose();
+        let commands =
+            commands.map_err(|error| Failure::invalid(format!("{EXECUTE_COMMAND}: {error}")))?;
+        let is_there = |tool: &Tool| {
+            is_enabled(tool.name()) && (*tool != Tool::ExecuteCommand || commands.is_some())
+        };
         if is_enabled(EXECUTE_COMMAND) && commands.is_none() {
-            callboard_message::log::warn!("{EXECUTE_COMMAND} stays off: nothing says which programs it may run");
+            callboard_message::log::warn!(
+                "{EXECUTE_COMMAND} stays off: nothing says which programs it may run"
+            );
         }
-        let tools = Tool::ALL.into_iter().filter(is_there).map(|tool| (tool, tool.view())).collect();
-        Ok(Self { inner: Arc::new(Inner { tools, deciders, known, system_prompt, commands }) })
+        let tools = Tool::ALL
+            .into_iter()
+            .filter(is_there)
+            .map(|tool| (tool, tool.view()))
+            .collect();
+        Ok(Self {
+            inner: Arc::new(Inner {
+                tools,
+                deciders,
+                known,
+                system_prompt,
+                commands,
+            }),
+        })
     }
 
     /// The tools, as deciders see them.
     pub fn list(&self) -> Vec<ToolView> {
-        self.inner.tools.iter().map(|(_, view)| view.clone()).collect()
+        self.inner
+            .tools
+            .iter()
+            .map(|(_, view)| view.clone())
+            .collect()
     }
 
     /// One of them.
     pub fn spec(&self, name: &str) -> Option<ToolView> {
-        self.inner.tools.iter().find(|(tool, _)| tool.name() == name).map(|(_, view)| view.clone())
+        self.inner
+            .tools
+            .iter()
+            .find(|(tool, _)| tool.name() == name)
+            .map(|(_, view)| view.clone())
     }
 
     /// Whether a tool would take these parameters.
@@ -116,7 +156,9 @@ impl Toolbox {
     /// `NotFound` where it isn't there or not enabled, `InvalidInput` naming the parameter.
     pub fn check(&self, name: &str, params: &RawObject) -> Result<(), Failure> {
         match (self.read(name, params)?, &self.inner.commands) {
-            (Use::ExecuteCommand { words, input }, Some(commands)) => commands.command(words, input).map(drop),
+            (Use::ExecuteCommand { words, input }, Some(commands)) => {
+                commands.command(words, input).map(drop)
+            }
             _ => Ok(()),
         }
     }
@@ -126,11 +168,23 @@ impl Toolbox {
     pub(crate) fn account(&self, name: &str, params: &RawObject) -> String {
         match self.read(name, params) {
             Ok(Use::ExecuteCommand { words, input }) => {
-                let more = input
-                    .map(|input| format!(", with {} bytes on its standard input: {}", input.len(), visible(&input)));
-                format!("Use {name}: run {}{}", visible(&words), more.unwrap_or_default())
+                let more = input.map(|input| {
+                    format!(
+                        ", with {} bytes on its standard input: {}",
+                        input.len(),
+                        visible(&input)
+                    )
+                });
+                format!(
+                    "Use {name}: run {}{}",
+                    visible(&words),
+                    more.unwrap_or_default()
+                )
             }
-            _ => format!("Use {name} with {}", cut_chars(params.to_raw().get(), PARAMS_SHOWN_CHARS_MAX)),
+            _ => format!(
+                "Use {name} with {}",
+                cut_chars(params.to_raw().get(), PARAMS_SHOWN_CHARS_MAX)
+            ),
         }
     }
 
@@ -139,7 +193,8 @@ impl Toolbox {
     /// # Errors
     /// `NotFound` where it isn't there or not enabled, `InvalidInput` naming the parameter, and its own.
     pub async fn run(&self, name: &str, params: RawObject, cx: &Cx) -> Result<ToolResult, Failure> {
-        self.run_within(name, params, &RunId::fresh(), Vec::new(), cx).await
+        self.run_within(name, params, &RunId::fresh(), Vec::new(), cx)
+            .await
     }
 
     /// Uses one as part of a run: `llm` sees what was said before, and its decision is on record under the run.
@@ -157,12 +212,18 @@ impl Toolbox {
         match self.read(name, &params)? {
             Use::Echo { text } => Ok(as_text(&text)),
             Use::Llm { text } => Ok(as_text(&self.written(text, history, run, cx).await?)),
-            Use::Summarize { text, sentences } => Ok(as_text(&self.summary(text, sentences, run, cx).await?)),
+            Use::Summarize { text, sentences } => {
+                Ok(as_text(&self.summary(text, sentences, run, cx).await?))
+            }
             Use::ListAgents { format } => Ok(value(&listed(&self.inner.known, format))),
             Use::RememberAgent { url, id } => self.remember(&url, id.as_deref(), cx).await,
             Use::HumanInput { question } => Ok(as_text(&answer_of_person(question, cx).await?)),
             Use::ExecuteCommand { words, input } => {
-                let commands = self.inner.commands.as_ref().ok_or_else(|| not_there(name))?;
+                let commands = self
+                    .inner
+                    .commands
+                    .as_ref()
+                    .ok_or_else(|| not_there(name))?;
                 let mut result = commands.run(commands.command(words, input)?, cx).await?;
                 let text = result.texts();
                 if text.len() > TOOL_REPLY_BYTES_MAX {
@@ -175,29 +236,53 @@ impl Toolbox {
 
     fn read(&self, name: &str, params: &RawObject) -> Result<Use, Failure> {
         let mut tools = self.inner.tools.iter();
-        let (tool, _) = tools.find(|(tool, _)| tool.name() == name).ok_or_else(|| not_there(name))?;
-        tool.read(params).map_err(|failure| Failure { message: format!("{name}: {}", failure.message), ..failure })
+        let (tool, _) = tools
+            .find(|(tool, _)| tool.name() == name)
+            .ok_or_else(|| not_there(name))?;
+        tool.read(params).map_err(|failure| Failure {
+            message: format!("{name}: {}", failure.message),
+            ..failure
+        })
     }
 
     /// What whoever answers requests writes.
-    async fn written(&self, request: String, history: Vec<Turn>, run: &RunId, cx: &Cx) -> Result<String, Failure> {
+    async fn written(
+        &self,
+        request: String,
+        history: Vec<Turn>,
+        run: &RunId,
+        cx: &Cx,
+    ) -> Result<String, Failure> {
         if request.chars().nth(REQUEST_CHARS_MAX).is_some() {
-            return Err(Failure::invalid(format!("{LLM}: `text` has more than {REQUEST_CHARS_MAX} characters")));
+            return Err(Failure::invalid(format!(
+                "{LLM}: `text` has more than {REQUEST_CHARS_MAX} characters"
+            )));
         }
-        let message = WriteAnswer { request, history, system_prompt: self.inner.system_prompt.clone() };
+        let message = WriteAnswer {
+            request,
+            history,
+            system_prompt: self.inner.system_prompt.clone(),
+        };
         let settled = self.inner.deciders.decide(cx, run, message).await;
         settled.outcome.ok_or_else(|| match settled.failure {
             // Ours is refused, not what was asked for: that may be recovered from.
-            Some(failure) if Refused::of(&failure) == Some(Refused::Request) => {
-                Failure { kind: FailureKind::Internal, ..failure }
-            }
+            Some(failure) if Refused::of(&failure) == Some(Refused::Request) => Failure {
+                kind: FailureKind::Internal,
+                ..failure
+            },
             Some(failure) => failure,
             None => Failure::unavailable("the model gave no answer: try again"),
         })
     }
 
     /// The model's summary; by rules where there is no model, or none that answers.
-    async fn summary(&self, text: String, sentences: Option<usize>, run: &RunId, cx: &Cx) -> Result<String, Failure> {
+    async fn summary(
+        &self,
+        text: String,
+        sentences: Option<usize>,
+        run: &RunId,
+        cx: &Cx,
+    ) -> Result<String, Failure> {
         let most = sentences.unwrap_or(SENTENCES_DEFAULT);
         let seat = self.inner.deciders.at(Point::Answer);
         let has_model = !matches!(seat.asked, Asked::Nobody(_)) && seat.by != "rules";
@@ -209,7 +294,9 @@ impl Toolbox {
             match self.written(ask, Vec::new(), run, cx).await {
                 Ok(summary) => return Ok(summary),
                 Err(failure) if failure.kind == FailureKind::Cancelled => return Err(failure),
-                Err(failure) => callboard_message::log::warn!(kind = %failure.kind, "a text is summarized by rules"),
+                Err(failure) => {
+                    callboard_message::log::warn!(kind = %failure.kind, "a text is summarized by rules")
+                }
             }
         }
         Ok(summary::summary(&text, most))
@@ -218,8 +305,16 @@ impl Toolbox {
     async fn remember(&self, url: &str, id: Option<&str>, cx: &Cx) -> Result<ToolResult, Failure> {
         let who = cx.principal();
         let by_operator = who.kind == PrincipalKind::LocalOperator;
-        let known = self.inner.known.remember(url, id, &who.id, by_operator).await?;
-        Ok(value(&RawObject::of("id", known.id).with("name", known.name).with("url", known.url)))
+        let known = self
+            .inner
+            .known
+            .remember(url, id, &who.id, by_operator)
+            .await?;
+        Ok(value(
+            &RawObject::of("id", known.id)
+                .with("name", known.name)
+                .with("url", known.url),
+        ))
     }
 }
 
@@ -255,13 +350,17 @@ pub(crate) fn plain_field() -> Value {
 
 /// What the person behind the call says.
 async fn answer_of_person(question: String, cx: &Cx) -> Result<String, Failure> {
-    let answer = cx.elicit(text_question(question, HUMAN_INPUT_KEY, plain_field())).await?;
+    let answer = cx
+        .elicit(text_question(question, HUMAN_INPUT_KEY, plain_field()))
+        .await?;
     text_answer(&answer).ok_or_else(|| Failure::cancelled("the person gave no answer"))
 }
 
 fn not_there(name: &str) -> Failure {
     let name: String = name.chars().filter(|c| !c.is_control()).take(64).collect();
-    Failure::not_found(format!("there is no tool {name:?} here, or it is not enabled"))
+    Failure::not_found(format!(
+        "there is no tool {name:?} here, or it is not enabled"
+    ))
 }
 
 /// A text, cut where it is too long.
@@ -321,7 +420,11 @@ fn listed(known: &KnownAgents, format: Format) -> RawObject {
 }
 
 /// As many as there is room for, and how many there isn't.
-fn with_agents<'a>(begun: RawObject, agents: impl Iterator<Item = &'a Known>, format: Format) -> RawObject {
+fn with_agents<'a>(
+    begun: RawObject,
+    agents: impl Iterator<Item = &'a Known>,
+    format: Format,
+) -> RawObject {
     let (mut listed, mut bytes, mut left_out) = (Vec::new(), 0, 0);
     for agent in agents {
         let entry = entry(agent, format);
@@ -333,7 +436,11 @@ fn with_agents<'a>(begun: RawObject, agents: impl Iterator<Item = &'a Known>, fo
         }
     }
     let all = begun.with("agents", listed);
-    if left_out == 0 { all } else { all.with("left_out", left_out) }
+    if left_out == 0 {
+        all
+    } else {
+        all.with("left_out", left_out)
+    }
 }
 
 fn entry(agent: &Known, format: Format) -> Box<RawValue> {
@@ -343,11 +450,15 @@ fn entry(agent: &Known, format: Format) -> Box<RawValue> {
         Format::Default => named().to_raw(),
         Format::Exchange => named().with("url", &agent.url).to_raw(),
         Format::Detailed => {
-            let mut entry = named().with("state", agent.state).with("learned", agent.learned);
+            let mut entry = named()
+                .with("state", agent.state)
+                .with("learned", agent.learned);
             if !agent.url.is_empty() {
                 entry.set("url", &agent.url);
             }
-            if let Some(at) = UNIX_EPOCH.checked_add(Duration::from_millis(agent.seen_ms)).filter(|_| agent.seen_ms > 0)
+            if let Some(at) = UNIX_EPOCH
+                .checked_add(Duration::from_millis(agent.seen_ms))
+                .filter(|_| agent.seen_ms > 0)
             {
                 entry.set("seen", rfc3339(at));
             }

@@ -23,14 +23,28 @@ pub(super) fn summary(text: &str, most: usize) -> String {
         *used.entry(term).or_default() += 1;
     }
     // Of what is said once no sentence is about; long sentences shouldn't win by length.
-    let weight = |term: &String| f64::from(used.get(&**term).copied().unwrap_or_default().saturating_sub(1));
-    let score = |terms: &[String]| terms.iter().map(weight).sum::<f64>() / (terms.len().max(1) as f64).sqrt();
-    let mut ranked: Vec<(usize, f64)> = terms.iter().map(|terms| score(terms)).enumerate().collect();
+    let weight = |term: &String| {
+        f64::from(
+            used.get(&**term)
+                .copied()
+                .unwrap_or_default()
+                .saturating_sub(1),
+        )
+    };
+    let score = |terms: &[String]| {
+        terms.iter().map(weight).sum::<f64>() / (terms.len().max(1) as f64).sqrt()
+    };
+    let mut ranked: Vec<(usize, f64)> =
+        terms.iter().map(|terms| score(terms)).enumerate().collect();
     // Equals stay in the text's order: the sort is stable.
     ranked.sort_by(|a, b| b.1.total_cmp(&a.1));
     let mut chosen: Vec<usize> = ranked.into_iter().take(most).map(|(at, _)| at).collect();
     chosen.sort_unstable();
-    chosen.iter().filter_map(|at| sentences.get(*at).copied()).collect::<Vec<_>>().join(" ")
+    chosen
+        .iter()
+        .filter_map(|at| sentences.get(*at).copied())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// Sentences, and lines that end without a stop.
@@ -42,9 +56,12 @@ fn sentences(text: &str) -> impl Iterator<Item = &str> {
                 if rest.is_empty() {
                     return None;
                 }
-                let ends = rest.char_indices().zip(rest.chars().skip(1)).find_map(|((at, stop), after)| {
-                    (matches!(stop, '.' | '!' | '?' | '…') && after.is_whitespace()).then_some(at + stop.len_utf8())
-                });
+                let ends = rest.char_indices().zip(rest.chars().skip(1)).find_map(
+                    |((at, stop), after)| {
+                        (matches!(stop, '.' | '!' | '?' | '…') && after.is_whitespace())
+                            .then_some(at + stop.len_utf8())
+                    },
+                );
                 let (sentence, after) = rest.split_at(ends.unwrap_or(rest.len()));
                 rest = after;
                 Some(sentence.trim())
@@ -55,7 +72,10 @@ fn sentences(text: &str) -> impl Iterator<Item = &str> {
 
 fn terms(sentence: &str) -> Vec<String> {
     let folded = fold(sentence);
-    words(&folded).filter(|word| word.chars().count() >= WORD_CHARS_MIN).map(str::to_owned).collect()
+    words(&folded)
+        .filter(|word| word.chars().count() >= WORD_CHARS_MIN)
+        .map(str::to_owned)
+        .collect()
 }
 
 #[cfg(test)]
@@ -73,9 +93,16 @@ mod tests {
             "The harbour bridge was closed today. Ships wait outside the harbour until the bridge is repaired. Repairs of the \
              bridge cost 3.5 million!"
         );
-        assert_eq!(summary(text, 20).matches(['.', '!']).count(), 6, "no longer than the text");
+        assert_eq!(
+            summary(text, 20).matches(['.', '!']).count(),
+            6,
+            "no longer than the text"
+        );
         assert_eq!(summary("", 3), "");
         assert_eq!(summary("no stop", 1), "no stop");
-        assert_eq!(sentences("Ça va? Oui…  Bon.\n\nFin").collect::<Vec<_>>(), ["Ça va?", "Oui…", "Bon.", "Fin"]);
+        assert_eq!(
+            sentences("Ça va? Oui…  Bon.\n\nFin").collect::<Vec<_>>(),
+            ["Ça va?", "Oui…", "Bon.", "Fin"]
+        );
     }
 }

@@ -16,13 +16,30 @@ pub const TOOL_TEXT_BYTES_MAX: usize = 64 * 1024;
 
 /// A use of a tool, its parameters read.
 pub(super) enum Use {
-    Echo { text: String },
-    Llm { text: String },
-    Summarize { text: String, sentences: Option<usize> },
-    ListAgents { format: Format },
-    RememberAgent { url: String, id: Option<String> },
-    HumanInput { question: String },
-    ExecuteCommand { words: Vec<String>, input: Option<String> },
+    Echo {
+        text: String,
+    },
+    Llm {
+        text: String,
+    },
+    Summarize {
+        text: String,
+        sentences: Option<usize>,
+    },
+    ListAgents {
+        format: Format,
+    },
+    RememberAgent {
+        url: String,
+        id: Option<String>,
+    },
+    HumanInput {
+        question: String,
+    },
+    ExecuteCommand {
+        words: Vec<String>,
+        input: Option<String>,
+    },
 }
 
 impl Tool {
@@ -33,20 +50,32 @@ impl Tool {
     pub(super) fn read(self, given: &RawObject) -> Result<Use, Failure> {
         let mut params = Params::of(given);
         let read = match self {
-            Self::Echo => Use::Echo { text: params.text("text")? },
-            Self::Llm => Use::Llm { text: params.text("text")? },
+            Self::Echo => Use::Echo {
+                text: params.text("text")?,
+            },
+            Self::Llm => Use::Llm {
+                text: params.text("text")?,
+            },
             Self::Summarize => Use::Summarize {
                 text: params.text("text")?,
                 sentences: params.count_if_any("sentences", 1..=SENTENCES_MAX as u64)?,
             },
-            Self::ListAgents => {
-                Use::ListAgents { format: params.choice("format", &Format::ALL)?.unwrap_or(Format::Default) }
-            }
-            Self::RememberAgent => Use::RememberAgent { url: params.text("url")?, id: params.text_if_any("id")? },
-            Self::HumanInput => Use::HumanInput { question: params.text("question")? },
-            Self::ExecuteCommand => {
-                Use::ExecuteCommand { words: params.command("command")?, input: params.text_if_any("stdin")? }
-            }
+            Self::ListAgents => Use::ListAgents {
+                format: params
+                    .choice("format", &Format::ALL)?
+                    .unwrap_or(Format::Default),
+            },
+            Self::RememberAgent => Use::RememberAgent {
+                url: params.text("url")?,
+                id: params.text_if_any("id")?,
+            },
+            Self::HumanInput => Use::HumanInput {
+                question: params.text("question")?,
+            },
+            Self::ExecuteCommand => Use::ExecuteCommand {
+                words: params.command("command")?,
+                input: params.text_if_any("stdin")?,
+            },
         };
         params.done()?;
         Ok(read)
@@ -55,7 +84,13 @@ impl Tool {
     /// What is said of it.
     pub fn view(self) -> ToolView {
         let text = |says: &str| json!({ "type": "string", "description": says });
-        let (description, tags, examples, properties, required): (&str, &[&str], &[&str], Value, &[&str]) = match self {
+        let (description, tags, examples, properties, required): (
+            &str,
+            &[&str],
+            &[&str],
+            Value,
+            &[&str],
+        ) = match self {
             Self::Echo => (
                 "Says a text back as it is.",
                 &["echo", "repeat", "say back"],
@@ -66,14 +101,20 @@ impl Tool {
             Self::Llm => (
                 "Answers in words: general knowledge, explaining, writing, translating.",
                 &["answer", "explain", "write", "translate", "question"],
-                &["What is the capital of France?", "Write a short thank-you note"],
+                &[
+                    "What is the capital of France?",
+                    "Write a short thank-you note",
+                ],
                 json!({ "text": text("The question or task, whole") }),
                 &["text"],
             ),
             Self::Summarize => (
                 "Shortens a text to its main sentences.",
                 &["summarize", "summary", "shorten", "tl;dr"],
-                &["Summarize this text: …", "Give me the short version of the following report: …"],
+                &[
+                    "Summarize this text: …",
+                    "Give me the short version of the following report: …",
+                ],
                 json!({
                     "text": text("The text itself"),
                     "sentences": { "type": "integer", "minimum": 1, "maximum": SENTENCES_MAX },
@@ -83,7 +124,10 @@ impl Tool {
             Self::ListAgents => (
                 "Lists the other agents that this one knows.",
                 &["agents", "directory", "list", "discovery"],
-                &["Which agents do you know?", "List the agents in the directory"],
+                &[
+                    "Which agents do you know?",
+                    "List the agents in the directory",
+                ],
                 json!({ "format": { "type": "string", "enum": Format::ALL.map(|(word, _)| word) } }),
                 &[],
             ),
@@ -100,7 +144,10 @@ impl Tool {
             Self::HumanInput => (
                 "Asks the person behind the request.",
                 &["human", "person", "ask"],
-                &["Ask a person before you answer", "I want to talk to a human"],
+                &[
+                    "Ask a person before you answer",
+                    "I want to talk to a human",
+                ],
                 json!({ "question": text("What the person is asked") }),
                 &["question"],
             ),
@@ -148,12 +195,17 @@ struct Params<'a> {
 
 impl<'a> Params<'a> {
     pub fn of(given: &'a RawObject) -> Self {
-        Self { given, read: Vec::new() }
+        Self {
+            given,
+            read: Vec::new(),
+        }
     }
 
     /// A text that must be there, and say something.
     pub fn text(&mut self, name: &'static str) -> Result<String, Failure> {
-        let text = self.text_if_any(name)?.ok_or_else(|| Failure::invalid(format!("`{name}` is missing")))?;
+        let text = self
+            .text_if_any(name)?
+            .ok_or_else(|| Failure::invalid(format!("`{name}` is missing")))?;
         match text.trim().is_empty() {
             true => Err(Failure::invalid(format!("`{name}` is empty"))),
             false => Ok(text),
@@ -163,27 +215,55 @@ impl<'a> Params<'a> {
     fn text_if_any(&mut self, name: &'static str) -> Result<Option<String>, Failure> {
         match self.value(name) {
             None => Ok(None),
-            Some(Value::String(text)) if text.len() > TOOL_TEXT_BYTES_MAX => {
-                Err(Failure::invalid(format!("`{name}` has more than {TOOL_TEXT_BYTES_MAX} bytes")))
-            }
+            Some(Value::String(text)) if text.len() > TOOL_TEXT_BYTES_MAX => Err(Failure::invalid(
+                format!("`{name}` has more than {TOOL_TEXT_BYTES_MAX} bytes"),
+            )),
             Some(Value::String(text)) => Ok(Some(text)),
             Some(_) => Err(Failure::invalid(format!("`{name}` must be a string"))),
         }
     }
 
-    fn count_if_any(&mut self, name: &'static str, range: RangeInclusive<u64>) -> Result<Option<usize>, Failure> {
-        let Some(value) = self.value(name) else { return Ok(None) };
-        let count = value.as_u64().filter(|count| range.contains(count)).and_then(|count| usize::try_from(count).ok());
+    fn count_if_any(
+        &mut self,
+        name: &'static str,
+        range: RangeInclusive<u64>,
+    ) -> Result<Option<usize>, Failure> {
+        let Some(value) = self.value(name) else {
+            return Ok(None);
+        };
+        let count = value
+            .as_u64()
+            .filter(|count| range.contains(count))
+            .and_then(|count| usize::try_from(count).ok());
         let (least, most) = range.into_inner();
-        count.map(Some).ok_or_else(|| Failure::invalid(format!("`{name}` must be a number from {least} to {most}")))
+        count.map(Some).ok_or_else(|| {
+            Failure::invalid(format!("`{name}` must be a number from {least} to {most}"))
+        })
     }
 
     /// One of some words.
-    fn choice<T: Copy>(&mut self, name: &'static str, words: &[(&str, T)]) -> Result<Option<T>, Failure> {
-        let Some(word) = self.text_if_any(name)? else { return Ok(None) };
-        let found = words.iter().find(|(known, _)| *known == word).map(|(_, means)| *means);
-        let known = || words.iter().map(|(known, _)| *known).collect::<Vec<_>>().join(", ");
-        found.map(Some).ok_or_else(|| Failure::invalid(format!("`{name}` must be one of: {}", known())))
+    fn choice<T: Copy>(
+        &mut self,
+        name: &'static str,
+        words: &[(&str, T)],
+    ) -> Result<Option<T>, Failure> {
+        let Some(word) = self.text_if_any(name)? else {
+            return Ok(None);
+        };
+        let found = words
+            .iter()
+            .find(|(known, _)| *known == word)
+            .map(|(_, means)| *means);
+        let known = || {
+            words
+                .iter()
+                .map(|(known, _)| *known)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        found
+            .map(Some)
+            .ok_or_else(|| Failure::invalid(format!("`{name}` must be one of: {}", known())))
     }
 
     /// A program and its arguments: a list of texts, or a command line, cut as [`words_of`] does.
@@ -192,9 +272,10 @@ impl<'a> Params<'a> {
         match self.value(name) {
             None => Err(Failure::invalid(format!("`{name}` is missing"))),
             Some(Value::String(line)) => words_of(&line),
-            Some(Value::Array(all)) => {
-                all.into_iter().map(|word| word.as_str().map(str::to_owned).ok_or_else(wrong)).collect()
-            }
+            Some(Value::Array(all)) => all
+                .into_iter()
+                .map(|word| word.as_str().map(str::to_owned).ok_or_else(wrong))
+                .collect(),
             Some(_) => Err(wrong()),
         }
     }
@@ -202,11 +283,18 @@ impl<'a> Params<'a> {
     /// # Errors
     /// `InvalidInput` where there is a parameter that the tool hasn't.
     pub fn done(self) -> Result<(), Failure> {
-        match self.given.iter().find(|(name, _)| !self.read.contains(name)) {
+        match self
+            .given
+            .iter()
+            .find(|(name, _)| !self.read.contains(name))
+        {
             // The name is the sender's: it is cut, not trusted.
             Some((name, _)) => {
                 let name: String = name.chars().filter(|c| !c.is_control()).take(40).collect();
-                Err(Failure::invalid(format!("there is no parameter `{name}`; there are: {}", self.read.join(", "))))
+                Err(Failure::invalid(format!(
+                    "there is no parameter `{name}`; there are: {}",
+                    self.read.join(", ")
+                )))
             }
             None => Ok(()),
         }
@@ -214,6 +302,8 @@ impl<'a> Params<'a> {
 
     fn value(&mut self, name: &'static str) -> Option<Value> {
         self.read.push(name);
-        self.given.read(name).filter(|value: &Value| !value.is_null())
+        self.given
+            .read(name)
+            .filter(|value: &Value| !value.is_null())
     }
 }

@@ -5,8 +5,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use callboard_message::{
-    Abilities, Answer, Artifact, Change, ElicitAnswer, Elicitation, Failure, Log, Message, Principal, Progress,
-    Question, RootsAnswer, RootsRequest, Sample, SampleAnswer,
+    Abilities, Answer, Artifact, Change, ElicitAnswer, Elicitation, Failure, Log, Message,
+    Principal, Progress, Question, RootsAnswer, RootsRequest, Sample, SampleAnswer,
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -32,7 +32,11 @@ static NO_PRINCIPAL: LazyLock<Principal> = LazyLock::new(|| Principal::agent("sy
 
 impl Cx {
     pub(crate) fn new(me: AgentRef) -> Self {
-        Self { me, call: None, cancel: None }
+        Self {
+            me,
+            call: None,
+            cancel: None,
+        }
     }
 
     pub(crate) fn for_handler(&self, call: Option<Arc<CallMeta>>, asked: bool) -> Self {
@@ -40,7 +44,11 @@ impl Cx {
             Some(call) => Some(call.cancel.child_token()),
             None => asked.then(CancellationToken::new),
         };
-        Self { me: self.me.clone(), call, cancel }
+        Self {
+            me: self.me.clone(),
+            call,
+            cancel,
+        }
     }
 
     /// A span for the handler, where the call is traced and somebody listens.
@@ -70,7 +78,11 @@ impl Cx {
     /// The same surroundings, as part of `call`: what is asked and told goes to that call's caller. Cancellation stays
     /// this handler's.
     pub fn within(&self, call: Arc<CallMeta>) -> Self {
-        Self { me: self.me.clone(), call: Some(call), cancel: self.cancel.clone() }
+        Self {
+            me: self.me.clone(),
+            call: Some(call),
+            cancel: self.cancel.clone(),
+        }
     }
 
     /// Who is behind the message: the call's principal, or for a plain tell or ask an agent of this system.
@@ -88,7 +100,9 @@ impl Cx {
 
     /// Whether the caller no longer wants the reply.
     pub fn is_cancelled(&self) -> bool {
-        self.cancel.as_ref().is_some_and(CancellationToken::is_cancelled)
+        self.cancel
+            .as_ref()
+            .is_some_and(CancellationToken::is_cancelled)
             || self.call.as_ref().is_some_and(|c| c.is_over())
     }
 
@@ -149,7 +163,10 @@ impl Cx {
     /// # Errors
     /// Like [`Cx::question`].
     pub async fn roots(&self) -> Result<RootsAnswer, Failure> {
-        match self.question(Question::Roots(RootsRequest::default())).await? {
+        match self
+            .question(Question::Roots(RootsRequest::default()))
+            .await?
+        {
             Answer::Roots(answer) => Ok(answer),
             _ => Err(wrong_answer()),
         }
@@ -157,7 +174,9 @@ impl Cx {
 
     /// What the caller can answer; nothing where there is no caller.
     pub fn abilities(&self) -> Abilities {
-        self.caller().map(|caller| caller.abilities()).unwrap_or_default()
+        self.caller()
+            .map(|caller| caller.abilities())
+            .unwrap_or_default()
     }
 
     /// Tells the caller a line of the call's log. Never waits.
@@ -240,7 +259,11 @@ impl Cx {
 
     /// Sends what `make` makes to this agent every `period` (at least a millisecond), first after one period. A tick that
     /// finds the mailbox full is left out.
-    pub fn tell_every<M: Message>(&self, period: Duration, mut make: impl FnMut() -> M + Send + 'static) -> Timer {
+    pub fn tell_every<M: Message>(
+        &self,
+        period: Duration,
+        mut make: impl FnMut() -> M + Send + 'static,
+    ) -> Timer {
         let me = self.me.clone();
         Timer::run(&self.me, async move {
             let mut ticks = tokio::time::interval(period.max(TIMER_PERIOD_MIN));

@@ -84,7 +84,10 @@ pub struct Handlers<A: Agent> {
 
 impl<A: Agent> Handlers<A> {
     pub(crate) fn collect() -> Self {
-        let mut handlers = Self { ops: Vec::new(), repeatable: Vec::new() };
+        let mut handlers = Self {
+            ops: Vec::new(),
+            repeatable: Vec::new(),
+        };
         A::handlers(&mut handlers);
         handlers
     }
@@ -136,7 +139,8 @@ impl<A: Agent> Handlers<A> {
             let mut spec = op.spec()?;
             if self.repeatable.contains(&op.message()) {
                 let hints = spec.more.object("annotations").unwrap_or_default();
-                spec.more.set("annotations", hints.with("idempotentHint", true));
+                spec.more
+                    .set("annotations", hints.with("idempotentHint", true));
             }
             Some(spec)
         };
@@ -145,7 +149,11 @@ impl<A: Agent> Handlers<A> {
 
     fn add(&mut self, op: impl Op<A> + 'static) -> &mut Self {
         // A second handler for a message would never run: the first wins, and in tests it is an error.
-        debug_assert!(self.ops.iter().all(|o| o.message() != op.message()), "two handlers for {}", op.name());
+        debug_assert!(
+            self.ops.iter().all(|o| o.message() != op.message()),
+            "two handlers for {}",
+            op.name()
+        );
         self.ops.push(Box::new(op));
         self
     }
@@ -231,7 +239,9 @@ impl Profile {
 }
 
 /// One agent of one system, for as long as the system lives; never used twice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, derive_more::Display)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, derive_more::Display,
+)]
 #[serde(transparent)]
 #[display("#{_0}")]
 pub struct AgentId(pub(crate) u64);

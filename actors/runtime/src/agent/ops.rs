@@ -79,7 +79,13 @@ pub(crate) trait Op<A: Agent>: Send + Sync {
     /// Sets the head of `queue` aside.
     fn stash(&self, queue: &mut Queue, stash: &mut Queue);
     /// Does an [`Exchange`] in place, or begins it there, if it can.
-    fn in_place(&self, cell: &Cell<A>, lane: u16, exchange: &mut dyn Any, call: Option<&Arc<CallMeta>>);
+    fn in_place(
+        &self,
+        cell: &Cell<A>,
+        lane: u16,
+        exchange: &mut dyn Any,
+        call: Option<&Arc<CallMeta>>,
+    );
     /// A `Recipient<M>`.
     fn recipient(&self, cell: Arc<Cell<A>>, lane: u16) -> Box<dyn Any>;
     /// Asks by name with JSON.
@@ -123,7 +129,13 @@ macro_rules! op {
                 queue.shift_head::<M>(stash);
             }
 
-            fn in_place(&self, cell: &Cell<A>, lane: u16, exchange: &mut dyn Any, call: Option<&Arc<CallMeta>>) {
+            fn in_place(
+                &self,
+                cell: &Cell<A>,
+                lane: u16,
+                exchange: &mut dyn Any,
+                call: Option<&Arc<CallMeta>>,
+            ) {
                 if let Some(exchange) = exchange.downcast_mut::<Exchange<M>>() {
                     let shortcut: Shortcut<A, M> = ($shortcut)(self);
                     exchange.spot = cell.shortcut(&shortcut, lane, &mut exchange.message, call);
@@ -131,7 +143,11 @@ macro_rules! op {
             }
 
             fn recipient(&self, cell: Arc<Cell<A>>, lane: u16) -> Box<dyn Any> {
-                Box::new(Recipient::<M>::new(Arc::new(Port { cell, lane, shortcut: ($shortcut)(self) })))
+                Box::new(Recipient::<M>::new(Arc::new(Port {
+                    cell,
+                    lane,
+                    shortcut: ($shortcut)(self),
+                })))
             }
 
             fn ask_named(
@@ -141,12 +157,20 @@ macro_rules! op {
                 payload: Box<RawValue>,
                 call: Option<Arc<CallMeta>>,
             ) -> BoxFuture<'static, RawReply> {
-                let port = Port { cell, lane, shortcut: ($shortcut)(self) };
+                let port = Port {
+                    cell,
+                    lane,
+                    shortcut: ($shortcut)(self),
+                };
                 Box::pin(async move {
                     let Some(wire) = M::wire() else {
-                        return Err(Failure::not_found(format!("{} is not for use from outside", M::NAME)));
+                        return Err(Failure::not_found(format!(
+                            "{} is not for use from outside",
+                            M::NAME
+                        )));
                     };
-                    let message = (wire.decode)(&payload).map_err(|e| Failure::invalid(e.to_string()))?;
+                    let message =
+                        (wire.decode)(&payload).map_err(|e| Failure::invalid(e.to_string()))?;
                     let port: &dyn Accept<M> = &port;
                     let reply = Ask::new(&port, message).within_call(call).await?;
                     (wire.encode_reply)(reply)
@@ -164,11 +188,20 @@ pub(super) struct ConcurrentOp<M>(pub(super) u32, pub(super) PhantomData<fn(M)>)
 op!(
     SyncOp,
     SyncHandler,
-    |_: &Self| Shortcut::All(Direct { handle: <A as SyncHandler<M>>::handle, ready: <A as SyncHandler<M>>::ready }),
+    |_: &Self| Shortcut::All(Direct {
+        handle: <A as SyncHandler<M>>::handle,
+        ready: <A as SyncHandler<M>>::ready
+    }),
     |_: &Self| None,
     run_sync
 );
-op!(ExclusiveOp, Handler, |_: &Self| Shortcut::None, |_: &Self| None, run_exclusive);
+op!(
+    ExclusiveOp,
+    Handler,
+    |_: &Self| Shortcut::None,
+    |_: &Self| None,
+    run_exclusive
+);
 op!(
     ConcurrentOp,
     ConcurrentHandler,
@@ -182,9 +215,13 @@ op!(
 );
 
 fn run_sync<A: SyncHandler<M>, M: Message>(lane: &mut dyn Lane, run: Run<'_, A>) -> Ran<A> {
-    let (Some(queue), Some(agent)) = (typed::<M>(lane), run.agent) else { return Ran::Done };
+    let (Some(queue), Some(agent)) = (typed::<M>(lane), run.agent) else {
+        return Ran::Done;
+    };
     while *run.begun < run.max {
-        let Some(envelope) = queue.pop_front() else { break };
+        let Some(envelope) = queue.pop_front() else {
+            break;
+        };
         *run.begun += 1;
         if !agent.ready(&envelope.message) {
             *run.begun -= 1;
@@ -205,7 +242,9 @@ fn run_sync<A: SyncHandler<M>, M: Message>(lane: &mut dyn Lane, run: Run<'_, A>)
 }
 
 fn run_in_call<A: SyncHandler<M>, M: Message>(agent: &mut A, envelope: Envelope<M>, cx: &mut Cx) {
-    let Some((message, reply, call)) = wanted(envelope) else { return };
+    let Some((message, reply, call)) = wanted(envelope) else {
+        return;
+    };
     cx.call = call;
     let answer = {
         let _span = cx.span(M::NAME).map(|span| span.entered());
@@ -218,15 +257,23 @@ fn run_in_call<A: SyncHandler<M>, M: Message>(agent: &mut A, envelope: Envelope<
 }
 
 fn run_exclusive<A: Handler<M>, M: Message>(lane: &mut dyn Lane, run: Run<'_, A>) -> Ran<A> {
-    let Some(queue) = typed::<M>(lane) else { return Ran::Done };
+    let Some(queue) = typed::<M>(lane) else {
+        return Ran::Done;
+    };
     match (queue.front(), &run.agent) {
         (Some(head), Some(agent)) if !agent.ready(&head.message) => return Ran::NotReady,
         _ => {}
     }
-    let Some(envelope) = queue.pop_front() else { return Ran::Done };
+    let Some(envelope) = queue.pop_front() else {
+        return Ran::Done;
+    };
     *run.begun += 1;
-    let Some((message, mut reply, call)) = wanted(envelope) else { return Ran::Done };
-    let Some(mut agent) = run.agent.take() else { return Ran::Done };
+    let Some((message, mut reply, call)) = wanted(envelope) else {
+        return Ran::Done;
+    };
+    let Some(mut agent) = run.agent.take() else {
+        return Ran::Done;
+    };
     let mut cx = run.cx.for_handler(call, reply.is_some());
     let (cancel, grace) = (cx.cancel.clone(), run.profile.cancel_grace);
     let span = cx.span(M::NAME);
@@ -253,12 +300,22 @@ fn run_exclusive<A: Handler<M>, M: Message>(lane: &mut dyn Lane, run: Run<'_, A>
     })
 }
 
-fn run_concurrent<A: ConcurrentHandler<M>, M: Message>(lane: &mut dyn Lane, run: Run<'_, A>) -> Ran<A> {
-    let (Some(queue), Some(agent)) = (typed::<M>(lane), run.agent) else { return Ran::Done };
-    if queue.front().is_some_and(|head| !agent.ready(&head.message)) {
+fn run_concurrent<A: ConcurrentHandler<M>, M: Message>(
+    lane: &mut dyn Lane,
+    run: Run<'_, A>,
+) -> Ran<A> {
+    let (Some(queue), Some(agent)) = (typed::<M>(lane), run.agent) else {
+        return Ran::Done;
+    };
+    if queue
+        .front()
+        .is_some_and(|head| !agent.ready(&head.message))
+    {
         return Ran::NotReady;
     }
-    let Some(envelope) = queue.pop_front() else { return Ran::Done };
+    let Some(envelope) = queue.pop_front() else {
+        return Ran::Done;
+    };
     *run.begun += 1;
     match wanted(envelope) {
         Some(wanted) => Ran::Concurrent(begin(agent, run.cx, run.profile, wanted)),
@@ -282,7 +339,9 @@ fn begin<A: ConcurrentHandler<M>, M: Message>(
         let answer = watched(work, reply.as_mut(), call.as_deref(), cancel, grace).await;
         finish(reply, answer);
     };
-    let flight = std::panic::AssertUnwindSafe(flight).catch_unwind().map(|end| end.is_ok());
+    let flight = std::panic::AssertUnwindSafe(flight)
+        .catch_unwind()
+        .map(|end| end.is_ok());
     match span {
         Some(span) => Box::pin(tracing::Instrument::instrument(flight, span)),
         None => Box::pin(flight),
@@ -290,11 +349,19 @@ fn begin<A: ConcurrentHandler<M>, M: Message>(
 }
 
 /// What is left of an envelope whose reply somebody waits for.
-type Wanted<M> = (M, Option<Replier<<M as Message>::Reply>>, Option<Arc<CallMeta>>);
+type Wanted<M> = (
+    M,
+    Option<Replier<<M as Message>::Reply>>,
+    Option<Arc<CallMeta>>,
+);
 
 /// The parts of an envelope whose reply somebody still waits for.
 fn wanted<M: Message>(envelope: Envelope<M>) -> Option<Wanted<M>> {
-    let Envelope { message, reply, call } = envelope;
+    let Envelope {
+        message,
+        reply,
+        call,
+    } = envelope;
     if reply.as_ref().is_some_and(Replier::is_abandoned) {
         return None;
     }

@@ -31,11 +31,17 @@ pub(crate) struct Asides {
 impl Asides {
     pub(crate) fn new(lanes: usize) -> Self {
         let by_lane = (0..lanes).map(|_| AtomicU32::new(0)).collect();
-        Self { by_lane, awaited: AtomicBool::new(false), over: CancellationToken::new() }
+        Self {
+            by_lane,
+            awaited: AtomicBool::new(false),
+            over: CancellationToken::new(),
+        }
     }
 
     fn of(&self, lane: u16) -> u32 {
-        self.by_lane.get(usize::from(lane)).map_or(0, |count| count.load(SeqCst))
+        self.by_lane
+            .get(usize::from(lane))
+            .map_or(0, |count| count.load(SeqCst))
     }
 
     fn all(&self) -> u32 {
@@ -56,17 +62,28 @@ impl<A: Agent> Cell<A> {
         flight: BoxFuture<'static, bool>,
         answered: ReplySlot<R>,
     ) -> Aside<R> {
-        let asides = self.asides.get_or_init(|| Box::new(Asides::new(self.kind.types.len())));
+        let asides = self
+            .asides
+            .get_or_init(|| Box::new(Asides::new(self.kind.types.len())));
         if let Some(count) = asides.by_lane.get(usize::from(lane)) {
             count.fetch_add(1, SeqCst);
         }
         let over = Box::pin(asides.over.clone().cancelled_owned());
-        Aside { cell: self.clone(), lane, flight: Some(flight), over, answered: Some(answered) }
+        Aside {
+            cell: self.clone(),
+            lane,
+            flight: Some(flight),
+            over,
+            answered: Some(answered),
+        }
     }
 
     /// How many handlers of `lane` are suspended, here and elsewhere.
     pub(crate) fn suspended(&self, body: &Body<A>, lane: u16) -> u32 {
-        let here = body.others.as_ref().and_then(|o| o.by_lane.get(usize::from(lane)));
+        let here = body
+            .others
+            .as_ref()
+            .and_then(|o| o.by_lane.get(usize::from(lane)));
         here.copied().unwrap_or_default() + self.asides.get().map_or(0, |asides| asides.of(lane))
     }
 
@@ -84,7 +101,9 @@ impl<A: Agent> Cell<A> {
 
     /// A handler of `lane` is elsewhere no more.
     pub(super) fn came_back(self: &Arc<Self>, lane: u16) {
-        let Some(asides) = self.asides.get() else { return };
+        let Some(asides) = self.asides.get() else {
+            return;
+        };
         if let Some(count) = asides.by_lane.get(usize::from(lane)) {
             count.fetch_sub(1, SeqCst);
         }
@@ -121,7 +140,9 @@ impl<R> Future for Aside<R> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let Some(flight) = &mut this.flight else { return Poll::Pending };
+        let Some(flight) = &mut this.flight else {
+            return Poll::Pending;
+        };
         if this.over.as_mut().poll(cx).is_ready() {
             this.end();
             return Poll::Ready(Err(NoReply::Stopped));
@@ -131,7 +152,10 @@ impl<R> Future for Aside<R> {
             this.cell.control(Control::Panicked);
         }
         this.end();
-        let answer = this.answered.as_mut().and_then(|answered| answered.try_recv().ok());
+        let answer = this
+            .answered
+            .as_mut()
+            .and_then(|answered| answered.try_recv().ok());
         // A replier always ends with a word.
         Poll::Ready(answer.unwrap_or(Err(NoReply::Stopped)))
     }
@@ -140,7 +164,9 @@ impl<R> Future for Aside<R> {
 impl<R> Drop for Aside<R> {
     /// The asker leaves: the handler goes on beside its agent, is told, and has its grace.
     fn drop(&mut self) {
-        let Some(flight) = self.flight.take() else { return };
+        let Some(flight) = self.flight.take() else {
+            return;
+        };
         self.answered = None;
         let (cell, lane) = (self.cell.clone(), self.lane);
         let _ = caught(|| cell.control(Control::Adopt(lane, flight)));

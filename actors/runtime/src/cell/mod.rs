@@ -74,11 +74,18 @@ impl<A: Agent> Kind<A> {
     pub(crate) fn new() -> Self {
         let handlers = Handlers::<A>::collect();
         let types = handlers.ops.iter().map(|op| op.message()).collect();
-        Self { handlers, types, profile: Arc::new(A::profile()) }
+        Self {
+            handlers,
+            types,
+            profile: Arc::new(A::profile()),
+        }
     }
 
     pub(crate) fn lane(&self, message: TypeId) -> Option<u16> {
-        self.types.iter().position(|t| *t == message).map(|at| at as u16)
+        self.types
+            .iter()
+            .position(|t| *t == message)
+            .map(|at| at as u16)
     }
 
     fn find(&self, message: TypeId) -> Option<(u16, &dyn Op<A>)> {
@@ -105,7 +112,8 @@ pub(crate) struct Stats {
 
 impl Stats {
     pub(crate) fn add_handled(&self, count: u32) {
-        self.handled.store(self.handled.load(Relaxed) + u64::from(count), Relaxed);
+        self.handled
+            .store(self.handled.load(Relaxed) + u64::from(count), Relaxed);
     }
 }
 
@@ -133,9 +141,18 @@ impl<A: Agent> Cell<A> {
     }
 
     /// Puts a message in by `push`, or keeps a place in the line.
-    pub(crate) fn wait(&self, place: &mut Option<WaiterId>, waker: &Waker, push: impl FnOnce(&mut Queue)) -> Pushed {
+    pub(crate) fn wait(
+        &self,
+        place: &mut Option<WaiterId>,
+        waker: &Waker,
+        push: impl FnOnce(&mut Queue),
+    ) -> Pushed {
         let admitted = self.mailbox.admit_or_wait(inside, *place, waker, push);
-        *place = if let Admitted::Waiting(id) = admitted { Some(id) } else { None };
+        *place = if let Admitted::Waiting(id) = admitted {
+            Some(id)
+        } else {
+            None
+        };
         if let Admitted::Closed = admitted {
             // The room that was promised to it counted as work.
             self.note_settled();
@@ -199,7 +216,9 @@ impl<A: Agent> Cell<A> {
         if call.is_some_and(|call| call.is_over()) {
             return OnTheSpot::Answer(Err(NoReply::Cancelled));
         }
-        let Some(mut runner) = self.mailbox.claim(inside) else { return OnTheSpot::Nothing };
+        let Some(mut runner) = self.mailbox.claim(inside) else {
+            return OnTheSpot::Nothing;
+        };
         let answer = runner.body.alive().and_then(|(agent, cx)| {
             let handled = as_agent(|| {
                 caught(|| {
@@ -237,26 +256,42 @@ impl<A: Agent> Cell<A> {
         if call.is_some_and(|call| call.is_over()) {
             return OnTheSpot::Answer(Err(NoReply::Cancelled));
         }
-        let Some(mut runner) = self.mailbox.claim(inside) else { return OnTheSpot::Nothing };
+        let Some(mut runner) = self.mailbox.claim(inside) else {
+            return OnTheSpot::Nothing;
+        };
         let cell = runner.cell.clone();
         let free = cell.suspended(&runner.body, lane) < begin.in_flight_max;
-        let begun = runner.body.alive().filter(|_| free).and_then(|(agent, cx)| {
-            let begun = as_agent(|| {
-                caught(|| {
-                    if !(begin.ready)(agent, slot.as_ref()?) {
-                        return None;
-                    }
-                    let message = slot.take()?;
-                    let (reply, answered) = reply_channel();
-                    Some(((begin.begin)(agent, cx, &self.profile, (message, Some(reply), call.cloned())), answered))
-                })
+        let begun = runner
+            .body
+            .alive()
+            .filter(|_| free)
+            .and_then(|(agent, cx)| {
+                let begun = as_agent(|| {
+                    caught(|| {
+                        if !(begin.ready)(agent, slot.as_ref()?) {
+                            return None;
+                        }
+                        let message = slot.take()?;
+                        let (reply, answered) = reply_channel();
+                        Some((
+                            (begin.begin)(
+                                agent,
+                                cx,
+                                &self.profile,
+                                (message, Some(reply), call.cloned()),
+                            ),
+                            answered,
+                        ))
+                    })
+                });
+                begun.transpose()
             });
-            begun.transpose()
-        });
         self.stats.add_handled(u32::from(begun.is_some()));
         // Counted before the ticket is back: nobody else may begin one too many.
         let (spot, panicked) = match begun {
-            Some(Ok((flight, answered))) => (OnTheSpot::Begun(cell.set_out(lane, flight, answered)), None),
+            Some(Ok((flight, answered))) => {
+                (OnTheSpot::Begun(cell.set_out(lane, flight, answered)), None)
+            }
             Some(Err(_)) => (OnTheSpot::Answer(Err(NoReply::Panicked)), Some(M::NAME)),
             None => (OnTheSpot::Nothing, None),
         };
@@ -282,7 +317,10 @@ impl<A: Agent> Cell<A> {
 
 fn short_type_name<A>() -> &'static str {
     let name = std::any::type_name::<A>();
-    name.split('<').next().and_then(|n| n.rsplit("::").next()).unwrap_or(name)
+    name.split('<')
+        .next()
+        .and_then(|n| n.rsplit("::").next())
+        .unwrap_or(name)
 }
 
 /// An agent of any type.
@@ -294,7 +332,13 @@ pub(crate) trait AnyCell: Send + Sync {
     /// Puts a message in the mailbox, if there is room.
     fn admit(&self, message: TypeId, push: Push<'_>) -> Pushed;
     /// Puts a message in the mailbox, or keeps a place in the line.
-    fn wait(&self, message: TypeId, place: &mut Option<WaiterId>, waker: &Waker, push: Push<'_>) -> Pushed;
+    fn wait(
+        &self,
+        message: TypeId,
+        place: &mut Option<WaiterId>,
+        waker: &Waker,
+        push: Push<'_>,
+    ) -> Pushed;
     /// Does an [`crate::agent::ops::Exchange`] in place, if it can.
     fn in_place(&self, message: TypeId, exchange: &mut dyn Any, call: Option<&Arc<CallMeta>>);
     fn forget(&self, place: WaiterId);
@@ -307,7 +351,11 @@ pub(crate) trait AnyCell: Send + Sync {
     fn load(&self) -> u32;
     fn recipient(self: Arc<Self>, message: TypeId) -> Option<Box<dyn Any>>;
     fn specs(&self) -> Vec<MessageSpec>;
-    fn ask_named(self: Arc<Self>, named: Named, call: Option<Arc<CallMeta>>) -> BoxFuture<'static, RawReply>;
+    fn ask_named(
+        self: Arc<Self>,
+        named: Named,
+        call: Option<Arc<CallMeta>>,
+    ) -> BoxFuture<'static, RawReply>;
     fn snapshot(&self) -> AgentSnapshot;
     /// The runtime of its arbiter, once that runs.
     fn runtime(&self) -> Option<tokio::runtime::Handle>;
@@ -339,7 +387,13 @@ impl<A: Agent> AnyCell for Cell<A> {
         }
     }
 
-    fn wait(&self, message: TypeId, place: &mut Option<WaiterId>, waker: &Waker, push: Push<'_>) -> Pushed {
+    fn wait(
+        &self,
+        message: TypeId,
+        place: &mut Option<WaiterId>,
+        waker: &Waker,
+        push: Push<'_>,
+    ) -> Pushed {
         match self.kind.lane(message) {
             Some(lane) => self.wait(place, waker, |queue| push(queue, lane)),
             None => Pushed::NotHandled,
@@ -390,7 +444,11 @@ impl<A: Agent> AnyCell for Cell<A> {
         self.kind.handlers.specs()
     }
 
-    fn ask_named(self: Arc<Self>, named: Named, call: Option<Arc<CallMeta>>) -> BoxFuture<'static, RawReply> {
+    fn ask_named(
+        self: Arc<Self>,
+        named: Named,
+        call: Option<Arc<CallMeta>>,
+    ) -> BoxFuture<'static, RawReply> {
         let kind = self.kind.clone();
         let mut lanes = (0..).zip(&kind.handlers.ops);
         if let Some((lane, op)) = lanes.find(|(_, op)| op.name() == named.name && op.has_wire()) {
@@ -399,7 +457,10 @@ impl<A: Agent> AnyCell for Cell<A> {
         let agent = crate::handle::AgentRef(self);
         Box::pin(async move {
             if !agent.0.handles(TypeId::of::<Named>()) {
-                return Err(Failure::not_found(format!("{agent} doesn't handle {}", named.name)));
+                return Err(Failure::not_found(format!(
+                    "{agent} doesn't handle {}",
+                    named.name
+                )));
             }
             agent.ask(named).within_call(call).await?
         })
@@ -424,7 +485,11 @@ impl<A: Agent> AnyCell for Cell<A> {
             in_flight: self.in_flight(),
             handled: self.stats.handled.load(Relaxed),
             restarts: self.stats.restarts.load(Relaxed),
-            last_error: self.stats.last_error.lock().map(|message| format!("panicked in {message}")),
+            last_error: self
+                .stats
+                .last_error
+                .lock()
+                .map(|message| format!("panicked in {message}")),
         }
     }
 }

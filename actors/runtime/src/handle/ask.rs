@@ -64,7 +64,14 @@ struct Limits {
 impl<'a, M: Message, T: Target<M>> Ask<'a, M, T> {
     #[inline]
     pub(crate) fn new(to: &'a T, message: M) -> Self {
-        Self { to, message: Some(message), state: State::New, call: None, waits_for_room: true, limits: None }
+        Self {
+            to,
+            message: Some(message),
+            state: State::New,
+            call: None,
+            waits_for_room: true,
+            limits: None,
+        }
     }
 
     /// Gives up after `limit`; the handler is cancelled.
@@ -96,7 +103,9 @@ impl<'a, M: Message, T: Target<M>> Ask<'a, M, T> {
 
     /// Gives the call this ask's own limit as its deadline, so that the callee knows it.
     fn limit_call(&mut self) -> Result<(), SendError<M>> {
-        let Some(limits) = &mut self.limits else { return Ok(()) };
+        let Some(limits) = &mut self.limits else {
+            return Ok(());
+        };
         if let Some(hops_max) = limits.hops_max_met {
             return Err(SendError::TooManyHops { hops_max });
         }
@@ -110,9 +119,15 @@ impl<'a, M: Message, T: Target<M>> Ask<'a, M, T> {
     }
 
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let (Some(limits), Some(call)) = (&mut self.limits, &self.call) else { return Poll::Pending };
-        let Some(deadline) = call.deadline else { return Poll::Pending };
-        let timer = limits.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        let (Some(limits), Some(call)) = (&mut self.limits, &self.call) else {
+            return Poll::Pending;
+        };
+        let Some(deadline) = call.deadline else {
+            return Poll::Pending;
+        };
+        let timer = limits
+            .timer
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
         timer.as_mut().poll(cx)
     }
 
@@ -125,9 +140,15 @@ impl<'a, M: Message, T: Target<M>> Ask<'a, M, T> {
             OnTheSpot::Answer(answer) => return Err(answer.map_err(|why| self.no_reply(why))),
             OnTheSpot::Begun(aside) => return Ok(State::Here(aside)),
         }
-        let Some(message) = self.message.take() else { return Err(Err(SendError::Panicked)) };
+        let Some(message) = self.message.take() else {
+            return Err(Err(SendError::Panicked));
+        };
         let (reply, answered) = reply_channel();
-        let mut slot = Some(Envelope { message, reply: Some(reply), call: self.call.clone() });
+        let mut slot = Some(Envelope {
+            message,
+            reply: Some(reply),
+            call: self.call.clone(),
+        });
         let mut place = None;
         let pushed = match self.waits_for_room {
             true => self.to.wait(&mut slot, &mut place, cx.waker()),
@@ -136,16 +157,31 @@ impl<'a, M: Message, T: Target<M>> Ask<'a, M, T> {
         match pushed {
             Pushed::In => Ok(State::Sent(answered)),
             Pushed::Waiting => {
-                let cancelled = self.call.as_ref().map(|call| Box::pin(call.cancel.clone().cancelled_owned()));
-                Ok(State::Waiting(Box::new(Waiting { slot, place, answered, cancelled })))
+                let cancelled = self
+                    .call
+                    .as_ref()
+                    .map(|call| Box::pin(call.cancel.clone().cancelled_owned()));
+                Ok(State::Waiting(Box::new(Waiting {
+                    slot,
+                    place,
+                    answered,
+                    cancelled,
+                })))
             }
             other => self.refused_or_outside(other, slot).map_err(Err),
         }
     }
 
     /// Looks again for room.
-    fn look(&mut self, mut waiting: Box<Waiting<M>>, cx: &Context<'_>) -> Result<State<M>, SendError<M>> {
-        match self.to.wait(&mut waiting.slot, &mut waiting.place, cx.waker()) {
+    fn look(
+        &mut self,
+        mut waiting: Box<Waiting<M>>,
+        cx: &Context<'_>,
+    ) -> Result<State<M>, SendError<M>> {
+        match self
+            .to
+            .wait(&mut waiting.slot, &mut waiting.place, cx.waker())
+        {
             Pushed::In => Ok(State::Sent(waiting.answered)),
             Pushed::Waiting => Ok(State::Waiting(waiting)),
             other => self.refused_or_outside(other, waiting.slot.take()),
@@ -153,12 +189,22 @@ impl<'a, M: Message, T: Target<M>> Ask<'a, M, T> {
     }
 
     #[cold]
-    fn refused_or_outside(&self, pushed: Pushed, slot: Option<Envelope<M>>) -> Result<State<M>, SendError<M>> {
-        let Some(Envelope { message, .. }) = slot else { return Err(SendError::Stopped) };
-        if let (Pushed::NotHandled, Some(agent), Some(wire)) = (&pushed, self.to.outside(), M::wire()) {
+    fn refused_or_outside(
+        &self,
+        pushed: Pushed,
+        slot: Option<Envelope<M>>,
+    ) -> Result<State<M>, SendError<M>> {
+        let Some(Envelope { message, .. }) = slot else {
+            return Err(SendError::Stopped);
+        };
+        if let (Pushed::NotHandled, Some(agent), Some(wire)) =
+            (&pushed, self.to.outside(), M::wire())
+        {
             return Ok(outside(agent, wire, &message, self.call.clone()));
         }
-        Err(refused(self.to, pushed, Some(message)).err().unwrap_or(SendError::Stopped))
+        Err(refused(self.to, pushed, Some(message))
+            .err()
+            .unwrap_or(SendError::Stopped))
     }
 }
 
@@ -220,7 +266,11 @@ impl<M: Message, T: Target<M>> Future for Ask<'_, M, T> {
                 }
                 State::Waiting(waiting) => match this.look(waiting, cx) {
                     Ok(State::Waiting(mut waiting)) => {
-                        if waiting.cancelled.as_mut().is_some_and(|gone| gone.as_mut().poll(cx).is_ready()) {
+                        if waiting
+                            .cancelled
+                            .as_mut()
+                            .is_some_and(|gone| gone.as_mut().poll(cx).is_ready())
+                        {
                             this.state = State::Waiting(waiting);
                             this.leave_line();
                             this.state = State::Done;
@@ -274,7 +324,9 @@ impl<M: Message, T: Target<M>> Ask<'_, M, T> {
     fn no_reply(&mut self, why: NoReply) -> SendError<M> {
         let deadline = self.call.as_ref().and_then(|call| call.deadline);
         match why {
-            NoReply::Cancelled if deadline.is_some_and(|deadline| Instant::now() >= deadline) => self.timed_out(),
+            NoReply::Cancelled if deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
+                self.timed_out()
+            }
             NoReply::Cancelled => SendError::Cancelled,
             NoReply::Panicked => SendError::Panicked,
             NoReply::Stopped => SendError::Stopped,
@@ -309,10 +361,12 @@ pub(crate) fn try_tell<M: Message, T: Target<M>>(to: &T, message: M) -> Result<(
     match to.admit(&mut Told(&mut slot)) {
         Pushed::In => Ok(()),
         Pushed::NotHandled => match named(to, slot.as_ref())? {
-            Some((agent, named)) => match sealed::Target::<Named>::admit(&agent, &mut Told(&mut Some(named))) {
-                Pushed::In => Ok(()),
-                pushed => refused(&agent, pushed, slot),
-            },
+            Some((agent, named)) => {
+                match sealed::Target::<Named>::admit(&agent, &mut Told(&mut Some(named))) {
+                    Pushed::In => Ok(()),
+                    pushed => refused(&agent, pushed, slot),
+                }
+            }
             None => refused(to, Pushed::NotHandled, slot),
         },
         pushed => refused(to, pushed, slot),
@@ -320,21 +374,45 @@ pub(crate) fn try_tell<M: Message, T: Target<M>>(to: &T, message: M) -> Result<(
 }
 
 /// The message as JSON, where the agent takes those.
-fn named<M: Message, T: Target<M>>(to: &T, message: Option<&M>) -> Result<Option<(AgentRef, Named)>, SendError<M>> {
-    let (Some(agent), Some(wire), Some(message)) = (to.outside(), M::wire(), message) else { return Ok(None) };
-    let payload = (wire.encode)(message).map_err(|e| SendError::Failed(Failure::internal(e.to_string())))?;
-    Ok(Some((agent, Named { name: M::NAME.to_owned(), payload })))
+fn named<M: Message, T: Target<M>>(
+    to: &T,
+    message: Option<&M>,
+) -> Result<Option<(AgentRef, Named)>, SendError<M>> {
+    let (Some(agent), Some(wire), Some(message)) = (to.outside(), M::wire(), message) else {
+        return Ok(None);
+    };
+    let payload =
+        (wire.encode)(message).map_err(|e| SendError::Failed(Failure::internal(e.to_string())))?;
+    Ok(Some((
+        agent,
+        Named {
+            name: M::NAME.to_owned(),
+            payload,
+        },
+    )))
 }
 
 /// The error, where the message came back.
-fn refused<M: Message, T: Target<M>>(to: &T, pushed: Pushed, message: Option<M>) -> Result<(), SendError<M>> {
-    let Some(message) = message else { return Ok(()) };
+fn refused<M: Message, T: Target<M>>(
+    to: &T,
+    pushed: Pushed,
+    message: Option<M>,
+) -> Result<(), SendError<M>> {
+    let Some(message) = message else {
+        return Ok(());
+    };
     Err(match pushed {
         Pushed::Full(capacity) => SendError::Full { message, capacity },
         Pushed::NotHandled => {
             let cell = to.cell();
-            let agent = cell.label().map_or_else(|| cell.id().to_string(), |label| label.to_string());
-            SendError::NotHandled { message, agent, name: M::NAME }
+            let agent = cell
+                .label()
+                .map_or_else(|| cell.id().to_string(), |label| label.to_string());
+            SendError::NotHandled {
+                message,
+                agent,
+                name: M::NAME,
+            }
         }
         Pushed::In | Pushed::Waiting | Pushed::Closed => SendError::Closed { message },
     })
@@ -353,15 +431,25 @@ pub struct Tell<'a, M: Message, T: Target<M>> {
 impl<'a, M: Message, T: Target<M>> Tell<'a, M, T> {
     #[inline]
     pub(crate) fn new(to: &'a T, message: M) -> Self {
-        Self { to, message: Some(message), place: None, outside: None }
+        Self {
+            to,
+            message: Some(message),
+            place: None,
+            outside: None,
+        }
     }
 
     /// No room at once, or something is wrong.
     #[cold]
-    fn refused_or_waiting(&mut self, pushed: Pushed, cx: &mut Context<'_>) -> Poll<Result<(), SendError<M>>> {
+    fn refused_or_waiting(
+        &mut self,
+        pushed: Pushed,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), SendError<M>>> {
         let pushed = match pushed {
             Pushed::Full(_) | Pushed::Waiting => {
-                self.to.wait(&mut Told(&mut self.message), &mut self.place, cx.waker())
+                self.to
+                    .wait(&mut Told(&mut self.message), &mut self.place, cx.waker())
             }
             other => other,
         };
@@ -370,7 +458,9 @@ impl<'a, M: Message, T: Target<M>> Tell<'a, M, T> {
             Pushed::Waiting => Poll::Pending,
             Pushed::NotHandled => match named(self.to, self.message.as_ref())? {
                 Some((agent, named)) => {
-                    let outside = self.outside.insert(Box::pin(async move { agent.tell(named).await }));
+                    let outside = self
+                        .outside
+                        .insert(Box::pin(async move { agent.tell(named).await }));
                     Self::poll_outside(outside, &mut self.message, cx)
                 }
                 None => Poll::Ready(refused(self.to, pushed, self.message.take())),
@@ -448,7 +538,12 @@ pub struct Call<M: Message> {
 impl<M: Message> Call<M> {
     pub(crate) fn new(agent: AgentRef, message: M) -> Self {
         let meta = CallMeta::new(Arc::new(Principal::local_operator()));
-        Self { agent, meta, limit: CALL_DEADLINE_DEFAULT, message }
+        Self {
+            agent,
+            meta,
+            limit: CALL_DEADLINE_DEFAULT,
+            message,
+        }
     }
 
     /// On whose behalf; by default the local operator's.
@@ -470,8 +565,15 @@ impl<M: Message> Call<M> {
         let token = meta.cancel.clone();
         let _cancel = token.clone().drop_guard();
         let (agent, body, limit) = (self.agent, self.message, self.limit);
-        let reply = Box::pin(async move { agent.ask(body).within_call(Some(meta)).within(limit).await });
-        RunningCall { events, reply, outcome: None, token, _cancel }
+        let reply =
+            Box::pin(async move { agent.ask(body).within_call(Some(meta)).within(limit).await });
+        RunningCall {
+            events,
+            reply,
+            outcome: None,
+            token,
+            _cancel,
+        }
     }
 }
 

@@ -48,9 +48,18 @@ pub(crate) mod sealed {
         #[doc(hidden)]
         fn admit(&self, source: &mut impl Source<M>) -> Pushed;
         #[doc(hidden)]
-        fn wait(&self, source: &mut impl Source<M>, place: &mut Option<WaiterId>, waker: &Waker) -> Pushed;
+        fn wait(
+            &self,
+            source: &mut impl Source<M>,
+            place: &mut Option<WaiterId>,
+            waker: &Waker,
+        ) -> Pushed;
         #[doc(hidden)]
-        fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> OnTheSpot<M::Reply>;
+        fn in_place(
+            &self,
+            slot: &mut Option<M>,
+            call: Option<&Arc<CallMeta>>,
+        ) -> OnTheSpot<M::Reply>;
         #[doc(hidden)]
         fn forget(&self, place: WaiterId);
         #[doc(hidden)]
@@ -63,15 +72,28 @@ pub(crate) mod sealed {
 
 impl<M: Message> sealed::Target<M> for AgentRef {
     fn admit(&self, source: &mut impl Source<M>) -> Pushed {
-        self.0.admit(TypeId::of::<M>(), &mut |queue, lane| source.put(queue, lane))
+        self.0.admit(TypeId::of::<M>(), &mut |queue, lane| {
+            source.put(queue, lane)
+        })
     }
 
-    fn wait(&self, source: &mut impl Source<M>, place: &mut Option<WaiterId>, waker: &Waker) -> Pushed {
-        self.0.wait(TypeId::of::<M>(), place, waker, &mut |queue, lane| source.put(queue, lane))
+    fn wait(
+        &self,
+        source: &mut impl Source<M>,
+        place: &mut Option<WaiterId>,
+        waker: &Waker,
+    ) -> Pushed {
+        self.0
+            .wait(TypeId::of::<M>(), place, waker, &mut |queue, lane| {
+                source.put(queue, lane)
+            })
     }
 
     fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> OnTheSpot<M::Reply> {
-        let mut exchange = Exchange { message: slot.take(), spot: OnTheSpot::Nothing };
+        let mut exchange = Exchange {
+            message: slot.take(),
+            spot: OnTheSpot::Nothing,
+        };
         self.0.in_place(TypeId::of::<M>(), &mut exchange, call);
         *slot = exchange.message;
         exchange.spot
@@ -95,7 +117,12 @@ impl<M: Message> sealed::Target<M> for Recipient<M> {
         self.0.admit(source)
     }
 
-    fn wait(&self, source: &mut impl Source<M>, place: &mut Option<WaiterId>, waker: &Waker) -> Pushed {
+    fn wait(
+        &self,
+        source: &mut impl Source<M>,
+        place: &mut Option<WaiterId>,
+        waker: &Waker,
+    ) -> Pushed {
         self.0.wait(source, place, waker)
     }
 
@@ -164,12 +191,26 @@ impl AgentRef {
         payload: Box<RawValue>,
         call: Option<Arc<CallMeta>>,
     ) -> RawReply {
-        self.0.clone().ask_named(Named { name: name.into(), payload }, call).await
+        self.0
+            .clone()
+            .ask_named(
+                Named {
+                    name: name.into(),
+                    payload,
+                },
+                call,
+            )
+            .await
     }
 
     /// The same agent, for one message type only. `None` where it doesn't handle that.
     pub fn recipient<M: Message>(&self) -> Option<Recipient<M>> {
-        self.0.clone().recipient(TypeId::of::<M>())?.downcast().ok().map(|r| *r)
+        self.0
+            .clone()
+            .recipient(TypeId::of::<M>())?
+            .downcast()
+            .ok()
+            .map(|r| *r)
     }
 
     /// Which messages it accepts from outside, with their schemas.
@@ -287,7 +328,14 @@ impl<M: Message> Source<M> for Told<'_, M> {
     #[inline]
     fn put(&mut self, queue: &mut Queue, lane: u16) {
         if let Some(message) = self.0.take() {
-            queue.push(lane, Envelope { message, reply: None, call: None });
+            queue.push(
+                lane,
+                Envelope {
+                    message,
+                    reply: None,
+                    call: None,
+                },
+            );
         }
     }
 }
@@ -302,7 +350,12 @@ pub(crate) struct Port<A: Agent, M: Message> {
 /// A [`Port`] without its agent's type.
 pub(crate) trait Accept<M: Message>: Send + Sync {
     fn admit(&self, source: &mut dyn Source<M>) -> Pushed;
-    fn wait(&self, source: &mut dyn Source<M>, place: &mut Option<WaiterId>, waker: &Waker) -> Pushed;
+    fn wait(
+        &self,
+        source: &mut dyn Source<M>,
+        place: &mut Option<WaiterId>,
+        waker: &Waker,
+    ) -> Pushed;
     fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> OnTheSpot<M::Reply>;
     fn cell(&self) -> &dyn AnyCell;
 }
@@ -312,8 +365,14 @@ impl<A: Agent, M: Message> Accept<M> for Port<A, M> {
         self.cell.admit(|queue| source.put(queue, self.lane))
     }
 
-    fn wait(&self, source: &mut dyn Source<M>, place: &mut Option<WaiterId>, waker: &Waker) -> Pushed {
-        self.cell.wait(place, waker, |queue| source.put(queue, self.lane))
+    fn wait(
+        &self,
+        source: &mut dyn Source<M>,
+        place: &mut Option<WaiterId>,
+        waker: &Waker,
+    ) -> Pushed {
+        self.cell
+            .wait(place, waker, |queue| source.put(queue, self.lane))
     }
 
     fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> OnTheSpot<M::Reply> {
@@ -331,7 +390,12 @@ impl<M: Message> sealed::Target<M> for &dyn Accept<M> {
         (**self).admit(source)
     }
 
-    fn wait(&self, source: &mut impl Source<M>, place: &mut Option<WaiterId>, waker: &Waker) -> Pushed {
+    fn wait(
+        &self,
+        source: &mut impl Source<M>,
+        place: &mut Option<WaiterId>,
+        waker: &Waker,
+    ) -> Pushed {
         (**self).wait(source, place, waker)
     }
 

@@ -36,8 +36,14 @@ impl Pool {
         choice: Choice,
         factory: impl Fn() -> A + Clone + Send + Sync + 'static,
     ) -> Self {
-        let members = (0..size.max(1)).map(|_| system.spawn_with(factory.clone())).collect();
-        Self { members, choice, next: AtomicUsize::new(0) }
+        let members = (0..size.max(1))
+            .map(|_| system.spawn_with(factory.clone()))
+            .collect();
+        Self {
+            members,
+            choice,
+            next: AtomicUsize::new(0),
+        }
     }
 
     /// Its members, those that have ended too.
@@ -62,7 +68,10 @@ impl Pool {
         // Rendezvous hashing: only the keys of a member that ended move.
         let hasher = BuildHasherDefault::<DefaultHasher>::default();
         let weight = |member: &&AgentRef| hasher.hash_one((hasher.hash_one(key), member.id().0));
-        let alive = self.members.iter().filter(|member| member.0.exit().is_none());
+        let alive = self
+            .members
+            .iter()
+            .filter(|member| member.0.exit().is_none());
         alive.max_by_key(weight).unwrap_or(&self.members[0])
     }
 

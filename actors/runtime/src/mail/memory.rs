@@ -7,8 +7,8 @@ use callboard_message::mail::{AgentLogRow, EntryState, LogDetails};
 use callboard_message::time::rfc3339;
 
 use super::{
-    Letter, LetterFilter, LetterOpen, LetterPage, MAIL_LOG_ROWS_A_LETTER, MAIL_LOOKED_MAX, MAIL_PAGE_MAX,
-    MARKS_AT_ONCE_MAX, Mail, MailCopy, Mark, NewLetter, SPREAD_MAX, StoredEvent,
+    Letter, LetterFilter, LetterOpen, LetterPage, MAIL_LOG_ROWS_A_LETTER, MAIL_LOOKED_MAX,
+    MAIL_PAGE_MAX, MARKS_AT_ONCE_MAX, Mail, MailCopy, Mark, NewLetter, SPREAD_MAX, StoredEvent,
 };
 use crate::audit::Audit;
 use crate::journal::{JournalError, JournalResult};
@@ -46,32 +46,50 @@ impl MemoryMail {
 
     /// The same for `letters_max` letters: then it answers [`JournalError::Full`].
     pub fn with_capacity(audit: Arc<dyn Audit>, letters_max: usize) -> Self {
-        Self { audit, letters_max, kept: Mutex::default() }
+        Self {
+            audit,
+            letters_max,
+            kept: Mutex::default(),
+        }
     }
 
     fn keep(&self, new: NewLetter) -> JournalResult<Arc<Letter>> {
         new.check()?;
         let mut kept = self.kept.lock();
         let key = new.key.clone().map(|key| (new.sender.clone(), key));
-        if let Some(first) = key.as_ref().and_then(|key| kept.by_key.get(key)).and_then(|number| kept.at(*number)) {
+        if let Some(first) = key
+            .as_ref()
+            .and_then(|key| kept.by_key.get(key))
+            .and_then(|number| kept.at(*number))
+        {
             return Ok(first);
         }
         if kept.by_id.contains_key(&new.id) {
-            return Err(JournalError::Store("a letter of that id is there".to_owned()));
+            return Err(JournalError::Store(
+                "a letter of that id is there".to_owned(),
+            ));
         }
         if kept.letters.len() >= self.letters_max {
-            return Err(JournalError::Full { records_max: self.letters_max });
+            return Err(JournalError::Full {
+                records_max: self.letters_max,
+            });
         }
         let number = kept.letters.len() as u64 + 1;
         let mark = self.audit.mark(new.class, new.body.as_bytes());
         let letter = Letter::accepted(number, new, mark, SystemTime::now());
         for recipient in &letter.new.recipients {
             let copy = letter.fresh_copy(recipient);
-            kept.copies.entry(recipient.clone()).or_default().insert(number, copy);
+            kept.copies
+                .entry(recipient.clone())
+                .or_default()
+                .insert(number, copy);
         }
         kept.by_id.insert(letter.new.id.clone(), number);
         kept.by_key.extend(key.map(|key| (key, number)));
-        let first = Arc::new(Letter { is_new: false, ..letter.clone() });
+        let first = Arc::new(Letter {
+            is_new: false,
+            ..letter.clone()
+        });
         kept.letters.push(first.clone());
         kept.tell(StoredEvent::Posted(first));
         Ok(Arc::new(letter))
@@ -80,7 +98,9 @@ impl MemoryMail {
 
 impl Kept {
     fn at(&self, number: u64) -> Option<Arc<Letter>> {
-        self.letters.get(usize::try_from(number.checked_sub(1)?).ok()?).cloned()
+        self.letters
+            .get(usize::try_from(number.checked_sub(1)?).ok()?)
+            .cloned()
     }
 
     fn tell(&mut self, event: StoredEvent) {
@@ -97,8 +117,13 @@ impl Kept {
         let mut by_letter: BTreeMap<u64, Vec<String>> = BTreeMap::new();
         let mut moved = Vec::new();
         for (recipient, letter) in marks {
-            let copy = self.copies.get_mut(&recipient).and_then(|copies| copies.get_mut(&letter));
-            let Some(copy) = copy.filter(|copy| copy.state < state) else { continue };
+            let copy = self
+                .copies
+                .get_mut(&recipient)
+                .and_then(|copies| copies.get_mut(&letter));
+            let Some(copy) = copy.filter(|copy| copy.state < state) else {
+                continue;
+            };
             copy.state = state;
             copy.delivered.get_or_insert(now);
             copy.read = (state == EntryState::Read).then_some(now);
@@ -109,7 +134,13 @@ impl Kept {
             recipients.sort_unstable();
             let Some(of) = self.at(letter) else { continue };
             let (id, sender) = (of.new.id.clone(), of.new.sender.clone());
-            self.tell(StoredEvent::Marked { letter, id, sender, state, recipients });
+            self.tell(StoredEvent::Marked {
+                letter,
+                id,
+                sender,
+                state,
+                recipients,
+            });
         }
         moved
     }
@@ -121,20 +152,24 @@ impl Kept {
     fn rows(&self, agent: Option<&str>) -> impl Iterator<Item = AgentLogRow> {
         self.letters.iter().flat_map(move |letter| {
             let new = &letter.new;
-            let of = move |recipient: &&String| agent.is_none_or(|agent| agent == recipient.as_str());
-            (0..).zip(&new.recipients).filter(move |(_, recipient)| of(recipient)).map(|(nth, recipient)| AgentLogRow {
-                number: letter.number * MAIL_LOG_ROWS_A_LETTER + nth,
-                log_type: "agent_communication".to_owned(),
-                agent_id: recipient.clone(),
-                message: letter.summary(),
-                details: LogDetails {
-                    sender_id: new.sender.clone(),
-                    recipient_id: recipient.clone(),
-                    message_type: new.kind,
-                    message_content: letter.logged(),
-                    timestamp: rfc3339(letter.accepted),
-                },
-            })
+            let of =
+                move |recipient: &&String| agent.is_none_or(|agent| agent == recipient.as_str());
+            (0..)
+                .zip(&new.recipients)
+                .filter(move |(_, recipient)| of(recipient))
+                .map(|(nth, recipient)| AgentLogRow {
+                    number: letter.number * MAIL_LOG_ROWS_A_LETTER + nth,
+                    log_type: "agent_communication".to_owned(),
+                    agent_id: recipient.clone(),
+                    message: letter.summary(),
+                    details: LogDetails {
+                        sender_id: new.sender.clone(),
+                        recipient_id: recipient.clone(),
+                        message_type: new.kind,
+                        message_content: letter.logged(),
+                        timestamp: rfc3339(letter.accepted),
+                    },
+                })
         })
     }
 }
@@ -151,15 +186,24 @@ impl Mail for MemoryMail {
 
     async fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> JournalResult<()> {
         let mut kept = self.kept.lock();
-        let there = kept.at(letter).ok_or(JournalError::Invalid("there is no such letter"))?;
+        let there = kept
+            .at(letter)
+            .ok_or(JournalError::Invalid("there is no such letter"))?;
         let to = to.min(u32::try_from(there.new.recipients.len()).unwrap_or(u32::MAX));
         if to.saturating_sub(there.spread) as usize > SPREAD_MAX || delivered.len() > SPREAD_MAX {
             return Err(JournalError::Invalid("too many copies at once"));
         }
         let to = to.max(there.spread);
-        let delivered = delivered.into_iter().map(|recipient| (recipient, letter)).collect();
+        let delivered = delivered
+            .into_iter()
+            .map(|recipient| (recipient, letter))
+            .collect();
         drop(there);
-        if let Some(letter) = kept.letters.get_mut(usize::try_from(letter).unwrap_or_default().saturating_sub(1)) {
+        if let Some(letter) = kept.letters.get_mut(
+            usize::try_from(letter)
+                .unwrap_or_default()
+                .saturating_sub(1),
+        ) {
             Arc::make_mut(letter).spread = to;
         }
         kept.mark(delivered, EntryState::Delivered);
@@ -169,10 +213,17 @@ impl Mail for MemoryMail {
     async fn unspread(&self, letters_max: usize) -> JournalResult<Vec<Arc<Letter>>> {
         let kept = self.kept.lock();
         let unspread = kept.letters.iter().filter(|letter| !letter.is_spread());
-        Ok(unspread.take(letters_max.min(MAIL_PAGE_MAX)).cloned().collect())
+        Ok(unspread
+            .take(letters_max.min(MAIL_PAGE_MAX))
+            .cloned()
+            .collect())
     }
 
-    async fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> JournalResult<Vec<(String, u64)>> {
+    async fn mark(
+        &self,
+        marks: Vec<(String, u64)>,
+        mark: Mark,
+    ) -> JournalResult<Vec<(String, u64)>> {
         if marks.len() > MARKS_AT_ONCE_MAX {
             return Err(JournalError::Invalid("too many marks at once"));
         }
@@ -185,7 +236,10 @@ impl Mail for MemoryMail {
 
     async fn tried(&self, recipient: &str, letter: u64) -> JournalResult<u32> {
         let mut kept = self.kept.lock();
-        let copy = kept.copies.get_mut(recipient).and_then(|copies| copies.get_mut(&letter));
+        let copy = kept
+            .copies
+            .get_mut(recipient)
+            .and_then(|copies| copies.get_mut(&letter));
         Ok(copy.map_or(0, |copy| {
             copy.attempts += 1;
             copy.attempts
@@ -201,11 +255,23 @@ impl Mail for MemoryMail {
     ) -> JournalResult<Vec<LetterOpen>> {
         let now = SystemTime::now();
         let kept = self.kept.lock();
-        let below = if undelivered { EntryState::Delivered } else { EntryState::Read };
-        let copies = kept.copies.get(recipient).into_iter().flat_map(BTreeMap::values);
-        let waiting = copies.filter(|copy| copy.state < below).filter_map(|copy| Some((kept.at(copy.letter)?, copy)));
+        let below = if undelivered {
+            EntryState::Delivered
+        } else {
+            EntryState::Read
+        };
+        let copies = kept
+            .copies
+            .get(recipient)
+            .into_iter()
+            .flat_map(BTreeMap::values);
+        let waiting = copies
+            .filter(|copy| copy.state < below)
+            .filter_map(|copy| Some((kept.at(copy.letter)?, copy)));
         let place = |letter: &Letter| (!letter.new.urgent, letter.number);
-        let later = |letter: &Letter| after.is_none_or(|(urgent, number)| place(letter) > (!urgent, number));
+        let later = |letter: &Letter| {
+            after.is_none_or(|(urgent, number)| place(letter) > (!urgent, number))
+        };
         let mut open: Vec<_> = waiting
             .filter(|(letter, _)| letter.new.expires > now && later(letter))
             .map(|(letter, copy)| (letter, copy.clone()))
@@ -219,7 +285,10 @@ impl Mail for MemoryMail {
         let now = SystemTime::now();
         let kept = self.kept.lock();
         let waits = |copy: &&MailCopy| {
-            copy.state < EntryState::Read && kept.at(copy.letter).is_some_and(|letter| letter.new.expires > now)
+            copy.state < EntryState::Read
+                && kept
+                    .at(copy.letter)
+                    .is_some_and(|letter| letter.new.expires > now)
         };
         let waiting = kept.copies.iter().map(|(name, copies)| {
             let waiting = copies.values().filter(waits).count() as u64;
@@ -233,16 +302,27 @@ impl Mail for MemoryMail {
         Ok(kept.by_id.get(id).and_then(|number| kept.at(*number)))
     }
 
-    async fn receipts(&self, letter: u64, after: Option<&str>, copies_max: usize) -> JournalResult<Vec<MailCopy>> {
+    async fn receipts(
+        &self,
+        letter: u64,
+        after: Option<&str>,
+        copies_max: usize,
+    ) -> JournalResult<Vec<MailCopy>> {
         let kept = self.kept.lock();
         let there = kept.at(letter);
         let recipients = there.iter().flat_map(|letter| &letter.new.recipients);
-        let later = recipients.filter(|recipient| after.is_none_or(|after| recipient.as_str() > after));
+        let later =
+            recipients.filter(|recipient| after.is_none_or(|after| recipient.as_str() > after));
         let copies = later.filter_map(|recipient| kept.copy_of(Some(recipient), letter));
         Ok(copies.take(copies_max.min(MAIL_PAGE_MAX)).collect())
     }
 
-    async fn history(&self, filter: LetterFilter, before: u64, letters_max: usize) -> JournalResult<LetterPage> {
+    async fn history(
+        &self,
+        filter: LetterFilter,
+        before: u64,
+        letters_max: usize,
+    ) -> JournalResult<LetterPage> {
         filter.check()?;
         let kept = self.kept.lock();
         let of = filter.of.as_deref();
@@ -262,17 +342,26 @@ impl Mail for MemoryMail {
         Ok((found, None))
     }
 
-    async fn events(&self, after: u64, events_max: usize) -> JournalResult<Vec<(u64, StoredEvent)>> {
+    async fn events(
+        &self,
+        after: u64,
+        events_max: usize,
+    ) -> JournalResult<Vec<(u64, StoredEvent)>> {
         let kept = self.kept.lock();
         let first = kept.last_event + 1 - kept.events.len() as u64;
         let skip = usize::try_from(after.saturating_sub(first - 1)).unwrap_or(usize::MAX);
-        let events = (first..).zip(&kept.events).skip(skip).take(events_max.min(MAIL_PAGE_MAX));
+        let events = (first..)
+            .zip(&kept.events)
+            .skip(skip)
+            .take(events_max.min(MAIL_PAGE_MAX));
         let told = |event: &StoredEvent| match event {
             // As far as its copies are made by now.
             StoredEvent::Posted(letter) => kept.at(letter.number).map(StoredEvent::Posted),
             event => Some(event.clone()),
         };
-        Ok(events.filter_map(|(number, event)| Some((number, told(event)?))).collect())
+        Ok(events
+            .filter_map(|(number, event)| Some((number, told(event)?)))
+            .collect())
     }
 
     async fn last_event(&self) -> JournalResult<u64> {
@@ -286,8 +375,17 @@ impl Mail for MemoryMail {
         Ok(kept.last_event)
     }
 
-    async fn logs(&self, agent: Option<&str>, after: u64, rows_max: usize) -> JournalResult<Vec<AgentLogRow>> {
+    async fn logs(
+        &self,
+        agent: Option<&str>,
+        after: u64,
+        rows_max: usize,
+    ) -> JournalResult<Vec<AgentLogRow>> {
         let kept = self.kept.lock();
-        Ok(kept.rows(agent).filter(|row| row.number > after).take(rows_max.min(MAIL_PAGE_MAX)).collect())
+        Ok(kept
+            .rows(agent)
+            .filter(|row| row.number > after)
+            .take(rows_max.min(MAIL_PAGE_MAX))
+            .collect())
     }
 }

@@ -8,8 +8,8 @@ use std::time::SystemTime;
 
 use async_trait::async_trait;
 use callboard_message::mail::{
-    AgentLogRow, LetterKind, MAIL_BODY_BYTES_MAX, MAIL_KEY_BYTES_MAX, MAIL_LOG_CHARS, MAIL_NAMED_MAX,
-    MAIL_RECIPIENTS_MAX, MAIL_SEARCH_CHARS_MAX, MAIL_TOPIC_CHARS_MAX, MailId,
+    AgentLogRow, LetterKind, MAIL_BODY_BYTES_MAX, MAIL_KEY_BYTES_MAX, MAIL_LOG_CHARS,
+    MAIL_NAMED_MAX, MAIL_RECIPIENTS_MAX, MAIL_SEARCH_CHARS_MAX, MAIL_TOPIC_CHARS_MAX, MailId,
 };
 use callboard_message::{DataClass, hex};
 use sha2::{Digest, Sha256};
@@ -78,7 +78,11 @@ pub trait Mail: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`JournalError::Invalid`]: more than [`MARKS_AT_ONCE_MAX`].
-    async fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> JournalResult<Vec<(String, u64)>>;
+    async fn mark(
+        &self,
+        marks: Vec<(String, u64)>,
+        mark: Mark,
+    ) -> JournalResult<Vec<(String, u64)>>;
 
     /// Counts an attempt to deliver; answers how many there were, 0 where there is no such copy. One that isn't made is made.
     async fn tried(&self, recipient: &str, letter: u64) -> JournalResult<u32>;
@@ -100,18 +104,29 @@ pub trait Mail: Send + Sync + 'static {
     async fn letter(&self, id: &str) -> JournalResult<Option<Arc<Letter>>>;
 
     /// How far a letter has come with each recipient, by name, of those after `after`; at most [`MAIL_PAGE_MAX`].
-    async fn receipts(&self, letter: u64, after: Option<&str>, copies_max: usize) -> JournalResult<Vec<MailCopy>>;
+    async fn receipts(
+        &self,
+        letter: u64,
+        after: Option<&str>,
+        copies_max: usize,
+    ) -> JournalResult<Vec<MailCopy>>;
 
     /// Letters that `filter` leaves, newest first, with numbers below `before` (0: from the newest on). It looks at no more
     /// than [`MAIL_LOOKED_MAX`]; answers the number below which to go on, `None` at the end.
     ///
     /// # Errors
     /// As [`LetterFilter::check`].
-    async fn history(&self, filter: LetterFilter, before: u64, letters_max: usize) -> JournalResult<LetterPage>;
+    async fn history(
+        &self,
+        filter: LetterFilter,
+        before: u64,
+        letters_max: usize,
+    ) -> JournalResult<LetterPage>;
 
     /// Events after a number, in order, with their numbers: from 1, without gaps, but that the oldest go with time, and one of
     /// a letter that is gone. None: there are no more.
-    async fn events(&self, after: u64, events_max: usize) -> JournalResult<Vec<(u64, StoredEvent)>>;
+    async fn events(&self, after: u64, events_max: usize)
+    -> JournalResult<Vec<(u64, StoredEvent)>>;
 
     /// The newest event's number, 0 where there was none.
     async fn last_event(&self) -> JournalResult<u64>;
@@ -123,7 +138,12 @@ pub trait Mail: Send + Sync + 'static {
     async fn tell(&self, event: StoredEvent) -> JournalResult<u64>;
 
     /// Rows of the log of who wrote to whom after a number, oldest first: of one recipient, or of all.
-    async fn logs(&self, agent: Option<&str>, after: u64, rows_max: usize) -> JournalResult<Vec<AgentLogRow>>;
+    async fn logs(
+        &self,
+        agent: Option<&str>,
+        after: u64,
+        rows_max: usize,
+    ) -> JournalResult<Vec<AgentLogRow>>;
 
     /// Whether other nodes may write there too.
     fn is_shared(&self) -> bool {
@@ -162,8 +182,12 @@ impl StoredEvent {
     /// [`JournalError::Invalid`].
     pub fn check_told(&self) -> JournalResult<()> {
         match self {
-            Self::Joined(agent, how) | Self::Left(agent, how) => storable(agent).and_then(|()| storable(how)),
-            Self::Posted(_) | Self::Marked { .. } => Err(JournalError::Invalid("such an event comes with its letter")),
+            Self::Joined(agent, how) | Self::Left(agent, how) => {
+                storable(agent).and_then(|()| storable(how))
+            }
+            Self::Posted(_) | Self::Marked { .. } => {
+                Err(JournalError::Invalid("such an event comes with its letter"))
+            }
         }
     }
 }
@@ -209,8 +233,17 @@ impl NewLetter {
     /// [`JournalError::Invalid`], [`JournalError::TooLarge`].
     pub fn check(&self) -> JournalResult<()> {
         let texts = [&self.id, &self.sender, &self.audience, &self.body];
-        let more = [&self.label, &self.topic, &self.thread, &self.reply_to, &self.key];
-        texts.into_iter().chain(more.into_iter().flatten()).try_for_each(|text| storable(text))?;
+        let more = [
+            &self.label,
+            &self.topic,
+            &self.thread,
+            &self.reply_to,
+            &self.key,
+        ];
+        texts
+            .into_iter()
+            .chain(more.into_iter().flatten())
+            .try_for_each(|text| storable(text))?;
         let is_id = |id: &str| MailId::parse(id).is_ok();
         let has_key = |key: &String| (1..=MAIL_KEY_BYTES_MAX).contains(&key.len());
         let why = if self.class == DataClass::Clinical {
@@ -221,14 +254,24 @@ impl NewLetter {
             "a letter has too many recipients"
         } else if !self.recipients.is_sorted_by(|one, next| one < next) {
             "a letter's recipients aren't in order, each once"
-        } else if !is_id(&self.id) || !is_id(&self.sender) || !self.recipients.iter().all(|id| is_id(id)) {
+        } else if !is_id(&self.id)
+            || !is_id(&self.sender)
+            || !self.recipients.iter().all(|id| is_id(id))
+        {
             "a letter's ids aren't ids"
         } else if !self.key.iter().all(has_key) {
             "a letter's key is empty or too long"
-        } else if self.topic.as_ref().is_some_and(|topic| topic.chars().count() > MAIL_TOPIC_CHARS_MAX) {
+        } else if self
+            .topic
+            .as_ref()
+            .is_some_and(|topic| topic.chars().count() > MAIL_TOPIC_CHARS_MAX)
+        {
             "a letter's topic is too long"
         } else if self.body.len() > MAIL_BODY_BYTES_MAX {
-            return Err(JournalError::TooLarge { bytes: self.body.len(), bytes_max: MAIL_BODY_BYTES_MAX });
+            return Err(JournalError::TooLarge {
+                bytes: self.body.len(),
+                bytes_max: MAIL_BODY_BYTES_MAX,
+            });
         } else {
             return Ok(());
         };
@@ -242,7 +285,9 @@ impl NewLetter {
 
     /// Whether it is for `agent`.
     pub fn is_for(&self, agent: &str) -> bool {
-        self.recipients.binary_search_by(|recipient| recipient.as_str().cmp(agent)).is_ok()
+        self.recipients
+            .binary_search_by(|recipient| recipient.as_str().cmp(agent))
+            .is_ok()
     }
 
     /// Whether it is to `agent` or from it: nobody else may know of it.
@@ -272,9 +317,20 @@ pub struct Letter {
 impl Letter {
     /// As it is when it has come in: `mark` stands for its body.
     pub fn accepted(number: u64, new: NewLetter, mark: BodyMark, accepted: SystemTime) -> Self {
-        let spread = if new.recipients.len() <= COPIES_AT_ONCE_MAX { new.recipients.len() } else { 0 };
+        let spread = if new.recipients.len() <= COPIES_AT_ONCE_MAX {
+            new.recipients.len()
+        } else {
+            0
+        };
         let spread = u32::try_from(spread).unwrap_or_default();
-        Self { number, new, mark, accepted, spread, is_new: true }
+        Self {
+            number,
+            new,
+            mark,
+            accepted,
+            spread,
+            is_new: true,
+        }
     }
 
     /// Whether all copies are made.
@@ -308,7 +364,10 @@ impl Letter {
             LetterKind::Group => "Group message",
             LetterKind::Guidance => "Guidance",
         };
-        format!("{how} from agent {}", self.new.sender.chars().take(8).collect::<String>())
+        format!(
+            "{how} from agent {}",
+            self.new.sender.chars().take(8).collect::<String>()
+        )
     }
 
     /// What the log shows of what it says.
@@ -323,18 +382,26 @@ impl Letter {
             [only] => only.clone(),
             more => format!("{} agents", more.len()),
         };
-        let named = AuditEntry::new("agent_communication").with_agent(agent).with_peer(&new.sender);
-        let marked = named.with_class(new.class).with_body(self.mark.clone()).with_outcome("accepted");
+        let named = AuditEntry::new("agent_communication")
+            .with_agent(agent)
+            .with_peer(&new.sender);
+        let marked = named
+            .with_class(new.class)
+            .with_body(self.mark.clone())
+            .with_outcome("accepted");
         let mut names = Sha256::new();
         for recipient in &new.recipients {
             names.update(recipient);
             names.update("\n");
         }
-        let told = AuditEntry { at: self.accepted, ..marked }
-            .with("kind", new.kind.as_str())
-            .with("number", self.number)
-            .with("recipients", new.recipients.len())
-            .with("recipients_sha256", hex(&names.finalize()));
+        let told = AuditEntry {
+            at: self.accepted,
+            ..marked
+        }
+        .with("kind", new.kind.as_str())
+        .with("number", self.number)
+        .with("recipients", new.recipients.len())
+        .with("recipients_sha256", hex(&names.finalize()));
         match new.recipients.len() <= MAIL_NAMED_MAX {
             true => told.with("names", new.recipients.clone()),
             false => told,
@@ -393,9 +460,23 @@ impl LetterFilter {
     /// # Errors
     /// [`JournalError::Invalid`]: a NUL, or too long a text.
     pub fn check(&self) -> JournalResult<()> {
-        let texts = [&self.of, &self.with, &self.sender, &self.topic, &self.thread, &self.text];
-        texts.into_iter().flatten().try_for_each(|text| storable(text))?;
-        match self.text.as_ref().is_some_and(|text| text.chars().count() > MAIL_SEARCH_CHARS_MAX) {
+        let texts = [
+            &self.of,
+            &self.with,
+            &self.sender,
+            &self.topic,
+            &self.thread,
+            &self.text,
+        ];
+        texts
+            .into_iter()
+            .flatten()
+            .try_for_each(|text| storable(text))?;
+        match self
+            .text
+            .as_ref()
+            .is_some_and(|text| text.chars().count() > MAIL_SEARCH_CHARS_MAX)
+        {
             true => Err(JournalError::Invalid("a text to look for is too long")),
             false => Ok(()),
         }
@@ -404,21 +485,31 @@ impl LetterFilter {
     /// Whether it leaves a letter whose copy for [`Self::of`] is `copy`.
     pub fn leaves(&self, letter: &Letter, copy: Option<&MailCopy>) -> bool {
         let new = &letter.new;
-        let is = |wanted: &Option<String>, has: Option<&str>| wanted.is_none() || wanted.as_deref() == has;
+        let is = |wanted: &Option<String>, has: Option<&str>| {
+            wanted.is_none() || wanted.as_deref() == has
+        };
         let of = |of: &str| {
             let (sent, got) = (new.sender == of, new.is_for(of));
             let with = |with: &str| (sent && new.is_for(with)) || (got && new.sender == with);
-            self.sent.map_or(sent || got, |wants_sent| if wants_sent { sent } else { got })
-                && self.with.as_deref().is_none_or(with)
+            self.sent.map_or(
+                sent || got,
+                |wants_sent| if wants_sent { sent } else { got },
+            ) && self.with.as_deref().is_none_or(with)
         };
-        let has = |text: &str| new.body.to_ascii_lowercase().contains(&text.to_ascii_lowercase());
+        let has = |text: &str| {
+            new.body
+                .to_ascii_lowercase()
+                .contains(&text.to_ascii_lowercase())
+        };
         self.of.as_deref().is_none_or(of)
             && is(&self.sender, Some(&new.sender))
             && is(&self.topic, new.topic.as_deref())
             && is(&self.thread, Some(new.thread()))
             && self.since.is_none_or(|since| letter.accepted >= since)
             && self.until.is_none_or(|until| letter.accepted < until)
-            && self.state.is_none_or(|state| copy.is_some_and(|copy| copy.state == state))
+            && self
+                .state
+                .is_none_or(|state| copy.is_some_and(|copy| copy.state == state))
             && self.text.as_deref().is_none_or(has)
     }
 }

@@ -117,7 +117,11 @@ impl<A: Agent> Body<A> {
 
     /// Whether no handler is suspended.
     pub(crate) fn is_alone(&self) -> bool {
-        self.flight.is_none() && self.others.as_ref().is_none_or(|others| others.futures.is_empty())
+        self.flight.is_none()
+            && self
+                .others
+                .as_ref()
+                .is_none_or(|others| others.futures.is_empty())
     }
 
     pub(crate) fn takes_messages(&self) -> bool {
@@ -146,7 +150,10 @@ impl<A: Agent> Cell<A> {
         }
         let verdict = match (&self.factory, &self.supervisor) {
             (None, _) => Verdict::End,
-            (Some(_), None) => body.history.get_or_insert_default().judge(self.profile.restarts, &self.profile.backoff),
+            (Some(_), None) => body
+                .history
+                .get_or_insert_default()
+                .judge(self.profile.restarts, &self.profile.backoff),
             (Some(_), Some(supervisor)) => supervisor.judge(self.id),
         };
         match verdict {
@@ -174,7 +181,11 @@ impl<A: Agent> Cell<A> {
             let mut sleep = Box::pin(tokio::time::sleep(pause));
             let waker = body.waker.get_or_insert_with(|| Waker::from(self.clone()));
             // Registers it with the timer.
-            if sleep.as_mut().poll(&mut Context::from_waker(waker)).is_pending() {
+            if sleep
+                .as_mut()
+                .poll(&mut Context::from_waker(waker))
+                .is_pending()
+            {
                 body.phase = Phase::Pausing(sleep);
             }
         }
@@ -203,8 +214,15 @@ impl<A: Agent> Cell<A> {
         self.stats.in_flight.store(0, Relaxed);
         let mut left = Queue::default();
         self.mailbox.close(&mut left);
-        for queue in [&mut body.batch, &mut left].into_iter().chain(body.stash.as_deref_mut()) {
-            let told = |message| self.system.dead_letters().record(self.id, message, "agent ended");
+        for queue in [&mut body.batch, &mut left]
+            .into_iter()
+            .chain(body.stash.as_deref_mut())
+        {
+            let told = |message| {
+                self.system
+                    .dead_letters()
+                    .record(self.id, message, "agent ended")
+            };
             let _ = caught(|| queue.discard_all(NoReply::Stopped, told));
         }
         body.cx = None;

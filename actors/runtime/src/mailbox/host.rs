@@ -118,7 +118,11 @@ impl Host {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let _ = self.runtime.set(runtime);
         }
-        HostActor { host: self.clone(), turns: None }.start();
+        HostActor {
+            host: self.clone(),
+            turns: None,
+        }
+        .start();
     }
 
     /// Moves what came from elsewhere behind the local tickets. False where there is nothing at all to do.
@@ -134,7 +138,11 @@ impl Host {
                 (false, _) => Collected::Some,
                 (true, true) => Collected::Stopped,
                 (true, false) => {
-                    if !ready.waker.as_ref().is_some_and(|kept| kept.will_wake(waker)) {
+                    if !ready
+                        .waker
+                        .as_ref()
+                        .is_some_and(|kept| kept.will_wake(waker))
+                    {
                         ready.waker = Some(waker.clone());
                     }
                     ready.asleep = true;
@@ -173,7 +181,11 @@ impl Actor for HostActor {
     type Context = ActixContext<Self>;
 
     fn started(&mut self, cx: &mut Self::Context) {
-        let turns = Turns { host: self.host.clone(), local: VecDeque::new(), yielding: None };
+        let turns = Turns {
+            host: self.host.clone(),
+            local: VecDeque::new(),
+            yielding: None,
+        };
         // A task of its own: as a future of the context's, actix would look at its mailbox and its timers at every wake-up. The
         // address keeps the actor until the turns have ended, and the actor ends the turns.
         let keep = cx.address();
@@ -217,7 +229,8 @@ impl Future for Turns {
             Collected::Nothing => Poll::Pending,
             Collected::Some => {
                 // A plain wake would be polled again before timers and sockets are; tokio's own yield lets them go first.
-                let mut yielding: Pin<Box<dyn Future<Output = ()>>> = Box::pin(tokio::task::yield_now());
+                let mut yielding: Pin<Box<dyn Future<Output = ()>>> =
+                    Box::pin(tokio::task::yield_now());
                 let _ = yielding.as_mut().poll(cx);
                 this.yielding = Some(yielding);
                 Poll::Pending
@@ -266,11 +279,13 @@ impl Threads {
     pub(crate) fn start(hosts: Vec<Arc<Host>>) -> io::Result<Self> {
         let (stop, stopped) = oneshot::channel();
         let (end, ended) = oneshot::channel();
-        std::thread::Builder::new().name("callboard".into()).spawn(move || {
-            actix_rt::System::new().block_on(serve(hosts, stopped));
-            // Nobody may be waiting any more.
-            let _ = end.send(());
-        })?;
+        std::thread::Builder::new()
+            .name("callboard".into())
+            .spawn(move || {
+                actix_rt::System::new().block_on(serve(hosts, stopped));
+                // Nobody may be waiting any more.
+                let _ = end.send(());
+            })?;
         Ok(Self { stop, ended })
     }
 

@@ -48,7 +48,10 @@ impl<M: Message> Lane for VecDeque<Envelope<M>> {
     }
 
     fn discard(&mut self, why: NoReply) -> &'static str {
-        if let Some(Envelope { reply: Some(reply), .. }) = self.pop_front() {
+        if let Some(Envelope {
+            reply: Some(reply), ..
+        }) = self.pop_front()
+        {
             reply.fail(why);
         }
         M::NAME
@@ -111,7 +114,9 @@ impl Queue {
         if self.lanes.len() <= at {
             self.lanes.resize_with(at + 1, || None);
         }
-        typed::<M>(&mut **self.lanes[at].get_or_insert_with(|| Box::new(VecDeque::<Envelope<M>>::new())))
+        typed::<M>(
+            &mut **self.lanes[at].get_or_insert_with(|| Box::new(VecDeque::<Envelope<M>>::new())),
+        )
     }
 
     /// The next run: its lane and length.
@@ -121,7 +126,10 @@ impl Queue {
     }
 
     pub(crate) fn lane(&mut self, lane: u16) -> Option<&mut dyn Lane> {
-        self.lanes.get_mut(usize::from(lane))?.as_deref_mut().map(|l| l as &mut dyn Lane)
+        self.lanes
+            .get_mut(usize::from(lane))?
+            .as_deref_mut()
+            .map(|l| l as &mut dyn Lane)
     }
 
     /// `count` messages of the head run left their lane.
@@ -137,7 +145,11 @@ impl Queue {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.order.iter().chain([&self.last]).map(|run| run.count as usize).sum()
+        self.order
+            .iter()
+            .chain([&self.last])
+            .map(|run| run.count as usize)
+            .sum()
     }
 
     /// Moves the head to the back of `to` (the stash).
@@ -163,7 +175,9 @@ impl Queue {
             if self.lanes.len() <= slot {
                 self.lanes.resize_with(slot + 1, || None);
             }
-            let Some(Some(source)) = from.lanes.get_mut(slot) else { continue };
+            let Some(Some(source)) = from.lanes.get_mut(slot) else {
+                continue;
+            };
             let target = self.lanes[slot].get_or_insert_with(|| source.fresh());
             (0..run.count).for_each(|_| source.shift_back(&mut **target));
             if self.last.count == 0 {
@@ -241,7 +255,11 @@ impl<R> Drop for Replier<R> {
     /// Without a word only a handler goes that panicked, or that was dropped with its agent.
     fn drop(&mut self) {
         if self.0.is_some() {
-            self.end(Err(if std::thread::panicking() { NoReply::Panicked } else { NoReply::Stopped }));
+            self.end(Err(if std::thread::panicking() {
+                NoReply::Panicked
+            } else {
+                NoReply::Stopped
+            }));
         }
     }
 }

@@ -1,6 +1,10 @@
 //! The mailbox under every schedule that shuttle finds: its source once more, with shuttle's lock in place of the kernel's.
 
-#[expect(clippy::duplicate_mod, dead_code, reason = "the same with another lock; the kernel uses more of it")]
+#[expect(
+    clippy::duplicate_mod,
+    dead_code,
+    reason = "the same with another lock; the kernel uses more of it"
+)]
 #[path = "queue.rs"]
 mod queue;
 
@@ -26,7 +30,9 @@ mod sync {
         }
 
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-            self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+            self.0
+                .lock()
+                .unwrap_or_else(|poisoned| poisoned.into_inner())
         }
     }
 }
@@ -68,7 +74,13 @@ impl Agent {
     fn new() -> (Arc<Self>, mpsc::Receiver<Ticket>) {
         let (host, tickets) = mpsc::channel();
         host.send(Ticket::default()).unwrap();
-        (Arc::new(Self { mailbox: Mailbox::new(CAPACITY), host: Mutex::new(host) }), tickets)
+        (
+            Arc::new(Self {
+                mailbox: Mailbox::new(CAPACITY),
+                host: Mutex::new(host),
+            }),
+            tickets,
+        )
     }
 
     fn run(&self, ticket: Option<Ticket>) {
@@ -83,7 +95,12 @@ impl Agent {
     async fn tell(&self, message: Message) -> bool {
         let mut place: Option<WaiterId> = None;
         poll_fn(|cx| {
-            let admitted = self.mailbox.admit_or_wait(|| false, place, cx.waker(), |queue| queue.0.push_back(message));
+            let admitted = self.mailbox.admit_or_wait(
+                || false,
+                place,
+                cx.waker(),
+                |queue| queue.0.push_back(message),
+            );
             match admitted {
                 Admitted::In(ticket) => {
                     self.run(ticket);
@@ -103,7 +120,12 @@ impl Agent {
     /// Waits in line once, then gives up.
     fn try_and_leave(&self, message: Message) -> bool {
         block_on(poll_fn(|cx| {
-            let admitted = self.mailbox.admit_or_wait(|| false, None, cx.waker(), |queue| queue.0.push_back(message));
+            let admitted = self.mailbox.admit_or_wait(
+                || false,
+                None,
+                cx.waker(),
+                |queue| queue.0.push_back(message),
+            );
             Poll::Ready(match admitted {
                 Admitted::In(ticket) => {
                     self.run(ticket);
@@ -142,13 +164,21 @@ fn host(agent: &Agent, tickets: &mpsc::Receiver<Ticket>, enough: usize) -> Vec<M
         let mut ticket = tickets.recv().unwrap();
         let mut unreleased = 0;
         for _ in 0..2 {
-            agent.mailbox.take(std::mem::take(&mut unreleased), &mut ticket.0, true);
+            agent
+                .mailbox
+                .take(std::mem::take(&mut unreleased), &mut ticket.0, true);
             assert!(agent.mailbox.depth_and_activity().0 <= CAPACITY);
-            let Some(message) = ticket.0.0.pop_front() else { break };
+            let Some(message) = ticket.0.0.pop_front() else {
+                break;
+            };
             begun.push(message);
             unreleased += 1;
         }
-        let rest = if ticket.0.is_empty() { Rest::Idle } else { Rest::More };
+        let rest = if ticket.0.is_empty() {
+            Rest::Idle
+        } else {
+            Rest::More
+        };
         agent.run(agent.mailbox.settle(unreleased, rest, ticket));
     }
     begun
@@ -163,10 +193,16 @@ fn nothing_is_lost() {
             let senders = agent.senders();
             let begun = host(&agent, &tickets, (SENDERS * MESSAGES) as usize);
             for sender in 0..SENDERS {
-                let nths: Vec<_> = begun.iter().filter(|m| m.0 == sender).map(|m| m.1).collect();
+                let nths: Vec<_> = begun
+                    .iter()
+                    .filter(|m| m.0 == sender)
+                    .map(|m| m.1)
+                    .collect();
                 assert_eq!(nths, (0..MESSAGES).collect::<Vec<_>>());
             }
-            senders.into_iter().for_each(|sender| assert_eq!(sender.join().unwrap(), MESSAGES));
+            senders
+                .into_iter()
+                .for_each(|sender| assert_eq!(sender.join().unwrap(), MESSAGES));
         },
         SCHEDULES,
     );
@@ -180,7 +216,11 @@ fn giving_up_passes_the_promise_on() {
             let (agent, tickets) = Agent::new();
             let leaver = {
                 let agent = agent.clone();
-                thread::spawn(move || (0..MESSAGES).filter(|nth| agent.try_and_leave((SENDERS, *nth))).count())
+                thread::spawn(move || {
+                    (0..MESSAGES)
+                        .filter(|nth| agent.try_and_leave((SENDERS, *nth)))
+                        .count()
+                })
             };
             let senders = agent.senders();
             let told = (SENDERS * MESSAGES) as usize;
@@ -188,7 +228,9 @@ fn giving_up_passes_the_promise_on() {
             let left = leaver.join().unwrap();
             let rest = host(&agent, &tickets, left + told - begun.len());
             let all = begun.len() + rest.len();
-            senders.into_iter().for_each(|sender| assert_eq!(sender.join().unwrap(), MESSAGES));
+            senders
+                .into_iter()
+                .for_each(|sender| assert_eq!(sender.join().unwrap(), MESSAGES));
             assert_eq!(all, told + left);
         },
         SCHEDULES,
@@ -207,7 +249,10 @@ fn closing_accounts_for_all() {
             // Only the holder of the ticket ends an agent.
             let ticket = tickets.recv().unwrap();
             agent.mailbox.close(&mut left);
-            let sent: u32 = senders.into_iter().map(|sender| sender.join().unwrap()).sum();
+            let sent: u32 = senders
+                .into_iter()
+                .map(|sender| sender.join().unwrap())
+                .sum();
             assert_eq!(sent as usize, begun + left.0.len() + ticket.0.0.len());
         },
         SCHEDULES,

@@ -105,7 +105,11 @@ impl<Q: Batch, T: HasBatch<Q>, C> Mailbox<Q, T, C> {
     /// `capacity` in messages, at least one.
     pub(crate) fn new(capacity: u32) -> Self {
         let capacity = capacity.max(1);
-        let promise_at = if capacity >= LARGE_FROM { capacity / 2 } else { capacity - 1 };
+        let promise_at = if capacity >= LARGE_FROM {
+            capacity / 2
+        } else {
+            capacity - 1
+        };
         Self {
             urgent: AtomicBool::new(false),
             inner: Mutex::new(Inner {
@@ -171,16 +175,26 @@ impl<Q: Batch, T: HasBatch<Q>, C> Mailbox<Q, T, C> {
             let id = WaiterId(inner.next_waiter);
             inner.next_waiter += 1;
             inner.in_line += 1;
-            inner.waiters.push_back(Waiter { id, waker: Some(waker.clone()) });
+            inner.waiters.push_back(Waiter {
+                id,
+                waker: Some(waker.clone()),
+            });
             return Admitted::Waiting(id);
         };
-        match inner.position(id).map(|at| (at, inner.waiters[at].waker.is_none())) {
+        match inner
+            .position(id)
+            .map(|at| (at, inner.waiters[at].waker.is_none()))
+        {
             Some((at, true)) => {
                 inner.waiters.remove(at);
                 Admitted::In(inner.put(push))
             }
             Some((at, false)) => {
-                if !inner.waiters[at].waker.as_ref().is_some_and(|w| w.will_wake(waker)) {
+                if !inner.waiters[at]
+                    .waker
+                    .as_ref()
+                    .is_some_and(|w| w.will_wake(waker))
+                {
                     inner.waiters[at].waker = Some(waker.clone());
                 }
                 Admitted::Waiting(id)
@@ -216,7 +230,11 @@ impl<Q: Batch, T: HasBatch<Q>, C> Mailbox<Q, T, C> {
     /// Takes the ticket of an agent that has nothing at all to do.
     pub(crate) fn claim(&self, inside: fn() -> bool) -> Option<T> {
         let mut inner = self.lock();
-        let free = !inner.scheduled && !inner.busy && !inner.woken && inner.held == 0 && inner.control.is_empty();
+        let free = !inner.scheduled
+            && !inner.busy
+            && !inner.woken
+            && inner.held == 0
+            && inner.control.is_empty();
         if !free || inner.shut(inside) {
             return None;
         }
@@ -295,9 +313,15 @@ impl<Q: Batch, T: HasBatch<Q>, C> Mailbox<Q, T, C> {
             inner.held = 0;
             inner.ticket = None;
             std::mem::swap(&mut inner.queue, rest);
-            (std::mem::take(&mut inner.waiters), std::mem::take(&mut inner.control))
+            (
+                std::mem::take(&mut inner.waiters),
+                std::mem::take(&mut inner.control),
+            )
         };
-        waiters.into_iter().filter_map(|w| w.waker).for_each(Waker::wake);
+        waiters
+            .into_iter()
+            .filter_map(|w| w.waker)
+            .for_each(Waker::wake);
     }
 
     pub(crate) fn set_gate(&self, gate: Gate) {

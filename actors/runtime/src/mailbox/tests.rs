@@ -106,9 +106,16 @@ impl Bench {
             Admitted::Waiting(place) => Some(place),
             Admitted::Full => {
                 // Room may be there, but then it is for those in line.
-                let promised = self.line.iter().filter(|w| w.woken.0.load(SeqCst) > 0).count();
+                let promised = self
+                    .line
+                    .iter()
+                    .filter(|w| w.woken.0.load(SeqCst) > 0)
+                    .count();
                 let free = self.capacity - self.plain.len() - promised;
-                assert!(free == 0 || promised < self.line.len(), "full with {free} free");
+                assert!(
+                    free == 0 || promised < self.line.len(),
+                    "full with {free} free"
+                );
                 None
             }
             Admitted::Closed => panic!("nobody closed it"),
@@ -117,7 +124,9 @@ impl Bench {
 
     fn send(&mut self) {
         let message = self.message();
-        let admitted = self.mailbox.admit(|| false, |queue| queue.0.push_back(message));
+        let admitted = self
+            .mailbox
+            .admit(|| false, |queue| queue.0.push_back(message));
         self.admitted(message, admitted);
     }
 
@@ -125,9 +134,15 @@ impl Bench {
         let message = self.message();
         let woken = Arc::new(Woken::default());
         let waker = Waker::from(woken.clone());
-        let admitted = self.mailbox.admit_or_wait(|| false, None, &waker, |queue| queue.0.push_back(message));
+        let admitted =
+            self.mailbox
+                .admit_or_wait(|| false, None, &waker, |queue| queue.0.push_back(message));
         if let Some(place) = self.admitted(message, admitted) {
-            self.line.push(InLine { message, place, woken });
+            self.line.push(InLine {
+                message,
+                place,
+                woken,
+            });
         }
     }
 
@@ -139,8 +154,17 @@ impl Bench {
         let waker = Waker::from(waiter.woken.clone());
         let promised = waiter.woken.0.load(SeqCst) > 0;
         let message = waiter.message;
-        let admitted = self.mailbox.admit_or_wait(|| false, Some(waiter.place), &waker, |q| q.0.push_back(message));
-        assert_eq!(matches!(admitted, Admitted::In(_)), promised, "room exactly for whom it was promised");
+        let admitted = self.mailbox.admit_or_wait(
+            || false,
+            Some(waiter.place),
+            &waker,
+            |q| q.0.push_back(message),
+        );
+        assert_eq!(
+            matches!(admitted, Admitted::In(_)),
+            promised,
+            "room exactly for whom it was promised"
+        );
         if let Some(place) = self.admitted(message, admitted) {
             let at = self.line.partition_point(|w| w.place < place);
             self.line.insert(at, InLine { place, ..waiter });
@@ -157,29 +181,63 @@ impl Bench {
     /// Takes what there is and begins up to `most` messages, in a turn that ends for lack of budget or of messages.
     fn turn(&mut self, most: usize) {
         let Some(mut ticket) = self.ticket.take() else {
-            assert!(self.plain.is_empty(), "an agent with messages has a ticket out");
+            assert!(
+                self.plain.is_empty(),
+                "an agent with messages has a ticket out"
+            );
             return;
         };
         let mut begun = 0;
         for _ in 0..most {
-            self.mailbox.take(std::mem::take(&mut begun), &mut ticket.0, true);
-            let Some(message) = ticket.0.0.pop_front() else { break };
+            self.mailbox
+                .take(std::mem::take(&mut begun), &mut ticket.0, true);
+            let Some(message) = ticket.0.0.pop_front() else {
+                break;
+            };
             assert_eq!(Some(message), self.plain.pop_front(), "first in, first out");
             begun += 1;
         }
-        let rest = if ticket.0.is_empty() { Rest::Idle } else { Rest::More };
+        let rest = if ticket.0.is_empty() {
+            Rest::Idle
+        } else {
+            Rest::More
+        };
         self.ticket = self.mailbox.settle(begun, rest, ticket);
-        assert_eq!(self.ticket.is_some(), !self.plain.is_empty(), "awake exactly while there is work");
+        assert_eq!(
+            self.ticket.is_some(),
+            !self.plain.is_empty(),
+            "awake exactly while there is work"
+        );
     }
 
     fn check(&self) {
         let (held, _) = self.mailbox.depth_and_activity();
-        let promised = self.line.iter().filter(|w| w.woken.0.load(SeqCst) > 0).count();
+        let promised = self
+            .line
+            .iter()
+            .filter(|w| w.woken.0.load(SeqCst) > 0)
+            .count();
         assert_eq!(held as usize, self.plain.len() + promised);
-        assert!(held as usize <= self.capacity, "{held} in {}", self.capacity);
-        let first_unpromised = self.line.iter().position(|w| w.woken.0.load(SeqCst) == 0).unwrap_or(self.line.len());
-        assert!(self.line[first_unpromised..].iter().all(|w| w.woken.0.load(SeqCst) == 0), "promised in order");
-        assert!(self.line.iter().all(|w| w.woken.0.load(SeqCst) <= 1), "woken once");
+        assert!(
+            held as usize <= self.capacity,
+            "{held} in {}",
+            self.capacity
+        );
+        let first_unpromised = self
+            .line
+            .iter()
+            .position(|w| w.woken.0.load(SeqCst) == 0)
+            .unwrap_or(self.line.len());
+        assert!(
+            self.line[first_unpromised..]
+                .iter()
+                .all(|w| w.woken.0.load(SeqCst) == 0),
+            "promised in order"
+        );
+        assert!(
+            self.line.iter().all(|w| w.woken.0.load(SeqCst) <= 1),
+            "woken once"
+        );
     }
 }
 

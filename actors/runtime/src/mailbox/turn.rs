@@ -68,16 +68,28 @@ impl<A: Agent> Cell<A> {
         loop {
             let wants = body.takes_messages();
             // A message that came with the ticket needs no look into the mailbox, unless something goes before it.
-            let at_hand =
-                wants && *begun == 0 && !body.batch.is_empty() && body.is_alone() && !self.mailbox.is_urgent();
+            let at_hand = wants
+                && *begun == 0
+                && !body.batch.is_empty()
+                && body.is_alone()
+                && !self.mailbox.is_urgent();
             let work = match at_hand && chunk == CHUNK_MIN {
-                true => Work { control: None, woken: false },
-                false => self.mailbox.take(std::mem::take(begun), &mut body.batch, wants),
+                true => Work {
+                    control: None,
+                    woken: false,
+                },
+                false => self
+                    .mailbox
+                    .take(std::mem::take(begun), &mut body.batch, wants),
             };
             let step = match work.control {
                 Some(control) => self.obey(body, control),
                 None => {
-                    let step = if work.woken { self.poll_futures(body) } else { Step::On };
+                    let step = if work.woken {
+                        self.poll_futures(body)
+                    } else {
+                        Step::On
+                    };
                     match step {
                         Step::On if !body.takes_messages() => self.bear(body),
                         Step::On if !body.ends.is_empty() => self.tell_ends(body),
@@ -100,7 +112,8 @@ impl<A: Agent> Cell<A> {
                 return Some(Rest::Idle);
             }
             // Looking at the clock costs as much as a message: the first chunk is too short to need it.
-            if chunk > CHUNK_MIN && began.get_or_insert_with(Instant::now).elapsed() > TURN_TIME_MAX {
+            if chunk > CHUNK_MIN && began.get_or_insert_with(Instant::now).elapsed() > TURN_TIME_MAX
+            {
                 return Some(Rest::More);
             }
             chunk = (chunk * 2).min(CHUNK_MAX);
@@ -118,9 +131,15 @@ impl<A: Agent> Cell<A> {
             // A handler has the agent, or it pauses: only a wake-up changes that.
             return Step::Rest(Rest::Busy);
         }
-        let made = || self.factory.as_ref().and_then(|make| caught(|| make()).ok());
+        let made = || {
+            self.factory
+                .as_ref()
+                .and_then(|make| caught(|| make()).ok())
+        };
         let born = body.agent.take().or_else(made);
-        let cx = body.cx.get_or_insert_with(|| Cx::new(AgentRef(self.clone())));
+        let cx = body
+            .cx
+            .get_or_insert_with(|| Cx::new(AgentRef(self.clone())));
         let started = born.and_then(|mut agent| caught(|| agent.started(cx)).ok().map(|()| agent));
         match started {
             Some(agent) => {
@@ -135,7 +154,9 @@ impl<A: Agent> Cell<A> {
 
     /// Handles up to `max` messages at the head of the batch.
     fn work(self: &Arc<Self>, body: &mut Body<A>, begun: &mut u32, max: u32) -> Step {
-        let Some((lane_at, in_a_row)) = body.batch.head() else { return self.out_of_work(body) };
+        let Some((lane_at, in_a_row)) = body.batch.head() else {
+            return self.out_of_work(body);
+        };
         let op = &self.kind.handlers.ops[usize::from(lane_at)];
         if let Some(max) = op.in_flight_max()
             && self.suspended(body, lane_at) >= max
@@ -153,10 +174,26 @@ impl<A: Agent> Cell<A> {
         if exact {
             self.mailbox.release(1);
         }
-        let Body { agent, cx: Some(cx), batch, .. } = body else { return Step::Ended };
-        let Some(lane) = batch.lane(lane_at) else { return Step::Ended };
+        let Body {
+            agent,
+            cx: Some(cx),
+            batch,
+            ..
+        } = body
+        else {
+            return Step::Ended;
+        };
+        let Some(lane) = batch.lane(lane_at) else {
+            return Step::Ended;
+        };
         let ran = {
-            let run = Run { agent, cx, profile: &self.profile, begun, max };
+            let run = Run {
+                agent,
+                cx,
+                profile: &self.profile,
+                begun,
+                max,
+            };
             caught(|| op.run(lane, run))
         };
         let done = *begun;
@@ -187,7 +224,11 @@ impl<A: Agent> Cell<A> {
                     *begun += u32::from(!exact);
                     if let Some(lane) = batch.lane(lane_at) {
                         let message = lane.discard(NoReply::Panicked);
-                        self.system.dead_letters().record(self.id, message, "agent panicked over it");
+                        self.system.dead_letters().record(
+                            self.id,
+                            message,
+                            "agent panicked over it",
+                        );
                     }
                     batch.advance(1);
                 }
@@ -204,7 +245,9 @@ impl<A: Agent> Cell<A> {
             others.by_lane.resize(at + 1, 0);
         }
         others.by_lane[at] += 1;
-        others.futures.push(Box::pin(async move { (lane, future.await) }));
+        others
+            .futures
+            .push(Box::pin(async move { (lane, future.await) }));
         self.stats.in_flight.fetch_add(1, Relaxed);
     }
 
@@ -226,7 +269,8 @@ impl<A: Agent> Cell<A> {
             return Step::Rest(Rest::Idle);
         }
         self.await_asides();
-        let in_flight = body.others.as_ref().is_some_and(|o| !o.futures.is_empty()) || self.suspended_elsewhere() > 0;
+        let in_flight = body.others.as_ref().is_some_and(|o| !o.futures.is_empty())
+            || self.suspended_elsewhere() > 0;
         if !in_flight && !self.mailbox.has_queued() {
             return self.end(body, ExitReason::Stopped);
         }
@@ -241,7 +285,9 @@ impl<A: Agent> Cell<A> {
         }
         if let Some(lane) = body.batch.lane(lane) {
             let message = lane.discard(NoReply::StashFull);
-            self.system.dead_letters().record(self.id, message, "stash is full");
+            self.system
+                .dead_letters()
+                .record(self.id, message, "stash is full");
         }
         body.batch.advance(1);
     }
@@ -249,10 +295,17 @@ impl<A: Agent> Cell<A> {
     /// Polls what is suspended.
     fn poll_futures(self: &Arc<Self>, body: &mut Body<A>) -> Step {
         // Lent, not cloned: that would cost two atomic operations a message.
-        let waker = body.waker.take().unwrap_or_else(|| Waker::from(self.clone()));
+        let waker = body
+            .waker
+            .take()
+            .unwrap_or_else(|| Waker::from(self.clone()));
         let panicked = self.poll_all(body, &mut Context::from_waker(&waker));
         body.waker = Some(waker);
-        if panicked { self.fail(body, "an async handler") } else { Step::On }
+        if panicked {
+            self.fail(body, "an async handler")
+        } else {
+            Step::On
+        }
     }
 
     /// True where one panicked.
@@ -311,7 +364,9 @@ impl<A: Agent> Cell<A> {
                 {
                     return Step::Ended;
                 }
-                let seen = body.alive().and_then(|(agent, _)| caught(|| agent.observe()).ok());
+                let seen = body
+                    .alive()
+                    .and_then(|(agent, _)| caught(|| agent.observe()).ok());
                 let _ = reply.send(seen.unwrap_or_default());
             }
             Control::Panicked => return self.fail(body, "an async handler"),

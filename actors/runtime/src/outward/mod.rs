@@ -28,7 +28,9 @@ pub async fn exchange<Work: Future<Output = RawReply>>(
         return Err(Failure::rejected("the call passed through too many agents"));
     }
     let (name, policy) = (message.name.clone(), cx.system().policy());
-    policy.judge(crossing(&name, &message.payload, cx, server)).await?;
+    policy
+        .judge(crossing(&name, &message.payload, cx, server))
+        .await?;
     // Pinned where it is: it is large, and would be moved at each step otherwise.
     let work = std::pin::pin!(work(message));
     let mut reply = bounded(cx, deadline(), work).await;
@@ -36,10 +38,17 @@ pub async fn exchange<Work: Future<Output = RawReply>>(
         // Of tools it lists those that mislead nobody.
         reply = flaw::without_flawed(reply, server);
     }
-    policy.judge_reply(crossing(&name, RawValue::NULL, cx, server), reply).await
+    policy
+        .judge_reply(crossing(&name, RawValue::NULL, cx, server), reply)
+        .await
 }
 
-fn crossing<'a>(message: &'a str, payload: &'a RawValue, cx: &'a Cx, server: &'a str) -> Crossing<'a> {
+fn crossing<'a>(
+    message: &'a str,
+    payload: &'a RawValue,
+    cx: &'a Cx,
+    server: &'a str,
+) -> Crossing<'a> {
     Crossing {
         direction: Direction::Outbound,
         principal: cx.principal(),

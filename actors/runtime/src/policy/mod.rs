@@ -71,7 +71,12 @@ pub trait Policy: Send + Sync {
     }
 
     /// Learns that a link refused: a message, or a `part` of one. Its sender waits for this.
-    fn refused<'a>(&'a self, _part: Option<Part>, _crossing: Crossing<'a>, _failure: &'a Failure) -> BoxFuture<'a, ()> {
+    fn refused<'a>(
+        &'a self,
+        _part: Option<Part>,
+        _crossing: Crossing<'a>,
+        _failure: &'a Failure,
+    ) -> BoxFuture<'a, ()> {
         Box::pin(std::future::ready(()))
     }
 }
@@ -153,13 +158,27 @@ impl PolicyChain {
         let told = match &reply {
             Ok(reply) => reply.clone(),
             // A policy's own refusal; what a peer says never stands there.
-            Err(refusal) if refusal.kind == FailureKind::Blocked && has_reason(refusal) => return reply,
-            Err(failure) => RawObject::of("message", &failure.message).with("data", &failure.data).to_raw(),
+            Err(refusal) if refusal.kind == FailureKind::Blocked && has_reason(refusal) => {
+                return reply;
+            }
+            Err(failure) => RawObject::of("message", &failure.message)
+                .with("data", &failure.data)
+                .to_raw(),
         };
-        let crossing = Crossing { payload: &told, ..crossing };
-        let Err(refusal) = self.judge_part(Part::Reply, crossing).await else { return reply };
-        match reply.ok().and_then(|reply| List::read(crossing.message, &reply)) {
-            Some(list) if refusal.kind == FailureKind::Blocked => self.judge_items(crossing, list).await,
+        let crossing = Crossing {
+            payload: &told,
+            ..crossing
+        };
+        let Err(refusal) = self.judge_part(Part::Reply, crossing).await else {
+            return reply;
+        };
+        match reply
+            .ok()
+            .and_then(|reply| List::read(crossing.message, &reply))
+        {
+            Some(list) if refusal.kind == FailureKind::Blocked => {
+                self.judge_items(crossing, list).await
+            }
             _ => Err(refusal),
         }
     }
@@ -171,10 +190,27 @@ impl PolicyChain {
     /// The refusal of what stands beside the items.
     async fn judge_items(&self, crossing: Crossing<'_>, list: List) -> RawReply {
         let rest = list.with(&[]);
-        self.judge_part(Part::Reply, Crossing { payload: &rest.to_raw(), ..crossing }).await?;
+        self.judge_part(
+            Part::Reply,
+            Crossing {
+                payload: &rest.to_raw(),
+                ..crossing
+            },
+        )
+        .await?;
         let mut kept = Vec::with_capacity(list.items.len());
         for item in &list.items {
-            if self.judge_part(Part::Reply, Crossing { payload: item, ..crossing }).await.is_ok() {
+            if self
+                .judge_part(
+                    Part::Reply,
+                    Crossing {
+                        payload: item,
+                        ..crossing
+                    },
+                )
+                .await
+                .is_ok()
+            {
                 kept.push(item.clone());
             }
         }
@@ -213,7 +249,11 @@ impl List {
         };
         let rest = RawObject::parse(reply).ok()?;
         let items = rest.read(member)?;
-        Some(Self { rest, member, items })
+        Some(Self {
+            rest,
+            member,
+            items,
+        })
     }
 
     fn with(&self, items: &[Box<RawValue>]) -> RawObject {
@@ -222,5 +262,8 @@ impl List {
 }
 
 fn has_reason(failure: &Failure) -> bool {
-    failure.data.as_ref().is_some_and(|data| data.get("reason").is_some())
+    failure
+        .data
+        .as_ref()
+        .is_some_and(|data| data.get("reason").is_some())
 }

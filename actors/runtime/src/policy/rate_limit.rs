@@ -41,33 +41,53 @@ pub struct ToolRateLimit {
 impl RateLimit {
     /// `per_second` messages a second, for each principal and direction.
     pub fn per_principal(per_second: NonZeroU32) -> Self {
-        Self { buckets: Buckets::new(per_second) }
+        Self {
+            buckets: Buckets::new(per_second),
+        }
     }
 
     /// For each principal, agent, tool and direction as many calls a second as stand under the tool: its name, its name
     /// behind the agent's (`files.write`), or a pattern ([`Patterns`]). What fits none isn't limited.
     pub fn per_tool(per_second: impl IntoIterator<Item = (String, NonZeroU32)>) -> ToolRateLimit {
-        let limits = per_second.into_iter().map(|(pattern, per_second)| (pattern, Buckets::new(per_second)));
-        ToolRateLimit { limits: limits.collect() }
+        let limits = per_second
+            .into_iter()
+            .map(|(pattern, per_second)| (pattern, Buckets::new(per_second)));
+        ToolRateLimit {
+            limits: limits.collect(),
+        }
     }
 }
 
 impl Policy for RateLimit {
     fn judge<'a>(&'a self, crossing: Crossing<'a>) -> PolicyFuture<'a> {
         let key = (who(crossing.principal), crossing.direction);
-        verdict(self.buckets.allow(&key), "rate limit reached, try again in a second")
+        verdict(
+            self.buckets.allow(&key),
+            "rate limit reached, try again in a second",
+        )
     }
 }
 
 impl Policy for ToolRateLimit {
     fn judge<'a>(&'a self, crossing: Crossing<'a>) -> PolicyFuture<'a> {
         let allowed = tool(&crossing).is_none_or(|tool| {
-            let Some(buckets) = self.limits.get_any(&[&format!("{}.{tool}", crossing.agent), &tool]) else {
+            let Some(buckets) = self
+                .limits
+                .get_any(&[&format!("{}.{tool}", crossing.agent), &tool])
+            else {
                 return true;
             };
-            buckets.allow(&(who(crossing.principal), crossing.direction, crossing.agent.to_owned(), tool))
+            buckets.allow(&(
+                who(crossing.principal),
+                crossing.direction,
+                crossing.agent.to_owned(),
+                tool,
+            ))
         });
-        verdict(allowed, "rate limit of this tool reached, try again in a second")
+        verdict(
+            allowed,
+            "rate limit of this tool reached, try again in a second",
+        )
     }
 }
 
@@ -94,7 +114,11 @@ fn tool(crossing: &Crossing<'_>) -> Option<String> {
     }
     let name = match crossing.message {
         // One that names none is refused further on.
-        CallTool::NAME => serde_json::from_str::<Named>(crossing.payload.get()).ok()?.name,
+        CallTool::NAME => {
+            serde_json::from_str::<Named>(crossing.payload.get())
+                .ok()?
+                .name
+        }
         message if message.starts_with(RESERVED_PREFIX) => return None,
         message => message.to_owned(),
     };
@@ -142,7 +166,10 @@ impl<K: Hash + Eq + Clone, C: Clock + Clone> Buckets<K, C> {
         }
         match self.is_crowded.load(Relaxed) {
             false => self.each.check_key(key).is_ok(),
-            true => self.crowds.check_key(&(self.hasher.hash_one(key) % RATE_CROWDS)).is_ok(),
+            true => self
+                .crowds
+                .check_key(&(self.hasher.hash_one(key) % RATE_CROWDS))
+                .is_ok(),
         }
     }
 
@@ -175,7 +202,9 @@ impl<T> Patterns<T> {
         let exact = names.iter().find_map(|name| self.exact.get(*name));
         exact.or_else(|| {
             let mut globs = self.globs.iter();
-            globs.find(|(glob, _)| names.iter().any(|name| glob.matches(name))).map(|(_, value)| value)
+            globs
+                .find(|(glob, _)| names.iter().any(|name| glob.matches(name)))
+                .map(|(_, value)| value)
         })
     }
 
@@ -192,7 +221,10 @@ impl<T> Patterns<T> {
 
 impl<T> Default for Patterns<T> {
     fn default() -> Self {
-        Self { exact: HashMap::new(), globs: Vec::new() }
+        Self {
+            exact: HashMap::new(),
+            globs: Vec::new(),
+        }
     }
 }
 
@@ -207,7 +239,13 @@ impl<T> FromIterator<(String, T)> for Patterns<T> {
         }
         // A map gives them in any order: the pattern itself breaks ties.
         globs.sort_by_cached_key(|(pattern, _)| (Reverse(said(pattern)), pattern.clone()));
-        Self { exact, globs: globs.into_iter().map(|(pattern, value)| (WildMatch::new(&pattern), value)).collect() }
+        Self {
+            exact,
+            globs: globs
+                .into_iter()
+                .map(|(pattern, value)| (WildMatch::new(&pattern), value))
+                .collect(),
+        }
     }
 }
 
@@ -224,7 +262,10 @@ fn said(pattern: &str) -> usize {
 
 impl<T: fmt::Debug> fmt::Debug for Patterns<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let globs = self.globs.iter().map(|(glob, value)| (glob.to_string(), value));
+        let globs = self
+            .globs
+            .iter()
+            .map(|(glob, value)| (glob.to_string(), value));
         f.debug_map().entries(&self.exact).entries(globs).finish()
     }
 }
@@ -252,7 +293,14 @@ mod tests {
     ) -> bool {
         let payload = to_raw_value(&payload).unwrap();
         let (direction, call) = (Direction::Inbound, CallId::fresh());
-        let crossing = Crossing { direction, principal, call, agent, message, payload: &payload };
+        let crossing = Crossing {
+            direction,
+            principal,
+            call,
+            agent,
+            message,
+            payload: &payload,
+        };
         match limit.judge(crossing).now_or_never().unwrap() {
             Ok(()) => true,
             Err(failure) => {
@@ -267,11 +315,18 @@ mod tests {
     #[test]
     fn limits_of_tools() {
         let two = NonZeroU32::new(2).unwrap();
-        let limits = [("write", NonZeroU32::MIN), ("files.wr*", two), ("read_*", two)];
+        let limits = [
+            ("write", NonZeroU32::MIN),
+            ("files.wr*", two),
+            ("read_*", two),
+        ];
         let limit = RateLimit::per_tool(limits.map(|(tool, n)| (tool.to_owned(), n)));
         let [ann, bob] = ["ann", "bob"].map(Principal::agent);
-        let calls =
-            |principal, agent, tool, n| (0..n).map(|_| judge(&limit, principal, agent, tool, json!({}))).collect();
+        let calls = |principal, agent, tool, n| {
+            (0..n)
+                .map(|_| judge(&limit, principal, agent, tool, json!({})))
+                .collect()
+        };
         let seen: Vec<bool> = calls(&ann, "files", "write", 2);
         assert_eq!(seen, [true, false], "the name itself goes before a pattern");
         let seen: Vec<bool> = calls(&ann, "files", "wrap", 3);
@@ -290,12 +345,23 @@ mod tests {
     fn tools_behind_a_surface() {
         let limit = RateLimit::per_tool([("*".to_owned(), NonZeroU32::MIN)]);
         let ann = Principal::agent("ann");
-        let call = |name: &str| judge(&limit, &ann, "files", CallTool::NAME, json!({ "name": name, "arguments": {} }));
+        let call = |name: &str| {
+            judge(
+                &limit,
+                &ann,
+                "files",
+                CallTool::NAME,
+                json!({ "name": name, "arguments": {} }),
+            )
+        };
         assert_eq!([call("a"), call("a"), call("b")], [true, false, true]);
         assert!((0..3).all(|_| judge(&limit, &ann, "files", "callboard.tools.list", json!({}))));
         // A name of any length takes a bounded place: what is past the bound tells nothing apart.
         let long = |end: &str| format!("{}{end}", "n".repeat(TOOL_CHARS_MAX));
-        assert_eq!([call(&long("a")), call(&long("b")), call("n")], [true, false, true]);
+        assert_eq!(
+            [call(&long("a")), call(&long("b")), call("n")],
+            [true, false, true]
+        );
     }
 
     /// Goal: two kinds of principals with one id aren't one. Method: an agent and an anonymous peer.
@@ -303,7 +369,9 @@ mod tests {
     fn kinds_of_principals() {
         let limit = RateLimit::per_principal(NonZeroU32::MIN);
         let (one, other) = (Principal::anonymous(), Principal::agent("anonymous"));
-        assert!(judge(&limit, &one, "a", "m", json!({})) && judge(&limit, &other, "a", "m", json!({})));
+        assert!(
+            judge(&limit, &one, "a", "m", json!({})) && judge(&limit, &other, "a", "m", json!({}))
+        );
         assert!(!judge(&limit, &one, "a", "m", json!({})));
     }
 
@@ -348,13 +416,32 @@ mod patterns_tests {
     /// Goal: one pattern decides, whatever the order they came in. Method: rows, forwards and backwards.
     #[test]
     fn what_says_most_decides() {
-        let rows = [("*", 1), ("read_*", 2), ("read_file", 3), ("*_file", 4), ("read_?", 5), ("a*b*c", 6)];
-        let of = |rows: &[(&str, u32)]| rows.iter().map(|(p, n)| ((*p).to_owned(), *n)).collect::<Patterns<u32>>();
-        let (there, back) = (of(&rows), of(&rows.iter().rev().copied().collect::<Vec<_>>()));
+        let rows = [
+            ("*", 1),
+            ("read_*", 2),
+            ("read_file", 3),
+            ("*_file", 4),
+            ("read_?", 5),
+            ("a*b*c", 6),
+        ];
+        let of = |rows: &[(&str, u32)]| {
+            rows.iter()
+                .map(|(p, n)| ((*p).to_owned(), *n))
+                .collect::<Patterns<u32>>()
+        };
+        let (there, back) = (
+            of(&rows),
+            of(&rows.iter().rev().copied().collect::<Vec<_>>()),
+        );
         for patterns in [there, back] {
-            for (name, value) in
-                [("x", 1), ("read_all", 2), ("read_file", 3), ("write_file", 4), ("read_x", 2), ("a-b-c", 6)]
-            {
+            for (name, value) in [
+                ("x", 1),
+                ("read_all", 2),
+                ("read_file", 3),
+                ("write_file", 4),
+                ("read_x", 2),
+                ("a-b-c", 6),
+            ] {
                 // `*_file` and `read_*` say five characters each, as does `read_?`: the text decides among them.
                 assert_eq!(patterns.get(name), Some(&value), "{name}");
             }

@@ -67,7 +67,9 @@ impl Default for AuditLog {
             idle: Notify::new(),
             lost: AtomicU64::new(0),
         };
-        Self { inner: Arc::new(inner) }
+        Self {
+            inner: Arc::new(inner),
+        }
     }
 }
 
@@ -76,7 +78,10 @@ impl AuditLog {
     pub fn new(audit: Arc<dyn Audit>) -> Self {
         let log = Self::default();
         // It is new: nothing is set.
-        let _ = log.keep_in(Store { audit, ..Store::in_memory() });
+        let _ = log.keep_in(Store {
+            audit,
+            ..Store::in_memory()
+        });
         log
     }
 
@@ -108,7 +113,9 @@ impl AuditLog {
         self.take_place().await;
         let (kept, is_kept) = oneshot::channel();
         self.push(entry, Some(kept));
-        is_kept.await.map_err(|_| JournalError::Unavailable("the audit's queue ended".to_owned()))?
+        is_kept
+            .await
+            .map_err(|_| JournalError::Unavailable("the audit's queue ended".to_owned()))?
     }
 
     /// Ends when nothing waits to be kept; while the store is away it doesn't.
@@ -161,16 +168,27 @@ impl AuditLog {
             let mut queue = self.inner.queue.lock();
             if queue.gap > 0 {
                 let gap = AuditEntry::new("audit.gap").with("lost", std::mem::take(&mut queue.gap));
-                queue.waiting.push_back(Waiting { entry: gap, kept: None, has_place: false });
+                queue.waiting.push_back(Waiting {
+                    entry: gap,
+                    kept: None,
+                    has_place: false,
+                });
             }
-            queue.waiting.push_back(Waiting { entry, kept, has_place: true });
+            queue.waiting.push_back(Waiting {
+                entry,
+                kept,
+                has_place: true,
+            });
         }
         self.work_off();
     }
 
     fn put_back(&self, waiting: Vec<Waiting>) {
         let mut queue = self.inner.queue.lock();
-        waiting.into_iter().rev().for_each(|waiting| queue.waiting.push_front(waiting));
+        waiting
+            .into_iter()
+            .rev()
+            .for_each(|waiting| queue.waiting.push_front(waiting));
     }
 
     fn lose(&self, entries: u64) {
@@ -185,7 +203,15 @@ impl AuditLog {
     /// Makes somebody work the queue off, unless somebody does.
     fn work_off(&self) {
         // Where there is no runtime yet, the next entry tries again.
-        let Some(runtime) = self.inner.home.get().cloned().or_else(|| Handle::try_current().ok()) else { return };
+        let Some(runtime) = self
+            .inner
+            .home
+            .get()
+            .cloned()
+            .or_else(|| Handle::try_current().ok())
+        else {
+            return;
+        };
         {
             let mut queue = self.inner.queue.lock();
             if queue.worked_off || queue.waiting.is_empty() {
@@ -194,7 +220,10 @@ impl AuditLog {
             queue.worked_off = true;
         }
         // Made before the task: where its runtime has ended, the task is dropped unpolled.
-        let working = Working { log: self.clone(), done: false };
+        let working = Working {
+            log: self.clone(),
+            done: false,
+        };
         runtime.spawn(async move { working.run().await });
     }
 }
@@ -232,7 +261,10 @@ impl Working {
     async fn keep(&self, batch: Vec<Waiting>) {
         let log = &self.log;
         // Until it is known what became of them: where the runtime ends here, they are lost.
-        let mut unknown = Unknown { log, entries: batch.len() as u64 };
+        let mut unknown = Unknown {
+            log,
+            entries: batch.len() as u64,
+        };
         let entries: Vec<_> = batch.iter().map(|waiting| waiting.entry.clone()).collect();
         let kept = log.store().audit.append(entries).await;
         unknown.entries = 0;
@@ -249,7 +281,8 @@ impl Working {
                 log::error!(target: "callboard::audit", %error, entries = batch.len(), "the audit isn't kept");
                 // Those who wait must not act; what nobody waits for is tried again, unless it may be there or never will.
                 let again = error.may_pass() && !matches!(error, JournalError::Unknown(_));
-                let (waited_for, others): (Vec<_>, Vec<_>) = batch.into_iter().partition(|w| w.kept.is_some());
+                let (waited_for, others): (Vec<_>, Vec<_>) =
+                    batch.into_iter().partition(|w| w.kept.is_some());
                 log.inner.places.add_permits(waited_for.len());
                 for waiting in waited_for {
                     waiting.kept.map(|kept| kept.send(Err(error.clone())));
@@ -258,7 +291,9 @@ impl Working {
                     log.put_back(others);
                     tokio::time::sleep(AGAIN_AFTER).await;
                 } else {
-                    log.inner.places.add_permits(others.iter().filter(|waiting| waiting.has_place).count());
+                    log.inner
+                        .places
+                        .add_permits(others.iter().filter(|waiting| waiting.has_place).count());
                     log.lose(others.len() as u64);
                 }
             }

@@ -62,11 +62,16 @@ impl Directory {
         let name = name.into();
         match self.names.entry(name.clone()) {
             MapEntry::Occupied(taken) if taken.get().agent != *agent => {
-                return Err(NameTaken { name: name.to_string() });
+                return Err(NameTaken {
+                    name: name.to_string(),
+                });
             }
             entry => {
                 let groups = groups.into_iter().map(Arc::from).collect();
-                entry.insert(Listed { agent: agent.clone(), groups });
+                entry.insert(Listed {
+                    agent: agent.clone(),
+                    groups,
+                });
             }
         }
         let mut names = self.by_id.entry(agent.id()).or_default();
@@ -87,7 +92,10 @@ impl Directory {
 
     /// The agent of exactly this name, if `group` may see it.
     pub fn find(&self, group: &str, name: &str) -> Option<AgentRef> {
-        self.names.get(name).filter(|listed| listed.groups.contains(group)).map(|listed| listed.agent.clone())
+        self.names
+            .get(name)
+            .filter(|listed| listed.groups.contains(group))
+            .map(|listed| listed.agent.clone())
     }
 
     /// Takes `agent` off: nobody finds it any more, and whoever has a handle can still use it.
@@ -96,8 +104,14 @@ impl Directory {
     }
 
     pub(crate) fn forget(&self, id: AgentId) {
-        for name in self.by_id.remove(&id).map(|(_, names)| names).unwrap_or_default() {
-            self.names.remove_if(&name, |_, listed| listed.agent.id() == id);
+        for name in self
+            .by_id
+            .remove(&id)
+            .map(|(_, names)| names)
+            .unwrap_or_default()
+        {
+            self.names
+                .remove_if(&name, |_, listed| listed.agent.id() == id);
         }
     }
 }
@@ -123,7 +137,10 @@ pub struct Published {
 impl Events {
     /// Sends the events of `topic` to `subscriber`, once however often it subscribes, until it ends or unsubscribes.
     pub fn subscribe<E: Message<Reply = ()> + Clone>(&self, topic: &str, subscriber: Recipient<E>) {
-        let mut topic = self.topics.entry(key::<E>(topic)).or_insert_with(|| Box::new(Vec::<Recipient<E>>::new()));
+        let mut topic = self
+            .topics
+            .entry(key::<E>(topic))
+            .or_insert_with(|| Box::new(Vec::<Recipient<E>>::new()));
         if let Some(subscribers) = topic.downcast_mut::<Vec<Recipient<E>>>()
             && subscribers.iter().all(|s| s.id() != subscriber.id())
         {
@@ -143,7 +160,10 @@ impl Events {
     /// Sends `event` to whoever subscribed to `topic`, without waiting for anyone.
     pub fn publish<E: Message<Reply = ()> + Clone>(&self, topic: &str, event: &E) -> Published {
         let key = key::<E>(topic);
-        let subscribers = self.topics.get(&key).and_then(|t| t.downcast_ref::<Vec<Recipient<E>>>().cloned());
+        let subscribers = self
+            .topics
+            .get(&key)
+            .and_then(|t| t.downcast_ref::<Vec<Recipient<E>>>().cloned());
         let mut published = Published::default();
         for subscriber in subscribers.unwrap_or_default() {
             match subscriber.try_tell(event.clone()) {
@@ -176,7 +196,13 @@ impl Message for Changed {
 
 impl Changed {
     pub(crate) fn publish(agent: &AgentRef, change: Change) {
-        agent.system().events().publish(&topic(agent), &Self { agent: agent.id(), change });
+        agent.system().events().publish(
+            &topic(agent),
+            &Self {
+                agent: agent.id(),
+                change,
+            },
+        );
     }
 }
 
@@ -188,7 +214,9 @@ impl AgentRef {
 
     /// Ends it.
     pub fn unfollow(&self, follower: AgentId) {
-        self.system().events().unsubscribe::<Changed>(&topic(self), follower);
+        self.system()
+            .events()
+            .unsubscribe::<Changed>(&topic(self), follower);
     }
 }
 

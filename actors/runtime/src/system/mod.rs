@@ -94,7 +94,9 @@ impl System {
     /// # Errors
     /// Where the operating system gives no thread.
     pub fn start(arbiters: usize) -> io::Result<Self> {
-        let hosts: Vec<_> = (0..arbiters.max(1)).map(|_| Arc::new(Host::default())).collect();
+        let hosts: Vec<_> = (0..arbiters.max(1))
+            .map(|_| Arc::new(Host::default()))
+            .collect();
         let threads = Threads::start(hosts.clone())?;
         let system = Self::with(hosts, false);
         *system.inner.threads.lock() = Some(threads);
@@ -133,8 +135,14 @@ impl System {
             settled: Notify::new(),
             threads: Mutex::new(None),
         });
-        let guard = Some(Arc::new(Guard { inner: inner.clone(), fails_test }));
-        Self { inner, _guard: guard }
+        let guard = Some(Arc::new(Guard {
+            inner: inner.clone(),
+            fails_test,
+        }));
+        Self {
+            inner,
+            _guard: guard,
+        }
     }
 
     /// Spawns an agent. After a panic it ends, for nothing could make a fresh one: see [`System::spawn_with`].
@@ -143,7 +151,10 @@ impl System {
     }
 
     /// Spawns an agent that `factory` makes, now and after each failure.
-    pub fn spawn_with<A: Agent>(&self, factory: impl Fn() -> A + Send + Sync + 'static) -> AgentRef {
+    pub fn spawn_with<A: Agent>(
+        &self,
+        factory: impl Fn() -> A + Send + Sync + 'static,
+    ) -> AgentRef {
         self.prepare_with(factory).spawn()
     }
 
@@ -153,7 +164,10 @@ impl System {
     }
 
     /// As [`System::spawn_with`], with choices.
-    pub fn prepare_with<A: Agent>(&self, factory: impl Fn() -> A + Send + Sync + 'static) -> Spawn<'_, A> {
+    pub fn prepare_with<A: Agent>(
+        &self,
+        factory: impl Fn() -> A + Send + Sync + 'static,
+    ) -> Spawn<'_, A> {
         Spawn::new(self, None, Some(Arc::new(factory)))
     }
 
@@ -197,7 +211,12 @@ impl System {
 
     /// Every agent, as people see it, by id.
     pub fn snapshot(&self) -> Vec<AgentSnapshot> {
-        let mut agents: Vec<_> = self.inner.agents.iter().map(|agent| agent.snapshot()).collect();
+        let mut agents: Vec<_> = self
+            .inner
+            .agents
+            .iter()
+            .map(|agent| agent.snapshot())
+            .collect();
         agents.sort_by_key(|a| a.id);
         agents
     }
@@ -208,12 +227,25 @@ impl System {
         let deadline = Instant::now() + limit;
         self.inner.draining.store(true, SeqCst);
         self.inner.each(|agent| agent.0.set_gate(Gate::AgentsOnly));
-        let quiet = tokio::time::timeout_at(deadline, self.inner.quiet()).await.is_ok();
-        let mut report = ShutdownReport { drained: 0, killed: 0 };
+        let quiet = tokio::time::timeout_at(deadline, self.inner.quiet())
+            .await
+            .is_ok();
+        let mut report = ShutdownReport {
+            drained: 0,
+            killed: 0,
+        };
         self.inner.each(|agent| {
             let busy = !quiet && agent.0.depth_and_activity().1;
-            *(if busy { &mut report.killed } else { &mut report.drained }) += 1;
-            agent.control(Control::Kill(if busy { ExitReason::Killed } else { ExitReason::Stopped }));
+            *(if busy {
+                &mut report.killed
+            } else {
+                &mut report.drained
+            }) += 1;
+            agent.control(Control::Kill(if busy {
+                ExitReason::Killed
+            } else {
+                ExitReason::Stopped
+            }));
         });
         // An agent in the middle of a synchronous handler ends when that does.
         let _ = tokio::time::timeout(KILL_WAIT, self.inner.empty()).await;
@@ -254,7 +286,9 @@ impl System {
             watchers.push(watcher);
             // Now and then those that care no more are let go, after the map's lock.
             match watchers.len().is_power_of_two() {
-                true => watchers.extract_if(.., |watcher| watcher.is_gone()).collect(),
+                true => watchers
+                    .extract_if(.., |watcher| watcher.is_gone())
+                    .collect(),
                 false => Vec::new(),
             }
         };
@@ -329,7 +363,10 @@ impl Inner {
         let threads = self.threads.lock().take();
         if let Some(threads) = threads {
             // A synchronous handler that never returns keeps its thread: that can't be helped, and is no reason to wait.
-            if tokio::time::timeout(KILL_WAIT, threads.ended()).await.is_err() {
+            if tokio::time::timeout(KILL_WAIT, threads.ended())
+                .await
+                .is_err()
+            {
                 log::error!("an agent blocks its thread, which is left to it");
             }
         }
@@ -342,7 +379,8 @@ impl Drop for Guard {
         if self.inner.down.load(SeqCst) {
             return;
         }
-        self.inner.each(|agent| agent.control(Control::Kill(ExitReason::Killed)));
+        self.inner
+            .each(|agent| agent.control(Control::Kill(ExitReason::Killed)));
         self.inner.hosts.iter().for_each(|host| host.stop());
         // Its threads end with it, whatever the agents do.
         drop(self.inner.threads.lock().take());
@@ -370,7 +408,15 @@ pub struct Spawn<'a, A: Agent> {
 
 impl<'a, A: Agent> Spawn<'a, A> {
     pub(crate) fn new(system: &'a System, agent: Option<A>, factory: Option<Factory<A>>) -> Self {
-        Self { system, agent, factory, label: None, profile: None, arbiter: None, supervisor: None }
+        Self {
+            system,
+            agent,
+            factory,
+            label: None,
+            profile: None,
+            arbiter: None,
+            supervisor: None,
+        }
     }
 
     /// A name for people. For others to find it, see [`Directory::register`].
@@ -402,7 +448,10 @@ impl<'a, A: Agent> Spawn<'a, A> {
         let inner = &self.system.inner;
         let kind = kind::<A>(inner);
         let profile = self.profile.map_or_else(|| kind.profile.clone(), Arc::new);
-        let at = self.arbiter.unwrap_or_else(|| inner.next_host.fetch_add(1, Relaxed)) % inner.hosts.len();
+        let at = self
+            .arbiter
+            .unwrap_or_else(|| inner.next_host.fetch_add(1, Relaxed))
+            % inner.hosts.len();
         let host = inner.hosts[at].clone();
         let mailbox = Mailbox::new(profile.mailbox_capacity);
         if inner.draining.load(SeqCst) {
@@ -412,7 +461,10 @@ impl<'a, A: Agent> Spawn<'a, A> {
             id: AgentId(inner.next_id.fetch_add(1, Relaxed)),
             label: self.label,
             // For an agent to hold: it doesn't keep the system up.
-            system: System { inner: inner.clone(), _guard: None },
+            system: System {
+                inner: inner.clone(),
+                _guard: None,
+            },
             host: host.clone(),
             kind,
             profile,

@@ -23,7 +23,10 @@ pub struct Intensity {
 
 impl Default for Intensity {
     fn default() -> Self {
-        Self { restarts_max: 5, within: Duration::from_secs(10) }
+        Self {
+            restarts_max: 5,
+            within: Duration::from_secs(10),
+        }
     }
 }
 
@@ -40,17 +43,28 @@ pub struct Backoff {
 
 impl Default for Backoff {
     fn default() -> Self {
-        Self { first: Duration::from_millis(10), max: Duration::from_secs(5), jitter: 0.2 }
+        Self {
+            first: Duration::from_millis(10),
+            max: Duration::from_secs(5),
+            jitter: 0.2,
+        }
     }
 }
 
 impl Backoff {
     /// No pause at all.
-    pub const NONE: Self = Self { first: Duration::ZERO, max: Duration::ZERO, jitter: 0.0 };
+    pub const NONE: Self = Self {
+        first: Duration::ZERO,
+        max: Duration::ZERO,
+        jitter: 0.0,
+    };
 
     /// The pause before restart number `nth`, from 0.
     pub fn pause(&self, nth: u32) -> Duration {
-        let doubled = self.first.saturating_mul(1_u32.checked_shl(nth.min(31)).unwrap_or(u32::MAX)).min(self.max);
+        let doubled = self
+            .first
+            .saturating_mul(1_u32.checked_shl(nth.min(31)).unwrap_or(u32::MAX))
+            .min(self.max);
         let jitter = self.jitter.clamp(0.0, 1.0);
         doubled.mul_f64(1.0 - jitter * rand::random::<f64>())
     }
@@ -73,7 +87,9 @@ pub enum ExitReason {
 
 impl ExitReason {
     pub(crate) fn from_u8(exit: u8) -> Option<Self> {
-        [Self::Stopped, Self::Failed, Self::Escalated, Self::Killed].into_iter().find(|why| *why as u8 == exit)
+        [Self::Stopped, Self::Failed, Self::Escalated, Self::Killed]
+            .into_iter()
+            .find(|why| *why as u8 == exit)
     }
 }
 
@@ -98,7 +114,11 @@ pub(crate) struct History(VecDeque<Instant>);
 impl History {
     pub(crate) fn judge(&mut self, borne: Intensity, backoff: &Backoff) -> Verdict {
         let now = Instant::now();
-        while self.0.front().is_some_and(|then| now.duration_since(*then) > borne.within) {
+        while self
+            .0
+            .front()
+            .is_some_and(|then| now.duration_since(*then) > borne.within)
+        {
             self.0.pop_front();
         }
         let recent = self.0.len() as u32;
@@ -140,7 +160,12 @@ impl Supervisor {
         child
     }
 
-    fn with_parent(strategy: Strategy, borne: Intensity, backoff: Backoff, parent: Option<Supervisor>) -> Self {
+    fn with_parent(
+        strategy: Strategy,
+        borne: Intensity,
+        backoff: Backoff,
+        parent: Option<Supervisor>,
+    ) -> Self {
         Self(Arc::new(Node {
             strategy,
             borne,
@@ -167,13 +192,21 @@ impl Supervisor {
     fn judge_below(&self, failed: AgentId, below: Option<&Self>) -> Verdict {
         let verdict = self.0.history.lock().judge(self.0.borne, &self.0.backoff);
         if let Verdict::Restart(pause) = verdict {
-            let group = if self.0.strategy == Strategy::AllForOne { Some(self) } else { below };
+            let group = if self.0.strategy == Strategy::AllForOne {
+                Some(self)
+            } else {
+                below
+            };
             if let Some(group) = group {
                 group.restart_all(failed, pause);
             }
             return verdict;
         }
-        let verdict = self.0.parent.as_ref().map_or(verdict, |parent| parent.judge_below(failed, Some(self)));
+        let verdict = self
+            .0
+            .parent
+            .as_ref()
+            .map_or(verdict, |parent| parent.judge_below(failed, Some(self)));
         if let Verdict::End = verdict {
             self.end_all(failed);
         }
@@ -200,12 +233,29 @@ impl Supervisor {
 
     /// Tells every other agent of this group and of the groups below.
     fn tell_others(&self, but: AgentId, control: &dyn Fn() -> Control) {
-        let agents: Vec<_> = self.0.agents.lock().iter().filter_map(Weak::upgrade).collect();
-        agents.iter().filter(|agent| agent.id() != but).for_each(|agent| agent.control(control()));
-        self.groups().iter().for_each(|group| group.tell_others(but, control));
+        let agents: Vec<_> = self
+            .0
+            .agents
+            .lock()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
+        agents
+            .iter()
+            .filter(|agent| agent.id() != but)
+            .for_each(|agent| agent.control(control()));
+        self.groups()
+            .iter()
+            .for_each(|group| group.tell_others(but, control));
     }
 
     fn groups(&self) -> Vec<Supervisor> {
-        self.0.groups.lock().iter().filter_map(Weak::upgrade).map(Supervisor).collect()
+        self.0
+            .groups
+            .lock()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .map(Supervisor)
+            .collect()
     }
 }

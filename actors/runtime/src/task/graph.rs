@@ -31,7 +31,10 @@ impl TaskGraph {
                     return Err(TaskError::UnknownNeed(named.clone()));
                 }
             }
-            if let Some(state) = task.parent.as_ref().and_then(|parent| self.states.get(parent))
+            if let Some(state) = task
+                .parent
+                .as_ref()
+                .and_then(|parent| self.states.get(parent))
                 && state.is_terminal()
             {
                 return Err(TaskError::HasEnded(*state));
@@ -76,7 +79,11 @@ impl TaskGraph {
                 waited_for.entry(other).or_default().push(task);
             }
         }
-        let mut free: Vec<_> = left.iter().filter(|(_, waits)| **waits == 0).map(|(task, _)| *task).collect();
+        let mut free: Vec<_> = left
+            .iter()
+            .filter(|(_, waits)| **waits == 0)
+            .map(|(task, _)| *task)
+            .collect();
         let mut taken = 0;
         while let Some(task) = free.pop() {
             taken += 1;
@@ -89,7 +96,11 @@ impl TaskGraph {
                 }
             }
         }
-        if taken == left.len() { Ok(()) } else { Err(TaskError::Cycle) }
+        if taken == left.len() {
+            Ok(())
+        } else {
+            Err(TaskError::Cycle)
+        }
     }
 }
 
@@ -97,10 +108,15 @@ impl TaskGraph {
 ///
 /// # Errors
 /// The first that would have to wait for itself. What isn't among them is waited for by nobody.
-pub fn in_dependency_order<T>(mut left: Vec<T>, needs: impl Fn(&T, &T) -> bool) -> Result<Vec<T>, T> {
+pub fn in_dependency_order<T>(
+    mut left: Vec<T>,
+    needs: impl Fn(&T, &T) -> bool,
+) -> Result<Vec<T>, T> {
     let mut sorted = Vec::with_capacity(left.len());
     while !left.is_empty() {
-        let free = left.iter().position(|step| !left.iter().any(|other| needs(step, other)));
+        let free = left
+            .iter()
+            .position(|step| !left.iter().any(|other| needs(step, other)));
         match free {
             Some(at) => sorted.push(left.remove(at)),
             None => return Err(left.swap_remove(0)),
@@ -118,7 +134,10 @@ mod tests {
     use super::*;
 
     fn ids(names: &str) -> Vec<TaskId> {
-        names.chars().map(|name| TaskId::new(name).unwrap()).collect()
+        names
+            .chars()
+            .map(|name| TaskId::new(name).unwrap())
+            .collect()
     }
 
     /// A task, its parent (or `-`) and its needs, each a letter: `ap` is part of p, `a-xy` needs x and y.
@@ -141,16 +160,39 @@ mod tests {
     /// that are there and over a part of one; a diamond.
     #[test]
     fn circles() {
-        let states = ids("pxce").into_iter().map(|id| (id, TaskState::Working)).collect();
+        let states = ids("pxce")
+            .into_iter()
+            .map(|id| (id, TaskState::Working))
+            .collect();
         // e waits for its part c, that for p; x waits for p.
         let waits = [("e", "c"), ("c", "p"), ("x", "p"), ("p", "")];
-        let waits = waits.map(|(task, others)| (ids(task).remove(0), ids(others))).into_iter().collect();
-        let known = TaskGraph { states, waits, depths: HashMap::new() };
-        for circle in [&["a-a"][..], &["a-b", "b-a"], &["ab", "ba"], &["app"], &["apx"], &["ape"], &["apb", "b-p"]] {
+        let waits = waits
+            .map(|(task, others)| (ids(task).remove(0), ids(others)))
+            .into_iter()
+            .collect();
+        let known = TaskGraph {
+            states,
+            waits,
+            depths: HashMap::new(),
+        };
+        for circle in [
+            &["a-a"][..],
+            &["a-b", "b-a"],
+            &["ab", "ba"],
+            &["app"],
+            &["apx"],
+            &["ape"],
+            &["apb", "b-p"],
+        ] {
             assert_eq!(checked(circle, &known), Err(TaskError::Cycle), "{circle:?}");
         }
-        for fine in [&["a-x"][..], &["ap"], &["a-p", "b-pa"], &["a", "b-a", "c-a", "d-bc"], &["q", "aq", "bqa", "dqab"]]
-        {
+        for fine in [
+            &["a-x"][..],
+            &["ap"],
+            &["a-p", "b-pa"],
+            &["a", "b-a", "c-a", "d-bc"],
+            &["q", "aq", "bqa", "dqab"],
+        ] {
             assert_eq!(checked(fine, &known), Ok(()), "{fine:?}");
         }
     }
@@ -159,14 +201,26 @@ mod tests {
     #[test]
     fn bounds() {
         let mut known = TaskGraph::default();
-        assert_eq!(checked(&["a-x"], &known), Err(TaskError::UnknownNeed(ids("x").remove(0))));
-        assert_eq!(checked(&["ax"], &known), Err(TaskError::UnknownNeed(ids("x").remove(0))));
+        assert_eq!(
+            checked(&["a-x"], &known),
+            Err(TaskError::UnknownNeed(ids("x").remove(0)))
+        );
+        assert_eq!(
+            checked(&["ax"], &known),
+            Err(TaskError::UnknownNeed(ids("x").remove(0)))
+        );
         known.states.insert(ids("x").remove(0), TaskState::Failed);
         assert_eq!(checked(&["a-x"], &known), Ok(()));
-        assert_eq!(checked(&["ax"], &known), Err(TaskError::HasEnded(TaskState::Failed)));
+        assert_eq!(
+            checked(&["ax"], &known),
+            Err(TaskError::HasEnded(TaskState::Failed))
+        );
         known.states.insert(ids("x").remove(0), TaskState::Working);
         known.depths.insert(ids("x").remove(0), TASK_DEPTH_MAX - 2);
         assert_eq!(checked(&["ax", "ba"], &known), Ok(()));
-        assert!(matches!(checked(&["ax", "ba", "cb"], &known), Err(TaskError::Journal(JournalError::Invalid(_)))));
+        assert!(matches!(
+            checked(&["ax", "ba", "cb"], &known),
+            Err(TaskError::Journal(JournalError::Invalid(_)))
+        ));
     }
 }

@@ -12,7 +12,9 @@ const TASK_ID_BYTES_MAX: usize = 128;
 pub(crate) const TASK_KEY_BYTES_MAX: usize = 128;
 
 /// A task's name: random, or what a protocol's client chose.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, derive_more::Display)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, derive_more::Display,
+)]
 #[serde(transparent)]
 pub struct TaskId(String);
 
@@ -29,7 +31,9 @@ impl TaskId {
     pub fn new(id: impl Into<String>) -> JournalResult<Self> {
         let id = id.into();
         if id.is_empty() || id.len() > TASK_ID_BYTES_MAX || id.chars().any(char::is_control) {
-            return Err(JournalError::Invalid("a task's id is empty, too long, or has control characters"));
+            return Err(JournalError::Invalid(
+                "a task's id is empty, too long, or has control characters",
+            ));
         }
         Ok(Self(id))
     }
@@ -41,7 +45,9 @@ impl TaskId {
 }
 
 /// Whose a task is: to anybody else it doesn't exist.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, derive_more::Display)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, derive_more::Display,
+)]
 #[serde(transparent)]
 pub struct TaskOwner(String);
 

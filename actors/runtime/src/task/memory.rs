@@ -13,8 +13,8 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use super::{
-    Begun, By, Claim, Claimed, Lease, NewTask, Released, Task, TaskEvent, TaskFilter, TaskId, TaskPage, TaskResult,
-    TaskStep, Tasks,
+    Begun, By, Claim, Claimed, Lease, NewTask, Released, Task, TaskEvent, TaskFilter, TaskId,
+    TaskPage, TaskResult, TaskStep, Tasks,
 };
 use crate::journal::JournalResult;
 use crate::sync::{Mutex, MutexGuard};
@@ -40,7 +40,10 @@ impl Default for MemoryTasks {
 impl MemoryTasks {
     /// Tasks, at most `tasks_max` of them; then [`JournalError::Full`], as long as none has ended and expired.
     pub fn with_capacity(tasks_max: usize) -> Self {
-        Self { kept: Mutex::new(Kept::new(tasks_max)), changes: watch::Sender::new(0) }
+        Self {
+            kept: Mutex::new(Kept::new(tasks_max)),
+            changes: watch::Sender::new(0),
+        }
     }
 
     /// The tasks, as of now.
@@ -76,11 +79,21 @@ impl Tasks for MemoryTasks {
         Ok(self.kept.lock().get(id))
     }
 
-    async fn list(&self, filter: TaskFilter, after: u64, tasks_max: usize) -> JournalResult<TaskPage> {
+    async fn list(
+        &self,
+        filter: TaskFilter,
+        after: u64,
+        tasks_max: usize,
+    ) -> JournalResult<TaskPage> {
         Ok(self.kept.lock().list(&filter, after, tasks_max))
     }
 
-    async fn events(&self, id: &TaskId, after: u64, events_max: usize) -> JournalResult<Vec<TaskEvent>> {
+    async fn events(
+        &self,
+        id: &TaskId,
+        after: u64,
+        events_max: usize,
+    ) -> JournalResult<Vec<TaskEvent>> {
         Ok(self.kept.lock().events(id, after, events_max))
     }
 

@@ -170,10 +170,20 @@ pub trait Tasks: Send + Sync + 'static {
     async fn get(&self, id: &TaskId) -> JournalResult<Option<Arc<Task>>>;
 
     /// The first `tasks_max` tasks that `filter` leaves whose number is over `after`, in order, and whether there are more.
-    async fn list(&self, filter: TaskFilter, after: u64, tasks_max: usize) -> JournalResult<TaskPage>;
+    async fn list(
+        &self,
+        filter: TaskFilter,
+        after: u64,
+        tasks_max: usize,
+    ) -> JournalResult<TaskPage>;
 
     /// The first `events_max` events of a task whose number is over `after`, in order; none where there is no such task.
-    async fn events(&self, id: &TaskId, after: u64, events_max: usize) -> JournalResult<Vec<TaskEvent>>;
+    async fn events(
+        &self,
+        id: &TaskId,
+        after: u64,
+        events_max: usize,
+    ) -> JournalResult<Vec<TaskEvent>>;
 
     /// Takes work, oldest first: of tasks that are ready ([`Task::is_ready`]). One that still has a lease (run out: its worker
     /// was interrupted), or that somebody wants ended, takes the steps of [`Task::recovery`] first.
@@ -304,11 +314,24 @@ struct Follower {
 
 /// The events of a task whose number is over `after`: none is missed, and none comes twice. It ends after the task's end, and
 /// where there is no such task (any more).
-pub fn follow(tasks: Arc<dyn Tasks>, id: TaskId, after: u64) -> BoxStream<'static, JournalResult<TaskEvent>> {
+pub fn follow(
+    tasks: Arc<dyn Tasks>,
+    id: TaskId,
+    after: u64,
+) -> BoxStream<'static, JournalResult<TaskEvent>> {
     let changes = tasks.changes();
-    let follower = Follower { tasks, id, after, read: VecDeque::new(), changes, in_vain: false };
-    try_unfold(follower, |mut follower| async move { Ok(follower.next().await?.map(|event| (event, follower))) })
-        .boxed()
+    let follower = Follower {
+        tasks,
+        id,
+        after,
+        read: VecDeque::new(),
+        changes,
+        in_vain: false,
+    };
+    try_unfold(follower, |mut follower| async move {
+        Ok(follower.next().await?.map(|event| (event, follower)))
+    })
+    .boxed()
 }
 
 impl Follower {
@@ -343,7 +366,11 @@ impl Follower {
     }
 
     async fn look(&mut self) -> JournalResult<()> {
-        self.read = self.tasks.events(&self.id, self.after, EVENTS_READ_MAX).await?.into();
+        self.read = self
+            .tasks
+            .events(&self.id, self.after, EVENTS_READ_MAX)
+            .await?
+            .into();
         Ok(())
     }
 

@@ -86,12 +86,22 @@ impl NewTask {
     /// What a key stands for: the same key with another is [`TaskError::KeyReused`]. To be kept as a mark only.
     pub fn asked(&self) -> Vec<u8> {
         let request = self.request.as_ref().map_or("", |request| request.get());
-        [self.agent.as_bytes(), &[0], self.message.as_bytes(), &[0], request.as_bytes()].concat()
+        [
+            self.agent.as_bytes(),
+            &[0],
+            self.message.as_bytes(),
+            &[0],
+            request.as_bytes(),
+        ]
+        .concat()
     }
 
     /// How large its bodies are, in bytes.
     pub fn bytes(&self) -> usize {
-        self.request.as_ref().map_or(0, |request| request.get().len()) + self.extra.bytes()
+        self.request
+            .as_ref()
+            .map_or(0, |request| request.get().len())
+            + self.extra.bytes()
     }
 
     /// Refuses what not every store can hold, and what is too large for any.
@@ -99,9 +109,18 @@ impl NewTask {
     /// # Errors
     /// [`JournalError::Invalid`], [`TaskError::TooLarge`].
     pub fn check(&self) -> TaskResult<()> {
-        let ids = [&self.id].into_iter().chain(&self.needs).chain(&self.parent);
+        let ids = [&self.id]
+            .into_iter()
+            .chain(&self.needs)
+            .chain(&self.parent);
         ids.map(TaskId::as_str).try_for_each(storable)?;
-        let names = [&*self.scope, self.owner.as_str(), &self.agent, &self.message, &self.principal.id];
+        let names = [
+            &*self.scope,
+            self.owner.as_str(),
+            &self.agent,
+            &self.message,
+            &self.principal.id,
+        ];
         names.into_iter().try_for_each(storable)?;
         let key = self.key.as_deref().unwrap_or("key");
         storable(key)?;
@@ -226,14 +245,19 @@ impl Task {
     /// [`TaskError::TooLarge`].
     pub fn check_bytes(bytes: usize) -> TaskResult<()> {
         match bytes > TASK_BYTES_MAX_DEFAULT {
-            true => Err(TaskError::TooLarge { bytes, bytes_max: TASK_BYTES_MAX_DEFAULT }),
+            true => Err(TaskError::TooLarge {
+                bytes,
+                bytes_max: TASK_BYTES_MAX_DEFAULT,
+            }),
             false => Ok(()),
         }
     }
 
     /// Whether `lease` is the right to its steps.
     pub fn is_held_by(&self, lease: &Lease) -> bool {
-        self.lease.as_ref().is_some_and(|has| has.epoch == lease.epoch && has.by == lease.by)
+        self.lease
+            .as_ref()
+            .is_some_and(|has| has.epoch == lease.epoch && has.by == lease.by)
     }
 
     /// Whether a worker may take it at `now`: it has not ended, nobody works on it, and it waits for no other task.
@@ -295,5 +319,9 @@ pub struct LeaseView {
 }
 
 pub(super) fn size_of_failure(failure: &Failure) -> usize {
-    failure.message.len() + failure.data.as_ref().map_or(0, |data| data.to_string().len())
+    failure.message.len()
+        + failure
+            .data
+            .as_ref()
+            .map_or(0, |data| data.to_string().len())
 }

@@ -70,17 +70,24 @@ pub struct TaskEvent {
 impl TaskStep {
     /// Somebody wanted it ended.
     pub fn cancelled() -> Self {
-        Self::Cancelled { why: CANCELLED_WHY.to_owned() }
+        Self::Cancelled {
+            why: CANCELLED_WHY.to_owned(),
+        }
     }
 
     /// A task that it needs has ended as `state`, which isn't completed.
     pub fn need_ended(state: TaskState) -> Self {
-        Self::Cancelled { why: format!("a step that it needs ended as {state}") }
+        Self::Cancelled {
+            why: format!("a step that it needs ended as {state}"),
+        }
     }
 
     /// What a task says when a part of it has ended.
     pub fn part_ended(part: &Task) -> Self {
-        Self::Said(format!("a part of it ({} of {}) ended as {}", part.message, part.agent, part.state))
+        Self::Said(format!(
+            "a part of it ({} of {}) ended as {}",
+            part.message, part.agent, part.state
+        ))
     }
 
     /// Its name as it is written in JSON.
@@ -103,7 +110,10 @@ impl TaskStep {
 
     /// Whether a task has ended after it.
     pub const fn is_end(&self) -> bool {
-        matches!(self, Self::Completed(_) | Self::Failed(_) | Self::Rejected(_) | Self::Cancelled { .. })
+        matches!(
+            self,
+            Self::Completed(_) | Self::Failed(_) | Self::Rejected(_) | Self::Cancelled { .. }
+        )
     }
 
     /// Whether others than the task's worker may take it: they answer and cancel.
@@ -161,7 +171,9 @@ impl KeptEvent {
         };
         let step = match &self.rest {
             Rest::Start => TaskStep::Start,
-            Rest::Artifact(nth) => TaskStep::Artifact(task.artifacts.get(*nth).cloned().unwrap_or_default()),
+            Rest::Artifact(nth) => {
+                TaskStep::Artifact(task.artifacts.get(*nth).cloned().unwrap_or_default())
+            }
             Rest::Completed => TaskStep::Completed(match &task.outcome {
                 Some(TaskOutcome::Reply(reply)) => reply.clone(),
                 _ => RawValue::NULL.to_owned(),
@@ -170,7 +182,12 @@ impl KeptEvent {
             Rest::Rejected => TaskStep::Rejected(failure()),
             Rest::Step(step) => TaskStep::clone(step),
         };
-        TaskEvent { number, at: self.at, state: self.state, step }
+        TaskEvent {
+            number,
+            at: self.at,
+            state: self.state,
+            step,
+        }
     }
 }
 
@@ -196,12 +213,18 @@ impl Task {
         self.last_event += 1;
         // Clocks are set back; a task isn't.
         self.updated = now.max(self.updated);
-        Ok(KeptEvent { at: self.updated, state, rest })
+        Ok(KeptEvent {
+            at: self.updated,
+            state,
+            rest,
+        })
     }
 
     /// Where the task will stand after a step.
     fn after(&self, step: &TaskStep) -> TaskResult<TaskState> {
-        use TaskState::{AuthRequired, Canceled, Completed, Failed, InputRequired, Rejected, Submitted, Working};
+        use TaskState::{
+            AuthRequired, Canceled, Completed, Failed, InputRequired, Rejected, Submitted, Working,
+        };
         let from = self.state;
         if from.is_terminal() {
             return Err(TaskError::HasEnded(from));
@@ -211,19 +234,32 @@ impl Task {
             (TaskStep::Start, Submitted | Working | AuthRequired) if self.waiting == 0 => Working,
             (TaskStep::Said(_) | TaskStep::History(_), _) => from,
             (TaskStep::Artifact(_), Working | InputRequired | AuthRequired) => from,
-            (TaskStep::Asked(open), Working | InputRequired) if !is_open(&open.key) => InputRequired,
+            (TaskStep::Asked(open), Working | InputRequired) if !is_open(&open.key) => {
+                InputRequired
+            }
             (TaskStep::AuthWanted(_), Working) => AuthRequired,
             (TaskStep::Answered { key, .. } | TaskStep::GivenUp { key }, _) if is_open(key) => {
-                if self.open.iter().all(|open| open.key == *key) { Working } else { InputRequired }
+                if self.open.iter().all(|open| open.key == *key) {
+                    Working
+                } else {
+                    InputRequired
+                }
             }
-            (TaskStep::Completed(_), Working | InputRequired | AuthRequired) if self.children_open > 0 => {
+            (TaskStep::Completed(_), Working | InputRequired | AuthRequired)
+                if self.children_open > 0 =>
+            {
                 return Err(TaskError::ChildrenRunning(self.children_open));
             }
             (TaskStep::Completed(_), Working | InputRequired | AuthRequired) => Completed,
             (TaskStep::Failed(_), _) => Failed,
             (TaskStep::Rejected(_), Submitted | Working) => Rejected,
             (TaskStep::Cancelled { .. }, _) => Canceled,
-            _ => return Err(TaskError::Illegal { from, step: step.name() }),
+            _ => {
+                return Err(TaskError::Illegal {
+                    from,
+                    step: step.name(),
+                });
+            }
         })
     }
 
@@ -248,7 +284,9 @@ impl Task {
                 return Rest::Rejected;
             }
             TaskStep::Start => return Rest::Start,
-            TaskStep::Said(ref said) | TaskStep::AuthWanted(ref said) | TaskStep::Cancelled { why: ref said } => {
+            TaskStep::Said(ref said)
+            | TaskStep::AuthWanted(ref said)
+            | TaskStep::Cancelled { why: ref said } => {
                 self.said = Some(said.clone());
             }
             TaskStep::Asked(ref open) => self.open.push(open.clone()),
@@ -273,12 +311,21 @@ impl Task {
     pub fn take(&mut self, steps: Vec<TaskStep>, now: SystemTime) -> TaskResult<Vec<TaskEvent>> {
         self.take_each(steps, |task, step| {
             let state = task.step(&step, now)?;
-            Ok(TaskEvent { number: task.last_event, at: task.updated, state, step })
+            Ok(TaskEvent {
+                number: task.last_event,
+                at: task.updated,
+                state,
+                step,
+            })
         })
     }
 
     /// The same, for who keeps task and events together: what is in the task isn't in the events once more.
-    pub(super) fn take_over(&mut self, steps: Vec<TaskStep>, now: SystemTime) -> TaskResult<Vec<KeptEvent>> {
+    pub(super) fn take_over(
+        &mut self,
+        steps: Vec<TaskStep>,
+        now: SystemTime,
+    ) -> TaskResult<Vec<KeptEvent>> {
         self.take_each(steps, |task, step| task.take_one(step, now))
     }
 
@@ -289,12 +336,16 @@ impl Task {
     ) -> TaskResult<Vec<E>> {
         let mut events = Vec::with_capacity(steps.len());
         for step in steps {
-            if matches!(step, TaskStep::Said(_)) && self.last_event >= TASK_SAID_EVENTS_MAX && !self.state.is_terminal()
+            if matches!(step, TaskStep::Said(_))
+                && self.last_event >= TASK_SAID_EVENTS_MAX
+                && !self.state.is_terminal()
             {
                 continue;
             }
             if self.last_event >= TASK_EVENTS_MAX_DEFAULT && !step.is_end() {
-                return Err(TaskError::TooManyEvents { events_max: TASK_EVENTS_MAX_DEFAULT });
+                return Err(TaskError::TooManyEvents {
+                    events_max: TASK_EVENTS_MAX_DEFAULT,
+                });
             }
             events.push(take(self, step)?);
         }
@@ -313,7 +364,9 @@ impl Task {
         }
         match self.on_restart {
             OnRestart::Resume => {
-                let given_up = self.open.iter().map(|open| TaskStep::GivenUp { key: open.key.clone() });
+                let given_up = self.open.iter().map(|open| TaskStep::GivenUp {
+                    key: open.key.clone(),
+                });
                 given_up.chain([TaskStep::Start]).collect()
             }
             OnRestart::Fail => vec![TaskStep::Failed(Failure::new(
@@ -334,12 +387,17 @@ impl Task {
         match by {
             By::Owner(owner) if self.owner != *owner => return Err(TaskError::NotFound),
             // An ended task is nobody's work: that it has ended says more than that the lease is gone.
-            By::Worker(lease) if self.is_held_by(lease) || self.state.is_terminal() => return Ok(()),
+            By::Worker(lease) if self.is_held_by(lease) || self.state.is_terminal() => {
+                return Ok(());
+            }
             By::Worker(_) => return Err(TaskError::LostLease),
             By::Owner(_) | By::Operator => {}
         }
         match steps.iter().find(|step| !step.is_for_others()) {
-            Some(step) => Err(TaskError::Illegal { from: self.state, step: step.name() }),
+            Some(step) => Err(TaskError::Illegal {
+                from: self.state,
+                step: step.name(),
+            }),
             None => Ok(()),
         }
     }
@@ -350,7 +408,11 @@ impl Task {
     /// As [`Self::allows`]; [`TaskError::HasEnded`].
     pub fn allows_cancel(&self, by: By<'_>) -> TaskResult<()> {
         self.allows(by, &[])?;
-        if self.state.is_terminal() { Err(TaskError::HasEnded(self.state)) } else { Ok(()) }
+        if self.state.is_terminal() {
+            Err(TaskError::HasEnded(self.state))
+        } else {
+            Ok(())
+        }
     }
 }
 

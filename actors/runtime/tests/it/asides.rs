@@ -55,7 +55,9 @@ impl Default for Waiter {
 
 impl Agent for Waiter {
     fn handlers(on: &mut Handlers<Self>) {
-        on.concurrent::<Wait>(2).concurrent::<Panic>(1).sync::<Begun>();
+        on.concurrent::<Wait>(2)
+            .concurrent::<Panic>(1)
+            .sync::<Begun>();
     }
 
     fn profile() -> Profile {
@@ -102,7 +104,9 @@ impl SyncHandler<Begun> for Waiter {
 }
 
 fn wait() -> Wait {
-    Wait { tidy: Duration::ZERO }
+    Wait {
+        tidy: Duration::ZERO,
+    }
 }
 
 /// Goal: a concurrent handler runs in the task that asks, where the profile says that it may, and on the agent's own arbiter
@@ -113,12 +117,21 @@ fn where_handlers_run() {
     let (waiter, pinned) = (Waiter::default(), Profile::default());
     let permits = waiter.permits.clone();
     let here = std::thread::current().id();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let agent = system.spawn(waiter.clone());
-    let elsewhere = system.prepare_with(move || waiter.clone()).profile(pinned).spawn();
+    let elsewhere = system
+        .prepare_with(move || waiter.clone())
+        .profile(pinned)
+        .spawn();
     runtime.block_on(async {
         // Until it has been asked it isn't there.
-        assert_eq!(agent.ask(Begun).await.unwrap() + elsewhere.ask(Begun).await.unwrap(), 0);
+        assert_eq!(
+            agent.ask(Begun).await.unwrap() + elsewhere.ask(Begun).await.unwrap(),
+            0
+        );
         eventually("it rests", SECOND, || agent.snapshot().mailbox_depth == 0).await;
         permits.add_permits(2);
         assert_eq!(agent.ask(wait()).await.unwrap(), here);
@@ -126,7 +139,10 @@ fn where_handlers_run() {
     });
     permits.add_permits(1);
     let mut ask = Box::pin(agent.ask(wait()));
-    assert!(ask.as_mut().now_or_never().is_none(), "begun where there is no runtime");
+    assert!(
+        ask.as_mut().now_or_never().is_none(),
+        "begun where there is no runtime"
+    );
     assert_ne!(runtime.block_on(ask).unwrap(), here);
     runtime.block_on(system.shutdown(SECOND));
 }
@@ -206,7 +222,10 @@ fn panics() {
             assert_eq!(agent.ask(Begun).await.unwrap(), 0);
             let mut beside = Box::pin(agent.ask(wait()));
             assert!(futures::poll!(beside.as_mut()).is_pending());
-            assert!(matches!(agent.ask(Panic { at_once }).await, Err(SendError::Panicked)));
+            assert!(matches!(
+                agent.ask(Panic { at_once }).await,
+                Err(SendError::Panicked)
+            ));
             assert_eq!(agent.ask(Begun).await.unwrap(), 0, "a fresh one");
             assert_eq!(agent.snapshot().restarts, 1);
             permits.add_permits(1);
@@ -233,7 +252,10 @@ fn cancelled_handlers_have_their_grace() {
                     }
                     "deadline" => {
                         let late = agent.ask(Wait { tidy }).within(SECOND).await;
-                        assert!(matches!(late, Err(SendError::TimedOut(after)) if after >= SECOND), "{late:?}");
+                        assert!(
+                            matches!(late, Err(SendError::TimedOut(after)) if after >= SECOND),
+                            "{late:?}"
+                        );
                     }
                     _ => {
                         let mut call = agent.call(Wait { tidy }).start();
@@ -244,7 +266,10 @@ fn cancelled_handlers_have_their_grace() {
                     }
                 }
                 tokio::time::sleep(SECOND + SECOND / 4).await;
-                eventually("its place is free", SECOND, || agent.snapshot().in_flight == 0).await;
+                eventually("its place is free", SECOND, || {
+                    agent.snapshot().in_flight == 0
+                })
+                .await;
                 assert_eq!((told.load(SeqCst), done.load(SeqCst)), (1, tidied), "{how}");
             });
         }
@@ -261,14 +286,20 @@ fn cancelled_asks_end_at_their_deadline() {
         let began = tokio::time::Instant::now();
         let call = CallMeta::new(Arc::new(Principal::agent("ann"))).until(began + SECOND);
         let cancel = call.cancel.clone();
-        let ask = agent.ask(Wait { tidy: 2 * SECOND }).within_call(Some(Arc::new(call)));
+        let ask = agent
+            .ask(Wait { tidy: 2 * SECOND })
+            .within_call(Some(Arc::new(call)));
         let cancelling = async {
             tokio::time::sleep(SECOND / 2).await;
             cancel.cancel();
         };
         let (late, ()) = tokio::join!(ask, cancelling);
         assert!(matches!(late, Err(SendError::TimedOut(_))), "{late:?}");
-        assert!(began.elapsed() < SECOND + SECOND / 4, "{:?}", began.elapsed());
+        assert!(
+            began.elapsed() < SECOND + SECOND / 4,
+            "{:?}",
+            began.elapsed()
+        );
     });
 }
 
@@ -286,7 +317,10 @@ fn askers_on_many_threads() {
             .map(|_| {
                 let agent = agent.clone();
                 std::thread::spawn(move || {
-                    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                    let runtime = tokio::runtime::Builder::new_current_thread()
+                        .enable_all()
+                        .build()
+                        .unwrap();
                     runtime.block_on(async {
                         for nth in 0..ASKS {
                             let mut ask = Box::pin(agent.ask(wait()));
@@ -299,7 +333,10 @@ fn askers_on_many_threads() {
                 })
             })
             .collect();
-        eventually("all have ended", 60 * SECOND, || askers.iter().all(|asker| asker.is_finished())).await;
+        eventually("all have ended", 60 * SECOND, || {
+            askers.iter().all(|asker| asker.is_finished())
+        })
+        .await;
         askers.into_iter().for_each(|asker| asker.join().unwrap());
         eventually("nothing runs", SECOND, || agent.snapshot().in_flight == 0).await;
         assert!(most.load(SeqCst) <= 2);

@@ -15,10 +15,33 @@ fn typed() {
             counter.tell(Add { by: 1 }).await.unwrap();
             counter.try_tell(Add { by: 2 }).unwrap();
             assert_eq!(counter.ask(Add { by: 3 }).await.unwrap(), 6);
-            assert_eq!(counter.recipient::<Add>().unwrap().ask(Add { by: 1 }).await.unwrap(), 7);
-            assert_eq!(counter.ask(SlowAdd { by: 1, pause: SECOND }).await.unwrap(), 8);
+            assert_eq!(
+                counter
+                    .recipient::<Add>()
+                    .unwrap()
+                    .ask(Add { by: 1 })
+                    .await
+                    .unwrap(),
+                7
+            );
+            assert_eq!(
+                counter
+                    .ask(SlowAdd {
+                        by: 1,
+                        pause: SECOND
+                    })
+                    .await
+                    .unwrap(),
+                8
+            );
             assert_eq!(counter.observe().await, json!(8));
-            assert_eq!(system.shutdown(SECOND).await, ShutdownReport { drained: 1, killed: 0 });
+            assert_eq!(
+                system.shutdown(SECOND).await,
+                ShutdownReport {
+                    drained: 1,
+                    killed: 0
+                }
+            );
         });
     }
 }
@@ -29,11 +52,18 @@ fn by_name() {
     running(async |system| {
         let counter = system.spawn(Counter::default());
         let ask = async |name: &str, payload| {
-            let reply = counter.ask_named(name, to_raw_value(&payload).unwrap(), None).await;
-            reply.map(|raw| serde_json::from_str::<serde_json::Value>(raw.get()).unwrap()).map_err(|f| f.kind)
+            let reply = counter
+                .ask_named(name, to_raw_value(&payload).unwrap(), None)
+                .await;
+            reply
+                .map(|raw| serde_json::from_str::<serde_json::Value>(raw.get()).unwrap())
+                .map_err(|f| f.kind)
         };
         assert_eq!(ask("add", json!({"by": 2})).await, Ok(json!(2)));
-        assert_eq!(ask("add", json!({"by": "two"})).await, Err(FailureKind::InvalidInput));
+        assert_eq!(
+            ask("add", json!({"by": "two"})).await,
+            Err(FailureKind::InvalidInput)
+        );
         assert_eq!(ask("slow_add", json!({})).await, Err(FailureKind::NotFound));
         assert_eq!(ask("add", json!({"by": 1})).await, Ok(json!(3)));
         assert_eq!(counter.specs().len(), 1);
@@ -59,7 +89,10 @@ fn repeatable() {
     running(async |system| {
         let (twice, once) = (system.spawn(Twice), system.spawn(Counter::default()));
         let hint = |agent: &AgentRef| {
-            agent.specs()[0].more.object("annotations").and_then(|a| a.read::<bool>("idempotentHint"))
+            agent.specs()[0]
+                .more
+                .object("annotations")
+                .and_then(|a| a.read::<bool>("idempotentHint"))
         };
         assert_eq!((hint(&twice), hint(&once)), (Some(true), None));
     });
@@ -69,19 +102,33 @@ fn repeatable() {
 #[test]
 fn local_and_remote_look_identical() {
     running(async |system| {
-        let remote =
-            system.spawn(Scripted::new([Act::Reply(json!(42)), Act::Panic, Act::Reply(json!("not a number"))]));
+        let remote = system.spawn(Scripted::new([
+            Act::Reply(json!(42)),
+            Act::Panic,
+            Act::Reply(json!("not a number")),
+        ]));
         assert_eq!(remote.ask(Add { by: 2 }).await.unwrap(), 42);
         assert_eq!(remote.observe().await, json!([["add", {"by": 2}]]));
         let told = system.spawn(Scripted::new([Act::Reply(json!(1)), Act::Reply(json!(2))]));
         told.tell(Add { by: 3 }).await.unwrap();
         told.try_tell(Add { by: 4 }).unwrap();
         testkit::eventually("both are begun", SECOND, || told.snapshot().handled == 2).await;
-        assert_eq!(told.observe().await, json!([["add", {"by": 3}], ["add", {"by": 4}]]));
+        assert_eq!(
+            told.observe().await,
+            json!([["add", {"by": 3}], ["add", {"by": 4}]])
+        );
         told.kill();
         told.ended().await;
-        assert!(matches!(told.tell(Add { by: 5 }).await, Err(SendError::Closed { message: Add { by: 5 } })));
-        assert_eq!(remote.ask(Add { by: 2 }).await.unwrap_err().kind(), FailureKind::Internal);
+        assert!(matches!(
+            told.tell(Add { by: 5 }).await,
+            Err(SendError::Closed {
+                message: Add { by: 5 }
+            })
+        ));
+        assert_eq!(
+            remote.ask(Add { by: 2 }).await.unwrap_err().kind(),
+            FailureKind::Internal
+        );
     });
 }
 
@@ -90,7 +137,10 @@ fn local_and_remote_look_identical() {
 fn not_handled() {
     running(async |system| {
         let remote = system.spawn(Scripted::new([]));
-        assert!(matches!(remote.ask(Boom).await, Err(SendError::NotHandled { message: Boom, .. })));
+        assert!(matches!(
+            remote.ask(Boom).await,
+            Err(SendError::NotHandled { message: Boom, .. })
+        ));
         assert!(remote.recipient::<Boom>().is_none());
     });
 }

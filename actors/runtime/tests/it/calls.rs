@@ -22,10 +22,17 @@ impl Agent for Forecaster {
 }
 
 impl ConcurrentHandler<Weather> for Forecaster {
-    fn handle(&mut self, _: Weather, cx: Cx) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
+    fn handle(
+        &mut self,
+        _: Weather,
+        cx: Cx,
+    ) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
         let next = self.next.clone();
         async move {
-            cx.progress(Progress { done: f64::from(cx.call().map_or(0, |c| c.hops)), ..Progress::default() });
+            cx.progress(Progress {
+                done: f64::from(cx.call().map_or(0, |c| c.hops)),
+                ..Progress::default()
+            });
             if let Some(next) = next {
                 return cx.ask(&next, Weather).await?;
             }
@@ -45,19 +52,27 @@ fn questions_find_the_caller() {
     running(async |system| {
         let last = system.spawn(Forecaster { next: None });
         let first = system.spawn(Forecaster { next: Some(last) });
-        let mut call = first.call(Weather).principal(Principal::agent("ann")).start();
+        let mut call = first
+            .call(Weather)
+            .principal(Principal::agent("ann"))
+            .start();
         let mut progress = Vec::new();
         while let Some(event) = call.next().await {
             match event {
                 CallEvent::Progress(p) => progress.push(p.done),
                 CallEvent::Question(q) => {
-                    assert!(matches!(&q.question, Question::Elicit(e) if e.message() == "Which city?"));
+                    assert!(
+                        matches!(&q.question, Question::Elicit(e) if e.message() == "Which city?")
+                    );
                     q.answer(Answer::Elicit(ElicitAnswer::accept("Rio".into())));
                 }
                 _ => unreachable!(),
             }
         }
-        assert_eq!(call.reply().await.unwrap().unwrap(), "sunny in \"Rio\", ann");
+        assert_eq!(
+            call.reply().await.unwrap().unwrap(),
+            "sunny in \"Rio\", ann"
+        );
         assert_eq!(progress, [0.0, 1.0]);
     });
 }
@@ -68,14 +83,23 @@ fn questions_find_the_caller() {
 fn nobody_to_ask() {
     running(async |system| {
         let agent = system.spawn(Forecaster { next: None });
-        assert_eq!(agent.ask(Weather).await.unwrap().unwrap_err().kind, FailureKind::NobodyToAsk);
+        assert_eq!(
+            agent.ask(Weather).await.unwrap().unwrap_err().kind,
+            FailureKind::NobodyToAsk
+        );
         let call = agent.call(Weather).start();
-        assert_eq!(call.reply().await.unwrap().unwrap_err().kind, FailureKind::NobodyToAsk);
+        assert_eq!(
+            call.reply().await.unwrap().unwrap_err().kind,
+            FailureKind::NobodyToAsk
+        );
         let mut call = agent.call(Weather).start();
         while let Some(event) = call.next().await {
             drop(event);
         }
-        assert_eq!(call.reply().await.unwrap().unwrap_err().kind, FailureKind::NobodyToAsk);
+        assert_eq!(
+            call.reply().await.unwrap().unwrap_err().kind,
+            FailureKind::NobodyToAsk
+        );
     });
 }
 
@@ -107,7 +131,10 @@ impl ConcurrentHandler<Loop> for Looper {
                 Ok(reply) => reply,
                 Err(SendError::TooManyHops { hops_max }) => {
                     assert_eq!(hops, hops_max + 1);
-                    Ok((hops_max, cx.deadline().map(|d| d - tokio::time::Instant::now())))
+                    Ok((
+                        hops_max,
+                        cx.deadline().map(|d| d - tokio::time::Instant::now()),
+                    ))
                 }
                 Err(other) => Err(other.into()),
             }
@@ -120,7 +147,14 @@ impl ConcurrentHandler<Loop> for Looper {
 fn loops_end() {
     running(async |system| {
         let looper = system.spawn(Looper { hops: 0 });
-        let reply = looper.call(Loop).within(5 * SECOND).start().reply().await.unwrap().unwrap();
+        let reply = looper
+            .call(Loop)
+            .within(5 * SECOND)
+            .start()
+            .reply()
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(reply, (HOPS_MAX_DEFAULT, Some(5 * SECOND)));
     });
 }
@@ -130,18 +164,26 @@ fn loops_end() {
 fn dropping_cancels_the_chain() {
     running(async |system| {
         let last = system.spawn(Forecaster { next: None });
-        let first = system.spawn(Forecaster { next: Some(last.clone()) });
+        let first = system.spawn(Forecaster {
+            next: Some(last.clone()),
+        });
         let mut call = first.call(Weather).start();
         let question = loop {
             if let CallEvent::Question(question) = call.next().await.unwrap() {
                 break question;
             }
         };
-        assert_eq!((first.snapshot().in_flight, last.snapshot().in_flight), (1, 1));
+        assert_eq!(
+            (first.snapshot().in_flight, last.snapshot().in_flight),
+            (1, 1)
+        );
         drop(call);
         // Neither tidies up when told, so each is dropped after its grace.
         tokio::time::sleep(2 * CANCEL_GRACE_DEFAULT).await;
-        assert_eq!((first.snapshot().in_flight, last.snapshot().in_flight), (0, 0));
+        assert_eq!(
+            (first.snapshot().in_flight, last.snapshot().in_flight),
+            (0, 0)
+        );
         drop(question);
     });
 }

@@ -71,16 +71,29 @@ impl ConcurrentHandler<Wait> for Beside {
 #[test]
 fn deadlines_are_timeouts() {
     for profile in [Profile::default(), Profile::default().with_askers()] {
-        let profile = Profile { cancel_grace: Duration::ZERO, ..profile };
+        let profile = Profile {
+            cancel_grace: Duration::ZERO,
+            ..profile
+        };
         running(async |system| {
-            let agent = system.prepare_with(Beside::default).profile(profile.clone()).spawn();
+            let agent = system
+                .prepare_with(Beside::default)
+                .profile(profile.clone())
+                .spawn();
             let late = agent.ask(Wait { tidy: SECOND }).within(SECOND).await;
-            assert!(matches!(late, Err(SendError::TimedOut(after)) if after >= SECOND), "{late:?}");
+            assert!(
+                matches!(late, Err(SendError::TimedOut(after)) if after >= SECOND),
+                "{late:?}"
+            );
             let call = agent.call(Wait { tidy: SECOND }).within(SECOND).start();
             call.cancel();
             assert!(matches!(call.reply().await, Err(SendError::Cancelled)));
-            let past = CallMeta::new(Arc::new(Principal::local_operator())).until(tokio::time::Instant::now());
-            let late = agent.ask(Wait { tidy: SECOND }).within_call(Some(Arc::new(past))).await;
+            let past = CallMeta::new(Arc::new(Principal::local_operator()))
+                .until(tokio::time::Instant::now());
+            let late = agent
+                .ask(Wait { tidy: SECOND })
+                .within_call(Some(Arc::new(past)))
+                .await;
             assert!(matches!(late, Err(SendError::TimedOut(_))), "{late:?}");
         });
     }
@@ -100,17 +113,48 @@ struct Case {
 #[test]
 fn running_handlers() {
     let cases = [
-        Case { tidy: SECOND / 2, cancel_safe: false, state: 1, tidied: 1 },
-        Case { tidy: 2 * SECOND, cancel_safe: false, state: 0, tidied: 0 },
-        Case { tidy: 2 * SECOND, cancel_safe: true, state: 1, tidied: 0 },
+        Case {
+            tidy: SECOND / 2,
+            cancel_safe: false,
+            state: 1,
+            tidied: 1,
+        },
+        Case {
+            tidy: 2 * SECOND,
+            cancel_safe: false,
+            state: 0,
+            tidied: 0,
+        },
+        Case {
+            tidy: 2 * SECOND,
+            cancel_safe: true,
+            state: 1,
+            tidied: 0,
+        },
     ];
-    for Case { tidy, cancel_safe, state, tidied } in cases {
+    for Case {
+        tidy,
+        cancel_safe,
+        state,
+        tidied,
+    } in cases
+    {
         for how in ["drop", "deadline", "call"] {
             running(async |system| {
                 let (told, done) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
                 let (told_, done_) = (told.clone(), done.clone());
-                let make = move || Waiter { state: 0, told: told_.clone(), tidied: done_.clone() };
-                let agent = system.prepare_with(make).profile(Profile { cancel_safe, ..Profile::default() }).spawn();
+                let make = move || Waiter {
+                    state: 0,
+                    told: told_.clone(),
+                    tidied: done_.clone(),
+                };
+                let agent = system
+                    .prepare_with(make)
+                    .profile(Profile {
+                        cancel_safe,
+                        ..Profile::default()
+                    })
+                    .spawn();
                 match how {
                     "drop" => {
                         let mut ask = Box::pin(agent.ask(Wait { tidy }));
@@ -119,7 +163,10 @@ fn running_handlers() {
                     }
                     "deadline" => {
                         let late = agent.ask(Wait { tidy }).within(SECOND).await;
-                        assert!(matches!(late, Err(SendError::TimedOut(after)) if after >= SECOND), "{late:?}");
+                        assert!(
+                            matches!(late, Err(SendError::TimedOut(after)) if after >= SECOND),
+                            "{late:?}"
+                        );
                     }
                     _ => {
                         let mut call = agent.call(Wait { tidy }).start();
@@ -132,7 +179,10 @@ fn running_handlers() {
                 }
                 let began = tokio::time::Instant::now();
                 assert_eq!(agent.ask(Free).await.unwrap(), state, "{how}");
-                assert!(began.elapsed() <= SECOND, "the slot was freed within the grace");
+                assert!(
+                    began.elapsed() <= SECOND,
+                    "the slot was freed within the grace"
+                );
                 assert_eq!((told.load(SeqCst), done.load(SeqCst)), (1, tidied), "{how}");
             });
         }
@@ -144,8 +194,12 @@ fn running_handlers() {
 fn queued_messages() {
     running(async |system| {
         let agent = system.spawn_with(Waiter::default);
-        let mut first = Box::pin(agent.ask(Wait { tidy: Duration::ZERO }));
-        let mut second = Box::pin(agent.ask(Wait { tidy: Duration::ZERO }));
+        let mut first = Box::pin(agent.ask(Wait {
+            tidy: Duration::ZERO,
+        }));
+        let mut second = Box::pin(agent.ask(Wait {
+            tidy: Duration::ZERO,
+        }));
         assert!(futures::poll!(first.as_mut()).is_pending());
         assert!(futures::poll!(second.as_mut()).is_pending());
         eventually("it runs", SECOND, || agent.snapshot().in_flight == 1).await;
@@ -159,16 +213,31 @@ fn queued_messages() {
 #[test]
 fn waiting_for_room() {
     running(async |system| {
-        let agent =
-            system.prepare_with(Waiter::default).profile(Profile { mailbox_capacity: 1, ..Profile::default() }).spawn();
-        let mut running = Box::pin(agent.ask(Wait { tidy: Duration::ZERO }));
+        let agent = system
+            .prepare_with(Waiter::default)
+            .profile(Profile {
+                mailbox_capacity: 1,
+                ..Profile::default()
+            })
+            .spawn();
+        let mut running = Box::pin(agent.ask(Wait {
+            tidy: Duration::ZERO,
+        }));
         assert!(futures::poll!(running.as_mut()).is_pending());
         eventually("it runs", SECOND, || agent.snapshot().in_flight == 1).await;
-        let mut queued = Box::pin(agent.ask(Wait { tidy: Duration::ZERO }));
+        let mut queued = Box::pin(agent.ask(Wait {
+            tidy: Duration::ZERO,
+        }));
         assert!(futures::poll!(queued.as_mut()).is_pending());
         let call = CallMeta::new(Arc::new(Principal::agent("ann")));
         let cancel = call.cancel.clone();
-        let mut waiting = Box::pin(agent.ask(Wait { tidy: Duration::ZERO }).within_call(Some(call.into())));
+        let mut waiting = Box::pin(
+            agent
+                .ask(Wait {
+                    tidy: Duration::ZERO,
+                })
+                .within_call(Some(call.into())),
+        );
         assert!(futures::poll!(waiting.as_mut()).is_pending());
         cancel.cancel();
         assert!(matches!(waiting.await, Err(SendError::Cancelled)));

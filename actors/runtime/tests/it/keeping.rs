@@ -19,9 +19,17 @@ fn full_streams() {
             key: Some(key.into()),
             body: serde_json::json!(key),
         };
-        assert_eq!(journal.append_all(vec![record("a", "1"), record("a", "2")]).await, Ok(vec![1, 2]));
+        assert_eq!(
+            journal
+                .append_all(vec![record("a", "1"), record("a", "2")])
+                .await,
+            Ok(vec![1, 2])
+        );
         let two = vec![record("c", "1"), record("c", "2")];
-        assert_eq!(journal.append_all(two).await, Err(JournalError::Full { records_max: 3 }));
+        assert_eq!(
+            journal.append_all(two).await,
+            Err(JournalError::Full { records_max: 3 })
+        );
         assert_eq!(journal.read("c", 0, 9).await, Ok(vec![]));
         assert_eq!(journal.append(record("c", "1")).await, Ok(1));
     });
@@ -35,8 +43,16 @@ fn marks() {
         let [a, b] = audits.each_ref().map(|audit| audit.mark(class, b"Maria"));
         assert_eq!(a.bytes, 5);
         assert_eq!(a == b, class < DataClass::Personal);
-        let kind = if class < DataClass::Personal { "sha256:" } else { "hmac-sha256:" };
-        assert!(a.hash.strip_prefix(kind).is_some_and(|hex| hex.len() == 64), "{}", a.hash);
+        let kind = if class < DataClass::Personal {
+            "sha256:"
+        } else {
+            "hmac-sha256:"
+        };
+        assert!(
+            a.hash.strip_prefix(kind).is_some_and(|hex| hex.len() == 64),
+            "{}",
+            a.hash
+        );
     }
     assert_eq!(
         audits[0].mark(DataClass::Public, b"abc").hash,
@@ -54,11 +70,20 @@ struct Told {
 impl Told {
     fn new(may: usize, errors: impl IntoIterator<Item = JournalError>) -> Arc<Self> {
         let errors = Mutex::new(errors.into_iter().collect());
-        Arc::new(Self { may: Semaphore::new(may), errors, kept: Mutex::default() })
+        Arc::new(Self {
+            may: Semaphore::new(may),
+            errors,
+            kept: Mutex::default(),
+        })
     }
 
     fn events(&self) -> Vec<String> {
-        self.kept.lock().unwrap().iter().map(|entry| entry.event.to_string()).collect()
+        self.kept
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|entry| entry.event.to_string())
+            .collect()
     }
 }
 
@@ -95,7 +120,10 @@ fn the_log_keeps_order() {
         assert_eq!(log.record(named(300)).await, Ok(301));
         log.placed(named(301)).await;
         log.flush().await;
-        assert_eq!(audit.events(), (0..302).map(|n| format!("e{n}")).collect::<Vec<_>>());
+        assert_eq!(
+            audit.events(),
+            (0..302).map(|n| format!("e{n}")).collect::<Vec<_>>()
+        );
         assert_eq!(log.lost(), 0);
     });
 }
@@ -105,13 +133,22 @@ fn the_log_keeps_order() {
 #[test]
 fn the_log_waits_for_room() {
     paused(async |_| {
-        let audit = Told::new(OFTEN, [JournalError::NoSpace, JournalError::Unavailable("away".into())]);
+        let audit = Told::new(
+            OFTEN,
+            [
+                JournalError::NoSpace,
+                JournalError::Unavailable("away".into()),
+            ],
+        );
         let log = AuditLog::new(audit.clone());
         log.note(named(0));
         assert_eq!(log.record(named(1)).await, Err(JournalError::NoSpace));
         log.note(named(2));
         log.flush().await;
-        assert_eq!((audit.events(), log.lost()), (vec!["e0".to_owned(), "e2".into()], 0));
+        assert_eq!(
+            (audit.events(), log.lost()),
+            (vec!["e0".to_owned(), "e2".into()], 0)
+        );
     });
 }
 
@@ -119,15 +156,24 @@ fn the_log_waits_for_room() {
 #[test]
 fn the_log_tells_gaps() {
     paused(async |_| {
-        for error in [JournalError::Unknown("gone".into()), JournalError::Fenced { writer: "w".into() }] {
+        for error in [
+            JournalError::Unknown("gone".into()),
+            JournalError::Fenced { writer: "w".into() },
+        ] {
             let audit = Told::new(OFTEN, [error]);
             let log = AuditLog::new(audit.clone());
             log.note(named(0));
             log.flush().await;
             log.note(named(1));
             log.flush().await;
-            assert_eq!((audit.events(), log.lost()), (vec!["audit.gap".to_owned(), "e1".into()], 1));
-            assert_eq!(audit.kept.lock().unwrap()[0].more["lost"], AuditValue::Number(1));
+            assert_eq!(
+                (audit.events(), log.lost()),
+                (vec!["audit.gap".to_owned(), "e1".into()], 1)
+            );
+            assert_eq!(
+                audit.kept.lock().unwrap()[0].more["lost"],
+                AuditValue::Number(1)
+            );
         }
     });
 }
@@ -160,11 +206,16 @@ fn the_log_has_a_bound() {
 fn a_system_has_a_store() {
     paused(async |system| {
         let audit = Arc::new(MemoryAudit::default());
-        let store = Store { audit: audit.clone(), ..Store::in_memory() };
+        let store = Store {
+            audit: audit.clone(),
+            ..Store::in_memory()
+        };
         system.keep_in(store.clone()).unwrap();
         assert_eq!(system.keep_in(Store::in_memory()), Err(StoreIsSet));
         assert_eq!(system.store().run, store.run);
-        let said = AuditEntry::new("denied").with_principal(&Principal::agent("ann")).with("rule", "r1");
+        let said = AuditEntry::new("denied")
+            .with_principal(&Principal::agent("ann"))
+            .with("rule", "r1");
         assert_eq!(system.audit().record(said.clone()).await, Ok(1));
         assert_eq!(audit.entries(), [said]);
 

@@ -17,7 +17,10 @@ fn leaks_fail_the_test() {
         });
     }));
     let message = *leaks.unwrap_err().downcast::<String>().unwrap();
-    assert_eq!(message, "1 agents still run: did you call System::shutdown?");
+    assert_eq!(
+        message,
+        "1 agents still run: did you call System::shutdown?"
+    );
 }
 
 /// Passes itself on so often, to the other agent.
@@ -65,8 +68,22 @@ impl Handler<Relay> for Runner {
 #[test]
 fn shutdown_drains() {
     for (left, limit, report) in [
-        (100, 2 * SECOND, ShutdownReport { drained: 2, killed: 0 }),
-        (1_000, SECOND, ShutdownReport { drained: 1, killed: 1 }),
+        (
+            100,
+            2 * SECOND,
+            ShutdownReport {
+                drained: 2,
+                killed: 0,
+            },
+        ),
+        (
+            1_000,
+            SECOND,
+            ShutdownReport {
+                drained: 1,
+                killed: 1,
+            },
+        ),
     ] {
         paused(async |system| {
             let [a, b] = [0, 1].map(|_| system.spawn(Runner::default()));
@@ -76,7 +93,10 @@ fn shutdown_drains() {
             let began = tokio::time::Instant::now();
             let late = async {
                 tokio::time::sleep(SECOND / 10).await;
-                assert!(matches!(a.tell(Relay { left: 0 }).await, Err(SendError::Closed { .. })));
+                assert!(matches!(
+                    a.tell(Relay { left: 0 }).await,
+                    Err(SendError::Closed { .. })
+                ));
             };
             let (ended, ()) = futures::join!(system.shutdown(limit), late);
             assert_eq!(ended, report);
@@ -91,9 +111,21 @@ fn shutdown_drains() {
 #[test]
 fn stop_and_kill() {
     running(async |system| {
-        for (kill, expected) in [(false, Ok(3)), (true, Err("agent stopped before it took the message".to_owned()))] {
+        for (kill, expected) in [
+            (false, Ok(3)),
+            (
+                true,
+                Err("agent stopped before it took the message".to_owned()),
+            ),
+        ] {
             let counter = system.spawn(Counter::default());
-            counter.tell(SlowAdd { by: 1, pause: SECOND }).await.unwrap();
+            counter
+                .tell(SlowAdd {
+                    by: 1,
+                    pause: SECOND,
+                })
+                .await
+                .unwrap();
             let mut queued = Box::pin(counter.ask(Add { by: 2 }));
             assert!(futures::poll!(queued.as_mut()).is_pending());
             eventually("it runs", SECOND, || counter.snapshot().in_flight == 1).await;
@@ -104,8 +136,20 @@ fn stop_and_kill() {
             }
             let (answer, why) = futures::join!(queued, counter.ended());
             assert_eq!(answer.map_err(|e| e.to_string()), expected);
-            assert_eq!(why, if kill { ExitReason::Killed } else { ExitReason::Stopped });
-            assert!(matches!(counter.try_tell(Add { by: 1 }), Err(SendError::Closed { message: Add { by: 1 } })));
+            assert_eq!(
+                why,
+                if kill {
+                    ExitReason::Killed
+                } else {
+                    ExitReason::Stopped
+                }
+            );
+            assert!(matches!(
+                counter.try_tell(Add { by: 1 }),
+                Err(SendError::Closed {
+                    message: Add { by: 1 }
+                })
+            ));
         }
         assert_eq!(system.dead_letters().count(), 1);
     });
@@ -117,14 +161,23 @@ fn dead_letters_are_bounded() {
     running(async |system| {
         let profile = Profile::default().mailbox_capacity(2_000);
         let counter = system.prepare(Counter::default()).profile(profile).spawn();
-        counter.tell(SlowAdd { by: 1, pause: SECOND }).await.unwrap();
+        counter
+            .tell(SlowAdd {
+                by: 1,
+                pause: SECOND,
+            })
+            .await
+            .unwrap();
         eventually("it runs", SECOND, || counter.snapshot().in_flight == 1).await;
         for _ in 0..=DEAD_LETTERS_KEPT_MAX {
             counter.try_tell(Add { by: 1 }).unwrap();
         }
         counter.kill();
         counter.ended().await;
-        assert_eq!(system.dead_letters().count(), DEAD_LETTERS_KEPT_MAX as u64 + 1);
+        assert_eq!(
+            system.dead_letters().count(),
+            DEAD_LETTERS_KEPT_MAX as u64 + 1
+        );
         assert_eq!(system.dead_letters().latest().len(), DEAD_LETTERS_KEPT_MAX);
     });
 }
@@ -190,13 +243,19 @@ impl SyncHandler<Start> for Watcher {
 fn death_watch() {
     running(async |system| {
         let [first, second] = [0, 1].map(|_| system.spawn(Counter::default()));
-        let watcher = system.prepare(Watcher::default()).profile(Profile::default().pinned()).spawn();
+        let watcher = system
+            .prepare(Watcher::default())
+            .profile(Profile::default().pinned())
+            .spawn();
         watcher.ask(Watch(first.clone())).await.unwrap();
         first.kill();
         second.stop();
         second.ended().await;
         watcher.ask(Watch(second.clone())).await.unwrap();
-        let expected = json!([format!("{} Killed", first.id()), format!("{} Stopped", second.id())]);
+        let expected = json!([
+            format!("{} Killed", first.id()),
+            format!("{} Stopped", second.id())
+        ]);
         assert_eq!(watcher.observe().await["ended"], expected);
     });
 }
@@ -205,7 +264,10 @@ fn death_watch() {
 #[test]
 fn timers() {
     running(async |system| {
-        let watcher = system.prepare(Watcher::default()).profile(Profile::default().pinned()).spawn();
+        let watcher = system
+            .prepare(Watcher::default())
+            .profile(Profile::default().pinned())
+            .spawn();
         watcher.ask(Start).await.unwrap();
         tokio::time::sleep(5 * SECOND).await;
         assert_eq!(watcher.observe().await["ticks"], 3);
@@ -234,7 +296,10 @@ impl Agent for Door {
     }
 
     fn profile() -> Profile {
-        Profile { stash_capacity: 3, ..Profile::default() }
+        Profile {
+            stash_capacity: 3,
+            ..Profile::default()
+        }
     }
 }
 
@@ -268,8 +333,14 @@ fn stash() {
             door.ask(Enter(9)).await.unwrap()
         };
         let (early, last) = futures::join!(early, opened);
-        let early: Vec<_> = early.into_iter().map(|answer| answer.map_err(|e| e.to_string())).collect();
-        assert_eq!(early, [Ok(1), Ok(12), Ok(123), Err("stash is full".to_owned())]);
+        let early: Vec<_> = early
+            .into_iter()
+            .map(|answer| answer.map_err(|e| e.to_string()))
+            .collect();
+        assert_eq!(
+            early,
+            [Ok(1), Ok(12), Ok(123), Err("stash is full".to_owned())]
+        );
         assert_eq!(last, 1239);
         assert_eq!(system.dead_letters().count(), 1);
     });

@@ -46,10 +46,20 @@ struct Setup {
 async fn standing(system: &System) -> Setup {
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
     let passed = Arc::default();
-    let agent = system.spawn(Gatekeeper { gate: gate.clone(), passed: Arc::clone(&passed) });
+    let agent = system.spawn(Gatekeeper {
+        gate: gate.clone(),
+        passed: Arc::clone(&passed),
+    });
     agent.tell(Pass(0)).await.unwrap();
-    eventually("first message taken", SECOND, || agent.snapshot().in_flight == 1).await;
-    Setup { agent, gate, passed }
+    eventually("first message taken", SECOND, || {
+        agent.snapshot().in_flight == 1
+    })
+    .await;
+    Setup {
+        agent,
+        gate,
+        passed,
+    }
 }
 
 /// Goal: the bound is the agent's, not the handle's. Method: 100 clones in 100 tasks push while the agent stands.
@@ -64,7 +74,10 @@ fn clones_share_one_bound() {
                 tokio::spawn(async move {
                     match agent.try_tell(Pass(n)) {
                         Ok(()) => {}
-                        Err(SendError::Full { message: Pass(back), capacity: 16 }) if back == n => {
+                        Err(SendError::Full {
+                            message: Pass(back),
+                            capacity: 16,
+                        }) if back == n => {
                             refused.fetch_add(1, SeqCst);
                         }
                         Err(other) => panic!("{other}"),
@@ -87,7 +100,10 @@ fn bound_holds_across_threads() {
     real(async |_| {
         let system = System::start(2).unwrap();
         let gate = Arc::new(tokio::sync::Semaphore::new(100_000));
-        let agent = system.spawn(Gatekeeper { gate, passed: Arc::default() });
+        let agent = system.spawn(Gatekeeper {
+            gate,
+            passed: Arc::default(),
+        });
         let threads: Vec<_> = (0..4)
             .map(|t| {
                 let agent = agent.clone();
@@ -113,7 +129,11 @@ fn bound_holds_across_threads() {
 #[test]
 fn waiting_senders_in_order() {
     paused(async |system| {
-        let Setup { agent, gate, passed } = standing(system).await;
+        let Setup {
+            agent,
+            gate,
+            passed,
+        } = standing(system).await;
         for n in 1..=16 {
             agent.try_tell(Pass(n)).unwrap();
         }
@@ -123,10 +143,16 @@ fn waiting_senders_in_order() {
         }
         drop(waiting.remove(3)); // 20 was still waiting
         gate.add_permits(1);
-        eventually("one more taken", SECOND, || passed.lock().unwrap().len() == 1).await;
+        eventually("one more taken", SECOND, || {
+            passed.lock().unwrap().len() == 1
+        })
+        .await;
         drop(waiting.remove(0)); // 17 had the promise: it goes on to 18
         gate.add_permits(100);
-        futures::future::join_all(waiting).await.into_iter().for_each(|told| told.unwrap());
+        futures::future::join_all(waiting)
+            .await
+            .into_iter()
+            .for_each(|told| told.unwrap());
         assert_eq!(system.shutdown(SECOND).await.drained, 1);
         let expected: Vec<u32> = (0..=16).chain([18, 19]).chain(21..=26).collect();
         assert_eq!(*passed.lock().unwrap(), expected);
@@ -137,12 +163,25 @@ fn waiting_senders_in_order() {
 #[test]
 fn asks_and_room() {
     paused(async |system| {
-        let Setup { agent, gate, passed } = standing(system).await;
+        let Setup {
+            agent,
+            gate,
+            passed,
+        } = standing(system).await;
         for n in 1..=16 {
             agent.try_tell(Pass(n)).unwrap();
         }
-        assert!(matches!(agent.ask(Pass(17)).without_waiting().await, Err(SendError::Full { message: Pass(17), .. })));
-        assert!(matches!(agent.ask(Pass(18)).within(SECOND).await, Err(SendError::TimedOut(_))));
+        assert!(matches!(
+            agent.ask(Pass(17)).without_waiting().await,
+            Err(SendError::Full {
+                message: Pass(17),
+                ..
+            })
+        ));
+        assert!(matches!(
+            agent.ask(Pass(18)).within(SECOND).await,
+            Err(SendError::TimedOut(_))
+        ));
         gate.add_permits(100);
         system.shutdown(SECOND).await;
         assert_eq!(passed.lock().unwrap().len(), 17);
@@ -184,7 +223,10 @@ fn flood_leaves_room_for_timers() {
             late.push(cpu_time() - began);
         }
         late.sort();
-        assert!(late[0] < Duration::from_millis(10) && late[19] < 10 * SECOND, "{late:?}");
+        assert!(
+            late[0] < Duration::from_millis(10) && late[19] < 10 * SECOND,
+            "{late:?}"
+        );
         assert!(flooder.snapshot().handled > 1_000);
         flooder.kill();
         system.shutdown(SECOND).await;

@@ -51,7 +51,10 @@ pub struct Counter {
 
 impl Agent for Counter {
     fn handlers(on: &mut Handlers<Self>) {
-        on.sync::<Add>().exclusive::<SlowAdd>().sync::<Boom>().exclusive::<SlowBoom>();
+        on.sync::<Add>()
+            .exclusive::<SlowAdd>()
+            .sync::<Boom>()
+            .exclusive::<SlowBoom>();
     }
 
     fn observe(&self) -> serde_json::Value {

@@ -69,12 +69,17 @@ impl SyncHandler<Odd> for Checker {
 fn first_in_first_out() {
     real(async |_| {
         let system = System::start(2).unwrap();
-        let agent = system.prepare(Checker::default()).profile(Profile::default().mailbox_capacity(64)).spawn();
+        let agent = system
+            .prepare(Checker::default())
+            .profile(Profile::default().mailbox_capacity(64))
+            .spawn();
         let threads: Vec<_> = (0..SENDERS)
             .map(|sender| {
                 let agent = agent.clone();
                 std::thread::spawn(move || {
-                    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                    let runtime = tokio::runtime::Builder::new_current_thread()
+                        .build()
+                        .unwrap();
                     runtime.block_on(async {
                         for nth in 0..MESSAGES {
                             match nth / 7 % 2 {
@@ -87,11 +92,18 @@ fn first_in_first_out() {
             })
             .collect();
         for thread in threads {
-            tokio::task::spawn_blocking(|| thread.join().unwrap()).await.unwrap();
+            tokio::task::spawn_blocking(|| thread.join().unwrap())
+                .await
+                .unwrap();
         }
-        testkit::eventually("all handled", 60 * SECOND, || agent.snapshot().handled == u64::from(SENDERS * MESSAGES))
-            .await;
-        assert_eq!(agent.observe().await, serde_json::json!({ "wrong": 0, "next": vec![MESSAGES; SENDERS as usize] }));
+        testkit::eventually("all handled", 60 * SECOND, || {
+            agent.snapshot().handled == u64::from(SENDERS * MESSAGES)
+        })
+        .await;
+        assert_eq!(
+            agent.observe().await,
+            serde_json::json!({ "wrong": 0, "next": vec![MESSAGES; SENDERS as usize] })
+        );
         system.shutdown(SECOND).await;
     });
 }
@@ -101,7 +113,12 @@ fn first_in_first_out() {
 fn exclusive_means_alone() {
     running(async |system| {
         let counter = system.spawn(Counter::default());
-        let slow = (0..100).map(|_| counter.ask(SlowAdd { by: 1, pause: Duration::from_millis(3) }));
+        let slow = (0..100).map(|_| {
+            counter.ask(SlowAdd {
+                by: 1,
+                pause: Duration::from_millis(3),
+            })
+        });
         let fast = (0..100).map(|_| counter.ask(Add { by: 1 }));
         let (slow, fast) = futures::join!(join_all(slow), join_all(fast));
         assert!(slow.iter().all(Result::is_ok) && fast.iter().all(Result::is_ok));
@@ -141,7 +158,10 @@ impl ConcurrentHandler<Work> for Worker {
 fn concurrent_up_to_n() {
     running(async |system| {
         let most = Arc::new(AtomicU32::new(0));
-        let worker = system.spawn(Worker { now: Arc::default(), most: most.clone() });
+        let worker = system.spawn(Worker {
+            now: Arc::default(),
+            most: most.clone(),
+        });
         let began = tokio::time::Instant::now();
         for done in join_all((0..23).map(|_| worker.ask(Work))).await {
             done.unwrap();

@@ -37,7 +37,13 @@ fn least_loaded() {
     running(async |system| {
         let pool = Pool::spawn(system, 3, Choice::LeastLoaded, Counter::default);
         for member in &pool.members()[..2] {
-            member.tell(SlowAdd { by: 100, pause: SECOND }).await.unwrap();
+            member
+                .tell(SlowAdd {
+                    by: 100,
+                    pause: SECOND,
+                })
+                .await
+                .unwrap();
         }
         for _ in 0..5 {
             pool.ask(Add { by: 1 }).await.unwrap();
@@ -52,7 +58,11 @@ fn least_loaded() {
 fn by_key() {
     running(async |system| {
         let pool = Pool::spawn(system, 4, Choice::RoundRobin, Counter::default);
-        let where_to = || (0..100).map(|key: u32| pool.for_key(&key).id()).collect::<Vec<_>>();
+        let where_to = || {
+            (0..100)
+                .map(|key: u32| pool.for_key(&key).id())
+                .collect::<Vec<_>>()
+        };
         let before = where_to();
         assert_eq!(before, where_to());
         assert_eq!(before.iter().collect::<HashSet<_>>().len(), 4);

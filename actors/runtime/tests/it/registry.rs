@@ -15,7 +15,12 @@ fn directory() {
         let [a, b] = [0, 1].map(|_| system.spawn(Counter::default()));
         let directory = system.directory();
         directory.register("clinic", &a).unwrap();
-        assert_eq!(directory.register("clinic", &b), Err(NameTaken { name: "clinic".into() }));
+        assert_eq!(
+            directory.register("clinic", &b),
+            Err(NameTaken {
+                name: "clinic".into()
+            })
+        );
         directory.register_in("silo", &b, ["orchestrator"]).unwrap();
         assert_eq!(directory.get("clinic"), Some(a.clone()));
         assert_eq!(directory.get("Clinic"), None);
@@ -47,19 +52,39 @@ fn events() {
         for _ in 0..2 {
             system.events().subscribe("weather", recipient.clone());
         }
-        system.events().subscribe("weather", gone.recipient::<News>().unwrap());
+        system
+            .events()
+            .subscribe("weather", gone.recipient::<News>().unwrap());
         gone.kill();
         gone.ended().await;
-        assert_eq!(system.events().publish("weather", &News(1)), Published { delivered: 1, missed: 0 });
-        assert_eq!(system.events().publish("sports", &News(2)), Published::default());
+        assert_eq!(
+            system.events().publish("weather", &News(1)),
+            Published {
+                delivered: 1,
+                missed: 0
+            }
+        );
+        assert_eq!(
+            system.events().publish("sports", &News(2)),
+            Published::default()
+        );
         for n in 0..MAILBOX_CAPACITY_DEFAULT {
             system.events().publish("weather", &News(n + 3));
         }
-        assert_eq!(system.events().publish("weather", &News(0)), Published { delivered: 0, missed: 1 });
+        assert_eq!(
+            system.events().publish("weather", &News(0)),
+            Published {
+                delivered: 0,
+                missed: 1
+            }
+        );
         assert_eq!(seen.recv().await, Some(News(1)));
         assert_eq!(seen.recv().await, Some(News(3)));
         system.events().unsubscribe::<News>("weather", fast.id());
-        assert_eq!(system.events().publish("weather", &News(0)), Published::default());
+        assert_eq!(
+            system.events().publish("weather", &News(0)),
+            Published::default()
+        );
     });
 }
 
@@ -82,8 +107,15 @@ fn policy() {
             system.policy().judge(crossing).await.map_err(|f| f.kind)
         };
         assert_eq!(judge(&ann).await, Ok(()));
-        system.policy().push(RateLimit::per_principal(NonZeroU32::new(2).unwrap()));
-        let seen = [judge(&ann).await, judge(&ann).await, judge(&ann).await, judge(&bob).await];
+        system
+            .policy()
+            .push(RateLimit::per_principal(NonZeroU32::new(2).unwrap()));
+        let seen = [
+            judge(&ann).await,
+            judge(&ann).await,
+            judge(&ann).await,
+            judge(&bob).await,
+        ];
         assert_eq!(seen, [Ok(()), Ok(()), Err(FailureKind::Overloaded), Ok(())]);
     });
 }
@@ -93,12 +125,22 @@ fn policy() {
 fn journal() {
     paused(async |_| {
         let journal = MemoryJournal::with_capacity(2);
-        let record = |key: &str| Record { stream: "audit".into(), key: Some(key.into()), body: json!(key) };
+        let record = |key: &str| Record {
+            stream: "audit".into(),
+            key: Some(key.into()),
+            body: json!(key),
+        };
         assert_eq!(journal.append(record("a")).await, Ok(1));
         assert_eq!(journal.append(record("b")).await, Ok(2));
         assert_eq!(journal.append(record("a")).await, Ok(1));
-        assert_eq!(journal.append(record("c")).await, Err(JournalError::Full { records_max: 2 }));
-        assert_eq!(journal.read("audit", 1, 10).await, Ok(vec![(2, record("b"))]));
+        assert_eq!(
+            journal.append(record("c")).await,
+            Err(JournalError::Full { records_max: 2 })
+        );
+        assert_eq!(
+            journal.read("audit", 1, 10).await,
+            Ok(vec![(2, record("b"))])
+        );
         assert_eq!(journal.read("task", 0, 10).await, Ok(vec![]));
     });
 }

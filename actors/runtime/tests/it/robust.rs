@@ -47,7 +47,12 @@ impl Drop for Shard {
 
 impl Agent for Fragile {
     fn handlers(on: &mut Handlers<Self>) {
-        on.sync::<Bad>().sync::<Arm>().sync::<Watch>().sync::<Add>().sync::<Boom>().exclusive::<Hold>();
+        on.sync::<Bad>()
+            .sync::<Arm>()
+            .sync::<Watch>()
+            .sync::<Add>()
+            .sync::<Boom>()
+            .exclusive::<Hold>();
     }
 
     fn terminated(&mut self, _: AgentId, _: ExitReason, _: &mut Cx) {
@@ -98,8 +103,16 @@ impl Handler<Hold> for Fragile {
 fn ready_panics() {
     for (in_place, mailbox_capacity) in [(true, 16), (false, 16), (false, 1_024)] {
         running(async |system| {
-            let profile = Profile { in_place, mailbox_capacity, backoff: Backoff::NONE, ..Profile::default() };
-            let agent = system.prepare_with(Fragile::default).profile(profile).spawn();
+            let profile = Profile {
+                in_place,
+                mailbox_capacity,
+                backoff: Backoff::NONE,
+                ..Profile::default()
+            };
+            let agent = system
+                .prepare_with(Fragile::default)
+                .profile(profile)
+                .spawn();
             agent.observe().await;
             assert!(matches!(agent.ask(Bad).await, Err(SendError::Panicked)));
             assert_eq!(agent.ask(Add { by: 1 }).await.unwrap(), 1);
@@ -113,10 +126,25 @@ fn ready_panics() {
 fn drop_panics() {
     running(async |system| {
         let other = system.spawn(Counter::default());
-        let make = || Fragile { _shard: Shard(true), ..Fragile::default() };
-        let fragile = system.prepare_with(make).profile(Profile::default().pinned()).spawn();
+        let make = || Fragile {
+            _shard: Shard(true),
+            ..Fragile::default()
+        };
+        let fragile = system
+            .prepare_with(make)
+            .profile(Profile::default().pinned())
+            .spawn();
         assert!(matches!(fragile.ask(Boom).await, Err(SendError::Panicked)));
-        assert_eq!(other.ask(SlowAdd { by: 1, pause: SECOND }).await.unwrap(), 1);
+        assert_eq!(
+            other
+                .ask(SlowAdd {
+                    by: 1,
+                    pause: SECOND
+                })
+                .await
+                .unwrap(),
+            1
+        );
     });
 }
 
@@ -125,7 +153,10 @@ fn drop_panics() {
 fn ends_are_told_late() {
     running(async |system| {
         let told = Arc::new(AtomicU32::new(0));
-        let watcher = system.spawn(Fragile { told: told.clone(), ..Fragile::default() });
+        let watcher = system.spawn(Fragile {
+            told: told.clone(),
+            ..Fragile::default()
+        });
         let watched = system.spawn(Counter::default());
         watcher.ask(Watch(watched.clone())).await.unwrap();
         watcher.tell(Hold(SECOND)).await.unwrap();
@@ -166,10 +197,16 @@ fn dropped_systems() {
             let system = System::start(arbiters).unwrap();
             let agent = system.spawn(Fragile::default());
             let asking = agent.clone();
-            let asked = tokio::spawn(async move { asking.ask(Hold(1_000 * SECOND)).await.is_err() });
+            let asked =
+                tokio::spawn(async move { asking.ask(Hold(1_000 * SECOND)).await.is_err() });
             eventually("it stands", SECOND, || agent.snapshot().in_flight == 1).await;
             drop(system);
-            assert!(tokio::time::timeout(5 * SECOND, asked).await.unwrap().unwrap());
+            assert!(
+                tokio::time::timeout(5 * SECOND, asked)
+                    .await
+                    .unwrap()
+                    .unwrap()
+            );
         }
     });
 }
@@ -190,10 +227,18 @@ fn killed_in_flight() {
 /// Goal: a timer that was started in place outlives the asker's runtime. Method: that runtime ends before it fires.
 #[test]
 fn timers_of_askers() {
-    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+    };
     let system = System::start(1).unwrap();
     let added = Arc::new(AtomicU32::new(0));
-    let agent = system.spawn(Fragile { added: added.clone(), ..Fragile::default() });
+    let agent = system.spawn(Fragile {
+        added: added.clone(),
+        ..Fragile::default()
+    });
     runtime().block_on(async {
         agent.observe().await;
         agent.ask(Arm).await.unwrap();
@@ -209,7 +254,10 @@ fn timers_of_askers() {
 fn cancelled_before_it_begins() {
     running(async |system| {
         let added = Arc::new(AtomicU32::new(0));
-        let agent = system.spawn(Fragile { added: added.clone(), ..Fragile::default() });
+        let agent = system.spawn(Fragile {
+            added: added.clone(),
+            ..Fragile::default()
+        });
         agent.observe().await;
         let call = agent.call(Add { by: 1 }).start();
         call.cancel();
@@ -225,7 +273,10 @@ fn watchers_are_let_go() {
         let long = system.spawn(Counter::default());
         let held = Arc::new(AtomicU32::new(0));
         for _ in 0..100 {
-            let short = system.spawn(Fragile { told: held.clone(), ..Fragile::default() });
+            let short = system.spawn(Fragile {
+                told: held.clone(),
+                ..Fragile::default()
+            });
             short.ask(Watch(long.clone())).await.unwrap();
             short.stop();
             short.ended().await;

@@ -14,7 +14,10 @@ const HOUR: Duration = Duration::from_secs(3_600);
 
 fn new(id: &str, agent: &str) -> NewTask {
     let expires = SystemTime::now() + HOUR;
-    NewTask { id: TaskId::new(id).unwrap(), ..NewTask::new(Principal::agent("ann"), agent, "work", expires) }
+    NewTask {
+        id: TaskId::new(id).unwrap(),
+        ..NewTask::new(Principal::agent("ann"), agent, "work", expires)
+    }
 }
 
 fn scripted(system: &System, name: &str, script: impl IntoIterator<Item = Act>) -> AgentRef {
@@ -27,7 +30,10 @@ fn scripted(system: &System, name: &str, script: impl IntoIterator<Item = Act>) 
 async fn ended(system: &System, id: &str) -> Arc<Task> {
     let (tasks, id) = (system.store().tasks.clone(), TaskId::new(id).unwrap());
     let events: Vec<_> = follow(tasks.clone(), id.clone(), 0).collect().await;
-    let ends = events.iter().filter(|event| event.as_ref().is_ok_and(|event| event.step.is_end())).count();
+    let ends = events
+        .iter()
+        .filter(|event| event.as_ref().is_ok_and(|event| event.step.is_end()))
+        .count();
     assert_eq!(ends, 1, "{id}");
     tasks.get(&id).await.unwrap().unwrap()
 }
@@ -44,16 +50,33 @@ fn reply(task: &Task) -> Value {
 #[test]
 fn tasks_are_worked_off() {
     running(async |system| {
-        let agent = scripted(system, "clinic", [Act::Late(SECOND, json!(1)), Act::Reply(json!(2))]);
-        scripted(system, "sick", [Act::Fail(Failure::new(FailureKind::Rejected, "never"))]);
+        let agent = scripted(
+            system,
+            "clinic",
+            [Act::Late(SECOND, json!(1)), Act::Reply(json!(2))],
+        );
+        scripted(
+            system,
+            "sick",
+            [Act::Fail(Failure::new(FailureKind::Rejected, "never"))],
+        );
         let runner = TaskRunner::start(system, RunnerOptions::default());
         let needs = |id: &str| vec![TaskId::new(id).unwrap()];
         let request = Some(RawValue::from_string("{\"x\":1}".into()).unwrap());
         let graph = vec![
-            NewTask { needs: needs("a"), ..new("b", "clinic") },
-            NewTask { request, ..new("a", "clinic") },
+            NewTask {
+                needs: needs("a"),
+                ..new("b", "clinic")
+            },
+            NewTask {
+                request,
+                ..new("a", "clinic")
+            },
             new("c", "sick"),
-            NewTask { needs: needs("c"), ..new("d", "clinic") },
+            NewTask {
+                needs: needs("c"),
+                ..new("d", "clinic")
+            },
             new("e", "nobody"),
         ];
         system.store().tasks.begin_all(graph).await.unwrap();
@@ -62,7 +85,10 @@ fn tasks_are_worked_off() {
         assert_eq!(ended(system, "c").await.state, TaskState::Rejected);
         assert_eq!(ended(system, "d").await.state, TaskState::Canceled);
         assert_eq!(ended(system, "e").await.state, TaskState::Failed);
-        assert_eq!(agent.observe().await, json!([["work", {"x": 1}], ["work", null]]));
+        assert_eq!(
+            agent.observe().await,
+            json!([["work", {"x": 1}], ["work", null]])
+        );
         runner.stop().await;
     });
 }
@@ -85,13 +111,26 @@ impl ConcurrentHandler<Named> for Asker {
         async move {
             let body: Value = serde_json::from_str(named.payload.get()).unwrap();
             if let Some(task) = body["parts_of"].as_str() {
-                let part = |id: &str| NewTask { parent: Some(TaskId::new(task).unwrap()), ..new(id, "late") };
-                let begun = cx.system().store().tasks.begin_all(vec![part("x"), part("y")]).await;
+                let part = |id: &str| NewTask {
+                    parent: Some(TaskId::new(task).unwrap()),
+                    ..new(id, "late")
+                };
+                let begun = cx
+                    .system()
+                    .store()
+                    .tasks
+                    .begin_all(vec![part("x"), part("y")])
+                    .await;
                 begun.map_err(Failure::from)?;
                 return Ok(to_raw_value("begun").unwrap());
             }
-            cx.progress(Progress { message: Some("thinking".into()), ..Progress::default() });
-            let answer = cx.elicit(Elicitation::form("Which city?", json!({"type": "object"}))).await?;
+            cx.progress(Progress {
+                message: Some("thinking".into()),
+                ..Progress::default()
+            });
+            let answer = cx
+                .elicit(Elicitation::form("Which city?", json!({"type": "object"})))
+                .await?;
             Ok(to_raw_value(&answer.content()).unwrap())
         }
     }
@@ -105,7 +144,10 @@ fn questions_wait_for_the_owner() {
         system.directory().register("asker", &asker).unwrap();
         let runner = TaskRunner::start(system, RunnerOptions::default());
         let tasks = system.store().tasks.clone();
-        let task = NewTask { request: Some(to_raw_value(&json!({})).unwrap()), ..new("a", "asker") };
+        let task = NewTask {
+            request: Some(to_raw_value(&json!({})).unwrap()),
+            ..new("a", "asker")
+        };
         let (id, owner) = (task.id.clone(), task.owner.clone());
         tasks.begin_all(vec![task]).await.unwrap();
         let mut events = follow(tasks.clone(), id.clone(), 0);
@@ -115,9 +157,20 @@ fn questions_wait_for_the_owner() {
             }
         };
         let waits = tasks.get(&id).await.unwrap().unwrap();
-        assert_eq!((waits.state, waits.said.as_deref()), (TaskState::InputRequired, Some("thinking")));
-        let answer = to_raw_value(&json!({"action": "accept", "content": {"city": "Rio"}})).unwrap();
-        tasks.step(&id, By::Owner(&owner), vec![TaskStep::Answered { key, answer }]).await.unwrap();
+        assert_eq!(
+            (waits.state, waits.said.as_deref()),
+            (TaskState::InputRequired, Some("thinking"))
+        );
+        let answer =
+            to_raw_value(&json!({"action": "accept", "content": {"city": "Rio"}})).unwrap();
+        tasks
+            .step(
+                &id,
+                By::Owner(&owner),
+                vec![TaskStep::Answered { key, answer }],
+            )
+            .await
+            .unwrap();
         assert_eq!(reply(&*ended(system, "a").await), json!({"city": "Rio"}));
         runner.stop().await;
     });
@@ -130,11 +183,23 @@ fn parts_end_first() {
         let asker = system.spawn(Asker);
         system.directory().register("asker", &asker).unwrap();
         let minute = 60 * SECOND;
-        scripted(system, "late", [Act::Late(minute, json!(1)), Act::Late(minute, json!(2))]);
+        scripted(
+            system,
+            "late",
+            [Act::Late(minute, json!(1)), Act::Late(minute, json!(2))],
+        );
         let runner = TaskRunner::start(system, RunnerOptions::default());
         let request = Some(to_raw_value(&json!({"parts_of": "p"})).unwrap());
         let began = tokio::time::Instant::now();
-        system.store().tasks.begin_all(vec![NewTask { request, ..new("p", "asker") }]).await.unwrap();
+        system
+            .store()
+            .tasks
+            .begin_all(vec![NewTask {
+                request,
+                ..new("p", "asker")
+            }])
+            .await
+            .unwrap();
         let parent = ended(system, "p").await;
         assert_eq!((reply(&parent), parent.children_open), (json!("begun"), 0));
         assert!(began.elapsed() >= minute);
@@ -156,7 +221,13 @@ fn cancelled() {
         let id = TaskId::new("a").unwrap();
         let mut events = follow(tasks.clone(), id.clone(), 0);
         events.next().await.unwrap().unwrap();
-        assert!(tasks.want_cancel(&id, By::Operator).await.unwrap().cancel_wanted);
+        assert!(
+            tasks
+                .want_cancel(&id, By::Operator)
+                .await
+                .unwrap()
+                .cancel_wanted
+        );
         assert_eq!(ended(system, "a").await.state, TaskState::Canceled);
         runner.stop().await;
     });
@@ -167,11 +238,21 @@ fn cancelled() {
 #[test]
 fn interrupted() {
     running(async |system| {
-        scripted(system, "late", [Act::Hang, Act::Hang, Act::Reply(json!("again"))]);
+        scripted(
+            system,
+            "late",
+            [Act::Hang, Act::Hang, Act::Reply(json!("again"))],
+        );
         let runner = TaskRunner::start(system, RunnerOptions::default());
         let tasks = system.store().tasks.clone();
-        let resumes = NewTask { on_restart: OnRestart::Resume, ..new("a", "late") };
-        tasks.begin_all(vec![resumes, new("b", "late")]).await.unwrap();
+        let resumes = NewTask {
+            on_restart: OnRestart::Resume,
+            ..new("a", "late")
+        };
+        tasks
+            .begin_all(vec![resumes, new("b", "late")])
+            .await
+            .unwrap();
         for id in ["a", "b"] {
             let mut events = follow(tasks.clone(), TaskId::new(id).unwrap(), 0);
             events.next().await.unwrap().unwrap();
@@ -191,13 +272,37 @@ fn so_many_at_once() {
     running(async |system| {
         let late = || Act::Late(10 * SECOND, json!(1));
         scripted(system, "late", [late(), late(), late()]);
-        let runner = TaskRunner::start(system, RunnerOptions { tasks_max: 2, ..RunnerOptions::default() });
+        let runner = TaskRunner::start(
+            system,
+            RunnerOptions {
+                tasks_max: 2,
+                ..RunnerOptions::default()
+            },
+        );
         let began = tokio::time::Instant::now();
         let three = ["a", "b", "c"];
-        system.store().tasks.begin_all(three.iter().map(|id| new(id, "late")).collect()).await.unwrap();
+        system
+            .store()
+            .tasks
+            .begin_all(three.iter().map(|id| new(id, "late")).collect())
+            .await
+            .unwrap();
         tokio::time::sleep(SECOND).await;
-        let working = TaskFilter { states: vec![TaskState::Working], ..TaskFilter::default() };
-        assert_eq!(system.store().tasks.list(working, 0, 9).await.unwrap().0.len(), 2);
+        let working = TaskFilter {
+            states: vec![TaskState::Working],
+            ..TaskFilter::default()
+        };
+        assert_eq!(
+            system
+                .store()
+                .tasks
+                .list(working, 0, 9)
+                .await
+                .unwrap()
+                .0
+                .len(),
+            2
+        );
         for id in three {
             ended(system, id).await;
         }

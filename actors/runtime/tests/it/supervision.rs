@@ -8,8 +8,15 @@ use callboard_runtime::*;
 use crate::messages::*;
 
 fn profile(restarts_max: u32) -> Profile {
-    let restarts = Intensity { restarts_max, within: 10 * SECOND };
-    Profile { restarts, backoff: Backoff::NONE, ..Profile::default() }
+    let restarts = Intensity {
+        restarts_max,
+        within: 10 * SECOND,
+    };
+    Profile {
+        restarts,
+        backoff: Backoff::NONE,
+        ..Profile::default()
+    }
 }
 
 /// Goal: a panic fails only its ask; a fresh agent takes the messages still queued. Method: in place, through the mailbox, and
@@ -18,8 +25,14 @@ fn profile(restarts_max: u32) -> Profile {
 fn panic_fails_one_ask() {
     for in_place in [true, false] {
         running(async |system| {
-            let profile = Profile { in_place, ..profile(5) };
-            let counter = system.prepare_with(Counter::default).profile(profile).spawn();
+            let profile = Profile {
+                in_place,
+                ..profile(5)
+            };
+            let counter = system
+                .prepare_with(Counter::default)
+                .profile(profile)
+                .spawn();
             assert_eq!(counter.ask(Add { by: 1 }).await.unwrap(), 1);
             let (boom, after) = futures::join!(counter.ask(Boom), counter.ask(Add { by: 5 }));
             assert!(matches!(boom, Err(SendError::Panicked)));
@@ -28,7 +41,10 @@ fn panic_fails_one_ask() {
             assert!(matches!(boom, Err(SendError::Panicked)));
             assert_eq!(after.unwrap(), 7);
             let seen = counter.snapshot();
-            assert_eq!((seen.restarts, seen.last_error.as_deref()), (2, Some("panicked in an async handler")));
+            assert_eq!(
+                (seen.restarts, seen.last_error.as_deref()),
+                (2, Some("panicked in an async handler"))
+            );
         });
     }
 }
@@ -38,7 +54,10 @@ fn panic_fails_one_ask() {
 #[test]
 fn restart_n_plus_one_escalates() {
     running(async |system| {
-        let counter = system.prepare_with(Counter::default).profile(profile(3)).spawn();
+        let counter = system
+            .prepare_with(Counter::default)
+            .profile(profile(3))
+            .spawn();
         for _ in 0..3 {
             assert!(matches!(counter.ask(Boom).await, Err(SendError::Panicked)));
         }
@@ -51,17 +70,36 @@ fn restart_n_plus_one_escalates() {
         assert_eq!(counter.ended().await, ExitReason::Failed);
         assert_eq!(system.dead_letters().count(), 1);
         assert_eq!(system.dead_letters().latest()[0].message, "add");
-        assert!(matches!(counter.ask(Add { by: 1 }).await, Err(SendError::Closed { message: Add { by: 1 } })));
+        assert!(matches!(
+            counter.ask(Add { by: 1 }).await,
+            Err(SendError::Closed {
+                message: Add { by: 1 }
+            })
+        ));
     });
 }
 
 /// Goal: pauses grow from restart to restart, with jitter, up to a bound.
 #[test]
 fn backoff_grows() {
-    let backoff = Backoff { first: Duration::from_millis(100), max: SECOND, jitter: 0.5 };
-    for (nth, longest_ms) in [(0, 100), (1, 200), (2, 400), (3, 800), (4, 1_000), (400, 1_000)] {
+    let backoff = Backoff {
+        first: Duration::from_millis(100),
+        max: SECOND,
+        jitter: 0.5,
+    };
+    for (nth, longest_ms) in [
+        (0, 100),
+        (1, 200),
+        (2, 400),
+        (3, 800),
+        (4, 1_000),
+        (400, 1_000),
+    ] {
         let pause = backoff.pause(nth).as_millis();
-        assert!((longest_ms / 2..=longest_ms).contains(&pause), "{nth}: {pause}");
+        assert!(
+            (longest_ms / 2..=longest_ms).contains(&pause),
+            "{nth}: {pause}"
+        );
     }
 }
 
@@ -69,8 +107,18 @@ fn backoff_grows() {
 #[test]
 fn messages_wait_out_the_pause() {
     running(async |system| {
-        let backoff = Backoff { first: SECOND, max: SECOND, jitter: 0.0 };
-        let counter = system.prepare_with(Counter::default).profile(Profile { backoff, ..Profile::default() }).spawn();
+        let backoff = Backoff {
+            first: SECOND,
+            max: SECOND,
+            jitter: 0.0,
+        };
+        let counter = system
+            .prepare_with(Counter::default)
+            .profile(Profile {
+                backoff,
+                ..Profile::default()
+            })
+            .spawn();
         counter.tell(Boom).await.unwrap();
         let began = tokio::time::Instant::now();
         assert_eq!(counter.ask(Add { by: 2 }).await.unwrap(), 2);
@@ -108,11 +156,20 @@ fn strategies() {
         running(async |system| {
             let supervisor = Supervisor::new(strategy, Intensity::default(), Backoff::NONE);
             let made = Arc::new(AtomicU32::new(0));
-            let [a, b] = [0, 1].map(|_| system.prepare_with(counted(&made)).under(&supervisor).spawn());
+            let [a, b] = [0, 1].map(|_| {
+                system
+                    .prepare_with(counted(&made))
+                    .under(&supervisor)
+                    .spawn()
+            });
             b.ask(Add { by: 1 }).await.unwrap();
             assert!(matches!(a.ask(Boom).await, Err(SendError::Panicked)));
             assert_eq!(a.ask(Add { by: 1 }).await.unwrap(), 1);
-            let kept = if strategy == Strategy::OneForOne { 1 } else { 0 };
+            let kept = if strategy == Strategy::OneForOne {
+                1
+            } else {
+                0
+            };
             assert_eq!(b.ask(Add { by: 0 }).await.unwrap(), kept);
             assert_eq!(made.load(SeqCst), expected);
         });
@@ -124,7 +181,10 @@ fn strategies() {
 #[test]
 fn escalation_through_the_tree() {
     running(async |system| {
-        let one = Intensity { restarts_max: 1, within: 60 * SECOND };
+        let one = Intensity {
+            restarts_max: 1,
+            within: 60 * SECOND,
+        };
         let root = Supervisor::new(Strategy::OneForOne, one, Backoff::NONE);
         let group = root.child(Strategy::OneForOne, one, Backoff::NONE);
         let made = Arc::new(AtomicU32::new(0));

@@ -13,11 +13,16 @@ const HOUR: Duration = Duration::from_secs(3_600);
 
 fn new(id: &str) -> NewTask {
     let expires = SystemTime::now() + HOUR;
-    NewTask { id: TaskId::new(id).unwrap(), ..NewTask::new(Principal::agent("ann"), "clinic", "ask", expires) }
+    NewTask {
+        id: TaskId::new(id).unwrap(),
+        ..NewTask::new(Principal::agent("ann"), "clinic", "ask", expires)
+    }
 }
 
 fn done() -> Vec<TaskStep> {
-    vec![TaskStep::Completed(RawValue::from_string("1".into()).unwrap())]
+    vec![TaskStep::Completed(
+        RawValue::from_string("1".into()).unwrap(),
+    )]
 }
 
 async fn begun(tasks: &Arc<dyn Tasks>, new: NewTask) -> (Arc<Task>, Lease) {
@@ -32,10 +37,19 @@ async fn begun(tasks: &Arc<dyn Tasks>, new: NewTask) -> (Arc<Task>, Lease) {
 fn room() {
     paused(async |_| {
         let few: Arc<dyn Tasks> = Arc::new(MemoryTasks::with_capacity(1));
-        let (_, lease) = begun(&few, NewTask { expires: SystemTime::UNIX_EPOCH, ..new("a") }).await;
+        let (_, lease) = begun(
+            &few,
+            NewTask {
+                expires: SystemTime::UNIX_EPOCH,
+                ..new("a")
+            },
+        )
+        .await;
         let full = TaskError::Journal(JournalError::Full { records_max: 1 });
         assert_eq!(few.begin(new("b")).await.unwrap_err(), full);
-        few.step(&lease.task, By::Worker(&lease), done()).await.unwrap();
+        few.step(&lease.task, By::Worker(&lease), done())
+            .await
+            .unwrap();
         begun(&few, new("b")).await;
     });
 }
@@ -48,14 +62,26 @@ fn others_delay_no_follower() {
         let tasks: Arc<dyn Tasks> = Arc::new(MemoryTasks::default());
         let (task, lease) = begun(&tasks, new("b")).await;
         let events = follow(tasks.clone(), task.id.clone(), 1);
-        let later = tokio::spawn(async move { (events.collect::<Vec<_>>().await.len(), tokio::time::Instant::now()) });
+        let later = tokio::spawn(async move {
+            (
+                events.collect::<Vec<_>>().await.len(),
+                tokio::time::Instant::now(),
+            )
+        });
         for n in 0..100 {
             begun(&tasks, new(&format!("c{n}"))).await;
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let ended = tokio::time::Instant::now();
-        tasks.step(&task.id, By::Worker(&lease), done()).await.unwrap();
+        tasks
+            .step(&task.id, By::Worker(&lease), done())
+            .await
+            .unwrap();
         let (seen, at) = later.await.unwrap();
-        assert!(seen == 1 && at - ended < Duration::from_millis(50), "{seen} after {:?}", at - ended);
+        assert!(
+            seen == 1 && at - ended < Duration::from_millis(50),
+            "{seen} after {:?}",
+            at - ended
+        );
     });
 }

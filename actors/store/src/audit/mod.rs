@@ -23,17 +23,24 @@ use crate::parts::Core;
 use crate::sql::{Db, args};
 use crate::tx::{Tx, Write};
 
-pub use query::{AUDIT_SHOWN_DEFAULT, AuditFilter, AuditLine, ExportError, VerifyOptions, verify_export};
+pub use query::{
+    AUDIT_SHOWN_DEFAULT, AuditFilter, AuditLine, ExportError, VerifyOptions, verify_export,
+};
 
 /// What is on record of a chain whose entries up to `up_to` are removed: with it and signed, it is no gap.
 pub(crate) fn cut(chain: &str, up_to: u64) -> AuditEntry {
-    AuditEntry::new(CUT).with("chain", chain).with("up_to", up_to)
+    AuditEntry::new(CUT)
+        .with("chain", chain)
+        .with("up_to", up_to)
 }
 
 /// The last of each chain that these lines tell of.
 pub(crate) fn cuts_in(lines: Vec<&str>) -> Cuts {
-    let said = lines.into_iter().filter_map(|line| serde_json::from_str::<line::SaidCut<'_>>(line).ok());
-    said.map(|said| (said.more.chain.into_owned(), said.more.up_to)).collect()
+    let said = lines
+        .into_iter()
+        .filter_map(|line| serde_json::from_str::<line::SaidCut<'_>>(line).ok());
+    said.map(|said| (said.more.chain.into_owned(), said.more.up_to))
+        .collect()
 }
 
 /// What a store knows of its own chain before it writes to it.
@@ -55,8 +62,12 @@ impl Prepared {
             path: "audit.key".into(),
             why: "say where it is: a store in a database has no folder".to_owned(),
         })?;
-        let counted =
-            db.number("SELECT last FROM stream WHERE name = $1", &args![&chain::counter_of(&options.writer)]).await?;
+        let counted = db
+            .number(
+                "SELECT last FROM stream WHERE name = $1",
+                &args![&chain::counter_of(&options.writer)],
+            )
+            .await?;
         let newest = db
             .row(
                 "SELECT number, key_id FROM audit_checkpoint WHERE chain = $1 ORDER BY number DESC LIMIT 1",
@@ -70,18 +81,34 @@ impl Prepared {
         let may_be_new = options.audit_key_new;
         let opened = {
             let (files, signed_by) = (files.clone(), signed_by.clone());
-            tokio::task::spawn_blocking(move || AuditKey::open(&files, signed_by.as_deref(), may_be_new)).await
+            tokio::task::spawn_blocking(move || {
+                AuditKey::open(&files, signed_by.as_deref(), may_be_new)
+            })
+            .await
         };
         let key = opened.map_err(|e| StoreError::Journal(JournalError::Store(e.to_string())))??;
         let replaced = signed_by.filter(|id| id != key.id());
         let unsigned = counted.saturating_sub(signed).max(0).unsigned_abs();
-        Ok(Self { files, key: Arc::new(key), replaced, unsigned, owes: Arc::default(), sign_every: options.sign_every })
+        Ok(Self {
+            files,
+            key: Arc::new(key),
+            replaced,
+            unsigned,
+            owes: Arc::default(),
+            sign_every: options.sign_every,
+        })
     }
 
     /// The chain, for the writer.
     pub(crate) fn chain(&self, options: &StoreOptions, run: &Arc<str>) -> Chain {
         let (key, owes) = (self.key.clone(), self.owes.clone());
-        Chain::new(&options.writer, Arc::clone(run), key, self.files.anchor.clone(), owes)
+        Chain::new(
+            &options.writer,
+            Arc::clone(run),
+            key,
+            self.files.anchor.clone(),
+            owes,
+        )
     }
 
     /// Puts the start of a run on record, signed.
@@ -89,10 +116,14 @@ impl Prepared {
     /// # Errors
     /// The store's, but for one that is full: it is open, and its retention makes room.
     pub(crate) async fn begin(self, core: &Arc<Core>) -> Result<SqlAudit, StoreError> {
-        let new_key = self
-            .replaced
-            .map(|replaced| AuditEntry::new("audit.key").with("key", self.key.id()).with("replaces", replaced));
-        let began = AuditEntry::new("run.started").with("worker", &*core.worker).with("unsigned", self.unsigned);
+        let new_key = self.replaced.map(|replaced| {
+            AuditEntry::new("audit.key")
+                .with("key", self.key.id())
+                .with("replaces", replaced)
+        });
+        let began = AuditEntry::new("run.started")
+            .with("worker", &*core.worker)
+            .with("unsigned", self.unsigned);
         let began = began.with("key", self.key.id());
         let entries: Vec<_> = new_key.into_iter().chain([began]).collect();
         match core.writer.submit(Signed(entries)).await {
@@ -102,8 +133,14 @@ impl Prepared {
             }
             Err(error) => return Err(error.into()),
         }
-        let signing = self.sign_every.map(|every| keep_signing(core, self.owes, every));
-        Ok(SqlAudit { core: Arc::clone(core), key: self.key, signing })
+        let signing = self
+            .sign_every
+            .map(|every| keep_signing(core, self.owes, every));
+        Ok(SqlAudit {
+            core: Arc::clone(core),
+            key: self.key,
+            signing,
+        })
     }
 }
 
@@ -120,7 +157,11 @@ impl SqlAudit {
         if let Some(signing) = &self.signing {
             signing.abort();
         }
-        if let Err(error) = self.core.writer.submit(Signed(vec![AuditEntry::new("run.ended")])).await
+        if let Err(error) = self
+            .core
+            .writer
+            .submit(Signed(vec![AuditEntry::new("run.ended")]))
+            .await
             && !matches!(error, JournalError::Unavailable(_))
         {
             log::warn!(%error, "the end of this run isn't on record");

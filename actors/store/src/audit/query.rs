@@ -72,12 +72,17 @@ impl Visitor {
     ///
     /// # Errors
     /// The store, the keys or the anchor can't be read. What is wrong with a chain is in its report.
-    pub async fn verify_audit(&self, options: &VerifyOptions) -> Result<Vec<ChainReport>, StoreError> {
+    pub async fn verify_audit(
+        &self,
+        options: &VerifyOptions,
+    ) -> Result<Vec<ChainReport>, StoreError> {
         let core = &*self.core;
         let files = AuditFiles::of(&core.options);
         let wanted = options.clone();
         let read = tokio::task::spawn_blocking(move || wanted.read(files.as_ref()));
-        let (keys, anchor) = read.await.map_err(|e| JournalError::Store(e.to_string()))??;
+        let (keys, anchor) = read
+            .await
+            .map_err(|e| JournalError::Store(e.to_string()))??;
         let mut look = 1;
         let reports = loop {
             let mut chains = chains(core).await?;
@@ -109,7 +114,10 @@ impl Visitor {
     /// # Errors
     /// The store's.
     pub async fn audit_lines(&self, filter: &AuditFilter) -> JournalResult<Vec<AuditLine>> {
-        let entries_max = filter.entries_max.unwrap_or(AUDIT_SHOWN_DEFAULT).min(PAGE_MAX);
+        let entries_max = filter
+            .entries_max
+            .unwrap_or(AUDIT_SHOWN_DEFAULT)
+            .min(PAGE_MAX);
         let args = args![
             filter.since.map_or(0, ms),
             filter.chain.as_deref(),
@@ -123,8 +131,14 @@ impl Visitor {
              AND (CAST($2 AS TEXT) IS NULL OR chain = $2) AND (CAST($3 AS TEXT) IS NULL OR event = $3) \
              AND (CAST($4 AS TEXT) IS NULL OR agent = $4) AND (CAST($5 AS TEXT) IS NULL OR principal = $5) \
              AND (CAST($6 AS TEXT) IS NULL OR call_id = $6) ORDER BY at_ms DESC, chain DESC, number DESC LIMIT $7";
-        let line =
-            |row: &Row| Ok(AuditLine { chain: row.get(0)?, number: row.get(1)?, at: row.get(2)?, line: row.get(3)? });
+        let line = |row: &Row| {
+            Ok(AuditLine {
+                chain: row.get(0)?,
+                number: row.get(1)?,
+                at: row.get(2)?,
+                line: row.get(3)?,
+            })
+        };
         let mut lines = self.core.readers.read(sql, &args, line).await?;
         lines.reverse();
         Ok(lines)
@@ -134,17 +148,27 @@ impl Visitor {
 impl VerifyOptions {
     /// Public keys and anchor. The anchor is read before the store is: it is never ahead of it.
     fn read(&self, files: Option<&AuditFiles>) -> Result<(PublicKeys, Anchor), StoreError> {
-        let refused = |path: &PathBuf, why: String| StoreError::Key { path: path.clone(), why };
-        let public = self.public_keys.as_ref().or(files.map(|files| &files.public));
-        let public = public.ok_or_else(|| refused(&"audit.pub".into(), "say where the public keys are".to_owned()))?;
+        let refused = |path: &PathBuf, why: String| StoreError::Key {
+            path: path.clone(),
+            why,
+        };
+        let public = self
+            .public_keys
+            .as_ref()
+            .or(files.map(|files| &files.public));
+        let public = public.ok_or_else(|| {
+            refused(
+                &"audit.pub".into(),
+                "say where the public keys are".to_owned(),
+            )
+        })?;
         let text = std::fs::read_to_string(public)
             .map_err(|e| refused(public, format!("failed to read the public keys: {e}")))?;
         let keys = PublicKeys::parse(&text);
         let anchor = match self.anchor.as_ref().or(files.map(|files| &files.anchor)) {
             // One that was named must be there.
-            Some(path) if self.anchor.is_none() || path.exists() => {
-                Anchor::read(path, &keys).map_err(|e| refused(path, format!("failed to read the anchor: {e}")))?
-            }
+            Some(path) if self.anchor.is_none() || path.exists() => Anchor::read(path, &keys)
+                .map_err(|e| refused(path, format!("failed to read the anchor: {e}")))?,
             Some(path) => return Err(refused(path, "there is no such anchor".to_owned())),
             None => Anchor::default(),
         };
@@ -166,7 +190,12 @@ async fn is_cut(core: &Core, reports: &[ChainReport]) -> JournalResult<bool> {
 async fn chains(core: &Core) -> JournalResult<BTreeSet<String>> {
     let sql = "SELECT DISTINCT chain FROM audit UNION SELECT DISTINCT chain FROM audit_checkpoint \
                UNION SELECT substr(name, 3) FROM stream WHERE name LIKE 'a/%'";
-    Ok(core.readers.read(sql, &[], |row| row.get(0)).await?.into_iter().collect())
+    Ok(core
+        .readers
+        .read(sql, &[], |row| row.get(0))
+        .await?
+        .into_iter()
+        .collect())
 }
 
 async fn verify_one(
@@ -194,14 +223,35 @@ async fn ends(core: &Core, chain: &str) -> JournalResult<Ends> {
     const BASE: &str = "SELECT number, at_ms, hash, key_id, signature FROM audit_checkpoint WHERE chain = $1 \
         ORDER BY number LIMIT 1";
     let read = |row: &Row| {
-        let number =
-            |column| Ok::<_, sqlx::Error>(row.get::<Option<i64>>(column)?.unwrap_or_default().max(0).unsigned_abs());
+        let number = |column| {
+            Ok::<_, sqlx::Error>(
+                row.get::<Option<i64>>(column)?
+                    .unwrap_or_default()
+                    .max(0)
+                    .unsigned_abs(),
+            )
+        };
         let (counted, first, last) = (number(0)?, number(1)?, number(2)?);
-        Ok(Ends { counted, first, last, last_checkpoint: number(3)?, base: None })
+        Ok(Ends {
+            counted,
+            first,
+            last,
+            last_checkpoint: number(3)?,
+            base: None,
+        })
     };
-    let ends = core.readers.read(ENDS, &args![chain, &counter_of(chain)], read).await?;
-    let base = core.readers.read(BASE, &args![chain], |row| checkpoint(chain, row)).await?;
-    Ok(Ends { base: base.into_iter().next(), ..ends.into_iter().next().unwrap_or_default() })
+    let ends = core
+        .readers
+        .read(ENDS, &args![chain, &counter_of(chain)], read)
+        .await?;
+    let base = core
+        .readers
+        .read(BASE, &args![chain], |row| checkpoint(chain, row))
+        .await?;
+    Ok(Ends {
+        base: base.into_iter().next(),
+        ..ends.into_iter().next().unwrap_or_default()
+    })
 }
 
 /// Entries after `after` and up to `last`, in order, and the checkpoints of their numbers.
@@ -215,10 +265,19 @@ async fn page(
         WHERE chain = $1 AND number > $2 AND number <= $3 ORDER BY number LIMIT $4";
     const CHECKPOINTS: &str = "SELECT number, at_ms, hash, key_id, signature FROM audit_checkpoint \
         WHERE chain = $1 AND number > $2 AND number <= $3";
-    let rows = core.readers.read(ROWS, &args![chain, after, last, PAGE_MAX], row).await?;
-    let Some(to) = rows.last().map(|row| row.number) else { return Ok(Default::default()) };
-    let of_number = |row: &Row| checkpoint(chain, row).map(|checkpoint| (checkpoint.number, checkpoint));
-    let checkpoints = core.readers.read(CHECKPOINTS, &args![chain, after, to], of_number).await?;
+    let rows = core
+        .readers
+        .read(ROWS, &args![chain, after, last, PAGE_MAX], row)
+        .await?;
+    let Some(to) = rows.last().map(|row| row.number) else {
+        return Ok(Default::default());
+    };
+    let of_number =
+        |row: &Row| checkpoint(chain, row).map(|checkpoint| (checkpoint.number, checkpoint));
+    let checkpoints = core
+        .readers
+        .read(CHECKPOINTS, &args![chain, after, to], of_number)
+        .await?;
     Ok((rows, checkpoints.into_iter().collect()))
 }
 
@@ -252,18 +311,47 @@ fn checkpoint(chain: &str, row: &Row) -> sqlx::Result<Checkpoint> {
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum Exported {
     /// A chain begins: all up to the next one is of it.
-    Chain { chain: String, counted: u64, first: u64, last: u64, last_checkpoint: u64 },
+    Chain {
+        chain: String,
+        counted: u64,
+        first: u64,
+        last: u64,
+        last_checkpoint: u64,
+    },
     /// Before the entry that it is of; the one that a cut chain begins after is before all.
-    Checkpoint { number: u64, at_ms: i64, hash: String, key_id: String, signature: String },
+    Checkpoint {
+        number: u64,
+        at_ms: i64,
+        hash: String,
+        key_id: String,
+        signature: String,
+    },
     /// What it is found by in the store is what it says.
-    Entry { number: u64, line: String, hash: String },
+    Entry {
+        number: u64,
+        line: String,
+        hash: String,
+    },
 }
 
 impl Exported {
     fn of(checkpoint: &Checkpoint) -> Self {
-        let Checkpoint { number, at_ms, hash, key_id, signature, .. } = checkpoint;
+        let Checkpoint {
+            number,
+            at_ms,
+            hash,
+            key_id,
+            signature,
+            ..
+        } = checkpoint;
         let (hash, signature) = (hex(hash), hex(signature));
-        Self::Checkpoint { number: *number, at_ms: *at_ms, hash, key_id: key_id.clone(), signature }
+        Self::Checkpoint {
+            number: *number,
+            at_ms: *at_ms,
+            hash,
+            key_id: key_id.clone(),
+            signature,
+        }
     }
 }
 
@@ -300,19 +388,49 @@ impl Visitor {
         let core = &*self.core;
         let mut entries = 0;
         for chain in &chains(core).await? {
-            let Ends { counted, first, last, base, last_checkpoint } = ends(core, chain).await?;
-            put(out, &Exported::Chain { chain: chain.clone(), counted, first, last, last_checkpoint })?;
+            let Ends {
+                counted,
+                first,
+                last,
+                base,
+                last_checkpoint,
+            } = ends(core, chain).await?;
+            put(
+                out,
+                &Exported::Chain {
+                    chain: chain.clone(),
+                    counted,
+                    first,
+                    last,
+                    last_checkpoint,
+                },
+            )?;
             let base = base.filter(|base| base.number < first || first == 0);
-            base.iter().try_for_each(|base| put(out, &Exported::of(base)))?;
+            base.iter()
+                .try_for_each(|base| put(out, &Exported::of(base)))?;
             let mut after = base.map_or(0, |base| base.number);
             loop {
                 let (rows, checkpoints) = page(core, chain, after, last).await?;
-                let Some(to) = rows.last().map(|row| row.number) else { break };
+                let Some(to) = rows.last().map(|row| row.number) else {
+                    break;
+                };
                 after = to;
-                checkpoints.values().try_for_each(|checkpoint| put(out, &Exported::of(checkpoint)))?;
+                checkpoints
+                    .values()
+                    .try_for_each(|checkpoint| put(out, &Exported::of(checkpoint)))?;
                 entries += rows.len() as u64;
-                for AuditRow { number, line, hash, .. } in rows {
-                    put(out, &Exported::Entry { number, line, hash: hex(&hash) })?;
+                for AuditRow {
+                    number, line, hash, ..
+                } in rows
+                {
+                    put(
+                        out,
+                        &Exported::Entry {
+                            number,
+                            line,
+                            hash: hex(&hash),
+                        },
+                    )?;
                 }
             }
         }
@@ -332,25 +450,55 @@ fn put(out: &mut (dyn io::Write + Send), line: &Exported) -> io::Result<()> {
 ///
 /// # Errors
 /// The file, the keys or the anchor can't be read. What is wrong with a chain is in its report.
-pub fn verify_export(from: impl BufRead, options: &VerifyOptions) -> Result<Vec<ChainReport>, ExportError> {
+pub fn verify_export(
+    from: impl BufRead,
+    options: &VerifyOptions,
+) -> Result<Vec<ChainReport>, ExportError> {
     let (keys, anchor) = options.read(None)?;
     let mut checked = Vec::new();
     let mut lines = (1..).zip(from.lines()).peekable();
     while let Some((at, line)) = lines.next() {
         let begun: Exported = parsed(at, &line?)?;
-        let Exported::Chain { chain, counted, first, last, last_checkpoint } = begun else {
+        let Exported::Chain {
+            chain,
+            counted,
+            first,
+            last,
+            last_checkpoint,
+        } = begun
+        else {
             return Err(ExportError::NotExported { line: at });
         };
-        let mut ends = Ends { counted, first, last, base: None, last_checkpoint };
+        let mut ends = Ends {
+            counted,
+            first,
+            last,
+            base: None,
+            last_checkpoint,
+        };
         let mut checkpoints = BTreeMap::new();
         let mut check: Option<ChainCheck<'_>> = None;
         while let Some((at, line)) = lines.next_if(|(_, line)| !is_chain(line)) {
             match parsed(at, &line?)? {
                 Exported::Chain { .. } => return Err(ExportError::NotExported { line: at }),
-                Exported::Checkpoint { number, at_ms, hash, key_id, signature } => {
-                    let bytes = |text: &str| from_hex(text).ok_or(ExportError::NotExported { line: at });
+                Exported::Checkpoint {
+                    number,
+                    at_ms,
+                    hash,
+                    key_id,
+                    signature,
+                } => {
+                    let bytes =
+                        |text: &str| from_hex(text).ok_or(ExportError::NotExported { line: at });
                     let (hash, signature) = (bytes(&hash)?, bytes(&signature)?);
-                    let checkpoint = Checkpoint { chain: chain.clone(), number, at_ms, hash, key_id, signature };
+                    let checkpoint = Checkpoint {
+                        chain: chain.clone(),
+                        number,
+                        at_ms,
+                        hash,
+                        key_id,
+                        signature,
+                    };
                     if check.is_none() && ends.base.is_none() {
                         ends.base = Some(checkpoint.clone());
                     }
@@ -360,7 +508,15 @@ pub fn verify_export(from: impl BufRead, options: &VerifyOptions) -> Result<Vec<
                     let row = exported_row(number, line, &hash);
                     let check = check.get_or_insert_with(|| {
                         let base = ends.base.take();
-                        ChainCheck::begin(&chain, Ends { base, ..ends.clone() }, &keys, &anchor)
+                        ChainCheck::begin(
+                            &chain,
+                            Ends {
+                                base,
+                                ..ends.clone()
+                            },
+                            &keys,
+                            &anchor,
+                        )
                     });
                     check.page(&[row], &checkpoints);
                     checkpoints.retain(|of, _| *of > number);
@@ -378,7 +534,8 @@ fn parsed(at: usize, line: &str) -> Result<Exported, ExportError> {
 }
 
 fn is_chain(line: &io::Result<String>) -> bool {
-    line.as_ref().is_ok_and(|line| line.starts_with(r#"{"kind":"chain""#))
+    line.as_ref()
+        .is_ok_and(|line| line.starts_with(r#"{"kind":"chain""#))
 }
 
 /// The entry as a store would hold it.
@@ -398,5 +555,15 @@ fn exported_row(number: u64, line: String, hash: &str) -> AuditRow {
         // The check says what is wrong with it.
         None => Default::default(),
     };
-    AuditRow { number, at_ms, event, agent, principal, call_id, class, line, hash }
+    AuditRow {
+        number,
+        at_ms,
+        event,
+        agent,
+        principal,
+        call_id,
+        class,
+        line,
+        hash,
+    }
 }

@@ -34,9 +34,21 @@ pub(crate) fn chained(before: &Hash, line: &str) -> Hash {
 
 /// Bytes from what [`hex`] writes.
 pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let digit = |byte: u8| {
+        char::from(byte)
+            .to_digit(16)
+            .and_then(|digit| u8::try_from(digit).ok())
+    };
     let pairs = text.as_bytes().chunks(2);
-    pairs.map(|pair| if let [high, low] = pair { Some(digit(*high)? << 4 | digit(*low)?) } else { None }).collect()
+    pairs
+        .map(|pair| {
+            if let [high, low] = pair {
+                Some(digit(*high)? << 4 | digit(*low)?)
+            } else {
+                None
+            }
+        })
+        .collect()
 }
 
 /// As it is kept in the store and in the anchor.
@@ -63,20 +75,39 @@ impl Checkpoint {
     pub(crate) fn sign(chain: &str, number: u64, hash: &Hash, at_ms: i64, key: &AuditKey) -> Self {
         let signature = key.sign(text(chain, number, hash, at_ms).as_bytes());
         let (chain, key_id) = (chain.to_owned(), key.id().to_owned());
-        Self { chain, number, at_ms, hash: hash.to_vec(), key_id, signature }
+        Self {
+            chain,
+            number,
+            at_ms,
+            hash: hash.to_vec(),
+            key_id,
+            signature,
+        }
     }
 
     pub(crate) fn check(&self, keys: &PublicKeys) -> Result<(), Fault> {
         let key = keys.0.get(&self.key_id).ok_or(Fault::UnknownKey)?;
         let text = text(&self.chain, self.number, &self.hash, self.at_ms);
         let key = UnparsedPublicKey::new(&ED25519, key);
-        key.verify(text.as_bytes(), &self.signature).map_err(|_| Fault::Signature)
+        key.verify(text.as_bytes(), &self.signature)
+            .map_err(|_| Fault::Signature)
     }
 
     /// Its line in the anchor, without the line's end.
     pub(crate) fn anchor_line(&self) -> String {
-        let Self { chain, number, at_ms, hash, key_id, signature } = self;
-        format!("{chain} {number} {} {at_ms} {key_id} {}", hex(hash), hex(signature))
+        let Self {
+            chain,
+            number,
+            at_ms,
+            hash,
+            key_id,
+            signature,
+        } = self;
+        format!(
+            "{chain} {number} {} {at_ms} {key_id} {}",
+            hex(hash),
+            hex(signature)
+        )
     }
 
     /// A line of the anchor. From its end: a chain's name may hold spaces.
@@ -88,12 +119,22 @@ impl Checkpoint {
         let hash = from_hex(words.next()?)?;
         let number = words.next()?.parse().ok()?;
         let chain = words.next()?.to_owned();
-        Some(Self { chain, number, at_ms, hash, key_id, signature })
+        Some(Self {
+            chain,
+            number,
+            at_ms,
+            hash,
+            key_id,
+            signature,
+        })
     }
 }
 
 fn text(chain: &str, number: u64, hash: &[u8], at_ms: i64) -> String {
-    format!("callboard-checkpoint-1\n{chain}\n{number}\n{}\n{at_ms}", hex(hash))
+    format!(
+        "callboard-checkpoint-1\n{chain}\n{number}\n{}\n{at_ms}",
+        hex(hash)
+    )
 }
 
 /// Whose signatures count: a line `KEY_ID BASE64` a key.
@@ -146,7 +187,11 @@ impl AuditFiles {
             (None, Where::Sqlite(path)) => path.with_file_name("audit.key"),
             (None, Where::Postgres { .. }) => return None,
         };
-        Some(Self { public: key.with_extension("pub"), anchor: key.with_extension("anchor"), key })
+        Some(Self {
+            public: key.with_extension("pub"),
+            anchor: key.with_extension("anchor"),
+            key,
+        })
     }
 }
 
@@ -160,19 +205,27 @@ pub(crate) struct AuditKey {
 impl AuditKey {
     /// The key of a chain that `signed_by` signed last. It is made where there is none and none was needed so far, or where
     /// a new one is wanted.
-    pub(crate) fn open(files: &AuditFiles, signed_by: Option<&str>, may_be_new: bool) -> Result<Self, StoreError> {
-        let refused = |why: String| StoreError::Key { path: files.key.clone(), why };
+    pub(crate) fn open(
+        files: &AuditFiles,
+        signed_by: Option<&str>,
+        may_be_new: bool,
+    ) -> Result<Self, StoreError> {
+        let refused = |why: String| StoreError::Key {
+            path: files.key.clone(),
+            why,
+        };
         let text = read_some(&files.key).map_err(|e| refused(format!("failed to read it: {e}")))?;
         let key = match (text, signed_by) {
-            (Some(text), _) => {
-                Self::parse(&text).ok_or_else(|| refused("it is no audit key: restore it".to_owned()))?
-            }
+            (Some(text), _) => Self::parse(&text)
+                .ok_or_else(|| refused("it is no audit key: restore it".to_owned()))?,
             (None, Some(id)) if !may_be_new => {
                 return Err(refused(format!(
                     "it is missing, though the chain was signed with {id}: restore it, or set `audit_key_new`"
                 )));
             }
-            (None, _) => Self::create(&files.key).map_err(|e| refused(format!("failed to make it: {e}")))?,
+            (None, _) => {
+                Self::create(&files.key).map_err(|e| refused(format!("failed to make it: {e}")))?
+            }
         };
         if let Some(id) = signed_by
             && id != key.id
@@ -184,7 +237,10 @@ impl AuditKey {
             )));
         }
         let published = publish(&files.public, key.public());
-        published.map_err(|source| StoreError::NotCreated { path: files.public.clone(), source })?;
+        published.map_err(|source| StoreError::NotCreated {
+            path: files.public.clone(),
+            source,
+        })?;
         Ok(key)
     }
 
@@ -200,8 +256,13 @@ impl AuditKey {
         let document = Ed25519KeyPair::generate_pkcs8(&random).map_err(no_random)?;
         let mut marks = [0; 32];
         random.fill(&mut marks).map_err(no_random)?;
-        let text = format!("{}\n{}\n", STANDARD.encode(document.as_ref()), STANDARD.encode(marks));
-        let key = Self::parse(&text).ok_or_else(|| io::Error::other("a new key doesn't read back"))?;
+        let text = format!(
+            "{}\n{}\n",
+            STANDARD.encode(document.as_ref()),
+            STANDARD.encode(marks)
+        );
+        let key =
+            Self::parse(&text).ok_or_else(|| io::Error::other("a new key doesn't read back"))?;
         Ok((text, key))
     }
 
@@ -220,17 +281,19 @@ impl AuditKey {
         fs::create_dir_all(folder)?;
         let (text, key) = Self::generate_text()?;
         let part = folder.join(format!(".{}.part", Uuid::new_v4().simple()));
-        let written = private(&part, OpenOptions::new().write(true).create_new(true)).and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            fs::hard_link(&part, path)
-        });
+        let written =
+            private(&part, OpenOptions::new().write(true).create_new(true)).and_then(|mut file| {
+                file.write_all(text.as_bytes())?;
+                file.sync_all()?;
+                fs::hard_link(&part, path)
+            });
         // The name that it has now, if it has one, is the other.
         let _ = fs::remove_file(&part);
         match written {
             Ok(()) => sync_entry(path).map(|()| key),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                Self::parse(&fs::read_to_string(path)?).ok_or_else(|| io::Error::other("another process made no key"))
+                Self::parse(&fs::read_to_string(path)?)
+                    .ok_or_else(|| io::Error::other("another process made no key"))
             }
             Err(e) => Err(e),
         }
@@ -266,7 +329,10 @@ fn publish(path: &Path, key: &[u8]) -> io::Result<()> {
 fn append_line(path: &Path, line: &str) -> io::Result<()> {
     use std::io::{Read, Seek, SeekFrom};
     let is_new = !path.exists();
-    let mut file = private(path, OpenOptions::new().read(true).append(true).create(true))?;
+    let mut file = private(
+        path,
+        OpenOptions::new().read(true).append(true).create(true),
+    )?;
     let mut last = [b'\n'];
     if file.metadata()?.len() > 0 {
         file.seek(SeekFrom::End(-1))?;
@@ -319,12 +385,30 @@ mod tests {
         let good = Checkpoint::sign("a b", 3, &[7; 32], 99, &key);
         assert_eq!(good.check(&keys), Ok(()));
         let bad = [
-            Checkpoint { chain: "a c".to_owned(), ..good.clone() },
-            Checkpoint { number: 4, ..good.clone() },
-            Checkpoint { at_ms: 98, ..good.clone() },
-            Checkpoint { hash: vec![6; 32], ..good.clone() },
-            Checkpoint { signature: vec![0; 64], ..good.clone() },
-            Checkpoint { key_id: key.id().to_owned(), ..Checkpoint::sign("a b", 3, &[7; 32], 99, &other) },
+            Checkpoint {
+                chain: "a c".to_owned(),
+                ..good.clone()
+            },
+            Checkpoint {
+                number: 4,
+                ..good.clone()
+            },
+            Checkpoint {
+                at_ms: 98,
+                ..good.clone()
+            },
+            Checkpoint {
+                hash: vec![6; 32],
+                ..good.clone()
+            },
+            Checkpoint {
+                signature: vec![0; 64],
+                ..good.clone()
+            },
+            Checkpoint {
+                key_id: key.id().to_owned(),
+                ..Checkpoint::sign("a b", 3, &[7; 32], 99, &other)
+            },
         ];
         for bad in bad {
             assert_eq!(bad.check(&keys), Err(Fault::Signature), "{bad:?}");
@@ -362,16 +446,32 @@ mod tests {
         let first = AuditKey::open(&files, None, false).unwrap();
         let again = AuditKey::open(&files, Some(first.id()), false).unwrap();
         assert_eq!((first.id(), first.marks), (again.id(), again.marks));
-        assert_eq!(fs::read_to_string(&files.public).unwrap(), PublicKeys::line(first.public()));
-        assert_eq!(fs::read_dir(folder.path().join("state")).unwrap().count(), 2);
+        assert_eq!(
+            fs::read_to_string(&files.public).unwrap(),
+            PublicKeys::line(first.public())
+        );
+        assert_eq!(
+            fs::read_dir(folder.path().join("state")).unwrap().count(),
+            2
+        );
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
-            assert_eq!(fs::metadata(&files.key).unwrap().permissions().mode() & 0o777, 0o600);
+            assert_eq!(
+                fs::metadata(&files.key).unwrap().permissions().mode() & 0o777,
+                0o600
+            );
         }
         let mark = first.mark(DataClass::Clinical, b"x");
-        assert!(mark.hash.starts_with("hmac-sha256:") && mark == again.mark(DataClass::Clinical, b"x"));
-        assert!(first.mark(DataClass::Internal, b"x").hash.starts_with("sha256:"));
+        assert!(
+            mark.hash.starts_with("hmac-sha256:") && mark == again.mark(DataClass::Clinical, b"x")
+        );
+        assert!(
+            first
+                .mark(DataClass::Internal, b"x")
+                .hash
+                .starts_with("sha256:")
+        );
     }
 
     /// Goal: a key that is lost, another's or broken is an error that names the file, unless a new one is wanted. Method: a
@@ -380,11 +480,19 @@ mod tests {
     fn a_lost_key_is_an_error() {
         let folder = TempDir::new().unwrap();
         let files = files(&folder);
-        let refused = |signed_by| AuditKey::open(&files, Some(signed_by), false).err().unwrap().to_string();
+        let refused = |signed_by| {
+            AuditKey::open(&files, Some(signed_by), false)
+                .err()
+                .unwrap()
+                .to_string()
+        };
         assert!(refused("0011").contains("missing"));
         let new = AuditKey::open(&files, Some("0011"), true).unwrap();
         let why = refused("0011");
-        assert!(why.contains("audit.key") && why.contains("0011") && why.contains(new.id()), "{why}");
+        assert!(
+            why.contains("audit.key") && why.contains("0011") && why.contains(new.id()),
+            "{why}"
+        );
         AuditKey::open(&files, Some("0011"), true).unwrap();
         fs::write(&files.key, "nonsense\n").unwrap();
         assert!(refused(new.id()).contains("no audit key"));

@@ -81,7 +81,10 @@ pub(crate) fn line(entry: &AuditEntry, spot: Spot<'_>) -> Result<String, serde_j
         number: spot.number,
         outcome: entry.outcome.as_deref(),
         peer: entry.peer.as_deref(),
-        principal: entry.principal.as_ref().map(|(kind, id)| Who { id, kind: kind.as_str() }),
+        principal: entry.principal.as_ref().map(|(kind, id)| Who {
+            id,
+            kind: kind.as_str(),
+        }),
         run: spot.run,
         v: VERSION,
     };
@@ -89,24 +92,37 @@ pub(crate) fn line(entry: &AuditEntry, spot: Spot<'_>) -> Result<String, serde_j
     if text.len() <= AUDIT_LINE_BYTES_MAX {
         return Ok(text);
     }
-    serde_json::to_string(&Line { cut: Some(true), more: None, ..line })
+    serde_json::to_string(&Line {
+        cut: Some(true),
+        more: None,
+        ..line
+    })
 }
 
 /// The entry as the store can hold it: without NUL, and with names that leave room for the others where it is too large.
 pub(crate) fn fitted(entry: AuditEntry) -> AuditEntry {
     let texts = [&entry.agent, &entry.message, &entry.peer];
     let texts = texts.into_iter().flatten().map(String::as_str);
-    let all = texts.chain(entry.principal.iter().map(|(_, id)| id.as_str())).chain([&*entry.event]);
+    let all = texts
+        .chain(entry.principal.iter().map(|(_, id)| id.as_str()))
+        .chain([&*entry.event]);
     let all = all.chain(entry.outcome.as_deref());
-    let (bytes, has_nul) = all.fold((0, false), |(bytes, nul), text| (bytes + text.len(), nul || text.contains('\0')));
+    let (bytes, has_nul) = all.fold((0, false), |(bytes, nul), text| {
+        (bytes + text.len(), nul || text.contains('\0'))
+    });
     // An escaped character has up to six bytes.
     if !has_nul && bytes * 6 <= AUDIT_LINE_BYTES_MAX / 2 {
         return entry;
     }
     let fit = |text: String| {
         let ends = text.char_indices().map(|(at, char)| at + char.len_utf8());
-        let end = ends.take_while(|end| *end <= NAME_CUT_BYTES).last().unwrap_or_default();
-        text.get(..end).unwrap_or_default().replace('\0', "\u{fffd}")
+        let end = ends
+            .take_while(|end| *end <= NAME_CUT_BYTES)
+            .last()
+            .unwrap_or_default();
+        text.get(..end)
+            .unwrap_or_default()
+            .replace('\0', "\u{fffd}")
     };
     let fit_word = |text: Cow<'static, str>| Cow::Owned(fit(text.into_owned()));
     AuditEntry {
@@ -162,10 +178,17 @@ mod tests {
 
     use super::*;
 
-    const SPOT: Spot<'static> = Spot { chain: "node", number: 7, run: "r" };
+    const SPOT: Spot<'static> = Spot {
+        chain: "node",
+        number: 7,
+        run: "r",
+    };
 
     fn entry() -> AuditEntry {
-        AuditEntry { at: UNIX_EPOCH + Duration::from_millis(1_700_000_000_123), ..AuditEntry::new("message") }
+        AuditEntry {
+            at: UNIX_EPOCH + Duration::from_millis(1_700_000_000_123),
+            ..AuditEntry::new("message")
+        }
     }
 
     /// Goal: a line's bytes are fixed: whoever has it can recompute its hash for ever. Method: an entry with all members, and
@@ -173,11 +196,24 @@ mod tests {
     #[test]
     fn the_text_is_canonical() {
         let call = CallId::fresh();
-        let full = entry().with_agent("a\"\\\u{1}\n\u{e7}").with_message("m").with_peer("p").with_call(call);
-        let full = full.with_class(DataClass::Clinical).with_outcome("answered").with("rules", vec!["x".to_owned()]);
+        let full = entry()
+            .with_agent("a\"\\\u{1}\n\u{e7}")
+            .with_message("m")
+            .with_peer("p")
+            .with_call(call);
+        let full = full
+            .with_class(DataClass::Clinical)
+            .with_outcome("answered")
+            .with("rules", vec!["x".to_owned()]);
         let full = full.with("flag", true).with("bytes", 3_u64).with("a", "b");
-        let full = full.with_body(BodyMark { bytes: 2, hash: "sha256:00".to_owned() });
-        let full = AuditEntry { principal: Some((PrincipalKind::ApiKey, "k".to_owned())), ..full };
+        let full = full.with_body(BodyMark {
+            bytes: 2,
+            hash: "sha256:00".to_owned(),
+        });
+        let full = AuditEntry {
+            principal: Some((PrincipalKind::ApiKey, "k".to_owned())),
+            ..full
+        };
         let expected = format!(
             "{{\"agent\":\"a\\\"\\\\\\u0001\\n\u{e7}\",\"at_ms\":1700000000123,\"body\":{{\"bytes\":2,\"hash\":\"sha256:00\"}},\
              \"call\":\"{call}\",\"chain\":\"node\",\"class\":\"clinical\",\"event\":\"message\",\"message\":\"m\",\
@@ -185,8 +221,7 @@ mod tests {
              \"peer\":\"p\",\"principal\":{{\"id\":\"k\",\"kind\":\"api_key\"}},\"run\":\"r\",\"v\":1}}"
         );
         assert_eq!(line(&full, SPOT).unwrap(), expected);
-        let least =
-            r#"{"at_ms":1700000000123,"chain":"node","class":"internal","event":"message","number":7,"run":"r","v":1}"#;
+        let least = r#"{"at_ms":1700000000123,"chain":"node","class":"internal","event":"message","number":7,"run":"r","v":1}"#;
         assert_eq!(line(&entry(), SPOT).unwrap(), least);
     }
 
@@ -194,7 +229,11 @@ mod tests {
     /// line into a map that sorts and write it again.
     #[test]
     fn members_are_sorted() {
-        let full = entry().with_agent("a").with_message("m").with_peer("p").with_call(CallId::fresh());
+        let full = entry()
+            .with_agent("a")
+            .with_message("m")
+            .with_peer("p")
+            .with_call(CallId::fresh());
         let full = full.with_outcome("o").with("b", 1_u64).with("a", 2_u64);
         let text = line(&full, SPOT).unwrap();
         let sorted: BTreeMap<String, serde_json::Value> = serde_json::from_str(&text).unwrap();
@@ -210,16 +249,36 @@ mod tests {
         let longest = line(&with(AUDIT_LINE_BYTES_MAX - around), SPOT).unwrap();
         assert_eq!(longest.len(), AUDIT_LINE_BYTES_MAX);
         let cut = line(&with(AUDIT_LINE_BYTES_MAX - around + 1), SPOT).unwrap();
-        assert!(cut.contains(r#""cut":true"#) && !cut.contains("more"), "{cut}");
+        assert!(
+            cut.contains(r#""cut":true"#) && !cut.contains("more"),
+            "{cut}"
+        );
 
         let long = "\u{1}".repeat(AUDIT_LINE_BYTES_MAX);
-        let endless = entry().with_agent(&long).with_message(&long).with_peer(&long).with_outcome(long.clone());
-        let endless = AuditEntry { event: long.clone().into(), ..endless };
-        let endless = AuditEntry { principal: Some((PrincipalKind::Agent, long)), ..endless };
+        let endless = entry()
+            .with_agent(&long)
+            .with_message(&long)
+            .with_peer(&long)
+            .with_outcome(long.clone());
+        let endless = AuditEntry {
+            event: long.clone().into(),
+            ..endless
+        };
+        let endless = AuditEntry {
+            principal: Some((PrincipalKind::Agent, long)),
+            ..endless
+        };
         let text = line(&fitted(endless.with("x", "x")), SPOT).unwrap();
-        assert!(text.len() < 3 * AUDIT_LINE_BYTES_MAX && text.contains(r#""cut":true"#), "{} bytes", text.len());
+        assert!(
+            text.len() < 3 * AUDIT_LINE_BYTES_MAX && text.contains(r#""cut":true"#),
+            "{} bytes",
+            text.len()
+        );
 
-        assert_eq!(fitted(entry().with_agent("a\0b")).agent.as_deref(), Some("a\u{fffd}b"));
+        assert_eq!(
+            fitted(entry().with_agent("a\0b")).agent.as_deref(),
+            Some("a\u{fffd}b")
+        );
         let plain = entry().with_agent("a").with("x", 1_u64);
         assert_eq!(fitted(plain.clone()), plain);
     }

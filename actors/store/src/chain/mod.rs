@@ -58,9 +58,26 @@ struct Head {
 }
 
 impl Chain {
-    pub(crate) fn new(name: &str, run: Arc<str>, key: Arc<AuditKey>, anchor: PathBuf, owes: Arc<AtomicBool>) -> Self {
+    pub(crate) fn new(
+        name: &str,
+        run: Arc<str>,
+        key: Arc<AuditKey>,
+        anchor: PathBuf,
+        owes: Arc<AtomicBool>,
+    ) -> Self {
         let (name, counter) = (name.to_owned(), counter_of(name));
-        Self { name, counter, run, key, anchor, head: None, newest: None, anchored: None, asked: false, owes }
+        Self {
+            name,
+            counter,
+            run,
+            key,
+            anchor,
+            head: None,
+            newest: None,
+            anchored: None,
+            asked: false,
+            owes,
+        }
     }
 
     /// The number of the chain's last entry, 0 where it has none. Called at the start of each transaction.
@@ -85,7 +102,10 @@ impl Chain {
         if !entries.is_empty() {
             self.insert(db, entries).await?;
         }
-        let unsigned = self.head.as_ref().map_or(0, |head| head.number.saturating_sub(head.signed));
+        let unsigned = self
+            .head
+            .as_ref()
+            .map_or(0, |head| head.number.saturating_sub(head.signed));
         if unsigned >= CHECKPOINT_ENTRIES || (sign && unsigned > 0) {
             self.sign(db, now_ms).await?;
         }
@@ -95,7 +115,10 @@ impl Chain {
     /// What the last [`Self::write`] wrote is in the store: the place for the anchor's line.
     pub(crate) async fn committed(&mut self) {
         self.tell_anchor().await;
-        let unsigned = self.head.as_ref().is_some_and(|head| head.number > head.signed);
+        let unsigned = self
+            .head
+            .as_ref()
+            .is_some_and(|head| head.number > head.signed);
         self.owes.store(unsigned || self.newest.is_some(), Relaxed);
     }
 
@@ -109,10 +132,24 @@ impl Chain {
 
     async fn read_head(&self, db: &mut Db) -> sqlx::Result<Head> {
         let name = args![&self.name];
-        let number = db.number("SELECT last FROM stream WHERE name = $1", &args![&self.counter]).await?;
-        let signed = db.number("SELECT max(number) FROM audit_checkpoint WHERE chain = $1", &name).await?;
-        let last =
-            db.row("SELECT number, hash FROM audit WHERE chain = $1 ORDER BY number DESC LIMIT 1", &name).await?;
+        let number = db
+            .number(
+                "SELECT last FROM stream WHERE name = $1",
+                &args![&self.counter],
+            )
+            .await?;
+        let signed = db
+            .number(
+                "SELECT max(number) FROM audit_checkpoint WHERE chain = $1",
+                &name,
+            )
+            .await?;
+        let last = db
+            .row(
+                "SELECT number, hash FROM audit WHERE chain = $1 ORDER BY number DESC LIMIT 1",
+                &name,
+            )
+            .await?;
         let (last, hash) = match &last {
             Some(row) => (row.get(0)?, row.get::<Vec<u8>>(1)?.try_into().ok()),
             None => (0, Some(NO_HASH)),
@@ -126,25 +163,43 @@ impl Chain {
                 "the audit was changed: run `callboard audit verify`"
             );
         }
-        Ok(Head { number: number.unsigned_abs(), hash: hash.unwrap_or(NO_HASH), signed: signed.unsigned_abs() })
+        Ok(Head {
+            number: number.unsigned_abs(),
+            hash: hash.unwrap_or(NO_HASH),
+            signed: signed.unsigned_abs(),
+        })
     }
 
     async fn insert(&mut self, db: &mut Db, entries: Vec<AuditEntry>) -> sqlx::Result<()> {
-        let Some(head) = &mut self.head else { return Err(no_head()) };
+        let Some(head) = &mut self.head else {
+            return Err(no_head());
+        };
         let added = entries.len() as u64;
         if take_numbers(db, &self.counter, added).await? != head.number + 1 {
-            return Err(sqlx::Error::Protocol("another process wrote to this audit chain".to_owned()));
+            return Err(sqlx::Error::Protocol(
+                "another process wrote to this audit chain".to_owned(),
+            ));
         }
         let mut rows = Vec::with_capacity(entries.len());
         for entry in entries {
             let entry = fitted(entry);
             let number = head.number + 1;
-            let line = line(&entry, Spot { chain: &self.name, number, run: &self.run });
+            let line = line(
+                &entry,
+                Spot {
+                    chain: &self.name,
+                    number,
+                    run: &self.run,
+                },
+            );
             let line = line.map_err(|e| sqlx::Error::Encode(Box::new(e)))?;
             (head.number, head.hash) = (number, chained(&head.hash, &line));
             rows.push((entry, number, line, head.hash));
         }
-        let calls: Vec<_> = rows.iter().map(|(entry, ..)| entry.call.map(|call| call.to_string())).collect();
+        let calls: Vec<_> = rows
+            .iter()
+            .map(|(entry, ..)| entry.call.map(|call| call.to_string()))
+            .collect();
         let mut values = Vec::with_capacity(rows.len() * 10);
         for ((entry, number, line, hash), call) in rows.iter().zip(&calls) {
             values.extend(args![
@@ -164,7 +219,9 @@ impl Chain {
     }
 
     async fn sign(&mut self, db: &mut Db, now_ms: i64) -> sqlx::Result<()> {
-        let Some(head) = &mut self.head else { return Err(no_head()) };
+        let Some(head) = &mut self.head else {
+            return Err(no_head());
+        };
         let checkpoint = Checkpoint::sign(&self.name, head.number, &head.hash, now_ms, &self.key);
         db.execute(
             "INSERT INTO audit_checkpoint (chain, number, at_ms, hash, key_id, signature) VALUES ($1, $2, $3, $4, $5, $6)",
@@ -178,8 +235,13 @@ impl Chain {
 
     /// Tells the anchor of the newest checkpoint, which is committed.
     async fn tell_anchor(&mut self) {
-        let is_due = self.asked || self.anchored.is_none_or(|anchored| anchored.elapsed() >= ANCHOR_EVERY);
-        let Some(checkpoint) = self.newest.take_if(|_| is_due) else { return };
+        let is_due = self.asked
+            || self
+                .anchored
+                .is_none_or(|anchored| anchored.elapsed() >= ANCHOR_EVERY);
+        let Some(checkpoint) = self.newest.take_if(|_| is_due) else {
+            return;
+        };
         let path = self.anchor.clone();
         let told = tokio::task::spawn_blocking(move || {
             checkpoint::append_to_anchor(&path, &checkpoint).map_err(|e| (e, checkpoint))

@@ -118,11 +118,21 @@ pub struct ChainReport {
 
 impl fmt::Display for ChainReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { chain, first, last, checkpoints, signed_up_to, fault } = self;
+        let Self {
+            chain,
+            first,
+            last,
+            checkpoints,
+            signed_up_to,
+            fault,
+        } = self;
         match fault {
             Some(fault) => write!(f, "bad {chain} {fault}"),
             None => {
-                write!(f, "ok {chain} {first}..{last} entries, {checkpoints} checkpoints, signed up to {signed_up_to}")
+                write!(
+                    f,
+                    "ok {chain} {first}..{last} entries, {checkpoints} checkpoints, signed up to {signed_up_to}"
+                )
             }
         }
     }
@@ -158,7 +168,12 @@ pub(crate) struct ChainCheck<'a> {
 pub(crate) type Cuts = BTreeMap<String, u64>;
 
 impl<'a> ChainCheck<'a> {
-    pub(crate) fn begin(chain: &'a str, ends: Ends, keys: &'a PublicKeys, anchor: &'a Anchor) -> Self {
+    pub(crate) fn begin(
+        chain: &'a str,
+        ends: Ends,
+        keys: &'a PublicKeys,
+        anchor: &'a Anchor,
+    ) -> Self {
         let anchored = anchor.of(chain).map(|line| (line.number, line)).collect();
         let report = ChainReport {
             chain: chain.to_owned(),
@@ -169,8 +184,21 @@ impl<'a> ChainCheck<'a> {
             fault: None,
         };
         let (cuts, cuts_unsigned) = (Cuts::new(), Cuts::new());
-        let mut check = Self { keys, anchored, last: 0, hash: NO_HASH, cuts, cuts_unsigned, report, ends };
-        let base = check.ends.base.take().filter(|base| base.number < check.ends.first || check.ends.first == 0);
+        let mut check = Self {
+            keys,
+            anchored,
+            last: 0,
+            hash: NO_HASH,
+            cuts,
+            cuts_unsigned,
+            report,
+            ends,
+        };
+        let base = check
+            .ends
+            .base
+            .take()
+            .filter(|base| base.number < check.ends.first || check.ends.first == 0);
         if let Some(base) = base {
             check.begin_after(&base);
         }
@@ -184,7 +212,11 @@ impl<'a> ChainCheck<'a> {
     fn begin_after(&mut self, base: &Checkpoint) {
         match <Hash>::try_from(base.hash.as_slice()) {
             Ok(hash) => (self.last, self.hash) = (base.number, hash),
-            Err(_) => self.report.fault = Some(AuditFault::BadCheckpoint { number: base.number }),
+            Err(_) => {
+                self.report.fault = Some(AuditFault::BadCheckpoint {
+                    number: base.number,
+                })
+            }
         }
         self.checkpoint(base);
         self.anchor();
@@ -196,7 +228,11 @@ impl<'a> ChainCheck<'a> {
     }
 
     /// Looks at rows in the order of their numbers, and the checkpoints of those numbers; `false` once something is wrong.
-    pub(crate) fn page(&mut self, rows: &[AuditRow], checkpoints: &BTreeMap<u64, Checkpoint>) -> bool {
+    pub(crate) fn page(
+        &mut self,
+        rows: &[AuditRow],
+        checkpoints: &BTreeMap<u64, Checkpoint>,
+    ) -> bool {
         for row in rows {
             if self.report.fault.is_some() || row.number > self.ends.last {
                 break;
@@ -219,7 +255,9 @@ impl<'a> ChainCheck<'a> {
     fn entry(&mut self, row: &AuditRow) -> Result<Hash, AuditFault> {
         let number = row.number;
         if number != self.last + 1 {
-            return Err(AuditFault::Missing { number: self.last + 1 });
+            return Err(AuditFault::Missing {
+                number: self.last + 1,
+            });
         }
         let changed = |what| Err(AuditFault::Changed { number, what });
         let hash = chained(&self.hash, &row.line);
@@ -227,14 +265,20 @@ impl<'a> ChainCheck<'a> {
             return changed("its text isn't an entry");
         };
         if said.chain != self.report.chain || said.number != number {
-            return Err(AuditFault::Moved { number, says: format!("{}:{}", said.chain, said.number) });
+            return Err(AuditFault::Moved {
+                number,
+                says: format!("{}:{}", said.chain, said.number),
+            });
         }
         if hash != row.hash.as_slice() {
             return changed("its text isn't what was hashed");
         }
         let beside = [
             (said.agent.as_deref(), row.agent.as_deref()),
-            (said.principal.as_ref().map(|who| &*who.id), row.principal.as_deref()),
+            (
+                said.principal.as_ref().map(|who| &*who.id),
+                row.principal.as_deref(),
+            ),
             (said.call.as_deref(), row.call_id.as_deref()),
             (Some(&*said.class), Some(row.class.as_str())),
             (Some(&*said.event), Some(row.event.as_str())),
@@ -245,7 +289,8 @@ impl<'a> ChainCheck<'a> {
         if said.event == CUT
             && let Ok(SaidCut { more }) = serde_json::from_str(&row.line)
         {
-            self.cuts_unsigned.insert(more.chain.into_owned(), more.up_to);
+            self.cuts_unsigned
+                .insert(more.chain.into_owned(), more.up_to);
         }
         Ok(hash)
     }
@@ -255,7 +300,10 @@ impl<'a> ChainCheck<'a> {
         let number = checkpoint.number;
         let fault = match checkpoint.check(self.keys) {
             _ if self.report.fault.is_some() => return,
-            Err(Fault::UnknownKey) => Some(AuditFault::UnknownKey { number, key_id: checkpoint.key_id.clone() }),
+            Err(Fault::UnknownKey) => Some(AuditFault::UnknownKey {
+                number,
+                key_id: checkpoint.key_id.clone(),
+            }),
             Ok(()) if checkpoint.hash == self.hash && checkpoint.chain == self.report.chain => None,
             Ok(()) | Err(Fault::Signature) => Some(AuditFault::BadCheckpoint { number }),
         };
@@ -276,15 +324,25 @@ impl<'a> ChainCheck<'a> {
 
     /// After the last page. What the chain says of cuts is for [`settle`].
     pub(crate) fn end(mut self) -> (ChainReport, Cuts) {
-        let Ends { counted, last, last_checkpoint, .. } = self.ends;
+        let Ends {
+            counted,
+            last,
+            last_checkpoint,
+            ..
+        } = self.ends;
         self.report.last = self.last;
         if self.report.fault.is_none() {
             let anchored = self.anchored.keys().copied().max().unwrap_or_default();
             let expected = counted.max(last).max(last_checkpoint).max(anchored);
             if expected > self.last {
-                self.report.fault = Some(AuditFault::Truncated { last: self.last, expected });
+                self.report.fault = Some(AuditFault::Truncated {
+                    last: self.last,
+                    expected,
+                });
             } else if self.last > counted {
-                self.report.fault = Some(AuditFault::Uncounted { number: counted + 1 });
+                self.report.fault = Some(AuditFault::Uncounted {
+                    number: counted + 1,
+                });
             }
         }
         (self.report, self.cuts)
@@ -308,7 +366,11 @@ pub(crate) fn settle(checked: Vec<(ChainReport, Cuts)>, wanted: Option<&str>) ->
     for report in &mut reports {
         let cut = cuts.get(&report.chain).copied().unwrap_or_default();
         // Of one without entries, a checkpoint alone may be left.
-        let first = if report.first == 0 { report.last + 1 } else { report.first };
+        let first = if report.first == 0 {
+            report.last + 1
+        } else {
+            report.first
+        };
         if report.fault.is_none() && first > cut + 1 {
             report.fault = Some(AuditFault::Missing { number: cut + 1 });
         }

@@ -26,10 +26,29 @@ fn row(number: u64, before: &Hash) -> AuditRow {
     let at = UNIX_EPOCH + Duration::from_millis(1_000 + number);
     // The eighth says that the first six were removed, which they are in one test.
     let event = if number == 8 { "audit.cut" } else { "message" };
-    let entry = AuditEntry { at, ..AuditEntry::new(event) }.with_agent(format!("agent {number}"));
-    let entry = entry.with_principal(&Principal::agent("p")).with_call(CallId::fresh()).with("n", number);
-    let entry = if number == 8 { entry.with("chain", "c").with("up_to", 6_u64) } else { entry };
-    let line = line(&entry, Spot { chain: "c", number, run: "r" }).unwrap();
+    let entry = AuditEntry {
+        at,
+        ..AuditEntry::new(event)
+    }
+    .with_agent(format!("agent {number}"));
+    let entry = entry
+        .with_principal(&Principal::agent("p"))
+        .with_call(CallId::fresh())
+        .with("n", number);
+    let entry = if number == 8 {
+        entry.with("chain", "c").with("up_to", 6_u64)
+    } else {
+        entry
+    };
+    let line = line(
+        &entry,
+        Spot {
+            chain: "c",
+            number,
+            run: "r",
+        },
+    )
+    .unwrap();
     AuditRow {
         number,
         at_ms: 1_000 + i64::try_from(number).unwrap(),
@@ -131,18 +150,45 @@ fn good_chains_are_good() {
     assert_eq!(kept.report(3).to_string(), told);
     kept.rows.drain(..6);
     kept.checkpoints.remove(&3);
-    assert_eq!(kept.report(3).to_string(), "ok c 7..10 entries, 2 checkpoints, signed up to 9");
+    assert_eq!(
+        kept.report(3).to_string(),
+        "ok c 7..10 entries, 2 checkpoints, signed up to 9"
+    );
 
-    let empty = Kept { rows: vec![], checkpoints: BTreeMap::new(), counted: 0, anchor: String::new(), ..Kept::good() };
+    let empty = Kept {
+        rows: vec![],
+        checkpoints: BTreeMap::new(),
+        counted: 0,
+        anchor: String::new(),
+        ..Kept::good()
+    };
     assert_eq!(empty.fault(), None);
 }
 
 /// Goal: each member that was changed is found, in the text and beside it. Method: change one after another in the fifth.
 #[test]
 fn changes_are_found() {
-    let texts = ["agent 5", "\"n\":5", "\"id\":\"p\"", "internal", "message", "\"run\":\"r\"", "1005", "\"v\":1"];
+    let texts = [
+        "agent 5",
+        "\"n\":5",
+        "\"id\":\"p\"",
+        "internal",
+        "message",
+        "\"run\":\"r\"",
+        "1005",
+        "\"v\":1",
+    ];
     for (at, text) in texts.iter().enumerate() {
-        let with = ["agent 6", "\"n\":6", "\"id\":\"q\"", "public", "massage", "\"run\":\"s\"", "1006", "\"v\":2"][at];
+        let with = [
+            "agent 6",
+            "\"n\":6",
+            "\"id\":\"q\"",
+            "public",
+            "massage",
+            "\"run\":\"s\"",
+            "1006",
+            "\"v\":2",
+        ][at];
         let fault = attacked(|kept| kept.at(5).line = kept.at(5).line.replace(text, with));
         assert_eq!(fault, changed(5, HASHED), "{text}");
     }
@@ -159,7 +205,10 @@ fn changes_are_found() {
     for change in beside {
         assert_eq!(attacked(|kept| change(kept.at(5))), changed(5, BESIDE));
     }
-    assert_eq!(attacked(|kept| kept.at(5).line = "{}".into()), changed(5, "its text isn't an entry"));
+    assert_eq!(
+        attacked(|kept| kept.at(5).line = "{}".into()),
+        changed(5, "its text isn't an entry")
+    );
 }
 
 /// Goal: a change that was hashed anew is found at the next hash that can't be, or at the next checkpoint. Method: hash only
@@ -183,7 +232,10 @@ fn rewriting_needs_the_key() {
         all(kept);
         kept.checkpoints.retain(|number, _| *number < 5);
     };
-    assert_eq!(attacked(unsigned), Some(AuditFault::NotAnchored { number: 6 }));
+    assert_eq!(
+        attacked(unsigned),
+        Some(AuditFault::NotAnchored { number: 6 })
+    );
     let foreign = |kept: &mut Kept, name: Option<&str>| {
         all(kept);
         let other = AuditKey::generate().unwrap();
@@ -195,7 +247,10 @@ fn rewriting_needs_the_key() {
         }
     };
     let fault = attacked(|kept| foreign(kept, None));
-    assert!(matches!(fault, Some(AuditFault::UnknownKey { number: 6, .. })), "{fault:?}");
+    assert!(
+        matches!(fault, Some(AuditFault::UnknownKey { number: 6, .. })),
+        "{fault:?}"
+    );
     let named = attacked(|kept| {
         let id = kept.key.id().to_owned();
         foreign(kept, Some(&id));
@@ -227,7 +282,11 @@ fn removals_are_found() {
         with_checkpoints(kept);
         kept.anchor.clear();
     };
-    assert_eq!(attacked(with_anchor), None, "nothing tells of it: this is what the anchor is for");
+    assert_eq!(
+        attacked(with_anchor),
+        None,
+        "nothing tells of it: this is what the anchor is for"
+    );
     assert_eq!(attacked(|kept| kept.rows.clear()), truncated(3, 10));
     let all = |kept: &mut Kept| {
         kept.rows.clear();
@@ -251,7 +310,12 @@ fn removals_are_found() {
 /// another chain.
 #[test]
 fn reorders_are_found() {
-    let moved = |number, says: &str| Some(AuditFault::Moved { number, says: says.to_owned() });
+    let moved = |number, says: &str| {
+        Some(AuditFault::Moved {
+            number,
+            says: says.to_owned(),
+        })
+    };
     let texts = attacked(|kept| {
         let (fourth, seventh) = (kept.at(4).line.clone(), kept.at(7).line.clone());
         (kept.at(4).line, kept.at(7).line) = (seventh, fourth);
@@ -262,7 +326,12 @@ fn reorders_are_found() {
         (kept.at(4).number, kept.at(7).number) = (4, 7);
     });
     assert_eq!(rows, moved(4, "c:7"));
-    let foreign = attacked(|kept| kept.at(4).line = kept.at(4).line.replace("\"chain\":\"c\"", "\"chain\":\"d\""));
+    let foreign = attacked(|kept| {
+        kept.at(4).line = kept
+            .at(4)
+            .line
+            .replace("\"chain\":\"c\"", "\"chain\":\"d\"")
+    });
     assert_eq!(foreign, moved(4, "d:4"));
 }
 
@@ -270,18 +339,29 @@ fn reorders_are_found() {
 #[test]
 fn checkpoints_are_checked() {
     let bad = |number| Some(AuditFault::BadCheckpoint { number });
-    let changes: [fn(&mut Checkpoint); 4] =
-        [|c| c.hash[3] ^= 1, |c| c.at_ms += 1, |c| c.signature[9] ^= 1, |c| c.signature.clear()];
+    let changes: [fn(&mut Checkpoint); 4] = [
+        |c| c.hash[3] ^= 1,
+        |c| c.at_ms += 1,
+        |c| c.signature[9] ^= 1,
+        |c| c.signature.clear(),
+    ];
     for change in changes {
-        assert_eq!(attacked(|kept| change(kept.checkpoints.get_mut(&6).unwrap())), bad(6));
+        assert_eq!(
+            attacked(|kept| change(kept.checkpoints.get_mut(&6).unwrap())),
+            bad(6)
+        );
     }
     let other = attacked(|kept| {
         let third = kept.checkpoints[&3].clone();
-        kept.checkpoints.insert(6, Checkpoint { number: 6, ..third });
+        kept.checkpoints
+            .insert(6, Checkpoint { number: 6, ..third });
     });
     assert_eq!(other, bad(6));
     let unknown = attacked(|kept| kept.keys.clear());
-    assert!(matches!(unknown, Some(AuditFault::UnknownKey { number: 3, .. })), "{unknown:?}");
+    assert!(
+        matches!(unknown, Some(AuditFault::UnknownKey { number: 3, .. })),
+        "{unknown:?}"
+    );
     // The one that a cut chain begins after.
     let base = attacked(|kept| {
         kept.rows.drain(..3);
@@ -303,7 +383,10 @@ fn additions_are_not_vouched_for() {
     add(&mut kept);
     kept.counted = 11;
     let report = kept.report(100);
-    assert_eq!((report.fault, report.last, report.signed_up_to), (None, 11, 9));
+    assert_eq!(
+        (report.fault, report.last, report.signed_up_to),
+        (None, 11, 9)
+    );
 }
 
 proptest! {

@@ -53,11 +53,20 @@ macro_rules! copies {
 pub(crate) async fn letters(db: &mut Db, before: i64) -> sqlx::Result<u64> {
     const COPIES: Sql = Sql::new(
         copies!(sqlite, "json_each(l.recipients) AS one"),
-        copies!(postgres, "json_array_elements_text(CAST(l.recipients AS json)) AS one (value)"),
+        copies!(
+            postgres,
+            "json_array_elements_text(CAST(l.recipients AS json)) AS one (value)"
+        ),
     );
     const LETTERS: Sql = Sql::new(
-        concat!("DELETE FROM letter WHERE number IN ", numbers!(sqlite, "$1")),
-        concat!("DELETE FROM letter WHERE number IN ", numbers!(postgres, "$1")),
+        concat!(
+            "DELETE FROM letter WHERE number IN ",
+            numbers!(sqlite, "$1")
+        ),
+        concat!(
+            "DELETE FROM letter WHERE number IN ",
+            numbers!(postgres, "$1")
+        ),
     );
     let old = db
         .rows(

@@ -12,8 +12,9 @@ use std::time::SystemTime;
 use async_trait::async_trait;
 use callboard_message::mail::AgentLogRow;
 use callboard_runtime::{
-    Audit, JournalError, JournalResult, Letter, LetterFilter, LetterOpen, LetterPage, MAIL_LOG_ROWS_A_LETTER,
-    MARKS_AT_ONCE_MAX, Mail, MailCopy, Mark, NewLetter, SPREAD_MAX, StoredEvent, storable,
+    Audit, JournalError, JournalResult, Letter, LetterFilter, LetterOpen, LetterPage,
+    MAIL_LOG_ROWS_A_LETTER, MARKS_AT_ONCE_MAX, Mail, MailCopy, Mark, NewLetter, SPREAD_MAX,
+    StoredEvent, storable,
 };
 
 use crate::parts::Core;
@@ -31,7 +32,11 @@ pub(crate) struct SqlMail {
 
 impl SqlMail {
     pub(crate) fn new(core: Arc<Core>, marks: Arc<dyn Audit>) -> Self {
-        Self { core, marks, held: Held::default() }
+        Self {
+            core,
+            marks,
+            held: Held::default(),
+        }
     }
 }
 
@@ -57,8 +62,13 @@ impl Mail for SqlMail {
         if delivered.len() > SPREAD_MAX {
             return Err(JournalError::Invalid("too many copies at once"));
         }
-        delivered.iter().try_for_each(|recipient| storable(recipient))?;
-        self.core.writer.submit(Spread::new(number(letter), to.into(), delivered)).await?
+        delivered
+            .iter()
+            .try_for_each(|recipient| storable(recipient))?;
+        self.core
+            .writer
+            .submit(Spread::new(number(letter), to.into(), delivered))
+            .await?
     }
 
     async fn unspread(&self, letters_max: usize) -> JournalResult<Vec<Arc<Letter>>> {
@@ -67,14 +77,25 @@ impl Mail for SqlMail {
             letter_columns!(),
             " FROM letter AS l WHERE l.spread < l.count ORDER BY l.number LIMIT $1"
         );
-        self.core.readers.read(SQL, &args![letters_max.min(PAGE_MAX)], |row| self.held.letter(row)).await
+        self.core
+            .readers
+            .read(SQL, &args![letters_max.min(PAGE_MAX)], |row| {
+                self.held.letter(row)
+            })
+            .await
     }
 
-    async fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> JournalResult<Vec<(String, u64)>> {
+    async fn mark(
+        &self,
+        marks: Vec<(String, u64)>,
+        mark: Mark,
+    ) -> JournalResult<Vec<(String, u64)>> {
         if marks.len() > MARKS_AT_ONCE_MAX {
             return Err(JournalError::Invalid("too many marks at once"));
         }
-        marks.iter().try_for_each(|(recipient, _)| storable(recipient))?;
+        marks
+            .iter()
+            .try_for_each(|(recipient, _)| storable(recipient))?;
         match marks.is_empty() {
             true => Ok(Vec::new()),
             false => self.core.writer.submit(MarkAll::new(&marks, mark)).await,
@@ -83,7 +104,13 @@ impl Mail for SqlMail {
 
     async fn tried(&self, recipient: &str, letter: u64) -> JournalResult<u32> {
         storable(recipient)?;
-        self.core.writer.submit(Tried { recipient: recipient.to_owned(), letter: number(letter) }).await
+        self.core
+            .writer
+            .submit(Tried {
+                recipient: recipient.to_owned(),
+                letter: number(letter),
+            })
+            .await
     }
 
     async fn open(
@@ -100,12 +127,22 @@ impl Mail for SqlMail {
             Some((true, letter)) => (letter, 0),
             Some((false, letter)) => (u64::MAX, letter),
         };
-        let args = args![recipient, urgent, normal, undelivered, SystemTime::now(), letters_max];
+        let args = args![
+            recipient,
+            urgent,
+            normal,
+            undelivered,
+            SystemTime::now(),
+            letters_max
+        ];
         let row = |row: &Row| self.held.letter_and_copy(row, Some(recipient));
         let mut open = self.core.readers.read(OPEN, &args, row).await?;
         open.sort_by_key(|(letter, _)| (!letter.new.urgent, letter.number));
         open.truncate(letters_max);
-        Ok(open.into_iter().filter_map(|(letter, copy)| Some((letter, copy?))).collect())
+        Ok(open
+            .into_iter()
+            .filter_map(|(letter, copy)| Some((letter, copy?)))
+            .collect())
     }
 
     async fn waiting(&self) -> JournalResult<HashMap<String, u64>> {
@@ -125,23 +162,44 @@ impl Mail for SqlMail {
             };
         }
         const SQL: Sql = Sql::new(
-            waiting!("json_group_object(recipient, n)", "json_each(l.recipients) AS one"),
+            waiting!(
+                "json_group_object(recipient, n)",
+                "json_each(l.recipients) AS one"
+            ),
             waiting!(
                 "CAST(coalesce(json_object_agg(recipient, n), '{}') AS TEXT)",
                 "json_array_elements_text(CAST(l.recipients AS json)) AS one (value)"
             ),
         );
-        let counts = self.core.readers.read(SQL, &args![SystemTime::now()], |row| row.json(0)).await?;
+        let counts = self
+            .core
+            .readers
+            .read(SQL, &args![SystemTime::now()], |row| row.json(0))
+            .await?;
         Ok(counts.into_iter().next().unwrap_or_default())
     }
 
     async fn letter(&self, id: &str) -> JournalResult<Option<Arc<Letter>>> {
         storable(id)?;
-        const SQL: &str = concat!("SELECT ", letter_columns!(), " FROM letter AS l WHERE l.id = $1");
-        Ok(self.core.readers.read(SQL, &args![id], |row| self.held.letter(row)).await?.pop())
+        const SQL: &str = concat!(
+            "SELECT ",
+            letter_columns!(),
+            " FROM letter AS l WHERE l.id = $1"
+        );
+        Ok(self
+            .core
+            .readers
+            .read(SQL, &args![id], |row| self.held.letter(row))
+            .await?
+            .pop())
     }
 
-    async fn receipts(&self, letter: u64, after: Option<&str>, copies_max: usize) -> JournalResult<Vec<MailCopy>> {
+    async fn receipts(
+        &self,
+        letter: u64,
+        after: Option<&str>,
+        copies_max: usize,
+    ) -> JournalResult<Vec<MailCopy>> {
         after.map_or(Ok(()), storable)?;
         macro_rules! receipts {
             ($each:literal) => {
@@ -167,13 +225,26 @@ impl Mail for SqlMail {
         Ok(copies.into_iter().flatten().collect())
     }
 
-    async fn history(&self, filter: LetterFilter, before: u64, letters_max: usize) -> JournalResult<LetterPage> {
+    async fn history(
+        &self,
+        filter: LetterFilter,
+        before: u64,
+        letters_max: usize,
+    ) -> JournalResult<LetterPage> {
         filter.check()?;
-        let before = if before == 0 { i64::MAX } else { number(before) };
+        let before = if before == 0 {
+            i64::MAX
+        } else {
+            number(before)
+        };
         query::find_letters(self, &filter, before, page(letters_max)).await
     }
 
-    async fn events(&self, after: u64, events_max: usize) -> JournalResult<Vec<(u64, StoredEvent)>> {
+    async fn events(
+        &self,
+        after: u64,
+        events_max: usize,
+    ) -> JournalResult<Vec<(u64, StoredEvent)>> {
         query::read_events(self, number(after), page(events_max)).await
     }
 
@@ -186,13 +257,29 @@ impl Mail for SqlMail {
         self.core.writer.submit(query::Tell::new(event)).await
     }
 
-    async fn logs(&self, agent: Option<&str>, after: u64, rows_max: usize) -> JournalResult<Vec<AgentLogRow>> {
+    async fn logs(
+        &self,
+        agent: Option<&str>,
+        after: u64,
+        rows_max: usize,
+    ) -> JournalResult<Vec<AgentLogRow>> {
         agent.map_or(Ok(()), storable)?;
-        let args = args![agent, after / MAIL_LOG_ROWS_A_LETTER, after, rows_max.min(PAGE_MAX)];
+        let args = args![
+            agent,
+            after / MAIL_LOG_ROWS_A_LETTER,
+            after,
+            rows_max.min(PAGE_MAX)
+        ];
         let sql = if agent.is_some() { LOGS_OF_ONE } else { LOGS };
         let row = |row: &Row| {
             let (number, log_type, agent_id) = (row.get(0)?, row.get(1)?, row.get(2)?);
-            Ok(AgentLogRow { number, log_type, agent_id, message: row.get(3)?, details: row.json(4)? })
+            Ok(AgentLogRow {
+                number,
+                log_type,
+                agent_id,
+                message: row.get(3)?,
+                details: row.json(4)?,
+            })
         };
         self.core.readers.read(sql, &args, row).await
     }

@@ -23,8 +23,11 @@ static INSERT: ManyRows = ManyRows::new(
     20,
     "",
 );
-static INSERT_COPIES: ManyRows =
-    ManyRows::new("INSERT INTO copy (recipient, letter, urgent, state, at_ms, expires_ms) VALUES", 6, "");
+static INSERT_COPIES: ManyRows = ManyRows::new(
+    "INSERT INTO copy (recipient, letter, urgent, state, at_ms, expires_ms) VALUES",
+    6,
+    "",
+);
 static FIND: ManyRows = ManyRows::new(
     concat!("SELECT ", letter_columns!(), " FROM (VALUES"),
     2,
@@ -44,7 +47,11 @@ type Key<'a> = (&'a str, &'a str);
 impl Post {
     pub(super) fn new(new: NewLetter, mark: BodyMark) -> Self {
         let recipients = written(&new.recipients);
-        Self { new, mark, recipients }
+        Self {
+            new,
+            mark,
+            recipients,
+        }
     }
 
     fn key(&self) -> Option<Key<'_>> {
@@ -53,19 +60,30 @@ impl Post {
 
     fn letter(&self, number: u64, now_ms: i64) -> Letter {
         // Its times are as the store has them.
-        let new = NewLetter { expires: time(ms(self.new.expires)), ..self.new.clone() };
+        let new = NewLetter {
+            expires: time(ms(self.new.expires)),
+            ..self.new.clone()
+        };
         Letter::accepted(number, new, self.mark.clone(), time(now_ms))
     }
 }
 
 /// The letters that are there already, by their keys.
-async fn there<'a>(posts: &'a [&mut Post], db: &mut Db) -> sqlx::Result<HashMap<Key<'a>, Arc<Letter>>> {
+async fn there<'a>(
+    posts: &'a [&mut Post],
+    db: &mut Db,
+) -> sqlx::Result<HashMap<Key<'a>, Arc<Letter>>> {
     let keys: BTreeSet<Key<'a>> = posts.iter().filter_map(|post| post.key()).collect();
-    let values: Vec<Arg<'_>> = keys.iter().flat_map(|(sender, key)| args![*sender, *key]).collect();
+    let values: Vec<Arg<'_>> = keys
+        .iter()
+        .flat_map(|(sender, key)| args![*sender, *key])
+        .collect();
     let mut there = HashMap::new();
     for row in FIND.rows(db, &values).await? {
         let letter = letter(&row)?;
-        let is_its = |(sender, key): &&Key<'a>| *sender == letter.new.sender && letter.new.key.as_deref() == Some(*key);
+        let is_its = |(sender, key): &&Key<'a>| {
+            *sender == letter.new.sender && letter.new.key.as_deref() == Some(*key)
+        };
         if let Some(key) = keys.iter().find(is_its) {
             there.insert(*key, letter);
         }
@@ -74,10 +92,15 @@ async fn there<'a>(posts: &'a [&mut Post], db: &mut Db) -> sqlx::Result<HashMap<
 }
 
 async fn insert(tx: &mut Tx, kept: &[(&Post, Arc<Letter>)], now_ms: i64) -> sqlx::Result<()> {
-    let (mut letters, mut copies): (Vec<Arg<'_>>, Vec<Arg<'_>>) = (Vec::with_capacity(kept.len() * 20), Vec::new());
+    let (mut letters, mut copies): (Vec<Arg<'_>>, Vec<Arg<'_>>) =
+        (Vec::with_capacity(kept.len() * 20), Vec::new());
     for (post, letter) in kept {
         let new = &letter.new;
-        let (nth, urgent, expires_ms) = (number(letter.number), i64::from(new.urgent), ms(new.expires));
+        let (nth, urgent, expires_ms) = (
+            number(letter.number),
+            i64::from(new.urgent),
+            ms(new.expires),
+        );
         letters.extend::<[Arg<'_>; 20]>(args![
             nth,
             &new.id,
@@ -100,13 +123,15 @@ async fn insert(tx: &mut Tx, kept: &[(&Post, Arc<Letter>)], now_ms: i64) -> sqlx
             &letter.mark.hash,
             &new.body
         ]);
-        let made = new.recipients.get(..letter.spread as usize).unwrap_or_default();
+        let made = new
+            .recipients
+            .get(..letter.spread as usize)
+            .unwrap_or_default();
         debug_assert!(made.len() <= COPIES_AT_ONCE_MAX, "the others are spread");
         let accepted = EntryState::Accepted.as_str();
-        copies.extend(
-            made.iter()
-                .flat_map(|recipient| -> [Arg<'_>; 6] { args![recipient, nth, urgent, accepted, now_ms, expires_ms] }),
-        );
+        copies.extend(made.iter().flat_map(|recipient| -> [Arg<'_>; 6] {
+            args![recipient, nth, urgent, accepted, now_ms, expires_ms]
+        }));
     }
     INSERT.execute(&mut tx.db, &letters).await?;
     INSERT_COPIES.execute(&mut tx.db, &copies).await
@@ -127,16 +152,28 @@ impl Write for Post {
         lock_mail(tx).await?;
         let mut there = there(&posts, &mut tx.db).await?;
         let mut keys: BTreeSet<Key<'_>> = there.keys().copied().collect();
-        let new = posts.iter().filter(|post| post.key().is_none_or(|key| keys.insert(key))).count() as u64;
+        let new = posts
+            .iter()
+            .filter(|post| post.key().is_none_or(|key| keys.insert(key)))
+            .count() as u64;
         if new == 0 {
-            return Ok(posts.iter().filter_map(|post| there.get(&post.key()?).cloned()).collect());
+            return Ok(posts
+                .iter()
+                .filter_map(|post| there.get(&post.key()?).cloned())
+                .collect());
         }
         let mut numbers = tx.numbers(COUNTER, new).await?..;
         let now_ms = tx.now_ms;
-        let (mut letters, mut kept) = (Vec::with_capacity(posts.len()), Vec::with_capacity(posts.len()));
+        let (mut letters, mut kept) = (
+            Vec::with_capacity(posts.len()),
+            Vec::with_capacity(posts.len()),
+        );
         for post in &posts {
             if let Some(first) = post.key().and_then(|key| there.get(&key)) {
-                letters.push(Arc::new(Letter { is_new: false, ..Letter::clone(first) }));
+                letters.push(Arc::new(Letter {
+                    is_new: false,
+                    ..Letter::clone(first)
+                }));
                 continue;
             }
             let letter = Arc::new(post.letter(numbers.next().unwrap_or(u64::MAX), now_ms));
@@ -145,7 +182,12 @@ impl Write for Post {
             letters.push(letter);
         }
         insert(tx, &kept, now_ms).await?;
-        let events: Vec<_> = kept.iter().map(|(_, letter)| Kept::Posted { letter: letter.number }).collect();
+        let events: Vec<_> = kept
+            .iter()
+            .map(|(_, letter)| Kept::Posted {
+                letter: letter.number,
+            })
+            .collect();
         append_events(tx, &events).await?;
         for (_, letter) in kept {
             tx.audit(letter.audit_entry());
@@ -174,10 +216,17 @@ pub(super) struct Spread {
 
 impl Spread {
     pub(super) fn new(letter: i64, to: i64, delivered: Vec<String>) -> Self {
-        let mut delivered: Vec<_> = delivered.into_iter().map(|to| (to, letter.unsigned_abs())).collect();
+        let mut delivered: Vec<_> = delivered
+            .into_iter()
+            .map(|to| (to, letter.unsigned_abs()))
+            .collect();
         delivered.sort_unstable();
         delivered.dedup();
-        Self { letter, to, delivered }
+        Self {
+            letter,
+            to,
+            delivered,
+        }
     }
 }
 
@@ -191,8 +240,16 @@ impl Write for Spread {
 
     async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<Self::Output> {
         lock_mail(tx).await?;
-        let at = tx.db.row("SELECT spread, count FROM letter WHERE number = $1", &args![self.letter]).await?;
-        let Some(at) = at else { return Ok(Err(JournalError::Invalid("there is no such letter"))) };
+        let at = tx
+            .db
+            .row(
+                "SELECT spread, count FROM letter WHERE number = $1",
+                &args![self.letter],
+            )
+            .await?;
+        let Some(at) = at else {
+            return Ok(Err(JournalError::Invalid("there is no such letter")));
+        };
         let (from, count) = (at.get(0)?, at.get(1)?);
         let to = self.to.min(count);
         if to - from > SPREAD_MAX as i64 {
@@ -200,7 +257,12 @@ impl Write for Spread {
         }
         if to > from {
             tx.db.execute(SPREAD, &args![self.letter, from, to]).await?;
-            tx.db.execute("UPDATE letter SET spread = $2 WHERE number = $1", &args![self.letter, to]).await?;
+            tx.db
+                .execute(
+                    "UPDATE letter SET spread = $2 WHERE number = $1",
+                    &args![self.letter, to],
+                )
+                .await?;
         }
         if !self.delivered.is_empty() {
             mark(tx, &self.delivered, Mark::Delivered).await?;
@@ -222,12 +284,23 @@ macro_rules! movable {
         )
     };
 }
-const TO_DELIVER: Sql = Sql::new(movable!(sqlite, "c.state = 'accepted'"), movable!(postgres, "c.state = 'accepted'"));
-const TO_READ: Sql = Sql::new(movable!(sqlite, "c.state <> 'read'"), movable!(postgres, "c.state <> 'read'"));
+const TO_DELIVER: Sql = Sql::new(
+    movable!(sqlite, "c.state = 'accepted'"),
+    movable!(postgres, "c.state = 'accepted'"),
+);
+const TO_READ: Sql = Sql::new(
+    movable!(sqlite, "c.state <> 'read'"),
+    movable!(postgres, "c.state <> 'read'"),
+);
 
 macro_rules! of_pairs {
     ($database:ident, $update:literal) => {
-        concat!($update, " AND (recipient, letter) IN (SELECT recipient, letter FROM ", pairs!($database, "$1"), ")")
+        concat!(
+            $update,
+            " AND (recipient, letter) IN (SELECT recipient, letter FROM ",
+            pairs!($database, "$1"),
+            ")"
+        )
     };
 }
 macro_rules! update {
@@ -235,7 +308,8 @@ macro_rules! update {
         Sql::new(of_pairs!(sqlite, $update), of_pairs!(postgres, $update))
     };
 }
-const DELIVERED: Sql = update!("UPDATE copy SET state = 'delivered', delivered_ms = $2 WHERE state = 'accepted'");
+const DELIVERED: Sql =
+    update!("UPDATE copy SET state = 'delivered', delivered_ms = $2 WHERE state = 'accepted'");
 const READ: Sql = update!(
     "UPDATE copy SET state = 'read', delivered_ms = coalesce(delivered_ms, $2), read_ms = $2 WHERE state <> 'read'"
 );
@@ -256,7 +330,11 @@ macro_rules! make {
 const MAKE: Sql = Sql::new(make!(sqlite), make!(postgres));
 
 /// Moves copies, by recipient and letter, tells of those that moved, letter by letter, and answers them.
-async fn mark(tx: &mut Tx, wanted: &[(String, u64)], mark: Mark) -> sqlx::Result<Vec<(String, u64)>> {
+async fn mark(
+    tx: &mut Tx,
+    wanted: &[(String, u64)],
+    mark: Mark,
+) -> sqlx::Result<Vec<(String, u64)>> {
     let (find, update, state) = match mark {
         Mark::Delivered => (TO_DELIVER, DELIVERED, EntryState::Delivered),
         Mark::Read => (TO_READ, READ, EntryState::Read),
@@ -276,7 +354,13 @@ async fn mark(tx: &mut Tx, wanted: &[(String, u64)], mark: Mark) -> sqlx::Result
     for (recipient, letter, id, sender) in &found {
         let event = events.entry(*letter).or_insert_with(|| {
             let (id, sender) = (id.clone(), sender.clone());
-            Kept::Marked { letter: *letter, id, sender, state, recipients: Vec::new() }
+            Kept::Marked {
+                letter: *letter,
+                id,
+                sender,
+                state,
+                recipients: Vec::new(),
+            }
         });
         if let Kept::Marked { recipients, .. } = event {
             recipients.push(recipient.clone());
@@ -284,7 +368,10 @@ async fn mark(tx: &mut Tx, wanted: &[(String, u64)], mark: Mark) -> sqlx::Result
     }
     let events: Vec<Kept> = events.into_values().collect();
     append_events(tx, &events).await?;
-    Ok(found.into_iter().map(|(recipient, letter, ..)| (recipient, letter)).collect())
+    Ok(found
+        .into_iter()
+        .map(|(recipient, letter, ..)| (recipient, letter))
+        .collect())
 }
 
 /// Recipient, letter, its id and its sender.
@@ -321,7 +408,10 @@ impl Write for MarkAll {
     const TOGETHER: bool = true;
 
     fn bytes(&self) -> usize {
-        self.wanted.iter().map(|(recipient, _)| recipient.len() + 64).sum()
+        self.wanted
+            .iter()
+            .map(|(recipient, _)| recipient.len() + 64)
+            .sum()
     }
 
     /// Moves what any of them wants moved; the first that did is answered it.
@@ -330,13 +420,21 @@ impl Write for MarkAll {
         let mut outputs = vec![Vec::new(); all.len()];
         // What was delivered is told of before it is told of as read.
         for to in [Mark::Delivered, Mark::Read] {
-            let wanted: BTreeSet<_> = all.iter().filter(|one| one.mark == to).flat_map(|one| &one.wanted).collect();
+            let wanted: BTreeSet<_> = all
+                .iter()
+                .filter(|one| one.mark == to)
+                .flat_map(|one| &one.wanted)
+                .collect();
             if wanted.is_empty() {
                 continue;
             }
             let wanted: Vec<_> = wanted.into_iter().cloned().collect();
             let mut moved = BTreeSet::from_iter(mark(tx, &wanted, to).await?);
-            for (one, output) in all.iter().zip(&mut outputs).filter(|(one, _)| one.mark == to) {
+            for (one, output) in all
+                .iter()
+                .zip(&mut outputs)
+                .filter(|(one, _)| one.mark == to)
+            {
                 output.extend(one.wanted.iter().filter_map(|copy| moved.take(copy)));
             }
         }
@@ -355,8 +453,7 @@ impl Write for Tried {
     const NAME: &'static str = "mail.tried";
 
     async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<u32> {
-        const COUNT: &str =
-            "UPDATE copy SET attempts = attempts + 1 WHERE recipient = $1 AND letter = $2 RETURNING attempts";
+        const COUNT: &str = "UPDATE copy SET attempts = attempts + 1 WHERE recipient = $1 AND letter = $2 RETURNING attempts";
         // It locks copies as those do who write events, and before them.
         lock_mail(tx).await?;
         let args = args![&self.recipient, self.letter];

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use callboard_message::mail::EntryState;
 use callboard_runtime::{
-    JournalResult, Letter, LetterAndCopy, LetterFilter, LetterPage, MAIL_EVENTS_STREAM, MAIL_LOOKED_MAX, StoredEvent,
+    JournalResult, Letter, LetterAndCopy, LetterFilter, LetterPage, MAIL_EVENTS_STREAM,
+    MAIL_LOOKED_MAX, StoredEvent,
 };
 use serde::{Deserialize, Serialize};
 
@@ -64,7 +65,11 @@ const OF_ALL: Sql = by_column!("CAST($1 AS TEXT) IS NULL");
 /// Whether `$2` got it.
 macro_rules! got {
     ($database:ident) => {
-        concat!("(c.letter IS NOT NULL OR l.spread < l.count AND ", has!($database, "l.recipients", "$2"), ")")
+        concat!(
+            "(c.letter IS NOT NULL OR l.spread < l.count AND ",
+            has!($database, "l.recipients", "$2"),
+            ")"
+        )
     };
 }
 macro_rules! wanted {
@@ -96,7 +101,10 @@ macro_rules! wanted {
 // Of letters' cases only ASCII's are looked past, by both.
 const WANTED: Sql = Sql::new(
     wanted!(sqlite, "instr(lower(l.body), $10) > 0"),
-    wanted!(postgres, "position(CAST($10 AS TEXT) in lower(l.body COLLATE \"C\")) > 0"),
+    wanted!(
+        postgres,
+        "position(CAST($10 AS TEXT) in lower(l.body COLLATE \"C\")) > 0"
+    ),
 );
 
 pub(super) async fn find_letters(
@@ -105,8 +113,16 @@ pub(super) async fn find_letters(
     before: i64,
     letters_max: i64,
 ) -> JournalResult<LetterPage> {
-    let is_plain = *filter == LetterFilter { of: filter.of.clone(), ..LetterFilter::default() };
-    let looked_max = if is_plain { letters_max + 1 } else { super::number(MAIL_LOOKED_MAX) };
+    let is_plain = *filter
+        == LetterFilter {
+            of: filter.of.clone(),
+            ..LetterFilter::default()
+        };
+    let looked_max = if is_plain {
+        letters_max + 1
+    } else {
+        super::number(MAIL_LOOKED_MAX)
+    };
     let readers = &mail.core.readers;
     let looked = candidates(readers, filter, before, looked_max).await?;
     let list = written(&looked);
@@ -128,7 +144,11 @@ pub(super) async fn find_letters(
     ];
     let found: Vec<LetterAndCopy> = match looked.is_empty() {
         true => Vec::new(),
-        false => readers.read(WANTED, &args, |row| mail.held.letter_and_copy(row, of)).await?,
+        false => {
+            readers
+                .read(WANTED, &args, |row| mail.held.letter_and_copy(row, of))
+                .await?
+        }
     };
     let is_all = (looked.len() as i64) < looked_max;
     let last = looked.last().copied();
@@ -143,11 +163,22 @@ pub(super) async fn find_letters(
 }
 
 /// Numbers of letters to look at, newest first.
-async fn candidates(readers: &Readers, filter: &LetterFilter, before: i64, looked_max: i64) -> JournalResult<Vec<u64>> {
+async fn candidates(
+    readers: &Readers,
+    filter: &LetterFilter,
+    before: i64,
+    looked_max: i64,
+) -> JournalResult<Vec<u64>> {
     let (sql, of) = match filter {
-        LetterFilter { thread: Some(thread), .. } => (OF_THREAD, Some(thread)),
+        LetterFilter {
+            thread: Some(thread),
+            ..
+        } => (OF_THREAD, Some(thread)),
         LetterFilter { of: Some(of), .. } => (OF_ONE, Some(of)),
-        LetterFilter { sender: Some(sender), .. } => (OF_SENDER, Some(sender)),
+        LetterFilter {
+            sender: Some(sender),
+            ..
+        } => (OF_SENDER, Some(sender)),
         _ => (OF_ALL, None),
     };
     let args = args![of.map(String::as_str), before, looked_max];
@@ -157,20 +188,48 @@ async fn candidates(readers: &Readers, filter: &LetterFilter, before: i64, looke
     Ok(numbers)
 }
 
-static INSERT: ManyRows = ManyRows::new("INSERT INTO record (stream, number, at_ms, body) VALUES", 4, "");
+static INSERT: ManyRows = ManyRows::new(
+    "INSERT INTO record (stream, number, at_ms, body) VALUES",
+    4,
+    "",
+);
 const LETTERS: Sql = Sql::new(
-    concat!("SELECT ", letter_columns!(), " FROM letter AS l WHERE l.number IN ", numbers!(sqlite, "$1")),
-    concat!("SELECT ", letter_columns!(), " FROM letter AS l WHERE l.number IN ", numbers!(postgres, "$1")),
+    concat!(
+        "SELECT ",
+        letter_columns!(),
+        " FROM letter AS l WHERE l.number IN ",
+        numbers!(sqlite, "$1")
+    ),
+    concat!(
+        "SELECT ",
+        letter_columns!(),
+        " FROM letter AS l WHERE l.number IN ",
+        numbers!(postgres, "$1")
+    ),
 );
 
 /// An event as it is kept.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(super) enum Kept {
-    Posted { letter: u64 },
-    Marked { letter: u64, id: String, sender: String, state: EntryState, recipients: Vec<String> },
-    Joined { agent: String, way: String },
-    Left { agent: String, why: String },
+    Posted {
+        letter: u64,
+    },
+    Marked {
+        letter: u64,
+        id: String,
+        sender: String,
+        state: EntryState,
+        recipients: Vec<String>,
+    },
+    Joined {
+        agent: String,
+        way: String,
+    },
+    Left {
+        agent: String,
+        why: String,
+    },
 }
 
 impl Kept {
@@ -178,9 +237,19 @@ impl Kept {
     fn told(self, letters: &HashMap<u64, Arc<Letter>>) -> Option<StoredEvent> {
         Some(match self {
             Self::Posted { letter } => StoredEvent::Posted(Arc::clone(letters.get(&letter)?)),
-            Self::Marked { letter, id, sender, state, recipients } => {
-                StoredEvent::Marked { letter, id, sender, state, recipients }
-            }
+            Self::Marked {
+                letter,
+                id,
+                sender,
+                state,
+                recipients,
+            } => StoredEvent::Marked {
+                letter,
+                id,
+                sender,
+                state,
+                recipients,
+            },
             Self::Joined { agent, way } => StoredEvent::Joined(agent, way),
             Self::Left { agent, why } => StoredEvent::Left(agent, why),
         })
@@ -189,7 +258,9 @@ impl Kept {
 
 /// Appends events in this transaction; answers the last one's number.
 pub(super) async fn append_events(tx: &mut Tx, events: &[Kept]) -> sqlx::Result<u64> {
-    let first = tx.numbers(&counter(MAIL_EVENTS_STREAM), events.len() as u64).await?;
+    let first = tx
+        .numbers(&counter(MAIL_EVENTS_STREAM), events.len() as u64)
+        .await?;
     let now_ms = tx.now_ms;
     let bodies: Vec<String> = events.iter().map(written).collect();
     let values: Vec<Arg<'_>> = (super::number(first)..)
@@ -245,8 +316,12 @@ pub(super) async fn read_events(
     loop {
         let sql = "SELECT number, body FROM record WHERE stream = $1 AND number > $2 ORDER BY number LIMIT $3";
         let args = args![MAIL_EVENTS_STREAM, after, events_max];
-        let kept: Vec<(u64, Kept)> = readers.read(sql, &args, |row| Ok((row.get(0)?, row.json(1)?))).await?;
-        let Some((last, _)) = kept.last() else { return Ok(Vec::new()) };
+        let kept: Vec<(u64, Kept)> = readers
+            .read(sql, &args, |row| Ok((row.get(0)?, row.json(1)?)))
+            .await?;
+        let Some((last, _)) = kept.last() else {
+            return Ok(Vec::new());
+        };
         after = super::number(*last);
         let posted: Vec<u64> = kept
             .iter()
@@ -257,11 +332,22 @@ pub(super) async fn read_events(
             .collect();
         let found = match posted.is_empty() {
             true => Vec::new(),
-            false => readers.read(LETTERS, &args![&written(&posted)], |row| mail.held.letter(row)).await?,
+            false => {
+                readers
+                    .read(LETTERS, &args![&written(&posted)], |row| {
+                        mail.held.letter(row)
+                    })
+                    .await?
+            }
         };
-        let found: HashMap<u64, Arc<Letter>> = found.into_iter().map(|letter| (letter.number, letter)).collect();
-        let events: Vec<_> =
-            kept.into_iter().filter_map(|(number, event)| Some((number, event.told(&found)?))).collect();
+        let found: HashMap<u64, Arc<Letter>> = found
+            .into_iter()
+            .map(|letter| (letter.number, letter))
+            .collect();
+        let events: Vec<_> = kept
+            .into_iter()
+            .filter_map(|(number, event)| Some((number, event.told(&found)?)))
+            .collect();
         if !events.is_empty() {
             return Ok(events);
         }
@@ -271,6 +357,12 @@ pub(super) async fn read_events(
 /// The newest event's number.
 pub(super) async fn last_event(readers: &Readers) -> JournalResult<u64> {
     let name = counter(MAIL_EVENTS_STREAM);
-    let last = readers.read("SELECT last FROM stream WHERE name = $1", &args![&name], |row| row.get(0)).await?;
+    let last = readers
+        .read(
+            "SELECT last FROM stream WHERE name = $1",
+            &args![&name],
+            |row| row.get(0),
+        )
+        .await?;
     Ok(last.into_iter().next().unwrap_or_default())
 }

@@ -11,7 +11,13 @@ use crate::sql::{Row, Sql};
 /// Whether the list in a column or value has a value in it.
 macro_rules! has {
     (sqlite, $list:literal, $value:literal) => {
-        concat!("EXISTS (SELECT 1 FROM json_each(", $list, ") AS one WHERE one.value = ", $value, ")")
+        concat!(
+            "EXISTS (SELECT 1 FROM json_each(",
+            $list,
+            ") AS one WHERE one.value = ",
+            $value,
+            ")"
+        )
     };
     (postgres, $list:literal, $value:literal) => {
         concat!(
@@ -120,7 +126,10 @@ pub(super) fn letter(row: &Row) -> sqlx::Result<Arc<Letter>> {
     Ok(Arc::new(Letter {
         number: row.get(0)?,
         new,
-        mark: BodyMark { bytes: row.get(16)?, hash: row.get(17)? },
+        mark: BodyMark {
+            bytes: row.get(16)?,
+            hash: row.get(17)?,
+        },
         accepted: row.get(12)?,
         spread: row.get(15)?,
         is_new: false,
@@ -160,17 +169,33 @@ impl Held {
 
     /// The letter of a row and its copy for `recipient`: what isn't made yet is as one that is accepted. `None` where it isn't
     /// one of its recipients.
-    pub(super) fn letter_and_copy(&self, row: &Row, recipient: Option<&str>) -> sqlx::Result<LetterAndCopy> {
+    pub(super) fn letter_and_copy(
+        &self,
+        row: &Row,
+        recipient: Option<&str>,
+    ) -> sqlx::Result<LetterAndCopy> {
         let letter = self.letter(row)?;
-        let Some(recipient) = recipient else { return Ok((letter, None)) };
+        let Some(recipient) = recipient else {
+            return Ok((letter, None));
+        };
         let made = copy(row, LETTER_COLUMNS, recipient, letter.number)?;
-        let copy = made.or_else(|| letter.new.is_for(recipient).then(|| letter.fresh_copy(recipient)));
+        let copy = made.or_else(|| {
+            letter
+                .new
+                .is_for(recipient)
+                .then(|| letter.fresh_copy(recipient))
+        });
         Ok((letter, copy))
     }
 }
 
 /// The copy whose columns begin at `first`.
-pub(super) fn copy(row: &Row, first: usize, recipient: &str, letter: u64) -> sqlx::Result<Option<MailCopy>> {
+pub(super) fn copy(
+    row: &Row,
+    first: usize,
+    recipient: &str,
+    letter: u64,
+) -> sqlx::Result<Option<MailCopy>> {
     if row.get::<Option<&str>>(first)?.is_none() {
         return Ok(None);
     }

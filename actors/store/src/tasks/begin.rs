@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use callboard_message::{DataClass, TaskState};
 use callboard_runtime::{
-    Audit, JournalError, Lease, NewTask, TASK_DEPTH_MAX, TASK_LEASE, Task, TaskError, TaskGraph, TaskId, TaskResult,
-    TaskStep,
+    Audit, JournalError, Lease, NewTask, TASK_DEPTH_MAX, TASK_LEASE, Task, TaskError, TaskGraph,
+    TaskId, TaskResult, TaskStep,
 };
 
 use super::of_ids;
@@ -94,7 +94,11 @@ impl Begin {
     }
 }
 
-const BY_KEY: &str = concat!("SELECT ", columns!(), " FROM task WHERE scope = $1 AND owner = $2 AND key = $3");
+const BY_KEY: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM task WHERE scope = $1 AND owner = $2 AND key = $3"
+);
 const BY_ID: &str = concat!("SELECT ", columns!(), " FROM task WHERE id = $1");
 
 static INSERT: ManyRows = ManyRows::new(
@@ -127,14 +131,24 @@ impl Begin {
                 return Err(TaskError::TooMany { tasks_max }.into());
             }
         }
-        let bytes = fresh.iter().filter(|new| new.class == DataClass::Clinical).map(NewTask::bytes).sum();
+        let bytes = fresh
+            .iter()
+            .filter(|new| new.class == DataClass::Clinical)
+            .map(NewTask::bytes)
+            .sum();
         self.means.held.make_room(bytes)?;
         let known = look_up_graph(&mut tx.db, fresh).await?;
         known.check(fresh)?;
         Ok(known)
     }
 
-    async fn insert(&self, tx: &mut Tx, fresh: &[NewTask], marks: Vec<String>, known: &TaskGraph) -> sqlx::Result<()> {
+    async fn insert(
+        &self,
+        tx: &mut Tx,
+        fresh: &[NewTask],
+        marks: Vec<String>,
+        known: &TaskGraph,
+    ) -> sqlx::Result<()> {
         if fresh.is_empty() {
             return Ok(());
         }
@@ -149,7 +163,12 @@ impl Begin {
         for ((new, request_mark), number) in fresh.iter().zip(marks).zip(first..) {
             let completed = |need: &&TaskId| known.states.get(*need) == Some(&TaskState::Completed);
             let waiting = new.needs.iter().filter(|need| !completed(need)).count();
-            let mut task = Task::submitted(new.clone(), number, u32::try_from(waiting).unwrap_or(u32::MAX), now);
+            let mut task = Task::submitted(
+                new.clone(),
+                number,
+                u32::try_from(waiting).unwrap_or(u32::MAX),
+                now,
+            );
             task.deadline = task.deadline.map(whole_ms);
             task.expires = whole_ms(task.expires);
             task.children_open = parts.get(&task.id).copied().unwrap_or_default();
@@ -159,15 +178,30 @@ impl Begin {
                 self.means.held.begin(&task.id, request, self.means.write);
             }
             let held_by = is_held.then(|| worker.to_string());
-            let stored = Stored { task, epoch: 0, request_mark, held_by };
+            let stored = Stored {
+                task,
+                epoch: 0,
+                request_mark,
+                held_by,
+            };
             rows.push((stored.body()?, stored));
         }
-        let values: Vec<Arg<'_>> = rows.iter().flat_map(|(body, stored)| task_row(stored, body)).collect();
+        let values: Vec<Arg<'_>> = rows
+            .iter()
+            .flat_map(|(body, stored)| task_row(stored, body))
+            .collect();
         INSERT.execute(&mut tx.db, &values).await?;
-        let needs = fresh.iter().flat_map(|new| new.needs.iter().map(|need| [new.id.as_str(), need.as_str()]));
+        let needs = fresh.iter().flat_map(|new| {
+            new.needs
+                .iter()
+                .map(|need| [new.id.as_str(), need.as_str()])
+        });
         let values: Vec<Arg<'_>> = needs.flatten().map(Arg::from).collect();
         INSERT_NEEDS.execute(&mut tx.db, &values).await?;
-        for (parent, new) in parts.into_iter().filter(|(parent, _)| known.states.contains_key(*parent)) {
+        for (parent, new) in parts
+            .into_iter()
+            .filter(|(parent, _)| known.states.contains_key(*parent))
+        {
             let sql = "UPDATE task SET children_open = children_open + $2 WHERE id = $1";
             tx.db.execute(sql, &args![parent.as_str(), new]).await?;
         }
@@ -177,7 +211,11 @@ impl Begin {
 
 /// What a task was begun with, as a hash: a keyed one where it could be guessed and isn't kept anyway.
 fn asked(marks: &dyn Audit, new: &NewTask) -> String {
-    let class = if new.class == DataClass::Clinical { new.class } else { DataClass::Internal };
+    let class = if new.class == DataClass::Clinical {
+        new.class
+    } else {
+        DataClass::Internal
+    };
     marks.mark(class, &new.asked()).hash
 }
 
@@ -185,23 +223,37 @@ fn asked(marks: &dyn Audit, new: &NewTask) -> String {
 async fn there(tx: &mut Tx, new: &NewTask, mark: &str) -> Result<Option<TaskId>, Stop> {
     let mut row = None;
     if let Some(key) = &new.key {
-        row = tx.db.row(BY_KEY, &args![&new.scope, new.owner.as_str(), key]).await?;
+        row = tx
+            .db
+            .row(BY_KEY, &args![&new.scope, new.owner.as_str(), key])
+            .await?;
     }
     if row.is_none() {
         row = tx.db.row(BY_ID, &args![new.id.as_str()]).await?;
     }
     let Some(row) = row else { return Ok(None) };
     let there = stored(&row)?;
-    let same = there.request_mark == mark && there.task.owner == new.owner && there.task.scope == new.scope;
-    if same { Ok(Some(there.task.new.id)) } else { Err(TaskError::KeyReused.into()) }
+    let same = there.request_mark == mark
+        && there.task.owner == new.owner
+        && there.task.scope == new.scope;
+    if same {
+        Ok(Some(there.task.new.id))
+    } else {
+        Err(TaskError::KeyReused.into())
+    }
 }
 
-const OF_SCOPE: &str = "SELECT count(*) FROM (SELECT 1 AS one FROM task WHERE scope = $1 LIMIT $2) AS there";
-const OF_OWNER: &str =
-    "SELECT count(*) FROM (SELECT 1 AS one FROM task WHERE scope = $1 AND owner = $2 LIMIT $3) AS there";
+const OF_SCOPE: &str =
+    "SELECT count(*) FROM (SELECT 1 AS one FROM task WHERE scope = $1 LIMIT $2) AS there";
+const OF_OWNER: &str = "SELECT count(*) FROM (SELECT 1 AS one FROM task WHERE scope = $1 AND owner = $2 LIMIT $3) AS there";
 
 /// How many there are, as far as that matters.
-async fn count(tx: &mut Tx, sql: &'static str, args: &[Arg<'_>], tasks_max: usize) -> sqlx::Result<usize> {
+async fn count(
+    tx: &mut Tx,
+    sql: &'static str,
+    args: &[Arg<'_>],
+    tasks_max: usize,
+) -> sqlx::Result<usize> {
     let mut args = args.to_vec();
     args.push(tasks_max.into());
     Ok(usize::try_from(tx.db.number(sql, &args).await?).unwrap_or_default())
@@ -241,13 +293,27 @@ pub const GRAPH_TASKS_MAX: usize = 1_024;
 async fn look_up_graph(db: &mut Db, new: &[NewTask]) -> Result<TaskGraph, Stop> {
     let ours: HashSet<_> = new.iter().map(|task| &task.id).collect();
     let there = |id: &&TaskId| !ours.contains(*id);
-    let needs: HashSet<_> = new.iter().flat_map(|task| &task.needs).filter(there).cloned().collect();
-    let parents: HashSet<_> = new.iter().filter_map(|task| task.parent.as_ref()).filter(there).cloned().collect();
+    let needs: HashSet<_> = new
+        .iter()
+        .flat_map(|task| &task.needs)
+        .filter(there)
+        .cloned()
+        .collect();
+    let parents: HashSet<_> = new
+        .iter()
+        .filter_map(|task| task.parent.as_ref())
+        .filter(there)
+        .cloned()
+        .collect();
     let mut known = TaskGraph::default();
     if needs.is_empty() && parents.is_empty() {
         return Ok(known);
     }
-    const STATES: Sql = of_ids!("SELECT id, state FROM task WHERE id", " ORDER BY id", " ORDER BY id FOR UPDATE");
+    const STATES: Sql = of_ids!(
+        "SELECT id, state FROM task WHERE id",
+        " ORDER BY id",
+        " ORDER BY id FOR UPDATE"
+    );
     let named = list(needs.union(&parents))?;
     for row in db.rows(STATES, &args![named.as_str()]).await? {
         known.states.insert(row.get(0)?, row.get(1)?);
@@ -257,10 +323,17 @@ async fn look_up_graph(db: &mut Db, new: &[NewTask]) -> Result<TaskGraph, Stop> 
         known.depths.insert(parent.clone(), depth);
     }
     // Only what a parent waits for can lead back: to a part that is new. What has ended waits for nobody.
-    let runs = |id: &TaskId| known.states.get(id).is_some_and(|state| !state.is_terminal());
+    let runs = |id: &TaskId| {
+        known
+            .states
+            .get(id)
+            .is_some_and(|state| !state.is_terminal())
+    };
     let needs = needs.into_iter().filter(runs).collect();
     if !parents.is_empty() && !follow(&mut known.waits, db, needs).await? {
-        let refused = TaskError::Journal(JournalError::Invalid("the tasks are part of too large a graph"));
+        let refused = TaskError::Journal(JournalError::Invalid(
+            "the tasks are part of too large a graph",
+        ));
         return Err(refused.into());
     }
     Ok(known)
@@ -269,8 +342,12 @@ async fn look_up_graph(db: &mut Db, new: &[NewTask]) -> Result<TaskGraph, Stop> 
 async fn depth_of(db: &mut Db, task: &TaskId) -> sqlx::Result<usize> {
     let (mut depth, mut at) = (0, task.as_str().to_owned());
     while depth <= TASK_DEPTH_MAX {
-        let row = db.row("SELECT parent FROM task WHERE id = $1", &args![at.as_str()]).await?;
-        let Some(parent) = row.map(|row| row.get(0)).transpose()?.flatten() else { break };
+        let row = db
+            .row("SELECT parent FROM task WHERE id = $1", &args![at.as_str()])
+            .await?;
+        let Some(parent) = row.map(|row| row.get(0)).transpose()?.flatten() else {
+            break;
+        };
         at = parent;
         depth += 1;
     }

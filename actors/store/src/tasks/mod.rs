@@ -11,8 +11,9 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use callboard_message::DataClass;
 use callboard_runtime::{
-    Audit, Begun, By, Claim, Claimed, JournalError, JournalResult, Lease, NewTask, Released, TASKS_AT_ONCE_MAX, Task,
-    TaskError, TaskEvent, TaskFilter, TaskId, TaskPage, TaskResult, TaskStep, Tasks, storable,
+    Audit, Begun, By, Claim, Claimed, JournalError, JournalResult, Lease, NewTask, Released,
+    TASKS_AT_ONCE_MAX, Task, TaskError, TaskEvent, TaskFilter, TaskId, TaskPage, TaskResult,
+    TaskStep, Tasks, storable,
 };
 use tokio::sync::watch;
 
@@ -40,7 +41,11 @@ macro_rules! of_ids {
     ($text:literal, $sqlite:literal, $postgres:literal) => {
         $crate::sql::Sql {
             sqlite: concat!($text, " IN (SELECT value FROM json_each($1))", $sqlite),
-            postgres: concat!($text, " = ANY (ARRAY(SELECT json_array_elements_text(CAST($1 AS json))))", $postgres),
+            postgres: concat!(
+                $text,
+                " = ANY (ARRAY(SELECT json_array_elements_text(CAST($1 AS json))))",
+                $postgres
+            ),
         }
     };
 }
@@ -49,7 +54,10 @@ pub(crate) use of_ids;
 impl Visitor {
     /// Its tasks: a visitor may look at them, and cancel. `marks` hashes what the store may not keep itself.
     pub fn tasks(&self, marks: Arc<dyn Audit>) -> Arc<dyn Tasks> {
-        Arc::new(SqlTasks { core: self.core.clone(), marks })
+        Arc::new(SqlTasks {
+            core: self.core.clone(),
+            marks,
+        })
     }
 }
 
@@ -100,7 +108,11 @@ impl SqlTasks {
     fn means(&self) -> Means {
         let held = self.core.held.clone();
         let write = held.write();
-        Means { held, marks: self.marks.clone(), write }
+        Means {
+            held,
+            marks: self.marks.clone(),
+            write,
+        }
     }
 
     /// A task as its reader gets it.
@@ -120,13 +132,30 @@ impl SqlTasks {
         new.iter().try_for_each(NewTask::check)?;
         let means = self.means();
         let ids: Vec<_> = new.iter().map(|new| new.id.clone()).collect();
-        self.submit(&ids, &means, Begin { new, starts, means: means.clone() }).await?
+        self.submit(
+            &ids,
+            &means,
+            Begin {
+                new,
+                starts,
+                means: means.clone(),
+            },
+        )
+        .await?
     }
 
     /// Submits a write of tasks; what is held of them is let go of where it wasn't kept.
-    async fn submit<W: Write>(&self, ids: &[TaskId], means: &Means, write: W) -> JournalResult<W::Output> {
+    async fn submit<W: Write>(
+        &self,
+        ids: &[TaskId],
+        means: &Means,
+        write: W,
+    ) -> JournalResult<W::Output> {
         let done = self.core.writer.submit(write).await;
-        if done.as_ref().is_err_and(|error| !matches!(error, JournalError::Unknown(_))) {
+        if done
+            .as_ref()
+            .is_err_and(|error| !matches!(error, JournalError::Unknown(_)))
+        {
             ids.iter().for_each(|id| means.held.undo(id, means.write));
         }
         done
@@ -151,7 +180,12 @@ impl Tasks for SqlTasks {
     async fn step(&self, id: &TaskId, by: By<'_>, steps: Vec<TaskStep>) -> TaskResult<Arc<Task>> {
         storable(id.as_str())?;
         let means = self.means();
-        let step = Step { id: id.clone(), by: by.into(), steps, means: means.clone() };
+        let step = Step {
+            id: id.clone(),
+            by: by.into(),
+            steps,
+            means: means.clone(),
+        };
         self.submit(std::slice::from_ref(id), &means, step).await?
     }
 
@@ -160,15 +194,34 @@ impl Tasks for SqlTasks {
         if storable(id.as_str()).is_err() {
             return Ok(None);
         }
-        Ok(self.core.readers.read(SQL, &args![id.as_str()], |row| self.task(row)).await?.pop())
+        Ok(self
+            .core
+            .readers
+            .read(SQL, &args![id.as_str()], |row| self.task(row))
+            .await?
+            .pop())
     }
 
-    async fn list(&self, filter: TaskFilter, after: u64, tasks_max: usize) -> JournalResult<TaskPage> {
+    async fn list(
+        &self,
+        filter: TaskFilter,
+        after: u64,
+        tasks_max: usize,
+    ) -> JournalResult<TaskPage> {
         let owner = filter.owner.as_ref().map(|owner| owner.as_str());
         let parent = filter.parent.as_ref().map(TaskId::as_str);
-        let (scope, agent, message) = (filter.scope.as_deref(), filter.agent.as_deref(), filter.message.as_deref());
-        [scope, owner, agent, message, parent].into_iter().flatten().try_for_each(storable)?;
-        let states = filter.states.iter().fold(String::new(), |all, state| format!("{all},{},", state.as_str()));
+        let (scope, agent, message) = (
+            filter.scope.as_deref(),
+            filter.agent.as_deref(),
+            filter.message.as_deref(),
+        );
+        [scope, owner, agent, message, parent]
+            .into_iter()
+            .flatten()
+            .try_for_each(storable)?;
+        let states = filter.states.iter().fold(String::new(), |all, state| {
+            format!("{all},{},", state.as_str())
+        });
         let which = match (scope, owner, parent) {
             (_, _, Some(_)) => 2,
             (Some(_), Some(_), None) => 1,
@@ -193,11 +246,20 @@ impl Tasks for SqlTasks {
             return Ok((Vec::new(), !sizes.is_empty()));
         };
         args[8] = Arg::from(*last);
-        let tasks = self.core.readers.read(TASKS[which], &args, |row| self.task(row)).await?;
+        let tasks = self
+            .core
+            .readers
+            .read(TASKS[which], &args, |row| self.task(row))
+            .await?;
         Ok((tasks, sizes.len() > fits))
     }
 
-    async fn events(&self, id: &TaskId, after: u64, events_max: usize) -> JournalResult<Vec<TaskEvent>> {
+    async fn events(
+        &self,
+        id: &TaskId,
+        after: u64,
+        events_max: usize,
+    ) -> JournalResult<Vec<TaskEvent>> {
         const SIZES: &str = "SELECT number, CAST(octet_length(body) AS BIGINT) FROM task_event \
                              WHERE task = $1 AND number > $2 ORDER BY number LIMIT $3";
         const EVENTS: &str = "SELECT number, at_ms, state, body FROM task_event \
@@ -212,7 +274,9 @@ impl Tasks for SqlTasks {
         }
         args[2] = fits.into();
         let mut events = self.core.readers.read(EVENTS, &args, event).await?;
-        events.iter_mut().for_each(|event| self.core.held.complete_event(id, event));
+        events
+            .iter_mut()
+            .for_each(|event| self.core.held.complete_event(id, event));
         Ok(events)
     }
 
@@ -223,36 +287,71 @@ impl Tasks for SqlTasks {
         if claim.tasks_max == 0 || self.core.readers.rows(steps::ANY, &args).await?.is_empty() {
             return Ok(Vec::new());
         }
-        self.core.writer.submit(Take { claim, means: self.means() }).await
+        self.core
+            .writer
+            .submit(Take {
+                claim,
+                means: self.means(),
+            })
+            .await
     }
 
     async fn renew(&self, by: &str, lease: Duration) -> JournalResult<u64> {
         storable(by)?;
-        self.core.writer.submit(Renew { by: by.to_owned(), lease }).await
+        self.core
+            .writer
+            .submit(Renew {
+                by: by.to_owned(),
+                lease,
+            })
+            .await
     }
 
     async fn release(&self, lease: &Lease, why: Released) -> JournalResult<()> {
         storable(lease.task.as_str())?;
-        self.core.writer.submit(Release { lease: lease.clone(), why, means: self.means() }).await
+        self.core
+            .writer
+            .submit(Release {
+                lease: lease.clone(),
+                why,
+                means: self.means(),
+            })
+            .await
     }
 
     async fn want_cancel(&self, id: &TaskId, by: By<'_>) -> TaskResult<Arc<Task>> {
         storable(id.as_str())?;
-        self.core.writer.submit(WantCancel { id: id.clone(), by: by.into(), means: self.means() }).await?
+        self.core
+            .writer
+            .submit(WantCancel {
+                id: id.clone(),
+                by: by.into(),
+                means: self.means(),
+            })
+            .await?
     }
 
     async fn forget(&self, id: &TaskId) -> JournalResult<()> {
         storable(id.as_str())?;
         let means = self.means();
         let held = means.held.clone();
-        self.core.writer.submit(Forget { id: id.clone(), means }).await?;
+        self.core
+            .writer
+            .submit(Forget {
+                id: id.clone(),
+                means,
+            })
+            .await?;
         held.forget(id);
         Ok(())
     }
 
     async fn cancels(&self, by: &str) -> JournalResult<Vec<TaskId>> {
         let sql = "SELECT id FROM task WHERE lease_by = $1 AND cancel = 1 ORDER BY number";
-        self.core.readers.read(sql, &args![by], |row| row.get(0)).await
+        self.core
+            .readers
+            .read(sql, &args![by], |row| row.get(0))
+            .await
     }
 
     fn changes(&self) -> watch::Receiver<u64> {

@@ -4,7 +4,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use callboard_message::{Principal, RawObject};
 use callboard_runtime::{
-    BodyMark, LeaseView, NewTask, OpenQuestion, Task, TaskEvent, TaskId, TaskOutcome, TaskOwner, TaskStep,
+    BodyMark, LeaseView, NewTask, OpenQuestion, Task, TaskEvent, TaskId, TaskOutcome, TaskOwner,
+    TaskStep,
 };
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -111,7 +112,10 @@ impl Stored {
 pub(super) fn stored(row: &Row) -> sqlx::Result<Stored> {
     let body: BodyIn = row.json(23)?;
     let epoch = row.get(15)?;
-    let lease = row.get::<Option<String>>(14)?.zip(row.get(16)?).map(|(by, until)| LeaseView { by, epoch, until });
+    let lease = row
+        .get::<Option<String>>(14)?
+        .zip(row.get(16)?)
+        .map(|(by, until)| LeaseView { by, epoch, until });
     let new = NewTask {
         id: row.get(0)?,
         scope: row.get(2)?,
@@ -147,18 +151,31 @@ pub(super) fn stored(row: &Row) -> sqlx::Result<Stored> {
         cancel_wanted: row.get(13)?,
         lease,
     };
-    Ok(Stored { task, epoch, request_mark: row.get(22)?, held_by: body.held_by })
+    Ok(Stored {
+        task,
+        epoch,
+        request_mark: row.get(22)?,
+        held_by: body.held_by,
+    })
 }
 
 /// The JSON of an event's step.
 pub(super) fn event_body(step: &TaskStep, mark: Option<&BodyMark>) -> sqlx::Result<String> {
-    encoded(&EventBody { step, mark: mark.cloned() })
+    encoded(&EventBody {
+        step,
+        mark: mark.cloned(),
+    })
 }
 
 /// An event from `number, at_ms, state, body`.
 pub(super) fn event(row: &Row) -> sqlx::Result<TaskEvent> {
     let body: EventBody<TaskStep> = row.json(3)?;
-    Ok(TaskEvent { number: row.get(0)?, at: row.get(1)?, state: row.get(2)?, step: body.step })
+    Ok(TaskEvent {
+        number: row.get(0)?,
+        at: row.get(1)?,
+        state: row.get(2)?,
+        step: body.step,
+    })
 }
 
 /// A list of ids as a statement takes it.
@@ -214,26 +231,60 @@ mod tests {
         };
         let mut task = Task::submitted(new, 1, 0, UNIX_EPOCH);
         task.said = Some("half way".into());
-        task.open = vec![OpenQuestion { key: "q".into(), question: Arc::new(Question::elicit("who?", json!({}))) }];
+        task.open = vec![OpenQuestion {
+            key: "q".into(),
+            question: Arc::new(Question::elicit("who?", json!({}))),
+        }];
         task.artifacts = vec![RawObject::of("name", "plan")];
         for outcome in [
             None,
             Some(TaskOutcome::Reply(raw("null"))),
-            Some(TaskOutcome::Failed(Failure::internal("no").with_data(json!([1])))),
+            Some(TaskOutcome::Failed(
+                Failure::internal("no").with_data(json!([1])),
+            )),
             Some(TaskOutcome::NotKept),
         ] {
             task.outcome = outcome;
             task.request = task.outcome.is_some().then(|| raw("null"));
-            let stored =
-                Stored { task: task.clone(), epoch: 3, request_mark: "m".into(), held_by: Some("node#1".into()) };
+            let stored = Stored {
+                task: task.clone(),
+                epoch: 3,
+                request_mark: "m".into(),
+                held_by: Some("node#1".into()),
+            };
             let body = stored.body().unwrap();
             let back: BodyIn = serde_json::from_str(&body).unwrap();
-            assert_eq!(back.request.as_ref().map(|r| r.get()), task.request.as_ref().map(|r| r.get()));
+            assert_eq!(
+                back.request.as_ref().map(|r| r.get()),
+                task.request.as_ref().map(|r| r.get())
+            );
             assert_eq!(back.held_by.as_deref(), Some("node#1"));
-            let new = NewTask { request: back.request, needs: back.needs, extra: back.extra, ..task.new.clone() };
-            let again = Task { new, said: back.said, open: back.open, outcome: back.outcome, ..task.clone() };
-            let again = Task { artifacts: back.artifacts, ..again };
-            assert_eq!(Stored { task: again, ..stored }.body().unwrap(), body);
+            let new = NewTask {
+                request: back.request,
+                needs: back.needs,
+                extra: back.extra,
+                ..task.new.clone()
+            };
+            let again = Task {
+                new,
+                said: back.said,
+                open: back.open,
+                outcome: back.outcome,
+                ..task.clone()
+            };
+            let again = Task {
+                artifacts: back.artifacts,
+                ..again
+            };
+            assert_eq!(
+                Stored {
+                    task: again,
+                    ..stored
+                }
+                .body()
+                .unwrap(),
+                body
+            );
         }
     }
 
@@ -241,7 +292,10 @@ mod tests {
     #[test]
     fn steps_read_back() {
         let failure = Failure::internal("no");
-        let question = OpenQuestion { key: "q".into(), question: Arc::new(Question::roots()) };
+        let question = OpenQuestion {
+            key: "q".into(),
+            question: Arc::new(Question::roots()),
+        };
         let steps = [
             TaskStep::Start,
             TaskStep::Said("a".into()),
@@ -249,7 +303,10 @@ mod tests {
             TaskStep::Artifact(RawObject::new()),
             TaskStep::Asked(question),
             TaskStep::AuthWanted("which".into()),
-            TaskStep::Answered { key: "q".into(), answer: raw("null") },
+            TaskStep::Answered {
+                key: "q".into(),
+                answer: raw("null"),
+            },
             TaskStep::GivenUp { key: "q".into() },
             TaskStep::Completed(raw(r#"{"x":  1.50}"#)),
             TaskStep::Failed(failure.clone()),
@@ -257,7 +314,10 @@ mod tests {
             TaskStep::cancelled(),
         ];
         for step in steps {
-            let mark = (step.bytes() > 2).then(|| BodyMark { bytes: 7, hash: "sha256:00".into() });
+            let mark = (step.bytes() > 2).then(|| BodyMark {
+                bytes: 7,
+                hash: "sha256:00".into(),
+            });
             let body = event_body(&step, mark.as_ref()).unwrap();
             let back: EventBody<TaskStep> = serde_json::from_str(&body).unwrap();
             assert_eq!(event_body(&back.step, back.mark.as_ref()).unwrap(), body);

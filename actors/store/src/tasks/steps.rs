@@ -32,7 +32,10 @@ macro_rules! ready {
 
 /// Whether there is any: most looks find none, and need no write then.
 pub(super) const ANY: &str = ready!("number");
-const READY: Sql = Sql { sqlite: ready!(columns!()), postgres: concat!(ready!(columns!()), " FOR UPDATE SKIP LOCKED") };
+const READY: Sql = Sql {
+    sqlite: ready!(columns!()),
+    postgres: concat!(ready!(columns!()), " FOR UPDATE SKIP LOCKED"),
+};
 
 /// Takes work, oldest first.
 pub(super) struct Take {
@@ -69,16 +72,29 @@ impl Write for Take {
             work.write().await?;
         }
         work.write().await?;
-        Ok(leases.into_iter().filter_map(|lease| Some((work.seen(&lease.task).ok()?, lease))).collect())
+        Ok(leases
+            .into_iter()
+            .filter_map(|lease| Some((work.seen(&lease.task).ok()?, lease)))
+            .collect())
     }
 }
 
 impl Take {
     async fn take_one(&self, work: &mut Work<'_>, id: &TaskId) -> sqlx::Result<Option<Lease>> {
         let now = work.now();
-        let Some(stored) = work.stored(id).filter(|stored| stored.task.is_ready(now)).cloned() else { return Ok(None) };
+        let Some(stored) = work
+            .stored(id)
+            .filter(|stored| stored.task.is_ready(now))
+            .cloned()
+        else {
+            return Ok(None);
+        };
         let task = &stored.task;
-        let steps = if task.lease.is_some() || task.cancel_wanted { task.recovery() } else { Vec::new() };
+        let steps = if task.lease.is_some() || task.cancel_wanted {
+            task.recovery()
+        } else {
+            Vec::new()
+        };
         let is_lost = task.class == DataClass::Clinical && !work.held().has(id);
         if let Some(end) = steps.iter().find(|step| step.is_end()) {
             work.end(id, end.clone()).await?;
@@ -90,13 +106,20 @@ impl Take {
             }
             return Ok(None);
         }
-        Ok(work.take_own(id, steps).is_ok().then(|| work.lease(id, &self.claim.by, self.claim.lease)))
+        Ok(work
+            .take_own(id, steps)
+            .is_ok()
+            .then(|| work.lease(id, &self.claim.by, self.claim.lease)))
     }
 
     /// Whether the process that holds the bodies of a task is no more. As long as it lives the task is its own to take.
     async fn is_gone(&self, work: &mut Work<'_>, stored: &Stored) -> sqlx::Result<bool> {
-        let Some(held_by) = &stored.held_by else { return Ok(true) };
-        let Some((name, epoch)) = held_by.rsplit_once('#') else { return Ok(true) };
+        let Some(held_by) = &stored.held_by else {
+            return Ok(true);
+        };
+        let Some((name, epoch)) = held_by.rsplit_once('#') else {
+            return Ok(true);
+        };
         if **held_by == *work.tx.worker {
             return Ok(true);
         }
@@ -162,7 +185,9 @@ impl Write for WantCancel {
     async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<Self::Output> {
         let mut work = Work::new(tx, self.means.clone());
         work.load(&self.id).await?;
-        let allowed = work.task(&self.id).and_then(|task| task.allows_cancel(self.by.by()));
+        let allowed = work
+            .task(&self.id)
+            .and_then(|task| task.allows_cancel(self.by.by()));
         if let Err(refused) = allowed {
             return Ok(Err(refused));
         }
@@ -217,14 +242,20 @@ impl Write for Release {
         let (id, why) = (&self.lease.task, self.why);
         let mut work = Work::new(tx, self.means.clone());
         work.load(id).await?;
-        let Ok(task) = work.task(id) else { return Ok(()) };
+        let Ok(task) = work.task(id) else {
+            return Ok(());
+        };
         if !task.is_held_by(&self.lease) {
             return Ok(());
         }
         let is_over = task.cancel_wanted;
         work.change(id, |stored| match why {
             Released::Waits => stored.task.lease = None,
-            Released::Interrupted => stored.task.lease.iter_mut().for_each(|lease| lease.until = OVER),
+            Released::Interrupted => stored
+                .task
+                .lease
+                .iter_mut()
+                .for_each(|lease| lease.until = OVER),
         });
         if is_over {
             work.end(id, TaskStep::cancelled()).await?;

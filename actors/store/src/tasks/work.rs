@@ -6,8 +6,8 @@ use std::time::SystemTime;
 
 use callboard_message::{DataClass, TaskState};
 use callboard_runtime::{
-    Audit, AuditEntry, BodyMark, By, Lease, LeaseView, Task, TaskError, TaskEvent, TaskId, TaskOutcome, TaskOwner,
-    TaskResult, TaskStep,
+    Audit, AuditEntry, BodyMark, By, Lease, LeaseView, Task, TaskError, TaskEvent, TaskId,
+    TaskOutcome, TaskOwner, TaskResult, TaskStep,
 };
 
 use super::row::{Stored, columns, event_body, stored, until};
@@ -90,12 +90,19 @@ const LOAD: Sql = Sql {
     postgres: concat!("SELECT ", columns!(), " FROM task WHERE id = $1 FOR UPDATE"),
 };
 
-static INSERT_EVENTS: ManyRows =
-    ManyRows::new("INSERT INTO task_event (task, number, at_ms, state, is_end, body) VALUES", 6, "");
+static INSERT_EVENTS: ManyRows = ManyRows::new(
+    "INSERT INTO task_event (task, number, at_ms, state, is_end, body) VALUES",
+    6,
+    "",
+);
 
 impl<'t> Work<'t> {
     pub(super) fn new(tx: &'t mut Tx, means: Means) -> Self {
-        Self { tx, means, tasks: HashMap::new() }
+        Self {
+            tx,
+            means,
+            tasks: HashMap::new(),
+        }
     }
 
     pub(super) fn now(&self) -> SystemTime {
@@ -121,12 +128,21 @@ impl<'t> Work<'t> {
 
     /// A task as it is in the store.
     pub(super) fn add(&mut self, stored: Stored) {
-        let loaded = Loaded { stored, events: Vec::new(), is_changed: false };
-        self.tasks.entry(loaded.stored.task.id.clone()).or_insert(loaded);
+        let loaded = Loaded {
+            stored,
+            events: Vec::new(),
+            is_changed: false,
+        };
+        self.tasks
+            .entry(loaded.stored.task.id.clone())
+            .or_insert(loaded);
     }
 
     pub(super) fn task(&self, id: &TaskId) -> TaskResult<&Task> {
-        self.tasks.get(id).map(|loaded| &loaded.stored.task).ok_or(TaskError::NotFound)
+        self.tasks
+            .get(id)
+            .map(|loaded| &loaded.stored.task)
+            .ok_or(TaskError::NotFound)
     }
 
     pub(super) fn stored(&self, id: &TaskId) -> Option<&Stored> {
@@ -147,9 +163,17 @@ impl<'t> Work<'t> {
         self.change(id, |stored| {
             stored.epoch += 1;
             epoch = stored.epoch;
-            stored.task.lease = Some(LeaseView { by: by.to_owned(), epoch, until });
+            stored.task.lease = Some(LeaseView {
+                by: by.to_owned(),
+                epoch,
+                until,
+            });
         });
-        Lease { task: id.clone(), by: by.to_owned(), epoch }
+        Lease {
+            task: id.clone(),
+            by: by.to_owned(),
+            epoch,
+        }
     }
 
     /// Takes steps of somebody else's making, all or none. Of a clinical task the store gets no word of them.
@@ -166,7 +190,9 @@ impl<'t> Work<'t> {
         let mut events = Vec::with_capacity(steps.len());
         let mut put = Vec::new();
         for step in steps {
-            let Some(event) = next.take(vec![redacted(&step)], now)?.pop() else { continue };
+            let Some(event) = next.take(vec![redacted(&step)], now)?.pop() else {
+                continue;
+            };
             let has_body = !matches!(step, TaskStep::Start | TaskStep::GivenUp { .. });
             let mark = has_body.then(|| serde_json::to_vec(&step).unwrap_or_default());
             let mark = mark.map(|body| self.means.marks.mark(class, &body));
@@ -189,7 +215,11 @@ impl<'t> Work<'t> {
         let mut next = self.task(id)?.clone();
         let events = next.take(steps, self.now())?;
         Task::check_bytes(largest.max(next.bytes()))?;
-        self.took(id, next, events.into_iter().map(|event| (event, None)).collect());
+        self.took(
+            id,
+            next,
+            events.into_iter().map(|event| (event, None)).collect(),
+        );
         Ok(())
     }
 
@@ -213,15 +243,27 @@ impl<'t> Work<'t> {
     pub(super) async fn settle(&mut self, id: &TaskId) -> sqlx::Result<()> {
         let mut ended = VecDeque::from([id.clone()]);
         while let Some(ended_id) = ended.pop_front() {
-            let Ok(task) = self.task(&ended_id) else { continue };
-            let (state, parent, told) = (task.state, task.parent.clone(), TaskStep::part_ended(task));
+            let Ok(task) = self.task(&ended_id) else {
+                continue;
+            };
+            let (state, parent, told) =
+                (task.state, task.parent.clone(), TaskStep::part_ended(task));
             for waiting in self.waiting_for(&ended_id).await? {
-                if !self.load(&waiting).await? || self.task(&waiting).is_ok_and(|task| task.state.is_terminal()) {
+                if !self.load(&waiting).await?
+                    || self
+                        .task(&waiting)
+                        .is_ok_and(|task| task.state.is_terminal())
+                {
                     continue;
                 }
                 if state == TaskState::Completed {
-                    self.change(&waiting, |stored| stored.task.waiting = stored.task.waiting.saturating_sub(1));
-                } else if self.take_own(&waiting, vec![TaskStep::need_ended(state)]).is_ok() {
+                    self.change(&waiting, |stored| {
+                        stored.task.waiting = stored.task.waiting.saturating_sub(1)
+                    });
+                } else if self
+                    .take_own(&waiting, vec![TaskStep::need_ended(state)])
+                    .is_ok()
+                {
                     ended.push_back(waiting);
                 }
             }
@@ -245,7 +287,11 @@ impl<'t> Work<'t> {
 
     /// Writes what has changed, with a line in the audit for each task that has ended.
     pub(super) async fn write(&mut self) -> sqlx::Result<()> {
-        let mut changed: Vec<_> = self.tasks.values_mut().filter(|loaded| loaded.is_changed).collect();
+        let mut changed: Vec<_> = self
+            .tasks
+            .values_mut()
+            .filter(|loaded| loaded.is_changed)
+            .collect();
         changed.sort_by_key(|loaded| loaded.stored.task.number);
         let mut events = Vec::new();
         for loaded in changed {
@@ -262,7 +308,10 @@ impl<'t> Work<'t> {
             }
             loaded.is_changed = false;
         }
-        let values: Vec<Arg<'_>> = events.iter().flat_map(|(task, event, body)| event_row(task, event, body)).collect();
+        let values: Vec<Arg<'_>> = events
+            .iter()
+            .flat_map(|(task, event, body)| event_row(task, event, body))
+            .collect();
         INSERT_EVENTS.execute(&mut self.tx.db, &values).await
     }
 
@@ -283,7 +332,11 @@ async fn update(tx: &mut Tx, stored: &Stored, has_stepped: bool) -> sqlx::Result
     const NO_STEP: &str = "UPDATE task SET state = $2, waiting = $3, children_open = $4, cancel = $5, lease_by = $6, \
          lease_epoch = $7, lease_until_ms = $8, updated_ms = $9 WHERE id = $1";
     let task = &stored.task;
-    let body = if has_stepped { stored.body()? } else { String::new() };
+    let body = if has_stepped {
+        stored.body()?
+    } else {
+        String::new()
+    };
     let args = args![
         task.id.as_str(),
         task.state.as_str(),
@@ -298,18 +351,40 @@ async fn update(tx: &mut Tx, stored: &Stored, has_stepped: bool) -> sqlx::Result
         body.len(),
         body.as_str()
     ];
-    let (sql, args) = if has_stepped { (ALL, &args[..]) } else { (NO_STEP, &args[..9]) };
+    let (sql, args) = if has_stepped {
+        (ALL, &args[..])
+    } else {
+        (NO_STEP, &args[..9])
+    };
     tx.db.execute(sql, args).await.map(drop)
 }
 
 fn event_row<'a>(task: &'a str, event: &'a TaskEvent, body: &'a str) -> [Arg<'a>; 6] {
-    args![task, event.number, event.at, event.state.as_str(), event.step.is_end(), body]
+    args![
+        task,
+        event.number,
+        event.at,
+        event.state.as_str(),
+        event.step.is_end(),
+        body
+    ]
 }
 
 fn ended(task: &Task, last_event: u64) -> AuditEntry {
-    let entry = AuditEntry::new("task").with_agent(&task.agent).with_message(&task.message);
-    let entry = entry.with_principal(&task.principal).with_class(task.class).with_outcome(task.state.as_str());
-    let entry = AuditEntry { at: task.updated, ..entry };
-    let entry = entry.with("task", task.id.as_str()).with("scope", task.scope.as_str()).with("events", last_event);
+    let entry = AuditEntry::new("task")
+        .with_agent(&task.agent)
+        .with_message(&task.message);
+    let entry = entry
+        .with_principal(&task.principal)
+        .with_class(task.class)
+        .with_outcome(task.state.as_str());
+    let entry = AuditEntry {
+        at: task.updated,
+        ..entry
+    };
+    let entry = entry
+        .with("task", task.id.as_str())
+        .with("scope", task.scope.as_str())
+        .with("events", last_event);
     entry.with("owner", task.owner.as_str())
 }

@@ -53,7 +53,10 @@ async fn seen(tasks: &Arc<dyn Tasks>) -> Vec<Seen> {
             said: task.said.clone(),
             open: task.open.iter().map(|open| open.key.clone()).collect(),
             outcome: format!("{:?}", task.outcome),
-            events: events.iter().map(|event| format!("{} {:?} {}", event.number, event.step, event.state)).collect(),
+            events: events
+                .iter()
+                .map(|event| format!("{} {:?} {}", event.number, event.step, event.state))
+                .collect(),
             waits: (task.waiting, task.children_open),
             cancel_wanted: task.cancel_wanted,
             lease: task.lease.as_ref().map(|lease| lease.epoch),
@@ -85,8 +88,14 @@ fn new(random: &mut StdRng, known: &[Seen]) -> NewTask {
     NewTask {
         id: id(random.random_range(0..NAMES)),
         parent: random.random_ratio(1, 3).then(|| some(random)),
-        needs: (0..random.random_range(0..3)).map(|_| some(random)).collect(),
-        on_restart: if random.random() { OnRestart::Resume } else { OnRestart::Fail },
+        needs: (0..random.random_range(0..3))
+            .map(|_| some(random))
+            .collect(),
+        on_restart: if random.random() {
+            OnRestart::Resume
+        } else {
+            OnRestart::Fail
+        },
         ..NewTask::new(Principal::agent("ann"), "clinic", "ask", expires)
     }
 }
@@ -96,7 +105,10 @@ fn step(random: &mut StdRng) -> TaskStep {
     match random.random_range(0..12) {
         0..3 => TaskStep::Start,
         3 => TaskStep::Said(format!("at {key}")),
-        4 => TaskStep::Asked(OpenQuestion { key, question: Question::roots().into() }),
+        4 => TaskStep::Asked(OpenQuestion {
+            key,
+            question: Question::roots().into(),
+        }),
         5 => TaskStep::GivenUp { key },
         6 => TaskStep::AuthWanted(key),
         7 => TaskStep::Failed(Failure::internal("no")),
@@ -113,14 +125,33 @@ impl Act {
             None => (id(0), 1),
         };
         // Now and then a lease of before.
-        let epoch = if random.random_ratio(1, 8) { epoch.saturating_sub(1) } else { epoch };
+        let epoch = if random.random_ratio(1, 8) {
+            epoch.saturating_sub(1)
+        } else {
+            epoch
+        };
         match random.random_range(0..40) {
             0..5 => Self::Begin(Box::new(new(random, known))),
-            5..10 => Self::BeginAll((0..random.random_range(1..4)).map(|_| new(random, known)).collect()),
-            10..15 => {
-                Self::Claim(random.random_range(1..4), if random.random_ratio(1, 4) { Duration::ZERO } else { HOUR })
-            }
-            15..33 => Self::Step(some, epoch, (0..random.random_range(1..3)).map(|_| step(random)).collect()),
+            5..10 => Self::BeginAll(
+                (0..random.random_range(1..4))
+                    .map(|_| new(random, known))
+                    .collect(),
+            ),
+            10..15 => Self::Claim(
+                random.random_range(1..4),
+                if random.random_ratio(1, 4) {
+                    Duration::ZERO
+                } else {
+                    HOUR
+                },
+            ),
+            15..33 => Self::Step(
+                some,
+                epoch,
+                (0..random.random_range(1..3))
+                    .map(|_| step(random))
+                    .collect(),
+            ),
             33 => Self::Answer(some, format!("q{}", random.random_range(0..3))),
             34 => Self::Release(some, epoch, Released::Waits),
             35 => Self::Release(some, epoch, Released::Interrupted),
@@ -131,7 +162,11 @@ impl Act {
 
     /// Does it, and tells what came of it as far as that is the same everywhere.
     async fn on(&self, tasks: &Arc<dyn Tasks>) -> String {
-        let lease = |id: &TaskId, epoch| Lease { task: id.clone(), by: tasks.worker().to_owned(), epoch };
+        let lease = |id: &TaskId, epoch| Lease {
+            task: id.clone(),
+            by: tasks.worker().to_owned(),
+            epoch,
+        };
         match self {
             Self::Begin(new) => match tasks.begin(NewTask::clone(new)).await {
                 Ok(Begun::New(task, lease)) => format!("new {} {}", task.id, lease.epoch),
@@ -140,25 +175,55 @@ impl Act {
                 Err(_) => "refused".to_owned(),
             },
             Self::BeginAll(new) => match tasks.begin_all(new.clone()).await {
-                Ok(tasks) => tasks.iter().map(|task| format!("{} {}, ", task.id, task.state)).collect(),
+                Ok(tasks) => tasks
+                    .iter()
+                    .map(|task| format!("{} {}, ", task.id, task.state))
+                    .collect(),
                 Err(_) => "refused".to_owned(),
             },
             Self::Claim(tasks_max, lease) => {
                 let by = tasks.worker().to_owned();
-                let claim = Claim { scope: "agent".into(), by, tasks_max: *tasks_max, lease: *lease };
+                let claim = Claim {
+                    scope: "agent".into(),
+                    by,
+                    tasks_max: *tasks_max,
+                    lease: *lease,
+                };
                 let claimed = tasks.claim(claim).await.unwrap();
-                claimed.iter().map(|(task, lease)| format!("{} {} {}, ", task.id, task.state, lease.epoch)).collect()
+                claimed
+                    .iter()
+                    .map(|(task, lease)| format!("{} {} {}, ", task.id, task.state, lease.epoch))
+                    .collect()
             }
             Self::Step(id, epoch, steps) => {
-                let taken = tasks.step(id, By::Worker(&lease(id, *epoch)), steps.clone()).await;
+                let taken = tasks
+                    .step(id, By::Worker(&lease(id, *epoch)), steps.clone())
+                    .await;
                 format!("{:?}", taken.map(|task| task.state))
             }
             Self::Answer(id, key) => {
-                let answered = TaskStep::Answered { key: key.clone(), answer: raw() };
-                format!("{:?}", tasks.step(id, By::Operator, vec![answered]).await.map(|task| task.state))
+                let answered = TaskStep::Answered {
+                    key: key.clone(),
+                    answer: raw(),
+                };
+                format!(
+                    "{:?}",
+                    tasks
+                        .step(id, By::Operator, vec![answered])
+                        .await
+                        .map(|task| task.state)
+                )
             }
-            Self::Release(id, epoch, why) => format!("{:?}", tasks.release(&lease(id, *epoch), *why).await),
-            Self::Cancel(id) => format!("{:?}", tasks.want_cancel(id, By::Operator).await.map(|task| task.state)),
+            Self::Release(id, epoch, why) => {
+                format!("{:?}", tasks.release(&lease(id, *epoch), *why).await)
+            }
+            Self::Cancel(id) => format!(
+                "{:?}",
+                tasks
+                    .want_cancel(id, By::Operator)
+                    .await
+                    .map(|task| task.state)
+            ),
             Self::Forget(id) => format!("{:?}", tasks.forget(id).await),
         }
     }

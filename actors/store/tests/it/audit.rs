@@ -4,7 +4,8 @@ use std::time::{Duration, SystemTime};
 use callboard_message::{CallId, DataClass, Principal};
 use callboard_runtime::{AuditEntry, AuditLog, JournalError, Record};
 use callboard_store::{
-    AUDIT_SHOWN_DEFAULT, AuditFilter, CHECKPOINT_ENTRIES, ChainReport, SqlStore, StoreError, VerifyOptions,
+    AUDIT_SHOWN_DEFAULT, AuditFilter, CHECKPOINT_ENTRIES, ChainReport, SqlStore, StoreError,
+    VerifyOptions,
 };
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -12,7 +13,9 @@ use serde_json::{Value, json};
 use crate::kit::{Opened, in_file, stores, stores_with};
 
 pub fn entry(n: u64) -> AuditEntry {
-    AuditEntry::new("test").with_agent(format!("agent {n}")).with("n", n)
+    AuditEntry::new("test")
+        .with_agent(format!("agent {n}"))
+        .with("n", n)
 }
 
 /// The report of the store's own chain: the only one.
@@ -25,7 +28,10 @@ pub async fn report(store: &SqlStore) -> ChainReport {
 /// The newest entries as JSON.
 async fn shown(store: &SqlStore, filter: AuditFilter) -> Vec<Value> {
     let lines = store.audit_lines(&filter).await.unwrap();
-    lines.iter().map(|line| serde_json::from_str(&line.line).unwrap()).collect()
+    lines
+        .iter()
+        .map(|line| serde_json::from_str(&line.line).unwrap())
+        .collect()
 }
 
 fn anchor(opened: &Opened) -> Vec<String> {
@@ -39,8 +45,15 @@ fn anchor(opened: &Opened) -> Vec<String> {
 async fn one_chain_over_restarts() {
     stores(async |opened| {
         let (audit, journal) = (opened.sql.audit(), opened.sql.journal());
-        let entries = (0..100_u64).map(|n| audit.append((0..5).map(|m| entry(n * 5 + m)).collect()));
-        let records = (0..50).map(|n| journal.append(Record { stream: "s".to_owned(), key: None, body: json!(n) }));
+        let entries =
+            (0..100_u64).map(|n| audit.append((0..5).map(|m| entry(n * 5 + m)).collect()));
+        let records = (0..50).map(|n| {
+            journal.append(Record {
+                stream: "s".to_owned(),
+                key: None,
+                body: json!(n),
+            })
+        });
         let (numbers, records) = futures::join!(join_all(entries), join_all(records));
         let mut numbers: Vec<u64> = numbers.into_iter().map(Result::unwrap).collect();
         numbers.sort_unstable();
@@ -55,12 +68,24 @@ async fn one_chain_over_restarts() {
         opened.restart().await;
         // The end and the next start.
         let after = report(&opened.sql).await;
-        assert_eq!((after.first, after.last, after.signed_up_to, &after.fault), (1, 503, 503, &None));
+        assert_eq!(
+            (after.first, after.last, after.signed_up_to, &after.fault),
+            (1, 503, 503, &None)
+        );
         assert_eq!(opened.sql.audit().append(vec![entry(9)]).await, Ok(504));
-        let started = AuditFilter { event: Some("run.started".to_owned()), ..AuditFilter::default() };
+        let started = AuditFilter {
+            event: Some("run.started".to_owned()),
+            ..AuditFilter::default()
+        };
         let started = shown(&opened.sql, started).await;
         assert_eq!(started.len(), 2);
-        assert_eq!((&started[1]["more"]["unsigned"], &started[1]["more"]["worker"]), (&json!(0), &json!("node#2")));
+        assert_eq!(
+            (
+                &started[1]["more"]["unsigned"],
+                &started[1]["more"]["worker"]
+            ),
+            (&json!(0), &json!("node#2"))
+        );
         assert_ne!(started[0]["run"], started[1]["run"]);
         assert_eq!(started[1]["run"], opened.sql.run());
 
@@ -76,15 +101,27 @@ async fn one_chain_over_restarts() {
 #[tokio::test]
 async fn unsigned_entries_are_told() {
     let mut opened = in_file(|options| options).await;
-    opened.sql.audit().append((0..7).map(entry).collect()).await.unwrap();
+    opened
+        .sql
+        .audit()
+        .append((0..7).map(entry).collect())
+        .await
+        .unwrap();
     opened.sql.close().await;
     // As a kill would have left it.
-    opened.raw("DELETE FROM audit_checkpoint WHERE number > 1").await;
+    opened
+        .raw("DELETE FROM audit_checkpoint WHERE number > 1")
+        .await;
     opened.raw("DELETE FROM audit WHERE number > 8").await;
-    opened.raw("UPDATE stream SET last = 8 WHERE name = 'a/node'").await;
+    opened
+        .raw("UPDATE stream SET last = 8 WHERE name = 'a/node'")
+        .await;
     fs::remove_file(opened.folder().join("audit.anchor")).unwrap();
     opened.restart().await;
-    let started = AuditFilter { event: Some("run.started".to_owned()), ..AuditFilter::default() };
+    let started = AuditFilter {
+        event: Some("run.started".to_owned()),
+        ..AuditFilter::default()
+    };
     assert_eq!(shown(&opened.sql, started).await[1]["more"]["unsigned"], 7);
     assert_eq!(report(&opened.sql).await.fault, None);
     opened.end().await;
@@ -96,11 +133,26 @@ async fn entries_are_found() {
     stores(async |opened| {
         let audit = opened.sql.audit();
         let call = CallId::fresh();
-        let told = AuditEntry::new("told").with_agent("a").with_message("m").with_peer("p").with_call(call);
-        let told = told.with_principal(&Principal::agent("who")).with_class(DataClass::Clinical).with_outcome("kept");
-        let told = told.with_body(audit.mark(DataClass::Clinical, b"Ana Silva")).with("rules", vec!["r".to_owned()]);
-        let told = AuditEntry { at: SystemTime::now() + Duration::from_secs(1), ..told };
-        audit.append((0..200).map(entry).chain([told]).collect()).await.unwrap();
+        let told = AuditEntry::new("told")
+            .with_agent("a")
+            .with_message("m")
+            .with_peer("p")
+            .with_call(call);
+        let told = told
+            .with_principal(&Principal::agent("who"))
+            .with_class(DataClass::Clinical)
+            .with_outcome("kept");
+        let told = told
+            .with_body(audit.mark(DataClass::Clinical, b"Ana Silva"))
+            .with("rules", vec!["r".to_owned()]);
+        let told = AuditEntry {
+            at: SystemTime::now() + Duration::from_secs(1),
+            ..told
+        };
+        audit
+            .append((0..200).map(entry).chain([told]).collect())
+            .await
+            .unwrap();
 
         let all = shown(&opened.sql, AuditFilter::default()).await;
         assert_eq!(all.len(), AUDIT_SHOWN_DEFAULT);
@@ -108,17 +160,39 @@ async fn entries_are_found() {
         assert_eq!(all[98]["more"]["n"], 199);
         let found = &all[99];
         assert_eq!(found["principal"], json!({ "id": "who", "kind": "agent" }));
-        assert_eq!((&found["class"], &found["number"]), (&json!("clinical"), &json!(202)));
+        assert_eq!(
+            (&found["class"], &found["number"]),
+            (&json!("clinical"), &json!(202))
+        );
         let hash = found["body"]["hash"].as_str().unwrap();
-        assert!(hash.starts_with("hmac-sha256:") && hash.len() == 76, "{hash}");
+        assert!(
+            hash.starts_with("hmac-sha256:") && hash.len() == 76,
+            "{hash}"
+        );
 
         let some = |text: &str| Some(text.to_owned());
         let filters = [
-            AuditFilter { event: some("told"), ..AuditFilter::default() },
-            AuditFilter { agent: some("a"), ..AuditFilter::default() },
-            AuditFilter { principal: some("who"), ..AuditFilter::default() },
-            AuditFilter { call: Some(call.to_string()), chain: some("node"), ..AuditFilter::default() },
-            AuditFilter { entries_max: Some(1), ..AuditFilter::default() },
+            AuditFilter {
+                event: some("told"),
+                ..AuditFilter::default()
+            },
+            AuditFilter {
+                agent: some("a"),
+                ..AuditFilter::default()
+            },
+            AuditFilter {
+                principal: some("who"),
+                ..AuditFilter::default()
+            },
+            AuditFilter {
+                call: Some(call.to_string()),
+                chain: some("node"),
+                ..AuditFilter::default()
+            },
+            AuditFilter {
+                entries_max: Some(1),
+                ..AuditFilter::default()
+            },
         ];
         for filter in filters {
             let found = shown(&opened.sql, filter.clone()).await;
@@ -126,8 +200,14 @@ async fn entries_are_found() {
             assert_eq!(&found[0], &all[99], "{filter:?}");
         }
         let none = [
-            AuditFilter { chain: some("other"), ..AuditFilter::default() },
-            AuditFilter { since: Some(SystemTime::now() + Duration::from_secs(60)), ..AuditFilter::default() },
+            AuditFilter {
+                chain: some("other"),
+                ..AuditFilter::default()
+            },
+            AuditFilter {
+                since: Some(SystemTime::now() + Duration::from_secs(60)),
+                ..AuditFilter::default()
+            },
         ];
         for filter in none {
             assert!(shown(&opened.sql, filter).await.is_empty());
@@ -158,10 +238,21 @@ async fn a_log_is_kept() {
 async fn any_name_can_be_kept() {
     stores(async |opened| {
         let long = "\u{1}\u{1F600}".repeat(20_000);
-        let names = ["", "\0", "'; DROP TABLE audit; --", "\"\\\n\u{7f}\u{2028}", &long];
+        let names = [
+            "",
+            "\0",
+            "'; DROP TABLE audit; --",
+            "\"\\\n\u{7f}\u{2028}",
+            &long,
+        ];
         let named = names.iter().map(|name| {
-            let entry = AuditEntry::new((*name).to_owned()).with_agent(*name).with_message(*name).with_peer(*name);
-            entry.with_principal(&Principal::agent(*name)).with("name", *name)
+            let entry = AuditEntry::new((*name).to_owned())
+                .with_agent(*name)
+                .with_message(*name)
+                .with_peer(*name);
+            entry
+                .with_principal(&Principal::agent(*name))
+                .with("name", *name)
         });
         opened.sql.audit().append(named.collect()).await.unwrap();
         let report = report(&opened.sql).await;
@@ -183,9 +274,15 @@ async fn checkpoints_come_in_time() {
             audit.append(vec![entry(1)]).await.unwrap();
         }
         assert_eq!(report(&opened.sql).await.signed_up_to, 1);
-        assert_eq!(audit.append(vec![entry(1)]).await, Ok(CHECKPOINT_ENTRIES + 1));
+        assert_eq!(
+            audit.append(vec![entry(1)]).await,
+            Ok(CHECKPOINT_ENTRIES + 1)
+        );
         let report = report(&opened.sql).await;
-        assert_eq!((report.signed_up_to, report.checkpoints), (CHECKPOINT_ENTRIES + 1, 2));
+        assert_eq!(
+            (report.signed_up_to, report.checkpoints),
+            (CHECKPOINT_ENTRIES + 1, 2)
+        );
     })
     .await;
 }
@@ -203,7 +300,9 @@ async fn checkpoints_come_by_the_clock() {
                     tokio::time::sleep(every).await;
                 }
             };
-            tokio::time::timeout(Duration::from_secs(30), signed).await.unwrap();
+            tokio::time::timeout(Duration::from_secs(30), signed)
+                .await
+                .unwrap();
         },
     )
     .await;
@@ -219,12 +318,18 @@ async fn a_lost_key_is_no_new_key() {
         let kept = fs::read(&key).unwrap();
         fs::remove_file(&key).unwrap();
         let refused = SqlStore::open(&opened.options()).await.err();
-        assert!(matches!(&refused, Some(StoreError::Key { .. })), "{refused:?}");
+        assert!(
+            matches!(&refused, Some(StoreError::Key { .. })),
+            "{refused:?}"
+        );
         assert!(!key.exists());
         let options = opened.options().audit_key_new(true);
         opened.restart_with(options.clone()).await;
         assert_ne!(fs::read(&key).unwrap(), kept);
-        let keys = AuditFilter { event: Some("audit.key".to_owned()), ..AuditFilter::default() };
+        let keys = AuditFilter {
+            event: Some("audit.key".to_owned()),
+            ..AuditFilter::default()
+        };
         assert_eq!(shown(&opened.sql, keys.clone()).await.len(), 1);
         assert_eq!(report(&opened.sql).await.fault, None);
         opened.restart_with(options.audit_key_new(false)).await;
@@ -248,7 +353,10 @@ async fn a_full_store_refuses_the_audit() {
     assert!(matches!(full, JournalError::SizeLimit { .. }), "{full:?}");
     assert_eq!(report(&opened.sql).await.fault, None);
     opened.restart().await;
-    let ended = AuditFilter { event: Some("run.ended".to_owned()), ..AuditFilter::default() };
+    let ended = AuditFilter {
+        event: Some("run.ended".to_owned()),
+        ..AuditFilter::default()
+    };
     assert_eq!(shown(&opened.sql, ended).await.len(), 1);
     assert_eq!(report(&opened.sql).await.fault, None);
     opened.end().await;
@@ -263,13 +371,23 @@ async fn each_writer_has_its_chain() {
             if opened.is_sqlite() {
                 return;
             }
-            let other = SqlStore::open(&opened.options().writer("b b")).await.unwrap();
+            let other = SqlStore::open(&opened.options().writer("b b"))
+                .await
+                .unwrap();
             let (first, second) = (opened.sql.audit(), other.audit());
-            let writes = (0..40).map(|n| if n % 2 == 0 { &first } else { &second }.append(vec![entry(n)]));
+            let writes =
+                (0..40).map(|n| if n % 2 == 0 { &first } else { &second }.append(vec![entry(n)]));
             assert!(join_all(writes).await.iter().all(Result::is_ok));
             other.close().await;
-            let reports = opened.sql.verify_audit(&VerifyOptions::default()).await.unwrap();
-            let told: Vec<_> = reports.iter().map(|r| (r.chain.as_str(), r.last, r.fault.clone())).collect();
+            let reports = opened
+                .sql
+                .verify_audit(&VerifyOptions::default())
+                .await
+                .unwrap();
+            let told: Vec<_> = reports
+                .iter()
+                .map(|r| (r.chain.as_str(), r.last, r.fault.clone()))
+                .collect();
             assert_eq!(told, [("a", 21, None), ("b b", 22, None)]);
         },
     )

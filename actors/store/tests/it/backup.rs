@@ -21,7 +21,9 @@ async fn count(journal: &dyn Journal, stream: &str) -> usize {
     let (mut after, mut found) = (0, 0);
     loop {
         let page = journal.read(stream, after, 1000).await.unwrap();
-        let Some((last, _)) = page.last() else { return found };
+        let Some((last, _)) = page.last() else {
+            return found;
+        };
         found += page.len();
         after = *last;
     }
@@ -67,15 +69,27 @@ async fn a_backup_is_whole_and_a_store() {
             #[cfg(unix)]
             {
                 use std::os::unix::fs::PermissionsExt;
-                assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+                assert_eq!(
+                    fs::metadata(file).unwrap().permissions().mode() & 0o777,
+                    0o600
+                );
             }
-            let options = StoreOptions::sqlite(file).clean_every(None).audit_key(opened.folder().join("audit.key"));
+            let options = StoreOptions::sqlite(file)
+                .clean_every(None)
+                .audit_key(opened.folder().join("audit.key"));
             let copy = SqlStore::open(&options).await.unwrap();
             let journal = copy.journal();
             let pairs = count(&*journal, "left").await;
             assert_eq!(pairs, count(&*journal, "right").await);
-            assert_eq!(journal.append_all(both(7)).await.unwrap(), [8, 8], "a key was lost");
-            assert_eq!(journal.append_all(both(999_999)).await.unwrap()[0], pairs as u64 + 1);
+            assert_eq!(
+                journal.append_all(both(7)).await.unwrap(),
+                [8, 8],
+                "a key was lost"
+            );
+            assert_eq!(
+                journal.append_all(both(999_999)).await.unwrap()[0],
+                pairs as u64 + 1
+            );
             assert_eq!(journal.read("left", 0, 1).await.unwrap()[0].1, both(0)[0]);
             copy.close().await;
             counted.push(pairs);
@@ -92,9 +106,16 @@ async fn a_backup_writes_over_nothing() {
     let taken = opened.folder().join("taken");
     fs::write(&taken, "mine").unwrap();
     let error = opened.sql.backup(&taken).await.unwrap_err();
-    assert!(matches!(error, StoreError::BackupExists { .. }), "{error:?}");
+    assert!(
+        matches!(error, StoreError::BackupExists { .. }),
+        "{error:?}"
+    );
     assert_eq!(fs::read_to_string(&taken).unwrap(), "mine");
-    let error = opened.sql.backup(&opened.folder().join("none/backup")).await.unwrap_err();
+    let error = opened
+        .sql
+        .backup(&opened.folder().join("none/backup"))
+        .await
+        .unwrap_err();
     assert!(matches!(error, StoreError::NotCreated { .. }), "{error:?}");
 
     // An earlier one that was killed.
@@ -112,19 +133,35 @@ async fn a_visit_makes_nothing() {
     let at = |name: &str| folder.path().join(name);
     fs::write(at("empty"), "").unwrap();
     for name in ["none", "empty"] {
-        let error = SqlStore::visit(&StoreOptions::sqlite(at(name))).await.map(drop).unwrap_err();
-        assert!(matches!(error, StoreError::Missing { .. }), "{name}: {error:?}");
+        let error = SqlStore::visit(&StoreOptions::sqlite(at(name)))
+            .await
+            .map(drop)
+            .unwrap_err();
+        assert!(
+            matches!(error, StoreError::Missing { .. }),
+            "{name}: {error:?}"
+        );
     }
-    let error = SqlStore::visit(&StoreOptions::sqlite(folder.path())).await.map(drop).unwrap_err();
+    let error = SqlStore::visit(&StoreOptions::sqlite(folder.path()))
+        .await
+        .map(drop)
+        .unwrap_err();
     assert!(matches!(error, StoreError::NotAStore { .. }), "{error:?}");
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "a visit made a file");
+    assert_eq!(
+        fs::read_dir(folder.path()).unwrap().count(),
+        1,
+        "a visit made a file"
+    );
 
     // Without a node, too.
     let opened = in_file(|options| options).await;
     opened.sql.journal().append_all(both(1)).await.unwrap();
     opened.sql.close().await;
     let visitor = SqlStore::visit(&opened.options()).await.unwrap();
-    assert_eq!(visitor.journal().read("left", 0, 10).await.unwrap().len(), 1);
+    assert_eq!(
+        visitor.journal().read("left", 0, 10).await.unwrap().len(),
+        1
+    );
     visitor.close().await;
     opened.end().await;
 }

@@ -34,18 +34,24 @@ async fn kept(opened: &Opened) -> String {
         return dumped(opened).await;
     }
     let files = std::fs::read_dir(opened.folder()).unwrap();
-    let texts = files.map(|file| String::from_utf8_lossy(&std::fs::read(file.unwrap().path()).unwrap()).into_owned());
+    let texts = files.map(|file| {
+        String::from_utf8_lossy(&std::fs::read(file.unwrap().path()).unwrap()).into_owned()
+    });
     texts.collect()
 }
 
 async fn dumped(opened: &Opened) -> String {
     use sqlx::{Connection, Row};
     let told = opened.child_store();
-    let mut db = sqlx::PgConnection::connect(told.split(' ').next().unwrap()).await.unwrap();
+    let mut db = sqlx::PgConnection::connect(told.split(' ').next().unwrap())
+        .await
+        .unwrap();
     let mut all = String::new();
-    for table in
-        ["SELECT t::text FROM task AS t", "SELECT t::text FROM task_event AS t", "SELECT t::text FROM audit AS t"]
-    {
+    for table in [
+        "SELECT t::text FROM task AS t",
+        "SELECT t::text FROM task_event AS t",
+        "SELECT t::text FROM audit AS t",
+    ] {
         for row in sqlx::query(table).fetch_all(&mut db).await.unwrap() {
             all += row.get::<&str, _>(0);
         }
@@ -59,12 +65,18 @@ fn words() -> Vec<TaskStep> {
         TaskStep::Said(SECRET.into()),
         TaskStep::History(body()),
         TaskStep::Artifact(body()),
-        TaskStep::Asked(OpenQuestion { key: "q".into(), question: Question::elicit(SECRET, json!({})).into() }),
+        TaskStep::Asked(OpenQuestion {
+            key: "q".into(),
+            question: Question::elicit(SECRET, json!({})).into(),
+        }),
     ]
 }
 
 fn answer() -> TaskStep {
-    TaskStep::Answered { key: "q".into(), answer: to_raw_value(SECRET).unwrap() }
+    TaskStep::Answered {
+        key: "q".into(),
+        answer: to_raw_value(SECRET).unwrap(),
+    }
 }
 
 /// Goal: of a clinical task no word reaches the disk, while whoever asks in this process gets all of it; after a restart it is
@@ -122,13 +134,24 @@ async fn bodies_stay_in_memory() {
 async fn keys_work_without_bodies() {
     stores(async |opened| {
         let tasks = of(opened);
-        let keyed = |id: &str| NewTask { key: Some("k".into()), ..new(id) };
-        assert!(matches!(tasks.begin(keyed("a")).await.unwrap(), Begun::New(..)));
+        let keyed = |id: &str| NewTask {
+            key: Some("k".into()),
+            ..new(id)
+        };
+        assert!(matches!(
+            tasks.begin(keyed("a")).await.unwrap(),
+            Begun::New(..)
+        ));
         match tasks.begin(keyed("b")).await.unwrap() {
-            Begun::Again(task) => assert_eq!((task.id.as_str(), task.request.is_some()), ("a", true)),
+            Begun::Again(task) => {
+                assert_eq!((task.id.as_str(), task.request.is_some()), ("a", true))
+            }
             Begun::New(task, _) => panic!("{} is new", task.id),
         }
-        let other = NewTask { request: Some(RawValue::from_string("1".into()).unwrap()), ..keyed("c") };
+        let other = NewTask {
+            request: Some(RawValue::from_string("1".into()).unwrap()),
+            ..keyed("c")
+        };
         assert_eq!(tasks.begin(other).await.unwrap_err(), TaskError::KeyReused);
     })
     .await;

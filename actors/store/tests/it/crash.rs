@@ -44,7 +44,11 @@ async fn child() {
 async fn kill_9_loses_nothing() {
     let began = Instant::now();
     rounds(in_file(|options| options).await, ROUNDS, ROUNDS_TIME_MAX).await;
-    assert!(began.elapsed() < ROUNDS_TIME_MAX, "{ROUNDS} rounds took {:?}", began.elapsed());
+    assert!(
+        began.elapsed() < ROUNDS_TIME_MAX,
+        "{ROUNDS} rounds took {:?}",
+        began.elapsed()
+    );
 }
 
 /// Goal: the same on a server that goes on, and notices the dead client later. Method: the same, 10 times.
@@ -64,9 +68,16 @@ async fn soak_crash() {
 
 /// Kills, looks, and at the end lets a process go on in peace: then everything that was ever tried is there, once.
 async fn rounds(mut opened: Opened, rounds: u32, time_max: Duration) {
-    let seed = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| rand::rng().random());
+    let seed = std::env::var(SEED)
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or_else(|| rand::rng().random());
     println!("{SEED}={seed}");
-    let (mut chance, mut ledger, began) = (StdRng::seed_from_u64(seed), Ledger::default(), Instant::now());
+    let (mut chance, mut ledger, began) = (
+        StdRng::seed_from_u64(seed),
+        Ledger::default(),
+        Instant::now(),
+    );
     for round in 1..=rounds {
         opened.sql.close().await;
         let mut child = start(&opened, &ledger, &format!("go {round}"));
@@ -79,10 +90,16 @@ async fn rounds(mut opened: Opened, rounds: u32, time_max: Duration) {
             }
             heard += usize::from(ledger.hear(&line));
             if heard >= ACKS_BEFORE_KILL && killer.is_none() {
-                killer = Some(kill_in(child.id(), chance.random_range(Duration::ZERO..KILL_WITHIN)));
+                killer = Some(kill_in(
+                    child.id(),
+                    chance.random_range(Duration::ZERO..KILL_WITHIN),
+                ));
             }
         }
-        assert!(heard >= ACKS_BEFORE_KILL, "round {round}: the child ended by itself after {heard} acknowledgements");
+        assert!(
+            heard >= ACKS_BEFORE_KILL,
+            "round {round}: the child ended by itself after {heard} acknowledgements"
+        );
         killer.map(thread::JoinHandle::join).unwrap().unwrap();
         child.kill();
         // Opening is a look too: the lock is free, the file whole.
@@ -90,7 +107,11 @@ async fn rounds(mut opened: Opened, rounds: u32, time_max: Duration) {
         ledger.look(&opened).await;
         if round % WHOLE_LOOK_EVERY == 0 || round == rounds {
             ledger.look_at_all(&opened).await;
-            println!("{round} rounds in {:?}: {}", began.elapsed(), ledger.tally());
+            println!(
+                "{round} rounds in {:?}: {}",
+                began.elapsed(),
+                ledger.tally()
+            );
         }
         if began.elapsed() > time_max {
             break;
@@ -100,7 +121,10 @@ async fn rounds(mut opened: Opened, rounds: u32, time_max: Duration) {
     let mut child = start(&opened, &ledger, "finish");
     loop {
         let line = child.line();
-        assert!(!line.is_empty(), "the last child ended before it had done everything");
+        assert!(
+            !line.is_empty(),
+            "the last child ended before it had done everything"
+        );
         if line == load::DONE {
             break;
         }
@@ -111,7 +135,11 @@ async fn rounds(mut opened: Opened, rounds: u32, time_max: Duration) {
     ledger.look(&opened).await;
     ledger.look_at_all(&opened).await;
     ledger.is_settled(&opened).await;
-    println!("{} over {rounds} rounds in {:?}", ledger.tally(), began.elapsed());
+    println!(
+        "{} over {rounds} rounds in {:?}",
+        ledger.tally(),
+        began.elapsed()
+    );
     opened.end().await;
 }
 
@@ -133,6 +161,12 @@ fn start(opened: &Opened, ledger: &Ledger, order: &str) -> Child {
 fn kill_in(id: u32, wait: Duration) -> thread::JoinHandle<()> {
     thread::spawn(move || {
         thread::sleep(wait);
-        assert!(Command::new("kill").args(["-9", &id.to_string()]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args(["-9", &id.to_string()])
+                .status()
+                .unwrap()
+                .success()
+        );
     })
 }

@@ -21,7 +21,11 @@ const BODY_BYTES: usize = 16 * 1024;
 const RECORDS: u64 = 400;
 
 fn record(n: u64) -> Record {
-    Record { stream: "s".to_owned(), key: Some(format!("key {n}")), body: json!("x".repeat(BODY_BYTES)) }
+    Record {
+        stream: "s".to_owned(),
+        key: Some(format!("key {n}")),
+        body: json!("x".repeat(BODY_BYTES)),
+    }
 }
 
 /// What a child said: all that was acknowledged, with its number, and what the last run of writes was refused with.
@@ -43,9 +47,14 @@ impl Told {
                 ["ack", n, number] => {
                     let (n, number) = (n.parse().unwrap(), number.parse().unwrap());
                     let before = self.acks.insert(n, number);
-                    assert!(before.is_none_or(|before| before == number), "record {n} has two numbers");
+                    assert!(
+                        before.is_none_or(|before| before == number),
+                        "record {n} has two numbers"
+                    );
                 }
-                ["no", n, error] => drop(self.errors.insert(n.parse().unwrap(), (*error).to_owned())),
+                ["no", n, error] => {
+                    drop(self.errors.insert(n.parse().unwrap(), (*error).to_owned()))
+                }
                 ["done"] => return,
                 _ => panic!("the child said `{line}`"),
             }
@@ -62,7 +71,8 @@ impl Told {
             let words: Vec<&str> = line.split(' ').collect();
             match words.as_slice() {
                 ["kept", n, number] => {
-                    let twice = kept.insert(n.parse::<u64>().unwrap(), number.parse::<u64>().unwrap());
+                    let twice =
+                        kept.insert(n.parse::<u64>().unwrap(), number.parse::<u64>().unwrap());
                     assert!(twice.is_none(), "key {n} is there twice");
                 }
                 ["integrity", verdict] => {
@@ -113,11 +123,15 @@ fn a_file_that_may_not_grow() {
     let mut command = Command::new("prlimit");
     let ignoring = "trap '' XFSZ; exec \"$@\"";
     command.args(["--fsize=2097152:unlimited", "sh", "-c", ignoring, "sh"]);
-    command.arg(std::env::current_exe().unwrap()).args(arguments("disk::child"));
+    command
+        .arg(std::env::current_exe().unwrap())
+        .args(arguments("disk::child"));
     let url = format!("sqlite:{}", folder.path().join("store.sqlite").display());
     let mut child = Child::of(command, &[("CALLBOARD_TEST_STORE", url)]);
     full_and_free_again(&mut child, |child| {
-        let lifted = Command::new("prlimit").args(["--pid", &child.id().to_string(), "--fsize=unlimited"]).status();
+        let lifted = Command::new("prlimit")
+            .args(["--pid", &child.id().to_string(), "--fsize=unlimited"])
+            .status();
         assert!(lifted.unwrap().success());
     });
 }
@@ -127,7 +141,10 @@ fn a_file_that_may_not_grow() {
 #[test]
 fn a_disk_without_room() {
     let folder = TempDir::new().unwrap();
-    let script = format!("mount -t tmpfs -o size=6m none '{}' && exec \"$@\"", folder.path().display());
+    let script = format!(
+        "mount -t tmpfs -o size=6m none '{}' && exec \"$@\"",
+        folder.path().display()
+    );
     let mounting = |unshare: &[&str], run: &mut dyn FnMut(&mut Command)| {
         let mut command = Command::new("unshare");
         command.args(unshare).args(["sh", "-c", &script, "sh"]);
@@ -140,11 +157,16 @@ fn a_disk_without_room() {
         });
         tried.status().is_ok_and(|status| status.success())
     };
-    let Some(unshare) = [["-m", "--"].as_slice(), &["-Urm", "--"]].into_iter().find(|unshare| may(unshare)) else {
+    let Some(unshare) = [["-m", "--"].as_slice(), &["-Urm", "--"]]
+        .into_iter()
+        .find(|unshare| may(unshare))
+    else {
         return eprintln!("skipped: no file system may be mounted here");
     };
     let command = mounting(unshare, &mut |command| {
-        command.arg(std::env::current_exe().unwrap()).args(arguments("disk::child"));
+        command
+            .arg(std::env::current_exe().unwrap())
+            .args(arguments("disk::child"));
     });
     let url = format!("sqlite:{}", folder.path().join("store.sqlite").display());
     let mut child = Child::of(command, &[("CALLBOARD_TEST_STORE", url)]);
@@ -161,7 +183,10 @@ fn a_disk_without_room() {
 async fn a_store_at_its_limit() {
     const LIMIT: u64 = 128 * 4096;
     let streams = Some(Duration::ZERO);
-    let retention = Retention { streams, ..Retention::default() };
+    let retention = Retention {
+        streams,
+        ..Retention::default()
+    };
     let opened = in_file(|options| options.size_max(LIMIT).retention(retention)).await;
     let journal = opened.sql.journal();
     let mut kept = 0;
@@ -173,27 +198,46 @@ async fn a_store_at_its_limit() {
     };
     assert_eq!(error, JournalError::SizeLimit { bytes_max: LIMIT });
     assert!(kept >= 4, "{kept}");
-    assert_eq!(journal.append(record(kept)).await, Err(JournalError::SizeLimit { bytes_max: LIMIT }));
+    assert_eq!(
+        journal.append(record(kept)).await,
+        Err(JournalError::SizeLimit { bytes_max: LIMIT })
+    );
     assert_eq!(journal.read("s", 0, 1000).await.unwrap().len() as u64, kept);
     assert!(opened.sql.measures().last_error.is_some());
     assert!(fs::metadata(opened.file()).unwrap().len() <= LIMIT);
 
     let cleaned = async { while opened.sql.clean().await.unwrap().records > 0 {} };
     timeout(Duration::from_secs(30), cleaned).await.unwrap();
-    assert_eq!(opened.number("SELECT freelist_count FROM pragma_freelist_count").await, 0, "the disk got nothing back");
+    assert_eq!(
+        opened
+            .number("SELECT freelist_count FROM pragma_freelist_count")
+            .await,
+        0,
+        "the disk got nothing back"
+    );
     for n in 0..4 {
         assert_eq!(journal.append(record(kept + n)).await, Ok(kept + n + 1));
     }
     assert_eq!(opened.sql.measures().last_error, None);
-    assert_eq!(opened.number("SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'").await, 1);
+    assert_eq!(
+        opened
+            .number("SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'")
+            .await,
+        1
+    );
     opened.end().await;
 }
 
 /// Goal: the same in a database, whose size is looked at now and then. Method: a limit below an empty one's size.
 #[tokio::test]
 async fn a_database_at_its_limit() {
-    let retention = Retention { streams: Some(Duration::ZERO), ..Retention::default() };
-    let Some(opened) = in_database(|options| options.size_max(1).retention(retention)).await else { return };
+    let retention = Retention {
+        streams: Some(Duration::ZERO),
+        ..Retention::default()
+    };
+    let Some(opened) = in_database(|options| options.size_max(1).retention(retention)).await else {
+        return;
+    };
     let journal = opened.sql.journal();
     let error = async {
         loop {
@@ -235,7 +279,9 @@ async fn write(store: &SqlStore, from: u64, to: u64) {
         for (n, kept) in some.iter().zip(kept) {
             match kept {
                 Ok(number) => println!("ack {n} {number}"),
-                Err(error) => println!("no {n} {}", format!("{error:?}").split('(').next().unwrap()),
+                Err(error) => {
+                    println!("no {n} {}", format!("{error:?}").split('(').next().unwrap())
+                }
             }
         }
     }
@@ -250,18 +296,28 @@ async fn check(store: &SqlStore, file: &Path) {
         let Some((last, _)) = page.last() else { break };
         after = *last;
         for (number, record) in page {
-            println!("kept {} {number}", record.key.unwrap().trim_start_matches("key "));
+            println!(
+                "kept {} {number}",
+                record.key.unwrap().trim_start_matches("key ")
+            );
         }
     }
-    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(file).read_only(true);
+    let options = sqlx::sqlite::SqliteConnectOptions::new()
+        .filename(file)
+        .read_only(true);
     let mut db = options.connect().await.unwrap();
-    let (verdict,): (String,) = sqlx::query_as("PRAGMA integrity_check").fetch_one(&mut db).await.unwrap();
+    let (verdict,): (String,) = sqlx::query_as("PRAGMA integrity_check")
+        .fetch_one(&mut db)
+        .await
+        .unwrap();
     println!("integrity {}", verdict.replace(' ', "_"));
 }
 
 /// Makes the file system larger that this process alone sees.
 fn grow(folder: &str) {
-    let grown = Command::new("mount").args(["-o", "remount,size=64m", folder]).status();
+    let grown = Command::new("mount")
+        .args(["-o", "remount,size=64m", folder])
+        .status();
     match grown {
         Ok(status) if status.success() => println!("grown"),
         Err(e) if e.kind() == ErrorKind::NotFound => println!("there is no mount here"),

@@ -13,11 +13,17 @@ const HOUR: Duration = Duration::from_secs(3_600);
 fn new(id: &str, on_restart: OnRestart) -> NewTask {
     let expires = SystemTime::now() + HOUR;
     let new = NewTask::new(Principal::agent("ann"), "clinic", "ask", expires);
-    NewTask { id: TaskId::new(id).unwrap(), on_restart, ..new }
+    NewTask {
+        id: TaskId::new(id).unwrap(),
+        on_restart,
+        ..new
+    }
 }
 
 fn done() -> Vec<TaskStep> {
-    vec![TaskStep::Completed(RawValue::from_string("1".into()).unwrap())]
+    vec![TaskStep::Completed(
+        RawValue::from_string("1".into()).unwrap(),
+    )]
 }
 
 fn of(store: &SqlStore) -> Arc<dyn Tasks> {
@@ -33,7 +39,15 @@ async fn begun(tasks: &Arc<dyn Tasks>, new: NewTask) -> Lease {
 
 async fn claim(tasks: &Arc<dyn Tasks>) -> Vec<Claimed> {
     let by = tasks.worker().to_owned();
-    tasks.claim(Claim { scope: "agent".into(), by, tasks_max: 9, lease: TASK_LEASE }).await.unwrap()
+    tasks
+        .claim(Claim {
+            scope: "agent".into(),
+            by,
+            tasks_max: 9,
+            lease: TASK_LEASE,
+        })
+        .await
+        .unwrap()
 }
 
 /// Goal: what a process left is resumed or failed by its policy, never forgotten, and what it still says is refused. Method:
@@ -43,33 +57,67 @@ async fn a_new_process_takes_over() {
     stores(async |opened| {
         let before = of(&opened.sql);
         let old = begun(&before, new("resumes", OnRestart::Resume)).await;
-        let question = OpenQuestion { key: "q".into(), question: Arc::new(callboard_message::Question::roots()) };
-        before.step(&old.task, By::Worker(&old), vec![TaskStep::Asked(question)]).await.unwrap();
+        let question = OpenQuestion {
+            key: "q".into(),
+            question: Arc::new(callboard_message::Question::roots()),
+        };
+        before
+            .step(&old.task, By::Worker(&old), vec![TaskStep::Asked(question)])
+            .await
+            .unwrap();
         let fails = begun(&before, new("fails", OnRestart::Fail)).await;
-        before.begin_all(vec![new("fresh", OnRestart::Fail)]).await.unwrap();
+        before
+            .begin_all(vec![new("fresh", OnRestart::Fail)])
+            .await
+            .unwrap();
         assert_eq!(before.worker(), "node#1");
 
         opened.restart().await;
         let tasks = of(&opened.sql);
         assert_eq!(tasks.worker(), "node#2");
         let claimed = claim(&tasks).await;
-        let ids: Vec<_> = claimed.iter().map(|(task, _)| (task.id.as_str(), task.state)).collect();
-        assert_eq!(ids, [("resumes", TaskState::Working), ("fresh", TaskState::Submitted)]);
+        let ids: Vec<_> = claimed
+            .iter()
+            .map(|(task, _)| (task.id.as_str(), task.state))
+            .collect();
+        assert_eq!(
+            ids,
+            [
+                ("resumes", TaskState::Working),
+                ("fresh", TaskState::Submitted)
+            ]
+        );
         assert!(claimed[0].0.open.is_empty(), "the question is given up");
         let failed = tasks.get(&fails.task).await.unwrap().unwrap();
         assert_eq!(failed.state, TaskState::Failed);
-        assert!(failed.said.as_ref().unwrap().contains("unknown"), "{:?}", failed.said);
+        assert!(
+            failed.said.as_ref().unwrap().contains("unknown"),
+            "{:?}",
+            failed.said
+        );
 
-        assert_eq!(tasks.step(&old.task, By::Worker(&old), done()).await.unwrap_err(), TaskError::LostLease);
+        assert_eq!(
+            tasks
+                .step(&old.task, By::Worker(&old), done())
+                .await
+                .unwrap_err(),
+            TaskError::LostLease
+        );
         tasks.release(&old, Released::Waits).await.unwrap();
         assert_eq!(tasks.renew(&old.by, TASK_LEASE).await.unwrap(), 0);
         assert_eq!(tasks.renew(tasks.worker(), TASK_LEASE).await.unwrap(), 2);
         let lease = &claimed[0].1;
         assert!(lease.epoch > old.epoch);
-        tasks.step(&lease.task, By::Worker(lease), done()).await.unwrap();
+        tasks
+            .step(&lease.task, By::Worker(lease), done())
+            .await
+            .unwrap();
         let events = tasks.events(&lease.task, 0, 99).await.unwrap();
         assert_eq!(
-            events.iter().map(|event| event.step.name()).collect::<Vec<_>>(),
+            events
+                .iter()
+                .map(|event| event.step.name())
+                .collect::<Vec<_>>(),
             ["start", "asked", "given_up", "start", "completed"]
         );
         assert!(claim(&tasks).await.is_empty(), "they are taken");
@@ -82,14 +130,28 @@ async fn a_new_process_takes_over() {
 async fn a_lease_runs_out() {
     stores(async |opened| {
         let tasks = of(&opened.sql);
-        tasks.begin_all(vec![new("a", OnRestart::Resume)]).await.unwrap();
-        let take = |lease| Claim { scope: "agent".into(), by: tasks.worker().to_owned(), tasks_max: 1, lease };
+        tasks
+            .begin_all(vec![new("a", OnRestart::Resume)])
+            .await
+            .unwrap();
+        let take = |lease| Claim {
+            scope: "agent".into(),
+            by: tasks.worker().to_owned(),
+            tasks_max: 1,
+            lease,
+        };
         let first = tasks.claim(take(Duration::ZERO)).await.unwrap().remove(0).1;
         let second = tasks.claim(take(TASK_LEASE)).await.unwrap().remove(0).1;
         assert_eq!(second.epoch, first.epoch + 1);
-        let refused = tasks.step(&first.task, By::Worker(&first), vec![TaskStep::Start]).await.unwrap_err();
+        let refused = tasks
+            .step(&first.task, By::Worker(&first), vec![TaskStep::Start])
+            .await
+            .unwrap_err();
         assert_eq!(refused, TaskError::LostLease);
-        tasks.step(&second.task, By::Worker(&second), vec![TaskStep::Start]).await.unwrap();
+        tasks
+            .step(&second.task, By::Worker(&second), vec![TaskStep::Start])
+            .await
+            .unwrap();
     })
     .await;
 }
@@ -127,7 +189,10 @@ async fn the_database_refuses_what_is_illegal() {
 
 async fn refused(opened: &Opened, sql: &str) -> bool {
     use futures::FutureExt;
-    std::panic::AssertUnwindSafe(opened.raw(sql)).catch_unwind().await.is_err()
+    std::panic::AssertUnwindSafe(opened.raw(sql))
+        .catch_unwind()
+        .await
+        .is_err()
 }
 
 /// Goal: beside a running node somebody may look and cancel: what runs is told, what doesn't ends. Method: a visitor.
@@ -136,17 +201,44 @@ async fn a_visitor_cancels() {
     stores(async |opened| {
         let tasks = of(&opened.sql);
         let lease = begun(&tasks, new("runs", OnRestart::Fail)).await;
-        tasks.begin_all(vec![new("waits", OnRestart::Fail)]).await.unwrap();
+        tasks
+            .begin_all(vec![new("waits", OnRestart::Fail)])
+            .await
+            .unwrap();
         let visitor = SqlStore::visit(&opened.options()).await.unwrap();
         let seen = visitor.tasks(Arc::new(MemoryAudit::default()));
-        assert_eq!(seen.list(TaskFilter::default(), 0, 9).await.unwrap().0.len(), 2);
-        let ended = seen.want_cancel(&TaskId::new("waits").unwrap(), By::Operator).await.unwrap();
+        assert_eq!(
+            seen.list(TaskFilter::default(), 0, 9)
+                .await
+                .unwrap()
+                .0
+                .len(),
+            2
+        );
+        let ended = seen
+            .want_cancel(&TaskId::new("waits").unwrap(), By::Operator)
+            .await
+            .unwrap();
         assert_eq!(ended.state, TaskState::Canceled);
-        assert!(seen.want_cancel(&lease.task, By::Operator).await.unwrap().cancel_wanted);
+        assert!(
+            seen.want_cancel(&lease.task, By::Operator)
+                .await
+                .unwrap()
+                .cancel_wanted
+        );
         visitor.close().await;
-        assert_eq!(tasks.cancels(tasks.worker()).await.unwrap(), std::slice::from_ref(&lease.task));
-        let told = tasks.step(&lease.task, By::Worker(&lease), vec![TaskStep::cancelled()]).await.unwrap();
-        assert_eq!((told.state, told.cancel_wanted), (TaskState::Canceled, false));
+        assert_eq!(
+            tasks.cancels(tasks.worker()).await.unwrap(),
+            std::slice::from_ref(&lease.task)
+        );
+        let told = tasks
+            .step(&lease.task, By::Worker(&lease), vec![TaskStep::cancelled()])
+            .await
+            .unwrap();
+        assert_eq!(
+            (told.state, told.cancel_wanted),
+            (TaskState::Canceled, false)
+        );
     })
     .await;
 }
@@ -155,16 +247,29 @@ async fn a_visitor_cancels() {
 /// writers that claim and begin at the same time; a third with a name that is taken.
 #[tokio::test]
 async fn two_nodes() {
-    let Some(opened) = in_database(|options| options).await else { return };
+    let Some(opened) = in_database(|options| options).await else {
+        return;
+    };
     let taken = SqlStore::open(&opened.options()).await;
-    assert!(matches!(taken, Err(StoreError::InUse { .. })), "a name is one process");
-    let other = SqlStore::open(&opened.options().writer("other")).await.unwrap();
+    assert!(
+        matches!(taken, Err(StoreError::InUse { .. })),
+        "a name is one process"
+    );
+    let other = SqlStore::open(&opened.options().writer("other"))
+        .await
+        .unwrap();
     let (ours, theirs) = (of(&opened.sql), of(&other));
     for round in 0..5 {
-        let many = (0..20).map(|n| new(&format!("{round} {n}"), OnRestart::Resume)).collect();
+        let many = (0..20)
+            .map(|n| new(&format!("{round} {n}"), OnRestart::Resume))
+            .collect();
         ours.begin_all(many).await.unwrap();
         let (a, b, c, d) = tokio::join!(claim(&ours), claim(&theirs), claim(&ours), claim(&theirs));
-        let mut ids: Vec<_> = [a, b, c, d].concat().iter().map(|(task, _)| task.id.clone()).collect();
+        let mut ids: Vec<_> = [a, b, c, d]
+            .concat()
+            .iter()
+            .map(|(task, _)| task.id.clone())
+            .collect();
         loop {
             let more = claim(&ours).await;
             if more.is_empty() {
@@ -175,8 +280,15 @@ async fn two_nodes() {
         let all = ids.len();
         ids.sort();
         ids.dedup();
-        assert_eq!((ids.len(), all), (20, 20), "a task was handed out twice, or not at all");
-        let keyed = |id: &str| NewTask { key: Some(format!("k{round}")), ..new(id, OnRestart::Fail) };
+        assert_eq!(
+            (ids.len(), all),
+            (20, 20),
+            "a task was handed out twice, or not at all"
+        );
+        let keyed = |id: &str| NewTask {
+            key: Some(format!("k{round}")),
+            ..new(id, OnRestart::Fail)
+        };
         let (a, b) = (format!("a{round}"), format!("b{round}"));
         let (a, b) = tokio::join!(ours.begin(keyed(&a)), theirs.begin(keyed(&b)));
         let id = |begun: Begun| match begun {

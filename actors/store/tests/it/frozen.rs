@@ -40,11 +40,24 @@ const CHANGING_TEXT: &[&str] = &["hmac-sha256:"];
 
 /// Every row of a table as JSON, with a sign in the place of what changes from run to run.
 async fn rows(opened: &Opened, table: &str) -> String {
-    let columns = opened.texts(&format!("SELECT name FROM pragma_table_info('{table}') ORDER BY cid")).await;
-    let member = |column: &String| format!("'{column}', iif(typeof({column}) = 'blob', hex({column}), {column})");
+    let columns = opened
+        .texts(&format!(
+            "SELECT name FROM pragma_table_info('{table}') ORDER BY cid"
+        ))
+        .await;
+    let member = |column: &String| {
+        format!("'{column}', iif(typeof({column}) = 'blob', hex({column}), {column})")
+    };
     let members: Vec<String> = columns.iter().map(member).collect();
-    let rows = opened.texts(&format!("SELECT json_object({}) FROM {table}", members.join(", "))).await;
-    let rows = rows.iter().map(|row| shown(serde_json::from_str(row).unwrap()));
+    let rows = opened
+        .texts(&format!(
+            "SELECT json_object({}) FROM {table}",
+            members.join(", ")
+        ))
+        .await;
+    let rows = rows
+        .iter()
+        .map(|row| shown(serde_json::from_str(row).unwrap()));
     let mut rows: Vec<String> = rows.map(|row| format!("{table} {row}\n")).collect();
     rows.sort_unstable();
     rows.concat()
@@ -66,7 +79,9 @@ fn shown(value: Value) -> Value {
         Value::Array(items) => Value::Array(items.into_iter().map(shown).collect()),
         Value::String(text) => match CHANGING_TEXT.iter().find(|start| text.starts_with(**start)) {
             Some(start) => format!("{start}…").into(),
-            None if text.starts_with(['{', '[']) => serde_json::from_str(&text).map_or(Value::String(text), shown),
+            None if text.starts_with(['{', '[']) => {
+                serde_json::from_str(&text).map_or(Value::String(text), shown)
+            }
             None => Value::String(text),
         },
         other => other,
@@ -78,10 +93,18 @@ fn shown(value: Value) -> Value {
 #[tokio::test]
 async fn schemas() {
     let opened = in_file(|options| options).await;
-    insta::assert_snapshot!("schema_sqlite", opened.texts(SQLITE_SCHEMA).await.join("\n"));
+    insta::assert_snapshot!(
+        "schema_sqlite",
+        opened.texts(SQLITE_SCHEMA).await.join("\n")
+    );
     opened.end().await;
-    let Some(opened) = in_database(|options| options).await else { return };
-    insta::assert_snapshot!("schema_postgres", opened.texts(POSTGRES_SCHEMA).await.join("\n"));
+    let Some(opened) = in_database(|options| options).await else {
+        return;
+    };
+    insta::assert_snapshot!(
+        "schema_postgres",
+        opened.texts(POSTGRES_SCHEMA).await.join("\n")
+    );
     opened.end().await;
 }
 

@@ -42,8 +42,15 @@ fn graph(random: &mut StdRng, fails: Option<usize>) -> Vec<NewTask> {
     let part = |n: usize| format!("part {n}");
     let mut graph = vec![new(WHOLE, false)];
     for n in 0..PARTS {
-        let needs = (0..n).filter(|_| random.random_ratio(1, 8)).map(|need| id(&part(need))).collect();
-        graph.push(NewTask { parent: Some(id(WHOLE)), needs, ..new(&part(n), fails == Some(n)) });
+        let needs = (0..n)
+            .filter(|_| random.random_ratio(1, 8))
+            .map(|need| id(&part(need)))
+            .collect();
+        graph.push(NewTask {
+            parent: Some(id(WHOLE)),
+            needs,
+            ..new(&part(n), fails == Some(n))
+        });
     }
     graph
 }
@@ -68,8 +75,17 @@ impl ConcurrentHandler<Named> for Worker {
             let asked: serde_json::Value = serde_json::from_str(named.payload.get()).unwrap();
             let task = asked["task"].as_str().unwrap().to_owned();
             println!("does {task}");
-            let effect = Record { stream: "effects".into(), key: Some(task.clone()), body: json!(task) };
-            cx.system().store().journal.append(effect).await.map_err(Failure::from)?;
+            let effect = Record {
+                stream: "effects".into(),
+                key: Some(task.clone()),
+                body: json!(task),
+            };
+            cx.system()
+                .store()
+                .journal
+                .append(effect)
+                .await
+                .map_err(Failure::from)?;
             println!("did {task}");
             if asked["fails"] == json!(true) {
                 return Err(Failure::internal("as it was told"));
@@ -88,10 +104,17 @@ fn child() {
         system.keep_in(store.store()).unwrap();
         let worker = system.spawn(Worker);
         system.directory().register("worker", &worker).unwrap();
-        let options = || RunnerOptions { tasks_max: 2, ..RunnerOptions::default() };
-        let runners: Vec<_> = (0..RUNNERS).map(|_| TaskRunner::start(system, options())).collect();
+        let options = || RunnerOptions {
+            tasks_max: 2,
+            ..RunnerOptions::default()
+        };
+        let runners: Vec<_> = (0..RUNNERS)
+            .map(|_| TaskRunner::start(system, options()))
+            .collect();
         println!("open");
-        follow(system.store().tasks.clone(), id(WHOLE), 0).for_each(async |event| drop(event.unwrap())).await;
+        follow(system.store().tasks.clone(), id(WHOLE), 0)
+            .for_each(async |event| drop(event.unwrap()))
+            .await;
         println!("end");
         for runner in runners {
             runner.stop().await;
@@ -126,7 +149,10 @@ fn killed(opened: &Opened, random: &mut StdRng) {
 fn expected(graph: &[NewTask], fails: Option<usize>) -> BTreeMap<TaskId, TaskState> {
     let mut states = BTreeMap::from([(id(WHOLE), TaskState::Completed)]);
     for (n, part) in graph[1..].iter().enumerate() {
-        let dead = part.needs.iter().any(|need| states[need] != TaskState::Completed);
+        let dead = part
+            .needs
+            .iter()
+            .any(|need| states[need] != TaskState::Completed);
         let state = match fails {
             _ if dead => TaskState::Canceled,
             Some(fails) if fails == n => TaskState::Failed,
@@ -138,39 +164,82 @@ fn expected(graph: &[NewTask], fails: Option<usize>) -> BTreeMap<TaskId, TaskSta
 }
 
 async fn ends_once(fails: Option<usize>) {
-    let seed = std::env::var("CALLBOARD_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = std::env::var("CALLBOARD_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(|| rand::rng().random());
     println!("CALLBOARD_SEED={seed}");
     stores(async |opened| {
         let mut random = StdRng::seed_from_u64(seed);
         let graph = graph(&mut random, fails);
-        opened.sql.store().tasks.begin_all(graph.clone()).await.unwrap();
+        opened
+            .sql
+            .store()
+            .tasks
+            .begin_all(graph.clone())
+            .await
+            .unwrap();
         opened.sql.close().await;
         killed(opened, &mut random);
         opened.restart().await;
 
         let store = opened.sql.store();
         let effects = store.journal.read("effects", 0, 1000).await.unwrap();
-        let done: BTreeMap<_, _> = effects.iter().map(|(n, e)| (id(e.body.as_str().unwrap()), *n)).collect();
+        let done: BTreeMap<_, _> = effects
+            .iter()
+            .map(|(n, e)| (id(e.body.as_str().unwrap()), *n))
+            .collect();
         assert_eq!(done.len(), effects.len(), "an effect is there twice");
         let expected = expected(&graph, fails);
-        let acted: BTreeSet<_> =
-            expected.iter().filter(|(_, s)| **s != TaskState::Canceled).map(|(id, _)| id).collect();
+        let acted: BTreeSet<_> = expected
+            .iter()
+            .filter(|(_, s)| **s != TaskState::Canceled)
+            .map(|(id, _)| id)
+            .collect();
         assert_eq!(done.keys().collect::<BTreeSet<_>>(), acted);
-        assert_eq!(done[&id(WHOLE)], effects.len() as u64, "the whole came before a part");
+        assert_eq!(
+            done[&id(WHOLE)],
+            effects.len() as u64,
+            "the whole came before a part"
+        );
         for new in &graph {
             let task = store.tasks.get(&new.id).await.unwrap().unwrap();
             assert_eq!(task.state, expected[&new.id], "{}", new.id);
-            let events: Vec<_> = follow(store.tasks.clone(), new.id.clone(), 0).map(Result::unwrap).collect().await;
+            let events: Vec<_> = follow(store.tasks.clone(), new.id.clone(), 0)
+                .map(Result::unwrap)
+                .collect()
+                .await;
             let numbers: Vec<_> = events.iter().map(|event| event.number).collect();
-            assert_eq!(numbers, (1..=task.last_event).collect::<Vec<_>>(), "{}", new.id);
-            assert_eq!(events.iter().filter(|event| event.step.is_end()).count(), 1, "{}", new.id);
+            assert_eq!(
+                numbers,
+                (1..=task.last_event).collect::<Vec<_>>(),
+                "{}",
+                new.id
+            );
+            assert_eq!(
+                events.iter().filter(|event| event.step.is_end()).count(),
+                1,
+                "{}",
+                new.id
+            );
             if task.state == TaskState::Completed {
-                assert!(new.needs.iter().all(|need| done[need] < done[&new.id]), "{} came before its needs", new.id);
+                assert!(
+                    new.needs.iter().all(|need| done[need] < done[&new.id]),
+                    "{} came before its needs",
+                    new.id
+                );
             }
         }
-        let ends = AuditFilter { event: Some("task".into()), entries_max: Some(1000), ..AuditFilter::default() };
-        assert_eq!(opened.sql.audit_lines(&ends).await.unwrap().len(), graph.len(), "an end isn't in the audit once");
+        let ends = AuditFilter {
+            event: Some("task".into()),
+            entries_max: Some(1000),
+            ..AuditFilter::default()
+        };
+        assert_eq!(
+            opened.sql.audit_lines(&ends).await.unwrap().len(),
+            graph.len(),
+            "an end isn't in the audit once"
+        );
     })
     .await;
 }

@@ -4,12 +4,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use callboard_message::DataClass;
 use callboard_message::mail::{
-    EntryState, LetterKind, MAIL_BODY_BYTES_MAX, MAIL_KEY_BYTES_MAX, MAIL_RECIPIENTS_MAX, MAIL_SEARCH_CHARS_MAX,
-    MAIL_TOPIC_CHARS_MAX,
+    EntryState, LetterKind, MAIL_BODY_BYTES_MAX, MAIL_KEY_BYTES_MAX, MAIL_RECIPIENTS_MAX,
+    MAIL_SEARCH_CHARS_MAX, MAIL_TOPIC_CHARS_MAX,
 };
 use callboard_runtime::{
-    JournalError, Letter, LetterFilter, MARKS_AT_ONCE_MAX, Mail, Mark, MemoryAudit, MemoryMail, NewLetter, SPREAD_MAX,
-    StoredEvent,
+    JournalError, Letter, LetterFilter, MARKS_AT_ONCE_MAX, Mail, Mark, MemoryAudit, MemoryMail,
+    NewLetter, SPREAD_MAX, StoredEvent,
 };
 use futures::future::join_all;
 use uuid::Uuid;
@@ -44,7 +44,13 @@ pub fn letter(to: &[&str], body: &str) -> NewLetter {
 }
 
 fn now_ms() -> u64 {
-    u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
+    u64::try_from(
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap()
+            .as_millis(),
+    )
+    .unwrap()
 }
 
 /// So many agents.
@@ -53,7 +59,12 @@ fn crowd(n: usize) -> Vec<String> {
 }
 
 fn to_crowd(n: usize, body: &str) -> NewLetter {
-    NewLetter { recipients: crowd(n), kind: LetterKind::Broadcast, audience: "all".into(), ..letter(&[], body) }
+    NewLetter {
+        recipients: crowd(n),
+        kind: LetterKind::Broadcast,
+        audience: "all".into(),
+        ..letter(&[], body)
+    }
 }
 
 fn of(opened: &Opened) -> Arc<dyn Mail> {
@@ -68,7 +79,9 @@ async fn mails(body: impl AsyncFn(Arc<dyn Mail>)) {
 
 async fn open(mail: &Arc<dyn Mail>, recipient: &str) -> Vec<(u64, EntryState)> {
     let open = mail.open(recipient, None, false, 1_000).await.unwrap();
-    open.iter().map(|(letter, copy)| (letter.number, copy.state)).collect()
+    open.iter()
+        .map(|(letter, copy)| (letter.number, copy.state))
+        .collect()
 }
 
 fn pair(recipient: &str, letter: u64) -> (String, u64) {
@@ -80,14 +93,27 @@ async fn told(mail: &Arc<dyn Mail>, after: u64) -> Vec<(u64, String)> {
     let events = mail.events(after, 1_000).await.unwrap();
     let told = |event| match event {
         StoredEvent::Posted(letter) => format!("posted {} {}", letter.number, letter.preview(5)),
-        StoredEvent::Marked { letter, sender, state, recipients, id } => {
+        StoredEvent::Marked {
+            letter,
+            sender,
+            state,
+            recipients,
+            id,
+        } => {
             assert!(!id.is_empty());
-            format!("{} {letter} of {sender} {}", state.as_str(), recipients.join("+"))
+            format!(
+                "{} {letter} of {sender} {}",
+                state.as_str(),
+                recipients.join("+")
+            )
         }
         StoredEvent::Joined(agent, way) => format!("joined {agent} {way}"),
         StoredEvent::Left(agent, why) => format!("left {agent} {why}"),
     };
-    events.into_iter().map(|(number, event)| (number, told(event))).collect()
+    events
+        .into_iter()
+        .map(|(number, event)| (number, told(event)))
+        .collect()
 }
 
 /// Goal: a letter is kept once a key, numbered without gaps, whole, and its copies are there with it. Method: the same key
@@ -105,17 +131,35 @@ async fn once_a_key() {
             ..letter(&["eve", "bob"], "hello")
         };
         let first = mail.post(new.clone()).await.unwrap();
-        assert_eq!((first.number, first.is_new, first.spread, &first.new), (1, true, 2, &new));
-        let other = NewLetter { key: Some("k".into()), ..letter(&["bob"], "another") };
+        assert_eq!(
+            (first.number, first.is_new, first.spread, &first.new),
+            (1, true, 2, &new)
+        );
+        let other = NewLetter {
+            key: Some("k".into()),
+            ..letter(&["bob"], "another")
+        };
         let again = mail.post(other.clone()).await.unwrap();
-        assert_eq!(*again, Letter { is_new: false, ..(*first).clone() });
-        let of_eve = NewLetter { sender: "eve".into(), ..other };
+        assert_eq!(
+            *again,
+            Letter {
+                is_new: false,
+                ..(*first).clone()
+            }
+        );
+        let of_eve = NewLetter {
+            sender: "eve".into(),
+            ..other
+        };
         assert_eq!(mail.post(of_eve).await.unwrap().number, 2);
         assert_eq!(mail.post(letter(&["bob"], "3")).await.unwrap().number, 3);
         assert_eq!(mail.letter(&new.id).await.unwrap(), Some(again));
         assert_eq!(mail.letter("nobody's").await.unwrap(), None);
         assert_eq!(open(&mail, "eve").await, [(1, EntryState::Accepted)]);
-        assert_eq!(mail.waiting().await.unwrap(), HashMap::from([pair("bob", 3), pair("eve", 1)]));
+        assert_eq!(
+            mail.waiting().await.unwrap(),
+            HashMap::from([pair("bob", 3), pair("eve", 1)])
+        );
         assert_eq!(mail.last_event().await.unwrap(), 3);
     })
     .await;
@@ -127,9 +171,19 @@ async fn once_a_key() {
 async fn order() {
     mails(async |mail| {
         for (n, urgent) in [false, true, false, true, false].into_iter().enumerate() {
-            mail.post(NewLetter { urgent, ..letter(&["bob"], &n.to_string()) }).await.unwrap();
+            mail.post(NewLetter {
+                urgent,
+                ..letter(&["bob"], &n.to_string())
+            })
+            .await
+            .unwrap();
         }
-        mail.post(NewLetter { expires: UNIX_EPOCH, ..letter(&["bob"], "late") }).await.unwrap();
+        mail.post(NewLetter {
+            expires: UNIX_EPOCH,
+            ..letter(&["bob"], "late")
+        })
+        .await
+        .unwrap();
         let numbers = async |after, undelivered, most| -> Vec<u64> {
             let open = mail.open("bob", after, undelivered, most).await.unwrap();
             open.iter().map(|(letter, _)| letter.number).collect()
@@ -140,12 +194,17 @@ async fn order() {
         assert_eq!(numbers(Some((true, 4)), false, 9).await, [1, 3, 5]);
         assert_eq!(numbers(Some((false, 1)), false, 9).await, [3, 5]);
         assert_eq!(numbers(Some((false, 5)), false, 9).await, [0; 0]);
-        mail.mark(vec![pair("bob", 4), pair("bob", 3)], Mark::Delivered).await.unwrap();
+        mail.mark(vec![pair("bob", 4), pair("bob", 3)], Mark::Delivered)
+            .await
+            .unwrap();
         assert_eq!(numbers(None, true, 9).await, [2, 1, 5]);
         assert_eq!(numbers(None, false, 9).await, [2, 4, 1, 3, 5]);
         mail.mark(vec![pair("bob", 2)], Mark::Read).await.unwrap();
         assert_eq!(numbers(None, false, 9).await, [4, 1, 3, 5]);
-        assert_eq!(mail.waiting().await.unwrap(), HashMap::from([pair("bob", 4)]));
+        assert_eq!(
+            mail.waiting().await.unwrap(),
+            HashMap::from([pair("bob", 4)])
+        );
     })
     .await;
 }
@@ -155,25 +214,86 @@ async fn order() {
 #[tokio::test]
 async fn marks() {
     mails(async |mail| {
-        let id = mail.post(letter(&["bob", "eve"], "hello")).await.unwrap().new.id.clone();
+        let id = mail
+            .post(letter(&["bob", "eve"], "hello"))
+            .await
+            .unwrap()
+            .new
+            .id
+            .clone();
         mail.post(letter(&["bob"], "two")).await.unwrap();
-        let moved = mail.mark(vec![pair("eve", 1), pair("bob", 1), pair("eve", 1)], Mark::Delivered).await.unwrap();
-        assert_eq!(BTreeMap::from_iter(moved), BTreeMap::from([pair("bob", 1), pair("eve", 1)]));
-        let strangers = vec![pair("bob", 1), pair("eve", 2), pair("ann", 1), pair("bob", 9), pair("bob", u64::MAX)];
+        let moved = mail
+            .mark(
+                vec![pair("eve", 1), pair("bob", 1), pair("eve", 1)],
+                Mark::Delivered,
+            )
+            .await
+            .unwrap();
+        assert_eq!(
+            BTreeMap::from_iter(moved),
+            BTreeMap::from([pair("bob", 1), pair("eve", 1)])
+        );
+        let strangers = vec![
+            pair("bob", 1),
+            pair("eve", 2),
+            pair("ann", 1),
+            pair("bob", 9),
+            pair("bob", u64::MAX),
+        ];
         assert_eq!(mail.mark(strangers, Mark::Delivered).await.unwrap(), []);
-        assert_eq!(mail.mark(vec![pair("bob", 2)], Mark::Read).await.unwrap(), [pair("bob", 2)]);
-        assert_eq!(mail.mark(vec![pair("bob", 2)], Mark::Delivered).await.unwrap(), []);
-        assert_eq!(mail.mark(vec![pair("bob", 2)], Mark::Read).await.unwrap(), []);
+        assert_eq!(
+            mail.mark(vec![pair("bob", 2)], Mark::Read).await.unwrap(),
+            [pair("bob", 2)]
+        );
+        assert_eq!(
+            mail.mark(vec![pair("bob", 2)], Mark::Delivered)
+                .await
+                .unwrap(),
+            []
+        );
+        assert_eq!(
+            mail.mark(vec![pair("bob", 2)], Mark::Read).await.unwrap(),
+            []
+        );
         assert_eq!(mail.mark(Vec::new(), Mark::Read).await.unwrap(), []);
         let of_two = mail.receipts(2, None, 9).await.unwrap();
-        assert!(of_two[0].delivered.is_some() && of_two[0].read == of_two[0].delivered, "what is read was delivered");
+        assert!(
+            of_two[0].delivered.is_some() && of_two[0].read == of_two[0].delivered,
+            "what is read was delivered"
+        );
         let of_one = mail.receipts(1, None, 9).await.unwrap();
-        let states: Vec<_> = of_one.iter().map(|copy| (copy.recipient.as_str(), copy.state)).collect();
-        assert_eq!(states, [("bob", EntryState::Delivered), ("eve", EntryState::Delivered)]);
+        let states: Vec<_> = of_one
+            .iter()
+            .map(|copy| (copy.recipient.as_str(), copy.state))
+            .collect();
+        assert_eq!(
+            states,
+            [
+                ("bob", EntryState::Delivered),
+                ("eve", EntryState::Delivered)
+            ]
+        );
         assert_eq!(mail.receipts(1, Some("bob"), 9).await.unwrap(), of_one[1..]);
-        assert_eq!((mail.tried("eve", 1).await.unwrap(), mail.tried("eve", 1).await.unwrap()), (1, 2));
-        assert_eq!((mail.tried("eve", 2).await.unwrap(), mail.receipts(1, None, 9).await.unwrap()[1].attempts), (0, 2));
-        assert_eq!(mail.tell(StoredEvent::Joined("max".into(), "mcp".into())).await.unwrap(), 5);
+        assert_eq!(
+            (
+                mail.tried("eve", 1).await.unwrap(),
+                mail.tried("eve", 1).await.unwrap()
+            ),
+            (1, 2)
+        );
+        assert_eq!(
+            (
+                mail.tried("eve", 2).await.unwrap(),
+                mail.receipts(1, None, 9).await.unwrap()[1].attempts
+            ),
+            (0, 2)
+        );
+        assert_eq!(
+            mail.tell(StoredEvent::Joined("max".into(), "mcp".into()))
+                .await
+                .unwrap(),
+            5
+        );
         let events = told(&mail, 0).await;
         let expected = [
             (1, "posted 1 hello"),
@@ -182,11 +302,17 @@ async fn marks() {
             (4, "read 2 of ann bob"),
             (5, "joined max mcp"),
         ];
-        assert_eq!(events, expected.map(|(number, told)| (number, told.to_owned())));
+        assert_eq!(
+            events,
+            expected.map(|(number, told)| (number, told.to_owned()))
+        );
         assert_eq!(told(&mail, 4).await, &events[4..]);
         assert_eq!(mail.events(1, 2).await.unwrap().len(), 2);
         let posted = StoredEvent::Posted(mail.letter(&id).await.unwrap().unwrap());
-        assert!(matches!(mail.tell(posted).await, Err(JournalError::Invalid(_))));
+        assert!(matches!(
+            mail.tell(posted).await,
+            Err(JournalError::Invalid(_))
+        ));
     })
     .await;
 }
@@ -197,40 +323,83 @@ async fn marks() {
 async fn spreading() {
     mails(async |mail| {
         let posted = mail.post(to_crowd(300, "all")).await.unwrap();
-        assert_eq!((posted.spread, mail.unspread(9).await.unwrap().len()), (0, 1));
+        assert_eq!(
+            (posted.spread, mail.unspread(9).await.unwrap().len()),
+            (0, 1)
+        );
         let last = "agent-00299";
         assert_eq!(open(&mail, last).await, [(1, EntryState::Accepted)]);
         assert_eq!(open(&mail, "agent-00300").await, []);
         assert_eq!(mail.waiting().await.unwrap().values().sum::<u64>(), 300);
-        assert_eq!(mail.receipts(1, Some("agent-00297"), 9).await.unwrap().len(), 2);
+        assert_eq!(
+            mail.receipts(1, Some("agent-00297"), 9)
+                .await
+                .unwrap()
+                .len(),
+            2
+        );
         let marks = vec![pair(last, 1), pair("ann", 1)];
-        assert_eq!(mail.mark(marks, Mark::Delivered).await.unwrap(), [pair(last, 1)]);
+        assert_eq!(
+            mail.mark(marks, Mark::Delivered).await.unwrap(),
+            [pair(last, 1)]
+        );
         assert_eq!(mail.tried("agent-00298", 1).await.unwrap(), 1);
         assert_eq!(open(&mail, last).await, [(1, EntryState::Delivered)]);
 
-        let some = vec!["agent-00005".to_owned(), "agent-00003".to_owned(), "ann".to_owned()];
+        let some = vec![
+            "agent-00005".to_owned(),
+            "agent-00003".to_owned(),
+            "ann".to_owned(),
+        ];
         mail.spread(1, 128, some.clone()).await.unwrap();
         mail.spread(1, 128, some).await.unwrap();
         assert_eq!(mail.unspread(9).await.unwrap()[0].spread, 128);
         let too_many = mail.spread(1, 257, Vec::new()).await;
-        assert!(matches!(too_many, Err(JournalError::Invalid(_))), "{too_many:?}");
-        assert!(mail.spread(1, 128, vec!["x".into(); SPREAD_MAX + 1]).await.is_err());
+        assert!(
+            matches!(too_many, Err(JournalError::Invalid(_))),
+            "{too_many:?}"
+        );
+        assert!(
+            mail.spread(1, 128, vec!["x".into(); SPREAD_MAX + 1])
+                .await
+                .is_err()
+        );
         assert!(mail.spread(2, 1, Vec::new()).await.is_err());
         mail.spread(1, 256, Vec::new()).await.unwrap();
-        mail.spread(1, 9_999, vec![last.to_owned(), "agent-00298".to_owned()]).await.unwrap();
+        mail.spread(1, 9_999, vec![last.to_owned(), "agent-00298".to_owned()])
+            .await
+            .unwrap();
         assert_eq!(mail.unspread(9).await.unwrap(), []);
         let copies = mail.receipts(1, None, 1_000).await.unwrap();
-        assert_eq!(copies.iter().map(|copy| copy.recipient.clone()).collect::<Vec<_>>(), crowd(300));
-        let delivered = copies.iter().filter(|copy| copy.state == EntryState::Delivered);
+        assert_eq!(
+            copies
+                .iter()
+                .map(|copy| copy.recipient.clone())
+                .collect::<Vec<_>>(),
+            crowd(300)
+        );
+        let delivered = copies
+            .iter()
+            .filter(|copy| copy.state == EntryState::Delivered);
         let delivered: Vec<_> = delivered.map(|copy| copy.recipient.as_str()).collect();
-        assert_eq!(delivered, ["agent-00003", "agent-00005", "agent-00298", last]);
+        assert_eq!(
+            delivered,
+            ["agent-00003", "agent-00005", "agent-00298", last]
+        );
         let expected = [
             "posted 1 all",
             "delivered 1 of ann agent-00299",
             "delivered 1 of ann agent-00003+agent-00005",
             "delivered 1 of ann agent-00298",
         ];
-        assert_eq!(told(&mail, 0).await.into_iter().map(|(_, told)| told).collect::<Vec<_>>(), expected);
+        assert_eq!(
+            told(&mail, 0)
+                .await
+                .into_iter()
+                .map(|(_, told)| told)
+                .collect::<Vec<_>>(),
+            expected
+        );
         assert_eq!(mail.waiting().await.unwrap().values().sum::<u64>(), 300);
     })
     .await;
@@ -243,17 +412,38 @@ async fn limits() {
         let good = || letter(&["bob"], "x");
         let names = |n: usize| crowd(n);
         for bad in [
-            NewLetter { class: DataClass::Clinical, ..good() },
+            NewLetter {
+                class: DataClass::Clinical,
+                ..good()
+            },
             letter(&["bob"], "a\0b"),
             letter(&[], "x"),
             letter(&["bob", "bob"], "x"),
             letter(&["not an id"], "x"),
-            NewLetter { sender: "role:x".into(), ..good() },
-            NewLetter { recipients: vec!["eve".into(), "bob".into()], ..good() },
-            NewLetter { recipients: names(MAIL_RECIPIENTS_MAX + 1), ..good() },
-            NewLetter { topic: Some("é".repeat(MAIL_TOPIC_CHARS_MAX + 1)), ..good() },
-            NewLetter { key: Some("k".repeat(MAIL_KEY_BYTES_MAX + 1)), ..good() },
-            NewLetter { key: Some(String::new()), ..good() },
+            NewLetter {
+                sender: "role:x".into(),
+                ..good()
+            },
+            NewLetter {
+                recipients: vec!["eve".into(), "bob".into()],
+                ..good()
+            },
+            NewLetter {
+                recipients: names(MAIL_RECIPIENTS_MAX + 1),
+                ..good()
+            },
+            NewLetter {
+                topic: Some("é".repeat(MAIL_TOPIC_CHARS_MAX + 1)),
+                ..good()
+            },
+            NewLetter {
+                key: Some("k".repeat(MAIL_KEY_BYTES_MAX + 1)),
+                ..good()
+            },
+            NewLetter {
+                key: Some(String::new()),
+                ..good()
+            },
             letter(&["bob"], &"x".repeat(MAIL_BODY_BYTES_MAX + 1)),
         ] {
             let said = format!("{bad:?}");
@@ -267,16 +457,41 @@ async fn limits() {
             ..letter(&[], &"x".repeat(MAIL_BODY_BYTES_MAX))
         };
         assert_eq!(mail.post(most).await.unwrap().number, 1);
-        assert!(mail.mark(vec![pair("bob", 1); MARKS_AT_ONCE_MAX + 1], Mark::Read).await.is_err());
-        assert!(mail.mark(vec![pair("bob", 1); MARKS_AT_ONCE_MAX], Mark::Read).await.is_ok());
-        let search = |n| LetterFilter { text: Some("é".repeat(n)), ..LetterFilter::default() };
-        assert!(mail.history(search(MAIL_SEARCH_CHARS_MAX + 1), 0, 1).await.is_err());
-        assert!(mail.history(search(MAIL_SEARCH_CHARS_MAX), 0, 1).await.is_ok());
+        assert!(
+            mail.mark(vec![pair("bob", 1); MARKS_AT_ONCE_MAX + 1], Mark::Read)
+                .await
+                .is_err()
+        );
+        assert!(
+            mail.mark(vec![pair("bob", 1); MARKS_AT_ONCE_MAX], Mark::Read)
+                .await
+                .is_ok()
+        );
+        let search = |n| LetterFilter {
+            text: Some("é".repeat(n)),
+            ..LetterFilter::default()
+        };
+        assert!(
+            mail.history(search(MAIL_SEARCH_CHARS_MAX + 1), 0, 1)
+                .await
+                .is_err()
+        );
+        assert!(
+            mail.history(search(MAIL_SEARCH_CHARS_MAX), 0, 1)
+                .await
+                .is_ok()
+        );
     })
     .await;
-    let small: Arc<dyn Mail> = Arc::new(MemoryMail::with_capacity(Arc::new(MemoryAudit::default()), 1));
+    let small: Arc<dyn Mail> = Arc::new(MemoryMail::with_capacity(
+        Arc::new(MemoryAudit::default()),
+        1,
+    ));
     small.post(letter(&["bob"], "x")).await.unwrap();
-    assert_eq!(small.post(letter(&["bob"], "x")).await, Err(JournalError::Full { records_max: 1 }));
+    assert_eq!(
+        small.post(letter(&["bob"], "x")).await,
+        Err(JournalError::Full { records_max: 1 })
+    );
 }
 
 /// Goal: a restart loses nothing, also in the middle of a broadcast. Method: restart between a post, a part of its copies, and
@@ -284,22 +499,52 @@ async fn limits() {
 #[tokio::test]
 async fn a_restart_loses_nothing() {
     stores(async |opened| {
-        let new = NewLetter { key: Some("k".into()), ..to_crowd(200, "all") };
+        let new = NewLetter {
+            key: Some("k".into()),
+            ..to_crowd(200, "all")
+        };
         of(opened).post(new.clone()).await.unwrap();
         opened.restart().await;
         assert!(!of(opened).post(new).await.unwrap().is_new);
-        of(opened).spread(1, 100, vec!["agent-00000".into()]).await.unwrap();
+        of(opened)
+            .spread(1, 100, vec!["agent-00000".into()])
+            .await
+            .unwrap();
         opened.restart().await;
         let unspread = of(opened).unspread(9).await.unwrap();
-        assert_eq!((unspread.len(), unspread[0].spread, unspread[0].new.recipients.len()), (1, 100, 200));
+        assert_eq!(
+            (
+                unspread.len(),
+                unspread[0].spread,
+                unspread[0].new.recipients.len()
+            ),
+            (1, 100, 200)
+        );
         of(opened).spread(1, 200, Vec::new()).await.unwrap();
-        of(opened).mark(vec![pair("agent-00000", 1)], Mark::Read).await.unwrap();
+        of(opened)
+            .mark(vec![pair("agent-00000", 1)], Mark::Read)
+            .await
+            .unwrap();
         opened.restart().await;
         assert_eq!(of(opened).waiting().await.unwrap().len(), 199);
         assert_eq!(opened.number("SELECT count(*) FROM copy").await, 200);
-        assert_eq!(of(opened).post(letter(&["bob"], "two")).await.unwrap().number, 2);
-        let events: Vec<_> = told(&of(opened), 0).await.into_iter().map(|(number, _)| number).collect();
-        assert_eq!((events, of(opened).last_event().await.unwrap()), ((1..=4).collect(), 4));
+        assert_eq!(
+            of(opened)
+                .post(letter(&["bob"], "two"))
+                .await
+                .unwrap()
+                .number,
+            2
+        );
+        let events: Vec<_> = told(&of(opened), 0)
+            .await
+            .into_iter()
+            .map(|(number, _)| number)
+            .collect();
+        assert_eq!(
+            (events, of(opened).last_event().await.unwrap()),
+            ((1..=4).collect(), 4)
+        );
     })
     .await;
 }
@@ -318,7 +563,13 @@ async fn readers_share_a_letter() {
         let spread = look("agent-00003").await;
         assert_eq!((first.spread, spread.spread), (0, 20));
         opened.raw("UPDATE letter SET body = NULL").await;
-        assert_eq!((look("agent-00003").await.new.body.as_str(), spread.new.body.as_str()), ("", "all"));
+        assert_eq!(
+            (
+                look("agent-00003").await.new.body.as_str(),
+                spread.new.body.as_str()
+            ),
+            ("", "all")
+        );
     })
     .await;
 }
@@ -336,14 +587,24 @@ async fn many_at_once() {
                 ..letter(&["bob"], &format!("{}", n / 2))
             };
             let posted = mail.post(new).await.unwrap();
-            mail.mark(vec![pair("bob", posted.number)], Mark::Read).await.unwrap();
+            mail.mark(vec![pair("bob", posted.number)], Mark::Read)
+                .await
+                .unwrap();
             (posted.is_new, posted.number)
         };
         let posted = join_all((0..32).map(send)).await;
-        let mut new: Vec<_> = posted.iter().filter(|(is_new, _)| *is_new).map(|(_, number)| *number).collect();
+        let mut new: Vec<_> = posted
+            .iter()
+            .filter(|(is_new, _)| *is_new)
+            .map(|(_, number)| *number)
+            .collect();
         new.sort_unstable();
         assert_eq!(new, (1..=16).collect::<Vec<_>>());
-        let numbers: Vec<_> = told(&mail, 0).await.into_iter().map(|(number, _)| number).collect();
+        let numbers: Vec<_> = told(&mail, 0)
+            .await
+            .into_iter()
+            .map(|(number, _)| number)
+            .collect();
         assert_eq!(numbers, (1..=32).collect::<Vec<_>>());
     })
     .await;
@@ -354,19 +615,41 @@ async fn many_at_once() {
 #[tokio::test]
 async fn on_record() {
     stores(async |opened| {
-        let one = NewLetter { key: Some("k".into()), topic: Some("Maria".into()), ..letter(&["bob"], "Maria Silva") };
+        let one = NewLetter {
+            key: Some("k".into()),
+            topic: Some("Maria".into()),
+            ..letter(&["bob"], "Maria Silva")
+        };
         let kept = of(opened).post(one.clone()).await.unwrap();
         of(opened).post(one).await.unwrap();
         of(opened).post(to_crowd(17, "Maria Silva")).await.unwrap();
-        of(opened).post(letter(&[], "Maria Silva")).await.unwrap_err();
+        of(opened)
+            .post(letter(&[], "Maria Silva"))
+            .await
+            .unwrap_err();
         opened.restart().await;
         let lines = communications(opened).await;
         assert_eq!(lines.len(), 2, "{lines:?}");
-        assert!(lines.iter().all(|line| !line.contains("Maria") && line.contains(r#""peer":"ann""#)), "{lines:?}");
-        assert!(kept.mark.hash.starts_with("hmac-sha256:") && lines[0].contains(&kept.mark.hash), "{lines:?}");
-        assert!(lines[0].contains(r#""agent":"bob""#) && lines[1].contains(r#""agent":"17 agents""#), "{lines:?}");
-        assert!(lines[1].contains("recipients_sha256") && !lines[1].contains("agent-00003"), "{lines:?}");
-        let events = "SELECT count(*) FROM record WHERE stream = 'mail/events' AND body LIKE '%Maria%'";
+        assert!(
+            lines
+                .iter()
+                .all(|line| !line.contains("Maria") && line.contains(r#""peer":"ann""#)),
+            "{lines:?}"
+        );
+        assert!(
+            kept.mark.hash.starts_with("hmac-sha256:") && lines[0].contains(&kept.mark.hash),
+            "{lines:?}"
+        );
+        assert!(
+            lines[0].contains(r#""agent":"bob""#) && lines[1].contains(r#""agent":"17 agents""#),
+            "{lines:?}"
+        );
+        assert!(
+            lines[1].contains("recipients_sha256") && !lines[1].contains("agent-00003"),
+            "{lines:?}"
+        );
+        let events =
+            "SELECT count(*) FROM record WHERE stream = 'mail/events' AND body LIKE '%Maria%'";
         assert_eq!(opened.number(events).await, 0);
     })
     .await;

@@ -2,11 +2,12 @@ use std::sync::Arc;
 
 use callboard_message::RawObject;
 use callboard_runtime::{
-    JournalError, MemoryNotes, NOTE_BYTES_MAX_DEFAULT, NOTE_NAME_BYTES_MAX, NOTES_MAX_DEFAULT, Note, NoteError, Notes,
+    JournalError, MemoryNotes, NOTE_BYTES_MAX_DEFAULT, NOTE_NAME_BYTES_MAX, NOTES_MAX_DEFAULT,
+    Note, NoteError, Notes,
 };
 use callboard_store::{
-    DIRECTORY_FILE_BYTES_MAX, DIRECTORY_SPACE, DirectoryError, Imported, PAGE_MAX, export_directory, import_directory,
-    import_directory_once,
+    DIRECTORY_FILE_BYTES_MAX, DIRECTORY_SPACE, DirectoryError, Imported, PAGE_MAX,
+    export_directory, import_directory, import_directory_once,
 };
 use futures::future::join_all;
 
@@ -18,7 +19,12 @@ fn body(n: usize) -> RawObject {
 
 /// Runs a body on notes in memory and on those of each store.
 async fn notes(body: impl AsyncFn(Arc<dyn Notes>)) {
-    anywhere(Arc::new(MemoryNotes::default()) as Arc<dyn Notes>, |opened| opened.sql.notes(), body).await;
+    anywhere(
+        Arc::new(MemoryNotes::default()) as Arc<dyn Notes>,
+        |opened| opened.sql.notes(),
+        body,
+    )
+    .await;
 }
 
 /// Goal: a note has one version at a time, in its own space, in the order of bytes. Method: puts with and without expectations.
@@ -26,25 +32,48 @@ async fn notes(body: impl AsyncFn(Arc<dyn Notes>)) {
 async fn versions() {
     notes(async |notes| {
         assert_eq!(notes.put("a", "k", body(1), Some(0)).await, Ok(1));
-        assert_eq!(notes.put("a", "k", body(2), Some(0)).await, Err(NoteError::Changed { version: 1 }));
+        assert_eq!(
+            notes.put("a", "k", body(2), Some(0)).await,
+            Err(NoteError::Changed { version: 1 })
+        );
         assert_eq!(notes.put("a", "k", body(2), Some(1)).await, Ok(2));
         assert_eq!(notes.put("a", "k", body(3), None).await, Ok(3));
-        assert_eq!(notes.put("a", "none", body(3), Some(4)).await, Err(NoteError::Changed { version: 0 }));
+        assert_eq!(
+            notes.put("a", "none", body(3), Some(4)).await,
+            Err(NoteError::Changed { version: 0 })
+        );
         for key in ["é", "b", "B", "a", "'; --"] {
             assert_eq!(notes.put("a", key, body(0), None).await, Ok(1));
         }
         let keys = async |after, most| -> Vec<String> {
-            notes.list("a", after, most).await.unwrap().into_iter().map(|note| note.key).collect()
+            notes
+                .list("a", after, most)
+                .await
+                .unwrap()
+                .into_iter()
+                .map(|note| note.key)
+                .collect()
         };
         assert_eq!(keys(None, 9).await, ["'; --", "B", "a", "b", "k", "é"]);
         assert_eq!(keys(Some("a"), 2).await, ["b", "k"]);
-        let Note { key, version, body: kept, .. } = notes.get("a", "k").await.unwrap().unwrap();
+        let Note {
+            key,
+            version,
+            body: kept,
+            ..
+        } = notes.get("a", "k").await.unwrap().unwrap();
         assert_eq!((&*key, version, kept), ("k", 3, body(3)));
         assert_eq!(notes.get("b", "k").await.unwrap(), None);
-        assert_eq!((notes.remove("a", "k").await, notes.remove("a", "k").await), (Ok(true), Ok(false)));
+        assert_eq!(
+            (notes.remove("a", "k").await, notes.remove("a", "k").await),
+            (Ok(true), Ok(false))
+        );
         assert_eq!(notes.put("a", "k", body(1), None).await, Ok(1));
         notes.put("b", "k", body(1), None).await.unwrap();
-        assert_eq!((notes.clear("a").await, notes.clear("a").await), (Ok(6), Ok(0)));
+        assert_eq!(
+            (notes.clear("a").await, notes.clear("a").await),
+            (Ok(6), Ok(0))
+        );
         assert!(notes.get("b", "k").await.unwrap().is_some());
     })
     .await;
@@ -55,10 +84,23 @@ async fn versions() {
 async fn limits() {
     notes(async |notes| {
         let of = |bytes: usize| RawObject::new().with("x", "x".repeat(bytes - r#"{"x":""}"#.len()));
-        assert_eq!(notes.put("a", "k", of(NOTE_BYTES_MAX_DEFAULT), None).await, Ok(1));
-        let refused = notes.put("a", "k", of(NOTE_BYTES_MAX_DEFAULT + 1), None).await;
-        assert!(matches!(refused, Err(NoteError::Journal(JournalError::TooLarge { .. }))));
-        assert_eq!(notes.put("a", &"x".repeat(NOTE_NAME_BYTES_MAX), body(1), None).await, Ok(1));
+        assert_eq!(
+            notes.put("a", "k", of(NOTE_BYTES_MAX_DEFAULT), None).await,
+            Ok(1)
+        );
+        let refused = notes
+            .put("a", "k", of(NOTE_BYTES_MAX_DEFAULT + 1), None)
+            .await;
+        assert!(matches!(
+            refused,
+            Err(NoteError::Journal(JournalError::TooLarge { .. }))
+        ));
+        assert_eq!(
+            notes
+                .put("a", &"x".repeat(NOTE_NAME_BYTES_MAX), body(1), None)
+                .await,
+            Ok(1)
+        );
         for name in ["", "a\0", &"x".repeat(NOTE_NAME_BYTES_MAX + 1)] {
             assert!(notes.put("a", name, body(1), None).await.is_err());
             assert!(notes.put(name, "k", body(1), None).await.is_err());
@@ -68,7 +110,9 @@ async fn limits() {
             let put = join_all(keys.iter().map(|key| notes.put("full", key, body(1), None))).await;
             assert!(put.iter().all(|put| *put == Ok(1)));
         }
-        let full = NoteError::Journal(JournalError::Full { records_max: NOTES_MAX_DEFAULT });
+        let full = NoteError::Journal(JournalError::Full {
+            records_max: NOTES_MAX_DEFAULT,
+        });
         assert_eq!(notes.put("full", "more", body(1), None).await, Err(full));
         assert_eq!(notes.put("full", "00001", body(2), None).await, Ok(2));
         assert_eq!(notes.remove("full", "00002").await, Ok(true));
@@ -89,7 +133,10 @@ async fn one_wins() {
             while counted < 5 {
                 let there = notes.get("a", "count").await.unwrap().unwrap();
                 let n: usize = there.body.read("n").unwrap();
-                match notes.put("a", "count", body(n + 1), Some(there.version)).await {
+                match notes
+                    .put("a", "count", body(n + 1), Some(there.version))
+                    .await
+                {
                     Ok(version) => {
                         assert_eq!(version, there.version + 1);
                         counted += 1;
@@ -111,22 +158,56 @@ async fn one_wins() {
 #[tokio::test]
 async fn directory() {
     notes(async |notes| {
-        let said = r#"{"name":"Ann \u00e9","load":1.0,"more":{"b":[ ],"a":12345678901234567890123}}"#;
+        let said =
+            r#"{"name":"Ann \u00e9","load":1.0,"more":{"b":[ ],"a":12345678901234567890123}}"#;
         let file = format!(r#"{{"version":1,"agents":{{"ann":{said},"bob":{{}}}}}}"#);
-        let new = Imported { new: 2, ..Imported::default() };
+        let new = Imported {
+            new: 2,
+            ..Imported::default()
+        };
         assert_eq!(import_directory_once(&*notes, &file).await, Ok(Some(new)));
-        assert_eq!(notes.get(DIRECTORY_SPACE, "ann").await.unwrap().unwrap().body.to_raw().get(), said);
+        assert_eq!(
+            notes
+                .get(DIRECTORY_SPACE, "ann")
+                .await
+                .unwrap()
+                .unwrap()
+                .body
+                .to_raw()
+                .get(),
+            said
+        );
         assert_eq!(export_directory(&*notes).await.unwrap(), file);
-        notes.put(DIRECTORY_SPACE, "bob", body(1), None).await.unwrap();
+        notes
+            .put(DIRECTORY_SPACE, "bob", body(1), None)
+            .await
+            .unwrap();
         assert_eq!(import_directory_once(&*notes, &file).await, Ok(None));
-        assert_eq!(notes.get(DIRECTORY_SPACE, "bob").await.unwrap().unwrap().body, body(1));
-        let again = Imported { changed: 1, same: 1, new: 0 };
+        assert_eq!(
+            notes
+                .get(DIRECTORY_SPACE, "bob")
+                .await
+                .unwrap()
+                .unwrap()
+                .body,
+            body(1)
+        );
+        let again = Imported {
+            changed: 1,
+            same: 1,
+            new: 0,
+        };
         assert_eq!(import_directory(&*notes, &file).await, Ok(again));
 
-        let many: Vec<_> = (0..=PAGE_MAX).map(|n| format!(r#""agent{n:05}":{{"n":{n}}}"#)).collect();
+        let many: Vec<_> = (0..=PAGE_MAX)
+            .map(|n| format!(r#""agent{n:05}":{{"n":{n}}}"#))
+            .collect();
         let file = format!(r#"{{"version":1,"agents":{{{}}}}}"#, many.join(","));
         notes.clear(DIRECTORY_SPACE).await.unwrap();
-        assert_eq!(import_directory(&*notes, &file).await.unwrap().new, PAGE_MAX + 1);
+        assert_eq!(
+            import_directory(&*notes, &file).await.unwrap().new,
+            PAGE_MAX + 1
+        );
         assert_eq!(export_directory(&*notes).await.unwrap(), file);
     })
     .await;
@@ -137,7 +218,10 @@ async fn directory() {
 async fn not_a_directory() {
     let notes = MemoryNotes::default();
     let two = r#"{"version":2,"agents":{}}"#;
-    assert_eq!(import_directory(&notes, two).await, Err(DirectoryError::OtherVersion { found: 2 }));
+    assert_eq!(
+        import_directory(&notes, two).await,
+        Err(DirectoryError::OtherVersion { found: 2 })
+    );
     for text in [
         "",
         "[]",
@@ -149,10 +233,22 @@ async fn not_a_directory() {
         &" ".repeat(DIRECTORY_FILE_BYTES_MAX + 1),
     ] {
         let refused = import_directory(&notes, text).await;
-        assert!(matches!(refused, Err(DirectoryError::NotADirectory(_))), "{refused:?}");
+        assert!(
+            matches!(refused, Err(DirectoryError::NotADirectory(_))),
+            "{refused:?}"
+        );
     }
-    assert!(notes.list(DIRECTORY_SPACE, None, 9).await.unwrap().is_empty());
-    let large = format!(r#"{{"agents":{{"big":{{"x":"{}"}}}}}}"#, "x".repeat(NOTE_BYTES_MAX_DEFAULT));
+    assert!(
+        notes
+            .list(DIRECTORY_SPACE, None, 9)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    let large = format!(
+        r#"{{"agents":{{"big":{{"x":"{}"}}}}}}"#,
+        "x".repeat(NOTE_BYTES_MAX_DEFAULT)
+    );
     let refused = import_directory(&notes, &large).await;
     assert!(matches!(refused, Err(DirectoryError::Agent { id, .. }) if id == "big"));
 }

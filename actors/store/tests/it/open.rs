@@ -29,16 +29,28 @@ async fn filled() -> (TempDir, PathBuf) {
     let file = folder.path().join("store.sqlite");
     let store = SqlStore::open(&options(&file)).await.unwrap();
     for _ in 0..10 {
-        let record =
-            |n: usize| Record { stream: "s".to_owned(), key: Some(format!("{n}")), body: json!("x".repeat(n)) };
-        store.journal().append_all((0..200).map(record).collect()).await.unwrap();
+        let record = |n: usize| Record {
+            stream: "s".to_owned(),
+            key: Some(format!("{n}")),
+            body: json!("x".repeat(n)),
+        };
+        store
+            .journal()
+            .append_all((0..200).map(record).collect())
+            .await
+            .unwrap();
     }
     store.close().await;
     (folder, file)
 }
 
 async fn raw(path: &Path, sql: &'static str) {
-    let mut db = SqliteConnectOptions::new().filename(path).create_if_missing(true).connect().await.unwrap();
+    let mut db = SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(true)
+        .connect()
+        .await
+        .unwrap();
     for sql in ["PRAGMA ignore_check_constraints = ON", sql] {
         db.execute(sqlx::raw_sql(sql)).await.unwrap();
     }
@@ -59,7 +71,11 @@ async fn what_is_missing_is_made() {
     }
     let empty = folder.path().join("empty.sqlite");
     fs::write(&empty, "").unwrap();
-    SqlStore::open(&options(&empty)).await.unwrap().close().await;
+    SqlStore::open(&options(&empty))
+        .await
+        .unwrap()
+        .close()
+        .await;
     assert!(fs::metadata(&empty).unwrap().len() > 0);
 }
 
@@ -72,11 +88,18 @@ async fn another_file_is_left_alone() {
     fs::write(at("short"), "x").unwrap();
     raw(&at("clinic"), "CREATE TABLE patient (id TEXT); PRAGMA application_id = 0x636c6e63; PRAGMA journal_mode = WAL")
         .await;
-    raw(&at("plain"), "CREATE TABLE patient (id TEXT); INSERT INTO patient VALUES ('p')").await;
+    raw(
+        &at("plain"),
+        "CREATE TABLE patient (id TEXT); INSERT INTO patient VALUES ('p')",
+    )
+    .await;
     for name in ["text", "short", "clinic", "plain"] {
         let before = fs::read(at(name)).unwrap();
         let error = refused(&at(name)).await;
-        assert!(matches!(error, StoreError::NotAStore { .. }), "{name}: {error:?}");
+        assert!(
+            matches!(error, StoreError::NotAStore { .. }),
+            "{name}: {error:?}"
+        );
         assert_eq!(fs::read(at(name)).unwrap(), before, "{name} was changed");
     }
     fs::create_dir(at("folder")).unwrap();
@@ -94,11 +117,21 @@ async fn a_damaged_file_is_named() {
     for page in [pages / 3, pages / 2] {
         flipped[page * 4096..page * 4096 + 16].fill(0xff);
     }
-    for (what, bytes) in [("flipped", flipped), ("cut", whole[..pages / 2 * 4096].to_vec())] {
+    for (what, bytes) in [
+        ("flipped", flipped),
+        ("cut", whole[..pages / 2 * 4096].to_vec()),
+    ] {
         fs::write(&file, &bytes).unwrap();
         let error = refused(&file).await;
-        assert!(matches!(error, StoreError::Damaged { .. }), "{what}: {error:?}");
-        assert_eq!(fs::read(&file).unwrap(), bytes, "the {what} file was changed");
+        assert!(
+            matches!(error, StoreError::Damaged { .. }),
+            "{what}: {error:?}"
+        );
+        assert_eq!(
+            fs::read(&file).unwrap(),
+            bytes,
+            "the {what} file was changed"
+        );
     }
     fs::write(&file, &whole).unwrap();
     let store = SqlStore::open(&options(&file)).await.unwrap();
@@ -113,23 +146,48 @@ async fn an_unreadable_row_is_named() {
     let (_folder, file) = filled().await;
     let store = SqlStore::open(&options(&file)).await.unwrap();
     let expires = SystemTime::now() + Duration::from_secs(60);
-    let new =
-        NewTask { id: TaskId::new("t-1").unwrap(), ..NewTask::new(Principal::agent("ann"), "clinic", "ask", expires) };
+    let new = NewTask {
+        id: TaskId::new("t-1").unwrap(),
+        ..NewTask::new(Principal::agent("ann"), "clinic", "ask", expires)
+    };
     store.store().tasks.begin_all(vec![new]).await.unwrap();
     for (sql, said) in [
-        ("UPDATE task SET state = 'a secret'", "`state` of task t-1: there is no such word"),
-        ("UPDATE task SET state = 'submitted', last_event = -1", "`last_event` of task t-1: it is negative"),
-        ("UPDATE task SET body = '{\"principal\":\"a secret\"}'", "`body` of task t-1: it isn't the JSON"),
-        ("UPDATE record SET body = 'a secret' WHERE number = 7", "`body` of record 7: it isn't the JSON"),
+        (
+            "UPDATE task SET state = 'a secret'",
+            "`state` of task t-1: there is no such word",
+        ),
+        (
+            "UPDATE task SET state = 'submitted', last_event = -1",
+            "`last_event` of task t-1: it is negative",
+        ),
+        (
+            "UPDATE task SET body = '{\"principal\":\"a secret\"}'",
+            "`body` of task t-1: it isn't the JSON",
+        ),
+        (
+            "UPDATE record SET body = 'a secret' WHERE number = 7",
+            "`body` of record 7: it isn't the JSON",
+        ),
     ] {
         raw(&file, sql).await;
         let error = match sql.contains("record") {
             true => store.journal().read("s", 0, 1000).await.unwrap_err(),
-            false => store.store().tasks.get(&TaskId::new("t-1").unwrap()).await.unwrap_err(),
+            false => store
+                .store()
+                .tasks
+                .get(&TaskId::new("t-1").unwrap())
+                .await
+                .unwrap_err(),
         };
         let told = error.to_string();
-        assert!(matches!(error, JournalError::Damaged(_)) && told.contains(said), "{sql}: {told}");
-        assert!(told.contains(&file.display().to_string()) && !told.contains("secret"), "{told}");
+        assert!(
+            matches!(error, JournalError::Damaged(_)) && told.contains(said),
+            "{sql}: {told}"
+        );
+        assert!(
+            told.contains(&file.display().to_string()) && !told.contains("secret"),
+            "{told}"
+        );
     }
     store.close().await;
 }
@@ -142,7 +200,10 @@ async fn a_file_damaged_while_open_is_named() {
     fs::write(&file, vec![0xff; 8192]).unwrap();
     let error = visitor.notes().clear("space").await.unwrap_err();
     let told = error.to_string();
-    assert!(matches!(error, JournalError::Damaged(_)) && told.contains(&file.display().to_string()), "{told}");
+    assert!(
+        matches!(error, JournalError::Damaged(_)) && told.contains(&file.display().to_string()),
+        "{told}"
+    );
     visitor.close().await;
 }
 
@@ -151,22 +212,54 @@ async fn a_file_damaged_while_open_is_named() {
 #[tokio::test]
 async fn a_newer_store_is_left_alone() {
     let is_newer = |error: StoreError| {
-        assert!(matches!(error, StoreError::NewerSchema { found: 4, known: 3, .. }), "{error:?}");
+        assert!(
+            matches!(
+                error,
+                StoreError::NewerSchema {
+                    found: 4,
+                    known: 3,
+                    ..
+                }
+            ),
+            "{error:?}"
+        );
         let said = error.to_string();
-        assert!(said.contains("has schema 4; this callboard knows 3: run the newer version"), "{said}");
+        assert!(
+            said.contains("has schema 4; this callboard knows 3: run the newer version"),
+            "{said}"
+        );
     };
     let (_folder, file) = filled().await;
     raw(&file, "PRAGMA user_version = 4").await;
     let before = fs::read(&file).unwrap();
     is_newer(refused(&file).await);
-    is_newer(SqlStore::visit(&options(&file)).await.map(drop).unwrap_err());
+    is_newer(
+        SqlStore::visit(&options(&file))
+            .await
+            .map(drop)
+            .unwrap_err(),
+    );
     assert_eq!(fs::read(&file).unwrap(), before);
 
-    let Some(opened) = in_database(|options| options).await else { return };
+    let Some(opened) = in_database(|options| options).await else {
+        return;
+    };
     opened.sql.close().await;
-    opened.raw("UPDATE meta SET value = '4' WHERE name = 'schema'").await;
-    is_newer(SqlStore::open(&opened.options()).await.map(drop).unwrap_err());
-    is_newer(SqlStore::visit(&opened.options()).await.map(drop).unwrap_err());
+    opened
+        .raw("UPDATE meta SET value = '4' WHERE name = 'schema'")
+        .await;
+    is_newer(
+        SqlStore::open(&opened.options())
+            .await
+            .map(drop)
+            .unwrap_err(),
+    );
+    is_newer(
+        SqlStore::visit(&opened.options())
+            .await
+            .map(drop)
+            .unwrap_err(),
+    );
     opened.end().await;
 }
 
@@ -180,17 +273,28 @@ async fn an_older_store_is_migrated() {
          INSERT INTO inbox (recipient, number, sender, kind, class, state, at_ms, due_ms, expires_ms, bytes, mark) \
          VALUES ('bob', 1, 'ann', 'direct', 'internal', 'accepted', 1, 1, 1, 0, '')";
     // An error where either is still there.
-    const GONE: &str = "CREATE TABLE inbox (number INTEGER); INSERT INTO stream (name, last) VALUES ('i/bob', 1)";
+    const GONE: &str =
+        "CREATE TABLE inbox (number INTEGER); INSERT INTO stream (name, last) VALUES ('i/bob', 1)";
     let is_kept = async |store: &SqlStore| {
         let records = store.journal().read("s", 0, 9).await.unwrap();
         assert_eq!((records.len(), &records[0].1.body), (1, &json!(7)));
         let mail = store.store().mail;
-        let posted = mail.post(crate::mail::letter(&["bob"], "hello")).await.unwrap();
+        let posted = mail
+            .post(crate::mail::letter(&["bob"], "hello"))
+            .await
+            .unwrap();
         assert_eq!(mail.waiting().await.unwrap()["bob"], posted.number);
     };
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("store.sqlite");
-    raw(&file, concat!(include_str!("../../src/schema/sqlite/0001.sql"), "; PRAGMA journal_mode = WAL")).await;
+    raw(
+        &file,
+        concat!(
+            include_str!("../../src/schema/sqlite/0001.sql"),
+            "; PRAGMA journal_mode = WAL"
+        ),
+    )
+    .await;
     raw(&file, RECORD).await;
     for _ in 0..2 {
         let store = SqlStore::open(&options(&file)).await.unwrap();
@@ -199,11 +303,19 @@ async fn an_older_store_is_migrated() {
     }
     raw(&file, GONE).await;
 
-    let Some(mut opened) = in_database(|options| options).await else { return };
+    let Some(mut opened) = in_database(|options| options).await else {
+        return;
+    };
     opened.sql.close().await;
-    opened.raw("DROP SCHEMA public CASCADE; CREATE SCHEMA public").await;
-    opened.raw(include_str!("../../src/schema/postgres/0001.sql")).await;
-    opened.raw("INSERT INTO meta (name, value) VALUES ('schema', '1')").await;
+    opened
+        .raw("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+        .await;
+    opened
+        .raw(include_str!("../../src/schema/postgres/0001.sql"))
+        .await;
+    opened
+        .raw("INSERT INTO meta (name, value) VALUES ('schema', '1')")
+        .await;
     opened.raw(RECORD).await;
     for _ in 0..2 {
         opened.restart().await;
@@ -234,10 +346,18 @@ async fn a_first_start_that_was_cut_short_is_taken_up() {
 async fn two_processes_on_one_store() {
     stores(async |opened| {
         opened.sql.close().await;
-        let mut child = Child::start("open::child", &[("CALLBOARD_TEST_STORE", opened.child_store())]);
+        let mut child = Child::start(
+            "open::child",
+            &[("CALLBOARD_TEST_STORE", opened.child_store())],
+        );
         assert_eq!(child.line(), "open");
-        let error = SqlStore::open(&opened.options()).await.map(drop).unwrap_err();
-        let StoreError::InUse { pid, .. } = &error else { panic!("{error:?}") };
+        let error = SqlStore::open(&opened.options())
+            .await
+            .map(drop)
+            .unwrap_err();
+        let StoreError::InUse { pid, .. } = &error else {
+            panic!("{error:?}")
+        };
         assert!(!opened.is_sqlite() || *pid == Some(child.id()), "{pid:?}");
         child.kill();
         let next = SqlStore::open(&opened.options()).await.unwrap();
@@ -254,14 +374,33 @@ async fn two_processes_on_one_store() {
 async fn a_second_opening_takes_no_locks() {
     use std::os::unix::fs::MetadataExt;
     let opened = in_file(|options| options).await;
-    opened.sql.journal().append(Record { stream: "s".to_owned(), key: None, body: json!(1) }).await.unwrap();
+    opened
+        .sql
+        .journal()
+        .append(Record {
+            stream: "s".to_owned(),
+            key: None,
+            body: json!(1),
+        })
+        .await
+        .unwrap();
     let inode = format!(":{} ", fs::metadata(opened.file()).unwrap().ino());
-    let locks = || fs::read_to_string("/proc/locks").unwrap().lines().filter(|line| line.contains(&inode)).count();
+    let locks = || {
+        fs::read_to_string("/proc/locks")
+            .unwrap()
+            .lines()
+            .filter(|line| line.contains(&inode))
+            .count()
+    };
     let before = locks();
     assert!(before > 0, "SQLite holds no lock");
     let error = refused(&opened.file()).await;
     assert!(matches!(error, StoreError::InUse { .. }), "{error:?}");
-    SqlStore::visit(&opened.options()).await.unwrap().close().await;
+    SqlStore::visit(&opened.options())
+        .await
+        .unwrap()
+        .close()
+        .await;
     assert_eq!(locks(), before);
     opened.end().await;
 }
@@ -269,8 +408,18 @@ async fn a_second_opening_takes_no_locks() {
 #[tokio::test]
 #[ignore = "a child of the open tests"]
 async fn child() {
-    let store = SqlStore::open(&crate::kit::of_parent("CALLBOARD_TEST_STORE")).await.unwrap();
-    store.journal().append(Record { stream: "s".to_owned(), key: None, body: json!(1) }).await.unwrap();
+    let store = SqlStore::open(&crate::kit::of_parent("CALLBOARD_TEST_STORE"))
+        .await
+        .unwrap();
+    store
+        .journal()
+        .append(Record {
+            stream: "s".to_owned(),
+            key: None,
+            body: json!(1),
+        })
+        .await
+        .unwrap();
     println!("open");
     std::future::pending::<()>().await;
 }
@@ -279,15 +428,39 @@ async fn child() {
 /// on without gaps.
 #[tokio::test]
 async fn two_writers_on_one_database() {
-    let Some(opened) = in_database(|options| options).await else { return };
-    let other = SqlStore::open(&opened.options().writer("other")).await.unwrap();
-    let record = |n: u64| Record { stream: "s".to_owned(), key: Some(format!("{}", n / 2)), body: json!(n) };
+    let Some(opened) = in_database(|options| options).await else {
+        return;
+    };
+    let other = SqlStore::open(&opened.options().writer("other"))
+        .await
+        .unwrap();
+    let record = |n: u64| Record {
+        stream: "s".to_owned(),
+        key: Some(format!("{}", n / 2)),
+        body: json!(n),
+    };
     let (one, two) = (opened.sql.journal(), other.journal());
-    let writes = (0..200).map(|n| if n % 2 == 0 { one.append(record(n)) } else { two.append(record(n)) });
-    let numbers: Vec<u64> = futures::future::join_all(writes).await.into_iter().map(Result::unwrap).collect();
-    assert!(numbers.chunks(2).all(|pair| pair[0] == pair[1]), "{numbers:?}");
+    let writes = (0..200).map(|n| {
+        if n % 2 == 0 {
+            one.append(record(n))
+        } else {
+            two.append(record(n))
+        }
+    });
+    let numbers: Vec<u64> = futures::future::join_all(writes)
+        .await
+        .into_iter()
+        .map(Result::unwrap)
+        .collect();
+    assert!(
+        numbers.chunks(2).all(|pair| pair[0] == pair[1]),
+        "{numbers:?}"
+    );
     let read = one.read("s", 0, 1000).await.unwrap();
-    assert_eq!(read.iter().map(|(number, _)| *number).collect::<Vec<_>>(), (1..=100).collect::<Vec<_>>());
+    assert_eq!(
+        read.iter().map(|(number, _)| *number).collect::<Vec<_>>(),
+        (1..=100).collect::<Vec<_>>()
+    );
     other.close().await;
     opened.end().await;
 }
@@ -298,14 +471,19 @@ async fn two_writers_on_one_database() {
 async fn rights_that_lack_are_named() {
     use std::os::unix::fs::PermissionsExt;
     let (folder, file) = filled().await;
-    let set = |path: &Path, mode: u32| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let set = |path: &Path, mode: u32| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap()
+    };
     let locked = folder.path().join("locked");
     fs::create_dir(&locked).unwrap();
     let before = fs::read(&file).unwrap();
     set(&file, 0o444);
     set(&locked, 0o555);
     set(folder.path(), 0o755);
-    for (path, expected) in [(file.clone(), "ReadOnly"), (locked.join("store.sqlite"), "NotCreated")] {
+    for (path, expected) in [
+        (file.clone(), "ReadOnly"),
+        (locked.join("store.sqlite"), "NotCreated"),
+    ] {
         let Some(mut child) = Child::start_as_nobody("open::rights_child", &path) else {
             return eprintln!("skipped: `setpriv` doesn't give rights away here");
         };
@@ -352,6 +530,12 @@ fn urls() {
         assert!(matches!(error, StoreError::Url(_)), "{bad}: {error:?}");
         assert!(!error.to_string().contains("secret"), "{error}");
     }
-    assert_eq!(parse("sqlite:journal.sqlite").unwrap().place(), "/state/journal.sqlite");
-    assert_eq!(parse("postgres://me@localhost/db").unwrap().place(), "postgres://localhost/db");
+    assert_eq!(
+        parse("sqlite:journal.sqlite").unwrap().place(),
+        "/state/journal.sqlite"
+    );
+    assert_eq!(
+        parse("postgres://me@localhost/db").unwrap().place(),
+        "postgres://localhost/db"
+    );
 }

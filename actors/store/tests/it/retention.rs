@@ -1,6 +1,8 @@
 use std::time::Duration;
 
-use callboard_runtime::{EntryState, JournalError, LetterFilter, Mark, NewLetter, Record, SPREAD_MAX, StoredEvent};
+use callboard_runtime::{
+    EntryState, JournalError, LetterFilter, Mark, NewLetter, Record, SPREAD_MAX, StoredEvent,
+};
 use callboard_store::{CLEAN_ROWS_MAX, Cleaned, Retention, SqlStore};
 use serde_json::json;
 use tokio::time::timeout;
@@ -13,11 +15,20 @@ const OLD: i64 = 1_000_000_000_000;
 const FUTURE: i64 = 9_000_000_000_000;
 
 fn keep(retention: Option<Duration>) -> Retention {
-    Retention { tasks: retention, inbox: retention, audit: retention, streams: retention }
+    Retention {
+        tasks: retention,
+        inbox: retention,
+        audit: retention,
+        streams: retention,
+    }
 }
 
 fn record(n: usize) -> Record {
-    Record { stream: "s".to_owned(), key: Some(format!("{n}")), body: json!(n) }
+    Record {
+        stream: "s".to_owned(),
+        key: Some(format!("{n}")),
+        body: json!(n),
+    }
 }
 
 /// Goal: old records go, more than one transaction takes; numbers go on. Method: three transactions' worth, kept for no time.
@@ -31,7 +42,10 @@ async fn streams() {
             for n in 0..wanted {
                 if n % 100 == 0 {
                     let until = wanted.min(n + 100);
-                    journal.append_all((n..until).map(record).collect()).await.unwrap();
+                    journal
+                        .append_all((n..until).map(record).collect())
+                        .await
+                        .unwrap();
                 }
             }
             // The newest may be of this very millisecond.
@@ -42,7 +56,10 @@ async fn streams() {
                 }
                 removed
             };
-            assert_eq!(timeout(Duration::from_secs(30), all_gone).await.unwrap(), wanted as u64);
+            assert_eq!(
+                timeout(Duration::from_secs(30), all_gone).await.unwrap(),
+                wanted as u64
+            );
             assert_eq!(journal.read("s", 0, 10).await, Ok(vec![]));
             assert_eq!(journal.append(record(0)).await, Ok(wanted as u64 + 1));
         },
@@ -129,11 +146,24 @@ async fn letters() {
 #[tokio::test]
 async fn a_letter_without_its_body() {
     stores_with(
-        |options| options.retention(Retention { inbox: Some(Duration::ZERO), ..keep(None) }),
+        |options| {
+            options.retention(Retention {
+                inbox: Some(Duration::ZERO),
+                ..keep(None)
+            })
+        },
         async |opened| {
             let mail = opened.sql.store().mail;
-            let id = mail.post(letter(&["bob"], "body")).await.unwrap().new.id.clone();
-            mail.mark(vec![("bob".to_owned(), 1)], Mark::Read).await.unwrap();
+            let id = mail
+                .post(letter(&["bob"], "body"))
+                .await
+                .unwrap()
+                .new
+                .id
+                .clone();
+            mail.mark(vec![("bob".to_owned(), 1)], Mark::Read)
+                .await
+                .unwrap();
             let gone = async {
                 while opened.sql.clean().await.unwrap().letter_bodies == 0 {
                     tokio::task::yield_now().await;
@@ -142,11 +172,25 @@ async fn a_letter_without_its_body() {
             timeout(Duration::from_secs(30), gone).await.unwrap();
             let letter = mail.letter(&id).await.unwrap().unwrap();
             assert_eq!((letter.new.body.as_str(), letter.mark.bytes), ("", 4));
-            assert_eq!(mail.receipts(1, None, 9).await.unwrap()[0].state, EntryState::Read);
-            assert_eq!(mail.logs(None, 0, 9).await.unwrap()[0].details.message_content, "");
-            let filter = LetterFilter { of: Some("bob".into()), ..LetterFilter::default() };
+            assert_eq!(
+                mail.receipts(1, None, 9).await.unwrap()[0].state,
+                EntryState::Read
+            );
+            assert_eq!(
+                mail.logs(None, 0, 9).await.unwrap()[0]
+                    .details
+                    .message_content,
+                ""
+            );
+            let filter = LetterFilter {
+                of: Some("bob".into()),
+                ..LetterFilter::default()
+            };
             assert_eq!(mail.history(filter.clone(), 0, 9).await.unwrap().0.len(), 1);
-            let filter = LetterFilter { text: Some("body".into()), ..filter };
+            let filter = LetterFilter {
+                text: Some("body".into()),
+                ..filter
+            };
             assert_eq!(mail.history(filter, 0, 9).await.unwrap().0.len(), 0);
         },
     )
@@ -210,7 +254,10 @@ async fn none() {
 #[tokio::test]
 async fn by_itself() {
     stores(async |opened| {
-        let options = opened.options().retention(keep(Some(Duration::ZERO))).clean_every(Some(Duration::ZERO));
+        let options = opened
+            .options()
+            .retention(keep(Some(Duration::ZERO)))
+            .clean_every(Some(Duration::ZERO));
         opened.restart_with(options).await;
         let journal = opened.sql.journal();
         journal.append(record(1)).await.unwrap();
@@ -222,7 +269,10 @@ async fn by_itself() {
         timeout(Duration::from_secs(30), gone).await.unwrap();
         let closed: SqlStore = opened.sql.clone();
         closed.close().await;
-        assert!(matches!(closed.clean().await, Err(JournalError::Unavailable(_))));
+        assert!(matches!(
+            closed.clean().await,
+            Err(JournalError::Unavailable(_))
+        ));
     })
     .await;
 }

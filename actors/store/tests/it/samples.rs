@@ -3,7 +3,9 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use callboard_message::mail::LetterKind;
-use callboard_message::{DataClass, Failure, FailureKind, Principal, PrincipalKind, Question, RawObject};
+use callboard_message::{
+    DataClass, Failure, FailureKind, Principal, PrincipalKind, Question, RawObject,
+};
 use callboard_runtime::*;
 use callboard_store::SqlStore;
 use serde_json::json;
@@ -44,16 +46,34 @@ pub fn task(name: &str) -> NewTask {
 }
 
 pub fn asked(key: &str, question: Question) -> TaskStep {
-    TaskStep::Asked(OpenQuestion { key: key.into(), question: question.into() })
+    TaskStep::Asked(OpenQuestion {
+        key: key.into(),
+        question: question.into(),
+    })
 }
 
 /// Tasks that have gone each way, and the steps that they took.
 fn tasks() -> Vec<(NewTask, Vec<TaskStep>)> {
-    let failure = || Failure::new(FailureKind::Blocked, "not shown").with_data(json!({"rule": "identity"}));
-    let elicit = || Question::elicit("which patient?", json!({"type": "object", "properties": {}}));
-    let answered = |key: &str| TaskStep::Answered { key: key.into(), answer: raw(json!({"action": "decline"})) };
-    let resumed = |name: &str| NewTask { on_restart: OnRestart::Resume, ..task(name) };
-    let clinical = NewTask { class: DataClass::Clinical, ..task("clinical") };
+    let failure =
+        || Failure::new(FailureKind::Blocked, "not shown").with_data(json!({"rule": "identity"}));
+    let elicit = || {
+        Question::elicit(
+            "which patient?",
+            json!({"type": "object", "properties": {}}),
+        )
+    };
+    let answered = |key: &str| TaskStep::Answered {
+        key: key.into(),
+        answer: raw(json!({"action": "decline"})),
+    };
+    let resumed = |name: &str| NewTask {
+        on_restart: OnRestart::Resume,
+        ..task(name)
+    };
+    let clinical = NewTask {
+        class: DataClass::Clinical,
+        ..task("clinical")
+    };
     vec![
         (
             task("completed"),
@@ -68,11 +88,17 @@ fn tasks() -> Vec<(NewTask, Vec<TaskStep>)> {
                 TaskStep::Completed(raw(json!({"content": []}))),
             ],
         ),
-        (task("failed"), vec![asked("q", Question::roots()), TaskStep::Failed(failure())]),
+        (
+            task("failed"),
+            vec![asked("q", Question::roots()), TaskStep::Failed(failure())],
+        ),
         (task("rejected"), vec![TaskStep::Rejected(failure())]),
         (task("cancelled"), vec![TaskStep::cancelled()]),
         (task("waits for an answer"), vec![asked("q", elicit())]),
-        (task("waits for a credential"), vec![TaskStep::AuthWanted("a key of the clinic".into())]),
+        (
+            task("waits for a credential"),
+            vec![TaskStep::AuthWanted("a key of the clinic".into())],
+        ),
         (resumed("resumed"), vec![]),
         (task("interrupted"), vec![]),
         (clinical, vec![TaskStep::Completed(raw(json!("Ana Silva")))]),
@@ -102,7 +128,11 @@ pub fn letter(kind: LetterKind) -> NewLetter {
 
 /// Also what the same key has to find again.
 pub fn record() -> Record {
-    Record { stream: "effects/a".into(), key: Some("k".into()), body: json!({"done": true}) }
+    Record {
+        stream: "effects/a".into(),
+        key: Some("k".into()),
+        body: json!({"done": true}),
+    }
 }
 
 fn entry(audit: &dyn Audit) -> AuditEntry {
@@ -123,31 +153,75 @@ fn entry(audit: &dyn Audit) -> AuditEntry {
 
 /// Puts one of everything into an empty store.
 pub async fn fill(store: &SqlStore) {
-    let Store { journal, tasks: kept, mail, notes, audit, .. } = store.store();
+    let Store {
+        journal,
+        tasks: kept,
+        mail,
+        notes,
+        audit,
+        ..
+    } = store.store();
     for (new, steps) in tasks() {
-        let Begun::New(task, lease) = kept.begin(new).await.unwrap() else { panic!("the store isn't empty") };
+        let Begun::New(task, lease) = kept.begin(new).await.unwrap() else {
+            panic!("the store isn't empty")
+        };
         for step in steps {
-            kept.step(&task.id, By::Worker(&lease), vec![step]).await.unwrap();
+            kept.step(&task.id, By::Worker(&lease), vec![step])
+                .await
+                .unwrap();
         }
     }
     let [whole, first, second] = GRAPH.map(task);
     let parent = Some(whole.id.clone());
-    let first = NewTask { parent: parent.clone(), ..first };
-    let second = NewTask { parent, needs: vec![first.id.clone()], ..second };
+    let first = NewTask {
+        parent: parent.clone(),
+        ..first
+    };
+    let second = NewTask {
+        parent,
+        needs: vec![first.id.clone()],
+        ..second
+    };
     kept.begin_all(vec![whole, first, second]).await.unwrap();
 
     for kind in LetterKind::ALL.iter().copied() {
         mail.post(letter(kind)).await.unwrap();
     }
-    mail.mark(vec![("bob".into(), 1), ("eve".into(), 2)], Mark::Delivered).await.unwrap();
-    mail.mark(vec![("bob".into(), 2)], Mark::Read).await.unwrap();
+    mail.mark(vec![("bob".into(), 1), ("eve".into(), 2)], Mark::Delivered)
+        .await
+        .unwrap();
+    mail.mark(vec![("bob".into(), 2)], Mark::Read)
+        .await
+        .unwrap();
     mail.tried("eve", 1).await.unwrap();
-    mail.tell(StoredEvent::Joined("bob".into(), "webhook".into())).await.unwrap();
-    mail.tell(StoredEvent::Left("bob".into(), "idle".into())).await.unwrap();
+    mail.tell(StoredEvent::Joined("bob".into(), "webhook".into()))
+        .await
+        .unwrap();
+    mail.tell(StoredEvent::Left("bob".into(), "idle".into()))
+        .await
+        .unwrap();
 
     journal.append(record()).await.unwrap();
-    journal.append(Record { key: None, body: json!([1.5, null]), ..record() }).await.unwrap();
-    notes.put("directory", "a", RawObject::new().with("name", "Ann"), None).await.unwrap();
-    notes.put("directory", "a", RawObject::new().with("name", "Anna"), Some(1)).await.unwrap();
+    journal
+        .append(Record {
+            key: None,
+            body: json!([1.5, null]),
+            ..record()
+        })
+        .await
+        .unwrap();
+    notes
+        .put("directory", "a", RawObject::new().with("name", "Ann"), None)
+        .await
+        .unwrap();
+    notes
+        .put(
+            "directory",
+            "a",
+            RawObject::new().with("name", "Anna"),
+            Some(1),
+        )
+        .await
+        .unwrap();
     audit.append(vec![entry(&*audit)]).await.unwrap();
 }

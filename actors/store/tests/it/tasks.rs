@@ -30,15 +30,23 @@ fn of(opened: &Opened) -> Arc<dyn Tasks> {
 
 fn new(id: &str) -> NewTask {
     let expires = SystemTime::now() + HOUR;
-    NewTask { id: TaskId::new(id).unwrap(), ..NewTask::new(Principal::agent("ann"), "clinic", "ask", expires) }
+    NewTask {
+        id: TaskId::new(id).unwrap(),
+        ..NewTask::new(Principal::agent("ann"), "clinic", "ask", expires)
+    }
 }
 
 fn ids(names: &[&str]) -> Vec<TaskId> {
-    names.iter().map(|name| TaskId::new(*name).unwrap()).collect()
+    names
+        .iter()
+        .map(|name| TaskId::new(*name).unwrap())
+        .collect()
 }
 
 fn done() -> Vec<TaskStep> {
-    vec![TaskStep::Completed(RawValue::from_string("1".into()).unwrap())]
+    vec![TaskStep::Completed(
+        RawValue::from_string("1".into()).unwrap(),
+    )]
 }
 
 async fn begun(tasks: &Arc<dyn Tasks>, new: NewTask) -> (Arc<Task>, Lease) {
@@ -49,27 +57,53 @@ async fn begun(tasks: &Arc<dyn Tasks>, new: NewTask) -> (Arc<Task>, Lease) {
 }
 
 fn claim(by: &str, tasks_max: usize) -> Claim {
-    Claim { scope: "agent".into(), by: by.into(), tasks_max, lease: OURS }
+    Claim {
+        scope: "agent".into(),
+        by: by.into(),
+        tasks_max,
+        lease: OURS,
+    }
 }
 
 /// Goal: a key, and an id, is one task; with another request it is refused. Method: the same twice, then each changed.
 #[tokio::test]
 async fn keys_are_used_once() {
     tasks(async |tasks| {
-        let keyed = |id: &str| NewTask { key: Some("k".into()), ..new(id) };
+        let keyed = |id: &str| NewTask {
+            key: Some("k".into()),
+            ..new(id)
+        };
         let (first, _) = begun(&tasks, keyed("a")).await;
-        assert_eq!((first.state, first.number, first.last_event), (TaskState::Working, 1, 1));
+        assert_eq!(
+            (first.state, first.number, first.last_event),
+            (TaskState::Working, 1, 1)
+        );
         for again in [keyed("b"), new("a")] {
             match tasks.begin(again).await.unwrap() {
                 Begun::Again(task) => assert_eq!(task.number, 1),
                 Begun::New(task, _) => panic!("{} is new", task.id),
             }
         }
-        let refused = tasks.begin(NewTask { message: "other".into(), ..keyed("c") }).await.unwrap_err();
+        let refused = tasks
+            .begin(NewTask {
+                message: "other".into(),
+                ..keyed("c")
+            })
+            .await
+            .unwrap_err();
         assert_eq!(refused, TaskError::KeyReused);
-        let refused = tasks.begin(NewTask { owner: TaskOwner::named("other"), ..new("a") }).await.unwrap_err();
+        let refused = tasks
+            .begin(NewTask {
+                owner: TaskOwner::named("other"),
+                ..new("a")
+            })
+            .await
+            .unwrap_err();
         assert_eq!(refused, TaskError::KeyReused);
-        let others = NewTask { owner: TaskOwner::named("other"), ..keyed("d") };
+        let others = NewTask {
+            owner: TaskOwner::named("other"),
+            ..keyed("d")
+        };
         assert_eq!(begun(&tasks, others).await.0.number, 2);
     })
     .await;
@@ -87,14 +121,27 @@ async fn limits() {
         };
         begun(&tasks, limited("a", "x")).await;
         begun(&tasks, limited("b", "x")).await;
-        assert_eq!(tasks.begin(limited("c", "x")).await.unwrap_err(), TaskError::TooMany { tasks_max: 2 });
+        assert_eq!(
+            tasks.begin(limited("c", "x")).await.unwrap_err(),
+            TaskError::TooMany { tasks_max: 2 }
+        );
         let two = vec![limited("d", "y"), limited("e", "y")];
-        assert_eq!(tasks.begin_all(two).await.unwrap_err(), TaskError::TooMany { tasks_max: 3 });
+        assert_eq!(
+            tasks.begin_all(two).await.unwrap_err(),
+            TaskError::TooMany { tasks_max: 3 }
+        );
         begun(&tasks, limited("d", "y")).await;
         tasks.forget(&ids(&["a"])[0]).await.unwrap();
         begun(&tasks, limited("c", "x")).await;
-        let large = RawValue::from_string(format!("\"{}\"", "x".repeat(TASK_BYTES_MAX_DEFAULT))).unwrap();
-        let refused = tasks.begin(NewTask { request: Some(large), ..new("l") }).await.unwrap_err();
+        let large =
+            RawValue::from_string(format!("\"{}\"", "x".repeat(TASK_BYTES_MAX_DEFAULT))).unwrap();
+        let refused = tasks
+            .begin(NewTask {
+                request: Some(large),
+                ..new("l")
+            })
+            .await
+            .unwrap_err();
         assert!(matches!(refused, TaskError::TooLarge { .. }));
     })
     .await;
@@ -104,16 +151,33 @@ async fn limits() {
 #[tokio::test]
 async fn a_lost_lease_can_do_nothing() {
     tasks(async |tasks| {
-        let (task, _) = begun(&tasks, NewTask { on_restart: OnRestart::Resume, ..new("a") }).await;
+        let (task, _) = begun(
+            &tasks,
+            NewTask {
+                on_restart: OnRestart::Resume,
+                ..new("a")
+            },
+        )
+        .await;
         assert!(tasks.claim(claim("w2", 9)).await.unwrap().is_empty());
         let mut late = None;
         for worker in ["w2", "w3"] {
-            let old = Lease { task: task.id.clone(), by: tasks.worker().to_owned(), epoch: 1 };
+            let old = Lease {
+                task: task.id.clone(),
+                by: tasks.worker().to_owned(),
+                epoch: 1,
+            };
             let old = late.replace(old.clone()).unwrap_or(old);
             tasks.release(&old, Released::Interrupted).await.unwrap();
             let (claimed, lease) = tasks.claim(claim(worker, 9)).await.unwrap().remove(0);
-            assert_eq!((claimed.state, lease.epoch > old.epoch), (TaskState::Working, true));
-            let refused = tasks.step(&task.id, By::Worker(&old), done()).await.unwrap_err();
+            assert_eq!(
+                (claimed.state, lease.epoch > old.epoch),
+                (TaskState::Working, true)
+            );
+            let refused = tasks
+                .step(&task.id, By::Worker(&old), done())
+                .await
+                .unwrap_err();
             assert_eq!(refused, TaskError::LostLease);
             tasks.release(&old, Released::Waits).await.unwrap();
             assert_eq!(tasks.renew(&old.by, OURS).await.unwrap(), 0);
@@ -121,8 +185,14 @@ async fn a_lost_lease_can_do_nothing() {
             late = Some(lease);
         }
         let lease = late.unwrap();
-        tasks.step(&task.id, By::Worker(&lease), done()).await.unwrap();
-        let refused = tasks.step(&task.id, By::Worker(&lease), done()).await.unwrap_err();
+        tasks
+            .step(&task.id, By::Worker(&lease), done())
+            .await
+            .unwrap();
+        let refused = tasks
+            .step(&task.id, By::Worker(&lease), done())
+            .await
+            .unwrap_err();
         assert_eq!(refused, TaskError::HasEnded(TaskState::Completed));
     })
     .await;
@@ -136,7 +206,10 @@ async fn interrupted_tasks() {
         tasks.release(&lease, Released::Interrupted).await.unwrap();
         tasks.begin_all(vec![new("b")]).await.unwrap();
         let (waiting, lease) = tasks.claim(claim("w", 9)).await.unwrap().remove(0);
-        assert_eq!((waiting.id.as_str(), waiting.state), ("b", TaskState::Submitted));
+        assert_eq!(
+            (waiting.id.as_str(), waiting.state),
+            ("b", TaskState::Submitted)
+        );
         tasks.release(&lease, Released::Interrupted).await.unwrap();
         let claimed = tasks.claim(claim("w", 9)).await.unwrap();
         assert_eq!((claimed.len(), claimed[0].0.id.as_str()), (1, "b"));
@@ -152,24 +225,68 @@ async fn interrupted_tasks() {
 async fn others_may_answer_and_cancel() {
     tasks(async |tasks| {
         let (task, lease) = begun(&tasks, new("a")).await;
-        let question = OpenQuestion { key: "q".into(), question: Arc::new(Question::roots()) };
-        tasks.step(&task.id, By::Worker(&lease), vec![TaskStep::Asked(question)]).await.unwrap();
+        let question = OpenQuestion {
+            key: "q".into(),
+            question: Arc::new(Question::roots()),
+        };
+        tasks
+            .step(
+                &task.id,
+                By::Worker(&lease),
+                vec![TaskStep::Asked(question)],
+            )
+            .await
+            .unwrap();
         let stranger = TaskOwner::named("stranger");
-        let answer =
-            || vec![TaskStep::Answered { key: "q".into(), answer: RawValue::from_string("1".into()).unwrap() }];
-        let refused = tasks.step(&task.id, By::Owner(&stranger), answer()).await.unwrap_err();
+        let answer = || {
+            vec![TaskStep::Answered {
+                key: "q".into(),
+                answer: RawValue::from_string("1".into()).unwrap(),
+            }]
+        };
+        let refused = tasks
+            .step(&task.id, By::Owner(&stranger), answer())
+            .await
+            .unwrap_err();
         assert_eq!(refused, TaskError::NotFound);
-        assert_eq!(tasks.want_cancel(&task.id, By::Owner(&stranger)).await.unwrap_err(), TaskError::NotFound);
-        let refused = tasks.step(&task.id, By::Owner(&task.owner), done()).await.unwrap_err();
-        assert_eq!(refused, TaskError::Illegal { from: TaskState::InputRequired, step: "completed" });
-        let answered = tasks.step(&task.id, By::Owner(&task.owner), answer()).await.unwrap();
+        assert_eq!(
+            tasks
+                .want_cancel(&task.id, By::Owner(&stranger))
+                .await
+                .unwrap_err(),
+            TaskError::NotFound
+        );
+        let refused = tasks
+            .step(&task.id, By::Owner(&task.owner), done())
+            .await
+            .unwrap_err();
+        assert_eq!(
+            refused,
+            TaskError::Illegal {
+                from: TaskState::InputRequired,
+                step: "completed"
+            }
+        );
+        let answered = tasks
+            .step(&task.id, By::Owner(&task.owner), answer())
+            .await
+            .unwrap();
         assert_eq!(answered.state, TaskState::Working);
         assert!(tasks.step(&task.id, By::Operator, answer()).await.is_err());
         // Its worker is told; it ends when that lets go, whatever for.
-        assert!(tasks.want_cancel(&task.id, By::Operator).await.unwrap().cancel_wanted);
+        assert!(
+            tasks
+                .want_cancel(&task.id, By::Operator)
+                .await
+                .unwrap()
+                .cancel_wanted
+        );
         assert_eq!(tasks.cancels(&lease.by).await.unwrap(), ids(&["a"]));
         tasks.release(&lease, Released::Waits).await.unwrap();
-        assert_eq!(tasks.get(&task.id).await.unwrap().unwrap().state, TaskState::Canceled);
+        assert_eq!(
+            tasks.get(&task.id).await.unwrap().unwrap().state,
+            TaskState::Canceled
+        );
         assert!(tasks.cancels(&lease.by).await.unwrap().is_empty());
     })
     .await;
@@ -227,9 +344,19 @@ async fn circles_are_refused() {
             needs: ids(needs),
             ..new(id)
         };
-        tasks.begin_all(vec![of("p", None, &[]), of("x", None, &["p"]), of("c", Some("p"), &[])]).await.unwrap();
+        tasks
+            .begin_all(vec![
+                of("p", None, &[]),
+                of("x", None, &["p"]),
+                of("c", Some("p"), &[]),
+            ])
+            .await
+            .unwrap();
         // Another waits for its part, that for the parent.
-        tasks.begin_all(vec![of("e", None, &[]), of("ec", Some("e"), &["p"])]).await.unwrap();
+        tasks
+            .begin_all(vec![of("e", None, &[]), of("ec", Some("e"), &["p"])])
+            .await
+            .unwrap();
         for circle in [
             vec![of("a", Some("p"), &["e"])],
             vec![of("a", None, &["a"])],
@@ -245,16 +372,32 @@ async fn circles_are_refused() {
             assert_eq!(tasks.begin_all(circle).await.unwrap_err(), TaskError::Cycle);
         }
         // What has ended waits for nobody.
-        tasks.want_cancel(&ids(&["x"])[0], By::Operator).await.unwrap();
-        let late = tasks.begin_all(vec![of("late", Some("p"), &["x"])]).await.unwrap();
+        tasks
+            .want_cancel(&ids(&["x"])[0], By::Operator)
+            .await
+            .unwrap();
+        let late = tasks
+            .begin_all(vec![of("late", Some("p"), &["x"])])
+            .await
+            .unwrap();
         assert_eq!(late[0].state, TaskState::Canceled);
         let mut deep = vec![of("d0", None, &[])];
-        deep.extend((1..=TASK_DEPTH_MAX).map(|n| of(&format!("d{n}"), Some(&format!("d{}", n - 1)), &[])));
+        deep.extend(
+            (1..=TASK_DEPTH_MAX).map(|n| of(&format!("d{n}"), Some(&format!("d{}", n - 1)), &[])),
+        );
         let last = format!("d{TASK_DEPTH_MAX}");
         tasks.begin_all(deep).await.unwrap();
-        let refused = tasks.begin_all(vec![of("deeper", Some(&last), &[])]).await.unwrap_err();
-        assert!(matches!(refused, TaskError::Journal(JournalError::Invalid(_))));
-        let many = (0..=TASKS_AT_ONCE_MAX).map(|n| new(&format!("m{n}"))).collect();
+        let refused = tasks
+            .begin_all(vec![of("deeper", Some(&last), &[])])
+            .await
+            .unwrap_err();
+        assert!(matches!(
+            refused,
+            TaskError::Journal(JournalError::Invalid(_))
+        ));
+        let many = (0..=TASKS_AT_ONCE_MAX)
+            .map(|n| new(&format!("m{n}")))
+            .collect();
         assert!(tasks.begin_all(many).await.is_err());
     })
     .await;
@@ -265,16 +408,40 @@ async fn circles_are_refused() {
 async fn cancelling_a_family() {
     tasks(async |tasks| {
         let [parent, idle, busy] = ["p", "i", "b"].map(|name| TaskId::new(name).unwrap());
-        let part = |id: &str| NewTask { parent: Some(parent.clone()), ..new(id) };
-        tasks.begin_all(vec![new("p"), part("b"), part("i")]).await.unwrap();
+        let part = |id: &str| NewTask {
+            parent: Some(parent.clone()),
+            ..new(id)
+        };
+        tasks
+            .begin_all(vec![new("p"), part("b"), part("i")])
+            .await
+            .unwrap();
         let (_, lease) = tasks.claim(claim("w", 1)).await.unwrap().remove(0);
-        tasks.step(&busy, By::Worker(&lease), vec![TaskStep::Start]).await.unwrap();
+        tasks
+            .step(&busy, By::Worker(&lease), vec![TaskStep::Start])
+            .await
+            .unwrap();
         let cancelled = tasks.want_cancel(&parent, By::Operator).await.unwrap();
-        assert_eq!((cancelled.state, cancelled.children_open), (TaskState::Canceled, 1));
-        assert_eq!(tasks.get(&idle).await.unwrap().unwrap().state, TaskState::Canceled);
-        assert_eq!(tasks.cancels("w").await.unwrap(), std::slice::from_ref(&busy));
-        let ended = tasks.step(&busy, By::Worker(&lease), vec![TaskStep::cancelled()]).await.unwrap();
-        assert_eq!((ended.state, ended.cancel_wanted), (TaskState::Canceled, false));
+        assert_eq!(
+            (cancelled.state, cancelled.children_open),
+            (TaskState::Canceled, 1)
+        );
+        assert_eq!(
+            tasks.get(&idle).await.unwrap().unwrap().state,
+            TaskState::Canceled
+        );
+        assert_eq!(
+            tasks.cancels("w").await.unwrap(),
+            std::slice::from_ref(&busy)
+        );
+        let ended = tasks
+            .step(&busy, By::Worker(&lease), vec![TaskStep::cancelled()])
+            .await
+            .unwrap();
+        assert_eq!(
+            (ended.state, ended.cancel_wanted),
+            (TaskState::Canceled, false)
+        );
         let refused = tasks.want_cancel(&parent, By::Operator).await.unwrap_err();
         assert_eq!(refused, TaskError::HasEnded(TaskState::Canceled));
     })
@@ -287,14 +454,39 @@ async fn lists() {
     tasks(async |tasks| {
         for n in 0..5 {
             let agent = if n % 2 == 0 { "even" } else { "odd" }.to_owned();
-            begun(&tasks, NewTask { agent, ..new(&format!("t{n}")) }).await;
+            begun(
+                &tasks,
+                NewTask {
+                    agent,
+                    ..new(&format!("t{n}"))
+                },
+            )
+            .await;
         }
-        let even = || TaskFilter { agent: Some("even".into()), ..TaskFilter::default() };
+        let even = || TaskFilter {
+            agent: Some("even".into()),
+            ..TaskFilter::default()
+        };
         let (page, more) = tasks.list(even(), 0, 2).await.unwrap();
-        assert_eq!((page.iter().map(|task| task.number).collect::<Vec<_>>(), more), (vec![1, 3], true));
+        assert_eq!(
+            (
+                page.iter().map(|task| task.number).collect::<Vec<_>>(),
+                more
+            ),
+            (vec![1, 3], true)
+        );
         let (page, more) = tasks.list(even(), 3, 2).await.unwrap();
-        assert_eq!((page.iter().map(|task| task.number).collect::<Vec<_>>(), more), (vec![5], false));
-        let ended = TaskFilter { states: vec![TaskState::Completed], ..TaskFilter::default() };
+        assert_eq!(
+            (
+                page.iter().map(|task| task.number).collect::<Vec<_>>(),
+                more
+            ),
+            (vec![5], false)
+        );
+        let ended = TaskFilter {
+            states: vec![TaskState::Completed],
+            ..TaskFilter::default()
+        };
         assert!(tasks.list(ended, 0, 9).await.unwrap().0.is_empty());
     })
     .await;
@@ -308,17 +500,30 @@ async fn followers_miss_nothing() {
         let (task, lease) = begun(&tasks, new("a")).await;
         let follower = |after| {
             let events = follow(tasks.clone(), task.id.clone(), after);
-            tokio::spawn(events.map(|event| event.unwrap().number).collect::<Vec<_>>())
+            tokio::spawn(
+                events
+                    .map(|event| event.unwrap().number)
+                    .collect::<Vec<_>>(),
+            )
         };
         let (all, later) = (follower(0), follower(150));
         for n in 0..300 {
-            let said = vec![TaskStep::Said(n.to_string()), TaskStep::Said("and on".into())];
-            tasks.step(&task.id, By::Worker(&lease), said).await.unwrap();
+            let said = vec![
+                TaskStep::Said(n.to_string()),
+                TaskStep::Said("and on".into()),
+            ];
+            tasks
+                .step(&task.id, By::Worker(&lease), said)
+                .await
+                .unwrap();
             if n % 7 == 0 {
                 tokio::task::yield_now().await;
             }
         }
-        tasks.step(&task.id, By::Worker(&lease), done()).await.unwrap();
+        tasks
+            .step(&task.id, By::Worker(&lease), done())
+            .await
+            .unwrap();
         assert_eq!(all.await.unwrap(), (1..=602).collect::<Vec<_>>());
         assert_eq!(later.await.unwrap(), (151..=602).collect::<Vec<_>>());
         assert_eq!(follower(600).await.unwrap(), [601, 602]);
@@ -336,36 +541,68 @@ async fn pages() {
     stores(async |opened| {
         let tasks = of(opened);
         for part in 0..2 {
-            let many = (0..TASKS_AT_ONCE_MAX).map(|n| new(&format!("{part} {n}"))).collect();
+            let many = (0..TASKS_AT_ONCE_MAX)
+                .map(|n| new(&format!("{part} {n}")))
+                .collect();
             tasks.begin_all(many).await.unwrap();
         }
         let more = CLAIM_TASKS_MAX + 1;
-        assert_eq!(tasks.claim(claim("w", more)).await.unwrap().len(), CLAIM_TASKS_MAX);
-        assert_eq!(tasks.claim(claim("w", more)).await.unwrap().len(), 2 * TASKS_AT_ONCE_MAX - CLAIM_TASKS_MAX);
+        assert_eq!(
+            tasks.claim(claim("w", more)).await.unwrap().len(),
+            CLAIM_TASKS_MAX
+        );
+        assert_eq!(
+            tasks.claim(claim("w", more)).await.unwrap().len(),
+            2 * TASKS_AT_ONCE_MAX - CLAIM_TASKS_MAX
+        );
 
         let large = |size| RawValue::from_string(format!("\"{}\"", "x".repeat(size))).unwrap();
         let size = TASK_BYTES_MAX_DEFAULT - 1_000;
         let page = usize::try_from(PAGE_BYTES_MAX).unwrap() / size;
         let mut last = None;
         for n in 0..=page {
-            let new = NewTask { request: Some(large(size)), agent: "large".into(), ..new(&format!("l{n}")) };
+            let new = NewTask {
+                request: Some(large(size)),
+                agent: "large".into(),
+                ..new(&format!("l{n}"))
+            };
             last = Some(begun(&tasks, new).await.1);
         }
-        let filter = TaskFilter { agent: Some("large".into()), ..TaskFilter::default() };
+        let filter = TaskFilter {
+            agent: Some("large".into()),
+            ..TaskFilter::default()
+        };
         let (first, is_more) = tasks.list(filter.clone(), 0, 99).await.unwrap();
         assert_eq!((first.len(), is_more), (page, true));
-        let (rest, is_more) = tasks.list(filter, first[page - 1].number, 99).await.unwrap();
+        let (rest, is_more) = tasks
+            .list(filter, first[page - 1].number, 99)
+            .await
+            .unwrap();
         assert_eq!((rest.len(), is_more), (1, false));
 
         let lease = last.unwrap();
         for _ in 0..=page {
             let turn = callboard_message::RawObject::new().with("text", "x".repeat(size));
-            tasks.step(&lease.task, By::Worker(&lease), vec![TaskStep::History(turn)]).await.unwrap();
+            tasks
+                .step(
+                    &lease.task,
+                    By::Worker(&lease),
+                    vec![TaskStep::History(turn)],
+                )
+                .await
+                .unwrap();
         }
         // The first event is a small one.
         let events = tasks.events(&lease.task, 0, 99).await.unwrap();
         assert_eq!(events.len(), 1 + page);
-        assert_eq!(tasks.events(&lease.task, 1 + page as u64, 99).await.unwrap().len(), 1);
+        assert_eq!(
+            tasks
+                .events(&lease.task, 1 + page as u64, 99)
+                .await
+                .unwrap()
+                .len(),
+            1
+        );
     })
     .await;
 }
@@ -376,19 +613,35 @@ async fn a_graph_has_a_size() {
     stores(async |opened| {
         let tasks = of(opened);
         let name = |n: usize| TaskId::new(format!("t{n}")).unwrap();
-        let chain =
-            |n: usize| NewTask { id: name(n), needs: if n == 0 { vec![] } else { vec![name(n - 1)] }, ..new("chain") };
+        let chain = |n: usize| NewTask {
+            id: name(n),
+            needs: if n == 0 { vec![] } else { vec![name(n - 1)] },
+            ..new("chain")
+        };
         let all: Vec<_> = (0..=GRAPH_TASKS_MAX).map(chain).collect();
         for some in all.chunks(TASKS_AT_ONCE_MAX) {
             tasks.begin_all(some.to_vec()).await.unwrap();
         }
         tasks.begin_all(vec![new("whole")]).await.unwrap();
         let part = |id: &str, last: usize| {
-            vec![NewTask { parent: Some(TaskId::new("whole").unwrap()), needs: vec![name(last)], ..new(id) }]
+            vec![NewTask {
+                parent: Some(TaskId::new("whole").unwrap()),
+                needs: vec![name(last)],
+                ..new(id)
+            }]
         };
-        let refused = tasks.begin_all(part("a", GRAPH_TASKS_MAX)).await.unwrap_err();
-        assert!(matches!(refused, TaskError::Journal(JournalError::Invalid(_))), "{refused:?}");
-        tasks.begin_all(part("b", GRAPH_TASKS_MAX - 1)).await.unwrap();
+        let refused = tasks
+            .begin_all(part("a", GRAPH_TASKS_MAX))
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(refused, TaskError::Journal(JournalError::Invalid(_))),
+            "{refused:?}"
+        );
+        tasks
+            .begin_all(part("b", GRAPH_TASKS_MAX - 1))
+            .await
+            .unwrap();
     })
     .await;
 }

@@ -21,8 +21,11 @@ const VIEW: &str = "view.jsonl";
 /// Fixtures of every version: a folder each.
 fn fixtures() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/upgrade");
-    let mut fixtures: Vec<_> =
-        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect();
+    let mut fixtures: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir())
+        .collect();
     fixtures.sort();
     assert!(!fixtures.is_empty());
     fixtures
@@ -34,31 +37,104 @@ fn ms(at: SystemTime) -> u128 {
 
 /// Everything in a store that doesn't change by being opened: a line of JSON each.
 async fn view(store: &SqlStore) -> String {
-    let Store { journal, tasks, mail, notes, .. } = store.store();
+    let Store {
+        journal,
+        tasks,
+        mail,
+        notes,
+        ..
+    } = store.store();
     let mut lines: Vec<Value> = Vec::new();
     for task in tasks.list(TaskFilter::default(), 0, 100).await.unwrap().0 {
-        let NewTask { id, scope, owner, principal, key, agent, message, request, class, on_restart, .. } = &task.new;
+        let NewTask {
+            id,
+            scope,
+            owner,
+            principal,
+            key,
+            agent,
+            message,
+            request,
+            class,
+            on_restart,
+            ..
+        } = &task.new;
         lines.push(json!({"task": id, "number": task.number, "scope": scope, "owner": owner, "principal": principal, "key": key,
             "agent": agent, "message": message, "request": request, "class": class.as_str(), "on_restart": on_restart.as_str()}));
-        let NewTask { parent, needs, deadline, expires, extra, .. } = &task.new;
-        let Task { state, created, updated, said, open, outcome, .. } = &*task;
+        let NewTask {
+            parent,
+            needs,
+            deadline,
+            expires,
+            extra,
+            ..
+        } = &task.new;
+        let Task {
+            state,
+            created,
+            updated,
+            said,
+            open,
+            outcome,
+            ..
+        } = &*task;
         lines.push(json!({"parent": parent, "needs": needs, "deadline": deadline.map(ms), "expires": ms(*expires), "extra": extra,
             "state": state.as_str(), "created": ms(*created), "updated": ms(*updated), "said": said, "open": open,
             "outcome": outcome}));
-        let Task { artifacts, last_event, waiting, children_open, cancel_wanted, .. } = &*task;
-        lines.push(json!({"artifacts": artifacts, "last_event": last_event, "waiting": waiting,
-            "children_open": children_open, "cancel_wanted": cancel_wanted}));
-        for TaskEvent { number, at, state, step } in tasks.events(id, 0, 100).await.unwrap() {
-            lines.push(json!({"event": number, "at": ms(at), "state": state.as_str(), "step": step}));
+        let Task {
+            artifacts,
+            last_event,
+            waiting,
+            children_open,
+            cancel_wanted,
+            ..
+        } = &*task;
+        lines.push(
+            json!({"artifacts": artifacts, "last_event": last_event, "waiting": waiting,
+            "children_open": children_open, "cancel_wanted": cancel_wanted}),
+        );
+        for TaskEvent {
+            number,
+            at,
+            state,
+            step,
+        } in tasks.events(id, 0, 100).await.unwrap()
+        {
+            lines.push(
+                json!({"event": number, "at": ms(at), "state": state.as_str(), "step": step}),
+            );
         }
     }
-    for (found, _) in mail.history(LetterFilter::default(), 0, 100).await.unwrap().0 {
-        let NewLetter { id, sender, kind, label, audience, recipients, topic, thread, .. } = &found.new;
+    for (found, _) in mail
+        .history(LetterFilter::default(), 0, 100)
+        .await
+        .unwrap()
+        .0
+    {
+        let NewLetter {
+            id,
+            sender,
+            kind,
+            label,
+            audience,
+            recipients,
+            topic,
+            thread,
+            ..
+        } = &found.new;
         lines.push(
             json!({"letter": id, "number": found.number, "sender": sender, "kind": kind.as_str(), "label": label,
             "audience": audience, "recipients": recipients, "topic": topic, "thread": thread}),
         );
-        let NewLetter { reply_to, urgent, key, class, body, expires, .. } = &found.new;
+        let NewLetter {
+            reply_to,
+            urgent,
+            key,
+            class,
+            body,
+            expires,
+            ..
+        } = &found.new;
         lines.push(json!({"reply_to": reply_to, "urgent": urgent, "key": key, "class": class.as_str(), "body": body,
             "expires": ms(*expires), "mark": found.mark, "accepted": ms(found.accepted), "spread": found.spread}));
         for copy in mail.receipts(found.number, None, 100).await.unwrap() {
@@ -69,7 +145,13 @@ async fn view(store: &SqlStore) -> String {
     for (number, event) in mail.events(0, 100).await.unwrap() {
         let told = match event {
             StoredEvent::Posted(letter) => json!(["posted", letter.number]),
-            StoredEvent::Marked { letter, id, sender, state, recipients } => {
+            StoredEvent::Marked {
+                letter,
+                id,
+                sender,
+                state,
+                recipients,
+            } => {
                 json!(["marked", letter, id, sender, state.as_str(), recipients])
             }
             StoredEvent::Joined(agent, way) => json!(["joined", agent, way]),
@@ -80,7 +162,13 @@ async fn view(store: &SqlStore) -> String {
     for (number, record) in journal.read(&record().stream, 0, 100).await.unwrap() {
         lines.push(json!({"record": number, "key": record.key, "body": record.body}));
     }
-    for Note { key, version, body, at } in notes.list("directory", None, 100).await.unwrap() {
+    for Note {
+        key,
+        version,
+        body,
+        at,
+    } in notes.list("directory", None, 100).await.unwrap()
+    {
         lines.push(json!({"note": key, "version": version, "body": body, "at": ms(at)}));
     }
     lines.iter().map(|line| format!("{line}\n")).collect()
@@ -89,7 +177,9 @@ async fn view(store: &SqlStore) -> String {
 /// The chain of this writer is whole, and as the anchor has it.
 async fn verified(store: &SqlStore) -> u64 {
     let reports = store.verify_audit(&VerifyOptions::default()).await.unwrap();
-    let [report] = reports.as_slice() else { panic!("{reports:?}") };
+    let [report] = reports.as_slice() else {
+        panic!("{reports:?}")
+    };
     assert_eq!((report.first, &report.fault), (1, &None));
     assert!(report.signed_up_to > 0, "{report:?}");
     report.last
@@ -97,17 +187,45 @@ async fn verified(store: &SqlStore) -> u64 {
 
 /// New work beside what an earlier version left; keys and versions of that version still hold.
 async fn goes_on(store: &SqlStore) {
-    let Store { journal, tasks, mail, notes, audit, .. } = store.store();
+    let Store {
+        journal,
+        tasks,
+        mail,
+        notes,
+        audit,
+        ..
+    } = store.store();
     let kept = tasks.list(TaskFilter::default(), 0, 100).await.unwrap().0;
     let highest = kept.iter().map(|task| task.number).max().unwrap();
-    match tasks.begin(NewTask { id: TaskId::fresh(), ..task("completed") }).await.unwrap() {
-        Begun::Again(task) => assert_eq!((task.id.as_str(), task.state), ("completed", TaskState::Completed)),
+    match tasks
+        .begin(NewTask {
+            id: TaskId::fresh(),
+            ..task("completed")
+        })
+        .await
+        .unwrap()
+    {
+        Begun::Again(task) => assert_eq!(
+            (task.id.as_str(), task.state),
+            ("completed", TaskState::Completed)
+        ),
         Begun::New(task, _) => panic!("{} is new", task.id),
     }
-    let answer = TaskStep::Answered { key: "q".into(), answer: RawValue::from_string("null".into()).unwrap() };
-    let answered = tasks.step(&id("waits for an answer"), By::Operator, vec![answer]).await.unwrap();
+    let answer = TaskStep::Answered {
+        key: "q".into(),
+        answer: RawValue::from_string("null".into()).unwrap(),
+    };
+    let answered = tasks
+        .step(&id("waits for an answer"), By::Operator, vec![answer])
+        .await
+        .unwrap();
     assert!(answered.open.is_empty());
-    let claim = Claim { scope: "agent".into(), by: tasks.worker().into(), tasks_max: 9, lease: samples::LEASE };
+    let claim = Claim {
+        scope: "agent".into(),
+        by: tasks.worker().into(),
+        tasks_max: 9,
+        lease: samples::LEASE,
+    };
     let claimed = tasks.claim(claim).await.unwrap();
     let names: Vec<&str> = claimed.iter().map(|(task, _)| task.id.as_str()).collect();
     assert_eq!(names, ["resumed", GRAPH[1]]);
@@ -115,45 +233,97 @@ async fn goes_on(store: &SqlStore) {
         let done = TaskStep::Completed(RawValue::from_string("1".into()).unwrap());
         let start = (task.state == TaskState::Submitted).then_some(TaskStep::Start);
         let steps = start.into_iter().chain([done]).collect();
-        tasks.step(&task.id, By::Worker(lease), steps).await.unwrap();
+        tasks
+            .step(&task.id, By::Worker(lease), steps)
+            .await
+            .unwrap();
     }
     let interrupted = tasks.get(&id("interrupted")).await.unwrap().unwrap();
     assert_eq!(interrupted.state, TaskState::Failed);
     assert_eq!(tasks.get(&id(GRAPH[2])).await.unwrap().unwrap().waiting, 0);
-    let Begun::New(begun, _) = tasks.begin(task("new")).await.unwrap() else { panic!("it isn't new") };
+    let Begun::New(begun, _) = tasks.begin(task("new")).await.unwrap() else {
+        panic!("it isn't new")
+    };
     assert_eq!(begun.number, highest + 1);
 
-    let again =
-        mail.post(NewLetter { id: uuid::Uuid::now_v7().to_string(), ..letter(LetterKind::Direct) }).await.unwrap();
-    assert_eq!((again.is_new, &again.new.body), (false, &letter(LetterKind::Direct).body));
-    assert_eq!(mail.mark(vec![("bob".into(), again.number)], Mark::Read).await.unwrap().len(), 1);
+    let again = mail
+        .post(NewLetter {
+            id: uuid::Uuid::now_v7().to_string(),
+            ..letter(LetterKind::Direct)
+        })
+        .await
+        .unwrap();
+    assert_eq!(
+        (again.is_new, &again.new.body),
+        (false, &letter(LetterKind::Direct).body)
+    );
+    assert_eq!(
+        mail.mark(vec![("bob".into(), again.number)], Mark::Read)
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
     let event = mail.last_event().await.unwrap();
-    let new = mail.post(crate::mail::letter(&["bob"], "hello")).await.unwrap();
+    let new = mail
+        .post(crate::mail::letter(&["bob"], "hello"))
+        .await
+        .unwrap();
     assert_eq!(mail.last_event().await.unwrap(), event + 1);
-    assert!(mail.open("bob", None, false, 100).await.unwrap().iter().any(|(letter, _)| letter.number == new.number));
+    assert!(
+        mail.open("bob", None, false, 100)
+            .await
+            .unwrap()
+            .iter()
+            .any(|(letter, _)| letter.number == new.number)
+    );
 
     let records = journal.read(&record().stream, 0, 100).await.unwrap().len() as u64;
     assert_eq!(journal.append(record()).await, Ok(1));
-    assert_eq!(journal.append(Record { key: None, ..record() }).await, Ok(records + 1));
+    assert_eq!(
+        journal
+            .append(Record {
+                key: None,
+                ..record()
+            })
+            .await,
+        Ok(records + 1)
+    );
     let note = notes.get("directory", "a").await.unwrap().unwrap();
-    let put = notes.put("directory", "a", RawObject::new(), Some(note.version)).await;
+    let put = notes
+        .put("directory", "a", RawObject::new(), Some(note.version))
+        .await;
     assert_eq!(put, Ok(note.version + 1));
-    audit.append(vec![AuditEntry::new("upgraded")]).await.unwrap();
+    audit
+        .append(vec![AuditEntry::new("upgraded")])
+        .await
+        .unwrap();
 }
 
 /// Puts a fixture in the place of an empty store, and opens it.
 async fn restored(mut opened: Opened, fixture: &Path) -> Opened {
     opened.sql.close().await;
-    let kind = if opened.is_sqlite() { "sqlite" } else { "postgres" };
+    let kind = if opened.is_sqlite() {
+        "sqlite"
+    } else {
+        "postgres"
+    };
     for ending in AUDIT_FILES {
-        fs::copy(fixture.join(format!("{kind}.{ending}")), opened.folder().join("audit").with_extension(ending))
-            .unwrap();
+        fs::copy(
+            fixture.join(format!("{kind}.{ending}")),
+            opened.folder().join("audit").with_extension(ending),
+        )
+        .unwrap();
     }
     if opened.is_sqlite() {
         fs::copy(fixture.join("sqlite.db"), opened.file()).unwrap();
     } else {
-        opened.raw("DROP SCHEMA public CASCADE; CREATE SCHEMA public").await;
-        opened.raw(&fs::read_to_string(fixture.join("postgres.sql")).unwrap()).await;
+        opened
+            .raw("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+            .await;
+        opened
+            .raw(&fs::read_to_string(fixture.join("postgres.sql")).unwrap())
+            .await;
     }
     opened.restart().await;
     opened
@@ -164,13 +334,23 @@ async fn restored(mut opened: Opened, fixture: &Path) -> Opened {
 #[tokio::test]
 async fn earlier_stores_are_gone_on_with() {
     for fixture in fixtures() {
-        let stores = [Some(in_file(|options| options).await), in_database(|options| options).await];
+        let stores = [
+            Some(in_file(|options| options).await),
+            in_database(|options| options).await,
+        ];
         for opened in stores.into_iter().flatten() {
             let mut opened = restored(opened, &fixture).await;
-            let kind = if opened.is_sqlite() { "sqlite" } else { "postgres" };
+            let kind = if opened.is_sqlite() {
+                "sqlite"
+            } else {
+                "postgres"
+            };
             let expected = fs::read_to_string(fixture.join(format!("{kind}.{VIEW}"))).unwrap();
-            let parsed =
-                |text: &str| -> Vec<Value> { text.lines().map(|line| serde_json::from_str(line).unwrap()).collect() };
+            let parsed = |text: &str| -> Vec<Value> {
+                text.lines()
+                    .map(|line| serde_json::from_str(line).unwrap())
+                    .collect()
+            };
             let (found, expected) = (parsed(&view(&opened.sql).await), parsed(&expected));
             for (found, expected) in found.iter().zip(&expected) {
                 assert_eq!(found, expected, "{}", fixture.display());
@@ -193,7 +373,11 @@ async fn a_changed_entry_of_an_earlier_store_is_found() {
         opened.sql.close().await;
         opened.raw("DROP TRIGGER audit_stays; UPDATE audit SET line = replace(line, 'clinic', 'clinik') WHERE event = 'message'").await;
         opened.restart().await;
-        let reports = opened.sql.verify_audit(&VerifyOptions::default()).await.unwrap();
+        let reports = opened
+            .sql
+            .verify_audit(&VerifyOptions::default())
+            .await
+            .unwrap();
         assert!(reports[0].fault.is_some(), "{reports:?}");
         opened.end().await;
     }
@@ -202,8 +386,16 @@ async fn a_changed_entry_of_an_earlier_store_is_found() {
 /// The rows of a store in a database, as statements.
 async fn statements(opened: &Opened) -> String {
     let mut statements = String::new();
-    for table in opened.texts("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1").await {
-        for row in opened.texts(&format!("SELECT row_to_json(t)::text FROM {table} AS t ORDER BY 1")).await {
+    for table in opened
+        .texts("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1")
+        .await
+    {
+        for row in opened
+            .texts(&format!(
+                "SELECT row_to_json(t)::text FROM {table} AS t ORDER BY 1"
+            ))
+            .await
+        {
             let row = row.replace('\'', "''");
             statements += &format!(
                 "INSERT INTO public.{table} SELECT * FROM json_populate_record(NULL::public.{table}, '{row}');\n"
@@ -217,28 +409,54 @@ async fn statements(opened: &Opened) -> String {
 #[tokio::test]
 #[ignore = "writes a fixture for later versions: cargo xtask fixture"]
 async fn write_fixture() {
-    let Ok(folder) = std::env::var(FOLDER).map(PathBuf::from) else { return };
+    let Ok(folder) = std::env::var(FOLDER).map(PathBuf::from) else {
+        return;
+    };
     fs::create_dir_all(&folder).unwrap();
-    let stores = [Some(in_file(|options| options).await), in_database(|options| options).await];
+    let stores = [
+        Some(in_file(|options| options).await),
+        in_database(|options| options).await,
+    ];
     for mut opened in stores.into_iter().flatten() {
         fill(&opened.sql).await;
         // Clinical bodies are gone with the process that had them.
         opened.restart().await;
-        let kind = if opened.is_sqlite() { "sqlite" } else { "postgres" };
-        fs::write(folder.join(format!("{kind}.{VIEW}")), view(&opened.sql).await).unwrap();
+        let kind = if opened.is_sqlite() {
+            "sqlite"
+        } else {
+            "postgres"
+        };
+        fs::write(
+            folder.join(format!("{kind}.{VIEW}")),
+            view(&opened.sql).await,
+        )
+        .unwrap();
         opened.sql.close().await;
         for ending in AUDIT_FILES {
-            fs::copy(opened.folder().join("audit").with_extension(ending), folder.join(format!("{kind}.{ending}")))
-                .unwrap();
+            fs::copy(
+                opened.folder().join("audit").with_extension(ending),
+                folder.join(format!("{kind}.{ending}")),
+            )
+            .unwrap();
         }
         if opened.is_sqlite() {
             fs::copy(opened.file(), folder.join("sqlite.db")).unwrap();
         } else {
             let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/schema/postgres");
-            let mut files: Vec<_> = fs::read_dir(schema).unwrap().map(|entry| entry.unwrap().path()).collect();
+            let mut files: Vec<_> = fs::read_dir(schema)
+                .unwrap()
+                .map(|entry| entry.unwrap().path())
+                .collect();
             files.sort();
-            let schema: String = files.iter().map(|file| fs::read_to_string(file).unwrap() + "\n").collect();
-            fs::write(folder.join("postgres.sql"), schema + &statements(&opened).await).unwrap();
+            let schema: String = files
+                .iter()
+                .map(|file| fs::read_to_string(file).unwrap() + "\n")
+                .collect();
+            fs::write(
+                folder.join("postgres.sql"),
+                schema + &statements(&opened).await,
+            )
+            .unwrap();
         }
         opened.end().await;
     }

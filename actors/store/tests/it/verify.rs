@@ -12,18 +12,28 @@ const LAST: u64 = 1_300;
 async fn filled(opened: &mut Opened) {
     let audit = opened.sql.audit();
     for at in 0..1_298 / 11 {
-        audit.append((0..11).map(|n| entry(at * 11 + n)).collect()).await.unwrap();
+        audit
+            .append((0..11).map(|n| entry(at * 11 + n)).collect())
+            .await
+            .unwrap();
     }
     opened.sql.close().await;
     // Whoever can write to the file can do this too.
-    let trigger = if opened.is_sqlite() { "audit_stays" } else { "audit_stays ON audit" };
+    let trigger = if opened.is_sqlite() {
+        "audit_stays"
+    } else {
+        "audit_stays ON audit"
+    };
     opened.raw(&format!("DROP TRIGGER {trigger}")).await;
 }
 
 /// Looks as somebody beside the node does: nothing is written.
 async fn visited(opened: &Opened) -> ChainReport {
     let visitor = SqlStore::visit(&opened.options()).await.unwrap();
-    let reports = visitor.verify_audit(&VerifyOptions::default()).await.unwrap();
+    let reports = visitor
+        .verify_audit(&VerifyOptions::default())
+        .await
+        .unwrap();
     visitor.close().await;
     assert_eq!(reports.len(), 1, "{reports:?}");
     reports.into_iter().next().unwrap()
@@ -111,15 +121,28 @@ async fn a_cut_chain_stays_cut() {
     opened.raw("DELETE FROM audit WHERE number > 1200; DELETE FROM audit_checkpoint WHERE number > 1200").await;
     opened.restart().await;
     opened.sql.audit().append(vec![entry(1)]).await.unwrap();
-    assert_eq!(report(&opened.sql).await.fault, Some(AuditFault::Missing { number: 1_201 }));
+    assert_eq!(
+        report(&opened.sql).await.fault,
+        Some(AuditFault::Missing { number: 1_201 })
+    );
     opened.sql.close().await;
 
     // And where the counter was cut too: the anchor knows another entry 1300.
     opened.raw("DELETE FROM audit WHERE number > 1200; DELETE FROM audit_checkpoint WHERE number > 1200").await;
-    opened.raw("UPDATE stream SET last = 1200 WHERE name = 'a/node'").await;
+    opened
+        .raw("UPDATE stream SET last = 1200 WHERE name = 'a/node'")
+        .await;
     opened.restart().await;
-    opened.sql.audit().append((0..200).map(entry).collect()).await.unwrap();
-    assert_eq!(report(&opened.sql).await.fault, Some(AuditFault::NotAnchored { number: LAST }));
+    opened
+        .sql
+        .audit()
+        .append((0..200).map(entry).collect())
+        .await
+        .unwrap();
+    assert_eq!(
+        report(&opened.sql).await.fault,
+        Some(AuditFault::NotAnchored { number: LAST })
+    );
     opened.end().await;
 }
 
@@ -138,20 +161,49 @@ async fn an_export_is_verified_without_the_store() {
             anchor: Some(opened.folder().join("audit.anchor")),
             chain: None,
         };
-        let verified = |text: &str| verify_export(text.as_bytes(), &options).unwrap().into_iter().next().unwrap();
+        let verified = |text: &str| {
+            verify_export(text.as_bytes(), &options)
+                .unwrap()
+                .into_iter()
+                .next()
+                .unwrap()
+        };
         let text = String::from_utf8(out).unwrap();
         assert_eq!(verified(&text), visited(opened).await);
 
         let with = text.replace("agent 700", "agent 701");
-        assert!(matches!(verified(&with).fault, Some(AuditFault::Changed { number: 702, .. })), "{}", verified(&with));
-        let without = text.lines().filter(|line| !line.contains("agent 700")).collect::<Vec<_>>().join("\n");
-        assert_eq!(verified(&without).fault, Some(AuditFault::Missing { number: 702 }));
+        assert!(
+            matches!(
+                verified(&with).fault,
+                Some(AuditFault::Changed { number: 702, .. })
+            ),
+            "{}",
+            verified(&with)
+        );
+        let without = text
+            .lines()
+            .filter(|line| !line.contains("agent 700"))
+            .collect::<Vec<_>>()
+            .join("\n");
+        assert_eq!(
+            verified(&without).fault,
+            Some(AuditFault::Missing { number: 702 })
+        );
         let cut = text.lines().take(1_000).collect::<Vec<_>>().join("\n");
-        assert!(matches!(verified(&cut).fault, Some(AuditFault::Truncated { expected: LAST, .. })));
-        for bad in ["x", "{\"kind\":\"entry\",\"number\":1,\"line\":\"\",\"hash\":\"\"}"] {
+        assert!(matches!(
+            verified(&cut).fault,
+            Some(AuditFault::Truncated { expected: LAST, .. })
+        ));
+        for bad in [
+            "x",
+            "{\"kind\":\"entry\",\"number\":1,\"line\":\"\",\"hash\":\"\"}",
+        ] {
             assert!(verify_export(bad.as_bytes(), &options).is_err(), "{bad}");
         }
-        let missing = VerifyOptions { public_keys: Some(opened.folder().join("none")), ..options.clone() };
+        let missing = VerifyOptions {
+            public_keys: Some(opened.folder().join("none")),
+            ..options.clone()
+        };
         assert!(verify_export(text.as_bytes(), &missing).is_err());
     })
     .await;
@@ -197,7 +249,10 @@ async fn a_living_chain_is_verified() {
     let audit = opened.sql.audit();
     let writing = async {
         for at in 0..60 {
-            audit.append((0..50).map(|n| entry(at * 50 + n)).collect()).await.unwrap();
+            audit
+                .append((0..50).map(|n| entry(at * 50 + n)).collect())
+                .await
+                .unwrap();
         }
     };
     let looking = async {
@@ -211,9 +266,17 @@ async fn a_living_chain_is_verified() {
     };
     futures::join!(writing, looking);
     let visitor = SqlStore::visit(&opened.options()).await.unwrap();
-    let reports = visitor.verify_audit(&VerifyOptions::default()).await.unwrap();
+    let reports = visitor
+        .verify_audit(&VerifyOptions::default())
+        .await
+        .unwrap();
     assert_eq!((reports[0].last, &reports[0].fault), (3_001, &None));
     visitor.close().await;
-    assert!(fs::metadata(opened.folder().join("audit.anchor")).unwrap().len() > 0);
+    assert!(
+        fs::metadata(opened.folder().join("audit.anchor"))
+            .unwrap()
+            .len()
+            > 0
+    );
     opened.end().await;
 }

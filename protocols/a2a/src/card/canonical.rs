@@ -33,7 +33,11 @@ pub(super) struct NotCanonical;
 pub(super) fn canonical(raw: &RawValue, form: Form) -> Result<String, NotCanonical> {
     let mut out = String::with_capacity(raw.get().len());
     value(raw, form, CANONICAL_DEPTH_MAX, &mut out)?;
-    Ok(if out.is_empty() { "null".to_owned() } else { out })
+    Ok(if out.is_empty() {
+        "null".to_owned()
+    } else {
+        out
+    })
 }
 
 /// Writes a value; nothing where the form leaves it out.
@@ -61,7 +65,9 @@ fn object(raw: &RawValue, form: Form, depth: usize, out: &mut String) -> Result<
     let members = RawMembers::parse(raw).map_err(|_| NotCanonical)?;
     let mut members: Vec<_> = members.iter().collect();
     match form {
-        Form::Jcs | Form::Lean => members.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16())),
+        Form::Jcs | Form::Lean => {
+            members.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()))
+        }
         Form::LeanAscii => members.sort_by_key(|(name, _)| *name),
     }
     list(members, ['{', '}'], form, out, |(name, member), out| {
@@ -79,7 +85,9 @@ fn object(raw: &RawValue, form: Form, depth: usize, out: &mut String) -> Result<
 
 fn array(text: &str, form: Form, depth: usize, out: &mut String) -> Result<(), NotCanonical> {
     let entries: Vec<&RawValue> = serde_json::from_str(text).map_err(|_| NotCanonical)?;
-    list(entries, ['[', ']'], form, out, |entry, out| value(entry, form, depth, out))
+    list(entries, ['[', ']'], form, out, |entry, out| {
+        value(entry, form, depth, out)
+    })
 }
 
 /// Writes what `write` writes of each, with commas between what isn't left out.
@@ -149,7 +157,9 @@ fn pythons(number: f64) -> String {
     }
     let written = format!("{number:e}");
     let (digits, exponent) = written.split_once('e').unwrap_or((&written, "0"));
-    let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |exponent| ('-', exponent));
+    let (sign, exponent) = exponent
+        .strip_prefix('-')
+        .map_or(('+', exponent), |exponent| ('-', exponent));
     format!("{digits}e{sign}{exponent:0>2}")
 }
 
@@ -168,8 +178,12 @@ mod tests {
             "string": "\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/", "literals": [null, true, false] }"#;
         let expected = r#"{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27],"string":"€$\u000f\nA'B\"\\\\\"/"}"#;
         assert_eq!(of(values, Form::Jcs), expected);
-        let order = r#"{"\u20ac":1,"\r":2,"\ufb33":3,"1":4,"\ud83d\ude00":5,"\u0080":6,"\u00f6":7}"#;
-        assert_eq!(of(order, Form::Jcs), "{\"\\r\":2,\"1\":4,\"\u{80}\":6,\"ö\":7,\"€\":1,\"😀\":5,\"\u{fb33}\":3}");
+        let order =
+            r#"{"\u20ac":1,"\r":2,"\ufb33":3,"1":4,"\ud83d\ude00":5,"\u0080":6,"\u00f6":7}"#;
+        assert_eq!(
+            of(order, Form::Jcs),
+            "{\"\\r\":2,\"1\":4,\"\u{80}\":6,\"ö\":7,\"€\":1,\"😀\":5,\"\u{fb33}\":3}"
+        );
     }
 
     /// Goal: numbers are ECMAScript's. Method: rows of the RFC's appendix B, as decimals.
@@ -206,7 +220,11 @@ mod tests {
     #[test]
     fn pythons_forms() {
         for (written, lean, ascii) in [
-            (r#"{"b":"","a":[],"c":{"d":{}},"e":[{"f":""},""]}"#, "null", "null"),
+            (
+                r#"{"b":"","a":[],"c":{"d":{}},"e":[{"f":""},""]}"#,
+                "null",
+                "null",
+            ),
             (
                 r#"{"b":"x","a":["",{"c":[]},"y"],"d":false,"e":null,"f":0.0}"#,
                 r#"{"a":["y"],"b":"x","d":false,"e":null,"f":0}"#,
@@ -237,8 +255,14 @@ mod tests {
     #[test]
     fn nesting_is_bounded() {
         let nested = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
-        assert_eq!(of(&nested(CANONICAL_DEPTH_MAX), Form::Jcs), nested(CANONICAL_DEPTH_MAX));
+        assert_eq!(
+            of(&nested(CANONICAL_DEPTH_MAX), Form::Jcs),
+            nested(CANONICAL_DEPTH_MAX)
+        );
         let over = nested(CANONICAL_DEPTH_MAX + 1);
-        assert_eq!(canonical(serde_json::from_str(&over).unwrap(), Form::Jcs), Err(NotCanonical));
+        assert_eq!(
+            canonical(serde_json::from_str(&over).unwrap(), Form::Jcs),
+            Err(NotCanonical)
+        );
     }
 }

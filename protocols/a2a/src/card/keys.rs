@@ -7,7 +7,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use callboard_message::RawObject;
 use callboard_rpc::{KeyPair, KeyPairError, Limits, SigningAlgorithm};
 use ring::signature::{
-    ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey,
+    ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents,
+    UnparsedPublicKey,
 };
 use secrecy::SecretString;
 use sha2::{Digest, Sha256};
@@ -20,7 +21,11 @@ pub const JWKS_KEYS_MAX: usize = 64;
 pub const JWKS_BYTES_MAX: usize = 256 * 1024;
 
 /// The algorithms of cards. Never `none`, and none with a shared secret.
-const ALGORITHMS: [SigningAlgorithm; 3] = [SigningAlgorithm::Es256, SigningAlgorithm::EdDsa, SigningAlgorithm::Rs256];
+const ALGORITHMS: [SigningAlgorithm; 3] = [
+    SigningAlgorithm::Es256,
+    SigningAlgorithm::EdDsa,
+    SigningAlgorithm::Rs256,
+];
 
 /// A private key that signs cards: P-256, Ed25519 or RSA. Never printed.
 #[derive(Debug, Clone)]
@@ -35,10 +40,15 @@ impl SigningKey {
     /// # Errors
     /// [`KeyPairError`] where the text holds no such key of a kind that cards are signed with.
     pub fn from_pem(pem: &SecretString) -> Result<Self, KeyPairError> {
-        let pair = ALGORITHMS.into_iter().find_map(|algorithm| KeyPair::from_pem(pem, algorithm).ok());
+        let pair = ALGORITHMS
+            .into_iter()
+            .find_map(|algorithm| KeyPair::from_pem(pem, algorithm).ok());
         let pair = pair.ok_or(KeyPairError)?;
         let id = thumbprint(&pair.public_members()).into();
-        Ok(Self { pair: Arc::new(pair), id })
+        Ok(Self {
+            pair: Arc::new(pair),
+            id,
+        })
     }
 
     /// Its name in signatures: the thumbprint of its public key (RFC 7638).
@@ -52,7 +62,10 @@ impl SigningKey {
         for (name, value) in self.pair.public_members() {
             key.set(name, value);
         }
-        let key = key.with("alg", self.algorithm()).with("use", "sig").with("kid", self.id());
+        let key = key
+            .with("alg", self.algorithm())
+            .with("use", "sig")
+            .with("kid", self.id());
         RawObject::of("keys", [key])
     }
 
@@ -67,7 +80,10 @@ impl SigningKey {
 
 /// The SHA-256 of the members that make a key what it is, in base64url (RFC 7638, section 3).
 fn thumbprint(members: &[(&'static str, String)]) -> String {
-    let members: Vec<_> = members.iter().map(|(name, value)| format!("\"{name}\":\"{value}\"")).collect();
+    let members: Vec<_> = members
+        .iter()
+        .map(|(name, value)| format!("\"{name}\":\"{value}\""))
+        .collect();
     URL_SAFE_NO_PAD.encode(Sha256::digest(format!("{{{}}}", members.join(","))))
 }
 
@@ -104,14 +120,19 @@ impl Jwks {
     /// # Errors
     /// [`JwksError`].
     pub fn parse(text: &[u8]) -> Result<Self, JwksError> {
-        let limits = Limits { body_bytes_max: JWKS_BYTES_MAX, ..Limits::default() };
+        let limits = Limits {
+            body_bytes_max: JWKS_BYTES_MAX,
+            ..Limits::default()
+        };
         let text = callboard_rpc::check(text, &limits).map_err(|_| JwksError)?;
         let set: RawObject = serde_json::from_str(text).map_err(|_| JwksError)?;
         let keys: Vec<RawObject> = set.read("keys").ok_or(JwksError)?;
         if keys.len() > JWKS_KEYS_MAX {
             return Err(JwksError);
         }
-        Ok(Self { keys: keys.iter().filter_map(PublicKey::read).collect() })
+        Ok(Self {
+            keys: keys.iter().filter_map(PublicKey::read).collect(),
+        })
     }
 
     /// How many keys it has that can be used.
@@ -125,10 +146,18 @@ impl Jwks {
     }
 
     /// Those that a signature may be by: of its key's id, or without one. `now` is in seconds since 1970.
-    pub(super) fn fitting<'a>(&'a self, id: Option<&'a str>, now: f64) -> impl Iterator<Item = &'a PublicKey> {
+    pub(super) fn fitting<'a>(
+        &'a self,
+        id: Option<&'a str>,
+        now: f64,
+    ) -> impl Iterator<Item = &'a PublicKey> {
         self.keys
             .iter()
-            .filter(move |key| key.id.as_deref().is_none_or(|of| id.is_none_or(|id| id == of)))
+            .filter(move |key| {
+                key.id
+                    .as_deref()
+                    .is_none_or(|of| id.is_none_or(|id| id == of))
+            })
             .filter(move |key| key.expires.is_none_or(|expires| expires > now))
     }
 }
@@ -138,20 +167,32 @@ impl PublicKey {
         if key.text("use").is_some_and(|purpose| purpose != "sig") {
             return None;
         }
-        let bytes = |name: &str| URL_SAFE_NO_PAD.decode(key.text(name)?.trim_end_matches('=')).ok();
+        let bytes = |name: &str| {
+            URL_SAFE_NO_PAD
+                .decode(key.text(name)?.trim_end_matches('='))
+                .ok()
+        };
         let material = match (key.text("kty")?.as_str(), key.text("crv").as_deref()) {
             ("EC", Some("P-256")) => {
                 let (x, y) = (bytes("x")?, bytes("y")?);
-                (x.len() == 32 && y.len() == 32).then(|| Material::P256([&[4], &*x, &*y].concat()))?
+                (x.len() == 32 && y.len() == 32)
+                    .then(|| Material::P256([&[4], &*x, &*y].concat()))?
             }
             ("OKP", Some("Ed25519")) => Material::Ed25519(bytes("x")?),
-            ("RSA", _) => Material::Rsa { n: bytes("n")?, e: bytes("e")? },
+            ("RSA", _) => Material::Rsa {
+                n: bytes("n")?,
+                e: bytes("e")?,
+            },
             _ => return None,
         };
         let algorithm = key.text("alg");
         let fits = |alg: &String| *alg == material.algorithm().name();
         algorithm.as_ref().is_none_or(fits).then_some(())?;
-        Some(Self { id: key.text("kid"), expires: key.read("exp"), material })
+        Some(Self {
+            id: key.text("kid"),
+            expires: key.read("exp"),
+            material,
+        })
     }
 
     /// Whether the signature is this key's, by the algorithm of its kind and no other.
@@ -160,11 +201,15 @@ impl PublicKey {
             return false;
         }
         let verified = match &self.material {
-            Material::P256(point) => UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).verify(message, signature),
-            Material::Ed25519(x) => UnparsedPublicKey::new(&ED25519, x).verify(message, signature),
-            Material::Rsa { n, e } => {
-                RsaPublicKeyComponents { n, e }.verify(&RSA_PKCS1_2048_8192_SHA256, message, signature)
+            Material::P256(point) => {
+                UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).verify(message, signature)
             }
+            Material::Ed25519(x) => UnparsedPublicKey::new(&ED25519, x).verify(message, signature),
+            Material::Rsa { n, e } => RsaPublicKeyComponents { n, e }.verify(
+                &RSA_PKCS1_2048_8192_SHA256,
+                message,
+                signature,
+            ),
         };
         verified.is_ok()
     }
@@ -188,8 +233,15 @@ mod tests {
     #[test]
     fn thumbprint_is_the_one_of_the_rfc() {
         let n = "0vx7agoebGcQSuuPiLJXZptN9nndrQmbXEps2aiAFbWhM78LhWx4cbbfAAtVT86zwu1RK7aPFFxuhDR1L6tSoc_BJECPebWKRXjBZCiFV4n3oknjhMstn64tZ_2W-5JsGY4Hc5n9yBXArwl93lqt7_RN5w6Cf0h4QyQ5v-65YGjQR0_FDW2QvzqY368QQMicAtaSqzs8KJZgnYb9c7d0zgdAZHzu6qMQvRL5hajrn1n91CbOpbISD08qNLyrdkt-bFTWhAI4vMQFh6WeZu0fM4lFd2NcRwr3XPksINHaQ-G_xBniIqbw0Ls1jF44-csFCur-kEgU8awapJzKnqDKgw";
-        let members = [("e", "AQAB".to_owned()), ("kty", "RSA".to_owned()), ("n", n.to_owned())];
-        assert_eq!(thumbprint(&members), "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs");
+        let members = [
+            ("e", "AQAB".to_owned()),
+            ("kty", "RSA".to_owned()),
+            ("n", n.to_owned()),
+        ];
+        assert_eq!(
+            thumbprint(&members),
+            "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs"
+        );
     }
 
     /// Goal: a set has what can be used of it, and no more keys than the limit. Method: rows.
@@ -200,16 +252,33 @@ mod tests {
         let set = |keys: &str| Jwks::parse(format!(r#"{{"keys":[{keys}]}}"#).as_bytes());
         for (key, usable) in [
             (ed.clone(), 1),
-            (format!(r#"{{"kty":"EC","crv":"P-256","x":"{x}","y":"{x}","use":"sig","alg":"ES256"}}"#), 1),
+            (
+                format!(
+                    r#"{{"kty":"EC","crv":"P-256","x":"{x}","y":"{x}","use":"sig","alg":"ES256"}}"#
+                ),
+                1,
+            ),
             (r#"{"kty":"RSA","n":"AQAB","e":"AQAB"}"#.to_owned(), 1),
-            (format!(r#"{{"kty":"OKP","crv":"Ed25519","x":"{x}","alg":"HS256"}}"#), 0),
-            (format!(r#"{{"kty":"OKP","crv":"Ed25519","x":"{x}","use":"enc"}}"#), 0),
-            (format!(r#"{{"kty":"EC","crv":"P-256","x":"{x}","y":"AQ"}}"#), 0),
+            (
+                format!(r#"{{"kty":"OKP","crv":"Ed25519","x":"{x}","alg":"HS256"}}"#),
+                0,
+            ),
+            (
+                format!(r#"{{"kty":"OKP","crv":"Ed25519","x":"{x}","use":"enc"}}"#),
+                0,
+            ),
+            (
+                format!(r#"{{"kty":"EC","crv":"P-256","x":"{x}","y":"AQ"}}"#),
+                0,
+            ),
             (format!(r#"{{"kty":"oct","k":"{x}","alg":"HS256"}}"#), 0),
         ] {
             assert_eq!(set(&key).map(|set| set.len()), Ok(usable), "{key}");
         }
-        assert_eq!(set(&vec![&*ed; JWKS_KEYS_MAX].join(",")).map(|set| set.len()), Ok(JWKS_KEYS_MAX));
+        assert_eq!(
+            set(&vec![&*ed; JWKS_KEYS_MAX].join(",")).map(|set| set.len()),
+            Ok(JWKS_KEYS_MAX)
+        );
         assert!(set(&vec![&*ed; JWKS_KEYS_MAX + 1].join(",")).is_err());
         let padded = |bytes: usize| format!(r#"{{"keys":[]{}}}"#, " ".repeat(bytes - 11));
         assert!(Jwks::parse(padded(JWKS_BYTES_MAX).as_bytes()).is_ok());

@@ -6,8 +6,8 @@ mod signature;
 
 pub use keys::{JWKS_BYTES_MAX, JWKS_KEYS_MAX, Jwks, JwksError, SigningKey};
 pub use signature::{
-    FetchError, SIGNATURE_HEADER_BYTES_MAX, SIGNATURES_MAX, SignedBy, VerifyError, fetch_jwks, sign, verify,
-    verify_with,
+    FetchError, SIGNATURE_HEADER_BYTES_MAX, SIGNATURES_MAX, SignedBy, VerifyError, fetch_jwks,
+    sign, verify, verify_with,
 };
 
 /// The extension whose params are `{SKILL: {"input": JSON Schema, "output": JSON Schema}}`: what a skill takes as data, and

@@ -59,7 +59,9 @@ pub enum VerifyError {
 /// # Errors
 /// [`VerifyError`]: that of the signature that came nearest.
 pub fn verify(card: &AgentCard, keys: &Jwks) -> Result<SignedBy, VerifyError> {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     verify_at(card, keys, since.as_secs_f64())
 }
 
@@ -81,18 +83,34 @@ pub async fn verify_with(
     // Several signatures may name one place.
     let mut by_place: Vec<(Url, Vec<AgentCardSignature>)> = Vec::new();
     for signature in card.signatures.iter().take(SIGNATURES_MAX) {
-        let named = header_of(signature).ok().and_then(|header| header.text("jku"));
+        let named = header_of(signature)
+            .ok()
+            .and_then(|header| header.text("jku"));
         let place = named.and_then(|url| Url::parse(&url).ok());
-        let is_trusted = |host: &str| hosts.iter().any(|trusted| trusted.eq_ignore_ascii_case(host));
-        let Some(place) = place.filter(|url| url.host_str().is_some_and(is_trusted)) else { continue };
+        let is_trusted = |host: &str| {
+            hosts
+                .iter()
+                .any(|trusted| trusted.eq_ignore_ascii_case(host))
+        };
+        let Some(place) = place.filter(|url| url.host_str().is_some_and(is_trusted)) else {
+            continue;
+        };
         match by_place.iter_mut().find(|(known, _)| *known == place) {
             Some((_, signatures)) => signatures.push(signature.clone()),
             None => by_place.push((place, vec![signature.clone()])),
         }
     }
     for (place, signatures) in by_place {
-        let Ok(keys) = fetch_jwks(&place, egress).await else { continue };
-        match verify(&AgentCard { signatures, ..card.clone() }, &keys) {
+        let Ok(keys) = fetch_jwks(&place, egress).await else {
+            continue;
+        };
+        match verify(
+            &AgentCard {
+                signatures,
+                ..card.clone()
+            },
+            &keys,
+        ) {
             Ok(signed) => return Ok(signed),
             Err(error) => nearest = nearer(nearest, error),
         }
@@ -122,9 +140,15 @@ pub enum FetchError {
 pub async fn fetch_jwks(url: &Url, egress: &Egress) -> Result<Jwks, FetchError> {
     let egress = egress.clone().https_only();
     egress.check(url)?;
-    let unavailable =
-        |error: reqwest::Error| EgressError::among_causes(&error).map_or(FetchError::Unavailable, FetchError::Egress);
-    let client = egress.client_builder().redirect(Policy::none()).timeout(JWKS_TIMEOUT).build().map_err(unavailable)?;
+    let unavailable = |error: reqwest::Error| {
+        EgressError::among_causes(&error).map_or(FetchError::Unavailable, FetchError::Egress)
+    };
+    let client = egress
+        .client_builder()
+        .redirect(Policy::none())
+        .timeout(JWKS_TIMEOUT)
+        .build()
+        .map_err(unavailable)?;
     let mut answer = client.get(url.clone()).send().await.map_err(unavailable)?;
     if answer.status() != 200 {
         return Err(FetchError::Unavailable);
@@ -144,7 +168,9 @@ fn verify_at(card: &AgentCard, keys: &Jwks, now: f64) -> Result<SignedBy, Verify
         return Err(VerifyError::NotSigned);
     }
     let payloads = Form::ALL.map(|form| payload(card, form));
-    let payloads = payloads.into_iter().collect::<Result<Vec<_>, NotCanonical>>();
+    let payloads = payloads
+        .into_iter()
+        .collect::<Result<Vec<_>, NotCanonical>>();
     let payloads = payloads.map_err(|_| VerifyError::Unsupported)?;
     let mut nearest = VerifyError::Unsupported;
     for signature in card.signatures.iter().take(SIGNATURES_MAX) {
@@ -182,10 +208,14 @@ fn verify_one(
         return Err(VerifyError::Unsupported);
     }
     let time = |name: &str| match header.get(name) {
-        Some(_) => header.read::<f64>(name).map(Some).ok_or(VerifyError::Unsupported),
+        Some(_) => header
+            .read::<f64>(name)
+            .map(Some)
+            .ok_or(VerifyError::Unsupported),
         None => Ok(None),
     };
-    if time("exp")?.is_some_and(|until| until <= now) || time("nbf")?.is_some_and(|from| from > now) {
+    if time("exp")?.is_some_and(|until| until <= now) || time("nbf")?.is_some_and(|from| from > now)
+    {
         return Err(VerifyError::Expired);
     }
     let made = URL_SAFE_NO_PAD.decode(signature.signature.trim_end_matches('='));
@@ -197,7 +227,10 @@ fn verify_one(
         for payload in payloads {
             let message = format!("{}.{payload}", signature.protected);
             if key.verifies(&algorithm, message.as_bytes(), &made) {
-                return Ok(SignedBy { key_id: key_id.clone(), algorithm });
+                return Ok(SignedBy {
+                    key_id: key_id.clone(),
+                    algorithm,
+                });
             }
         }
     }
@@ -212,14 +245,20 @@ fn verify_one(
 fn header_of(signature: &AgentCardSignature) -> Result<RawObject, VerifyError> {
     let decoded = URL_SAFE_NO_PAD.decode(signature.protected.trim_end_matches('='));
     let decoded = decoded.map_err(|_| VerifyError::Unsupported)?;
-    let limits = Limits { body_bytes_max: SIGNATURE_HEADER_BYTES_MAX, ..Limits::default() };
+    let limits = Limits {
+        body_bytes_max: SIGNATURE_HEADER_BYTES_MAX,
+        ..Limits::default()
+    };
     let text = callboard_rpc::check(&decoded, &limits).map_err(|_| VerifyError::Unsupported)?;
     serde_json::from_str(text).map_err(|_| VerifyError::Unsupported)
 }
 
 /// What a signature is over: the card in a form, without signatures.
 fn payload(card: &AgentCard, form: Form) -> Result<String, NotCanonical> {
-    let unsigned = AgentCard { signatures: Vec::new(), ..card.clone() };
+    let unsigned = AgentCard {
+        signatures: Vec::new(),
+        ..card.clone()
+    };
     canonical(&unsigned.to_raw(), form).map(|text| URL_SAFE_NO_PAD.encode(text))
 }
 
@@ -235,7 +274,9 @@ const FORM: &str = "callboard/form";
 /// # Errors
 /// [`KeyPairError`] where the system gives no random numbers, or the card is nested too deeply.
 pub fn sign(card: &mut AgentCard, key: &SigningKey, jku: Option<&Url>) -> Result<(), KeyPairError> {
-    let header = RawObject::of("alg", key.algorithm()).with("kid", key.id()).with("typ", "JOSE");
+    let header = RawObject::of("alg", key.algorithm())
+        .with("kid", key.id())
+        .with("typ", "JOSE");
     let header = match jku {
         Some(jku) => header.with("jku", jku.as_str()),
         None => header,
@@ -244,7 +285,11 @@ pub fn sign(card: &mut AgentCard, key: &SigningKey, jku: Option<&Url>) -> Result
         let protected = URL_SAFE_NO_PAD.encode(header.to_raw().get());
         let signature = key.sign(format!("{protected}.{payload}").as_bytes())?;
         let signature = URL_SAFE_NO_PAD.encode(signature);
-        Ok(AgentCardSignature { protected, signature, header: None })
+        Ok(AgentCardSignature {
+            protected,
+            signature,
+            header: None,
+        })
     };
     let payload = |form| payload(card, form).map_err(|_| KeyPairError);
     let (own, pythons) = (payload(Form::Jcs)?, payload(Form::Lean)?);

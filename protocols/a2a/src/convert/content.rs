@@ -52,7 +52,10 @@ pub(crate) fn part_of(block: &Content) -> Part {
     };
     let Some(mut part) = made else {
         // A block of a kind without a part, or that lacks what its kind has.
-        return Part { media_type: BLOCK_TYPE.to_owned(), ..Part::data(block.0.to_raw()) };
+        return Part {
+            media_type: BLOCK_TYPE.to_owned(),
+            ..Part::data(block.0.to_raw())
+        };
     };
     if let Some(stated) = stated {
         part.filename = stated.text("filename").unwrap_or(part.filename);
@@ -67,7 +70,11 @@ pub(crate) fn part_of(block: &Content) -> Part {
 
 /// The text of a block that has nothing else: most are such.
 fn only_text(block: &Content) -> Option<String> {
-    let is_text = block.0.len() == 2 && block.0.get("type").is_some_and(|kind| kind.get() == "\"text\"");
+    let is_text = block.0.len() == 2
+        && block
+            .0
+            .get("type")
+            .is_some_and(|kind| kind.get() == "\"text\"");
     is_text.then(|| block.0.text("text"))?
 }
 
@@ -76,7 +83,11 @@ fn only_text(block: &Content) -> Option<String> {
 fn text_block(rest: &mut RawObject, is_data: bool) -> Option<Part> {
     rest.remove("type");
     let text = take_text(rest, "text")?;
-    Some(if is_data { Part::data(RawValue::from_string(text).ok()?) } else { Part::text(text) })
+    Some(if is_data {
+        Part::data(RawValue::from_string(text).ok()?)
+    } else {
+        Part::text(text)
+    })
 }
 
 fn media_block(rest: &mut RawObject, kind: &str) -> Option<Part> {
@@ -90,7 +101,10 @@ fn media_block(rest: &mut RawObject, kind: &str) -> Option<Part> {
 
 fn resource_block(rest: &mut RawObject, is_part: bool) -> Option<Part> {
     let mut resource = rest.object("resource")?;
-    let content = match (take_text(&mut resource, "blob"), take_text(&mut resource, "text")) {
+    let content = match (
+        take_text(&mut resource, "blob"),
+        take_text(&mut resource, "text"),
+    ) {
         (Some(blob), None) => PartContent::Raw(decoded(&blob)?),
         (None, Some(text)) => PartContent::Text(text),
         _ => return None,
@@ -104,14 +118,20 @@ fn resource_block(rest: &mut RawObject, is_part: bool) -> Option<Part> {
         }
         false => rest.set("resource", resource),
     }
-    Some(Part { media_type, ..Part::new(content) })
+    Some(Part {
+        media_type,
+        ..Part::new(content)
+    })
 }
 
 fn link_block(rest: &mut RawObject) -> Option<Part> {
     rest.remove("type");
     let url = take_text(rest, "uri")?;
     let filename = take_text(rest, "name").filter(|name| !name.is_empty())?;
-    Some(Part { filename, ..Part::url(url, take_media_type(rest)?) })
+    Some(Part {
+        filename,
+        ..Part::url(url, take_media_type(rest)?)
+    })
 }
 
 /// Takes out a member. Returns its text; `None` where it is none.
@@ -129,11 +149,18 @@ fn take_media_type(block: &mut RawObject) -> Option<String> {
 
 /// A part as a block.
 fn block_of(part: &Part) -> Content {
-    let Part { content, metadata, filename, media_type } = part;
-    if let (PartContent::Text(text), None, "", "") = (content, metadata, &**filename, &**media_type) {
+    let Part {
+        content,
+        metadata,
+        filename,
+        media_type,
+    } = part;
+    if let (PartContent::Text(text), None, "", "") = (content, metadata, &**filename, &**media_type)
+    {
         return Content::text(text);
     }
-    if let (PartContent::Data(data), None, "", BLOCK_TYPE) = (content, metadata, &**filename, &**media_type)
+    if let (PartContent::Data(data), None, "", BLOCK_TYPE) =
+        (content, metadata, &**filename, &**media_type)
         && let Ok(block) = RawObject::parse(data)
         && is_unknown(&block)
     {
@@ -143,14 +170,22 @@ fn block_of(part: &Part) -> Content {
     let rest = take_rest(&mut metadata, content, media_type);
     let is_block = rest.is_some();
     let rest = rest.unwrap_or_default();
-    let resource = rest.object("resource").filter(|_| rest.text("type").as_deref() == Some("resource"));
+    let resource = rest
+        .object("resource")
+        .filter(|_| rest.text("type").as_deref() == Some("resource"));
     let (mut block, says_type) = match (content, resource) {
-        (PartContent::Text(text), Some(resource)) => (filled(rest, resource, "text", text, media_type), true),
+        (PartContent::Text(text), Some(resource)) => {
+            (filled(rest, resource, "text", text, media_type), true)
+        }
         (PartContent::Text(text), None) => (text_in(rest, text), media_type.is_empty()),
-        (PartContent::Raw(raw), resource) => (bytes_in(rest, resource, raw, filename, media_type), true),
+        (PartContent::Raw(raw), resource) => {
+            (bytes_in(rest, resource, raw, filename, media_type), true)
+        }
         (PartContent::Url(url), _) => {
             let name = if filename.is_empty() { url } else { filename };
-            let mut block = RawObject::of("type", "resource_link").with("uri", url).with("name", name);
+            let mut block = RawObject::of("type", "resource_link")
+                .with("uri", url)
+                .with("name", name);
             set_media_type(&mut block, media_type);
             (joined(block, rest), true)
         }
@@ -183,9 +218,12 @@ fn block_of(part: &Part) -> Content {
 /// Writes a part as a block.
 pub(crate) fn write_block(part: &Part, out: &mut Writer<'_>) {
     match part {
-        Part { content: PartContent::Text(text), metadata: None, filename, media_type }
-            if filename.is_empty() && media_type.is_empty() =>
-        {
+        Part {
+            content: PartContent::Text(text),
+            metadata: None,
+            filename,
+            media_type,
+        } if filename.is_empty() && media_type.is_empty() => {
             let mut block = out.object();
             block.member("type").json("\"text\"");
             block.text("text", text);
@@ -196,7 +234,11 @@ pub(crate) fn write_block(part: &Part, out: &mut Writer<'_>) {
 }
 
 /// Takes out what else the block had that a part was, where that fits the part.
-fn take_rest(metadata: &mut Option<RawObject>, content: &PartContent, media_type: &str) -> Option<RawObject> {
+fn take_rest(
+    metadata: &mut Option<RawObject>,
+    content: &PartContent,
+    media_type: &str,
+) -> Option<RawObject> {
     let members = metadata.as_mut()?;
     let rest = members.object(CONTENT)?;
     let kind = rest.text("type");
@@ -204,7 +246,9 @@ fn take_rest(metadata: &mut Option<RawObject>, content: &PartContent, media_type
         (PartContent::Text(_) | PartContent::Url(_) | PartContent::Data(_), None) => true,
         (PartContent::Raw(_), None) => media_kind(media_type).is_some(),
         (PartContent::Raw(_), Some("image" | "audio")) => !media_type.is_empty(),
-        (PartContent::Raw(_) | PartContent::Text(_), Some("resource")) => rest.object("resource").is_some(),
+        (PartContent::Raw(_) | PartContent::Text(_), Some("resource")) => {
+            rest.object("resource").is_some()
+        }
         _ => false,
     };
     if !fits {
@@ -223,21 +267,51 @@ fn text_in(rest: RawObject, text: &str) -> RawObject {
     joined(block, rest)
 }
 
-fn bytes_in(rest: RawObject, resource: Option<RawObject>, raw: &Bytes, filename: &str, media_type: &str) -> RawObject {
+fn bytes_in(
+    rest: RawObject,
+    resource: Option<RawObject>,
+    raw: &Bytes,
+    filename: &str,
+    media_type: &str,
+) -> RawObject {
     let encoded = STANDARD.encode(raw);
     if let Some(resource) = resource {
         return filled(rest, resource, "blob", &encoded, media_type);
     }
-    if let Some(kind) = rest.text("type").as_deref().or_else(|| media_kind(media_type)) {
-        return joined(RawObject::of("type", kind).with("data", encoded).with("mimeType", media_type), rest);
+    if let Some(kind) = rest
+        .text("type")
+        .as_deref()
+        .or_else(|| media_kind(media_type))
+    {
+        return joined(
+            RawObject::of("type", kind)
+                .with("data", encoded)
+                .with("mimeType", media_type),
+            rest,
+        );
     }
     // MCP wants an address; a part has none.
     let resource = RawObject::of("uri", format!("attachment:{}", escaped(filename)));
-    joined(filled(RawObject::of("type", "resource"), resource, "blob", &encoded, media_type), rest)
+    joined(
+        filled(
+            RawObject::of("type", "resource"),
+            resource,
+            "blob",
+            &encoded,
+            media_type,
+        ),
+        rest,
+    )
 }
 
 /// The block with its resource, which holds the content as its member `name`.
-fn filled(block: RawObject, mut resource: RawObject, name: &str, content: &str, media_type: &str) -> RawObject {
+fn filled(
+    block: RawObject,
+    mut resource: RawObject,
+    name: &str,
+    content: &str,
+    media_type: &str,
+) -> RawObject {
     set_media_type(&mut resource, media_type);
     block.with("resource", resource.with(name, content))
 }
@@ -268,7 +342,9 @@ fn decoded(base64: &str) -> Option<Bytes> {
 }
 
 fn escaped(name: &str) -> String {
-    url::form_urlencoded::byte_serialize(name.as_bytes()).collect::<String>().replace('+', "%20")
+    url::form_urlencoded::byte_serialize(name.as_bytes())
+        .collect::<String>()
+        .replace('+', "%20")
 }
 
 /// `block` with the members of `rest` that it hasn't itself.

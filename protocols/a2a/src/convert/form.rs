@@ -15,9 +15,17 @@ pub(crate) struct Form<'a> {
 impl<'a> Form<'a> {
     pub(crate) fn of(schema: &'a Value) -> Self {
         let properties = schema.get("properties").and_then(Value::as_object);
-        let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+        let required = schema
+            .get("required")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
         Self {
-            properties: properties.into_iter().flat_map(Map::iter).map(|(name, of)| (&**name, of)).collect(),
+            properties: properties
+                .into_iter()
+                .flat_map(Map::iter)
+                .map(|(name, of)| (&**name, of))
+                .collect(),
             required: required.filter_map(Value::as_str).collect(),
         }
     }
@@ -29,7 +37,11 @@ impl<'a> Form<'a> {
 
     /// What must be there that `object` lacks.
     pub(crate) fn lacks(&self, object: &RawObject) -> Vec<&'a str> {
-        self.required.iter().copied().filter(|name| !object.has(name)).collect()
+        self.required
+            .iter()
+            .copied()
+            .filter(|name| !object.has(name))
+            .collect()
     }
 
     /// What must be there; all where nothing must.
@@ -42,7 +54,10 @@ impl<'a> Form<'a> {
 
     fn strings(&self) -> impl Iterator<Item = &'a str> {
         let is_text = |of: &Value| is_string(of) && !is_file(of);
-        self.properties.iter().filter(move |(_, of)| is_text(of)).map(|(name, _)| *name)
+        self.properties
+            .iter()
+            .filter(move |(_, of)| is_text(of))
+            .map(|(name, _)| *name)
     }
 
     pub(crate) fn needs_one_text(&self) -> bool {
@@ -52,14 +67,25 @@ impl<'a> Form<'a> {
     /// Where a text goes.
     pub(crate) fn text_property(&self) -> Option<&'a str> {
         let only = |mut names: Vec<&'a str>| names.pop().filter(|_| names.is_empty());
-        only(self.strings().filter(|name| self.required.contains(name)).collect())
-            .or_else(|| only(self.strings().collect()))
-            .or_else(|| TEXT_PROPERTIES.into_iter().find(|name| self.strings().any(|other| other == *name)))
+        only(
+            self.strings()
+                .filter(|name| self.required.contains(name))
+                .collect(),
+        )
+        .or_else(|| only(self.strings().collect()))
+        .or_else(|| {
+            TEXT_PROPERTIES
+                .into_iter()
+                .find(|name| self.strings().any(|other| other == *name))
+        })
     }
 
     /// Where files go.
     pub(crate) fn file_properties(&self) -> impl Iterator<Item = &'a str> {
-        self.properties.iter().filter(|(_, of)| is_file(of)).map(|(name, _)| *name)
+        self.properties
+            .iter()
+            .filter(|(_, of)| is_file(of))
+            .map(|(name, _)| *name)
     }
 }
 
@@ -73,5 +99,8 @@ fn is_string(of: &Value) -> bool {
 }
 
 fn is_file(of: &Value) -> bool {
-    is_string(of) && of.get("contentEncoding").is_some_and(|encoding| encoding == "base64")
+    is_string(of)
+        && of
+            .get("contentEncoding")
+            .is_some_and(|encoding| encoding == "base64")
 }

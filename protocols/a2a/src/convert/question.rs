@@ -1,7 +1,9 @@
 //! Questions of a call as what a task says (words for people, the question itself for programs), and messages as their answers.
 
 use callboard_message::surface::SAID;
-use callboard_message::{Answer, ElicitAction, ElicitAnswer, Elicitation, Question, RawObject, SampleAnswer, assent};
+use callboard_message::{
+    Answer, ElicitAction, ElicitAnswer, Elicitation, Question, RawObject, SampleAnswer, assent,
+};
 use serde_json::Value;
 
 use super::content::put_meta;
@@ -15,7 +17,9 @@ pub(crate) const QUESTION: &str = "callboard/question";
 pub(crate) fn question_parts(key: &str, question: &Question) -> Vec<Part> {
     // `{kind, body}`
     let written = serde_json::to_string(question).ok();
-    let body = written.and_then(|written| serde_json::from_str::<RawObject>(&written).ok()).unwrap_or_default();
+    let body = written
+        .and_then(|written| serde_json::from_str::<RawObject>(&written).ok())
+        .unwrap_or_default();
     let data = RawObject::of("question", body.with("key", key));
     vec![Part::text(text(question)), Part::data(data.to_raw())]
 }
@@ -23,10 +27,16 @@ pub(crate) fn question_parts(key: &str, question: &Question) -> Vec<Part> {
 fn text(question: &Question) -> String {
     match question {
         Question::Elicit(elicitation) => match elicitation.address() {
-            Some(address) => format!("{}\n{address}", elicitation.message()).trim().to_owned(),
+            Some(address) => format!("{}\n{address}", elicitation.message())
+                .trim()
+                .to_owned(),
             None => elicitation.message(),
         },
-        Question::Sample(sample) => sample.texts().pop().map(|(_, text)| text).unwrap_or_default(),
+        Question::Sample(sample) => sample
+            .texts()
+            .pop()
+            .map(|(_, text)| text)
+            .unwrap_or_default(),
         Question::Roots(_) => "Which folders may the agent use?".to_owned(),
         _ => String::new(),
     }
@@ -49,10 +59,15 @@ pub(crate) fn answered(question: &Question, message: &Message) -> Result<Answer,
     let mut body = match question {
         Question::Elicit(elicitation) => elicited(elicitation, &said),
         Question::Sample(_) => sampled(&said),
-        Question::Roots(_) => said.object_with("roots").ok_or_else(|| vec!["roots".to_owned()]),
-        _ => Err(vec!["an answer of a kind that this server doesn't know".to_owned()]),
+        Question::Roots(_) => said
+            .object_with("roots")
+            .ok_or_else(|| vec!["roots".to_owned()]),
+        _ => Err(vec![
+            "an answer of a kind that this server doesn't know".to_owned(),
+        ]),
     }?;
-    let mut said = RawObject::of("key", &message.message_id).with("content", content_of(&message.parts));
+    let mut said =
+        RawObject::of("key", &message.message_id).with("content", content_of(&message.parts));
     said.set_some("metadata", &message.metadata);
     put_meta(&mut body, SAID, said);
     Ok(question.answered(body))
@@ -70,7 +85,10 @@ impl Said {
     fn of(message: &Message) -> Self {
         let mut data = message.parts.iter().filter_map(Part::as_data);
         let only = data.next().filter(|_| data.next().is_none());
-        Self { data: only.and_then(|data| RawObject::parse(data).ok()), text: message.text().trim().to_owned() }
+        Self {
+            data: only.and_then(|data| RawObject::parse(data).ok()),
+            text: message.text().trim().to_owned(),
+        }
     }
 
     /// Its data part, or its text where that is an object.
@@ -108,7 +126,11 @@ fn elicited(elicitation: &Elicitation, said: &Said) -> Result<RawObject, Vec<Str
     let lack = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect();
     if let Some(object) = object.filter(|object| said.data.is_some() || form.knows(object)) {
         let lacks = form.lacks(&object);
-        return if lacks.is_empty() { Ok(accepted(object)) } else { Err(lack(lacks)) };
+        return if lacks.is_empty() {
+            Ok(accepted(object))
+        } else {
+            Err(lack(lacks))
+        };
     }
     if form.properties.is_empty() {
         return Ok(match said.text.is_empty() {
@@ -116,7 +138,8 @@ fn elicited(elicitation: &Elicitation, said: &Said) -> Result<RawObject, Vec<Str
             false => accepted(RawObject::of("text", &said.text)),
         });
     }
-    let value = only_field(&form).and_then(|(name, schema)| Some(RawObject::of(name, typed(schema, &said.text)?)));
+    let value = only_field(&form)
+        .and_then(|(name, schema)| Some(RawObject::of(name, typed(schema, &said.text)?)));
     value.map(accepted).ok_or_else(|| lack(form.wanted()))
 }
 
@@ -135,30 +158,48 @@ fn only_field<'a>(form: &Form<'a>) -> Option<(&'a str, &'a Value)> {
 
 /// A text as a value of a field: one of those that it may have, by its value or its title; else of the field's type.
 fn typed(schema: &Value, text: &str) -> Option<Value> {
-    let same = |other: &Value| other.as_str().is_some_and(|other| other.eq_ignore_ascii_case(text));
+    let same = |other: &Value| {
+        other
+            .as_str()
+            .is_some_and(|other| other.eq_ignore_ascii_case(text))
+    };
     let list = |name| schema.get(name).and_then(Value::as_array);
     if text.is_empty() {
         return None;
     }
     if let Some(titled) = list("oneOf") {
-        let is_it = |one: &&Value| ["const", "title"].iter().any(|name| one.get(name).is_some_and(same));
+        let is_it = |one: &&Value| {
+            ["const", "title"]
+                .iter()
+                .any(|name| one.get(name).is_some_and(same))
+        };
         return titled.iter().find(is_it)?.get("const").cloned();
     }
     if let Some(values) = list("enum") {
-        let nth = values.iter().position(same).or_else(|| list("enumNames")?.iter().position(same))?;
+        let nth = values
+            .iter()
+            .position(same)
+            .or_else(|| list("enumNames")?.iter().position(same))?;
         return values.get(nth).cloned();
     }
     match schema.get("type").and_then(Value::as_str)? {
         "string" => Some(text.into()),
         "integer" => text.parse::<i64>().ok().map(Value::from),
-        "number" => text.parse::<f64>().ok().filter(|number| number.is_finite()).map(Value::from),
+        "number" => text
+            .parse::<f64>()
+            .ok()
+            .filter(|number| number.is_finite())
+            .map(Value::from),
         "boolean" => assent(text).map(Value::from),
         _ => None,
     }
 }
 
 fn sampled(said: &Said) -> Result<RawObject, Vec<String>> {
-    if let Some(answer) = said.object_with("content").filter(|object| object.has("role")) {
+    if let Some(answer) = said
+        .object_with("content")
+        .filter(|object| object.has("role"))
+    {
         return Ok(answer);
     }
     match said.text.is_empty() {

@@ -30,32 +30,61 @@ pub(crate) struct Ended {
 pub(crate) fn ended(reply: RawReply, skill: &str, is_result: bool, has_all: bool) -> Ended {
     let reply = match reply {
         Ok(reply) => reply,
-        Err(failure) => return Ended { artifact: None, step: failed(failure) },
+        Err(failure) => {
+            return Ended {
+                artifact: None,
+                step: failed(failure),
+            };
+        }
     };
     if !is_result {
         let artifact = plain(&reply).map(|part| result(skill, vec![part]));
-        return Ended { artifact, step: TaskStep::Completed(reply) };
+        return Ended {
+            artifact,
+            step: TaskStep::Completed(reply),
+        };
     }
     if let Some(artifact) = texts_of(&reply, skill) {
-        return Ended { artifact: Some(artifact), step: TaskStep::Completed(reply) };
+        return Ended {
+            artifact: Some(artifact),
+            step: TaskStep::Completed(reply),
+        };
     }
     let Ok(told) = ToolResult::parse(&reply) else {
         let why = Failure::internal("the agent's answer can't be read");
-        return Ended { artifact: None, step: TaskStep::Failed(why) };
+        return Ended {
+            artifact: None,
+            step: TaskStep::Failed(why),
+        };
     };
     if told.is_error() {
-        return Ended { artifact: None, step: failed_by(&told) };
+        return Ended {
+            artifact: None,
+            step: failed_by(&told),
+        };
     }
     if is_marked(&told, SAID_AT_ONCE) || (has_all && is_marked(&told, SHOWN)) {
-        return Ended { artifact: None, step: TaskStep::Completed(reply) };
+        return Ended {
+            artifact: None,
+            step: TaskStep::Completed(reply),
+        };
     }
     let parts = result_of(&told);
     let artifact = (!parts.is_empty()).then(|| result(skill, parts));
-    Ended { artifact, step: TaskStep::Completed(reply) }
+    Ended {
+        artifact,
+        step: TaskStep::Completed(reply),
+    }
 }
 
 fn result(skill: &str, parts: Vec<Part>) -> Box<RawValue> {
-    Artifact { artifact_id: RESULT.to_owned(), name: skill.to_owned(), parts, ..Artifact::default() }.to_raw()
+    Artifact {
+        artifact_id: RESULT.to_owned(),
+        name: skill.to_owned(),
+        parts,
+        ..Artifact::default()
+    }
+    .to_raw()
 }
 
 /// The same of a result that is texts and nothing else, without reading them.
@@ -98,22 +127,35 @@ fn text_of(block: &RawValue) -> Option<&RawValue> {
 /// Whether a reply is what somebody says at once, and no task's result.
 pub(crate) fn is_said_at_once(reply: &RawValue) -> Option<ToolResult> {
     // Most aren't, and then nothing is read.
-    let told = reply.get().contains(SAID_AT_ONCE).then(|| ToolResult::parse(reply).ok())??;
+    let told = reply
+        .get()
+        .contains(SAID_AT_ONCE)
+        .then(|| ToolResult::parse(reply).ok())??;
     is_marked(&told, SAID_AT_ONCE).then_some(told)
 }
 
 fn is_marked(result: &ToolResult, mark: &str) -> bool {
-    result.0.object("_meta").and_then(|meta| meta.read::<bool>(mark)).unwrap_or_default()
+    result
+        .0
+        .object("_meta")
+        .and_then(|meta| meta.read::<bool>(mark))
+        .unwrap_or_default()
 }
 
 /// A tool's result as parts: its blocks, and its value for programs in place of the text that repeats it.
 fn result_of(result: &ToolResult) -> Vec<Part> {
     let mut parts: Vec<Part> = result.content().iter().map(part_of).collect();
-    let Some(value) = result.0.get("structuredContent") else { return parts };
+    let Some(value) = result.0.get("structuredContent") else {
+        return parts;
+    };
     let known = serde_json::from_str::<Value>(value.get()).unwrap_or_default();
     let repeats = |part: &&mut Part| {
-        let said = part.as_data().map(RawValue::get).or_else(|| part.as_text().filter(|_| part.media_type.is_empty()));
-        said.and_then(|said| serde_json::from_str::<Value>(said).ok()).is_some_and(|said| said == known)
+        let said = part
+            .as_data()
+            .map(RawValue::get)
+            .or_else(|| part.as_text().filter(|_| part.media_type.is_empty()));
+        said.and_then(|said| serde_json::from_str::<Value>(said).ok())
+            .is_some_and(|said| said == known)
     };
     match parts.iter_mut().find(repeats) {
         Some(part) => part.content = crate::wire::PartContent::Data(value.to_owned()),
@@ -126,7 +168,9 @@ fn result_of(result: &ToolResult) -> Vec<Part> {
 fn plain(reply: &RawValue) -> Option<Part> {
     match reply.get().as_bytes().first()? {
         b'n' => None,
-        b'"' => serde_json::from_str::<String>(reply.get()).ok().map(Part::text),
+        b'"' => serde_json::from_str::<String>(reply.get())
+            .ok()
+            .map(Part::text),
         _ => Some(Part::data(reply.to_owned())),
     }
 }
@@ -134,7 +178,9 @@ fn plain(reply: &RawValue) -> Option<Part> {
 fn failed(failure: Failure) -> TaskStep {
     match failure.kind {
         FailureKind::Rejected => TaskStep::Rejected(failure),
-        FailureKind::Cancelled => TaskStep::Cancelled { why: failure.message },
+        FailureKind::Cancelled => TaskStep::Cancelled {
+            why: failure.message,
+        },
         _ => TaskStep::Failed(failure),
     }
 }
@@ -143,7 +189,9 @@ fn failed(failure: Failure) -> TaskStep {
 fn failed_by(result: &ToolResult) -> TaskStep {
     let told = result.0.object("structuredContent").unwrap_or_default();
     let said = Some(result.texts()).filter(|said| !said.is_empty());
-    let why = said.or_else(|| told.text("reason")).unwrap_or_else(|| "the agent failed".to_owned());
+    let why = said
+        .or_else(|| told.text("reason"))
+        .unwrap_or_else(|| "the agent failed".to_owned());
     let failure = |kind| with_data(Failure::new(kind, &why), &told);
     match told.text("state").as_deref().and_then(state_of) {
         Some(TaskState::Rejected) => TaskStep::Rejected(failure(FailureKind::Rejected)),
@@ -177,7 +225,9 @@ impl From<Failure> for A2aError {
             FailureKind::InvalidInput | FailureKind::NotFound => ErrorKind::InvalidParams,
             FailureKind::Denied => ErrorKind::Denied,
             FailureKind::Blocked | FailureKind::Rejected => ErrorKind::Blocked,
-            FailureKind::Overloaded | FailureKind::Unavailable | FailureKind::TimedOut => ErrorKind::Overloaded,
+            FailureKind::Overloaded | FailureKind::Unavailable | FailureKind::TimedOut => {
+                ErrorKind::Overloaded
+            }
             _ => return Self::internal(),
         };
         kind.error(failure.message)
@@ -206,7 +256,9 @@ impl From<TaskError> for A2aError {
             TaskError::NotFound => ErrorKind::TaskNotFound,
             TaskError::HasEnded(_) | TaskError::Illegal { .. } => ErrorKind::UnsupportedOperation,
             TaskError::KeyReused | TaskError::TooLarge { .. } => ErrorKind::InvalidParams,
-            TaskError::TooMany { .. } | TaskError::TooManyEvents { .. } | TaskError::LostLease => ErrorKind::Overloaded,
+            TaskError::TooMany { .. } | TaskError::TooManyEvents { .. } | TaskError::LostLease => {
+                ErrorKind::Overloaded
+            }
             _ => return Self::internal(),
         };
         kind.error(error.to_string())

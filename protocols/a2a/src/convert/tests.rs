@@ -1,8 +1,8 @@
 use bytes::Bytes;
 use callboard_message::surface::SAID;
 use callboard_message::{
-    Answer, Content, ElicitAction, Elicitation, Failure, FailureKind, Question, RawObject, ResourceContent,
-    SAID_AT_ONCE, SHOWN, TaskState, ToolResult,
+    Answer, Content, ElicitAction, Elicitation, Failure, FailureKind, Question, RawObject,
+    ResourceContent, SAID_AT_ONCE, SHOWN, TaskState, ToolResult,
 };
 use callboard_runtime::TaskStep;
 use proptest::prelude::*;
@@ -25,7 +25,14 @@ fn word() -> impl Strategy<Value = String> {
 }
 
 fn media_type() -> impl Strategy<Value = String> {
-    prop_oneof!["", "image/png", "audio/wav", "text/plain", "application/pdf"].prop_map(String::from)
+    prop_oneof![
+        "",
+        "image/png",
+        "audio/wav",
+        "text/plain",
+        "application/pdf"
+    ]
+    .prop_map(String::from)
 }
 
 fn metadata() -> impl Strategy<Value = Option<RawObject>> {
@@ -37,15 +44,22 @@ fn part() -> impl Strategy<Value = Part> {
         word().prop_map(Part::text),
         proptest::collection::vec(any::<u8>(), 0..16).prop_map(|bytes| Part::raw(bytes, "")),
         word().prop_map(|name| Part::url(format!("https://a.example/{name}"), "")),
-        prop_oneof![Just(json!({ "a": [1, null] })), Just(json!("text")), Just(json!(1.5)), Just(Value::Null)]
-            .prop_map(|value| Part::data(to_raw_value(&value).unwrap())),
+        prop_oneof![
+            Just(json!({ "a": [1, null] })),
+            Just(json!("text")),
+            Just(json!(1.5)),
+            Just(Value::Null)
+        ]
+        .prop_map(|value| Part::data(to_raw_value(&value).unwrap())),
     ];
-    (content, metadata(), word(), media_type()).prop_map(|(part, metadata, filename, media_type)| Part {
-        metadata,
-        filename,
-        media_type,
-        ..part
-    })
+    (content, metadata(), word(), media_type()).prop_map(
+        |(part, metadata, filename, media_type)| Part {
+            metadata,
+            filename,
+            media_type,
+            ..part
+        },
+    )
 }
 
 /// A block of any kind, with what every kind may have besides.
@@ -60,9 +74,12 @@ fn block() -> impl Strategy<Value = Content> {
             &kind,
             text
         ))),
-        (bytes(), word()).prop_map(|(bytes, uri)| Content::resource(ResourceContent::blob(&uri, "a/b", &bytes))),
+        (bytes(), word())
+            .prop_map(|(bytes, uri)| Content::resource(ResourceContent::blob(&uri, "a/b", &bytes))),
         (word(), word()).prop_map(|(uri, name)| Content::resource_link(&uri, &name)),
-        word().prop_map(|word| Content(object(json!({ "type": "tool_use", "id": word, "input": {} })))),
+        word().prop_map(|word| Content(object(
+            json!({ "type": "tool_use", "id": word, "input": {} })
+        ))),
     ];
     let rest = prop_oneof![
         Just(json!({})),
@@ -100,9 +117,15 @@ fn forms() {
     let png = Bytes::from_static(b"png");
     let rows = [
         (Part::text("hi"), json!({ "type": "text", "text": "hi" })),
-        (Part::raw(png.clone(), "image/png"), json!({ "type": "image", "data": "cG5n", "mimeType": "image/png" })),
         (
-            Part { filename: "a.pdf".into(), ..Part::url("https://a.example/a.pdf", "application/pdf") },
+            Part::raw(png.clone(), "image/png"),
+            json!({ "type": "image", "data": "cG5n", "mimeType": "image/png" }),
+        ),
+        (
+            Part {
+                filename: "a.pdf".into(),
+                ..Part::url("https://a.example/a.pdf", "application/pdf")
+            },
             json!({ "type": "resource_link", "uri": "https://a.example/a.pdf", "name": "a.pdf", "mimeType": "application/pdf" }),
         ),
         (
@@ -110,7 +133,10 @@ fn forms() {
             json!({ "type": "text", "text": "{\"a\":1}", "_meta": { "callboard/data": true } }),
         ),
         (
-            Part { filename: "a b".into(), ..Part::raw(png, "application/x") },
+            Part {
+                filename: "a b".into(),
+                ..Part::raw(png, "application/x")
+            },
             json!({
                 "type": "resource",
                 "resource": { "uri": "attachment:a%20b", "mimeType": "application/x", "blob": "cG5n" },
@@ -138,23 +164,43 @@ fn broken_blocks_stay_whole() {
         json!({ "type": "text", "text": "no JSON", "_meta": { "callboard/data": true } }),
     ] {
         let parts = parts_of(&[Content(object(block.clone()))]);
-        assert_eq!(parts[0].media_type, "application/vnd.callboard.content+json");
+        assert_eq!(
+            parts[0].media_type,
+            "application/vnd.callboard.content+json"
+        );
         assert_eq!(value(&content_of(&parts)[0].0), block);
     }
-    for claim in [json!({ "type": "image" }), json!({ "type": "resource", "resource": 1 }), json!("x")] {
-        let part = Part { metadata: Some(object(json!({ "callboard/content": claim }))), ..Part::text("hi") };
+    for claim in [
+        json!({ "type": "image" }),
+        json!({ "type": "resource", "resource": 1 }),
+        json!("x"),
+    ] {
+        let part = Part {
+            metadata: Some(object(json!({ "callboard/content": claim }))),
+            ..Part::text("hi")
+        };
         assert!(parts_of(&content_of(std::slice::from_ref(&part)))[0] == part);
     }
 }
 
 fn says(parts: Vec<Part>) -> Message {
-    Message { message_id: "m7".into(), role: Role::User, parts, ..Message::default() }
+    Message {
+        message_id: "m7".into(),
+        role: Role::User,
+        parts,
+        ..Message::default()
+    }
 }
 
 /// What an answer to a form is, in short.
 fn fits(question: &Question, parts: Vec<Part>) -> Result<(ElicitAction, Value), Vec<String>> {
-    let Answer::Elicit(answer) = answered(question, &says(parts))? else { panic!("another answer") };
-    Ok((answer.action(), answer.0.read("content").unwrap_or(Value::Null)))
+    let Answer::Elicit(answer) = answered(question, &says(parts))? else {
+        panic!("another answer")
+    };
+    Ok((
+        answer.action(),
+        answer.0.read("content").unwrap_or(Value::Null),
+    ))
 }
 
 /// Goal: a message is read as what its question asks for, and what doesn't fit says what is missing. Method: rows of a form's field,
@@ -163,7 +209,10 @@ fn fits(question: &Question, parts: Vec<Part>) -> Result<(ElicitAction, Value), 
 fn answers_to_forms() {
     use ElicitAction::{Accept, Cancel, Decline};
     let form = |properties: Value, required: Value| {
-        Question::elicit("?", json!({ "type": "object", "properties": properties, "required": required }))
+        Question::elicit(
+            "?",
+            json!({ "type": "object", "properties": properties, "required": required }),
+        )
     };
     let one = |schema: Value| form(json!({ "x": schema }), json!(["x"]));
     let text = |text: &str| vec![Part::text(text)];
@@ -171,16 +220,52 @@ fn answers_to_forms() {
     let needs = |names: &[&str]| Err(names.iter().map(|name| (*name).to_owned()).collect());
     let string = json!({ "type": "string" });
     let rows = [
-        (one(string.clone()), text("Ann"), Ok((Accept, json!({ "x": "Ann" })))),
-        (one(json!({ "type": "integer" })), text(" 7 "), Ok((Accept, json!({ "x": 7 })))),
-        (one(json!({ "type": "integer" })), text("seven"), needs(&["x"])),
-        (one(json!({ "type": "number" })), text("1.5"), Ok((Accept, json!({ "x": 1.5 })))),
+        (
+            one(string.clone()),
+            text("Ann"),
+            Ok((Accept, json!({ "x": "Ann" }))),
+        ),
+        (
+            one(json!({ "type": "integer" })),
+            text(" 7 "),
+            Ok((Accept, json!({ "x": 7 }))),
+        ),
+        (
+            one(json!({ "type": "integer" })),
+            text("seven"),
+            needs(&["x"]),
+        ),
+        (
+            one(json!({ "type": "number" })),
+            text("1.5"),
+            Ok((Accept, json!({ "x": 1.5 }))),
+        ),
         (one(json!({ "type": "number" })), text("inf"), needs(&["x"])),
-        (one(json!({ "type": "boolean" })), text("Yes"), Ok((Accept, json!({ "x": true })))),
-        (one(json!({ "type": "boolean" })), text("Yes, go ahead"), Ok((Accept, json!({ "x": true })))),
-        (one(json!({ "type": "boolean" })), text("não"), Ok((Accept, json!({ "x": false })))),
-        (one(json!({ "type": "boolean" })), text("maybe"), needs(&["x"])),
-        (one(json!({ "type": "string", "enum": ["a", "b"] })), text("B"), Ok((Accept, json!({ "x": "b" })))),
+        (
+            one(json!({ "type": "boolean" })),
+            text("Yes"),
+            Ok((Accept, json!({ "x": true }))),
+        ),
+        (
+            one(json!({ "type": "boolean" })),
+            text("Yes, go ahead"),
+            Ok((Accept, json!({ "x": true }))),
+        ),
+        (
+            one(json!({ "type": "boolean" })),
+            text("não"),
+            Ok((Accept, json!({ "x": false }))),
+        ),
+        (
+            one(json!({ "type": "boolean" })),
+            text("maybe"),
+            needs(&["x"]),
+        ),
+        (
+            one(json!({ "type": "string", "enum": ["a", "b"] })),
+            text("B"),
+            Ok((Accept, json!({ "x": "b" }))),
+        ),
         (
             one(json!({ "type": "string", "enum": ["a"], "enumNames": ["Anna"] })),
             text("anna"),
@@ -191,25 +276,77 @@ fn answers_to_forms() {
             text("Anna"),
             Ok((Accept, json!({ "x": "a" }))),
         ),
-        (one(json!({ "type": "string", "enum": ["a", "b"] })), text("c"), needs(&["x"])),
-        (one(string.clone()), text("DECLINE"), Ok((Decline, Value::Null))),
-        (one(string.clone()), text("cancel"), Ok((Cancel, Value::Null))),
-        (one(string.clone()), text("I decline"), Ok((Accept, json!({ "x": "I decline" })))),
-        (one(string.clone()), data(json!({ "action": "decline" })), Ok((Decline, Value::Null))),
+        (
+            one(json!({ "type": "string", "enum": ["a", "b"] })),
+            text("c"),
+            needs(&["x"]),
+        ),
+        (
+            one(string.clone()),
+            text("DECLINE"),
+            Ok((Decline, Value::Null)),
+        ),
+        (
+            one(string.clone()),
+            text("cancel"),
+            Ok((Cancel, Value::Null)),
+        ),
+        (
+            one(string.clone()),
+            text("I decline"),
+            Ok((Accept, json!({ "x": "I decline" }))),
+        ),
+        (
+            one(string.clone()),
+            data(json!({ "action": "decline" })),
+            Ok((Decline, Value::Null)),
+        ),
         (
             one(string.clone()),
             data(json!({ "action": "accept", "content": { "x": "a" } })),
             Ok((Accept, json!({ "x": "a" }))),
         ),
-        (one(string.clone()), data(json!({ "x": "a" })), Ok((Accept, json!({ "x": "a" })))),
-        (one(string.clone()), data(json!({ "y": "a" })), needs(&["x"])),
-        (one(string.clone()), text(r#"{"x":"a"}"#), Ok((Accept, json!({ "x": "a" })))),
-        (one(string.clone()), text(r#"{"y":"a"}"#), Ok((Accept, json!({ "x": r#"{"y":"a"}"# })))),
+        (
+            one(string.clone()),
+            data(json!({ "x": "a" })),
+            Ok((Accept, json!({ "x": "a" }))),
+        ),
+        (
+            one(string.clone()),
+            data(json!({ "y": "a" })),
+            needs(&["x"]),
+        ),
+        (
+            one(string.clone()),
+            text(r#"{"x":"a"}"#),
+            Ok((Accept, json!({ "x": "a" }))),
+        ),
+        (
+            one(string.clone()),
+            text(r#"{"y":"a"}"#),
+            Ok((Accept, json!({ "x": r#"{"y":"a"}"# }))),
+        ),
         (one(string.clone()), text(""), needs(&["x"])),
-        (form(json!({ "a": string, "b": string }), json!(["a", "b"])), text("x"), needs(&["a", "b"])),
-        (form(json!({ "a": string, "b": string }), json!(["b"])), text("x"), Ok((Accept, json!({ "b": "x" })))),
-        (form(json!({}), json!([])), text("go on"), Ok((Accept, json!({ "text": "go on" })))),
-        (form(json!({}), json!([])), text(""), Ok((Accept, Value::Null))),
+        (
+            form(json!({ "a": string, "b": string }), json!(["a", "b"])),
+            text("x"),
+            needs(&["a", "b"]),
+        ),
+        (
+            form(json!({ "a": string, "b": string }), json!(["b"])),
+            text("x"),
+            Ok((Accept, json!({ "b": "x" }))),
+        ),
+        (
+            form(json!({}), json!([])),
+            text("go on"),
+            Ok((Accept, json!({ "text": "go on" }))),
+        ),
+        (
+            form(json!({}), json!([])),
+            text(""),
+            Ok((Accept, Value::Null)),
+        ),
     ];
     for (nth, (question, parts, wanted)) in rows.into_iter().enumerate() {
         assert_eq!(fits(&question, parts), wanted, "row {nth}");
@@ -222,14 +359,21 @@ fn answers_to_forms() {
 /// Goal: models' and folders' questions are answered too, and every answer carries its message. Method: one each.
 #[test]
 fn other_answers() {
-    let Ok(Answer::Sample(sample)) = answered(&Question::sample("?", 9), &says(vec![Part::text("hm")])) else {
+    let Ok(Answer::Sample(sample)) =
+        answered(&Question::sample("?", 9), &says(vec![Part::text("hm")]))
+    else {
         panic!("no sample")
     };
     assert_eq!(sample.written().as_deref(), Some("hm"));
     let said = sample.0.object("_meta").unwrap().object(SAID).unwrap();
-    assert_eq!(value(&said), json!({ "key": "m7", "content": [{ "type": "text", "text": "hm" }] }));
+    assert_eq!(
+        value(&said),
+        json!({ "key": "m7", "content": [{ "type": "text", "text": "hm" }] })
+    );
     let roots = Part::data(to_raw_value(&json!({ "roots": [{ "uri": "file:///a" }] })).unwrap());
-    let Ok(Answer::Roots(roots)) = answered(&Question::roots(), &says(vec![roots])) else { panic!("no roots") };
+    let Ok(Answer::Roots(roots)) = answered(&Question::roots(), &says(vec![roots])) else {
+        panic!("no roots")
+    };
     assert_eq!(roots.roots().len(), 1);
     assert!(answered(&Question::roots(), &says(vec![Part::text("/a")])).is_err());
 }
@@ -242,8 +386,14 @@ fn questions_travel_whole() {
     assert_eq!(parts[0].as_text(), Some("Which name?"));
     let told: Value = serde_json::from_str(parts[1].as_data().unwrap().get()).unwrap();
     assert_eq!(told["question"]["key"], "q1");
-    let whole = RawObject::parse(parts[1].as_data().unwrap()).unwrap().object("question").unwrap();
-    assert_eq!(serde_json::from_str::<Question>(whole.to_raw().get()).unwrap(), question);
+    let whole = RawObject::parse(parts[1].as_data().unwrap())
+        .unwrap()
+        .object("question")
+        .unwrap();
+    assert_eq!(
+        serde_json::from_str::<Question>(whole.to_raw().get()).unwrap(),
+        question
+    );
 }
 
 fn raw(value: Value) -> Box<RawValue> {
@@ -251,7 +401,11 @@ fn raw(value: Value) -> Box<RawValue> {
 }
 
 /// What a reply becomes, in short: the parts of its artifact, and its end.
-fn became(reply: Result<Value, Failure>, is_result: bool, has_all: bool) -> (Vec<String>, &'static str) {
+fn became(
+    reply: Result<Value, Failure>,
+    is_result: bool,
+    has_all: bool,
+) -> (Vec<String>, &'static str) {
     let Ended { artifact, step } = ended(reply.map(raw), "skill", is_result, has_all);
     let told = |part: &Part| match &part.content {
         PartContent::Text(text) => text.clone(),
@@ -259,24 +413,60 @@ fn became(reply: Result<Value, Failure>, is_result: bool, has_all: bool) -> (Vec
         PartContent::Raw(_) | PartContent::Url(_) => "file".into(),
     };
     let artifact = artifact.map(|artifact| Artifact::from_raw(&artifact).unwrap());
-    (artifact.iter().flat_map(|artifact| artifact.parts.iter().map(told)).collect(), step.name())
+    (
+        artifact
+            .iter()
+            .flat_map(|artifact| artifact.parts.iter().map(told))
+            .collect(),
+        step.name(),
+    )
 }
 
 /// Goal: a reply is an artifact and an end, once each. Method: rows of replies.
 #[test]
 fn replies() {
     let result = |result: ToolResult| Ok(value(&result.0));
-    let marked = |mark: &str| result(ToolResult(ToolResult::text("hi").0.with("_meta", json!({ mark: true }))));
-    let failed_as = |state: &str| result(ToolResult::error("why").structured(json!({ "state": state })));
-    let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+    let marked = |mark: &str| {
+        result(ToolResult(
+            ToolResult::text("hi")
+                .0
+                .with("_meta", json!({ mark: true })),
+        ))
+    };
+    let failed_as =
+        |state: &str| result(ToolResult::error("why").structured(json!({ "state": state })));
+    let texts = |texts: &[&str]| {
+        texts
+            .iter()
+            .map(|text| (*text).to_owned())
+            .collect::<Vec<_>>()
+    };
     let failure = |kind| Err(Failure::new(kind, "why"));
     for (nth, (reply, is_result, has_all, parts, end)) in [
         (Ok(json!("hi")), false, false, texts(&["hi"]), "completed"),
-        (Ok(json!({ "a": 1 })), false, false, texts(&["data {\"a\":1}"]), "completed"),
+        (
+            Ok(json!({ "a": 1 })),
+            false,
+            false,
+            texts(&["data {\"a\":1}"]),
+            "completed",
+        ),
         (Ok(json!(7)), false, false, texts(&["data 7"]), "completed"),
         (Ok(Value::Null), false, false, texts(&[]), "completed"),
-        (result(ToolResult::text("hi")), true, false, texts(&["hi"]), "completed"),
-        (result(ToolResult::of([])), true, false, texts(&[]), "completed"),
+        (
+            result(ToolResult::text("hi")),
+            true,
+            false,
+            texts(&["hi"]),
+            "completed",
+        ),
+        (
+            result(ToolResult::of([])),
+            true,
+            false,
+            texts(&[]),
+            "completed",
+        ),
         (
             result(ToolResult::text("hi").structured(json!({ "a": 1 }))),
             true,
@@ -296,13 +486,43 @@ fn replies() {
         // An artifact was missed: the reply tells it all.
         (marked(SHOWN), true, false, texts(&["hi"]), "completed"),
         (marked(SAID_AT_ONCE), true, false, texts(&[]), "completed"),
-        (result(ToolResult::error("why")), true, false, texts(&[]), "failed"),
-        (failed_as("TASK_STATE_REJECTED"), true, false, texts(&[]), "rejected"),
+        (
+            result(ToolResult::error("why")),
+            true,
+            false,
+            texts(&[]),
+            "failed",
+        ),
+        (
+            failed_as("TASK_STATE_REJECTED"),
+            true,
+            false,
+            texts(&[]),
+            "rejected",
+        ),
         (failed_as("canceled"), true, false, texts(&[]), "cancelled"),
         (failed_as("failed"), true, false, texts(&[]), "failed"),
-        (failure(FailureKind::Rejected), true, false, texts(&[]), "rejected"),
-        (failure(FailureKind::Cancelled), true, false, texts(&[]), "cancelled"),
-        (failure(FailureKind::TimedOut), true, false, texts(&[]), "failed"),
+        (
+            failure(FailureKind::Rejected),
+            true,
+            false,
+            texts(&[]),
+            "rejected",
+        ),
+        (
+            failure(FailureKind::Cancelled),
+            true,
+            false,
+            texts(&[]),
+            "cancelled",
+        ),
+        (
+            failure(FailureKind::TimedOut),
+            true,
+            false,
+            texts(&[]),
+            "failed",
+        ),
         (Ok(json!([1])), true, false, texts(&["[1]"]), "completed"),
     ]
     .into_iter()
@@ -314,8 +534,15 @@ fn replies() {
     assert!(is_said_at_once(&said).is_some());
     let quoted = raw(json!({ "content": [{ "type": "text", "text": SAID_AT_ONCE }] }));
     assert!(is_said_at_once(&quoted).is_none());
-    let Ended { step: TaskStep::Failed(why), .. } = ended(failed_as("failed").map(raw), "s", true, false) else {
+    let Ended {
+        step: TaskStep::Failed(why),
+        ..
+    } = ended(failed_as("failed").map(raw), "s", true, false)
+    else {
         panic!()
     };
-    assert_eq!((&*why.message, TaskState::Failed.as_str()), ("why", "failed"));
+    assert_eq!(
+        (&*why.message, TaskState::Failed.as_str()),
+        ("why", "failed")
+    );
 }

@@ -13,14 +13,22 @@ const JSON_RPC: &str = "JSONRPC";
 const PROTOCOL_VERSION: &str = "0.3.0";
 
 /// Interfaces of a version, in the card's order.
-fn interfaces<'a>(card: &'a AgentCard, version: &'a str) -> impl Iterator<Item = &'a AgentInterface> + Clone {
-    card.supported_interfaces.iter().filter(move |interface| interface.protocol_version == version)
+fn interfaces<'a>(
+    card: &'a AgentCard,
+    version: &'a str,
+) -> impl Iterator<Item = &'a AgentInterface> + Clone {
+    card.supported_interfaces
+        .iter()
+        .filter(move |interface| interface.protocol_version == version)
 }
 
 /// Where a client of that version goes first.
 fn main_interface<'a>(card: &'a AgentCard, version: &'a str) -> Option<&'a AgentInterface> {
     let of_version = interfaces(card, version);
-    of_version.clone().find(|interface| interface.protocol_binding == JSON_RPC).or_else(|| of_version.clone().next())
+    of_version
+        .clone()
+        .find(|interface| interface.protocol_binding == JSON_RPC)
+        .or_else(|| of_version.clone().next())
 }
 
 /// Members that 0.3 and 0.1 share with 1.0.
@@ -41,10 +49,16 @@ fn common(card: &AgentCard) -> RawObject {
 pub(super) fn write_card_03(card: &AgentCard) -> RawObject {
     let mut object = common(card);
     object.set_some("iconUrl", &card.icon_url);
-    let capabilities = AgentCapabilities { extended_agent_card: None, ..card.capabilities.clone() };
+    let capabilities = AgentCapabilities {
+        extended_agent_card: None,
+        ..card.capabilities.clone()
+    };
     object.set_raw("capabilities", capabilities.to_raw());
     let skill = |skill: &AgentSkill| {
-        let bare = AgentSkill { security_requirements: Vec::new(), ..skill.clone() };
+        let bare = AgentSkill {
+            security_requirements: Vec::new(),
+            ..skill.clone()
+        };
         let mut object = RawObject::parse(&bare.to_raw()).unwrap_or_default();
         if !skill.security_requirements.is_empty() {
             object.set("security", security(&skill.security_requirements));
@@ -54,7 +68,9 @@ pub(super) fn write_card_03(card: &AgentCard) -> RawObject {
     object.set("skills", card.skills.iter().map(skill).collect::<Vec<_>>());
     if !card.security_schemes.is_empty() {
         let mut schemes = RawObject::new();
-        card.security_schemes.iter().for_each(|(name, scheme)| schemes.set(name, write_scheme(scheme)));
+        card.security_schemes
+            .iter()
+            .for_each(|(name, scheme)| schemes.set(name, write_scheme(scheme)));
         object.set("securitySchemes", schemes);
     }
     // Signatures are over 1.0's words. What follows 1.0 doesn't have.
@@ -63,20 +79,26 @@ pub(super) fn write_card_03(card: &AgentCard) -> RawObject {
         object.set("url", &main.url);
         object.set("preferredTransport", &main.protocol_binding);
     }
-    let additional = interfaces(card, "0.3")
-        .map(|interface| RawObject::of("url", &interface.url).with("transport", &interface.protocol_binding));
+    let additional = interfaces(card, "0.3").map(|interface| {
+        RawObject::of("url", &interface.url).with("transport", &interface.protocol_binding)
+    });
     object.set("additionalInterfaces", additional.collect::<Vec<_>>());
     if !card.security_requirements.is_empty() {
         object.set("security", security(&card.security_requirements));
     }
-    object.set("supportsAuthenticatedExtendedCard", card.capabilities.extended_agent_card == Some(true));
+    object.set(
+        "supportsAuthenticatedExtendedCard",
+        card.capabilities.extended_agent_card == Some(true),
+    );
     object
 }
 
 fn security(requirements: &[SecurityRequirement]) -> Vec<RawObject> {
     let one = |requirement: &SecurityRequirement| {
         let schemes = requirement.schemes.iter();
-        schemes.fold(RawObject::new(), |object, (name, scopes)| object.with(name, &scopes.list))
+        schemes.fold(RawObject::new(), |object, (name, scopes)| {
+            object.with(name, &scopes.list)
+        })
     };
     requirements.iter().map(one).collect()
 }
@@ -91,41 +113,68 @@ fn write_scheme(scheme: &SecurityScheme) -> RawObject {
         SecurityScheme::MutualTls(scheme) => ("mutualTLS", scheme.to_raw()),
     };
     let own = RawObject::parse(&own).unwrap_or_default();
-    own.iter().fold(RawObject::of("type", kind), |mut object, (name, value)| {
-        object.set_raw(if name == "location" { "in" } else { name }, value.to_owned());
-        object
-    })
+    own.iter()
+        .fold(RawObject::of("type", kind), |mut object, (name, value)| {
+            object.set_raw(
+                if name == "location" { "in" } else { name },
+                value.to_owned(),
+            );
+            object
+        })
 }
 
 pub(super) fn read_card(card: &RawValue) -> Result<AgentCard, ReadError> {
     let root = At::Root;
     let members = Members::of(card, &root)?;
     let mut read = AgentCard::from_raw(card)?;
-    if members.has("supportsAuthenticatedExtendedCard") && read.capabilities.extended_agent_card.is_none() {
-        read.capabilities.extended_agent_card = members.optional("supportsAuthenticatedExtendedCard", &[])?;
+    if members.has("supportsAuthenticatedExtendedCard")
+        && read.capabilities.extended_agent_card.is_none()
+    {
+        read.capabilities.extended_agent_card =
+            members.optional("supportsAuthenticatedExtendedCard", &[])?;
     }
     let versions = versions(&members)?;
     let mut add = |url: String, protocol_binding: String, version: &str| {
         let is_same = |other: &AgentInterface| {
-            (&other.url, &other.protocol_binding, &*other.protocol_version) == (&url, &protocol_binding, version)
+            (
+                &other.url,
+                &other.protocol_binding,
+                &*other.protocol_version,
+            ) == (&url, &protocol_binding, version)
         };
         if !read.supported_interfaces.iter().any(is_same) {
             let (tenant, protocol_version) = (String::new(), version.to_owned());
-            read.supported_interfaces.push(AgentInterface { url, protocol_binding, tenant, protocol_version });
+            read.supported_interfaces.push(AgentInterface {
+                url,
+                protocol_binding,
+                tenant,
+                protocol_version,
+            });
         }
     };
     let url: String = members.default("url", &[])?;
     if !url.is_empty() {
         let binding = members.default::<String>("preferredTransport", &[])?;
-        let binding = if binding.is_empty() { JSON_RPC.to_owned() } else { binding };
-        versions.iter().for_each(|version| add(url.clone(), binding.clone(), version));
+        let binding = if binding.is_empty() {
+            JSON_RPC.to_owned()
+        } else {
+            binding
+        };
+        versions
+            .iter()
+            .for_each(|version| add(url.clone(), binding.clone(), version));
     }
     if let Some(version) = versions.first() {
         let additional = members.find("additionalInterfaces", &[])?;
-        let additional: Vec<&RawValue> =
-            additional.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
-        for interface in additional.into_iter().filter_map(|raw| RawMembers::parse(raw).ok()) {
-            if let (Some(url), Some(binding)) = (interface.read("url"), interface.read("transport")) {
+        let additional: Vec<&RawValue> = additional
+            .and_then(|raw| serde_json::from_str(raw.get()).ok())
+            .unwrap_or_default();
+        for interface in additional
+            .into_iter()
+            .filter_map(|raw| RawMembers::parse(raw).ok())
+        {
+            if let (Some(url), Some(binding)) = (interface.read("url"), interface.read("transport"))
+            {
                 add(url, binding, version);
             }
         }
@@ -136,7 +185,12 @@ pub(super) fn read_card(card: &RawValue) -> Result<AgentCard, ReadError> {
 
 /// Of which old versions the card is, by what it has. A card that tells nothing may be of both.
 fn versions(members: &Members<'_>) -> Result<Vec<&'static str>, ReadError> {
-    let of_03 = ["preferredTransport", "additionalInterfaces", "security", "supportsAuthenticatedExtendedCard"];
+    let of_03 = [
+        "preferredTransport",
+        "additionalInterfaces",
+        "security",
+        "supportsAuthenticatedExtendedCard",
+    ];
     let version: String = members.default("protocolVersion", &[])?;
     Ok(match &*version {
         // A card of 1.0 may say so too, but its interfaces say it themselves.
@@ -159,13 +213,22 @@ pub(super) fn write_card_01(card: &AgentCard) -> RawObject {
     }
     let is_on = |capability: Option<bool>| capability == Some(true);
     let capabilities = RawObject::of("streaming", is_on(card.capabilities.streaming))
-        .with("pushNotifications", is_on(card.capabilities.push_notifications))
+        .with(
+            "pushNotifications",
+            is_on(card.capabilities.push_notifications),
+        )
         .with("stateTransitionHistory", false);
     object.set("capabilities", capabilities);
     if let Some(authentication) = authentication(card) {
         object.set("authentication", authentication);
     }
-    let skill = |skill: &AgentSkill| AgentSkill { security_requirements: Vec::new(), ..skill.clone() }.to_raw();
+    let skill = |skill: &AgentSkill| {
+        AgentSkill {
+            security_requirements: Vec::new(),
+            ..skill.clone()
+        }
+        .to_raw()
+    };
     object.set("skills", card.skills.iter().map(skill).collect::<Vec<_>>());
     object
 }
@@ -184,16 +247,27 @@ fn authentication(card: &AgentCard) -> Option<RawObject> {
 
 /// Schemes of 0.1, where the card names no others.
 fn read_authentication(members: &Members<'_>, card: &mut AgentCard) -> Result<(), ReadError> {
-    let Some(raw) = members.find("authentication", &[])?.filter(|_| card.security_schemes.is_empty()) else {
+    let Some(raw) = members
+        .find("authentication", &[])?
+        .filter(|_| card.security_schemes.is_empty())
+    else {
         return Ok(());
     };
-    let schemes: Vec<String> = RawMembers::parse(raw).ok().and_then(|all| all.read("schemes")).unwrap_or_default();
+    let schemes: Vec<String> = RawMembers::parse(raw)
+        .ok()
+        .and_then(|all| all.read("schemes"))
+        .unwrap_or_default();
     for scheme in schemes {
         let name = scheme.to_ascii_lowercase();
         let schemes = BTreeMap::from([(name.clone(), StringList::default())]);
-        card.security_requirements.push(SecurityRequirement { schemes });
-        let scheme = HTTPAuthSecurityScheme { scheme, ..Default::default() };
-        card.security_schemes.insert(name, SecurityScheme::HttpAuth(scheme));
+        card.security_requirements
+            .push(SecurityRequirement { schemes });
+        let scheme = HTTPAuthSecurityScheme {
+            scheme,
+            ..Default::default()
+        };
+        card.security_schemes
+            .insert(name, SecurityScheme::HttpAuth(scheme));
     }
     Ok(())
 }
@@ -219,9 +293,13 @@ pub(super) fn write_hybrid(card: &AgentCard) -> Box<RawValue> {
 
 /// Each member with the members that the one of its name has in `older`.
 fn each(mut own: RawObject, older: &RawValue) -> RawObject {
-    let Ok(older) = RawObject::parse(older) else { return own };
+    let Ok(older) = RawObject::parse(older) else {
+        return own;
+    };
     for (name, value) in older.iter() {
-        let (Some(mut both), Ok(value)) = (own.object(name), RawObject::parse(value)) else { continue };
+        let (Some(mut both), Ok(value)) = (own.object(name), RawObject::parse(value)) else {
+            continue;
+        };
         for (member, value) in value.iter().filter(|(member, _)| *member != "description") {
             if !both.has(member) {
                 both.set_raw(member, value.to_owned());

@@ -76,24 +76,40 @@ impl Operation {
     const fn methods(self) -> [&'static str; 3] {
         match self {
             Self::SendMessage => ["SendMessage", "message/send", "tasks/send"],
-            Self::SendStreamingMessage => ["SendStreamingMessage", "message/stream", "tasks/sendSubscribe"],
+            Self::SendStreamingMessage => [
+                "SendStreamingMessage",
+                "message/stream",
+                "tasks/sendSubscribe",
+            ],
             Self::GetTask => ["GetTask", "tasks/get", "tasks/get"],
             Self::ListTasks => ["ListTasks", "", ""],
             Self::CancelTask => ["CancelTask", "tasks/cancel", "tasks/cancel"],
             Self::SubscribeToTask => ["SubscribeToTask", "tasks/resubscribe", "tasks/resubscribe"],
-            Self::CreateTaskPushNotificationConfig => {
-                ["CreateTaskPushNotificationConfig", "tasks/pushNotificationConfig/set", "tasks/pushNotification/set"]
-            }
-            Self::GetTaskPushNotificationConfig => {
-                ["GetTaskPushNotificationConfig", "tasks/pushNotificationConfig/get", "tasks/pushNotification/get"]
-            }
-            Self::ListTaskPushNotificationConfigs => {
-                ["ListTaskPushNotificationConfigs", "tasks/pushNotificationConfig/list", ""]
-            }
-            Self::DeleteTaskPushNotificationConfig => {
-                ["DeleteTaskPushNotificationConfig", "tasks/pushNotificationConfig/delete", ""]
-            }
-            Self::GetExtendedAgentCard => ["GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard", ""],
+            Self::CreateTaskPushNotificationConfig => [
+                "CreateTaskPushNotificationConfig",
+                "tasks/pushNotificationConfig/set",
+                "tasks/pushNotification/set",
+            ],
+            Self::GetTaskPushNotificationConfig => [
+                "GetTaskPushNotificationConfig",
+                "tasks/pushNotificationConfig/get",
+                "tasks/pushNotification/get",
+            ],
+            Self::ListTaskPushNotificationConfigs => [
+                "ListTaskPushNotificationConfigs",
+                "tasks/pushNotificationConfig/list",
+                "",
+            ],
+            Self::DeleteTaskPushNotificationConfig => [
+                "DeleteTaskPushNotificationConfig",
+                "tasks/pushNotificationConfig/delete",
+                "",
+            ],
+            Self::GetExtendedAgentCard => [
+                "GetExtendedAgentCard",
+                "agent/getAuthenticatedExtendedCard",
+                "",
+            ],
         }
     }
 }
@@ -103,8 +119,14 @@ impl Dialect {
     /// [`Dialect::as_begun`].
     pub fn of_method(method: &str) -> Option<(Self, Operation)> {
         Operation::ALL.into_iter().find_map(|operation| {
-            let nth = operation.methods().iter().position(|name| *name == method && !name.is_empty())?;
-            Some(([Self::V10, Self::V03, Self::V01].get(nth).copied()?, operation))
+            let nth = operation
+                .methods()
+                .iter()
+                .position(|name| *name == method && !name.is_empty())?;
+            Some((
+                [Self::V10, Self::V03, Self::V01].get(nth).copied()?,
+                operation,
+            ))
         })
     }
 
@@ -112,7 +134,11 @@ impl Dialect {
     /// `tasks/resubscribe` are both 0.3's and 0.1's and say the same, so the task decides.
     pub fn as_begun(self, operation: Operation, begun: Self) -> Self {
         let is_shared = Self::V03.method(operation) == Self::V01.method(operation);
-        if (self, begun) == (Self::V03, Self::V01) && is_shared { begun } else { self }
+        if (self, begun) == (Self::V03, Self::V01) && is_shared {
+            begun
+        } else {
+            self
+        }
     }
 
     /// The JSON-RPC method of an operation; `None` where the version has no such operation.
@@ -135,7 +161,10 @@ impl Dialect {
     /// over JSON-RPC where bindings differ. `1` is 1.0. None is nobody's.
     pub fn of_version(version: &str) -> Option<Self> {
         let version = version.trim();
-        let mut numbers = version.strip_prefix(['v', 'V']).unwrap_or(version).split('.');
+        let mut numbers = version
+            .strip_prefix(['v', 'V'])
+            .unwrap_or(version)
+            .split('.');
         match (numbers.next()?, numbers.next()) {
             ("1", None | Some("0")) => Some(Self::V10),
             ("0", Some("3" | "2")) => Some(Self::V03),

@@ -54,7 +54,10 @@ impl Dialect {
         check_id("contextId", &request.context_id)?;
         check_id("tenant", &request.tenant)?;
         check_history("historyLength", request.history_length)?;
-        if request.page_size.is_some_and(|size| !(1..=limits::PAGE_SIZE_MAX).contains(&size)) {
+        if request
+            .page_size
+            .is_some_and(|size| !(1..=limits::PAGE_SIZE_MAX).contains(&size))
+        {
             return Err(A2aError::invalid("pageSize", "must be between 1 and 100"));
         }
         Ok(request)
@@ -75,7 +78,10 @@ impl Dialect {
     ///
     /// # Errors
     /// As [`Dialect::read_send`].
-    pub fn read_subscribe(self, params: Option<&RawValue>) -> Result<SubscribeToTaskRequest, A2aError> {
+    pub fn read_subscribe(
+        self,
+        params: Option<&RawValue>,
+    ) -> Result<SubscribeToTaskRequest, A2aError> {
         let request: SubscribeToTaskRequest = read(params)?;
         check_id("id", &request.id)?;
         check_id("tenant", &request.tenant)?;
@@ -100,7 +106,9 @@ impl Dialect {
             Some(task) if config.task_id != task => {
                 return Err(A2aError::invalid("taskId", "must be the one of the path"));
             }
-            _ if config.task_id.is_empty() => return Err(A2aError::invalid("taskId", "is missing")),
+            _ if config.task_id.is_empty() => {
+                return Err(A2aError::invalid("taskId", "is missing"));
+            }
             _ => {}
         }
         check_id("taskId", &config.task_id)?;
@@ -113,7 +121,10 @@ impl Dialect {
     ///
     /// # Errors
     /// As [`Dialect::read_send`].
-    pub fn read_push_get(self, params: Option<&RawValue>) -> Result<GetTaskPushNotificationConfigRequest, A2aError> {
+    pub fn read_push_get(
+        self,
+        params: Option<&RawValue>,
+    ) -> Result<GetTaskPushNotificationConfigRequest, A2aError> {
         let request: GetTaskPushNotificationConfigRequest = match self {
             Self::V10 => read(params)?,
             _ => read_push_id(params)?,
@@ -128,12 +139,21 @@ impl Dialect {
     ///
     /// # Errors
     /// As [`Dialect::read_send`].
-    pub fn read_push_list(self, params: Option<&RawValue>) -> Result<ListTaskPushNotificationConfigsRequest, A2aError> {
+    pub fn read_push_list(
+        self,
+        params: Option<&RawValue>,
+    ) -> Result<ListTaskPushNotificationConfigsRequest, A2aError> {
         let request: ListTaskPushNotificationConfigsRequest = match self {
             Self::V10 => read(params)?,
             _ => {
-                let GetTaskPushNotificationConfigRequest { tenant, task_id, .. } = read_push_id(params)?;
-                ListTaskPushNotificationConfigsRequest { tenant, task_id, ..Default::default() }
+                let GetTaskPushNotificationConfigRequest {
+                    tenant, task_id, ..
+                } = read_push_id(params)?;
+                ListTaskPushNotificationConfigsRequest {
+                    tenant,
+                    task_id,
+                    ..Default::default()
+                }
             }
         };
         check_id("taskId", &request.task_id)?;
@@ -160,7 +180,10 @@ impl Dialect {
     ///
     /// # Errors
     /// As [`Dialect::read_send`].
-    pub fn read_extended_card(self, params: Option<&RawValue>) -> Result<GetExtendedAgentCardRequest, A2aError> {
+    pub fn read_extended_card(
+        self,
+        params: Option<&RawValue>,
+    ) -> Result<GetExtendedAgentCardRequest, A2aError> {
         let request: GetExtendedAgentCardRequest = read(params)?;
         check_id("tenant", &request.tenant)?;
         Ok(request)
@@ -202,7 +225,11 @@ impl Dialect {
             // task's is meant.
             request.message.context_id.clear();
         }
-        if let Some(push) = request.configuration.as_mut().and_then(|c| c.task_push_notification_config.as_mut()) {
+        if let Some(push) = request
+            .configuration
+            .as_mut()
+            .and_then(|c| c.task_push_notification_config.as_mut())
+        {
             self.mean_push(push);
         }
     }
@@ -216,7 +243,8 @@ impl Dialect {
         if config.id.is_empty() {
             ONLY_CONFIG.clone_into(&mut config.id);
         }
-        let shows = |shown: &AuthenticationInfo| !shown.scheme.is_empty() || !shown.credentials.is_blank();
+        let shows =
+            |shown: &AuthenticationInfo| !shown.scheme.is_empty() || !shown.credentials.is_blank();
         config.authentication = config.authentication.take().filter(shows);
     }
 }
@@ -232,54 +260,96 @@ fn check_send(request: &SendMessageRequest) -> Result<(), A2aError> {
         Role::Unspecified => return missing("message.role"),
         // Whoever sends is the user; words in the agent's mouth would stand in the task's history.
         Role::Agent => {
-            return Err(A2aError::invalid("message.role", "must be the user's: what the agent says it says itself"));
+            return Err(A2aError::invalid(
+                "message.role",
+                "must be the user's: what the agent says it says itself",
+            ));
         }
     }
     if message.parts.is_empty() {
         return missing("message.parts");
     }
-    at_most("message.parts", message.parts.len(), limits::PARTS_MAX, "has more than 256 parts")?;
+    at_most(
+        "message.parts",
+        message.parts.len(),
+        limits::PARTS_MAX,
+        "has more than 256 parts",
+    )?;
     at_most(
         "message.referenceTaskIds",
         message.reference_task_ids.len(),
         limits::REFERENCES_MAX,
         "has more than 64 entries",
     )?;
-    at_most("message.extensions", message.extensions.len(), limits::EXTENSIONS_MAX, "has more than 32 entries")?;
+    at_most(
+        "message.extensions",
+        message.extensions.len(),
+        limits::EXTENSIONS_MAX,
+        "has more than 32 entries",
+    )?;
     check_id("tenant", &request.tenant)?;
     check_id("message.messageId", &message.message_id)?;
     check_id("message.taskId", &message.task_id)?;
     check_id("message.contextId", &message.context_id)?;
-    message.reference_task_ids.iter().try_for_each(|id| check_id("message.referenceTaskIds", id))?;
-    let Some(configuration) = &request.configuration else { return Ok(()) };
+    message
+        .reference_task_ids
+        .iter()
+        .try_for_each(|id| check_id("message.referenceTaskIds", id))?;
+    let Some(configuration) = &request.configuration else {
+        return Ok(());
+    };
     check_history("configuration.historyLength", configuration.history_length)?;
-    let Some(push) = &configuration.task_push_notification_config else { return Ok(()) };
+    let Some(push) = &configuration.task_push_notification_config else {
+        return Ok(());
+    };
     check_id("configuration.taskPushNotificationConfig.id", &push.id)
 }
 
 fn at_most(field: &str, count: usize, max: usize, why: &str) -> Result<(), A2aError> {
-    if count > max { Err(A2aError::invalid(field, why)) } else { Ok(()) }
+    if count > max {
+        Err(A2aError::invalid(field, why))
+    } else {
+        Ok(())
+    }
 }
 
 /// Ids go into keys, headers and paths.
 fn check_id(field: &str, id: &str) -> Result<(), A2aError> {
-    at_most(field, id.len(), limits::ID_BYTES_MAX, "is longer than 128 bytes")?;
-    if id.contains(char::is_control) { Err(A2aError::invalid(field, "has control characters")) } else { Ok(()) }
+    at_most(
+        field,
+        id.len(),
+        limits::ID_BYTES_MAX,
+        "is longer than 128 bytes",
+    )?;
+    if id.contains(char::is_control) {
+        Err(A2aError::invalid(field, "has control characters"))
+    } else {
+        Ok(())
+    }
 }
 
 fn check_history(field: &str, length: Option<i32>) -> Result<(), A2aError> {
-    if length.is_some_and(i32::is_negative) { Err(A2aError::invalid(field, "must not be negative")) } else { Ok(()) }
+    if length.is_some_and(i32::is_negative) {
+        Err(A2aError::invalid(field, "must not be negative"))
+    } else {
+        Ok(())
+    }
 }
 
 /// A request of 0.3's.
-fn read_send_03(dialect: Dialect, params: Option<&RawValue>) -> Result<SendMessageRequest, A2aError> {
+fn read_send_03(
+    dialect: Dialect,
+    params: Option<&RawValue>,
+) -> Result<SendMessageRequest, A2aError> {
     let params = params.ok_or_else(|| A2aError::invalid("message", "is missing"))?;
     let mut request = SendMessageRequest::from_raw(params)?;
     check_kinds(&Members::of(params, &At::Root)?)?;
     settle_message(dialect, &mut request.message);
     if let Some(configuration) = &mut request.configuration {
         // Left out is blocking.
-        let of_configuration = RawMembers::parse(params).ok().and_then(|all| all.read("configuration"));
+        let of_configuration = RawMembers::parse(params)
+            .ok()
+            .and_then(|all| all.read("configuration"));
         configuration.return_immediately = of_configuration
             .and_then(|raw| RawMembers::parse(raw).ok()?.read::<bool>("blocking"))
             .is_some_and(|blocking| !blocking);
@@ -301,28 +371,44 @@ fn read_send_01(params: Option<&RawValue>) -> Result<SendMessageRequest, A2aErro
     }
     let configuration = SendMessageConfiguration {
         task_push_notification_config: members.optional("pushNotification", &[])?,
-        history_length: members.optional("historyLength", &[])?.or(Dialect::V01.history_length()),
+        history_length: members
+            .optional("historyLength", &[])?
+            .or(Dialect::V01.history_length()),
         ..Default::default()
     };
     let metadata = members.optional("metadata", &[])?;
-    Ok(SendMessageRequest { tenant: String::new(), message, configuration: Some(configuration), metadata })
+    Ok(SendMessageRequest {
+        tenant: String::new(),
+        message,
+        configuration: Some(configuration),
+        metadata,
+    })
 }
 
 /// A part says what it is. What is of a kind that is yet to come isn't taken for something else.
 fn check_kinds(request: &Members<'_>) -> Result<(), ReadError> {
     let message_at = request.at("message");
-    let Some(message) = request.find("message", &["request"])? else { return Ok(()) };
+    let Some(message) = request.find("message", &["request"])? else {
+        return Ok(());
+    };
     let message = Members::of(message, &message_at)?;
     let parts_at = message.at("parts");
-    let parts = message.find("parts", &["content"])?.map(|raw| entries(raw, &parts_at)).transpose()?;
-    parts.iter().flatten().enumerate().try_for_each(|(nth, part)| {
-        let at = At::Entry(&parts_at, nth);
-        let kind: String = Members::of(part, &at)?.default("kind", &["type"])?;
-        match &*kind {
-            "" | "text" | "file" | "data" => Ok(()),
-            _ => Err(at.error("is of a kind that nobody knows: not text, file or data")),
-        }
-    })
+    let parts = message
+        .find("parts", &["content"])?
+        .map(|raw| entries(raw, &parts_at))
+        .transpose()?;
+    parts
+        .iter()
+        .flatten()
+        .enumerate()
+        .try_for_each(|(nth, part)| {
+            let at = At::Entry(&parts_at, nth);
+            let kind: String = Members::of(part, &at)?.default("kind", &["type"])?;
+            match &*kind {
+                "" | "text" | "file" | "data" => Ok(()),
+                _ => Err(at.error("is of a kind that nobody knows: not text, file or data")),
+            }
+        })
 }
 
 fn write_send_03(dialect: Dialect, request: &SendMessageRequest, out: &mut Writer<'_>) {
@@ -332,7 +418,11 @@ fn write_send_03(dialect: Dialect, request: &SendMessageRequest, out: &mut Write
         let mut object = object.member("configuration").into_object();
         object.default("acceptedOutputModes", &configuration.accepted_output_modes);
         if let Some(push) = &configuration.task_push_notification_config {
-            let name = if dialect == Dialect::V03Rest { "pushNotification" } else { "pushNotificationConfig" };
+            let name = if dialect == Dialect::V03Rest {
+                "pushNotification"
+            } else {
+                "pushNotificationConfig"
+            };
             write_push(push, &mut object.member(name));
         }
         object.optional("historyLength", &configuration.history_length);

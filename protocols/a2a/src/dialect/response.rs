@@ -16,7 +16,9 @@ impl Dialect {
         match (self, response) {
             (Self::V10, _) => response.to_raw(),
             (Self::V01, SendMessageResponse::Task(task)) => self.write_task(task),
-            (Self::V01, SendMessageResponse::Message(message)) => self.write_task(&task::task_of_message(message)),
+            (Self::V01, SendMessageResponse::Message(message)) => {
+                self.write_task(&task::task_of_message(message))
+            }
             (Self::V03 | Self::V03Rest, _) => self.events().write(&response.clone().into(), false),
         }
     }
@@ -33,12 +35,19 @@ impl Dialect {
 
     /// 1.0's words for a value, or what `older` writes.
     fn write(self, value: &impl Wire, older: impl FnOnce(&mut Writer<'_>)) -> Box<RawValue> {
-        if self == Self::V10 { value.to_raw() } else { written(older) }
+        if self == Self::V10 {
+            value.to_raw()
+        } else {
+            written(older)
+        }
     }
 
     /// Writes the events of one stream.
     pub fn events(self) -> EventWriter {
-        EventWriter { dialect: self, artifacts: Vec::new() }
+        EventWriter {
+            dialect: self,
+            artifacts: Vec::new(),
+        }
     }
 
     /// A push configuration.
@@ -47,7 +56,10 @@ impl Dialect {
     }
 
     /// The push configurations of a task.
-    pub fn write_push_configs(self, configs: &ListTaskPushNotificationConfigsResponse) -> Box<RawValue> {
+    pub fn write_push_configs(
+        self,
+        configs: &ListTaskPushNotificationConfigsResponse,
+    ) -> Box<RawValue> {
         self.write(configs, |out| write_push_list(self, configs, out))
     }
 
@@ -80,13 +92,21 @@ impl Dialect {
             Self::V10 => (!details.is_empty()).then(|| to_raw_value(&details).unwrap_or_default()),
             _ => details.first().map(RawObject::to_raw),
         };
-        RpcError { code: self.code(error.kind), message: error.message.clone(), data }
+        RpcError {
+            code: self.code(error.kind),
+            message: error.message.clone(),
+            data,
+        }
     }
 
     /// An error over HTTP+JSON, whose status is [`ErrorKind::http`].
     pub fn write_http_error(self, error: &A2aError) -> Box<RawValue> {
         if self != Self::V10 {
-            let RpcError { code, message, data } = self.write_error(error);
+            let RpcError {
+                code,
+                message,
+                data,
+            } = self.write_error(error);
             let mut object = RawObject::of("code", code).with("message", message);
             if let Some(data) = data {
                 object.set_raw("data", data);
@@ -110,7 +130,11 @@ impl Dialect {
             Self::V01 => LAST_OF_01,
         };
         let is_ours = (-32_099..=-32_000).contains(&kind.code());
-        if is_ours && kind.code() < last { ErrorKind::UnsupportedOperation.code() } else { kind.code() }
+        if is_ours && kind.code() < last {
+            ErrorKind::UnsupportedOperation.code()
+        } else {
+            kind.code()
+        }
     }
 
     /// What answers `SendMessage`.
@@ -145,7 +169,9 @@ impl Dialect {
     /// As [`Dialect::read_send_response`].
     pub fn read_task_list(self, result: &RawValue) -> Result<ListTasksResponse, A2aError> {
         let mut list = answer(ListTasksResponse::from_raw(result))?;
-        list.tasks.iter_mut().for_each(|task| task::settle_task(self, task));
+        list.tasks
+            .iter_mut()
+            .for_each(|task| task::settle_task(self, task));
         Ok(list)
     }
 
@@ -171,20 +197,34 @@ impl Dialect {
     /// An error of any version: of its reason, else of its code.
     pub fn read_error(error: &RpcError) -> A2aError {
         let details = error.data.as_deref().map(details).unwrap_or_default();
-        read_error(ErrorKind::of_code(error.code), error.message.clone(), details)
+        read_error(
+            ErrorKind::of_code(error.code),
+            error.message.clone(),
+            details,
+        )
     }
 
     /// The same from an HTTP+JSON response. `None` where the body is no error of A2A's: then its status decides.
     pub fn read_http_error(status: u16, body: &RawValue) -> Option<A2aError> {
         let object = RawObject::parse(body).ok()?;
         let object = object.object("error").unwrap_or(object);
-        let details = object.get("details").or_else(|| object.get("data")).map(details).unwrap_or_default();
+        let details = object
+            .get("details")
+            .or_else(|| object.get("data"))
+            .map(details)
+            .unwrap_or_default();
         let of_code = object.read::<i64>("code").and_then(ErrorKind::of_code);
         let grpc = object.text("status").unwrap_or_default();
-        let mut fitting = ErrorKind::ALL.into_iter().rev().filter(|kind| kind.http() == status);
+        let mut fitting = ErrorKind::ALL
+            .into_iter()
+            .rev()
+            .filter(|kind| kind.http() == status);
         let of_status = || match status {
             400 => Some(ErrorKind::InvalidParams),
-            _ => fitting.clone().find(|kind| kind.grpc() == grpc).or_else(|| fitting.next()),
+            _ => fitting
+                .clone()
+                .find(|kind| kind.grpc() == grpc)
+                .or_else(|| fitting.next()),
         };
         let message = object.text("message").or_else(|| object.text("detail"))?;
         Some(read_error(of_code.or_else(of_status), message, details))
@@ -192,20 +232,38 @@ impl Dialect {
 }
 
 fn answer<T>(read: Result<T, ReadError>) -> Result<T, A2aError> {
-    read.map_err(|error| A2aError { kind: ErrorKind::InvalidAgentResponse, ..error.into() })
+    read.map_err(|error| A2aError {
+        kind: ErrorKind::InvalidAgentResponse,
+        ..error.into()
+    })
 }
 
 /// A list of details, or one.
 fn details(data: &RawValue) -> Vec<RawObject> {
-    serde_json::from_str(data.get()).or_else(|_| RawObject::parse(data).map(|one| vec![one])).unwrap_or_default()
+    serde_json::from_str(data.get())
+        .or_else(|_| RawObject::parse(data).map(|one| vec![one]))
+        .unwrap_or_default()
 }
 
 fn read_error(kind: Option<ErrorKind>, message: String, mut details: Vec<RawObject>) -> A2aError {
     let is_info = |object: &RawObject| object.text("@type").as_deref() == Some(ERROR_INFO);
-    let info = details.iter().position(is_info).map(|at| details.remove(at)).unwrap_or_default();
-    let of_reason = info.text("reason").and_then(|reason| ErrorKind::of_reason(&reason));
-    let task = info.object("metadata").and_then(|metadata| metadata.text("taskId"));
-    A2aError { kind: of_reason.or(kind).unwrap_or(ErrorKind::Internal), message, details, task }
+    let info = details
+        .iter()
+        .position(is_info)
+        .map(|at| details.remove(at))
+        .unwrap_or_default();
+    let of_reason = info
+        .text("reason")
+        .and_then(|reason| ErrorKind::of_reason(&reason));
+    let task = info
+        .object("metadata")
+        .and_then(|metadata| metadata.text("taskId"));
+    A2aError {
+        kind: of_reason.or(kind).unwrap_or(ErrorKind::Internal),
+        message,
+        details,
+        task,
+    }
 }
 
 /// Writes the events of one stream, in order: 0.1 counts artifacts.
@@ -220,7 +278,9 @@ impl EventWriter {
     /// An event. `ends` says whether it is the stream's last.
     pub fn write(&mut self, event: &StreamResponse, ends: bool) -> Box<RawValue> {
         let Self { dialect, artifacts } = self;
-        let written = dialect.write(event, |out| task::write_event(*dialect, event, ends, artifacts, out));
+        let written = dialect.write(event, |out| {
+            task::write_event(*dialect, event, ends, artifacts, out)
+        });
         // 0.3 over HTTP+JSON has the object under its name, as 1.0 does.
         let name = match event {
             _ if *dialect != Dialect::V03Rest => return written,

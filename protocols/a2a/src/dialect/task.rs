@@ -48,8 +48,16 @@ fn write_part(dialect: Dialect, part: &Part, out: &mut Writer<'_>) {
                 beside(WRAPPED, true.to_raw());
             }
             let wrap = |name, value: &RawValue| RawObject::of(name, value).to_raw();
-            let value = if is_object { value.clone() } else { wrap("value", value) };
-            let value = if dialect == Dialect::V03Rest { wrap("data", &value) } else { value };
+            let value = if is_object {
+                value.clone()
+            } else {
+                wrap("value", value)
+            };
+            let value = if dialect == Dialect::V03Rest {
+                wrap("data", &value)
+            } else {
+                value
+            };
             object.always("data", &value);
         }
     }
@@ -61,7 +69,9 @@ fn write_file(dialect: Dialect, part: &Part, out: &mut Writer<'_>) {
     let is_rest = dialect == Dialect::V03Rest;
     let mut file = out.object();
     match &part.content {
-        PartContent::Raw(bytes) => file.always(if is_rest { "fileWithBytes" } else { "bytes" }, bytes),
+        PartContent::Raw(bytes) => {
+            file.always(if is_rest { "fileWithBytes" } else { "bytes" }, bytes)
+        }
         PartContent::Url(url) => file.text(if is_rest { "fileWithUri" } else { "uri" }, url),
         PartContent::Text(_) | PartContent::Data(_) => {}
     }
@@ -84,8 +94,14 @@ pub(super) fn write_message(dialect: Dialect, message: &Message, out: &mut Write
         (_, Role::User) => object.text("role", "user"),
         (_, Role::Agent | Role::Unspecified) => object.text("role", "agent"),
     }
-    let parts = if dialect == Dialect::V03Rest { "content" } else { "parts" };
-    object.list(parts, &message.parts, |part, out| write_part(dialect, part, out));
+    let parts = if dialect == Dialect::V03Rest {
+        "content"
+    } else {
+        "parts"
+    };
+    object.list(parts, &message.parts, |part, out| {
+        write_part(dialect, part, out)
+    });
     object.optional("metadata", &message.metadata);
     if !is_v01 {
         object.default("extensions", &message.extensions);
@@ -119,7 +135,8 @@ fn write_status(dialect: Dialect, status: &TaskStatus, out: &mut Writer<'_>) {
         (Dialect::V03Rest, state) => object.always("state", &state),
         (_, state) => object.text("state", &state.as_str().replace('_', "-")),
     }
-    let rejected = (state != status.state && state == TaskState::Failed).then(|| rejection(status.message.as_ref()));
+    let rejected = (state != status.state && state == TaskState::Failed)
+        .then(|| rejection(status.message.as_ref()));
     if let Some(message) = rejected.as_ref().or(status.message.as_ref()) {
         write_message(dialect, message, &mut object.member("message"));
     }
@@ -128,9 +145,19 @@ fn write_status(dialect: Dialect, status: &TaskStatus, out: &mut Writer<'_>) {
 }
 
 fn rejection(message: Option<&Message>) -> Message {
-    let reason = message.into_iter().flat_map(|message| &message.parts).find_map(Part::as_text);
-    let text = reason.map_or_else(|| "Task rejected".to_owned(), |reason| format!("Task rejected: {reason}"));
-    Message { role: Role::Agent, parts: vec![Part::text(text)], ..Default::default() }
+    let reason = message
+        .into_iter()
+        .flat_map(|message| &message.parts)
+        .find_map(Part::as_text);
+    let text = reason.map_or_else(
+        || "Task rejected".to_owned(),
+        |reason| format!("Task rejected: {reason}"),
+    );
+    Message {
+        role: Role::Agent,
+        parts: vec![Part::text(text)],
+        ..Default::default()
+    }
 }
 
 /// `index` and `pieces` (whether it goes on with one, and whether it is whole) stand in 0.1's artifacts only.
@@ -148,7 +175,9 @@ fn write_artifact(
     }
     object.words("name", &artifact.name);
     object.words("description", &artifact.description);
-    object.list("parts", &artifact.parts, |part, out| write_part(dialect, part, out));
+    object.list("parts", &artifact.parts, |part, out| {
+        write_part(dialect, part, out)
+    });
     if is_v01 {
         object.member("index").json(&index.to_string());
         if let Some([append, last_chunk]) = pieces {
@@ -174,12 +203,18 @@ pub(super) fn write_task(dialect: Dialect, task: &Task, ends: Option<bool>, out:
     write_status(dialect, &task.status, &mut object.member("status"));
     object.optional("final", &ends);
     if let Some(artifacts) = &task.artifacts {
-        object.list("artifacts", artifacts.iter().enumerate(), |(index, artifact), out| {
-            write_artifact(dialect, artifact, index, None, out);
-        });
+        object.list(
+            "artifacts",
+            artifacts.iter().enumerate(),
+            |(index, artifact), out| {
+                write_artifact(dialect, artifact, index, None, out);
+            },
+        );
     }
     if let Some(history) = &task.history {
-        object.list("history", history, |message, out| write_message(dialect, message, out));
+        object.list("history", history, |message, out| {
+            write_message(dialect, message, out)
+        });
     }
     object.optional("metadata", &task.metadata);
     object.end();
@@ -187,7 +222,9 @@ pub(super) fn write_task(dialect: Dialect, task: &Task, ends: Option<bool>, out:
 
 pub(super) fn write_task_list(dialect: Dialect, list: &ListTasksResponse, out: &mut Writer<'_>) {
     let mut object = out.object();
-    object.list("tasks", &list.tasks, |task, out| write_task(dialect, task, None, out));
+    object.list("tasks", &list.tasks, |task, out| {
+        write_task(dialect, task, None, out)
+    });
     object.always("nextPageToken", &list.next_page_token);
     object.always("pageSize", &list.page_size);
     object.always("totalSize", &list.total_size);
@@ -196,8 +233,16 @@ pub(super) fn write_task_list(dialect: Dialect, list: &ListTasksResponse, out: &
 
 /// 0.1 has no answer without a task: a message is a completed one, whose result it is.
 pub(super) fn task_of_message(message: &Message) -> Task {
-    let id = if message.task_id.is_empty() { &message.message_id } else { &message.task_id };
-    let artifact = Artifact { artifact_id: "0".to_owned(), parts: message.parts.clone(), ..Default::default() };
+    let id = if message.task_id.is_empty() {
+        &message.message_id
+    } else {
+        &message.task_id
+    };
+    let artifact = Artifact {
+        artifact_id: "0".to_owned(),
+        parts: message.parts.clone(),
+        ..Default::default()
+    };
     let status = TaskStatus::new(TaskState::Completed);
     Task {
         artifacts: Some(vec![artifact]),
@@ -219,10 +264,12 @@ pub(super) fn write_event(
         if !is_v01 {
             return 0;
         }
-        seen.iter().position(|other| other == id).unwrap_or_else(|| {
-            seen.push(id.clone());
-            seen.len() - 1
-        })
+        seen.iter()
+            .position(|other| other == id)
+            .unwrap_or_else(|| {
+                seen.push(id.clone());
+                seen.len() - 1
+            })
     };
     let about = |task_id: &str, context_id: &str, object: &mut ObjectWriter<'_>| match is_v01 {
         true => object.text("id", task_id),
@@ -233,7 +280,10 @@ pub(super) fn write_event(
     };
     match event {
         StreamResponse::Task(task) => {
-            task.artifacts.iter().flatten().for_each(|artifact| _ = index_of(&artifact.artifact_id));
+            task.artifacts
+                .iter()
+                .flatten()
+                .for_each(|artifact| _ = index_of(&artifact.artifact_id));
             write_task(dialect, task, is_v01.then_some(ends), out);
         }
         StreamResponse::Message(message) if is_v01 => {
@@ -249,11 +299,25 @@ pub(super) fn write_event(
             object.end();
         }
         StreamResponse::ArtifactUpdate(update) => {
-            let TaskArtifactUpdateEvent { artifact, append, last_chunk, .. } = update;
+            let TaskArtifactUpdateEvent {
+                artifact,
+                append,
+                last_chunk,
+                ..
+            } = update;
             let mut object = begin(dialect, "artifact-update", out);
             about(&update.task_id, &update.context_id, &mut object);
-            let (index, pieces) = (index_of(&artifact.artifact_id), Some([*append, *last_chunk]));
-            write_artifact(dialect, artifact, index, pieces, &mut object.member("artifact"));
+            let (index, pieces) = (
+                index_of(&artifact.artifact_id),
+                Some([*append, *last_chunk]),
+            );
+            write_artifact(
+                dialect,
+                artifact,
+                index,
+                pieces,
+                &mut object.member("artifact"),
+            );
             if !is_v01 {
                 object.default("append", append);
                 object.default("lastChunk", last_chunk);
@@ -275,14 +339,19 @@ fn settle_parts(dialect: Dialect, parts: &mut [Part]) {
         {
             *value = inner;
         }
-        let Some(metadata) = &mut part.metadata else { continue };
+        let Some(metadata) = &mut part.metadata else {
+            continue;
+        };
         if let PartContent::Data(value) = &mut part.content
             && metadata.remove(WRAPPED).is_some()
             && let Some(inner) = only_member(value, "value")
         {
             *value = inner;
         }
-        for (name, at) in [(MEDIA_TYPE, &mut part.media_type), (FILENAME, &mut part.filename)] {
+        for (name, at) in [
+            (MEDIA_TYPE, &mut part.media_type),
+            (FILENAME, &mut part.filename),
+        ] {
             if let Some(text) = metadata.text(name) {
                 metadata.remove(name);
                 *at = text;
@@ -295,7 +364,9 @@ fn settle_parts(dialect: Dialect, parts: &mut [Part]) {
 }
 
 fn only_member(value: &RawValue, name: &str) -> Option<Box<RawValue>> {
-    let mut object = RawObject::parse(value).ok().filter(|object| object.len() == 1)?;
+    let mut object = RawObject::parse(value)
+        .ok()
+        .filter(|object| object.len() == 1)?;
     object.remove(name)
 }
 
@@ -304,15 +375,24 @@ pub(super) fn settle_message(dialect: Dialect, message: &mut Message) {
 }
 
 fn settle_status(dialect: Dialect, status: &mut TaskStatus) {
-    status.message.iter_mut().for_each(|message| settle_message(dialect, message));
+    status
+        .message
+        .iter_mut()
+        .for_each(|message| settle_message(dialect, message));
 }
 
 /// Makes a task that was read in an older version's words one of 1.0's. Artifacts and messages of 0.1, which have no ids of
 /// their own, get some.
 pub(super) fn settle_task(dialect: Dialect, task: &mut Task) {
     settle_status(dialect, &mut task.status);
-    task.artifacts.iter_mut().flatten().for_each(|artifact| settle_parts(dialect, &mut artifact.parts));
-    task.history.iter_mut().flatten().for_each(|message| settle_message(dialect, message));
+    task.artifacts
+        .iter_mut()
+        .flatten()
+        .for_each(|artifact| settle_parts(dialect, &mut artifact.parts));
+    task.history
+        .iter_mut()
+        .flatten()
+        .for_each(|message| settle_message(dialect, message));
     if dialect != Dialect::V01 {
         return;
     }
@@ -342,7 +422,10 @@ pub(super) fn settle_event(dialect: Dialect, event: &mut StreamResponse, raw: &R
                     update.artifact.artifact_id = "0".to_owned();
                 }
                 // There the artifact says which piece it is.
-                let inner = RawObject::parse(raw).ok().and_then(|all| all.object("artifact")).unwrap_or_default();
+                let inner = RawObject::parse(raw)
+                    .ok()
+                    .and_then(|all| all.object("artifact"))
+                    .unwrap_or_default();
                 update.append |= inner.read("append").unwrap_or(false);
                 update.last_chunk |= inner.read("lastChunk").unwrap_or(false);
             }

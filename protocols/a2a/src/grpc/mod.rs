@@ -49,7 +49,10 @@ impl GrpcServing {
     pub async fn stop(self) {
         self.stopped.cancel();
         let abort = self.running.abort_handle();
-        if tokio::time::timeout(self.drain_timeout, self.running).await.is_err() {
+        if tokio::time::timeout(self.drain_timeout, self.running)
+            .await
+            .is_err()
+        {
             abort.abort();
         }
     }
@@ -70,9 +73,15 @@ pub fn serve(
     let front = Front { all, named };
     check_address(&listener, |address| front.may_listen_on(address))?;
     listener.set_nonblocking(true)?;
-    let connections = incoming(net::TcpListener::from_std(listener)?, listen.connections_max);
+    let connections = incoming(
+        net::TcpListener::from_std(listener)?,
+        listen.connections_max,
+    );
     let options = front.options();
-    let (bytes_max, time_max) = (options.limits.body_bytes_max, options.call_deadline + options.body_timeout);
+    let (bytes_max, time_max) = (
+        options.limits.body_bytes_max,
+        options.call_deadline + options.body_timeout,
+    );
     let service = A2aServiceServer::new(Service(front)).max_decoding_message_size(bytes_max);
     let server = Server::builder()
         .timeout(time_max)
@@ -84,12 +93,19 @@ pub fn serve(
     let stopped = CancellationToken::new();
     let until = stopped.clone();
     let running = tokio::spawn(async move {
-        let served = server.serve_with_incoming_shutdown(connections, until.cancelled_owned()).await;
+        let served = server
+            .serve_with_incoming_shutdown(connections, until.cancelled_owned())
+            .await;
         if let Err(error) = served {
             callboard_message::log::error!(%error, "the gRPC listener failed");
         }
     });
-    Ok(GrpcServing { address, stopped, running, drain_timeout: listen.drain_timeout })
+    Ok(GrpcServing {
+        address,
+        stopped,
+        running,
+        drain_timeout: listen.drain_timeout,
+    })
 }
 
 /// How long it waits after a connection that failed before it was one: the system may lack file descriptors.
@@ -109,7 +125,13 @@ fn incoming(
                     if let Err(error) = stream.set_nodelay(true) {
                         callboard_message::log::debug!(%error, "a connection waits to fill its packets");
                     }
-                    return Some((Ok(Connection { stream, _permit: permit }), (listener, room)));
+                    return Some((
+                        Ok(Connection {
+                            stream,
+                            _permit: permit,
+                        }),
+                        (listener, room),
+                    ));
                 }
                 Err(error) => {
                     callboard_message::log::warn!(%error, "a connection failed before it was one");
@@ -135,13 +157,21 @@ impl Connected for Connection {
 }
 
 impl AsyncRead for Connection {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
 
 impl AsyncWrite for Connection {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 

@@ -49,31 +49,55 @@ impl Service {
         };
         let trace = text(metadata, "traceparent").and_then(|parent| parent.parse().ok());
         let who = self.0.who(&shown, trace).map_err(of_credential)?;
-        let lists = metadata.get_all("a2a-extensions").iter().filter_map(|list| list.to_str().ok());
-        let extensions: Vec<_> = lists.flat_map(|list| list.split(',')).map(str::trim).collect();
+        let lists = metadata
+            .get_all("a2a-extensions")
+            .iter()
+            .filter_map(|list| list.to_str().ok());
+        let extensions: Vec<_> = lists
+            .flat_map(|list| list.split(','))
+            .map(str::trim)
+            .collect();
         let version = text(metadata, "a2a-version").unwrap_or_default();
         self.0.agree(version, &extensions).map_err(of_error)?;
         Ok((who, to_json::<J>(request.get_ref()).ok_or_else(unread)?))
     }
 
     /// An operation with one answer; `J` and `K` are the types of request and answer that have a mapping to JSON.
-    async fn whole<J, K, Q>(&self, request: Request<impl Message>, operation: Operation) -> Result<Response<Q>, Status>
+    async fn whole<J, K, Q>(
+        &self,
+        request: Request<impl Message>,
+        operation: Operation,
+    ) -> Result<Response<Q>, Status>
     where
         J: Message + Default + Serialize,
         K: Message + DeserializeOwned,
         Q: Message + Default,
     {
         let (who, params) = self.admit::<J>(&request)?;
-        let answer = self.0.answer(who, operation, &params).await.map_err(of_error)?;
-        Ok(Response::new(from_json::<K, Q>(&answer).ok_or_else(unwritten)?))
+        let answer = self
+            .0
+            .answer(who, operation, &params)
+            .await
+            .map_err(of_error)?;
+        Ok(Response::new(
+            from_json::<K, Q>(&answer).ok_or_else(unwritten)?,
+        ))
     }
 
-    async fn events<J>(&self, request: Request<impl Message>, operation: Operation) -> Result<Response<Told>, Status>
+    async fn events<J>(
+        &self,
+        request: Request<impl Message>,
+        operation: Operation,
+    ) -> Result<Response<Told>, Status>
     where
         J: Message + Default + Serialize,
     {
         let (who, params) = self.admit::<J>(&request)?;
-        let events = self.0.events(who, operation, &params).await.map_err(of_error)?;
+        let events = self
+            .0
+            .events(who, operation, &params)
+            .await
+            .map_err(of_error)?;
         Ok(Response::new(events.map(told).boxed()))
     }
 }
@@ -84,17 +108,28 @@ fn told(event: Result<Numbered, A2aError>) -> Result<proto::StreamResponse, Stat
 }
 
 fn text<'a>(metadata: &'a MetadataMap, name: &str) -> Option<&'a str> {
-    metadata.get(name).and_then(|value| value.to_str().ok()).map(str::trim)
+    metadata
+        .get(name)
+        .and_then(|value| value.to_str().ok())
+        .map(str::trim)
 }
 
 /// The one credential that a call shows: `authorization`, or a key as `x-api-key`.
 fn authorization(metadata: &MetadataMap) -> Result<Option<Vec<u8>>, Status> {
-    let of = |name| metadata.get_all(name).iter().map(|value| value.as_bytes().to_vec()).collect::<Vec<_>>();
+    let of = |name| {
+        metadata
+            .get_all(name)
+            .iter()
+            .map(|value| value.as_bytes().to_vec())
+            .collect::<Vec<_>>()
+    };
     match (&*of("authorization"), &*of("x-api-key")) {
         ([], []) => Ok(None),
         ([shown], []) => Ok(Some(shown.clone())),
         ([], [key]) => Ok(Some([b"Bearer ", &**key].concat())),
-        _ => Err(Status::invalid_argument("send one credential: `authorization` or `x-api-key`")),
+        _ => Err(Status::invalid_argument(
+            "send one credential: `authorization` or `x-api-key`",
+        )),
     }
 }
 
@@ -117,37 +152,57 @@ impl A2aService for Service {
         &self,
         request: Request<proto::SendMessageRequest>,
     ) -> Result<Response<proto::SendMessageResponse>, Status> {
-        self.whole::<protojson::SendMessageRequest, protojson::SendMessageResponse, _>(request, Operation::SendMessage)
-            .await
+        self.whole::<protojson::SendMessageRequest, protojson::SendMessageResponse, _>(
+            request,
+            Operation::SendMessage,
+        )
+        .await
     }
 
     async fn send_streaming_message(
         &self,
         request: Request<proto::SendMessageRequest>,
     ) -> Result<Response<Told>, Status> {
-        self.events::<protojson::SendMessageRequest>(request, Operation::SendStreamingMessage).await
+        self.events::<protojson::SendMessageRequest>(request, Operation::SendStreamingMessage)
+            .await
     }
 
-    async fn get_task(&self, request: Request<proto::GetTaskRequest>) -> Result<Response<proto::Task>, Status> {
-        self.whole::<protojson::GetTaskRequest, protojson::Task, _>(request, Operation::GetTask).await
+    async fn get_task(
+        &self,
+        request: Request<proto::GetTaskRequest>,
+    ) -> Result<Response<proto::Task>, Status> {
+        self.whole::<protojson::GetTaskRequest, protojson::Task, _>(request, Operation::GetTask)
+            .await
     }
 
     async fn list_tasks(
         &self,
         request: Request<proto::ListTasksRequest>,
     ) -> Result<Response<proto::ListTasksResponse>, Status> {
-        self.whole::<protojson::ListTasksRequest, protojson::ListTasksResponse, _>(request, Operation::ListTasks).await
+        self.whole::<protojson::ListTasksRequest, protojson::ListTasksResponse, _>(
+            request,
+            Operation::ListTasks,
+        )
+        .await
     }
 
-    async fn cancel_task(&self, request: Request<proto::CancelTaskRequest>) -> Result<Response<proto::Task>, Status> {
-        self.whole::<protojson::CancelTaskRequest, protojson::Task, _>(request, Operation::CancelTask).await
+    async fn cancel_task(
+        &self,
+        request: Request<proto::CancelTaskRequest>,
+    ) -> Result<Response<proto::Task>, Status> {
+        self.whole::<protojson::CancelTaskRequest, protojson::Task, _>(
+            request,
+            Operation::CancelTask,
+        )
+        .await
     }
 
     async fn subscribe_to_task(
         &self,
         request: Request<proto::SubscribeToTaskRequest>,
     ) -> Result<Response<Told>, Status> {
-        self.events::<protojson::SubscribeToTaskRequest>(request, Operation::SubscribeToTask).await
+        self.events::<protojson::SubscribeToTaskRequest>(request, Operation::SubscribeToTask)
+            .await
     }
 
     async fn create_task_push_notification_config(
@@ -178,7 +233,8 @@ impl A2aService for Service {
     ) -> Result<Response<proto::ListTaskPushNotificationConfigsResponse>, Status> {
         type Asked = protojson::ListTaskPushNotificationConfigsRequest;
         type Listed = protojson::ListTaskPushNotificationConfigsResponse;
-        self.whole::<Asked, Listed, _>(request, Operation::ListTaskPushNotificationConfigs).await
+        self.whole::<Asked, Listed, _>(request, Operation::ListTaskPushNotificationConfigs)
+            .await
     }
 
     async fn get_extended_agent_card(
@@ -196,8 +252,12 @@ impl A2aService for Service {
         &self,
         request: Request<proto::DeleteTaskPushNotificationConfigRequest>,
     ) -> Result<Response<()>, Status> {
-        let (who, params) = self.admit::<protojson::DeleteTaskPushNotificationConfigRequest>(&request)?;
-        self.0.answer(who, Operation::DeleteTaskPushNotificationConfig, &params).await.map_err(of_error)?;
+        let (who, params) =
+            self.admit::<protojson::DeleteTaskPushNotificationConfigRequest>(&request)?;
+        self.0
+            .answer(who, Operation::DeleteTaskPushNotificationConfig, &params)
+            .await
+            .map_err(of_error)?;
         Ok(Response::new(()))
     }
 }
@@ -217,7 +277,10 @@ fn whole_numbers(json: &mut Value) {
         Value::Array(entries) => entries.iter_mut().for_each(whole_numbers),
         Value::Object(members) => members.values_mut().for_each(whole_numbers),
         Value::Number(number) => {
-            if let Some(whole) = number.as_f64().filter(|n| n.fract() == 0.0 && n.abs() <= EXACT_MAX) {
+            if let Some(whole) = number
+                .as_f64()
+                .filter(|n| n.fract() == 0.0 && n.abs() <= EXACT_MAX)
+            {
                 // It is exact there.
                 *number = Number::from(whole as i64);
             }
@@ -237,11 +300,21 @@ fn from_json<J: Message + DeserializeOwned, P: Message + Default>(json: &RawValu
 
 /// An error of an operation.
 fn of_error(error: A2aError) -> Status {
-    let metadata: HashMap<_, _> = error.task.into_iter().map(|task| ("taskId".to_owned(), task)).collect();
+    let metadata: HashMap<_, _> = error
+        .task
+        .into_iter()
+        .map(|task| ("taskId".to_owned(), task))
+        .collect();
     let mut details = ErrorDetails::with_error_info(error.kind.reason(), DOMAIN, metadata);
-    let violations = error.details.iter().filter(|detail| detail.text("@type").as_deref() == Some(BAD_REQUEST));
-    for violation in violations.flat_map(|detail| detail.read::<Vec<RawObject>>("fieldViolations").unwrap_or_default())
-    {
+    let violations = error
+        .details
+        .iter()
+        .filter(|detail| detail.text("@type").as_deref() == Some(BAD_REQUEST));
+    for violation in violations.flat_map(|detail| {
+        detail
+            .read::<Vec<RawObject>>("fieldViolations")
+            .unwrap_or_default()
+    }) {
         let text = |name| violation.text(name).unwrap_or_default();
         details.add_bad_request_violation(text("field"), text("description"));
     }

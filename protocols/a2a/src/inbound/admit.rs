@@ -25,8 +25,10 @@ static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// The caller's place in a trace (W3C Trace Context).
 static TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
 /// The protocol extensions that a client wants, in 1.0 and before.
-static EXTENSIONS: [HeaderName; 2] =
-    [HeaderName::from_static("a2a-extensions"), HeaderName::from_static("x-a2a-extensions")];
+static EXTENSIONS: [HeaderName; 2] = [
+    HeaderName::from_static("a2a-extensions"),
+    HeaderName::from_static("x-a2a-extensions"),
+];
 
 /// The types that a body may have.
 const TYPES: [&str; 2] = [guard::JSON, A2A_JSON];
@@ -52,7 +54,12 @@ impl Head {
         guard::check_source(request, &options.hosts, &options.origins)?;
         let principal = Arc::new(principal(request, options)?);
         let headers = request.headers();
-        let word = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+        let word = |name: &HeaderName| {
+            headers
+                .get(name)
+                .and_then(|value| value.to_str().ok())
+                .map(str::trim)
+        };
         let trace = word(&TRACE_PARENT).and_then(|parent| parent.parse().ok());
         Ok(Self {
             who: Who::new(principal, Dialect::V10).traced(trace),
@@ -65,9 +72,14 @@ impl Head {
 
 /// Who is behind a request: by `Authorization`, or by `X-API-Key`, which is the same key.
 fn principal(request: &HttpRequest, options: &A2aOptions) -> Result<Principal, Refused> {
-    const TWICE: Refused = refused(StatusCode::BAD_REQUEST, "send one credential: `Authorization` or `X-API-Key`");
+    const TWICE: Refused = refused(
+        StatusCode::BAD_REQUEST,
+        "send one credential: `Authorization` or `X-API-Key`",
+    );
     let mut keys = request.headers().get_all(&API_KEY);
-    let Some(key) = keys.next() else { return guard::principal(request, &options.access) };
+    let Some(key) = keys.next() else {
+        return guard::principal(request, &options.access);
+    };
     if keys.next().is_some() || request.headers().contains_key(header::AUTHORIZATION) {
         return Err(TWICE);
     }
@@ -100,7 +112,9 @@ pub(super) fn reads_1(request: &HttpRequest) -> bool {
 
 fn agree(request: &HttpRequest, options: &A2aOptions) -> Result<(), A2aError> {
     if !Dialect::is_served(&version(request)) {
-        return Err(ErrorKind::VersionNotSupported.error("versions 1.0, 0.3 and 0.1 are spoken here"));
+        return Err(
+            ErrorKind::VersionNotSupported.error("versions 1.0, 0.3 and 0.1 are spoken here")
+        );
     }
     knows_required(options, || names(request.headers()))
 }
@@ -111,16 +125,25 @@ pub(super) fn knows_required<'a, N: Iterator<Item = &'a str>>(
     names: impl Fn() -> N,
 ) -> Result<(), A2aError> {
     let is_known = |uri: &str| names().any(|name| name.eq_ignore_ascii_case(uri));
-    match options.extensions.iter().find(|extension| extension.required && !is_known(&extension.uri)) {
-        Some(extension) => Err(ErrorKind::ExtensionSupportRequired
-            .error(format!("the extension {} is required: name it in `A2A-Extensions`", extension.uri))),
+    match options
+        .extensions
+        .iter()
+        .find(|extension| extension.required && !is_known(&extension.uri))
+    {
+        Some(extension) => Err(ErrorKind::ExtensionSupportRequired.error(format!(
+            "the extension {} is required: name it in `A2A-Extensions`",
+            extension.uri
+        ))),
         None => Ok(()),
     }
 }
 
 /// The extensions that a client wants.
 fn names(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let lists = EXTENSIONS.iter().flat_map(|name| headers.get_all(name)).filter_map(|value| value.to_str().ok());
+    let lists = EXTENSIONS
+        .iter()
+        .flat_map(|name| headers.get_all(name))
+        .filter_map(|value| value.to_str().ok());
     lists.flat_map(|list| list.split(',')).map(str::trim)
 }
 
@@ -129,16 +152,19 @@ pub(super) fn wants_a2a_json(headers: &HeaderMap) -> bool {
     let (mut own, mut plain) = (false, false);
     accept::each_range(headers, |kind| {
         own |= kind.eq_ignore_ascii_case(A2A_JSON.as_bytes());
-        plain |= kind.eq_ignore_ascii_case(guard::JSON.as_bytes()) || kind.eq_ignore_ascii_case(b"application/*");
+        plain |= kind.eq_ignore_ascii_case(guard::JSON.as_bytes())
+            || kind.eq_ignore_ascii_case(b"application/*");
     });
     own && !plain
 }
 
 fn reads_events_only(headers: &HeaderMap) -> bool {
     let (mut events, mut other) = (false, false);
-    accept::each_range(headers, |kind| match kind.eq_ignore_ascii_case(b"text/event-stream") {
-        true => events = true,
-        false => other = true,
+    accept::each_range(headers, |kind| {
+        match kind.eq_ignore_ascii_case(b"text/event-stream") {
+            true => events = true,
+            false => other = true,
+        }
     });
     events && !other
 }
@@ -147,8 +173,19 @@ fn reads_events_only(headers: &HeaderMap) -> bool {
 ///
 /// # Errors
 /// 400, 408, 413, 415.
-pub(super) async fn body(request: &HttpRequest, payload: Payload, options: &A2aOptions) -> Result<BytesMut, Refused> {
-    guard::read_json(request, payload, &TYPES, options.limits.body_bytes_max, options.body_timeout).await
+pub(super) async fn body(
+    request: &HttpRequest,
+    payload: Payload,
+    options: &A2aOptions,
+) -> Result<BytesMut, Refused> {
+    guard::read_json(
+        request,
+        payload,
+        &TYPES,
+        options.limits.body_bytes_max,
+        options.body_timeout,
+    )
+    .await
 }
 
 #[cfg(test)]

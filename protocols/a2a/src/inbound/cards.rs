@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use actix_web::http::header::{
-    CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, VARY,
+    CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH,
+    LAST_MODIFIED, VARY,
 };
 use actix_web::{HttpRequest, HttpResponse};
 use bytes::Bytes;
@@ -39,7 +40,11 @@ pub(crate) struct CardBody {
 
 impl CardBody {
     fn new(text: &str) -> Self {
-        Self { bytes: Bytes::copy_from_slice(text.as_bytes()), etag: etag(text), modified: SystemTime::now() }
+        Self {
+            bytes: Bytes::copy_from_slice(text.as_bytes()),
+            etag: etag(text),
+            modified: SystemTime::now(),
+        }
     }
 
     /// The answer to a request for it: 304 where the client has it.
@@ -50,7 +55,10 @@ impl CardBody {
         };
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=60"));
+        headers.insert(
+            CACHE_CONTROL,
+            HeaderValue::from_static("public, max-age=60"),
+        );
         headers.insert(VARY, HeaderValue::from_static("A2A-Version, Authorization"));
         if let Ok(etag) = HeaderValue::from_str(&self.etag) {
             headers.insert(ETAG, etag);
@@ -67,13 +75,17 @@ impl CardBody {
         let tags: Vec<_> = request.headers().get_all(IF_NONE_MATCH).map(text).collect();
         if !tags.is_empty() {
             let all = tags.iter().flat_map(|tags| tags.split(',')).map(str::trim);
-            return all.map(|tag| tag.strip_prefix("W/").unwrap_or(tag)).any(|tag| tag == "*" || tag == self.etag);
+            return all
+                .map(|tag| tag.strip_prefix("W/").unwrap_or(tag))
+                .any(|tag| tag == "*" || tag == self.etag);
         }
         let since = request.headers().get(IF_MODIFIED_SINCE).map(text);
         let since = since.and_then(|date| httpdate::parse_http_date(&date).ok());
         // A date has whole seconds.
         let modified = httpdate::fmt_http_date(self.modified);
-        since.is_some_and(|since| httpdate::parse_http_date(&modified).is_ok_and(|modified| modified <= since))
+        since.is_some_and(|since| {
+            httpdate::parse_http_date(&modified).is_ok_and(|modified| modified <= since)
+        })
     }
 }
 
@@ -101,7 +113,12 @@ struct Made {
 impl Cards {
     pub(crate) fn new(calls: Arc<Calls>, options: Arc<A2aOptions>) -> Self {
         let description = RwLock::new(options.info.description.clone());
-        Self { calls, options, description, made: Default::default() }
+        Self {
+            calls,
+            options,
+            description,
+            made: Default::default(),
+        }
     }
 
     /// Says from now on what the agent is for.
@@ -134,14 +151,21 @@ impl Cards {
             return Ok(before.body);
         }
         let card = self.signed(card)?;
-        let text = if reads_1_0 { card.to_raw() } else { Dialect::write_hybrid_card(&card) };
+        let text = if reads_1_0 {
+            card.to_raw()
+        } else {
+            Dialect::write_hybrid_card(&card)
+        };
         let body = CardBody::new(text.get());
         let mut made = made.lock();
         // Made twice at once, it is the first one.
         if let Some(other) = made.as_ref().filter(|other| other.unsigned == unsigned) {
             return Ok(other.body.clone());
         }
-        *made = Some(Made { unsigned, body: body.clone() });
+        *made = Some(Made {
+            unsigned,
+            body: body.clone(),
+        });
         Ok(body)
     }
 
@@ -154,7 +178,9 @@ impl Cards {
         if !self.options.extended {
             let kind = match who.dialect {
                 Dialect::V10 => ErrorKind::UnsupportedOperation,
-                Dialect::V03 | Dialect::V03Rest | Dialect::V01 => ErrorKind::ExtendedAgentCardNotConfigured,
+                Dialect::V03 | Dialect::V03Rest | Dialect::V01 => {
+                    ErrorKind::ExtendedAgentCardNotConfigured
+                }
             };
             return Err(kind.error("there is no extended card: the public one is all"));
         }
@@ -166,7 +192,10 @@ impl Cards {
 
     /// The keys that cards are signed with; `None` where they aren't.
     pub(crate) fn jwks(&self) -> Option<CardBody> {
-        self.options.signer.as_ref().map(|key| CardBody::new(key.jwks().to_raw().get()))
+        self.options
+            .signer
+            .as_ref()
+            .map(|key| CardBody::new(key.jwks().to_raw().get()))
     }
 
     async fn card(&self, who: &Who) -> Result<AgentCard, A2aError> {
@@ -215,7 +244,11 @@ fn card(options: &A2aOptions, skills: &Skills, description: &str) -> AgentCard {
     let (security_schemes, security_requirements) = security(&options.access);
     AgentCard {
         name: info.name.clone(),
-        description: if description.is_empty() { of_skills(skills) } else { description.to_owned() },
+        description: if description.is_empty() {
+            of_skills(skills)
+        } else {
+            description.to_owned()
+        },
         supported_interfaces: interfaces(options),
         provider: info.provider.clone(),
         version: info.version.clone(),
@@ -223,13 +256,20 @@ fn card(options: &A2aOptions, skills: &Skills, description: &str) -> AgentCard {
         capabilities: AgentCapabilities {
             streaming: Some(true),
             push_notifications: Some(true),
-            extensions: schemas(&skills.all).into_iter().chain(options.extensions.iter().cloned()).collect(),
+            extensions: schemas(&skills.all)
+                .into_iter()
+                .chain(options.extensions.iter().cloned())
+                .collect(),
             extended_agent_card: Some(options.extended),
         },
         security_schemes,
         security_requirements,
         // Whoever converses decides for itself what of its tools is done.
-        skills: skills.all.iter().map(|skill| described(skill, &modes, !skills.converses)).collect(),
+        skills: skills
+            .all
+            .iter()
+            .map(|skill| described(skill, &modes, !skills.converses))
+            .collect(),
         default_input_modes: modes.clone(),
         default_output_modes: modes,
         signatures: Vec::new(),
@@ -248,8 +288,14 @@ fn interfaces(options: &A2aOptions) -> Vec<AgentInterface> {
         protocol_version: version.to_owned(),
         tenant: String::new(),
     };
-    let grpc = options.grpc_target.as_ref().map(|target| interface(target, "GRPC", "1.0"));
-    let newest = [interface(&url, "JSONRPC", "1.0"), interface(&url, "HTTP+JSON", "1.0")];
+    let grpc = options
+        .grpc_target
+        .as_ref()
+        .map(|target| interface(target, "GRPC", "1.0"));
+    let newest = [
+        interface(&url, "JSONRPC", "1.0"),
+        interface(&url, "HTTP+JSON", "1.0"),
+    ];
     let older = [
         interface(&url, "JSONRPC", "0.3"),
         interface(&with_slash, "HTTP+JSON", "0.3"),
@@ -263,24 +309,47 @@ fn security(access: &Access) -> (BTreeMap<String, SecurityScheme>, Vec<SecurityR
     if matches!(access, Access::Open(_) | Access::Anyone) {
         return Default::default();
     }
-    let bearer = HTTPAuthSecurityScheme { scheme: "Bearer".to_owned(), ..Default::default() };
-    let key =
-        APIKeySecurityScheme { location: "header".to_owned(), name: API_KEY_HEADER.to_owned(), ..Default::default() };
-    let schemes =
-        [("apiKey".to_owned(), SecurityScheme::ApiKey(key)), ("bearer".to_owned(), SecurityScheme::HttpAuth(bearer))];
-    let either = |name: &str| SecurityRequirement { schemes: [(name.to_owned(), StringList::default())].into() };
+    let bearer = HTTPAuthSecurityScheme {
+        scheme: "Bearer".to_owned(),
+        ..Default::default()
+    };
+    let key = APIKeySecurityScheme {
+        location: "header".to_owned(),
+        name: API_KEY_HEADER.to_owned(),
+        ..Default::default()
+    };
+    let schemes = [
+        ("apiKey".to_owned(), SecurityScheme::ApiKey(key)),
+        ("bearer".to_owned(), SecurityScheme::HttpAuth(bearer)),
+    ];
+    let either = |name: &str| SecurityRequirement {
+        schemes: [(name.to_owned(), StringList::default())].into(),
+    };
     (schemes.into(), vec![either("bearer"), either("apiKey")])
 }
 
 fn described(skill: &Skill, modes: &[String], heeds_hints: bool) -> AgentSkill {
     let spec = &skill.spec;
-    let tags = spec.more.read::<Vec<String>>("tags").filter(|tags| !tags.is_empty());
+    let tags = spec
+        .more
+        .read::<Vec<String>>("tags")
+        .filter(|tags| !tags.is_empty());
     let mut tags = tags.unwrap_or_else(|| vec![spec.name.clone()]);
-    if heeds_hints && hints_destructive(&spec.more) && !tags.iter().any(|tag| tag.eq_ignore_ascii_case(TAG_DESTRUCTIVE))
+    if heeds_hints
+        && hints_destructive(&spec.more)
+        && !tags
+            .iter()
+            .any(|tag| tag.eq_ignore_ascii_case(TAG_DESTRUCTIVE))
     {
         tags.push(TAG_DESTRUCTIVE.to_owned());
     }
-    let others = |own: &Vec<String>| if own == modes { Vec::new() } else { own.clone() };
+    let others = |own: &Vec<String>| {
+        if own == modes {
+            Vec::new()
+        } else {
+            own.clone()
+        }
+    };
     AgentSkill {
         id: spec.name.clone(),
         name: spec.more.text("title").unwrap_or_else(|| spec.name.clone()),
@@ -303,22 +372,38 @@ fn hints_destructive(tool: &RawObject) -> bool {
 fn of_skills(skills: &Skills) -> String {
     let first = |text: &str| {
         let line = text.trim().lines().next().unwrap_or_default();
-        let sentence = line.split_inclusive(". ").next().unwrap_or_default().trim_end();
-        sentence.chars().take(SENTENCE_CHARS_MAX).collect::<String>()
+        let sentence = line
+            .split_inclusive(". ")
+            .next()
+            .unwrap_or_default()
+            .trim_end();
+        sentence
+            .chars()
+            .take(SENTENCE_CHARS_MAX)
+            .collect::<String>()
     };
     let told = |skill: &Skill| match (&*skill.spec.name, first(&skill.spec.description)) {
         (name, sentence) if sentence.is_empty() => format!("{name}."),
-        (name, sentence) if sentence.ends_with(['.', '!', '?', '…']) => format!("{name}: {sentence}"),
+        (name, sentence) if sentence.ends_with(['.', '!', '?', '…']) => {
+            format!("{name}: {sentence}")
+        }
         (name, sentence) => format!("{name}: {sentence}."),
     };
     if skills.all.is_empty() && !skills.converses {
         return "It has no skills.".to_owned();
     }
-    let converses = skills.converses.then(|| "Takes whatever is said to it.".to_owned());
+    let converses = skills
+        .converses
+        .then(|| "Takes whatever is said to it.".to_owned());
     let more = skills.all.len().saturating_sub(SKILLS_TOLD_MAX);
     let more = (more > 0).then(|| format!("And {more} more."));
     let told = skills.all.iter().take(SKILLS_TOLD_MAX).map(told);
-    converses.into_iter().chain(told).chain(more).collect::<Vec<_>>().join(" ")
+    converses
+        .into_iter()
+        .chain(told)
+        .chain(more)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn schemas(skills: &[Skill]) -> Option<AgentExtension> {
@@ -342,7 +427,10 @@ const CATALOG_VERSION: &str = "1.0";
 const CARD_TYPE: &str = "application/a2a-agent-card+json";
 
 /// The catalogue of agents by their ids, with what they are for, under the listener's address.
-pub(crate) fn catalog<'a>(base_url: &Url, agents: impl IntoIterator<Item = (&'a str, &'a Info, String)>) -> CardBody {
+pub(crate) fn catalog<'a>(
+    base_url: &Url,
+    agents: impl IntoIterator<Item = (&'a str, &'a Info, String)>,
+) -> CardBody {
     let base = base_url.as_str().trim_end_matches('/');
     let host = base_url.host_str().unwrap_or("localhost");
     let entry = |(id, info, description): (&str, &Info, String)| {
@@ -353,10 +441,22 @@ pub(crate) fn catalog<'a>(base_url: &Url, agents: impl IntoIterator<Item = (&'a 
             // The form was published with either name.
             .with("type", CARD_TYPE)
             .with("mediaType", CARD_TYPE)
-            .with("url", format!("{base}/agents/{id}/.well-known/agent-card.json"));
+            .with(
+                "url",
+                format!("{base}/agents/{id}/.well-known/agent-card.json"),
+            );
         // What its skills say stands in its card.
-        if description.is_empty() { entry } else { entry.with("description", description) }
+        if description.is_empty() {
+            entry
+        } else {
+            entry.with("description", description)
+        }
     };
     let entries: Vec<_> = agents.into_iter().map(entry).collect();
-    CardBody::new(RawObject::of("specVersion", CATALOG_VERSION).with("entries", entries).to_raw().get())
+    CardBody::new(
+        RawObject::of("specVersion", CATALOG_VERSION)
+            .with("entries", entries)
+            .to_raw()
+            .get(),
+    )
 }

@@ -23,7 +23,11 @@ impl Front {
     ///
     /// # Errors
     /// Nobody knows.
-    pub(crate) fn who(&self, shown: &Credential<'_>, trace: Option<TraceContext>) -> Result<Who, CredentialError> {
+    pub(crate) fn who(
+        &self,
+        shown: &Credential<'_>,
+        trace: Option<TraceContext>,
+    ) -> Result<Who, CredentialError> {
         let principal = Arc::new(self.options().access.principal(shown)?);
         Ok(Who::new(principal, Dialect::V10).traced(trace))
     }
@@ -34,7 +38,9 @@ impl Front {
     /// `VersionNotSupported`, `ExtensionSupportRequired`.
     pub(crate) fn agree(&self, version: &str, extensions: &[&str]) -> Result<(), A2aError> {
         if !version.is_empty() && Dialect::of_version(version) != Some(Dialect::V10) {
-            return Err(ErrorKind::VersionNotSupported.error("version 1.0 is spoken over this binding"));
+            return Err(
+                ErrorKind::VersionNotSupported.error("version 1.0 is spoken over this binding")
+            );
         }
         admit::knows_required(self.options(), || extensions.iter().copied())
     }
@@ -59,7 +65,12 @@ impl Front {
     ///
     /// # Errors
     /// The operation's; `Overloaded` where too many streams are open.
-    pub(crate) async fn events(&self, who: Who, operation: Operation, params: &RawValue) -> Result<Events, A2aError> {
+    pub(crate) async fn events(
+        &self,
+        who: Who,
+        operation: Operation,
+        params: &RawValue,
+    ) -> Result<Events, A2aError> {
         match self.perform(who, operation, params).await? {
             (Answer::Whole(_), _) => Err(A2aError::internal()),
             (Answer::Events(events), room) => {
@@ -75,12 +86,14 @@ impl Front {
         operation: Operation,
         params: &RawValue,
     ) -> Result<(Answer, Option<super::reply::Room>), A2aError> {
-        let over = |error: callboard_rpc::JsonError| ErrorKind::InvalidRequest.error(error.to_string());
+        let over =
+            |error: callboard_rpc::JsonError| ErrorKind::InvalidRequest.error(error.to_string());
         check(params.get().as_bytes(), &self.options().limits).map_err(over)?;
         let mut asked = Asked::read(Dialect::V10, operation, Some(params))?;
         let server = self.door().of(asked.tenant())?;
         let who = operations::known(&server, who, &asked).await;
-        let full = |_| ErrorKind::Overloaded.error("there are too many open streams: end one first");
+        let full =
+            |_| ErrorKind::Overloaded.error("there are too many open streams: end one first");
         let room = server.room(&who, &asked).map_err(full)?;
         Ok((operations::perform(&server, &who, asked, None).await?, room))
     }

@@ -15,8 +15,8 @@ use super::rest::{self, Route};
 use crate::convert::HOPS;
 use crate::wire::{
     CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetExtendedAgentCardRequest,
-    GetTaskPushNotificationConfigRequest, GetTaskRequest, ListTaskPushNotificationConfigsRequest, ListTasksRequest,
-    SendMessageRequest, SubscribeToTaskRequest, TaskPushNotificationConfig,
+    GetTaskPushNotificationConfigRequest, GetTaskRequest, ListTaskPushNotificationConfigsRequest,
+    ListTasksRequest, SendMessageRequest, SubscribeToTaskRequest, TaskPushNotificationConfig,
 };
 use crate::{A2aError, Dialect, Operation};
 
@@ -36,7 +36,9 @@ impl Server {
     /// As [`Streams::room`].
     pub(super) fn room(&self, who: &Who, asked: &Asked) -> Result<Option<Room>, Refused> {
         match asked {
-            Asked::Stream(_) | Asked::Subscribe(_) => self.streams.room(who.owner(), &self.options).map(Some),
+            Asked::Stream(_) | Asked::Subscribe(_) => {
+                self.streams.room(who.owner(), &self.options).map(Some)
+            }
             _ => Ok(None),
         }
     }
@@ -68,7 +70,11 @@ impl Asked {
     ///
     /// # Errors
     /// `InvalidParams`.
-    pub(super) fn read(dialect: Dialect, operation: Operation, params: Option<&RawValue>) -> Result<Self, A2aError> {
+    pub(super) fn read(
+        dialect: Dialect,
+        operation: Operation,
+        params: Option<&RawValue>,
+    ) -> Result<Self, A2aError> {
         let mut asked = Self::read_as_written(dialect, operation, params)?;
         match &mut asked {
             Self::Send(asked) | Self::Stream(asked) => dialect.mean_send(asked),
@@ -78,7 +84,11 @@ impl Asked {
         Ok(asked)
     }
 
-    fn read_as_written(dialect: Dialect, operation: Operation, params: Option<&RawValue>) -> Result<Self, A2aError> {
+    fn read_as_written(
+        dialect: Dialect,
+        operation: Operation,
+        params: Option<&RawValue>,
+    ) -> Result<Self, A2aError> {
         Ok(match operation {
             Operation::SendMessage => Self::Send(dialect.read_send(params)?),
             Operation::SendStreamingMessage => Self::Stream(dialect.read_send(params)?),
@@ -86,11 +96,21 @@ impl Asked {
             Operation::ListTasks => Self::List(dialect.read_list(params)?),
             Operation::CancelTask => Self::Cancel(dialect.read_cancel(params)?),
             Operation::SubscribeToTask => Self::Subscribe(dialect.read_subscribe(params)?),
-            Operation::CreateTaskPushNotificationConfig => Self::CreateConfig(dialect.read_push_create(params, None)?),
-            Operation::GetTaskPushNotificationConfig => Self::GetConfig(dialect.read_push_get(params)?),
-            Operation::ListTaskPushNotificationConfigs => Self::ListConfigs(dialect.read_push_list(params)?),
-            Operation::DeleteTaskPushNotificationConfig => Self::DeleteConfig(dialect.read_push_delete(params)?),
-            Operation::GetExtendedAgentCard => Self::ExtendedCard(dialect.read_extended_card(params)?),
+            Operation::CreateTaskPushNotificationConfig => {
+                Self::CreateConfig(dialect.read_push_create(params, None)?)
+            }
+            Operation::GetTaskPushNotificationConfig => {
+                Self::GetConfig(dialect.read_push_get(params)?)
+            }
+            Operation::ListTaskPushNotificationConfigs => {
+                Self::ListConfigs(dialect.read_push_list(params)?)
+            }
+            Operation::DeleteTaskPushNotificationConfig => {
+                Self::DeleteConfig(dialect.read_push_delete(params)?)
+            }
+            Operation::GetExtendedAgentCard => {
+                Self::ExtendedCard(dialect.read_extended_card(params)?)
+            }
         })
     }
 
@@ -98,14 +118,25 @@ impl Asked {
     ///
     /// # Errors
     /// `InvalidParams`.
-    pub(super) fn of_path(route: &Route, query: &str, body: Option<&RawValue>) -> Result<Self, A2aError> {
-        let Route { dialect, operation, tenant, task, config } = route;
+    pub(super) fn of_path(
+        route: &Route,
+        query: &str,
+        body: Option<&RawValue>,
+    ) -> Result<Self, A2aError> {
+        let Route {
+            dialect,
+            operation,
+            tenant,
+            task,
+            config,
+        } = route;
         // What a path and a query say stands under the same names in both versions.
         let ids: &[(&str, &String)] = match operation {
-            Operation::GetTask | Operation::CancelTask | Operation::SubscribeToTask => &[("id", task)],
-            Operation::GetTaskPushNotificationConfig | Operation::DeleteTaskPushNotificationConfig => {
-                &[("taskId", task), ("id", config)]
+            Operation::GetTask | Operation::CancelTask | Operation::SubscribeToTask => {
+                &[("id", task)]
             }
+            Operation::GetTaskPushNotificationConfig
+            | Operation::DeleteTaskPushNotificationConfig => &[("taskId", task), ("id", config)],
             Operation::ListTaskPushNotificationConfigs => &[("taskId", task)],
             _ => &[],
         };
@@ -115,14 +146,15 @@ impl Asked {
                 dialect.mean_push(&mut config);
                 Self::CreateConfig(config)
             }
-            Operation::SendMessage | Operation::SendStreamingMessage => Self::read(*dialect, *operation, body)?,
+            Operation::SendMessage | Operation::SendStreamingMessage => {
+                Self::read(*dialect, *operation, body)?
+            }
             _ => {
                 let mut said = match (operation, body) {
                     // Its body may be left out, and has no id.
                     (Operation::CancelTask, None) => RawObject::new(),
-                    (Operation::CancelTask, Some(body)) => {
-                        RawObject::parse(body).map_err(|_| A2aError::invalid("", "must be an object"))?
-                    }
+                    (Operation::CancelTask, Some(body)) => RawObject::parse(body)
+                        .map_err(|_| A2aError::invalid("", "must be an object"))?,
                     _ => rest::query_object(query)?,
                 };
                 ids.iter().for_each(|(name, id)| said.set(name, id));
@@ -160,9 +192,17 @@ impl Asked {
 /// words the answer has.
 pub(super) async fn known(server: &Server, who: Who, asked: &Asked) -> Who {
     let (operation, id) = match asked {
-        Asked::Send(SendMessageRequest { message, .. }) | Asked::Stream(SendMessageRequest { message, .. }) => {
-            let hops = message.metadata.as_ref().and_then(|metadata| metadata.read::<u64>(HOPS)).unwrap_or_default();
-            return Who { hops: u16::try_from(hops).unwrap_or(u16::MAX), ..who };
+        Asked::Send(SendMessageRequest { message, .. })
+        | Asked::Stream(SendMessageRequest { message, .. }) => {
+            let hops = message
+                .metadata
+                .as_ref()
+                .and_then(|metadata| metadata.read::<u64>(HOPS))
+                .unwrap_or_default();
+            return Who {
+                hops: u16::try_from(hops).unwrap_or(u16::MAX),
+                ..who
+            };
         }
         Asked::Get(asked) => (Operation::GetTask, &asked.id),
         Asked::Cancel(asked) => (Operation::CancelTask, &asked.id),
@@ -173,8 +213,13 @@ pub(super) async fn known(server: &Server, who: Who, asked: &Asked) -> Who {
         return who;
     }
     let task = server.calls.owned(&who, id).await.ok();
-    let begun = task.and_then(|task| dialect_of(&task)).unwrap_or(who.dialect);
-    Who { dialect: who.dialect.as_begun(operation, begun), ..who }
+    let begun = task
+        .and_then(|task| dialect_of(&task))
+        .unwrap_or(who.dialect);
+    Who {
+        dialect: who.dialect.as_begun(operation, begun),
+        ..who
+    }
 }
 
 /// Does what is wanted.
@@ -184,12 +229,19 @@ pub(super) async fn perform(
     asked: Asked,
     last_event: Option<u64>,
 ) -> Result<Answer, A2aError> {
-    let Server { calls, desk, cards, .. } = server;
+    let Server {
+        calls, desk, cards, ..
+    } = server;
     let dialect = who.dialect;
     Ok(Answer::Whole(match asked {
         Asked::Send(asked) => calls.send(who, asked).await?,
         Asked::Stream(asked) => return calls.stream(who, asked).await.map(Answer::Events),
-        Asked::Subscribe(asked) => return calls.subscribe(who, &asked.id, last_event).await.map(Answer::Events),
+        Asked::Subscribe(asked) => {
+            return calls
+                .subscribe(who, &asked.id, last_event)
+                .await
+                .map(Answer::Events);
+        }
         Asked::Get(asked) => {
             let messages_max = most(asked.history_length.or(dialect.history_length()));
             dialect.write_task(&calls.get(who, &asked.id, messages_max).await?)

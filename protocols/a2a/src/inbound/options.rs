@@ -205,12 +205,18 @@ pub struct PushOptions {
 
 impl Default for PushOptions {
     fn default() -> Self {
-        Self { allow: Vec::new(), lookup: None, retry_after: PUSH_RETRY_AFTER_DEFAULT }
+        Self {
+            allow: Vec::new(),
+            lookup: None,
+            retry_after: PUSH_RETRY_AFTER_DEFAULT,
+        }
     }
 }
 
 impl fmt::Debug for PushOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PushOptions").field("allow", &self.allow).finish_non_exhaustive()
+        f.debug_struct("PushOptions")
+            .field("allow", &self.allow)
+            .finish_non_exhaustive()
     }
 }

@@ -45,18 +45,24 @@ impl Binding {
 
     /// Why there is no answer, to who reads nothing but an event stream.
     pub(super) fn error_event(&self, error: &A2aError, dialect: Dialect) -> HttpResponse {
-        reply::event_stream().body(encode_event(&SseEvent::message(self.wrap_error(error, dialect))))
+        reply::event_stream().body(encode_event(&SseEvent::message(
+            self.wrap_error(error, dialect),
+        )))
     }
 
     /// Why there is no answer.
     pub(super) fn error(&self, error: &A2aError, dialect: Dialect) -> HttpResponse {
         let status = match self {
             Self::Rpc(_) => StatusCode::OK,
-            Self::Rest { .. } => StatusCode::from_u16(error.kind.http()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+            Self::Rest { .. } => {
+                StatusCode::from_u16(error.kind.http()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+            }
         };
         let mut response = json(status, self.content_type(), self.wrap_error(error, dialect));
         if error.kind == ErrorKind::Overloaded {
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(reply::RETRY_AFTER_S));
+            response
+                .headers_mut()
+                .insert(RETRY_AFTER, HeaderValue::from(reply::RETRY_AFTER_S));
         }
         response
     }
@@ -72,13 +78,19 @@ impl Binding {
     /// What an error is put into.
     fn wrap_error(&self, error: &A2aError, dialect: Dialect) -> Vec<u8> {
         match self {
-            Self::Rpc(id) => encode_response(id.as_ref(), Err(&dialect.write_error(error)), Nulls::Omit),
+            Self::Rpc(id) => {
+                encode_response(id.as_ref(), Err(&dialect.write_error(error)), Nulls::Omit)
+            }
             Self::Rest { .. } => dialect.write_http_error(error).get().as_bytes().to_vec(),
         }
     }
 
     fn content_type(&self) -> &'static str {
-        if matches!(self, Self::Rest { own_type: true }) { A2A_JSON } else { JSON }
+        if matches!(self, Self::Rest { own_type: true }) {
+            A2A_JSON
+        } else {
+            JSON
+        }
     }
 
     /// A request that never became a call.
@@ -98,12 +110,18 @@ impl Binding {
                 if let Some(of_type) = of_type {
                     error.set("details", of_type.all_details());
                 }
-                RawObject::of("error", error).to_raw().get().as_bytes().to_vec()
+                RawObject::of("error", error)
+                    .to_raw()
+                    .get()
+                    .as_bytes()
+                    .to_vec()
             }
         };
         let mut response = reply::refuse(refused, self.content_type(), body);
         if refused.status == StatusCode::UNAUTHORIZED {
-            response.headers_mut().insert(VARY, HeaderValue::from_static("Authorization"));
+            response
+                .headers_mut()
+                .insert(VARY, HeaderValue::from_static("Authorization"));
         }
         response
     }
@@ -125,7 +143,9 @@ fn grpc_name(status: StatusCode) -> &'static str {
 
 /// A path that has other methods.
 pub(super) fn only(allow: &'static str) -> HttpResponse {
-    HttpResponse::MethodNotAllowed().insert_header((ALLOW, allow)).finish()
+    HttpResponse::MethodNotAllowed()
+        .insert_header((ALLOW, allow))
+        .finish()
 }
 
 /// The streams of a server that are open.
@@ -148,9 +168,14 @@ impl Streams {
     /// # Errors
     /// 429 where it has too many, 503 where all have.
     pub(super) fn room(&self, owner: TaskOwner, options: &A2aOptions) -> Result<Room, Refused> {
-        const OWNER_FULL: Refused = refused(StatusCode::TOO_MANY_REQUESTS, "too many open streams: end one first");
-        const FULL: Refused =
-            refused(StatusCode::SERVICE_UNAVAILABLE, "there are too many open streams: try again later");
+        const OWNER_FULL: Refused = refused(
+            StatusCode::TOO_MANY_REQUESTS,
+            "too many open streams: end one first",
+        );
+        const FULL: Refused = refused(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "there are too many open streams: try again later",
+        );
         let mut open = self.of_owner.lock();
         let has = open.get(&owner).copied().unwrap_or_default();
         if has >= options.principal_streams_max {
@@ -158,7 +183,11 @@ impl Streams {
         }
         let of_all = Permit::take(&self.all, options.streams_max).ok_or(FULL)?;
         open.insert(owner.clone(), has + 1);
-        Ok(Room { _of_all: of_all, of_owner: self.of_owner.clone(), owner })
+        Ok(Room {
+            _of_all: of_all,
+            of_owner: self.of_owner.clone(),
+            owner,
+        })
     }
 }
 
@@ -186,12 +215,23 @@ pub(super) fn stream_events(
     let mut writer = dialect.events();
     let mut events = Some(events);
     let source = stream::poll_fn(move |cx| {
-        let Some(open) = &mut events else { return Poll::Ready(None) };
-        let Some(event) = ready!(open.poll_next_unpin(cx)) else { return Poll::Ready(None) };
+        let Some(open) = &mut events else {
+            return Poll::Ready(None);
+        };
+        let Some(event) = ready!(open.poll_next_unpin(cx)) else {
+            return Poll::Ready(None);
+        };
         let (event, ends) = match event {
-            Ok(Numbered { number, event, ends }) => {
+            Ok(Numbered {
+                number,
+                event,
+                ends,
+            }) => {
                 let event = writer.write(&event, ends);
-                (SseEvent::message(binding.wrap(&event)).with_id(number.to_string()), ends)
+                (
+                    SseEvent::message(binding.wrap(&event)).with_id(number.to_string()),
+                    ends,
+                )
             }
             Err(error) => (SseEvent::message(binding.wrap_error(&error, dialect)), true),
         };

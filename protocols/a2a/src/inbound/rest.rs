@@ -52,8 +52,13 @@ const STREAM: Found = (&[(Method::POST, Operation::SendStreamingMessage)], "POST
 const TASKS: Found = (&[(Method::GET, Operation::ListTasks)], "GET");
 const TASK: Found = (&[(Method::GET, Operation::GetTask)], "GET");
 const CANCEL: Found = (&[(Method::POST, Operation::CancelTask)], "POST");
-const SUBSCRIBE: Found =
-    (&[(Method::GET, Operation::SubscribeToTask), (Method::POST, Operation::SubscribeToTask)], "GET, POST");
+const SUBSCRIBE: Found = (
+    &[
+        (Method::GET, Operation::SubscribeToTask),
+        (Method::POST, Operation::SubscribeToTask),
+    ],
+    "GET, POST",
+);
 const CONFIGS: Found = (
     &[
         (Method::GET, Operation::ListTaskPushNotificationConfigs),
@@ -93,12 +98,20 @@ fn in_dialect(method: &Method, dialect: Dialect, tenant: &str, segments: &[&str]
         ["tasks", task, "pushNotificationConfigs", config] => (CONFIG, *task, *config),
         _ => return Routed::Nowhere,
     };
-    let (Some(tenant), Some(task), Some(config)) = (decoded(tenant), decoded(task), decoded(config)) else {
+    let (Some(tenant), Some(task), Some(config)) =
+        (decoded(tenant), decoded(task), decoded(config))
+    else {
         return Routed::Nowhere;
     };
     let (operations, allow) = found;
     match operations.iter().find(|(of, _)| of == method) {
-        Some(&(_, operation)) => Routed::To(Route { dialect, operation, tenant, task, config }),
+        Some(&(_, operation)) => Routed::To(Route {
+            dialect,
+            operation,
+            tenant,
+            task,
+            config,
+        }),
         None => Routed::Allow(allow),
     }
 }
@@ -145,7 +158,14 @@ mod tests {
         for (method, tail, tenant, operation, task, config) in [
             (POST, "/message:send", "", O::SendMessage, "", ""),
             (POST, "/message%3Asend", "", O::SendMessage, "", ""),
-            (POST, "/message:stream/", "", O::SendStreamingMessage, "", ""),
+            (
+                POST,
+                "/message:stream/",
+                "",
+                O::SendStreamingMessage,
+                "",
+                "",
+            ),
             (GET, "/tasks", "", O::ListTasks, "", ""),
             (GET, "/tasks/", "", O::ListTasks, "", ""),
             (GET, "/tasks/t-1", "", O::GetTask, "t-1", ""),
@@ -156,20 +176,81 @@ mod tests {
             (POST, "/tasks/a:b:cancel", "", O::CancelTask, "a:b", ""),
             (GET, "/tasks/t:subscribe", "", O::SubscribeToTask, "t", ""),
             (POST, "/tasks/t:subscribe", "", O::SubscribeToTask, "t", ""),
-            (POST, "/tasks/t/pushNotificationConfigs", "", O::CreateTaskPushNotificationConfig, "t", ""),
-            (GET, "/tasks/t/pushNotificationConfigs", "", O::ListTaskPushNotificationConfigs, "t", ""),
-            (GET, "/tasks/t/pushNotificationConfigs/c%20d", "", O::GetTaskPushNotificationConfig, "t", "c d"),
-            (DELETE, "/tasks/t/pushNotificationConfigs/c", "", O::DeleteTaskPushNotificationConfig, "t", "c"),
-            (GET, "/extendedAgentCard", "", O::GetExtendedAgentCard, "", ""),
+            (
+                POST,
+                "/tasks/t/pushNotificationConfigs",
+                "",
+                O::CreateTaskPushNotificationConfig,
+                "t",
+                "",
+            ),
+            (
+                GET,
+                "/tasks/t/pushNotificationConfigs",
+                "",
+                O::ListTaskPushNotificationConfigs,
+                "t",
+                "",
+            ),
+            (
+                GET,
+                "/tasks/t/pushNotificationConfigs/c%20d",
+                "",
+                O::GetTaskPushNotificationConfig,
+                "t",
+                "c d",
+            ),
+            (
+                DELETE,
+                "/tasks/t/pushNotificationConfigs/c",
+                "",
+                O::DeleteTaskPushNotificationConfig,
+                "t",
+                "c",
+            ),
+            (
+                GET,
+                "/extendedAgentCard",
+                "",
+                O::GetExtendedAgentCard,
+                "",
+                "",
+            ),
             (POST, "/east/message:send", "east", O::SendMessage, "", ""),
             (GET, "/e%20t/tasks", "e t", O::ListTasks, "", ""),
-            (GET, "/east/tasks/t:subscribe", "east", O::SubscribeToTask, "t", ""),
-            (GET, "/east/extendedAgentCard", "east", O::GetExtendedAgentCard, "", ""),
+            (
+                GET,
+                "/east/tasks/t:subscribe",
+                "east",
+                O::SubscribeToTask,
+                "t",
+                "",
+            ),
+            (
+                GET,
+                "/east/extendedAgentCard",
+                "east",
+                O::GetExtendedAgentCard,
+                "",
+                "",
+            ),
         ] {
             let found = route(&method, tail);
-            let Routed::To(route) = found else { panic!("{method} {tail}: {found:?}") };
-            let Route { dialect, operation: is, tenant: of, task: t, config: c } = route;
-            assert_eq!((dialect, is, &*of, &*t, &*c), (Dialect::V10, operation, tenant, task, config), "{tail}");
+            let Routed::To(route) = found else {
+                panic!("{method} {tail}: {found:?}")
+            };
+            let Route {
+                dialect,
+                operation: is,
+                tenant: of,
+                task: t,
+                config: c,
+            } = route;
+            assert_eq!(
+                (dialect, is, &*of, &*t, &*c),
+                (Dialect::V10, operation, tenant, task, config),
+                "{tail}"
+            );
         }
         for (method, tail, operation, task) in [
             (POST, "/v1/message:send", O::SendMessage, ""),
@@ -178,13 +259,29 @@ mod tests {
             (GET, "/v1/tasks/t", O::GetTask, "t"),
             (POST, "/v1/tasks/t:cancel", O::CancelTask, "t"),
             (GET, "/v1/tasks/t:subscribe", O::SubscribeToTask, "t"),
-            (POST, "/v1/task/t/pushNotificationConfigs", O::CreateTaskPushNotificationConfig, "t"),
-            (POST, "/v1/tasks/t/pushNotificationConfigs", O::CreateTaskPushNotificationConfig, "t"),
+            (
+                POST,
+                "/v1/task/t/pushNotificationConfigs",
+                O::CreateTaskPushNotificationConfig,
+                "t",
+            ),
+            (
+                POST,
+                "/v1/tasks/t/pushNotificationConfigs",
+                O::CreateTaskPushNotificationConfig,
+                "t",
+            ),
             (GET, "/v1/card", O::GetExtendedAgentCard, ""),
         ] {
             let found = route(&method, tail);
-            let Routed::To(route) = found else { panic!("{method} {tail}: {found:?}") };
-            assert_eq!((route.dialect, route.operation, &*route.task), (Dialect::V03Rest, operation, task), "{tail}");
+            let Routed::To(route) = found else {
+                panic!("{method} {tail}: {found:?}")
+            };
+            assert_eq!(
+                (route.dialect, route.operation, &*route.task),
+                (Dialect::V03Rest, operation, task),
+                "{tail}"
+            );
         }
     }
 
@@ -196,10 +293,18 @@ mod tests {
             (Method::DELETE, "/tasks", "GET"),
             (Method::GET, "/tasks/t:cancel", "POST"),
             (Method::PUT, "/tasks/t:subscribe", "GET, POST"),
-            (Method::PATCH, "/tasks/t/pushNotificationConfigs/c", "GET, DELETE"),
+            (
+                Method::PATCH,
+                "/tasks/t/pushNotificationConfigs/c",
+                "GET, DELETE",
+            ),
             (Method::GET, "/v1/message:send", "POST"),
         ] {
-            assert_eq!(route(&method, tail), Routed::Allow(allow), "{method} {tail}");
+            assert_eq!(
+                route(&method, tail),
+                Routed::Allow(allow),
+                "{method} {tail}"
+            );
         }
         let bad_paths = [
             "",
@@ -212,7 +317,11 @@ mod tests {
             "/v1/extendedAgentCard",
             "/card",
         ];
-        for tail in bad_paths.into_iter().chain(["/%FF/tasks", "//tasks", "/tasks/t/pushNotificationConfigs/c/d"]) {
+        for tail in bad_paths.into_iter().chain([
+            "/%FF/tasks",
+            "//tasks",
+            "/tasks/t/pushNotificationConfigs/c/d",
+        ]) {
             assert_eq!(route(&Method::GET, tail), Routed::Nowhere, "{tail}");
         }
         assert_eq!(route(&Method::GET, "/tasks/%FF"), Routed::Nowhere);
@@ -228,12 +337,27 @@ mod tests {
                 "status=TASK_STATE_WORKING&includeArtifacts=true",
                 r#"{"status":"TASK_STATE_WORKING","includeArtifacts":"true"}"#,
             ),
-            ("contextId=a%20b%26c+d&pageToken=%22", r#"{"contextId":"a b&c d","pageToken":"\""}"#),
+            (
+                "contextId=a%20b%26c+d&pageToken=%22",
+                r#"{"contextId":"a b&c d","pageToken":"\""}"#,
+            ),
         ] {
-            assert_eq!(query_object(query).ok().map(|o| o.to_raw().get().to_owned()).as_deref(), Some(json), "{query}");
+            assert_eq!(
+                query_object(query)
+                    .ok()
+                    .map(|o| o.to_raw().get().to_owned())
+                    .as_deref(),
+                Some(json),
+                "{query}"
+            );
         }
         assert!(query_object("a=1&a=2").is_err());
-        let many = |n: usize| (0..n).map(|n| format!("p{n}=1")).collect::<Vec<_>>().join("&");
+        let many = |n: usize| {
+            (0..n)
+                .map(|n| format!("p{n}=1"))
+                .collect::<Vec<_>>()
+                .join("&")
+        };
         assert!(query_object(&many(PARAMETERS_MAX)).is_ok());
         assert!(query_object(&many(PARAMETERS_MAX + 1)).is_err());
     }

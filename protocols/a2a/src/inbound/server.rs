@@ -10,9 +10,12 @@ use actix_web::{HttpRequest, HttpResponse};
 use callboard_rpc::serve::guard::Refused;
 use callboard_rpc::serve::idle::{self, Busy};
 use callboard_rpc::serve::reply::json;
-use callboard_rpc::serve::{self as door, ListenOptions, Named, ServeError, Serving, Standing, guard};
+use callboard_rpc::serve::{
+    self as door, ListenOptions, Named, ServeError, Serving, Standing, guard,
+};
 use callboard_rpc::{
-    DecodeError, Id, Incoming, Notification, Nulls, Request, RpcError, check, code, decode, encode_response,
+    DecodeError, Id, Incoming, Notification, Nulls, Request, RpcError, check, code, decode,
+    encode_response,
 };
 use callboard_runtime::AgentRef;
 use serde_json::value::RawValue;
@@ -52,7 +55,15 @@ impl A2aServer {
         calls.keep_pushes_with(desk.keeper());
         let cards = Cards::new(calls.clone(), options.clone());
         let streams = Streams::default();
-        Self { server: Arc::new(Server { options, calls, desk, cards, streams }) }
+        Self {
+            server: Arc::new(Server {
+                options,
+                calls,
+                desk,
+                cards,
+                streams,
+            }),
+        }
     }
 
     /// Says from now on that it is for this; empty: what its skills say.
@@ -82,7 +93,11 @@ impl A2aServer {
 
     /// Adds its addresses to an application: [`PATH`], and its card's.
     pub fn configure(&self, config: &mut ServiceConfig) {
-        Front { all: self.clone(), named: NamedAgents::default() }.configure(config);
+        Front {
+            all: self.clone(),
+            named: NamedAgents::default(),
+        }
+        .configure(config);
     }
 }
 
@@ -93,11 +108,19 @@ pub type NamedAgents = Named<A2aServer>;
 async fn agents_catalog(named: &NamedAgents, request: &HttpRequest, base_url: &Url) -> CardBody {
     let mut seen = Vec::new();
     for (name, A2aServer { server }) in named.all() {
-        if server.calls.is_seen_by(admit::anybody(request, &server.options).call()).await {
+        if server
+            .calls
+            .is_seen_by(admit::anybody(request, &server.options).call())
+            .await
+        {
             seen.push((name, server));
         }
     }
-    catalog(base_url, seen.iter().map(|(name, served)| (&**name, &served.options.info, served.cards.description())))
+    catalog(
+        base_url,
+        seen.iter()
+            .map(|(name, served)| (&**name, &served.options.info, served.cards.description())),
+    )
 }
 
 /// Serves agents on one bound listener, with every timeout set: `all` of them as one at [`PATH`], and those of `named` at
@@ -152,16 +175,27 @@ impl Front {
     /// Whether all of these may be served on an address.
     pub(crate) fn may_listen_on(&self, address: IpAddr) -> bool {
         let named = self.named.all().into_iter().map(|(_, server)| server);
-        named.chain([self.all.clone()]).all(|served| served.server.options.access.may_listen_on(address))
+        named
+            .chain([self.all.clone()])
+            .all(|served| served.server.options.access.may_listen_on(address))
     }
 
     fn configure(&self, config: &mut ServiceConfig) {
         let data = Data::new(self.clone());
         let resource = |path: &str| web::resource(path).app_data(data.clone());
-        for path in [PATH, "/a2a/{tail:.*}", "/v1/{tail:.*}", "/.well-known/{file}"] {
+        for path in [
+            PATH,
+            "/a2a/{tail:.*}",
+            "/v1/{tail:.*}",
+            "/.well-known/{file}",
+        ] {
             config.service(resource(path).to(at_root));
         }
-        for path in [NAMED_PATH, "/agents/{name}/a2a/{tail:.*}", "/agents/{name}/.well-known/{file}"] {
+        for path in [
+            NAMED_PATH,
+            "/agents/{name}/a2a/{tail:.*}",
+            "/agents/{name}/.well-known/{file}",
+        ] {
             config.service(resource(path).to(at_name));
         }
     }
@@ -170,7 +204,11 @@ impl Front {
     /// whatever else is there, aren't touched.
     fn configure_bases(&self, config: &mut ServiceConfig) {
         let data = Data::new(self.clone());
-        let posted = |path: &str| web::resource(path).guard(actix_web::guard::Post()).app_data(data.clone());
+        let posted = |path: &str| {
+            web::resource(path)
+                .guard(actix_web::guard::Post())
+                .app_data(data.clone())
+        };
         config.service(posted("/").to(at_root));
         for path in ["/agents/{name}", "/agents/{name}/"] {
             config.service(posted(path).to(at_name));
@@ -179,27 +217,42 @@ impl Front {
 
     /// The listener's own address.
     pub(super) fn door(&self) -> Door {
-        Door { server: self.all.server.clone(), others: Ok(self.named.clone()) }
+        Door {
+            server: self.all.server.clone(),
+            others: Ok(self.named.clone()),
+        }
     }
 }
 
 async fn at_root(request: HttpRequest, payload: Payload, front: Data<Front>) -> HttpResponse {
     let tail = request.uri().path();
-    front.door().open(&request, payload, tail.strip_prefix(PATH).unwrap_or(tail)).await
+    front
+        .door()
+        .open(&request, payload, tail.strip_prefix(PATH).unwrap_or(tail))
+        .await
 }
 
 async fn at_name(request: HttpRequest, payload: Payload, front: Data<Front>) -> HttpResponse {
     let name = request.match_info().get("name").unwrap_or_default();
     let Some(server) = front.named.get(name) else {
         let why = "no agent of this name is served here";
-        return HttpResponse::NotFound().content_type("text/plain; charset=utf-8").body(why);
+        return HttpResponse::NotFound()
+            .content_type("text/plain; charset=utf-8")
+            .body(why);
     };
-    let door = Door { server: server.server, others: Err(name.to_owned()) };
+    let door = Door {
+        server: server.server,
+        others: Err(name.to_owned()),
+    };
     // After `/agents/NAME`.
     let path = request.uri().path();
-    let tail = path.splitn(4, '/').nth(3).map_or(path.len(), |rest| path.len() - rest.len() - 1);
+    let tail = path
+        .splitn(4, '/')
+        .nth(3)
+        .map_or(path.len(), |rest| path.len() - rest.len() - 1);
     let tail = path.get(tail..).unwrap_or_default();
-    door.open(&request, payload, tail.strip_prefix(PATH).unwrap_or(tail)).await
+    door.open(&request, payload, tail.strip_prefix(PATH).unwrap_or(tail))
+        .await
 }
 
 impl Door {
@@ -208,18 +261,27 @@ impl Door {
         let busy = idle::busy(request);
         if let Some(file) = tail.strip_prefix("/.well-known/") {
             let binding = Binding::Rest { own_type: false };
-            return self.document(request, file, &binding).await.unwrap_or_else(|refused| binding.refuse(refused));
+            return self
+                .document(request, file, &binding)
+                .await
+                .unwrap_or_else(|refused| binding.refuse(refused));
         }
         match (tail, request.method()) {
             ("" | "/", &Method::POST) => {
                 let nobody = Binding::Rpc(None);
-                self.rpc(request, payload, busy).await.unwrap_or_else(|refused| nobody.refuse(refused))
+                self.rpc(request, payload, busy)
+                    .await
+                    .unwrap_or_else(|refused| nobody.refuse(refused))
             }
             ("" | "/", _) => reply::only("POST"),
             (tail, method) => match rest::route(method, tail) {
                 Routed::To(route) => {
-                    let binding = Binding::Rest { own_type: admit::wants_a2a_json(request.headers()) };
-                    let answered = self.rest(route, request, payload, binding.clone(), busy).await;
+                    let binding = Binding::Rest {
+                        own_type: admit::wants_a2a_json(request.headers()),
+                    };
+                    let answered = self
+                        .rest(route, request, payload, binding.clone(), busy)
+                        .await;
                     answered.unwrap_or_else(|refused| binding.refuse(refused))
                 }
                 Routed::Allow(methods) => reply::only(methods),
@@ -230,19 +292,34 @@ impl Door {
 
     /// What a server says of itself: its card, the keys that it is signed with, and at a listener's root who else is
     /// there.
-    async fn document(&self, request: &HttpRequest, name: &str, binding: &Binding) -> Result<HttpResponse, Refused> {
+    async fn document(
+        &self,
+        request: &HttpRequest,
+        name: &str,
+        binding: &Binding,
+    ) -> Result<HttpResponse, Refused> {
         let options = &self.server.options;
         guard::check_source(request, &options.hosts, &options.origins)?;
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return Ok(reply::only("GET, HEAD"));
         }
         let made = match (name, &self.others) {
-            ("agent-card.json" | "agent.json", _) => self.server.cards.public(admit::reads_1(request)).await.map(Some),
+            ("agent-card.json" | "agent.json", _) => self
+                .server
+                .cards
+                .public(admit::reads_1(request))
+                .await
+                .map(Some),
             ("jwks.json", _) => Ok(self.server.cards.jwks()),
             ("ai-catalog.json", Ok(others)) => {
-                let mut answer = agents_catalog(others, request, &options.base_url).await.answer(request);
+                let mut answer = agents_catalog(others, request, &options.base_url)
+                    .await
+                    .answer(request);
                 // Another may see others.
-                answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("private, max-age=60"));
+                answer.headers_mut().insert(
+                    CACHE_CONTROL,
+                    HeaderValue::from_static("private, max-age=60"),
+                );
                 return Ok(answer);
             }
             _ => Ok(None),
@@ -270,14 +347,23 @@ impl Door {
             _ => Default::default(),
         };
         self.perform(request, head, binding, route.dialect, busy, || {
-            let body = if body.is_empty() { None } else { Some(read(&body, options)?) };
+            let body = if body.is_empty() {
+                None
+            } else {
+                Some(read(&body, options)?)
+            };
             Asked::of_path(&route, request.query_string(), body)
         })
         .await
     }
 
     /// The JSON-RPC binding of all versions.
-    async fn rpc(&self, request: &HttpRequest, payload: Payload, busy: Busy) -> Result<HttpResponse, Refused> {
+    async fn rpc(
+        &self,
+        request: &HttpRequest,
+        payload: Payload,
+        busy: Busy,
+    ) -> Result<HttpResponse, Refused> {
         let options = &self.server.options;
         let head = Head::of(request, options)?;
         let body = admit::body(request, payload, options).await?;
@@ -285,22 +371,34 @@ impl Door {
             Ok(Incoming::Request(Request { id, method, params })) => (Some(id), method, params),
             Ok(Incoming::Notification(Notification { method, params })) => (None, method, params),
             Ok(Incoming::Response(_)) => {
-                let error = RpcError::new(code::INVALID_REQUEST, "a response that nobody waits for");
+                let error =
+                    RpcError::new(code::INVALID_REQUEST, "a response that nobody waits for");
                 return Ok(refusal(StatusCode::OK, None, &error));
             }
             Err(refused) => {
                 // Whoever sends several messages at once waits for several answers, which an error in their place isn't:
                 // HTTP says so too.
                 let is_batch = refused.error == DecodeError::Batch;
-                let status = if is_batch { StatusCode::BAD_REQUEST } else { StatusCode::OK };
-                return Ok(refusal(status, refused.id.as_ref(), &RpcError::from(&refused)));
+                let status = if is_batch {
+                    StatusCode::BAD_REQUEST
+                } else {
+                    StatusCode::OK
+                };
+                return Ok(refusal(
+                    status,
+                    refused.id.as_ref(),
+                    &RpcError::from(&refused),
+                ));
             }
         };
         let (binding, is_request) = (Binding::Rpc(id.clone()), id.is_some());
         let Some((dialect, operation)) = Dialect::of_method(&method) else {
             return Ok(match is_request {
                 // In the newest dialect's words: what was meant is unknown.
-                true => binding.error(&ErrorKind::MethodNotFound.error("no such method"), Dialect::V10),
+                true => binding.error(
+                    &ErrorKind::MethodNotFound.error("no such method"),
+                    Dialect::V10,
+                ),
                 // A notification of whatever sort: it wants no answer (JSON-RPC 2.0, section 4.1).
                 false => HttpResponse::Accepted().finish(),
             });
@@ -339,28 +437,51 @@ impl Door {
                 return Ok(binding.error(error, words_of(error, dialect)));
             }
         }
-        let who = operations::known(&server, Who { dialect, ..head.who }, &asked).await;
+        let who = operations::known(
+            &server,
+            Who {
+                dialect,
+                ..head.who
+            },
+            &asked,
+        )
+        .await;
         let dialect = who.dialect;
         let room = server.room(&who, &asked)?;
-        Ok(match (operations::perform(&server, &who, asked, head.last_event).await, room) {
-            (Ok(Answer::Whole(answer)), _) => binding.answer(&answer),
-            (Ok(Answer::Events(events)), Some(room)) => {
-                let standing = Standing::of(request, &server.options.access);
-                reply::stream_events(events, binding, dialect, server.options.keep_alive, standing, (busy, room))
-            }
-            (Ok(Answer::Events(_)), None) => binding.error(&A2aError::internal(), dialect),
-            (Err(error), room) => {
-                if error.kind == ErrorKind::Internal {
-                    // Without its message, which may quote data.
-                    callboard_message::log::warn!(agent = server.options.info.name, trace = %who.trace, "a request failed by a bug");
+        Ok(
+            match (
+                operations::perform(&server, &who, asked, head.last_event).await,
+                room,
+            ) {
+                (Ok(Answer::Whole(answer)), _) => binding.answer(&answer),
+                (Ok(Answer::Events(events)), Some(room)) => {
+                    let standing = Standing::of(request, &server.options.access);
+                    reply::stream_events(
+                        events,
+                        binding,
+                        dialect,
+                        server.options.keep_alive,
+                        standing,
+                        (busy, room),
+                    )
                 }
-                // Clients of old versions take nothing else for an answer to what streams; newer ones want JSON.
-                match matches!(dialect, Dialect::V03 | Dialect::V01) && room.is_some() && head.reads_events_only {
-                    true => binding.error_event(&error, dialect),
-                    false => binding.error(&error, dialect),
+                (Ok(Answer::Events(_)), None) => binding.error(&A2aError::internal(), dialect),
+                (Err(error), room) => {
+                    if error.kind == ErrorKind::Internal {
+                        // Without its message, which may quote data.
+                        callboard_message::log::warn!(agent = server.options.info.name, trace = %who.trace, "a request failed by a bug");
+                    }
+                    // Clients of old versions take nothing else for an answer to what streams; newer ones want JSON.
+                    match matches!(dialect, Dialect::V03 | Dialect::V01)
+                        && room.is_some()
+                        && head.reads_events_only
+                    {
+                        true => binding.error_event(&error, dialect),
+                        false => binding.error(&error, dialect),
+                    }
                 }
-            }
-        })
+            },
+        )
     }
 
     /// Who serves a tenant.
@@ -386,9 +507,17 @@ fn read<'a>(body: &'a [u8], options: &A2aOptions) -> Result<&'a RawValue, A2aErr
 
 /// Who names a version that isn't spoken knows versions, and so 1.0's error for it, whatever the method's name.
 fn words_of(error: &A2aError, dialect: Dialect) -> Dialect {
-    if error.kind == ErrorKind::VersionNotSupported { Dialect::V10 } else { dialect }
+    if error.kind == ErrorKind::VersionNotSupported {
+        Dialect::V10
+    } else {
+        dialect
+    }
 }
 
 fn refusal(status: StatusCode, id: Option<&Id>, error: &RpcError) -> HttpResponse {
-    json(status, guard::JSON, encode_response(id, Err(error), Nulls::Omit))
+    json(
+        status,
+        guard::JSON,
+        encode_response(id, Err(error), Nulls::Omit),
+    )
 }

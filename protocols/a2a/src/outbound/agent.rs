@@ -46,7 +46,10 @@ impl RemoteA2a {
     /// # Errors
     /// See [`RemoteError`].
     pub fn new(card: Url, options: RemoteOptions) -> Result<Self, RemoteError> {
-        Ok(Self { peer: Peer::new(card, options)?, book: Arc::default() })
+        Ok(Self {
+            peer: Peer::new(card, options)?,
+            book: Arc::default(),
+        })
     }
 
     /// Its card.
@@ -77,7 +80,9 @@ impl RemoteA2a {
                 Some((of, book)) if Arc::ptr_eq(of, &card) => (book.clone(), false),
                 before => {
                     let book = Arc::new(Book::of(&card));
-                    let is_other = before.as_ref().is_some_and(|(_, before)| before.page().get() != book.page().get());
+                    let is_other = before
+                        .as_ref()
+                        .is_some_and(|(_, before)| before.page().get() != book.page().get());
                     *known = Some((card, book.clone()));
                     (book, is_other)
                 }
@@ -109,14 +114,27 @@ impl RemoteA2a {
             ListTools::NAME => return Ok(self.book(cx).await?.page()),
             Converse::NAME => return self.use_tool(opening(&Converse(params)), cx).await,
             CallTool::NAME => {
-                let skill = params.text("name").ok_or_else(|| Failure::invalid("`name` must be a string"))?;
-                (skill, params.remove("arguments").unwrap_or_else(|| RawObject::new().to_raw()))
+                let skill = params
+                    .text("name")
+                    .ok_or_else(|| Failure::invalid("`name` must be a string"))?;
+                (
+                    skill,
+                    params
+                        .remove("arguments")
+                        .unwrap_or_else(|| RawObject::new().to_raw()),
+                )
             }
             _ => return Err(Failure::not_found("no A2A agent has such a message")),
         };
         let book = self.book(cx).await?;
-        let skill = book.get(&skill).ok_or_else(|| Failure::not_found("the agent has no such skill"))?;
-        let opening = book.opening(skill, &arguments, &params.object("_meta").unwrap_or_default())?;
+        let skill = book
+            .get(&skill)
+            .ok_or_else(|| Failure::not_found("the agent has no such skill"))?;
+        let opening = book.opening(
+            skill,
+            &arguments,
+            &params.object("_meta").unwrap_or_default(),
+        )?;
         if !is_typed {
             return self.use_tool(opening, cx).await;
         }
@@ -133,10 +151,21 @@ impl RemoteA2a {
     }
 
     async fn converse(&self, mut opening: Opening, cx: &Cx) -> Result<Story, Stopped> {
-        let Some(call) = cx.call() else { return converse(&self.peer, None, opening).await };
+        let Some(call) = cx.call() else {
+            return converse(&self.peer, None, opening).await;
+        };
         // A callboard there ends a call that goes round in circles.
-        opening.message.metadata.get_or_insert_default().set(HOPS, call.hops.saturating_add(1));
-        converse(&self.peer.traced(&call.trace), call.caller.as_deref(), opening).await
+        opening
+            .message
+            .metadata
+            .get_or_insert_default()
+            .set(HOPS, call.hops.saturating_add(1));
+        converse(
+            &self.peer.traced(&call.trace),
+            call.caller.as_deref(),
+            opening,
+        )
+        .await
     }
 }
 
@@ -182,11 +211,21 @@ impl ConcurrentHandler<Named> for RemoteA2a {
             let server = cx.me().name().unwrap_or(fallback);
             // What an agent asks crosses a boundary as its replies do.
             let judged = cx.call().map(|call| {
-                Arc::new(CallMeta::clone(call).judged(cx.system(), Direction::Outbound, &cx.me().to_string()))
+                Arc::new(CallMeta::clone(call).judged(
+                    cx.system(),
+                    Direction::Outbound,
+                    &cx.me().to_string(),
+                ))
             });
             let asking = judged.map_or_else(|| cx.clone(), |call| cx.within(call));
-            let deadline = || cx.deadline().unwrap_or_else(|| Instant::now() + this.peer.options().call_timeout);
-            exchange(message, &cx, server, deadline, |message| this.answer(message, &asking)).await
+            let deadline = || {
+                cx.deadline()
+                    .unwrap_or_else(|| Instant::now() + this.peer.options().call_timeout)
+            };
+            exchange(message, &cx, server, deadline, |message| {
+                this.answer(message, &asking)
+            })
+            .await
         }
     }
 }

@@ -43,13 +43,20 @@ impl Events {
         let (response, id) = send(connection, ask, beside).await?;
         let dialect = connection.to.dialect();
         let source = match response.status().is_success() {
-            true if response.is_event_stream() => {
-                Source::Stream(Box::new(EventStream::new(response, limits.body_bytes_max, Place::default())))
-            }
+            true if response.is_event_stream() => Source::Stream(Box::new(EventStream::new(
+                response,
+                limits.body_bytes_max,
+                Place::default(),
+            ))),
             true if !is_json(&response) => return Err(no_json(&response)),
             _ => Source::Whole(Some(result(response, id.as_ref(), limits).await?)),
         };
-        Ok(Self { source, dialect, id, limits: *limits })
+        Ok(Self {
+            source,
+            dialect,
+            id,
+            limits: *limits,
+        })
     }
 
     /// The next event; `None` where the stream has ended or broken.
@@ -65,7 +72,8 @@ impl Events {
                 (Some(event), None) => Some(rest_event(&event.data, &self.limits)?),
             },
         };
-        raw.map(|raw| self.dialect.read_event(&raw).map_err(unreadable)).transpose()
+        raw.map(|raw| self.dialect.read_event(&raw).map_err(unreadable))
+            .transpose()
     }
 
     /// Where the stream can be taken up again, if the agent says so.
@@ -92,7 +100,10 @@ pub(super) async fn send<T>(
     let to = &connection.to;
     let (method, tail, body, id) = match to.binding {
         Binding::JsonRpc => {
-            let method = to.dialect().method(ask.operation).ok_or(PeerError::NotInVersion)?;
+            let method = to
+                .dialect()
+                .method(ask.operation)
+                .ok_or(PeerError::NotInVersion)?;
             let id = Id::integer(NEXT.fetch_add(1, Relaxed));
             let body = encode_request(&id, method, &ask.params(to)).into();
             (Method::POST, String::new(), body, Some(id))
@@ -106,7 +117,13 @@ pub(super) async fn send<T>(
             (method, tail(to, &ask.path), body, None)
         }
     };
-    let sent = Sent { method, tail: &tail, body, streams: ask.operation.is_stream(), beside };
+    let sent = Sent {
+        method,
+        tail: &tail,
+        body,
+        streams: ask.operation.is_stream(),
+        beside,
+    };
     Ok((connection.send(&sent).await?, id))
 }
 
@@ -126,7 +143,11 @@ fn tail(to: &Candidate, path: &str) -> String {
 }
 
 /// The result in the body of a response to a request of JSON-RPC's with an id, else to one of HTTP+JSON.
-pub(super) async fn result(response: Response, id: Option<&Id>, limits: &Limits) -> Result<Box<RawValue>, PeerError> {
+pub(super) async fn result(
+    response: Response,
+    id: Option<&Id>,
+    limits: &Limits,
+) -> Result<Box<RawValue>, PeerError> {
     let (is_success, status) = (response.status().is_success(), response.status().as_u16());
     // Who may not is told so by HTTP, whatever else is said.
     if status == 401 || status == 403 && id.is_some() {
@@ -135,7 +156,9 @@ pub(super) async fn result(response: Response, id: Option<&Id>, limits: &Limits)
     if !is_json(&response) {
         return match is_success {
             // An operation without a result may say nothing.
-            true if id.is_none() && response.content_length() == Some(0) => Ok(RawValue::NULL.to_owned()),
+            true if id.is_none() && response.content_length() == Some(0) => {
+                Ok(RawValue::NULL.to_owned())
+            }
             true => Err(no_json(&response)),
             false => Err(PeerError::Status(status)),
         };
@@ -155,28 +178,45 @@ pub(super) async fn result(response: Response, id: Option<&Id>, limits: &Limits)
 /// An answer of another media type, which is told if it may be shown.
 fn no_json(response: &Response) -> PeerError {
     let kind = response.media_type();
-    let is_plain = kind.len() <= 64 && kind.bytes().all(|b| b.is_ascii_graphic()) && !kind.is_empty();
-    PeerError::Protocol(format!("the agent answered with {}", if is_plain { &kind } else { "no media type" }))
+    let is_plain =
+        kind.len() <= 64 && kind.bytes().all(|b| b.is_ascii_graphic()) && !kind.is_empty();
+    PeerError::Protocol(format!(
+        "the agent answered with {}",
+        if is_plain { &kind } else { "no media type" }
+    ))
 }
 
 /// The result in a response to request `id`.
 fn read_rpc(body: &[u8], id: &Id, limits: &Limits) -> Result<Box<RawValue>, PeerError> {
-    let refused = |error: &dyn std::fmt::Display| PeerError::Protocol(format!("the agent's answer {error}"));
-    let Incoming::Response(response) = decode(body, limits).map_err(|refusal| refused(&refusal))? else {
-        return Err(PeerError::Protocol("the agent's answer is a request".into()));
+    let refused =
+        |error: &dyn std::fmt::Display| PeerError::Protocol(format!("the agent's answer {error}"));
+    let Incoming::Response(response) = decode(body, limits).map_err(|refusal| refused(&refusal))?
+    else {
+        return Err(PeerError::Protocol(
+            "the agent's answer is a request".into(),
+        ));
     };
     // Some repeat a number as a string.
-    let is_ours = response.id.as_ref().is_none_or(|theirs| theirs.as_json().trim_matches('"') == id.as_json());
+    let is_ours = response
+        .id
+        .as_ref()
+        .is_none_or(|theirs| theirs.as_json().trim_matches('"') == id.as_json());
     match response.outcome {
-        _ if !is_ours => Err(PeerError::Protocol("the agent answered another request".into())),
+        _ if !is_ours => Err(PeerError::Protocol(
+            "the agent answered another request".into(),
+        )),
         Ok(result) => Ok(result.to_owned()),
-        Err(error) => Err(PeerError::Agent(AgentError::new(Dialect::read_error(&error), Some(error.code)))),
+        Err(error) => Err(PeerError::Agent(AgentError::new(
+            Dialect::read_error(&error),
+            Some(error.code),
+        ))),
     }
 }
 
 /// The result in an event: a response, or, as some write it, the bare result.
 fn rpc_event(data: &[u8], id: &Id, limits: &Limits) -> Result<Box<RawValue>, PeerError> {
-    let text = check(data, limits).map_err(|error| PeerError::Protocol(format!("an event can't be read: {error}")))?;
+    let text = check(data, limits)
+        .map_err(|error| PeerError::Protocol(format!("an event can't be read: {error}")))?;
     let no_object = || PeerError::Protocol("an event is no object".into());
     let raw: &RawValue = serde_json::from_str(text).map_err(|_| no_object())?;
     let event = RawObject::parse(raw).map_err(|_| no_object())?;
@@ -188,8 +228,9 @@ fn rpc_event(data: &[u8], id: &Id, limits: &Limits) -> Result<Box<RawValue>, Pee
 
 /// One JSON value.
 fn read_json(body: &[u8], limits: &Limits) -> Result<Box<RawValue>, PeerError> {
-    let wrong =
-        |error: &dyn std::fmt::Display| PeerError::Protocol(format!("the agent's answer can't be read: {error}"));
+    let wrong = |error: &dyn std::fmt::Display| {
+        PeerError::Protocol(format!("the agent's answer can't be read: {error}"))
+    };
     let text = check(body, limits).map_err(|error| wrong(&error))?;
     RawValue::from_string(text.to_owned()).map_err(|_| wrong(&"no JSON"))
 }
@@ -205,6 +246,8 @@ fn rest_event(data: &[u8], limits: &Limits) -> Result<Box<RawValue>, PeerError> 
 
 /// What an error's body says.
 fn refused(raw: &RawValue, status: u16) -> PeerError {
-    let Some(error) = Dialect::read_http_error(status, raw) else { return PeerError::Status(status) };
+    let Some(error) = Dialect::read_http_error(status, raw) else {
+        return PeerError::Status(status);
+    };
     PeerError::Agent(AgentError::new(error, None))
 }

@@ -37,7 +37,9 @@ impl Candidate {
 /// them, then as the card does. `base` is where the card was found.
 pub(super) fn candidates(card: &AgentCard, base: &Url, options: &RemoteOptions) -> Vec<Candidate> {
     let spoken = card.supported_interfaces.iter().take(INTERFACES_MAX);
-    let mut found: Vec<Candidate> = spoken.filter_map(|interface| candidate(interface, base, options)).collect();
+    let mut found: Vec<Candidate> = spoken
+        .filter_map(|interface| candidate(interface, base, options))
+        .collect();
     let rank = |binding: Binding| options.bindings.iter().position(|known| *known == binding);
     found.sort_by_key(|candidate| (candidate.version, rank(candidate.binding)));
     found
@@ -58,8 +60,16 @@ fn candidate(interface: &AgentInterface, base: &Url, options: &RemoteOptions) ->
     if !is_spoken || !is_plain(&url) {
         return None;
     }
-    let is_trusted = std::iter::once(base).chain(&options.trusted_origins).any(|known| is_same_place(known, &url));
-    Some(Candidate { version, binding, url, tenant: interface.tenant.clone(), is_trusted })
+    let is_trusted = std::iter::once(base)
+        .chain(&options.trusted_origins)
+        .any(|known| is_same_place(known, &url));
+    Some(Candidate {
+        version,
+        binding,
+        url,
+        tenant: interface.tenant.clone(),
+        is_trusted,
+    })
 }
 
 /// Where an interface is, of a card that was found at `base`.
@@ -94,7 +104,10 @@ pub(super) fn is_same_place(one: &Url, other: &Url) -> bool {
 
 /// Whether `url` is at `address` or below it, with the same query where `address` has one.
 pub(super) fn is_at_or_below(url: &Url, address: &Url) -> bool {
-    let below = url.path().trim_end_matches('/').strip_prefix(address.path().trim_end_matches('/'));
+    let below = url
+        .path()
+        .trim_end_matches('/')
+        .strip_prefix(address.path().trim_end_matches('/'));
     is_same_place(url, address)
         && below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         && (address.query().is_none() || url.query() == address.query())
@@ -125,10 +138,19 @@ mod tests {
     }
 
     fn chosen(interfaces: Vec<AgentInterface>, options: &RemoteOptions) -> Vec<String> {
-        let card = AgentCard { supported_interfaces: interfaces, ..AgentCard::default() };
-        let base = "https://agent.example/.well-known/agent-card.json".parse().unwrap();
-        let told = |c: Candidate| format!("{:?} {:?} {} {}", c.version, c.binding, c.url, c.is_trusted);
-        candidates(&card, &base, options).into_iter().map(told).collect()
+        let card = AgentCard {
+            supported_interfaces: interfaces,
+            ..AgentCard::default()
+        };
+        let base = "https://agent.example/.well-known/agent-card.json"
+            .parse()
+            .unwrap();
+        let told =
+            |c: Candidate| format!("{:?} {:?} {} {}", c.version, c.binding, c.url, c.is_trusted);
+        candidates(&card, &base, options)
+            .into_iter()
+            .map(told)
+            .collect()
     }
 
     /// Goal: the newest version, then JSON-RPC, then the card's order; what isn't spoken is left out, and another origin is
@@ -163,7 +185,10 @@ mod tests {
             trusted_origins: vec!["https://other.example".parse().unwrap()],
             ..RemoteOptions::default()
         };
-        assert_eq!(chosen(interfaces, &rest), ["V10 HttpJson https://agent.example/rest true"]);
+        assert_eq!(
+            chosen(interfaces, &rest),
+            ["V10 HttpJson https://agent.example/rest true"]
+        );
     }
 
     /// Goal: a card that names its own machine by another name is believed, and no other. Method: what development servers
@@ -171,20 +196,59 @@ mod tests {
     #[test]
     fn own_machines_have_names() {
         let trusted = |base: &str, url: &str| {
-            let card =
-                AgentCard { supported_interfaces: vec![interface("JSONRPC", "1.0", url)], ..AgentCard::default() };
+            let card = AgentCard {
+                supported_interfaces: vec![interface("JSONRPC", "1.0", url)],
+                ..AgentCard::default()
+            };
             let found = candidates(&card, &base.parse().unwrap(), &RemoteOptions::default());
-            found.first().map(|candidate| (candidate.url.to_string(), candidate.is_trusted)).unwrap()
+            found
+                .first()
+                .map(|candidate| (candidate.url.to_string(), candidate.is_trusted))
+                .unwrap()
         };
         for (base, url, expected, is_trusted) in [
-            ("http://127.0.0.1:9/c.json", "http://localhost:9/", "http://localhost:9/", true),
-            ("http://localhost:9/c.json", "http://0.0.0.0:9/", "http://localhost:9/", true),
-            ("https://a.example/c.json", "https://[::]/", "https://a.example/", true),
-            ("http://127.0.0.1:9/c.json", "http://localhost:8/", "http://localhost:8/", false),
-            ("https://a.example/c.json", "http://localhost/", "http://localhost/", false),
-            ("https://a.example/c.json", "http://a.example/", "http://a.example/", false),
+            (
+                "http://127.0.0.1:9/c.json",
+                "http://localhost:9/",
+                "http://localhost:9/",
+                true,
+            ),
+            (
+                "http://localhost:9/c.json",
+                "http://0.0.0.0:9/",
+                "http://localhost:9/",
+                true,
+            ),
+            (
+                "https://a.example/c.json",
+                "https://[::]/",
+                "https://a.example/",
+                true,
+            ),
+            (
+                "http://127.0.0.1:9/c.json",
+                "http://localhost:8/",
+                "http://localhost:8/",
+                false,
+            ),
+            (
+                "https://a.example/c.json",
+                "http://localhost/",
+                "http://localhost/",
+                false,
+            ),
+            (
+                "https://a.example/c.json",
+                "http://a.example/",
+                "http://a.example/",
+                false,
+            ),
         ] {
-            assert_eq!(trusted(base, url), (expected.to_owned(), is_trusted), "{base} {url}");
+            assert_eq!(
+                trusted(base, url),
+                (expected.to_owned(), is_trusted),
+                "{base} {url}"
+            );
         }
     }
 

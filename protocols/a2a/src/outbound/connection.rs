@@ -46,7 +46,12 @@ impl Door {
         let (timeout, egress) = (options.connect_timeout, options.egress.clone());
         let own = Connector::new(timeout).map_err(RemoteError::Tls)?;
         let guarded = Connector::guarded(timeout, egress.clone()).map_err(RemoteError::Tls)?;
-        Ok(Self { own: Clients::new(own), guarded: Clients::new(guarded), egress, is_hearsay: options.is_hearsay })
+        Ok(Self {
+            own: Clients::new(own),
+            guarded: Clients::new(guarded),
+            egress,
+            is_hearsay: options.is_hearsay,
+        })
     }
 
     /// Sends a request. `is_ours`: the operator named the place, unless all of it is hearsay; else it must be one that the
@@ -63,7 +68,8 @@ impl Door {
         if !is_ours {
             self.egress.check(url).map_err(PeerError::Egress)?;
         }
-        let target = Target::new(url).ok_or_else(|| PeerError::Protocol("a URL can't be used over HTTP".into()))?;
+        let target = Target::new(url)
+            .ok_or_else(|| PeerError::Protocol("a URL can't be used over HTTP".into()))?;
         let clients = if is_ours { &self.own } else { &self.guarded };
         Ok(clients.here().send(&target, method, headers, body).await?)
     }
@@ -107,7 +113,11 @@ impl Connection {
         loop {
             // What shows who asks goes to the card's own server, and to those that the operator names.
             let shown = match self.to.is_trusted {
-                true => self.badge.headers(Some((&self.card, &self.to.url)), &self.door).await?,
+                true => {
+                    self.badge
+                        .headers(Some((&self.card, &self.to.url)), &self.door)
+                        .await?
+                }
                 false => HeaderMap::new(),
             };
             let begun = Instant::now();
@@ -119,10 +129,12 @@ impl Connection {
             }
             match status {
                 // Some servers know their address in one of the two spellings only.
-                404 | 405 | 307 | 308 if sent.tail.is_empty() && !is_json(&response) => match slash == known {
-                    true => slash = !known,
-                    false => return Ok(response),
-                },
+                404 | 405 | 307 | 308 if sent.tail.is_empty() && !is_json(&response) => {
+                    match slash == known {
+                        true => slash = !known,
+                        false => return Ok(response),
+                    }
+                }
                 _ => {
                     self.slash.store(slash, Relaxed);
                     return Ok(response);
@@ -132,23 +144,43 @@ impl Connection {
     }
 
     /// One request, with those `headers` beside its own.
-    async fn send_once(&self, sent: &Sent<'_>, slash: bool, mut headers: HeaderMap) -> Result<Response, PeerError> {
+    async fn send_once(
+        &self,
+        sent: &Sent<'_>,
+        slash: bool,
+        mut headers: HeaderMap,
+    ) -> Result<Response, PeerError> {
         headers.insert(ACCEPT, if sent.streams { STREAM } else { JSON });
         if !sent.body.is_empty() {
             headers.insert(CONTENT_TYPE, JSON);
         }
         // 0.1 knew of no versions.
         if self.to.version != Version::V01 {
-            headers.insert(VERSION, HeaderValue::from_static(self.to.dialect().version()));
+            headers.insert(
+                VERSION,
+                HeaderValue::from_static(self.to.dialect().version()),
+            );
         }
-        if let Some(id) = sent.beside.last_event_id.and_then(|id| HeaderValue::from_str(id).ok()) {
+        if let Some(id) = sent
+            .beside
+            .last_event_id
+            .and_then(|id| HeaderValue::from_str(id).ok())
+        {
             headers.insert(LAST_EVENT_ID, id);
         }
         if let Some(trace) = sent.beside.trace {
             headers.insert(TRACE_PARENT, trace.clone());
         }
         let url = self.url(sent.tail, slash);
-        self.door.send(&url, self.to.is_trusted, sent.method.clone(), headers, sent.body.clone()).await
+        self.door
+            .send(
+                &url,
+                self.to.is_trusted,
+                sent.method.clone(),
+                headers,
+                sent.body.clone(),
+            )
+            .await
     }
 
     fn url(&self, tail: &str, slash: bool) -> Url {
@@ -156,12 +188,16 @@ impl Connection {
         let path = url.path();
         if tail.is_empty() {
             if slash {
-                let turned = path.strip_suffix('/').map_or_else(|| format!("{path}/"), str::to_owned);
+                let turned = path
+                    .strip_suffix('/')
+                    .map_or_else(|| format!("{path}/"), str::to_owned);
                 url.set_path(&turned);
             }
             return url;
         }
-        let (tail, query) = tail.split_once('?').map_or((tail, None), |(tail, query)| (tail, Some(query)));
+        let (tail, query) = tail
+            .split_once('?')
+            .map_or((tail, None), |(tail, query)| (tail, Some(query)));
         let path = format!("{}{tail}", path.trim_end_matches('/'));
         url.set_path(&path);
         if query.is_some() {
@@ -181,7 +217,9 @@ pub(super) async fn within<T>(
     limit: Duration,
     work: impl Future<Output = Result<T, PeerError>>,
 ) -> Result<T, PeerError> {
-    timeout(limit, work).await.unwrap_or(Err(PeerError::TimedOut(limit)))
+    timeout(limit, work)
+        .await
+        .unwrap_or(Err(PeerError::TimedOut(limit)))
 }
 
 /// Largest answer of a token endpoint, in bytes.
@@ -218,7 +256,9 @@ impl Badge {
         let mut fixed = headers.clone();
         match auth {
             Auth::None | Auth::ClientCredentials { .. } => {}
-            Auth::Bearer(token) => drop(fixed.insert(AUTHORIZATION, secret("Bearer ", token.expose_secret())?)),
+            Auth::Bearer(token) => {
+                drop(fixed.insert(AUTHORIZATION, secret("Bearer ", token.expose_secret())?))
+            }
             Auth::ApiKey { header, key } => {
                 let name: HeaderName = header.parse().map_err(|_| RemoteError::Header)?;
                 fixed.insert(name, secret("", key.expose_secret())?);
@@ -227,7 +267,11 @@ impl Badge {
                 fixed.insert(AUTHORIZATION, basic(user, password)?);
             }
         }
-        Ok(Arc::new(Self { auth: auth.clone(), fixed, token: Mutex::default() }))
+        Ok(Arc::new(Self {
+            auth: auth.clone(),
+            fixed,
+            token: Mutex::default(),
+        }))
     }
 
     /// Whether there is anything to show.
@@ -237,7 +281,11 @@ impl Badge {
 
     /// The headers to show, of which a token may have to be got first, by `door`. `card`: the agent's, and a place that is
     /// trusted as it is.
-    pub(super) async fn headers(&self, card: Option<Shown<'_>>, door: &Door) -> Result<HeaderMap, PeerError> {
+    pub(super) async fn headers(
+        &self,
+        card: Option<Shown<'_>>,
+        door: &Door,
+    ) -> Result<HeaderMap, PeerError> {
         let mut headers = self.fixed.clone();
         if let Auth::ClientCredentials { .. } = self.auth {
             headers.insert(AUTHORIZATION, self.token(card, door).await?);
@@ -259,31 +307,61 @@ impl Badge {
         }
         let (header, age) = self.ask(card, door).await?;
         let came = Instant::now();
-        *kept = Some(Token { header: header.clone(), came, until: came + age.saturating_sub(TOKEN_MARGIN) });
+        *kept = Some(Token {
+            header: header.clone(),
+            came,
+            until: came + age.saturating_sub(TOKEN_MARGIN),
+        });
         Ok(header)
     }
 
-    async fn ask(&self, card: Option<Shown<'_>>, door: &Door) -> Result<(HeaderValue, Duration), PeerError> {
-        let Auth::ClientCredentials { token_url, client_id, secret: password, scopes } = &self.auth else {
+    async fn ask(
+        &self,
+        card: Option<Shown<'_>>,
+        door: &Door,
+    ) -> Result<(HeaderValue, Duration), PeerError> {
+        let Auth::ClientCredentials {
+            token_url,
+            client_id,
+            secret: password,
+            scopes,
+        } = &self.auth
+        else {
             return Err(PeerError::Auth("no token can be asked for"));
         };
         let (url, is_ours) = token_endpoint(token_url.as_ref(), card)?;
         let mut form = "grant_type=client_credentials".to_owned();
         if !scopes.is_empty() {
-            form = url::form_urlencoded::Serializer::new(form).append_pair("scope", &scopes.join(" ")).finish();
+            form = url::form_urlencoded::Serializer::new(form)
+                .append_pair("scope", &scopes.join(" "))
+                .finish();
         }
-        let encoded = |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
-        let who = basic(&encoded(client_id), &SecretString::from(encoded(password.expose_secret())));
+        let encoded =
+            |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
+        let who = basic(
+            &encoded(client_id),
+            &SecretString::from(encoded(password.expose_secret())),
+        );
         let mut headers = HeaderMap::new();
-        headers.insert(AUTHORIZATION, who.map_err(|_| PeerError::Auth("the client's id or secret is no header"))?);
+        headers.insert(
+            AUTHORIZATION,
+            who.map_err(|_| PeerError::Auth("the client's id or secret is no header"))?,
+        );
         headers.insert(ACCEPT, JSON);
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
-        let answered = door.send(&url, is_ours, Method::POST, headers, form.into()).await?;
+        headers.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/x-www-form-urlencoded"),
+        );
+        let answered = door
+            .send(&url, is_ours, Method::POST, headers, form.into())
+            .await?;
         if !answered.status().is_success() {
             return Err(PeerError::Auth("the token endpoint refused"));
         }
         let body = Zeroizing::new(answered.body(TOKEN_BYTES_MAX).await?);
-        read_token(&body).ok_or(PeerError::Auth("the token endpoint's answer holds no bearer token"))
+        read_token(&body).ok_or(PeerError::Auth(
+            "the token endpoint's answer holds no bearer token",
+        ))
     }
 }
 
@@ -294,13 +372,21 @@ fn token_endpoint(named: Option<&Url>, card: Option<Shown<'_>>) -> Result<(Url, 
     let (url, is_ours) = match (named, of_card) {
         (Some(url), _) => (url.clone(), true),
         (None, Some((url, place))) => {
-            let url: Url = url.parse().map_err(|_| PeerError::Auth("the card's token URL is none"))?;
+            let url: Url = url
+                .parse()
+                .map_err(|_| PeerError::Auth("the card's token URL is none"))?;
             let is_ours = is_same_place(&url, place);
             (url, is_ours)
         }
-        (None, None) => return Err(PeerError::Auth("the card doesn't say where tokens are given out")),
+        (None, None) => {
+            return Err(PeerError::Auth(
+                "the card doesn't say where tokens are given out",
+            ));
+        }
     };
-    let is_local = url.host_str().is_some_and(|host| matches!(host, "localhost" | "127.0.0.1" | "[::1]"));
+    let is_local = url
+        .host_str()
+        .is_some_and(|host| matches!(host, "localhost" | "127.0.0.1" | "[::1]"));
     if url.scheme() != "https" && !is_local {
         return Err(PeerError::Auth("tokens are asked for over https only"));
     }
@@ -311,9 +397,13 @@ fn token_endpoint(named: Option<&Url>, card: Option<Shown<'_>>) -> Result<(Url, 
 fn read_token(body: &[u8]) -> Option<(HeaderValue, Duration)> {
     let text = check(body, &Limits::default()).ok()?;
     let answer: RawObject = serde_json::from_str(text).ok()?;
-    let is_bearer = answer.text("token_type").is_none_or(|kind| kind.eq_ignore_ascii_case("bearer"));
+    let is_bearer = answer
+        .text("token_type")
+        .is_none_or(|kind| kind.eq_ignore_ascii_case("bearer"));
     let token = Zeroizing::new(answer.text("access_token").filter(|_| is_bearer)?);
-    let age = answer.read("expires_in").map_or(TOKEN_AGE_DEFAULT, Duration::from_secs);
+    let age = answer
+        .read("expires_in")
+        .map_or(TOKEN_AGE_DEFAULT, Duration::from_secs);
     Some((secret("Bearer ", &token).ok()?, age))
 }
 
@@ -334,11 +424,13 @@ fn basic(user: &str, password: &SecretString) -> Result<HeaderValue, RemoteError
 
 /// Where a card says that clients get tokens as themselves.
 fn token_url_of(card: &AgentCard) -> Option<&str> {
-    card.security_schemes.values().find_map(|scheme| match scheme {
-        SecurityScheme::OAuth2(scheme) => match &scheme.flows {
-            OAuthFlows::ClientCredentials(flow) => Some(flow.token_url.as_str()),
+    card.security_schemes
+        .values()
+        .find_map(|scheme| match scheme {
+            SecurityScheme::OAuth2(scheme) => match &scheme.flows {
+                OAuthFlows::ClientCredentials(flow) => Some(flow.token_url.as_str()),
+                _ => None,
+            },
             _ => None,
-        },
-        _ => None,
-    })
+        })
 }

@@ -18,8 +18,8 @@ use super::story::{News, Story};
 use crate::ErrorKind;
 use crate::convert::content_of;
 use crate::wire::{
-    GetTaskRequest, Message, SendMessageConfiguration, SendMessageRequest, SendMessageResponse, StreamResponse,
-    TaskPushNotificationConfig,
+    GetTaskRequest, Message, SendMessageConfiguration, SendMessageRequest, SendMessageResponse,
+    StreamResponse, TaskPushNotificationConfig,
 };
 
 /// What is said first.
@@ -56,7 +56,11 @@ type Tap<'a> = &'a (dyn Fn(&StreamResponse) + Sync);
 ///
 /// # Errors
 /// See [`Stopped`].
-pub(super) async fn converse(peer: &Peer, caller: Option<&dyn Caller>, opening: Opening) -> Result<Story, Stopped> {
+pub(super) async fn converse(
+    peer: &Peer,
+    caller: Option<&dyn Caller>,
+    opening: Opening,
+) -> Result<Story, Stopped> {
     let mut talk = Talk::of(peer, caller, &opening.message, &|_| {}).await?;
     talk.through(opening).await?;
     Ok(talk.story)
@@ -75,8 +79,15 @@ impl Peer {
         heard: &(dyn Fn(&StreamResponse) + Sync),
     ) -> Result<SendMessageResponse, Stopped> {
         let mut talk = Talk::of(self, Some(caller), &message, heard).await?;
-        match talk.through(Opening { message, keeps: true }).await {
-            Err(Stopped::Failed(failure)) if failure.kind == FailureKind::NobodyToAsk && talk.story.is_paused() => {}
+        match talk
+            .through(Opening {
+                message,
+                keeps: true,
+            })
+            .await
+        {
+            Err(Stopped::Failed(failure))
+                if failure.kind == FailureKind::NobodyToAsk && talk.story.is_paused() => {}
             other => other?,
         }
         Ok(talk.story.into_response())
@@ -92,7 +103,10 @@ impl Peer {
         caller: &dyn Caller,
         heard: &(dyn Fn(&StreamResponse) + Sync),
     ) -> Result<SendMessageResponse, PeerError> {
-        let message = Message { task_id: task.to_owned(), ..Message::default() };
+        let message = Message {
+            task_id: task.to_owned(),
+            ..Message::default()
+        };
         let mut talk = Talk::of(self, Some(caller), &message, heard).await?;
         talk.keeps = true;
         match self.subscribe(task, None).await {
@@ -143,7 +157,11 @@ impl<'a> Talk<'a> {
             gap: false,
             polled: false,
             keeps: false,
-            unfinished: Unfinished { peer: peer.clone(), task: None, beginning: None },
+            unfinished: Unfinished {
+                peer: peer.clone(),
+                task: None,
+                beginning: None,
+            },
         })
     }
 
@@ -174,12 +192,17 @@ impl<'a> Talk<'a> {
             self.story.answer();
         }
         let why = format!("the agent asked more than {ROUNDS_MAX} times");
-        Err(Stopped::Failed(Failure::rejected(why).with_data(self.story.place())))
+        Err(Stopped::Failed(
+            Failure::rejected(why).with_data(self.story.place()),
+        ))
     }
 
     /// Says something, and listens until there is nothing to wait for.
     async fn say(&mut self, message: Message) -> Result<(), PeerError> {
-        let mut request = SendMessageRequest { message, ..SendMessageRequest::default() };
+        let mut request = SendMessageRequest {
+            message,
+            ..SendMessageRequest::default()
+        };
         if self.streams {
             match self.begin(request.clone()).await {
                 Ok((events, first)) => return self.listen(events, first).await,
@@ -187,8 +210,10 @@ impl<'a> Talk<'a> {
                 Err(error) => return Err(error),
             }
         }
-        request.configuration =
-            Some(SendMessageConfiguration { history_length: Some(HISTORY_MESSAGES_MAX), ..Default::default() });
+        request.configuration = Some(SendMessageConfiguration {
+            history_length: Some(HISTORY_MESSAGES_MAX),
+            ..Default::default()
+        });
         if request.message.task_id.is_empty() && self.peer.names_tasks().await {
             // So it can be ended before there is an answer.
             let id = Uuid::new_v4().to_string();
@@ -224,7 +249,9 @@ impl<'a> Talk<'a> {
 
     /// Takes in an event, and tells whoever called. Whether there was anything new.
     fn hear(&mut self, event: StreamResponse, resumed: bool) -> Result<bool, PeerError> {
-        let Some(news) = self.story.hear(&event, resumed)? else { return Ok(false) };
+        let Some(news) = self.story.hear(&event, resumed)? else {
+            return Ok(false);
+        };
         (self.heard)(&event);
         self.tell(news);
         Ok(true)
@@ -237,9 +264,17 @@ impl<'a> Talk<'a> {
         for news in news {
             match news {
                 News::Said(text) => self.progress(text),
-                News::Artifact { artifact, append, last } => {
-                    let mut told = Artifact::new(&artifact.artifact_id, content_of(&artifact.parts)).0;
-                    for (name, value) in [("name", &artifact.name), ("description", &artifact.description)] {
+                News::Artifact {
+                    artifact,
+                    append,
+                    last,
+                } => {
+                    let mut told =
+                        Artifact::new(&artifact.artifact_id, content_of(&artifact.parts)).0;
+                    for (name, value) in [
+                        ("name", &artifact.name),
+                        ("description", &artifact.description),
+                    ] {
                         if !value.is_empty() {
                             told.set(name, value);
                         }
@@ -259,7 +294,11 @@ impl<'a> Talk<'a> {
     fn progress(&mut self, text: String) {
         self.told += 1;
         if let Some(caller) = self.caller {
-            caller.progress(Progress { done: f64::from(self.told), total: None, message: Some(text) });
+            caller.progress(Progress {
+                done: f64::from(self.told),
+                total: None,
+                message: Some(text),
+            });
         }
     }
 
@@ -271,7 +310,12 @@ impl<'a> Talk<'a> {
         }
         self.hear_history().await;
         // Beside artifacts, which have been given already, a last word would be lost.
-        let last_word = self.story.said.as_ref().filter(|_| !self.story.artifacts.is_empty()).map(Message::text);
+        let last_word = self
+            .story
+            .said
+            .as_ref()
+            .filter(|_| !self.story.artifacts.is_empty())
+            .map(Message::text);
         if let Some(text) = last_word.filter(|text| !text.is_empty()) {
             self.progress(text);
         }
@@ -284,14 +328,19 @@ const LOOKS_IN_VAIN_MAX: u32 = 10;
 impl Talk<'_> {
     /// Follows a stream, of which the first event may have come, taking it up again where it breaks off, until there is
     /// nothing to wait for.
-    async fn listen(&mut self, events: Events, first: Option<StreamResponse>) -> Result<(), PeerError> {
+    async fn listen(
+        &mut self,
+        events: Events,
+        first: Option<StreamResponse>,
+    ) -> Result<(), PeerError> {
         if let Some(first) = first {
             self.hear(first, false)?;
             if self.story.is_settled() {
                 return Ok(());
             }
         }
-        let (mut stream, mut place, mut resumed, mut tries) = (Some(events), None::<String>, false, 0);
+        let (mut stream, mut place, mut resumed, mut tries) =
+            (Some(events), None::<String>, false, 0);
         loop {
             if let Some(events) = &mut stream {
                 let next = events.next().await?;
@@ -310,7 +359,11 @@ impl Talk<'_> {
                 return Err(PeerError::Broken);
             }
             // Without a place to go on from, the task itself says what was missed.
-            if stream.take().is_some() && place.is_none() && self.look().await.is_ok() && self.story.is_settled() {
+            if stream.take().is_some()
+                && place.is_none()
+                && self.look().await.is_ok()
+                && self.story.is_settled()
+            {
                 return Ok(());
             }
             if tries == RESUMES_MAX {
@@ -320,14 +373,20 @@ impl Talk<'_> {
                 sleep(pause(RESUME_PAUSE, tries - 1)).await;
             }
             tries += 1;
-            match self.peer.subscribe(&self.story.task, place.as_deref()).await {
+            match self
+                .peer
+                .subscribe(&self.story.task, place.as_deref())
+                .await
+            {
                 Ok(events) => {
                     resumed = place.is_some();
                     self.gap |= !resumed || !self.story.is_numbered();
                     stream = Some(events);
                 }
                 // It may have ended meanwhile; or it can't be followed.
-                Err(error) if error.is_unsupported() || error.kind() == Some(ErrorKind::TaskNotFound) => {
+                Err(error)
+                    if error.is_unsupported() || error.kind() == Some(ErrorKind::TaskNotFound) =>
+                {
                     return self.watch().await;
                 }
                 Err(error) if error.is_lost() => {}
@@ -339,7 +398,11 @@ impl Talk<'_> {
     /// Asks for the task with at most the last `messages_max` messages.
     fn request(&self, messages_max: i32) -> GetTaskRequest {
         let (id, history_length) = (self.story.task.clone(), Some(messages_max));
-        GetTaskRequest { id, history_length, ..GetTaskRequest::default() }
+        GetTaskRequest {
+            id,
+            history_length,
+            ..GetTaskRequest::default()
+        }
     }
 
     /// Looks at the task.
@@ -414,7 +477,12 @@ impl Talk<'_> {
 
 /// The first pause, doubled `times` times, within the longest; half of it random.
 fn pause((first, max): (Duration, Duration), times: u32) -> Duration {
-    Backoff { first, max, jitter: 0.5 }.pause(times)
+    Backoff {
+        first,
+        max,
+        jitter: 0.5,
+    }
+    .pause(times)
 }
 
 /// A task that hasn't ended: dropped with it, the agent is told that nobody waits any more.
@@ -472,7 +540,10 @@ mod tests {
     fn pauses_double() {
         let pauses = (Duration::from_millis(100), Duration::from_secs(5));
         for (times, most) in [(0, 100), (1, 200), (5, 3_200), (6, 5_000), (100, 5_000)] {
-            assert!((0..100).all(|_| (most / 2..=most).contains(&pause(pauses, times).as_millis())), "{times}");
+            assert!(
+                (0..100).all(|_| (most / 2..=most).contains(&pause(pauses, times).as_millis())),
+                "{times}"
+            );
         }
     }
 }

@@ -29,7 +29,11 @@ impl AgentError {
     /// `code`: as the agent wrote it, where it wrote one.
     pub(super) fn new(error: A2aError, code: Option<i64>) -> Self {
         let message = error.message.chars().take(MESSAGE_CHARS_MAX).collect();
-        Self { code: code.unwrap_or_else(|| error.kind.code()), kind: error.kind, message }
+        Self {
+            code: code.unwrap_or_else(|| error.kind.code()),
+            kind: error.kind,
+            message,
+        }
     }
 }
 
@@ -142,18 +146,30 @@ impl PeerError {
 
     /// Whether an earlier card counts no more: it is gone, another agent's, or not trusted.
     pub(super) fn revokes_card(&self) -> bool {
-        matches!(self, Self::CardStatus { status: 404, .. } | Self::OtherAgent { .. } | Self::Untrusted(_))
+        matches!(
+            self,
+            Self::CardStatus { status: 404, .. } | Self::OtherAgent { .. } | Self::Untrusted(_)
+        )
     }
 
     /// Whether the agent says that it can't do this, here or at all.
     pub(super) fn is_unsupported(&self) -> bool {
-        let is_told = matches!(self.kind(), Some(ErrorKind::UnsupportedOperation | ErrorKind::MethodNotFound));
+        let is_told = matches!(
+            self.kind(),
+            Some(ErrorKind::UnsupportedOperation | ErrorKind::MethodNotFound)
+        );
         is_told || matches!(self, Self::NotInVersion | Self::Status(404 | 405 | 501))
     }
 
     /// Whether the answer may have been lost on its way, so that the task tells more.
     pub(super) fn is_lost(&self) -> bool {
-        matches!(self, Self::Broken | Self::TimedOut(_) | Self::Status(408 | 502 | 503 | 504) | Self::Unreachable)
+        matches!(
+            self,
+            Self::Broken
+                | Self::TimedOut(_)
+                | Self::Status(408 | 502 | 503 | 504)
+                | Self::Unreachable
+        )
     }
 }
 
@@ -163,18 +179,28 @@ impl From<PeerError> for Failure {
             PeerError::Agent(error) => {
                 let kind = match error.kind {
                     ErrorKind::TaskNotFound => FailureKind::NotFound,
-                    ErrorKind::InvalidParams | ErrorKind::ContentTypeNotSupported => FailureKind::InvalidInput,
+                    ErrorKind::InvalidParams | ErrorKind::ContentTypeNotSupported => {
+                        FailureKind::InvalidInput
+                    }
                     ErrorKind::Overloaded => FailureKind::Overloaded,
                     ErrorKind::Denied => FailureKind::Denied,
                     ErrorKind::Blocked => FailureKind::Blocked,
                     // `Internal` is a bug of ours, whose sentence nobody is told.
-                    ErrorKind::Internal | ErrorKind::Parse | ErrorKind::InvalidRequest => FailureKind::Unavailable,
+                    ErrorKind::Internal | ErrorKind::Parse | ErrorKind::InvalidRequest => {
+                        FailureKind::Unavailable
+                    }
                     _ => FailureKind::Rejected,
                 };
-                let told = if error.message.is_empty() { "the agent answered with an error" } else { &error.message };
+                let told = if error.message.is_empty() {
+                    "the agent answered with an error"
+                } else {
+                    &error.message
+                };
                 return Self::new(kind, told).with_data(json!({ "a2aErrorCode": error.code }));
             }
-            PeerError::Auth(_) | PeerError::Untrusted(_) | PeerError::Egress(_) => FailureKind::Denied,
+            PeerError::Auth(_) | PeerError::Untrusted(_) | PeerError::Egress(_) => {
+                FailureKind::Denied
+            }
             PeerError::TooLarge => FailureKind::Overloaded,
             PeerError::TimedOut(_) => FailureKind::TimedOut,
             PeerError::Status(status) | PeerError::CardStatus { status, .. } => match status {

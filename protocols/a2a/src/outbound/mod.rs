@@ -31,8 +31,8 @@ pub use bindings::Events;
 pub use conversation::Stopped;
 pub use error::{AgentError, PeerError};
 pub use options::{
-    Auth, Binding, CALL_TIMEOUT_DEFAULT, CALLS_IN_FLIGHT_MAX, CARD_BYTES_MAX, CardTrust, EVENTS_MAX,
-    HISTORY_MESSAGES_MAX, ROUNDS_MAX, RemoteError, RemoteOptions, Version,
+    Auth, Binding, CALL_TIMEOUT_DEFAULT, CALLS_IN_FLIGHT_MAX, CARD_BYTES_MAX, CardTrust,
+    EVENTS_MAX, HISTORY_MESSAGES_MAX, ROUNDS_MAX, RemoteError, RemoteOptions, Version,
 };
 pub use peer::Peer;
 pub use push::PushInbox;

@@ -28,7 +28,12 @@ impl<'a, T> Ask<'a, T> {
         write: &'a (dyn Fn(Dialect) -> Box<RawValue> + Sync),
         read: fn(Dialect, &RawValue) -> Result<T, A2aError>,
     ) -> Self {
-        Self { operation, path: path.into(), write, read }
+        Self {
+            operation,
+            path: path.into(),
+            write,
+            read,
+        }
     }
 
     /// The method over HTTP+JSON.
@@ -48,7 +53,10 @@ impl<'a, T> Ask<'a, T> {
         match params.get().strip_prefix('{') {
             Some(members) if to.version == Version::V10 && !to.tenant.is_empty() => {
                 let comma = if members == "}" { "" } else { "," };
-                raw(format!("{{\"tenant\":{}{comma}{members}", quote(&to.tenant)))
+                raw(format!(
+                    "{{\"tenant\":{}{comma}{members}",
+                    quote(&to.tenant)
+                ))
             }
             _ => params,
         }
@@ -77,12 +85,20 @@ pub(super) fn segment(id: &str) -> String {
 pub(super) fn query(request: &impl Wire, path: &[&str]) -> String {
     let said = RawObject::parse(&request.to_raw()).unwrap_or_default();
     let mut query = url::form_urlencoded::Serializer::new(String::new());
-    for (name, value) in said.iter().filter(|(name, _)| *name != "tenant" && !path.contains(name)) {
-        let text = serde_json::from_str::<String>(value.get()).unwrap_or_else(|_| value.get().to_owned());
+    for (name, value) in said
+        .iter()
+        .filter(|(name, _)| *name != "tenant" && !path.contains(name))
+    {
+        let text =
+            serde_json::from_str::<String>(value.get()).unwrap_or_else(|_| value.get().to_owned());
         query.append_pair(name, &text);
     }
     let query = query.finish();
-    if query.is_empty() { query } else { format!("?{query}") }
+    if query.is_empty() {
+        query
+    } else {
+        format!("?{query}")
+    }
 }
 
 #[cfg(test)]
@@ -93,9 +109,16 @@ mod tests {
     /// Goal: an id stays one segment whatever is in it, and a query says what the request says. Method: rows.
     #[test]
     fn places_hold_ids() {
-        for (id, path) in [("a-1", "a-1"), ("a/../b", "a%2F%2E%2E%2Fb"), ("x:cancel?", "x%3Acancel%3F")] {
+        for (id, path) in [
+            ("a-1", "a-1"),
+            ("a/../b", "a%2F%2E%2E%2Fb"),
+            ("x:cancel?", "x%3Acancel%3F"),
+        ] {
             assert_eq!(segment(id), path);
-            let request = GetTaskRequest { id: id.into(), ..GetTaskRequest::default() };
+            let request = GetTaskRequest {
+                id: id.into(),
+                ..GetTaskRequest::default()
+            };
             assert_eq!(query(&request, &["id"]), "");
         }
         let list = ListTasksRequest {
@@ -105,6 +128,9 @@ mod tests {
             include_artifacts: Some(true),
             ..ListTasksRequest::default()
         };
-        assert_eq!(query(&list, &[]), "?contextId=c+d&pageSize=5&includeArtifacts=true");
+        assert_eq!(
+            query(&list, &[]),
+            "?contextId=c+d&pageSize=5&includeArtifacts=true"
+        );
     }
 }

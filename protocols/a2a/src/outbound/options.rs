@@ -149,7 +149,8 @@ impl RemoteOptions {
     /// [`RemoteError::Header`].
     pub fn header(mut self, name: &str, value: &SecretString) -> Result<Self, RemoteError> {
         let name: HeaderName = name.parse().map_err(|_| RemoteError::Header)?;
-        let mut value = HeaderValue::from_str(value.expose_secret()).map_err(|_| RemoteError::Header)?;
+        let mut value =
+            HeaderValue::from_str(value.expose_secret()).map_err(|_| RemoteError::Header)?;
         value.set_sensitive(true);
         self.headers.append(name, value);
         Ok(self)
@@ -211,5 +212,8 @@ pub enum Auth {
 
 /// Whether requests can go there, and it says nothing of who asks.
 pub(super) fn is_plain(url: &Url) -> bool {
-    matches!(url.scheme(), "http" | "https") && url.username().is_empty() && url.password().is_none() && url.has_host()
+    matches!(url.scheme(), "http" | "https")
+        && url.username().is_empty()
+        && url.password().is_none()
+        && url.has_host()
 }

@@ -30,7 +30,9 @@ pub(super) fn result(story: &Story) -> Result<ToolResult, Failure> {
     if let Some(failure) = failed {
         let reason = [Content::text(&failure.message)];
         place.set("reason", &failure.message);
-        let told = ToolResult::of(reason.into_iter().chain(content_of(&parts))).structured(place).0;
+        let told = ToolResult::of(reason.into_iter().chain(content_of(&parts)))
+            .structured(place)
+            .0;
         return Ok(ToolResult(told.with("isError", true).with("_meta", meta)));
     }
     if story.message.is_some() {
@@ -57,7 +59,11 @@ pub(super) fn value(story: &Story, skill: Option<&Skill>) -> Result<Box<RawValue
         return Err(failure(story));
     }
     let artifacts = parts(story);
-    let parts = if artifacts.is_empty() { last_parts(story) } else { artifacts };
+    let parts = if artifacts.is_empty() {
+        last_parts(story)
+    } else {
+        artifacts
+    };
     if let ([only], true) = (&*parts, skill.is_some_and(|skill| skill.answers_text))
         && let Some(text) = only.as_text()
     {
@@ -87,7 +93,11 @@ fn failure(story: &Story) -> Failure {
         Some(TaskState::Failed) => (FailureKind::Rejected, "the agent's task failed"),
         _ => (FailureKind::Rejected, "the agent refused"),
     };
-    let said = story.said.as_ref().map(Message::text).filter(|text| !text.is_empty());
+    let said = story
+        .said
+        .as_ref()
+        .map(Message::text)
+        .filter(|text| !text.is_empty());
     let told = serde_json::to_value(place(story)).unwrap_or_default();
     Failure::new(kind, said.unwrap_or_else(|| otherwise.to_owned())).with_data(told)
 }
@@ -106,14 +116,26 @@ fn place(story: &Story) -> RawObject {
 }
 
 fn parts(story: &Story) -> Vec<Part> {
-    story.artifacts.iter().flat_map(|artifact| &artifact.parts).cloned().collect()
+    story
+        .artifacts
+        .iter()
+        .flat_map(|artifact| &artifact.parts)
+        .cloned()
+        .collect()
 }
 
 /// Parts of the last message, or of those that are the answer in place of one.
 fn last_parts(story: &Story) -> Vec<Part> {
     let interim = story.interim_answer();
-    let last = story.message.as_ref().or(story.said.as_ref()).filter(|_| interim.is_empty());
-    last.into_iter().chain(interim).flat_map(|message| message.parts.iter().cloned()).collect()
+    let last = story
+        .message
+        .as_ref()
+        .or(story.said.as_ref())
+        .filter(|_| interim.is_empty());
+    last.into_iter()
+        .chain(interim)
+        .flat_map(|message| message.parts.iter().cloned())
+        .collect()
 }
 
 /// Blocks, and the value for programs, which isn't repeated beside others.
@@ -146,9 +168,20 @@ mod tests {
     }
 
     fn story(state: TaskState, parts: Vec<Part>, said: Option<&str>) -> Story {
-        let artifact = Artifact { artifact_id: "a".into(), parts, ..Artifact::default() };
-        let said = said.map(|text| Message { parts: vec![Part::text(text)], ..Message::default() });
-        let artifacts = if artifact.parts.is_empty() { vec![] } else { vec![artifact] };
+        let artifact = Artifact {
+            artifact_id: "a".into(),
+            parts,
+            ..Artifact::default()
+        };
+        let said = said.map(|text| Message {
+            parts: vec![Part::text(text)],
+            ..Message::default()
+        });
+        let artifacts = if artifact.parts.is_empty() {
+            vec![]
+        } else {
+            vec![artifact]
+        };
         let mut story = Story::of("t", "c");
         (story.state, story.artifacts, story.said) = (Some(state), artifacts, said);
         story
@@ -161,14 +194,31 @@ mod tests {
     /// Goal: a completed task is a result with all that it made, its value once. Method: texts, a value, both, a last word.
     #[test]
     fn completed_tasks_are_results() {
-        let told = result(&story(TaskState::Completed, vec![Part::text("a"), data(json!({ "n": 1 }))], Some("bye")));
+        let told = result(&story(
+            TaskState::Completed,
+            vec![Part::text("a"), data(json!({ "n": 1 }))],
+            Some("bye"),
+        ));
         let told = json(&told.unwrap());
-        assert_eq!(told["content"], json!([{ "type": "text", "text": "a" }, { "type": "text", "text": "bye" }]));
+        assert_eq!(
+            told["content"],
+            json!([{ "type": "text", "text": "a" }, { "type": "text", "text": "bye" }])
+        );
         assert_eq!(told["structuredContent"], json!({ "n": 1 }));
         let place = json!({ "taskId": "t", "contextId": "c", "state": "completed" });
-        assert_eq!(told["_meta"], json!({ "a2a": place, "callboard/shown": true }));
-        let told = json(&result(&story(TaskState::Completed, vec![data(json!([1]))], None)).unwrap());
-        assert_eq!((told["content"][0]["text"].as_str(), told.get("structuredContent")), (Some("[1]"), None));
+        assert_eq!(
+            told["_meta"],
+            json!({ "a2a": place, "callboard/shown": true })
+        );
+        let told =
+            json(&result(&story(TaskState::Completed, vec![data(json!([1]))], None)).unwrap());
+        assert_eq!(
+            (
+                told["content"][0]["text"].as_str(),
+                told.get("structuredContent")
+            ),
+            (Some("[1]"), None)
+        );
     }
 
     /// Goal: whoever asks by a type gets the plain value. Method: each shape.
@@ -178,7 +228,10 @@ mod tests {
             let value = value(&story(TaskState::Completed, parts, said), None).unwrap();
             serde_json::from_str::<Value>(value.get()).unwrap()
         };
-        assert_eq!(plain(vec![data(json!({ "n": 1 }))], Some("bye")), json!({ "n": 1 }));
+        assert_eq!(
+            plain(vec![data(json!({ "n": 1 }))], Some("bye")),
+            json!({ "n": 1 })
+        );
         assert_eq!(plain(vec![data(json!(7))], None), json!(7));
         assert_eq!(plain(vec![Part::text("words")], None), json!("words"));
         assert_eq!(plain(vec![], Some("said")), json!("said"));
@@ -188,16 +241,32 @@ mod tests {
     /// Goal: other ends say what they are and why. Method: failed and rejected as results and as failures; cancelled.
     #[test]
     fn other_ends_are_told() {
-        for (state, said, reason) in
-            [(TaskState::Failed, Some("no disk"), "no disk"), (TaskState::Rejected, None, "the agent refused")]
-        {
+        for (state, said, reason) in [
+            (TaskState::Failed, Some("no disk"), "no disk"),
+            (TaskState::Rejected, None, "the agent refused"),
+        ] {
             let told = json(&result(&story(state, vec![], said)).unwrap());
-            assert_eq!((told["isError"].as_bool(), told["content"][0]["text"].as_str()), (Some(true), Some(reason)));
-            let expected = json!({ "taskId": "t", "contextId": "c", "state": state, "reason": reason });
+            assert_eq!(
+                (
+                    told["isError"].as_bool(),
+                    told["content"][0]["text"].as_str()
+                ),
+                (Some(true), Some(reason))
+            );
+            let expected =
+                json!({ "taskId": "t", "contextId": "c", "state": state, "reason": reason });
             assert_eq!(told["structuredContent"], expected);
             let failure = value(&story(state, vec![], said), None).unwrap_err();
-            assert_eq!((failure.kind, failure.message.as_str()), (FailureKind::Rejected, reason));
+            assert_eq!(
+                (failure.kind, failure.message.as_str()),
+                (FailureKind::Rejected, reason)
+            );
         }
-        assert_eq!(result(&story(TaskState::Canceled, vec![], None)).unwrap_err().kind, FailureKind::Cancelled);
+        assert_eq!(
+            result(&story(TaskState::Canceled, vec![], None))
+                .unwrap_err()
+                .kind,
+            FailureKind::Cancelled
+        );
     }
 }

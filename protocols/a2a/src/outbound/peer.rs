@@ -18,13 +18,15 @@ use super::connection::{Badge, Beside, Connection, Door, within};
 use super::error::PeerError;
 use super::operations::{Ask, query, segment};
 use super::options::{
-    ASIDE_TIMEOUT, CANCEL_TIMEOUT, CARD_AGE, PASSED_OVER, RemoteError, RemoteOptions, Version, is_plain,
+    ASIDE_TIMEOUT, CANCEL_TIMEOUT, CARD_AGE, PASSED_OVER, RemoteError, RemoteOptions, Version,
+    is_plain,
 };
 use super::resolve::{FoundCard, Kept, believe, find};
 use crate::dialect::{Dialect, Operation};
 use crate::wire::{
-    AgentCard, CancelTaskRequest, GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequest, ListTasksResponse,
-    SendMessageRequest, SendMessageResponse, StreamResponse, SubscribeToTaskRequest, Task, TaskPushNotificationConfig,
+    AgentCard, CancelTaskRequest, GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequest,
+    ListTasksResponse, SendMessageRequest, SendMessageResponse, StreamResponse,
+    SubscribeToTaskRequest, Task, TaskPushNotificationConfig,
 };
 
 /// A remote agent, spoken to in A2A's own words. It looks for the card when it is first asked, and speaks to the best of
@@ -70,7 +72,10 @@ impl Peer {
         if options.bindings.is_empty() || options.versions.is_empty() {
             return Err(RemoteError::NothingSpoken);
         }
-        let (door, badge) = (Arc::new(Door::new(&options)?), Badge::new(&options.auth, &options.headers)?);
+        let (door, badge) = (
+            Arc::new(Door::new(&options)?),
+            Badge::new(&options.auth, &options.headers)?,
+        );
         let inner = Arc::new(Inner {
             url,
             options,
@@ -91,11 +96,17 @@ impl Peer {
 
     /// The same agent, asked as part of a trace.
     pub fn traced(&self, trace: &TraceContext) -> Self {
-        Self { trace: HeaderValue::from_str(&trace.to_string()).ok(), ..self.clone() }
+        Self {
+            trace: HeaderValue::from_str(&trace.to_string()).ok(),
+            ..self.clone()
+        }
     }
 
     fn beside<'a>(&'a self, last_event_id: Option<&'a str>) -> Beside<'a> {
-        Beside { last_event_id, trace: self.trace.as_ref() }
+        Beside {
+            last_event_id,
+            trace: self.trace.as_ref(),
+        }
     }
 
     pub(super) fn options(&self) -> &RemoteOptions {
@@ -128,20 +139,38 @@ impl Peer {
     }
 
     async fn extended_card_of(&self, interfaces: &[Connection]) -> Result<AgentCard, PeerError> {
-        let write = |dialect: Dialect| dialect.write_request(&GetExtendedAgentCardRequest::default());
+        let write =
+            |dialect: Dialect| dialect.write_request(&GetExtendedAgentCardRequest::default());
         let read = |_, raw: &RawValue| Dialect::read_card(raw);
-        let ask = Ask::new(Operation::GetExtendedAgentCard, "/extendedAgentCard", &write, read);
-        within(ASIDE_TIMEOUT, async { believe(self.ask_of(interfaces, &ask).await?, &self.inner.options).await }).await
+        let ask = Ask::new(
+            Operation::GetExtendedAgentCard,
+            "/extendedAgentCard",
+            &write,
+            read,
+        );
+        within(ASIDE_TIMEOUT, async {
+            believe(self.ask_of(interfaces, &ask).await?, &self.inner.options).await
+        })
+        .await
     }
 
     /// Sends a message.
     ///
     /// # Errors
     /// See [`PeerError`].
-    pub async fn send(&self, mut request: SendMessageRequest) -> Result<SendMessageResponse, PeerError> {
+    pub async fn send(
+        &self,
+        mut request: SendMessageRequest,
+    ) -> Result<SendMessageResponse, PeerError> {
         request.tenant.clear();
         let write = |dialect: Dialect| dialect.write_send(&request);
-        self.ask(Ask::new(Operation::SendMessage, "/message:send", &write, Dialect::read_send_response)).await
+        self.ask(Ask::new(
+            Operation::SendMessage,
+            "/message:send",
+            &write,
+            Dialect::read_send_response,
+        ))
+        .await
     }
 
     /// Sends a message, and hears what happens.
@@ -151,18 +180,43 @@ impl Peer {
     pub async fn stream(&self, mut request: SendMessageRequest) -> Result<Events, PeerError> {
         request.tenant.clear();
         let write = |dialect: Dialect| dialect.write_send(&request);
-        self.open(Ask::new(Operation::SendStreamingMessage, "/message:stream", &write, Dialect::read_event), None).await
+        self.open(
+            Ask::new(
+                Operation::SendStreamingMessage,
+                "/message:stream",
+                &write,
+                Dialect::read_event,
+            ),
+            None,
+        )
+        .await
     }
 
     /// Hears what happens to a task. `last_event_id`: where an earlier stream of it broke off.
     ///
     /// # Errors
     /// See [`PeerError`].
-    pub async fn subscribe(&self, id: &str, last_event_id: Option<&str>) -> Result<Events, PeerError> {
-        let request = SubscribeToTaskRequest { id: id.to_owned(), ..SubscribeToTaskRequest::default() };
+    pub async fn subscribe(
+        &self,
+        id: &str,
+        last_event_id: Option<&str>,
+    ) -> Result<Events, PeerError> {
+        let request = SubscribeToTaskRequest {
+            id: id.to_owned(),
+            ..SubscribeToTaskRequest::default()
+        };
         let write = |dialect: Dialect| dialect.write_request(&request);
         let place = format!("/tasks/{}:subscribe", segment(id));
-        self.open(Ask::new(Operation::SubscribeToTask, place, &write, Dialect::read_event), last_event_id).await
+        self.open(
+            Ask::new(
+                Operation::SubscribeToTask,
+                place,
+                &write,
+                Dialect::read_event,
+            ),
+            last_event_id,
+        )
+        .await
     }
 
     /// A task as it is.
@@ -172,19 +226,44 @@ impl Peer {
     pub async fn get(&self, mut request: GetTaskRequest) -> Result<Task, PeerError> {
         request.tenant.clear();
         let write = |dialect: Dialect| dialect.write_request(&request);
-        let place = format!("/tasks/{}{}", segment(&request.id), query(&request, &["id"]));
-        within(ASIDE_TIMEOUT, self.ask(Ask::new(Operation::GetTask, place, &write, Dialect::read_task))).await
+        let place = format!(
+            "/tasks/{}{}",
+            segment(&request.id),
+            query(&request, &["id"])
+        );
+        within(
+            ASIDE_TIMEOUT,
+            self.ask(Ask::new(
+                Operation::GetTask,
+                place,
+                &write,
+                Dialect::read_task,
+            )),
+        )
+        .await
     }
 
     /// A page of the tasks that are ours.
     ///
     /// # Errors
     /// See [`PeerError`].
-    pub async fn list(&self, mut request: ListTasksRequest) -> Result<ListTasksResponse, PeerError> {
+    pub async fn list(
+        &self,
+        mut request: ListTasksRequest,
+    ) -> Result<ListTasksResponse, PeerError> {
         request.tenant.clear();
         let write = |dialect: Dialect| dialect.write_request(&request);
         let place = format!("/tasks{}", query(&request, &[]));
-        within(ASIDE_TIMEOUT, self.ask(Ask::new(Operation::ListTasks, place, &write, Dialect::read_task_list))).await
+        within(
+            ASIDE_TIMEOUT,
+            self.ask(Ask::new(
+                Operation::ListTasks,
+                place,
+                &write,
+                Dialect::read_task_list,
+            )),
+        )
+        .await
     }
 
     /// Ends a task.
@@ -192,17 +271,37 @@ impl Peer {
     /// # Errors
     /// See [`PeerError`].
     pub async fn cancel(&self, id: &str) -> Result<Task, PeerError> {
-        let request = CancelTaskRequest { id: id.to_owned(), ..CancelTaskRequest::default() };
+        let request = CancelTaskRequest {
+            id: id.to_owned(),
+            ..CancelTaskRequest::default()
+        };
         let write = |dialect: Dialect| dialect.write_request(&request);
         let place = format!("/tasks/{}:cancel", segment(id));
-        within(ASIDE_TIMEOUT, self.ask(Ask::new(Operation::CancelTask, place, &write, Dialect::read_task))).await
+        within(
+            ASIDE_TIMEOUT,
+            self.ask(Ask::new(
+                Operation::CancelTask,
+                place,
+                &write,
+                Dialect::read_task,
+            )),
+        )
+        .await
     }
 
     /// Has what happens to a task pushed. The agent repeats the configuration: nothing to learn.
     pub(super) async fn push(&self, config: TaskPushNotificationConfig) -> Result<(), PeerError> {
         let write = |dialect: Dialect| dialect.write_push_config(&config);
-        let place = format!("/tasks/{}/pushNotificationConfigs", segment(&config.task_id));
-        let ask = Ask::new(Operation::CreateTaskPushNotificationConfig, place, &write, |_, _| Ok(()));
+        let place = format!(
+            "/tasks/{}/pushNotificationConfigs",
+            segment(&config.task_id)
+        );
+        let ask = Ask::new(
+            Operation::CreateTaskPushNotificationConfig,
+            place,
+            &write,
+            |_, _| Ok(()),
+        );
         within(ASIDE_TIMEOUT, self.ask(ask)).await
     }
 
@@ -221,16 +320,27 @@ impl Peer {
     pub(super) fn leave(&self, farewell: impl Future<Output = ()> + Send + 'static) {
         let kept = self.inner.runtime.lock().clone();
         if let Some(runtime) = kept.or_else(|| Handle::try_current().ok()) {
-            self.inner.farewells.spawn_on(timeout(CANCEL_TIMEOUT, farewell), &runtime);
+            self.inner
+                .farewells
+                .spawn_on(timeout(CANCEL_TIMEOUT, farewell), &runtime);
         }
     }
 
     async fn known(&self) -> Result<Known, PeerError> {
         let mut known = self.inner.known.lock().await;
-        if let Some(known) = known.as_ref().filter(|known| Instant::now() < known.kept.until) {
+        if let Some(known) = known
+            .as_ref()
+            .filter(|known| Instant::now() < known.kept.until)
+        {
             return Ok(known.clone());
         }
-        let Inner { url, options, door, badge, .. } = &*self.inner;
+        let Inner {
+            url,
+            options,
+            door,
+            badge,
+            ..
+        } = &*self.inner;
         let before = known.as_ref().map(|known| &known.kept);
         let kept = match find(url, before, door, badge, options).await {
             Ok(kept) => kept,
@@ -243,10 +353,14 @@ impl Peer {
                 return Ok(stale.clone());
             }
         };
-        let is_same = before.is_some_and(|before| Arc::ptr_eq(&before.found.card, &kept.found.card));
+        let is_same =
+            before.is_some_and(|before| Arc::ptr_eq(&before.found.card, &kept.found.card));
         // It stays known while the new one is learned: a card that was found once is never looked for elsewhere.
         let fresh = match known.as_ref().filter(|_| is_same) {
-            Some(before) => Known { kept, ..before.clone() },
+            Some(before) => Known {
+                kept,
+                ..before.clone()
+            },
             None => self.learn(kept).await,
         };
         *known = Some(fresh.clone());
@@ -254,34 +368,59 @@ impl Peer {
     }
 
     async fn learn(&self, kept: Kept) -> Known {
-        let Inner { url, options, door, badge, .. } = &*self.inner;
+        let Inner {
+            url,
+            options,
+            door,
+            badge,
+            ..
+        } = &*self.inner;
         let card = kept.found.card.clone();
         let connect = |to| {
             let (door, badge, card) = (door.clone(), badge.clone(), card.clone());
-            Connection { to, door, badge, card, slash: AtomicBool::new(false) }
+            Connection {
+                to,
+                door,
+                badge,
+                card,
+                slash: AtomicBool::new(false),
+            }
         };
         // Other interfaces of a card above the address are other agents'.
         let is_ours = |to: &Candidate| !kept.is_above || is_at_or_below(&to.url, url);
-        let spoken = candidates(&card, &kept.found.url, options).into_iter().filter(is_ours);
+        let spoken = candidates(&card, &kept.found.url, options)
+            .into_iter()
+            .filter(is_ours);
         let interfaces: Arc<[Connection]> = spoken.map(connect).collect();
         let is_offered = card.capabilities.extended_agent_card == Some(true) && badge.shows();
         let mut extended = None;
         if is_offered {
             match self.extended_card_of(&interfaces).await {
                 Ok(card) => extended = Some(Arc::new(card)),
-                Err(error) => callboard_message::log::debug!(%error, "the extended card can't be had"),
+                Err(error) => {
+                    callboard_message::log::debug!(%error, "the extended card can't be had")
+                }
             }
         }
-        Known { kept, extended, interfaces }
+        Known {
+            kept,
+            extended,
+            interfaces,
+        }
     }
 
     /// Interfaces to try: those that work, as far as is known; else all.
     fn in_turn<'a>(&self, interfaces: &'a [Connection]) -> Vec<&'a Connection> {
         let mut passed_over = self.inner.passed_over.lock();
         passed_over.retain(|(_, since)| since.elapsed() < PASSED_OVER);
-        let works = |connection: &&Connection| !passed_over.iter().any(|(to, _)| *to == connection.to);
+        let works =
+            |connection: &&Connection| !passed_over.iter().any(|(to, _)| *to == connection.to);
         let working: Vec<_> = interfaces.iter().filter(works).collect();
-        if working.is_empty() { interfaces.iter().collect() } else { working }
+        if working.is_empty() {
+            interfaces.iter().collect()
+        } else {
+            working
+        }
     }
 
     /// Passes an interface over from now on, unless it may work again at once; returns its error.
@@ -299,7 +438,11 @@ impl Peer {
     pub(super) async fn names_tasks(&self) -> bool {
         let known = self.known().await;
         known.is_ok_and(|known| {
-            !known.interfaces.is_empty() && known.interfaces.iter().all(|is| is.to.version == Version::V01)
+            !known.interfaces.is_empty()
+                && known
+                    .interfaces
+                    .iter()
+                    .all(|is| is.to.version == Version::V01)
         })
     }
 
@@ -313,7 +456,9 @@ impl Peer {
         let mut why = PeerError::NothingInCommon;
         for connection in self.in_turn(interfaces) {
             match self.exchange(connection, ask).await {
-                Err(error) if error.is_of_interface(is_essential) => why = self.pass_over(connection, error),
+                Err(error) if error.is_of_interface(is_essential) => {
+                    why = self.pass_over(connection, error)
+                }
                 other => return other,
             }
         }
@@ -326,12 +471,25 @@ impl Peer {
         (ask.read)(connection.to.dialect(), &raw).map_err(unreadable)
     }
 
-    async fn open(&self, ask: Ask<'_, StreamResponse>, last_event_id: Option<&str>) -> Result<Events, PeerError> {
+    async fn open(
+        &self,
+        ask: Ask<'_, StreamResponse>,
+        last_event_id: Option<&str>,
+    ) -> Result<Events, PeerError> {
         let known = self.known().await?;
         let mut why = PeerError::NothingInCommon;
         for connection in self.in_turn(&known.interfaces) {
-            match Events::open(connection, &ask, self.beside(last_event_id), &self.inner.options.limits).await {
-                Err(error) if error.is_of_interface(false) => why = self.pass_over(connection, error),
+            match Events::open(
+                connection,
+                &ask,
+                self.beside(last_event_id),
+                &self.inner.options.limits,
+            )
+            .await
+            {
+                Err(error) if error.is_of_interface(false) => {
+                    why = self.pass_over(connection, error)
+                }
                 other => return other,
             }
         }
@@ -352,13 +510,17 @@ mod tests {
         server.put_card(OWN, "down", "/agents/down");
         let peer = Peer::new(server.agent(), RemoteOptions::default()).unwrap();
         assert_eq!(peer.card().await.unwrap().name, "down");
-        let is_due = async || peer.inner.known.lock().await.as_mut().unwrap().kept.until = Instant::now();
+        let is_due =
+            async || peer.inner.known.lock().await.as_mut().unwrap().kept.until = Instant::now();
         server.put_card(ROOT, "up", "/agents/down");
         for _ in 0..2 {
             server.put(OWN, 404, String::new());
             is_due().await;
             let error = peer.card().await.unwrap_err();
-            assert!(matches!(error, PeerError::CardStatus { status: 404, .. }), "{error}");
+            assert!(
+                matches!(error, PeerError::CardStatus { status: 404, .. }),
+                "{error}"
+            );
         }
         for status in [401, 429, 503] {
             server.put(OWN, status, String::new());
@@ -375,14 +537,27 @@ mod tests {
     /// of several interfaces at both places.
     #[tokio::test]
     async fn interfaces_of_others_are_not_spoken_to() {
-        let interfaces =
-            ["/agents/up", "/agents/downtown", "/agents/down", "/", "/agents/down/a2a", "https://b.example/"];
-        for (place, expected) in [(ROOT, vec!["/agents/down", "/agents/down/a2a"]), (OWN, interfaces.to_vec())] {
+        let interfaces = [
+            "/agents/up",
+            "/agents/downtown",
+            "/agents/down",
+            "/",
+            "/agents/down/a2a",
+            "https://b.example/",
+        ];
+        for (place, expected) in [
+            (ROOT, vec!["/agents/down", "/agents/down/a2a"]),
+            (OWN, interfaces.to_vec()),
+        ] {
             let server = CardServer::start().await;
             server.put_card_with(place, "down", &interfaces);
             let peer = Peer::new(server.agent(), RemoteOptions::default()).unwrap();
             let known = peer.known().await.unwrap();
-            let spoken: Vec<Url> = known.interfaces.iter().map(|is| is.to.url.clone()).collect();
+            let spoken: Vec<Url> = known
+                .interfaces
+                .iter()
+                .map(|is| is.to.url.clone())
+                .collect();
             let base: Url = server.url.parse().unwrap();
             let expected: Vec<Url> = expected.iter().map(|url| base.join(url).unwrap()).collect();
             assert_eq!(spoken, expected, "{place}");

@@ -37,15 +37,23 @@ pub(super) struct Expected {
 impl PushInbox {
     /// Pushes arrive at `base`, and an id: whoever takes requests there hands them to [`deliver`](Self::deliver).
     pub fn new(base: Url) -> Self {
-        Self(Arc::new(Inner { base, expected: Mutex::default() }))
+        Self(Arc::new(Inner {
+            base,
+            expected: Mutex::default(),
+        }))
     }
 
     /// A push has arrived at `{base}/{id}`, with this `X-A2A-Notification-Token`. Whether it was expected, and its token is
     /// the one that was given.
     pub fn deliver(&self, id: &str, token: Option<&str>) -> bool {
         let expected = self.0.expected.lock();
-        let Some((given, arrived)) = expected.get(id) else { return false };
-        let is_given = given.expose_secret().as_bytes().ct_eq(token.unwrap_or_default().as_bytes());
+        let Some((given, arrived)) = expected.get(id) else {
+            return false;
+        };
+        let is_given = given
+            .expose_secret()
+            .as_bytes()
+            .ct_eq(token.unwrap_or_default().as_bytes());
         if bool::from(is_given) {
             arrived.notify_one();
         }
@@ -64,7 +72,13 @@ impl PushInbox {
         }
         expected.insert(id.clone(), (token.clone(), arrived.clone()));
         drop(expected);
-        Some(Expected { inbox: self.clone(), id, url, token, arrived })
+        Some(Expected {
+            inbox: self.clone(),
+            id,
+            url,
+            token,
+            arrived,
+        })
     }
 }
 
@@ -103,9 +117,19 @@ mod tests {
     fn pushes_need_their_token() {
         let inbox = inbox();
         let expected = inbox.expect().unwrap();
-        let id = expected.url.path().strip_prefix("/a2a-push/").unwrap().to_owned();
+        let id = expected
+            .url
+            .path()
+            .strip_prefix("/a2a-push/")
+            .unwrap()
+            .to_owned();
         let token = expected.token.expose_secret().to_owned();
-        for (id, token) in [(&*id, None), (&*id, Some("other")), (&*id, Some("")), ("other", Some(&*token))] {
+        for (id, token) in [
+            (&*id, None),
+            (&*id, Some("other")),
+            (&*id, Some("")),
+            ("other", Some(&*token)),
+        ] {
             assert!(!inbox.deliver(id, token));
         }
         assert!(expected.arrived().now_or_never().is_none());
@@ -119,7 +143,9 @@ mod tests {
     #[test]
     fn expectations_are_bounded() {
         let inbox = inbox();
-        let mut all: Vec<_> = (0..PUSHES_EXPECTED_MAX).map(|_| inbox.expect().unwrap()).collect();
+        let mut all: Vec<_> = (0..PUSHES_EXPECTED_MAX)
+            .map(|_| inbox.expect().unwrap())
+            .collect();
         assert!(inbox.expect().is_none());
         all.pop();
         assert!(inbox.expect().is_some());

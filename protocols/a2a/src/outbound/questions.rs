@@ -29,7 +29,11 @@ impl Asked {
     pub(super) fn of(story: &Story) -> Self {
         let said = story.said.as_ref();
         if let Some((question, key)) = said.and_then(of_call) {
-            return Self { question, is_call: true, key };
+            return Self {
+                question,
+                is_call: true,
+                key,
+            };
         }
         let is_auth = story.state == Some(callboard_message::TaskState::AuthRequired);
         let text = said.map(told).filter(|text| !text.is_empty());
@@ -40,13 +44,25 @@ impl Asked {
                 Question::Elicit(Elicitation::url(text, address, &story.task))
             }
             None => {
-                let text = text.unwrap_or_else(|| if is_auth { NEEDS_CREDENTIAL } else { NEEDS_INPUT }.to_owned());
+                let text = text.unwrap_or_else(|| {
+                    if is_auth {
+                        NEEDS_CREDENTIAL
+                    } else {
+                        NEEDS_INPUT
+                    }
+                    .to_owned()
+                });
                 let field = json!({ "type": "string", "title": "Answer" });
-                let form = json!({ "type": "object", "properties": { TEXT: field }, "required": [TEXT] });
+                let form =
+                    json!({ "type": "object", "properties": { TEXT: field }, "required": [TEXT] });
                 Question::elicit(text, form)
             }
         };
-        Self { question, is_call: false, key: None }
+        Self {
+            question,
+            is_call: false,
+            key: None,
+        }
     }
 
     /// What is said to the agent.
@@ -98,11 +114,16 @@ fn taken_back(action: ElicitAction) -> Failure {
 
 /// The question of a callboard's call, and its name for it.
 fn of_call(said: &Message) -> Option<(Question, Option<String>)> {
-    said.parts.iter().filter_map(Part::as_data).find_map(|data| {
-        let mut asked = RawObject::parse(data).ok()?.object("question")?;
-        let key = asked.remove("key").and_then(|key| serde_json::from_str(key.get()).ok());
-        Some((serde_json::from_str(asked.to_raw().get()).ok()?, key))
-    })
+    said.parts
+        .iter()
+        .filter_map(Part::as_data)
+        .find_map(|data| {
+            let mut asked = RawObject::parse(data).ok()?.object("question")?;
+            let key = asked
+                .remove("key")
+                .and_then(|key| serde_json::from_str(key.get()).ok());
+            Some((serde_json::from_str(asked.to_raw().get()).ok()?, key))
+        })
 }
 
 /// What a message says, for a person: its texts, else its values.
@@ -111,7 +132,12 @@ fn told(said: &Message) -> String {
     if !text.trim().is_empty() {
         return text.trim().to_owned();
     }
-    let values: Vec<&str> = said.parts.iter().filter_map(Part::as_data).map(RawValue::get).collect();
+    let values: Vec<&str> = said
+        .parts
+        .iter()
+        .filter_map(Part::as_data)
+        .map(RawValue::get)
+        .collect();
     values.join("\n")
 }
 
@@ -127,11 +153,16 @@ fn address(said: &Message) -> Option<String> {
             .map(str::to_owned),
         PartContent::Data(data) => {
             let members = RawObject::parse(data).ok()?;
-            members.iter().find_map(|(name, _)| members.text(name).filter(|text| is_address(text)))
+            members
+                .iter()
+                .find_map(|(name, _)| members.text(name).filter(|text| is_address(text)))
         }
         PartContent::Raw(_) => None,
     };
-    said.parts.iter().find_map(of_part).filter(|address| is_address(address))
+    said.parts
+        .iter()
+        .find_map(of_part)
+        .filter(|address| is_address(address))
 }
 
 #[cfg(test)]
@@ -141,7 +172,10 @@ mod tests {
     use callboard_message::{ElicitAnswer, FailureKind, SampleAnswer, TaskState};
 
     fn story(state: TaskState, parts: Vec<Part>) -> Story {
-        let said = Message { parts, ..Message::default() };
+        let said = Message {
+            parts,
+            ..Message::default()
+        };
         let mut story = Story::of("t", "c");
         (story.state, story.said) = (Some(state), Some(said));
         story
@@ -161,10 +195,21 @@ mod tests {
         assert_eq!(asked.question, question);
         let answer = SampleAnswer::text("m", "on", None);
         let message = said(&asked, Answer::Sample(answer.clone()), &story);
-        assert_eq!((message.task_id.as_str(), message.context_id.as_str()), ("t", "c"));
+        assert_eq!(
+            (message.task_id.as_str(), message.context_id.as_str()),
+            ("t", "c")
+        );
         assert_eq!(message.metadata.unwrap().text(QUESTION).unwrap(), "q7");
-        assert_eq!(message.parts[0].as_data().unwrap().get(), answer.0.to_raw().get());
-        assert!(asked.reply(Answer::Elicit(ElicitAnswer::agree()), &story).is_err(), "another kind of answer");
+        assert_eq!(
+            message.parts[0].as_data().unwrap().get(),
+            answer.0.to_raw().get()
+        );
+        assert!(
+            asked
+                .reply(Answer::Elicit(ElicitAnswer::agree()), &story)
+                .is_err(),
+            "another kind of answer"
+        );
     }
 
     /// Goal: words become a form of one field, its answer words again; who declines takes the task back. Method: both.
@@ -172,11 +217,15 @@ mod tests {
     fn words_are_a_form() {
         let story = story(TaskState::InputRequired, vec![Part::text("Which day?")]);
         let asked = Asked::of(&story);
-        let Question::Elicit(form) = &asked.question else { panic!("a form") };
+        let Question::Elicit(form) = &asked.question else {
+            panic!("a form")
+        };
         assert_eq!(form.message(), "Which day?");
         let answer = Answer::Elicit(ElicitAnswer::accept(json!({ "text": "Monday" })));
         assert_eq!(said(&asked, answer, &story).parts, [Part::text("Monday")]);
-        let declined = asked.reply(Answer::Elicit(ElicitAnswer::decline()), &story).unwrap_err();
+        let declined = asked
+            .reply(Answer::Elicit(ElicitAnswer::decline()), &story)
+            .unwrap_err();
         assert_eq!(declined.kind, FailureKind::Rejected);
     }
 
@@ -190,12 +239,19 @@ mod tests {
             Part::data(RawValue::from_string(format!(r#"{{"n":1,"authUrl":"{url}"}}"#)).unwrap()),
         ] {
             let asked = Asked::of(&story(TaskState::AuthRequired, vec![part]));
-            let Question::Elicit(elicitation) = asked.question else { panic!("an address") };
+            let Question::Elicit(elicitation) = asked.question else {
+                panic!("an address")
+            };
             assert_eq!(elicitation.address().as_deref(), Some(url));
         }
-        for (state, text) in [(TaskState::AuthRequired, "Sign in"), (TaskState::InputRequired, url)] {
+        for (state, text) in [
+            (TaskState::AuthRequired, "Sign in"),
+            (TaskState::InputRequired, url),
+        ] {
             let asked = Asked::of(&story(state, vec![Part::text(text)]));
-            let Question::Elicit(elicitation) = asked.question else { panic!("a form") };
+            let Question::Elicit(elicitation) = asked.question else {
+                panic!("a form")
+            };
             assert!(elicitation.address().is_none());
         }
     }

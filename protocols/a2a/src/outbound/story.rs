@@ -9,7 +9,10 @@ use serde_json::{Value, json};
 use super::error::PeerError;
 use super::options::{EVENTS_MAX, HISTORY_MESSAGES_MAX};
 use crate::convert::EVENT;
-use crate::wire::{Artifact, Message, Part, PartContent, Role, SendMessageResponse, StreamResponse, Task, TaskStatus};
+use crate::wire::{
+    Artifact, Message, Part, PartContent, Role, SendMessageResponse, StreamResponse, Task,
+    TaskStatus,
+};
 
 /// Most that a call's artifacts, and what the agent says while it is working, hold together, in bytes.
 /// At the limit: `Overloaded`, the agent is told.
@@ -53,13 +56,21 @@ struct StatusKey {
 /// Something that whoever called is told.
 pub(super) enum News {
     Said(String),
-    Artifact { artifact: Artifact, append: bool, last: bool },
+    Artifact {
+        artifact: Artifact,
+        append: bool,
+        last: bool,
+    },
 }
 
 impl Story {
     /// About a task that there is already.
     pub(super) fn of(task: &str, context: &str) -> Self {
-        Self { task: task.to_owned(), context: context.to_owned(), ..Self::default() }
+        Self {
+            task: task.to_owned(),
+            context: context.to_owned(),
+            ..Self::default()
+        }
     }
 
     /// Where the conversation can be taken up.
@@ -82,8 +93,15 @@ impl Story {
     }
 
     pub(super) fn is_paused(&self) -> bool {
-        let waits = matches!(self.state, Some(TaskState::InputRequired | TaskState::AuthRequired));
-        waits && self.answered.as_ref().is_none_or(|answered| self.status.as_ref() != Some(answered))
+        let waits = matches!(
+            self.state,
+            Some(TaskState::InputRequired | TaskState::AuthRequired)
+        );
+        waits
+            && self
+                .answered
+                .as_ref()
+                .is_none_or(|answered| self.status.as_ref() != Some(answered))
     }
 
     /// The question is being answered: until it says something else, the agent hasn't heard.
@@ -99,7 +117,11 @@ impl Story {
     ///
     /// # Errors
     /// [`PeerError::TooLarge`].
-    pub(super) fn hear(&mut self, event: &StreamResponse, resumed: bool) -> Result<Option<Vec<News>>, PeerError> {
+    pub(super) fn hear(
+        &mut self,
+        event: &StreamResponse,
+        resumed: bool,
+    ) -> Result<Option<Vec<News>>, PeerError> {
         self.events += 1;
         if self.events > EVENTS_MAX {
             return Err(PeerError::TooLarge);
@@ -113,16 +135,21 @@ impl Story {
             // Everything since follows by itself.
             StreamResponse::Task(_) if resumed && self.is_numbered() => Ok(None),
             StreamResponse::Task(task) => self.adopt(task),
-            StreamResponse::StatusUpdate(update) if self.is_ours(&update.task_id) && self.is_new(&update.metadata) => {
+            StreamResponse::StatusUpdate(update)
+                if self.is_ours(&update.task_id) && self.is_new(&update.metadata) =>
+            {
                 self.know(&update.task_id, &update.context_id);
                 // A number tells it from the one before, were they alike in all else.
                 self.status(&update.status, number(&update.metadata).is_some())
             }
             StreamResponse::ArtifactUpdate(update)
-                if self.is_ours(&update.task_id) && self.is_new(&update.metadata) && !self.has_ended() =>
+                if self.is_ours(&update.task_id)
+                    && self.is_new(&update.metadata)
+                    && !self.has_ended() =>
             {
                 self.know(&update.task_id, &update.context_id);
-                let news = self.artifact(update.artifact.clone(), update.append, update.last_chunk)?;
+                let news =
+                    self.artifact(update.artifact.clone(), update.append, update.last_chunk)?;
                 Ok(Some(vec![news]))
             }
             _ => Ok(None),
@@ -155,21 +182,33 @@ impl Story {
     /// # Errors
     /// [`PeerError::TooLarge`].
     pub(super) fn hear_history(&mut self, task: &Task) -> Result<(), PeerError> {
-        let added = self.interim.add_history(task.history.as_deref().unwrap_or_default(), &task.status)?;
+        let added = self
+            .interim
+            .add_history(task.history.as_deref().unwrap_or_default(), &task.status)?;
         self.weigh(added)
     }
 
     /// Whether the task is completed with neither artifacts nor a message in its last status.
     pub(super) fn ended_without_answer(&self) -> bool {
         let says_nothing = self.said.as_ref().is_none_or(|said| said.parts.is_empty());
-        let made_nothing = self.artifacts.iter().all(|artifact| artifact.parts.is_empty());
-        self.state == Some(TaskState::Completed) && self.message.is_none() && says_nothing && made_nothing
+        let made_nothing = self
+            .artifacts
+            .iter()
+            .all(|artifact| artifact.parts.is_empty());
+        self.state == Some(TaskState::Completed)
+            && self.message.is_none()
+            && says_nothing
+            && made_nothing
     }
 
     /// The answer of a task that ended without another: what the agent said while it was working, in order. Agents that
     /// number what happens are callboards, where such words are progress and nothing else.
     pub(super) fn interim_answer(&self) -> &[Message] {
-        if self.ended_without_answer() && !self.is_numbered() { &self.interim.messages } else { &[] }
+        if self.ended_without_answer() && !self.is_numbered() {
+            &self.interim.messages
+        } else {
+            &[]
+        }
     }
 
     /// What it has come to, as the agent would tell it.
@@ -179,16 +218,26 @@ impl Story {
         }
         let history = Some(self.interim_answer().to_vec()).filter(|said| !said.is_empty());
         let state = self.state.unwrap_or(TaskState::Submitted);
-        let status = TaskStatus { state, message: self.said, timestamp: self.since };
+        let status = TaskStatus {
+            state,
+            message: self.said,
+            timestamp: self.since,
+        };
         let artifacts = (!self.artifacts.is_empty()).then_some(self.artifacts);
-        SendMessageResponse::Task(Task { artifacts, history, ..Task::new(self.task, self.context, status) })
+        SendMessageResponse::Task(Task {
+            artifacts,
+            history,
+            ..Task::new(self.task, self.context, status)
+        })
     }
 
     /// Whether it is about our task, or none yet.
     fn is_ours(&self, task: &str) -> bool {
         let is_ours = task.is_empty() || self.task.is_empty() || task == self.task;
         if !is_ours {
-            callboard_message::log::debug!("a remote agent spoke of a task that nobody asked about");
+            callboard_message::log::debug!(
+                "a remote agent spoke of a task that nobody asked about"
+            );
         }
         is_ours
     }
@@ -204,19 +253,38 @@ impl Story {
 
     /// Whether an event hasn't come before, as far as its number says. It is remembered.
     fn is_new(&mut self, metadata: &Option<RawObject>) -> bool {
-        let Some(number) = number(metadata) else { return true };
+        let Some(number) = number(metadata) else {
+            return true;
+        };
         let is_new = self.number.is_none_or(|last| number > last);
         self.number = self.number.max(Some(number));
         is_new
     }
 
-    fn status(&mut self, status: &TaskStatus, is_another: bool) -> Result<Option<Vec<News>>, PeerError> {
+    fn status(
+        &mut self,
+        status: &TaskStatus,
+        is_another: bool,
+    ) -> Result<Option<Vec<News>>, PeerError> {
         if self.has_ended() {
             return Ok(None);
         }
-        let message = status.message.as_ref().map(|message| message.message_id.clone()).unwrap_or_default();
-        let text = status.message.as_ref().map(Message::text).unwrap_or_default();
-        let key = StatusKey { state: status.state, since: status.timestamp, message, text: text.clone() };
+        let message = status
+            .message
+            .as_ref()
+            .map(|message| message.message_id.clone())
+            .unwrap_or_default();
+        let text = status
+            .message
+            .as_ref()
+            .map(Message::text)
+            .unwrap_or_default();
+        let key = StatusKey {
+            state: status.state,
+            since: status.timestamp,
+            message,
+            text: text.clone(),
+        };
         self.state = Some(status.state);
         if !is_another && self.status.as_ref() == Some(&key) {
             return Ok(None);
@@ -229,35 +297,68 @@ impl Story {
         self.said.clone_from(&status.message);
         self.since = status.timestamp;
         let is_on_the_way = matches!(status.state, TaskState::Submitted | TaskState::Working);
-        Ok(Some(Some(text).filter(|text| is_on_the_way && !text.is_empty()).map(News::Said).into_iter().collect()))
+        Ok(Some(
+            Some(text)
+                .filter(|text| is_on_the_way && !text.is_empty())
+                .map(News::Said)
+                .into_iter()
+                .collect(),
+        ))
     }
 
-    fn artifact(&mut self, artifact: Artifact, append: bool, last: bool) -> Result<News, PeerError> {
+    fn artifact(
+        &mut self,
+        artifact: Artifact,
+        append: bool,
+        last: bool,
+    ) -> Result<News, PeerError> {
         self.weigh(bytes_of(&artifact.parts))?;
-        let there = self.artifacts.iter_mut().find(|there| there.artifact_id == artifact.artifact_id);
+        let there = self
+            .artifacts
+            .iter_mut()
+            .find(|there| there.artifact_id == artifact.artifact_id);
         match there {
             Some(there) if append => there.parts.extend(artifact.parts.iter().cloned()),
             Some(there) => *there = artifact.clone(),
             None => self.artifacts.push(artifact.clone()),
         }
-        Ok(News::Artifact { artifact, append, last })
+        Ok(News::Artifact {
+            artifact,
+            append,
+            last,
+        })
     }
 
     /// An artifact as it is by now: what of it is news.
     fn reconcile(&mut self, artifact: &Artifact) -> Result<Option<News>, PeerError> {
-        let there = self.artifacts.iter().find(|there| there.artifact_id == artifact.artifact_id);
+        let there = self
+            .artifacts
+            .iter()
+            .find(|there| there.artifact_id == artifact.artifact_id);
         let known = match there {
             Some(there) if there == artifact => return Ok(None),
             Some(there) if artifact.parts.starts_with(&there.parts) => there.parts.len(),
             _ => 0,
         };
         let parts = artifact.parts.iter().skip(known).cloned().collect();
-        self.artifact(Artifact { parts, ..artifact.clone() }, known > 0, false).map(Some)
+        self.artifact(
+            Artifact {
+                parts,
+                ..artifact.clone()
+            },
+            known > 0,
+            false,
+        )
+        .map(Some)
     }
 
     fn weigh(&mut self, bytes: usize) -> Result<(), PeerError> {
         self.bytes += bytes;
-        if self.bytes > ARTIFACT_BYTES_MAX { Err(PeerError::TooLarge) } else { Ok(()) }
+        if self.bytes > ARTIFACT_BYTES_MAX {
+            Err(PeerError::TooLarge)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -268,7 +369,10 @@ fn bytes_of(parts: &[Part]) -> usize {
             PartContent::Raw(bytes) => bytes.len(),
             _ => part.bytes(),
         };
-        let beside = part.metadata.as_ref().map_or(0, |metadata| metadata.to_raw().get().len());
+        let beside = part
+            .metadata
+            .as_ref()
+            .map_or(0, |metadata| metadata.to_raw().get().len());
         content + beside + part.filename.len() + part.media_type.len()
     };
     parts.iter().map(bytes).sum()
@@ -304,7 +408,14 @@ impl InterimMessages {
         }
         // Most are new: only a known id is looked for.
         let is_new = message.message_id.is_empty() || self.ids.insert(message.message_id.clone());
-        let known = if is_new { None } else { self.messages.iter_mut().rev().find(|known| has_id_of(known, message)) };
+        let known = if is_new {
+            None
+        } else {
+            self.messages
+                .iter_mut()
+                .rev()
+                .find(|known| has_id_of(known, message))
+        };
         match known {
             // It is told again, as far as it is written by now.
             Some(known) if is_longer(message, known) => *known = kept(message),
@@ -318,18 +429,32 @@ impl InterimMessages {
     ///
     /// # Errors
     /// [`PeerError::TooLarge`] beyond [`INTERIM_MESSAGES_MAX`].
-    fn add_history(&mut self, history: &[Message], status: &TaskStatus) -> Result<usize, PeerError> {
+    fn add_history(
+        &mut self,
+        history: &[Message],
+        status: &TaskStatus,
+    ) -> Result<usize, PeerError> {
         // An agent may send more than it was asked for.
         let asked_for = HISTORY_MESSAGES_MAX.unsigned_abs() as usize;
-        let history = history.get(history.len().saturating_sub(asked_for)..).unwrap_or_default();
-        let begin = history.iter().rposition(|said| said.role == Role::User).map_or(0, |at| at + 1);
+        let history = history
+            .get(history.len().saturating_sub(asked_for)..)
+            .unwrap_or_default();
+        let begin = history
+            .iter()
+            .rposition(|said| said.role == Role::User)
+            .map_or(0, |at| at + 1);
         let current = status.message.as_ref();
         let (mut place, mut added) = (0, 0);
         for message in history.get(begin..).unwrap_or_default() {
-            if message.parts.is_empty() || current.is_some_and(|current| is_same(current, message)) {
+            if message.parts.is_empty() || current.is_some_and(|current| is_same(current, message))
+            {
                 continue;
             }
-            match self.messages.iter().position(|known| is_same(known, message)) {
+            match self
+                .messages
+                .iter()
+                .position(|known| is_same(known, message))
+            {
                 Some(at) => place = at + 1,
                 None => {
                     self.insert(place, message)?;
@@ -345,15 +470,26 @@ impl InterimMessages {
         if self.messages.len() >= INTERIM_MESSAGES_MAX {
             return Err(PeerError::TooLarge);
         }
-        self.messages.insert(place.min(self.messages.len()), kept(message));
+        self.messages
+            .insert(place.min(self.messages.len()), kept(message));
         Ok(())
     }
 }
 
 /// The members of a message that are kept: those that are weighed.
 fn kept(message: &Message) -> Message {
-    let Message { message_id, role, parts, .. } = message;
-    Message { message_id: message_id.clone(), role: *role, parts: parts.clone(), ..Message::default() }
+    let Message {
+        message_id,
+        role,
+        parts,
+        ..
+    } = message;
+    Message {
+        message_id: message_id.clone(),
+        role: *role,
+        parts: parts.clone(),
+        ..Message::default()
+    }
 }
 
 /// Memory that a kept message takes, in bytes. Its id is there twice.

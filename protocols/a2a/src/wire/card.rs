@@ -156,7 +156,9 @@ impl Wire for SecurityRequirement {
     // 0.3 has the bare map.
     fn read(raw: &RawValue, at: &At<'_>) -> Result<Self, ReadError> {
         let members = Members::of(raw, at)?;
-        let wrapped = members.find("schemes", &[])?.filter(|schemes| schemes.get().starts_with('{'));
+        let wrapped = members
+            .find("schemes", &[])?
+            .filter(|schemes| schemes.get().starts_with('{'));
         let schemes = BTreeMap::read(wrapped.unwrap_or(raw), at)?;
         Ok(Self { schemes })
     }

@@ -65,7 +65,10 @@ impl At<'_> {
     /// An error here.
     pub fn error(&self, why: &'static str) -> ReadError {
         // A name that a peer chose can be of any length.
-        ReadError { field: self.to_string().chars().take(FIELD_CHARS_MAX).collect(), why }
+        ReadError {
+            field: self.to_string().chars().take(FIELD_CHARS_MAX).collect(),
+            why,
+        }
     }
 }
 
@@ -106,7 +109,11 @@ impl<'a> Members<'a> {
     }
 
     /// The member of a name, or of an older one; `null` is none.
-    pub(crate) fn find(&self, name: &'static str, older: &[&'static str]) -> Result<Option<&'a RawValue>, ReadError> {
+    pub(crate) fn find(
+        &self,
+        name: &'static str,
+        older: &[&'static str],
+    ) -> Result<Option<&'a RawValue>, ReadError> {
         let mut same = self.named(name);
         let found = same.next();
         if same.next().is_some() {
@@ -116,7 +123,9 @@ impl<'a> Members<'a> {
     }
 
     fn named(&self, name: &'static str) -> impl Iterator<Item = &'a RawValue> {
-        let is_it = move |(member, value): &(&str, &RawValue)| is_named(member, name) && value.get() != "null";
+        let is_it = move |(member, value): &(&str, &RawValue)| {
+            is_named(member, name) && value.get() != "null"
+        };
         self.all.iter().filter(is_it).map(|(_, value)| value)
     }
 
@@ -130,9 +139,15 @@ impl<'a> Members<'a> {
     }
 
     /// Must be there, and not empty.
-    pub(crate) fn required<T: Wire>(&self, name: &'static str, older: &[&'static str]) -> Result<T, ReadError> {
+    pub(crate) fn required<T: Wire>(
+        &self,
+        name: &'static str,
+        older: &[&'static str],
+    ) -> Result<T, ReadError> {
         let found: Option<T> = self.optional(name, older)?;
-        found.filter(|found| !found.is_blank()).ok_or_else(|| self.at(name).error("is missing"))
+        found
+            .filter(|found| !found.is_blank())
+            .ok_or_else(|| self.at(name).error("is missing"))
     }
 
     /// May be left out, is written unless blank.
@@ -145,29 +160,57 @@ impl<'a> Members<'a> {
     }
 
     /// May be left out, is always written.
-    pub(crate) fn always<T: Wire + Default>(&self, name: &'static str, older: &[&'static str]) -> Result<T, ReadError> {
+    pub(crate) fn always<T: Wire + Default>(
+        &self,
+        name: &'static str,
+        older: &[&'static str],
+    ) -> Result<T, ReadError> {
         self.default(name, older)
     }
 
     /// May be left out; blank isn't the same as left out.
-    pub(crate) fn optional<T: Wire>(&self, name: &'static str, older: &[&'static str]) -> Result<Option<T>, ReadError> {
-        self.find(name, older)?.map(|raw| T::read(raw, &self.at(name))).transpose()
+    pub(crate) fn optional<T: Wire>(
+        &self,
+        name: &'static str,
+        older: &[&'static str],
+    ) -> Result<Option<T>, ReadError> {
+        self.find(name, older)?
+            .map(|raw| T::read(raw, &self.at(name)))
+            .transpose()
     }
 
     /// As `optional`, but what can't be read is none: nothing depends on it.
-    pub(crate) fn hint<T: Wire>(&self, name: &'static str, older: &[&'static str]) -> Result<Option<T>, ReadError> {
+    pub(crate) fn hint<T: Wire>(
+        &self,
+        name: &'static str,
+        older: &[&'static str],
+    ) -> Result<Option<T>, ReadError> {
         Ok(self.optional(name, older).unwrap_or_default())
     }
 
     /// A state to look for; the schema's zero is any.
-    pub(crate) fn filter(&self, name: &'static str, older: &[&'static str]) -> Result<Option<TaskState>, ReadError> {
-        let any = |raw: &&RawValue| !matches!(raw.get(), "\"TASK_STATE_UNSPECIFIED\"" | "\"\"" | "0");
-        self.find(name, older)?.filter(any).map(|raw| TaskState::read(raw, &self.at(name))).transpose()
+    pub(crate) fn filter(
+        &self,
+        name: &'static str,
+        older: &[&'static str],
+    ) -> Result<Option<TaskState>, ReadError> {
+        let any =
+            |raw: &&RawValue| !matches!(raw.get(), "\"TASK_STATE_UNSPECIFIED\"" | "\"\"" | "0");
+        self.find(name, older)?
+            .filter(any)
+            .map(|raw| TaskState::read(raw, &self.at(name)))
+            .transpose()
     }
 
     /// A task's state. One that nobody knows is taken for `working`: more is to come.
-    pub(crate) fn state(&self, name: &'static str, older: &[&'static str]) -> Result<TaskState, ReadError> {
-        let raw = self.find(name, older)?.ok_or_else(|| self.at(name).error("is missing"))?;
+    pub(crate) fn state(
+        &self,
+        name: &'static str,
+        older: &[&'static str],
+    ) -> Result<TaskState, ReadError> {
+        let raw = self
+            .find(name, older)?
+            .ok_or_else(|| self.at(name).error("is missing"))?;
         Ok(TaskState::read(raw, &self.at(name)).unwrap_or(TaskState::Working))
     }
 }
@@ -223,7 +266,11 @@ impl<'a> Writer<'a> {
     }
 
     /// A list whose entries `write` writes.
-    pub(crate) fn list<T>(&mut self, items: impl IntoIterator<Item = T>, mut write: impl FnMut(T, &mut Writer<'_>)) {
+    pub(crate) fn list<T>(
+        &mut self,
+        items: impl IntoIterator<Item = T>,
+        mut write: impl FnMut(T, &mut Writer<'_>),
+    ) {
         self.out.push('[');
         for (nth, item) in items.into_iter().enumerate() {
             if nth > 0 {
@@ -259,7 +306,8 @@ pub(crate) struct ObjectWriter<'a> {
 impl ObjectWriter<'_> {
     /// A member's name, of letters and the like only; its value follows.
     pub(crate) fn member(&mut self, name: &'static str) -> Writer<'_> {
-        self.out.push_str(if self.is_empty() { "\"" } else { ",\"" });
+        self.out
+            .push_str(if self.is_empty() { "\"" } else { ",\"" });
         self.out.push_str(name);
         self.out.push_str("\":");
         Writer::new(self.out)
@@ -341,8 +389,15 @@ impl ObjectWriter<'_> {
 impl Wire for String {
     // A number is taken for its digits: some ids are.
     fn read(raw: &RawValue, at: &At<'_>) -> Result<Self, ReadError> {
-        let digits = || raw.get().starts_with(|c: char| c == '-' || c.is_ascii_digit()).then(|| raw.get().into());
-        text(raw).or_else(digits).map(Cow::into_owned).ok_or_else(|| at.error("must be a string"))
+        let digits = || {
+            raw.get()
+                .starts_with(|c: char| c == '-' || c.is_ascii_digit())
+                .then(|| raw.get().into())
+        };
+        text(raw)
+            .or_else(digits)
+            .map(Cow::into_owned)
+            .ok_or_else(|| at.error("must be a string"))
     }
 
     fn write(&self, out: &mut Writer<'_>) {
@@ -392,9 +447,14 @@ impl Wire for i32 {
         let digits = raw.get().trim_matches('"');
         let whole = || {
             let number: f64 = digits.parse().ok()?;
-            (number.fract() == 0.0 && number.abs() <= f64::from(Self::MAX)).then_some(number as Self)
+            (number.fract() == 0.0 && number.abs() <= f64::from(Self::MAX))
+                .then_some(number as Self)
         };
-        digits.parse().ok().or_else(whole).ok_or_else(|| at.error("must be a whole number"))
+        digits
+            .parse()
+            .ok()
+            .or_else(whole)
+            .ok_or_else(|| at.error("must be a whole number"))
     }
 
     fn write(&self, out: &mut Writer<'_>) {
@@ -436,8 +496,15 @@ impl Wire for Bytes {
     fn read(raw: &RawValue, at: &At<'_>) -> Result<Self, ReadError> {
         let wrong = || at.error("must be base64");
         let text = text(raw).ok_or_else(wrong)?;
-        let engine = if text.contains(['-', '_']) { URL_SAFE } else { STANDARD };
-        engine.decode(text.as_bytes()).map(Self::from).map_err(|_| wrong())
+        let engine = if text.contains(['-', '_']) {
+            URL_SAFE
+        } else {
+            STANDARD
+        };
+        engine
+            .decode(text.as_bytes())
+            .map(Self::from)
+            .map_err(|_| wrong())
     }
 
     fn write(&self, out: &mut Writer<'_>) {
@@ -453,9 +520,13 @@ impl Wire for SystemTime {
     fn read(raw: &RawValue, at: &At<'_>) -> Result<Self, ReadError> {
         let of_seconds = || {
             let since = Duration::try_from_secs_f64(raw.get().parse().ok()?).ok()?;
-            UNIX_EPOCH.checked_add(since).filter(|_| since.as_secs() <= SECOND_MAX)
+            UNIX_EPOCH
+                .checked_add(since)
+                .filter(|_| since.as_secs() <= SECOND_MAX)
         };
-        let read = text(raw).and_then(|text| read_rfc3339(&text)).or_else(of_seconds);
+        let read = text(raw)
+            .and_then(|text| read_rfc3339(&text))
+            .or_else(of_seconds);
         read.ok_or_else(|| at.error("must be a time as of RFC 3339"))
     }
 
@@ -478,13 +549,22 @@ const STATES: [(TaskState, &str); 8] = [
 
 impl Wire for TaskState {
     fn read(raw: &RawValue, at: &At<'_>) -> Result<Self, ReadError> {
-        let numbered = || Some(STATES.get(raw.get().parse::<usize>().ok()?.checked_sub(1)?)?.0);
+        let numbered = || {
+            Some(
+                STATES
+                    .get(raw.get().parse::<usize>().ok()?.checked_sub(1)?)?
+                    .0,
+            )
+        };
         let read = text(raw).and_then(|name| state_of(&name)).or_else(numbered);
         read.ok_or_else(|| at.error("names no state of a task"))
     }
 
     fn write(&self, out: &mut Writer<'_>) {
-        let name = STATES.iter().find(|(state, _)| state == self).map_or("UNSPECIFIED", |(_, name)| name);
+        let name = STATES
+            .iter()
+            .find(|(state, _)| state == self)
+            .map_or("UNSPECIFIED", |(_, name)| name);
         for part in ["\"TASK_STATE_", name, "\""] {
             out.json(part);
         }
@@ -494,20 +574,31 @@ impl Wire for TaskState {
 /// The state that a name is of, in any version's spelling.
 pub(crate) fn state_of(name: &str) -> Option<TaskState> {
     let name = constant(name, "TASK_STATE_");
-    let name = if name == "CANCELLED" { "CANCELED" } else { &*name };
-    STATES.iter().find(|(_, of_state)| *of_state == name).map(|(state, _)| *state)
+    let name = if name == "CANCELLED" {
+        "CANCELED"
+    } else {
+        &*name
+    };
+    STATES
+        .iter()
+        .find(|(_, of_state)| *of_state == name)
+        .map(|(state, _)| *state)
 }
 
 /// A constant's name in capitals, `_` between its words, without its prefix.
 pub(crate) fn constant<'a>(name: &str, prefix: &str) -> Cow<'a, str> {
     let name = name.to_ascii_uppercase().replace('-', "_");
-    name.strip_prefix(prefix).map_or_else(|| name.clone(), str::to_owned).into()
+    name.strip_prefix(prefix)
+        .map_or_else(|| name.clone(), str::to_owned)
+        .into()
 }
 
 /// A list's entries as they came. One that stands alone is a list of one.
 pub(crate) fn entries<'a>(raw: &'a RawValue, at: &At<'_>) -> Result<Vec<&'a RawValue>, ReadError> {
     match raw.get().starts_with('[') {
-        true => Walk::list(raw).map(Iterator::collect).ok_or_else(|| at.error("must be a list")),
+        true => Walk::list(raw)
+            .map(Iterator::collect)
+            .ok_or_else(|| at.error("must be a list")),
         false => Ok(vec![raw]),
     }
 }
@@ -518,7 +609,11 @@ impl<T: Wire> Wire for Vec<T> {
         if !raw.get().starts_with('[') {
             return Ok(vec![T::read(raw, at)?]);
         }
-        entries(raw, at)?.iter().enumerate().map(|(nth, raw)| T::read(raw, &At::Entry(at, nth))).collect()
+        entries(raw, at)?
+            .iter()
+            .enumerate()
+            .map(|(nth, raw)| T::read(raw, &At::Entry(at, nth)))
+            .collect()
     }
 
     fn write(&self, out: &mut Writer<'_>) {
@@ -533,7 +628,10 @@ impl<T: Wire> Wire for Vec<T> {
 impl<T: Wire> Wire for BTreeMap<String, T> {
     fn read(raw: &RawValue, at: &At<'_>) -> Result<Self, ReadError> {
         let members = RawMembers::parse(raw).map_err(|_| at.error("must be an object"))?;
-        members.iter().map(|(name, raw)| Ok((name.to_owned(), T::read(raw, &At::Member(at, name))?))).collect()
+        members
+            .iter()
+            .map(|(name, raw)| Ok((name.to_owned(), T::read(raw, &At::Member(at, name))?)))
+            .collect()
     }
 
     fn write(&self, out: &mut Writer<'_>) {

@@ -84,7 +84,12 @@ pub struct Part {
 impl Part {
     /// A part with nothing beside its content.
     pub fn new(content: PartContent) -> Self {
-        Self { content, metadata: None, filename: String::new(), media_type: String::new() }
+        Self {
+            content,
+            metadata: None,
+            filename: String::new(),
+            media_type: String::new(),
+        }
     }
 
     /// Words.
@@ -99,12 +104,18 @@ impl Part {
 
     /// A file's bytes.
     pub fn raw(bytes: impl Into<Bytes>, media_type: impl Into<String>) -> Self {
-        Self { media_type: media_type.into(), ..Self::new(PartContent::Raw(bytes.into())) }
+        Self {
+            media_type: media_type.into(),
+            ..Self::new(PartContent::Raw(bytes.into()))
+        }
     }
 
     /// Where a file lies.
     pub fn url(url: impl Into<String>, media_type: impl Into<String>) -> Self {
-        Self { media_type: media_type.into(), ..Self::new(PartContent::Url(url.into())) }
+        Self {
+            media_type: media_type.into(),
+            ..Self::new(PartContent::Url(url.into()))
+        }
     }
 
     /// How large its content is, in bytes.
@@ -138,7 +149,10 @@ impl Wire for Part {
     fn read(raw: &RawValue, at: &At<'_>) -> Result<Self, ReadError> {
         let members = Members::of(raw, at)?;
         let file_at = members.at("file");
-        let file = members.find("file", &[])?.map(|raw| Members::of(raw, &file_at)).transpose()?;
+        let file = members
+            .find("file", &[])?
+            .map(|raw| Members::of(raw, &file_at))
+            .transpose()?;
         let mut contents = [
             members.optional("text", &[])?.map(PartContent::Text),
             members.optional("raw", &["bytes"])?.map(PartContent::Raw),
@@ -149,8 +163,12 @@ impl Wire for Part {
         ];
         let (mut filename, mut media_type) = Default::default();
         if let Some(file) = &file {
-            contents[4] = file.optional("bytes", &["fileWithBytes", "raw"])?.map(PartContent::Raw);
-            contents[5] = file.optional("uri", &["fileWithUri", "url"])?.map(PartContent::Url);
+            contents[4] = file
+                .optional("bytes", &["fileWithBytes", "raw"])?
+                .map(PartContent::Raw);
+            contents[5] = file
+                .optional("uri", &["fileWithUri", "url"])?
+                .map(PartContent::Url);
             filename = file.default("name", &["filename"])?;
             media_type = file.default("mimeType", &["mediaType"])?;
         }
@@ -169,7 +187,9 @@ impl Wire for Part {
             content,
             metadata: members.optional("metadata", &[])?,
             filename: members.optional("filename", &["name"])?.unwrap_or(filename),
-            media_type: members.optional("mediaType", &["mimeType"])?.unwrap_or(media_type),
+            media_type: members
+                .optional("mediaType", &["mimeType"])?
+                .unwrap_or(media_type),
         })
     }
 
@@ -261,14 +281,22 @@ wire! {
 impl Message {
     /// Its texts, one a line.
     pub(crate) fn text(&self) -> String {
-        self.parts.iter().filter_map(Part::as_text).collect::<Vec<_>>().join("\n")
+        self.parts
+            .iter()
+            .filter_map(Part::as_text)
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 }
 
 impl TaskStatus {
     /// A state, and nothing said about it.
     pub fn new(state: TaskState) -> Self {
-        Self { state, message: None, timestamp: None }
+        Self {
+            state,
+            message: None,
+            timestamp: None,
+        }
     }
 }
 
@@ -276,7 +304,14 @@ impl Task {
     /// A task without artifacts and history.
     pub fn new(id: impl Into<String>, context_id: impl Into<String>, status: TaskStatus) -> Self {
         let (id, context_id) = (id.into(), context_id.into());
-        Self { id, context_id, status, artifacts: None, history: None, metadata: None }
+        Self {
+            id,
+            context_id,
+            status,
+            artifacts: None,
+            history: None,
+            metadata: None,
+        }
     }
 }
 
@@ -351,7 +386,9 @@ impl Bare {
             _ if members.has("parts") || members.has("role") => Ok(Self::Message),
             _ if members.has("artifact") => Ok(Self::Artifact),
             _ if members.has("artifacts") || members.has("history") => Ok(Self::Task),
-            _ if members.has("status") && (members.has("final") || members.has("taskId")) => Ok(Self::Status),
+            _ if members.has("status") && (members.has("final") || members.has("taskId")) => {
+                Ok(Self::Status)
+            }
             _ if members.has("status") => Ok(Self::Task),
             _ => Err(at.error("is neither a task nor a message nor an event")),
         }

@@ -22,7 +22,10 @@ impl Wire for AuthenticationInfo {
         let members = Members::of(raw, at)?;
         let schemes: Vec<String> = members.default("schemes", &[])?;
         Ok(Self {
-            scheme: members.optional("scheme", &[])?.or_else(|| schemes.into_iter().next()).unwrap_or_default(),
+            scheme: members
+                .optional("scheme", &[])?
+                .or_else(|| schemes.into_iter().next())
+                .unwrap_or_default(),
             credentials: members.default("credentials", &[])?,
         })
     }

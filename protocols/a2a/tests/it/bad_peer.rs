@@ -18,30 +18,48 @@ pub fn hello() -> Value {
 }
 
 pub fn text_of(result: &Value) -> Vec<&str> {
-    result["content"].as_array().unwrap().iter().filter_map(|block| block["text"].as_str()).collect()
+    result["content"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|block| block["text"].as_str())
+        .collect()
 }
 
 /// Goal: what is no A2A is told as such, and nothing hangs. Method: each thing that a server can answer a message with.
 #[tokio::test]
 async fn nonsense_is_told() {
-    let wrong_id = json!({ "jsonrpc": "2.0", "id": 99, "result": task("t", "TASK_STATE_COMPLETED") });
-    let no_id = json!({ "jsonrpc": "2.0", "id": null, "result": task("t", "TASK_STATE_COMPLETED") });
+    let wrong_id =
+        json!({ "jsonrpc": "2.0", "id": 99, "result": task("t", "TASK_STATE_COMPLETED") });
+    let no_id =
+        json!({ "jsonrpc": "2.0", "id": null, "result": task("t", "TASK_STATE_COMPLETED") });
     let twice = r#"{"jsonrpc":"2.0","id":1,"id":2,"result":{}}"#;
     for (kind, body, why) in [
         ("text/html", "<html>Welcome</html>", "text/html"),
         ("application/json", "", "can't be read"),
         ("application/json", "{", "can't be read"),
         ("application/json", twice, "can't be read"),
-        ("application/json", &*wrong_id.to_string(), "another request"),
+        (
+            "application/json",
+            &*wrong_id.to_string(),
+            "another request",
+        ),
         ("application/json", &*no_id.to_string(), "`id`"),
-        ("application/json", r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#, "request"),
+        (
+            "application/json",
+            r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#,
+            "request",
+        ),
         ("text/event-stream", "data: nonsense\n\n", "can't be read"),
         ("text/event-stream", "data: []\n\n", "no object"),
         ("text/event-stream", "", "broke"),
         ("text/event-stream", ": only a comment\n\n", "broke"),
     ] {
         let (mut peer, remote, asked) = Played::asked(quick(), true).await;
-        peer.expect("SendStreamingMessage").await.write(200, "", kind, body).await;
+        peer.expect("SendStreamingMessage")
+            .await
+            .write(200, "", kind, body)
+            .await;
         let failure = joined(asked).await.unwrap_err();
         assert_eq!(failure.kind, FailureKind::Unavailable, "{body}");
         assert!(failure.message.contains(why), "{body}: {}", failure.message);
@@ -52,7 +70,10 @@ async fn nonsense_is_told() {
 /// Goal: a server that never stops talking is left. Method: one event too many; a body that is too long; a line without end.
 #[tokio::test]
 async fn endless_answers_are_left() {
-    let limits = Limits { body_bytes_max: 4_096, ..Limits::default() };
+    let limits = Limits {
+        body_bytes_max: 4_096,
+        ..Limits::default()
+    };
     let options = || RemoteOptions { limits, ..quick() };
     let begin = async || {
         let (mut peer, remote, asked) = Played::asked(options(), true).await;
@@ -64,12 +85,18 @@ async fn endless_answers_are_left() {
     let mut said = hit.stream().await;
     let talking = tokio::spawn(async move {
         let mut nth = 0;
-        while said.say(status("t", "TASK_STATE_WORKING", &format!("{nth}"))).await {
+        while said
+            .say(status("t", "TASK_STATE_WORKING", &format!("{nth}")))
+            .await
+        {
             nth += 1;
         }
         nth
     });
-    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Overloaded);
+    assert_eq!(
+        joined(asked).await.unwrap_err().kind,
+        FailureKind::Overloaded
+    );
     assert!(joined(talking).await > EVENTS_MAX - 1);
     drop(peer);
     remote.stop().await;
@@ -78,14 +105,18 @@ async fn endless_answers_are_left() {
     let mut said = hit.stream().await;
     said.raw("data: ").await;
     let talking = tokio::spawn(async move { while said.raw(&"x".repeat(1_024)).await {} });
-    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Overloaded);
+    assert_eq!(
+        joined(asked).await.unwrap_err().kind,
+        FailureKind::Overloaded
+    );
     joined(talking).await;
     drop(peer);
     remote.stop().await;
     // A body of the limit and a byte.
     for (over, kind) in [(0, FailureKind::Unavailable), (1, FailureKind::Overloaded)] {
         let (peer, remote, asked, hit) = begin().await;
-        hit.write(200, "", "application/json", &" ".repeat(4_096 + over)).await;
+        hit.write(200, "", "application/json", &" ".repeat(4_096 + over))
+            .await;
         assert_eq!(joined(asked).await.unwrap_err().kind, kind);
         drop(peer);
         remote.stop().await;
@@ -97,12 +128,15 @@ async fn endless_answers_are_left() {
 async fn other_tasks_are_skipped() {
     let (mut peer, remote, asked) = Played::asked(quick(), true).await;
     let mut said = peer.expect("SendStreamingMessage").await.stream().await;
-    said.say(status("mine", "TASK_STATE_WORKING", "at it")).await;
+    said.say(status("mine", "TASK_STATE_WORKING", "at it"))
+        .await;
     said.say(piece("theirs", "a", "not mine", false)).await;
-    said.say(status("theirs", "TASK_STATE_FAILED", "not mine")).await;
+    said.say(status("theirs", "TASK_STATE_FAILED", "not mine"))
+        .await;
     said.say(task("theirs", "TASK_STATE_COMPLETED")).await;
     said.say(piece("mine", "a", "mine", false)).await;
-    said.say(status("mine", "TASK_STATE_COMPLETED", "bye")).await;
+    said.say(status("mine", "TASK_STATE_COMPLETED", "bye"))
+        .await;
     let result = joined(asked).await.unwrap();
     assert_eq!(text_of(&result), ["mine", "bye"]);
     assert_eq!(result["_meta"]["a2a"]["taskId"], "mine");
@@ -127,18 +161,42 @@ async fn broken_streams_are_taken_up() {
         }
     };
     let hit = peer.expect("SendStreamingMessage").await;
-    say(hit, vec![(1, task("t", "TASK_STATE_WORKING")), (2, piece("t", "a", "1", false))]).await;
-    let hit = peer.expect("SubscribeToTask").await;
-    assert_eq!((hit.header("last-event-id"), &hit.body["params"]["id"]), (Some("2"), &json!("t")));
     say(
         hit,
-        vec![(4, task("t", "TASK_STATE_WORKING")), (2, piece("t", "a", "1", false)), (3, piece("t", "a", "2", true))],
+        vec![
+            (1, task("t", "TASK_STATE_WORKING")),
+            (2, piece("t", "a", "1", false)),
+        ],
+    )
+    .await;
+    let hit = peer.expect("SubscribeToTask").await;
+    assert_eq!(
+        (hit.header("last-event-id"), &hit.body["params"]["id"]),
+        (Some("2"), &json!("t"))
+    );
+    say(
+        hit,
+        vec![
+            (4, task("t", "TASK_STATE_WORKING")),
+            (2, piece("t", "a", "1", false)),
+            (3, piece("t", "a", "2", true)),
+        ],
     )
     .await;
     let hit = peer.expect("SubscribeToTask").await;
     assert_eq!(hit.header("last-event-id"), Some("3"));
-    say(hit, vec![(4, piece("t", "a", "3", true)), (5, status("t", "TASK_STATE_COMPLETED", "bye"))]).await;
-    assert_eq!(text_of(&joined(asked).await.unwrap()), ["1", "2", "3", "bye"]);
+    say(
+        hit,
+        vec![
+            (4, piece("t", "a", "3", true)),
+            (5, status("t", "TASK_STATE_COMPLETED", "bye")),
+        ],
+    )
+    .await;
+    assert_eq!(
+        text_of(&joined(asked).await.unwrap()),
+        ["1", "2", "3", "bye"]
+    );
 
     let asked = remote.asking(SAY, hello());
     let mut said = peer.expect("SendStreamingMessage").await.stream().await;
@@ -149,9 +207,18 @@ async fn broken_streams_are_taken_up() {
         let artifact = json!({ "artifactId": "a", "parts": [{ "text": "1" }, { "text": "2" }] });
         json!({ "id": "t", "contextId": "c", "status": { "state": state }, "artifacts": [artifact] })
     };
-    peer.expect("GetTask").await.result(whole("TASK_STATE_WORKING")).await;
-    peer.expect("SubscribeToTask").await.error(-32004, "no").await;
-    peer.expect("GetTask").await.result(whole("TASK_STATE_COMPLETED")).await;
+    peer.expect("GetTask")
+        .await
+        .result(whole("TASK_STATE_WORKING"))
+        .await;
+    peer.expect("SubscribeToTask")
+        .await
+        .error(-32004, "no")
+        .await;
+    peer.expect("GetTask")
+        .await
+        .result(whole("TASK_STATE_COMPLETED"))
+        .await;
     // What was missed is asked for once more, now that it has ended.
     assert_eq!(text_of(&joined(asked).await.unwrap()), ["1", "2"]);
     remote.stop().await;
@@ -162,8 +229,14 @@ async fn broken_streams_are_taken_up() {
 #[tokio::test]
 async fn tasks_without_a_stream_are_looked_at() {
     let (mut peer, remote, asked) = Played::asked(quick(), true).await;
-    peer.expect("SendStreamingMessage").await.error(-32601, "no such method").await;
-    peer.expect("SendMessage").await.result(task("t", "TASK_STATE_WORKING")).await;
+    peer.expect("SendStreamingMessage")
+        .await
+        .error(-32601, "no such method")
+        .await;
+    peer.expect("SendMessage")
+        .await
+        .result(task("t", "TASK_STATE_WORKING"))
+        .await;
     // A proxy that hiccups is no end.
     peer.expect("GetTask").await.empty(503).await;
     for state in ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"] {
@@ -183,12 +256,24 @@ async fn slashes_are_tried() {
     for status in [404, 405, 307, 308] {
         let (mut peer, remote, asked) = Played::asked(quick(), false).await;
         let hit = peer.get("/a2a").await;
-        hit.write(status, "Location: http://127.0.0.1:9/elsewhere\r\n", "text/plain", "").await;
-        peer.get("/a2a/").await.result(task("t", "TASK_STATE_COMPLETED")).await;
+        hit.write(
+            status,
+            "Location: http://127.0.0.1:9/elsewhere\r\n",
+            "text/plain",
+            "",
+        )
+        .await;
+        peer.get("/a2a/")
+            .await
+            .result(task("t", "TASK_STATE_COMPLETED"))
+            .await;
         joined(asked).await.unwrap();
         // It is known from now on.
         let asked = remote.asking(SAY, hello());
-        peer.get("/a2a/").await.result(task("t", "TASK_STATE_COMPLETED")).await;
+        peer.get("/a2a/")
+            .await
+            .result(task("t", "TASK_STATE_COMPLETED"))
+            .await;
         joined(asked).await.unwrap();
         remote.stop().await;
     }
@@ -201,18 +286,27 @@ async fn other_interfaces_are_tried() {
         let (mut peer, remote) = Played::with(quick()).await;
         let mut card = peer.card("1.0", "/new", false);
         let old = json!({ "url": format!("{}/old", peer.url), "protocolBinding": "JSONRPC", "protocolVersion": "0.3" });
-        card["supportedInterfaces"].as_array_mut().unwrap().push(old);
+        card["supportedInterfaces"]
+            .as_array_mut()
+            .unwrap()
+            .push(old);
         let asked = remote.asking(SAY, hello());
         peer.show(&card).await;
         let hit = peer.expect("SendMessage").await;
-        assert_eq!((hit.target.as_str(), hit.header("a2a-version")), ("/new", Some("1.0")));
+        assert_eq!(
+            (hit.target.as_str(), hit.header("a2a-version")),
+            ("/new", Some("1.0"))
+        );
         hit.error(code, "no").await;
         let done = || {
             let status = json!({ "state": "completed" });
             json!({ "kind": "task", "id": "t", "contextId": "c", "status": status })
         };
         let hit = peer.expect("message/send").await;
-        assert_eq!((hit.target.as_str(), hit.header("a2a-version")), ("/old", Some("0.3")));
+        assert_eq!(
+            (hit.target.as_str(), hit.header("a2a-version")),
+            ("/old", Some("0.3"))
+        );
         hit.result(done()).await;
         joined(asked).await.unwrap();
         let asked = remote.asking(SAY, hello());
@@ -234,7 +328,9 @@ async fn questions_are_bounded() {
         while let Some(event) = call.next().await {
             if let CallEvent::Question(pending) = event {
                 asked += 1;
-                pending.answer(Answer::Elicit(ElicitAnswer::accept(json!({ "text": "this" }))));
+                pending.answer(Answer::Elicit(ElicitAnswer::accept(
+                    json!({ "text": "this" }),
+                )));
             }
         }
         (asked, call.reply().await.unwrap().unwrap_err())
@@ -244,19 +340,25 @@ async fn questions_are_bounded() {
         let hit = peer.expect("SendMessage").await;
         let said = hit.body["params"]["message"].clone();
         if nth > 0 {
-            assert_eq!((&said["taskId"], &said["contextId"]), (&json!("t"), &json!("c")));
+            assert_eq!(
+                (&said["taskId"], &said["contextId"]),
+                (&json!("t"), &json!("c"))
+            );
             assert_eq!(said["parts"][0]["text"], "this");
         }
         let mut answer = task("t", "TASK_STATE_INPUT_REQUIRED");
-        answer["task"]["status"]["message"] =
-            json!({ "messageId": format!("q{nth}"), "role": "ROLE_AGENT", "parts": [{ "text": "Which?" }] });
+        answer["task"]["status"]["message"] = json!({ "messageId": format!("q{nth}"), "role": "ROLE_AGENT", "parts": [{ "text": "Which?" }] });
         hit.result(answer).await;
     }
     let hit = peer.expect("CancelTask").await;
     assert_eq!(hit.body["params"]["id"], "t");
-    hit.result(task("t", "TASK_STATE_CANCELED")["task"].clone()).await;
+    hit.result(task("t", "TASK_STATE_CANCELED")["task"].clone())
+        .await;
     let (asked, failure) = joined(answering).await;
-    assert_eq!((asked, failure.kind), (ROUNDS_MAX + 1, FailureKind::Rejected));
+    assert_eq!(
+        (asked, failure.kind),
+        (ROUNDS_MAX + 1, FailureKind::Rejected)
+    );
 
     let mut call = remote.call(SAY, hello());
     let declining = tokio::spawn(async move {
@@ -267,8 +369,14 @@ async fn questions_are_bounded() {
         }
         call.reply().await.unwrap().unwrap_err()
     });
-    peer.expect("SendMessage").await.result(task("t", "TASK_STATE_INPUT_REQUIRED")).await;
-    peer.expect("CancelTask").await.result(task("t", "TASK_STATE_CANCELED")["task"].clone()).await;
+    peer.expect("SendMessage")
+        .await
+        .result(task("t", "TASK_STATE_INPUT_REQUIRED"))
+        .await;
+    peer.expect("CancelTask")
+        .await
+        .result(task("t", "TASK_STATE_CANCELED")["task"].clone())
+        .await;
     assert_eq!(joined(declining).await.kind, FailureKind::Rejected);
     remote.stop().await;
 }
@@ -277,13 +385,20 @@ async fn questions_are_bounded() {
 /// connection open.
 #[tokio::test]
 async fn silence_ends() {
-    let (mut peer, remote, asked) =
-        Played::asked(RemoteOptions { call_timeout: Duration::from_millis(300), ..quick() }, true).await;
+    let (mut peer, remote, asked) = Played::asked(
+        RemoteOptions {
+            call_timeout: Duration::from_millis(300),
+            ..quick()
+        },
+        true,
+    )
+    .await;
     let mut said = peer.expect("SendStreamingMessage").await.stream().await;
     said.say(task("t", "TASK_STATE_WORKING")).await;
     assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::TimedOut);
     let hit = soon(peer.expect("CancelTask")).await;
-    hit.result(task("t", "TASK_STATE_CANCELED")["task"].clone()).await;
+    hit.result(task("t", "TASK_STATE_CANCELED")["task"].clone())
+        .await;
     remote.stop().await;
     assert!(peer.is_quiet());
 }

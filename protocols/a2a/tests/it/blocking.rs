@@ -9,8 +9,15 @@ use crate::tongue::{About, Tongue};
 /// A task's state in the words of 1.0.
 pub fn state(task: &Value) -> String {
     let state = task["status"]["state"].as_str().unwrap_or_default();
-    let name = state.trim_start_matches("TASK_STATE_").to_lowercase().replace('-', "_");
-    if name == "cancelled" { "canceled".into() } else { name }
+    let name = state
+        .trim_start_matches("TASK_STATE_")
+        .to_lowercase()
+        .replace('-', "_");
+    if name == "cancelled" {
+        "canceled".into()
+    } else {
+        name
+    }
 }
 
 /// Goal: sending waits for the end, in every dialect by default; who doesn't want to gets the task at once and finds it working.
@@ -21,16 +28,36 @@ async fn waits_unless_told_otherwise() {
         let (mut served, peer) = serving(|_| {}).await;
         // 0.1 has no word for not waiting.
         if tongue != Tongue::Rpc01 {
-            let about = About { skill: "linger", text: "{}", waits: false, ..About::default() };
+            let about = About {
+                skill: "linger",
+                text: "{}",
+                waits: false,
+                ..About::default()
+            };
             let task = tongue.task(&tongue.result(&peer, Op::SendMessage, about).await);
             assert_eq!(state(&task), "working", "{tongue:?}");
             assert_eq!(served.watched.watch.event().await, Seen::Began);
             let id = task["id"].as_str().unwrap();
-            let task = tongue.result(&peer, Op::CancelTask, About { task: id, ..About::default() }).await;
+            let task = tongue
+                .result(
+                    &peer,
+                    Op::CancelTask,
+                    About {
+                        task: id,
+                        ..About::default()
+                    },
+                )
+                .await;
             assert_eq!(state(&task), "canceled", "{tongue:?}");
             assert_eq!(served.watched.watch.event().await, Seen::Cancelled);
         }
-        let about = About { skill: "linger", text: "{}", message: "m-2", task: own_id(tongue), ..About::default() };
+        let about = About {
+            skill: "linger",
+            text: "{}",
+            message: "m-2",
+            task: own_id(tongue),
+            ..About::default()
+        };
         let waiting = {
             let peer = peer.clone();
             tokio::spawn(async move { tongue.result(&peer, Op::SendMessage, about).await })

@@ -49,17 +49,29 @@ impl SyncHandler<Look> for Disks {
 async fn destructive_hints_go_through_cards() {
     let served = Served::start().await;
     let url = format!("http://{}/agents/disks", served.address);
-    served.name([("disks", served.system.spawn(Disks))], |options| options.base_url = url.parse().unwrap());
+    served.name([("disks", served.system.spawn(Disks))], |options| {
+        options.base_url = url.parse().unwrap()
+    });
     let remote = Remote::at(&url, quick());
     let listed = remote.ask("callboard.tools.list", json!({})).await.unwrap();
     let tool = |name: &str| -> Value {
         let tools = listed["tools"].as_array().unwrap();
-        tools.iter().find(|tool| tool["name"] == name).unwrap_or_else(|| panic!("{listed}")).clone()
+        tools
+            .iter()
+            .find(|tool| tool["name"] == name)
+            .unwrap_or_else(|| panic!("{listed}"))
+            .clone()
     };
     let (wipe, look) = (tool("wipe"), tool("look"));
     assert_eq!(wipe["tags"], json!(["wipe", "destructive"]));
-    assert_eq!(wipe["annotations"], json!({ "readOnlyHint": false, "destructiveHint": true }));
-    assert_eq!((&look["tags"], &look["annotations"]), (&json!(["look"]), &Value::Null));
+    assert_eq!(
+        wipe["annotations"],
+        json!({ "readOnlyHint": false, "destructiveHint": true })
+    );
+    assert_eq!(
+        (&look["tags"], &look["annotations"]),
+        (&json!(["look"]), &Value::Null)
+    );
     remote.stop().await;
     served.stop().await;
 }

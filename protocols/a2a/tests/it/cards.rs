@@ -3,7 +3,9 @@
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use callboard_a2a::Dialect;
-use callboard_a2a::card::{Jwks, SIGNATURE_HEADER_BYTES_MAX, SigningKey, VerifyError, sign, verify, verify_with};
+use callboard_a2a::card::{
+    Jwks, SIGNATURE_HEADER_BYTES_MAX, SigningKey, VerifyError, sign, verify, verify_with,
+};
 use callboard_a2a::wire::{AgentCard, AgentCardSignature, Wire};
 use callboard_message::Failure;
 use callboard_rpc::Egress;
@@ -21,11 +23,15 @@ use crate::receiver::Receiver;
 const CARD: &str = "/.well-known/agent-card.json";
 
 fn pem(der: &[u8]) -> String {
-    format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", STANDARD.encode(der))
+    format!(
+        "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n",
+        STANDARD.encode(der)
+    )
 }
 
 fn p256() -> SigningKey {
-    let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new()).unwrap();
+    let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())
+        .unwrap();
     SigningKey::from_pem(&pem(der.as_ref()).into()).unwrap()
 }
 
@@ -34,7 +40,9 @@ fn keys(key: &SigningKey) -> Jwks {
 }
 
 async fn get(peer: &Peer, path: &str) -> Response {
-    soon(peer.at("").request(Method::GET, path).send()).await.unwrap()
+    soon(peer.at("").request(Method::GET, path).send())
+        .await
+        .unwrap()
 }
 
 async fn read(response: Response) -> AgentCard {
@@ -58,18 +66,26 @@ async fn somewhere() -> Served {
 async fn a_card_is_in_its_readers_words() {
     let served = somewhere().await;
     let peer = served.client();
-    let new: Value = soon(get(&peer.with("A2A-Version", "1.0"), CARD).await.json()).await.unwrap();
+    let new: Value = soon(get(&peer.with("A2A-Version", "1.0"), CARD).await.json())
+        .await
+        .unwrap();
     insta::assert_json_snapshot!("card_1_0", new);
     let mut all: Value = soon(get(&peer, CARD).await.json()).await.unwrap();
     for version in ["1.0.1", "1.0"] {
-        let same: Value = soon(get(&peer.with("A2A-Version", version), CARD).await.json()).await.unwrap();
+        let same: Value = soon(get(&peer.with("A2A-Version", version), CARD).await.json())
+            .await
+            .unwrap();
         assert_eq!(same, new, "{version}");
     }
     for version in ["0.3", "0.3.0", "0.1", ""] {
-        let same: Value = soon(get(&peer.with("A2A-Version", version), CARD).await.json()).await.unwrap();
+        let same: Value = soon(get(&peer.with("A2A-Version", version), CARD).await.json())
+            .await
+            .unwrap();
         assert_eq!(same, all, "{version}");
     }
-    let old: Value = soon(get(&peer, "/.well-known/agent.json").await.json()).await.unwrap();
+    let old: Value = soon(get(&peer, "/.well-known/agent.json").await.json())
+        .await
+        .unwrap();
     assert_eq!(old, all);
     // The card for all has 1.0's members as they are, but for the schemes, which are told in both ways.
     let (members, of_new) = (all.as_object_mut().unwrap(), new.as_object().unwrap());
@@ -87,7 +103,10 @@ async fn a_card_tells_what_the_agent_is_for() {
     let served = Served::start().await;
     let description = async || read(get(&served.client(), CARD).await).await.description;
     let told = description().await;
-    assert!(told.contains("add: Adds.") && told.contains("echo: Says it again."), "{told}");
+    assert!(
+        told.contains("add: Adds.") && told.contains("echo: Says it again."),
+        "{told}"
+    );
     served.server.describe("Adds and echoes.");
     assert_eq!(description().await, "Adds and echoes.");
     served.stop().await;
@@ -99,7 +118,8 @@ async fn a_card_tells_what_the_agent_is_for() {
 async fn a_known_card_is_not_sent() {
     let (served, peer) = serving(|options| options.signer = Some(p256())).await;
     let first = get(&peer, CARD).await;
-    let header = |response: &Response, name: &str| response.headers()[name].to_str().unwrap().to_owned();
+    let header =
+        |response: &Response, name: &str| response.headers()[name].to_str().unwrap().to_owned();
     assert_eq!(header(&first, "vary"), "A2A-Version, Authorization");
     assert_eq!(header(&first, "cache-control"), "public, max-age=60");
     let (tag, modified) = (header(&first, "etag"), header(&first, "last-modified"));
@@ -127,8 +147,14 @@ async fn a_known_card_is_not_sent() {
         );
         assert_eq!(soon(again.bytes()).await.unwrap().is_empty(), status == 304);
     }
-    let both = peer.with("If-None-Match", &other).with("If-Modified-Since", &modified);
-    assert_eq!(get(&both, CARD).await.status(), 200, "tags count, not dates");
+    let both = peer
+        .with("If-None-Match", &other)
+        .with("If-Modified-Since", &modified);
+    assert_eq!(
+        get(&both, CARD).await.status(),
+        200,
+        "tags count, not dates"
+    );
     served.stop().await;
 }
 
@@ -145,10 +171,14 @@ async fn served_cards_verify() {
         })
         .await;
         served.name([("east", served.watched.spawn(&served.system))], |east| {
-            east.base_url = format!("http://{}/agents/east", served.address).parse().unwrap();
+            east.base_url = format!("http://{}/agents/east", served.address)
+                .parse()
+                .unwrap();
             east.signer = Some(key.clone());
         });
-        let jwks = soon(get(&peer, "/.well-known/jwks.json").await.bytes()).await.unwrap();
+        let jwks = soon(get(&peer, "/.well-known/jwks.json").await.bytes())
+            .await
+            .unwrap();
         let trusted = Jwks::parse(&jwks).unwrap();
         assert_eq!(trusted.len(), 1);
         for path in [CARD, "/agents/east/.well-known/agent-card.json"] {
@@ -156,16 +186,26 @@ async fn served_cards_verify() {
                 let card = read(get(&peer.with("A2A-Version", version), path).await).await;
                 let signed = verify(&card, &trusted).unwrap();
                 assert_eq!(signed.key_id.as_deref(), Some(key.id()));
-                let header = URL_SAFE_NO_PAD.decode(&card.signatures[0].protected).unwrap();
+                let header = URL_SAFE_NO_PAD
+                    .decode(&card.signatures[0].protected)
+                    .unwrap();
                 let header: Value = serde_json::from_slice(&header).unwrap();
                 let place = format!("http://{}/.well-known/jwks.json", served.address);
-                assert_eq!((&header["typ"], &header["jku"]), (&json!("JOSE"), &json!(place)));
+                assert_eq!(
+                    (&header["typ"], &header["jku"]),
+                    (&json!("JOSE"), &json!(place))
+                );
             }
         }
         served.stop().await;
     }
     let served = Served::start().await;
-    assert_eq!(get(&served.client(), "/.well-known/jwks.json").await.status(), 404);
+    assert_eq!(
+        get(&served.client(), "/.well-known/jwks.json")
+            .await
+            .status(),
+        404
+    );
     served.stop().await;
 }
 
@@ -202,8 +242,14 @@ fn bad_signatures_are_refused() {
         alter(&mut altered);
         assert_eq!(verify(&altered, &trusted), Err(VerifyError::Wrong));
     }
-    let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new()).unwrap();
-    let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der.as_ref(), &SystemRandom::new()).unwrap();
+    let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())
+        .unwrap();
+    let pair = EcdsaKeyPair::from_pkcs8(
+        &ECDSA_P256_SHA256_FIXED_SIGNING,
+        der.as_ref(),
+        &SystemRandom::new(),
+    )
+    .unwrap();
     let key = SigningKey::from_pem(&pem(der.as_ref()).into()).unwrap();
     let trusted = keys(&key);
     // What the key signs, as anybody could with it: only the header differs.
@@ -213,43 +259,116 @@ fn bad_signatures_are_refused() {
         let message = format!("{protected}.{}", URL_SAFE_NO_PAD.encode(payload));
         let made = pair.sign(&SystemRandom::new(), message.as_bytes()).unwrap();
         let signature = URL_SAFE_NO_PAD.encode(made);
-        AgentCard { signatures: vec![AgentCardSignature { protected, signature, header: None }], ..a_card() }
+        AgentCard {
+            signatures: vec![AgentCardSignature {
+                protected,
+                signature,
+                header: None,
+            }],
+            ..a_card()
+        }
     };
     let padded = |bytes: usize| {
         let header = json!({ "alg": "ES256", "x": "" }).to_string();
         header.replace("\"\"", &format!("\"{}\"", "x".repeat(bytes - header.len())))
     };
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_secs();
     for (header, expected) in [
         (json!({ "alg": "ES256" }).to_string(), Ok(())),
-        (json!({ "alg": "ES256", "kid": key.id() }).to_string(), Ok(())),
-        (json!({ "alg": "ES256", "exp": now + 60 }).to_string(), Ok(())),
+        (
+            json!({ "alg": "ES256", "kid": key.id() }).to_string(),
+            Ok(()),
+        ),
+        (
+            json!({ "alg": "ES256", "exp": now + 60 }).to_string(),
+            Ok(()),
+        ),
         (padded(SIGNATURE_HEADER_BYTES_MAX), Ok(())),
-        (padded(SIGNATURE_HEADER_BYTES_MAX + 1), Err(VerifyError::Unsupported)),
-        (json!({ "alg": "ES256", "exp": now - 1 }).to_string(), Err(VerifyError::Expired)),
-        (json!({ "alg": "ES256", "exp": "tomorrow" }).to_string(), Err(VerifyError::Unsupported)),
-        (json!({ "alg": "ES256", "nbf": now + 60 }).to_string(), Err(VerifyError::Expired)),
-        (json!({ "alg": "ES256", "kid": "another" }).to_string(), Err(VerifyError::UnknownKey)),
-        (json!({ "alg": "none" }).to_string(), Err(VerifyError::Unsupported)),
-        (json!({ "alg": "HS256" }).to_string(), Err(VerifyError::Unsupported)),
-        (json!({ "alg": "es256" }).to_string(), Err(VerifyError::Unsupported)),
-        (json!({ "alg": "EdDSA" }).to_string(), Err(VerifyError::Wrong)),
-        (json!({ "alg": "RS256" }).to_string(), Err(VerifyError::Wrong)),
-        (json!({ "alg": "ES256", "crit": ["x"], "x": 1 }).to_string(), Err(VerifyError::Unsupported)),
-        (json!({ "alg": "ES256", "b64": false }).to_string(), Err(VerifyError::Unsupported)),
-        (r#"{"alg":"none","alg":"ES256"}"#.to_owned(), Err(VerifyError::Unsupported)),
+        (
+            padded(SIGNATURE_HEADER_BYTES_MAX + 1),
+            Err(VerifyError::Unsupported),
+        ),
+        (
+            json!({ "alg": "ES256", "exp": now - 1 }).to_string(),
+            Err(VerifyError::Expired),
+        ),
+        (
+            json!({ "alg": "ES256", "exp": "tomorrow" }).to_string(),
+            Err(VerifyError::Unsupported),
+        ),
+        (
+            json!({ "alg": "ES256", "nbf": now + 60 }).to_string(),
+            Err(VerifyError::Expired),
+        ),
+        (
+            json!({ "alg": "ES256", "kid": "another" }).to_string(),
+            Err(VerifyError::UnknownKey),
+        ),
+        (
+            json!({ "alg": "none" }).to_string(),
+            Err(VerifyError::Unsupported),
+        ),
+        (
+            json!({ "alg": "HS256" }).to_string(),
+            Err(VerifyError::Unsupported),
+        ),
+        (
+            json!({ "alg": "es256" }).to_string(),
+            Err(VerifyError::Unsupported),
+        ),
+        (
+            json!({ "alg": "EdDSA" }).to_string(),
+            Err(VerifyError::Wrong),
+        ),
+        (
+            json!({ "alg": "RS256" }).to_string(),
+            Err(VerifyError::Wrong),
+        ),
+        (
+            json!({ "alg": "ES256", "crit": ["x"], "x": 1 }).to_string(),
+            Err(VerifyError::Unsupported),
+        ),
+        (
+            json!({ "alg": "ES256", "b64": false }).to_string(),
+            Err(VerifyError::Unsupported),
+        ),
+        (
+            r#"{"alg":"none","alg":"ES256"}"#.to_owned(),
+            Err(VerifyError::Unsupported),
+        ),
         ("{}".to_owned(), Err(VerifyError::Unsupported)),
         ("[]".to_owned(), Err(VerifyError::Unsupported)),
         (String::new(), Err(VerifyError::Unsupported)),
     ] {
-        assert_eq!(verify(&signed(&header), &trusted).map(drop), expected, "{header}");
+        assert_eq!(
+            verify(&signed(&header), &trusted).map(drop),
+            expected,
+            "{header}"
+        );
     }
     // One good signature is enough; what can't be read beside it is no harm.
     let mut several = signed(r#"{"alg":"none"}"#);
-    several.signatures.extend(signed(r#"{"alg":"ES256"}"#).signatures);
+    several
+        .signatures
+        .extend(signed(r#"{"alg":"ES256"}"#).signatures);
     assert!(verify(&several, &trusted).is_ok());
-    let empty = AgentCardSignature { protected: several.signatures[1].protected.clone(), ..Default::default() };
-    assert_eq!(verify(&AgentCard { signatures: vec![empty], ..a_card() }, &trusted), Err(VerifyError::Wrong));
+    let empty = AgentCardSignature {
+        protected: several.signatures[1].protected.clone(),
+        ..Default::default()
+    };
+    assert_eq!(
+        verify(
+            &AgentCard {
+                signatures: vec![empty],
+                ..a_card()
+            },
+            &trusted
+        ),
+        Err(VerifyError::Wrong)
+    );
 }
 
 /// What the Python SDK 1.3.0 signed (`create_agent_card_signer`), and its key.
@@ -263,7 +382,10 @@ const PYTHONS_KEYS: &str = r#"{"keys":[{"kty":"EC","crv":"P-256","x":"V3E-xwEI9c
 fn pythons_signatures_count() {
     let theirs = AgentCard::from_raw(serde_json::from_str(PYTHONS_CARD).unwrap()).unwrap();
     let trusted = Jwks::parse(PYTHONS_KEYS.as_bytes()).unwrap();
-    assert_eq!(verify(&theirs, &trusted).unwrap().key_id.as_deref(), Some("k1"));
+    assert_eq!(
+        verify(&theirs, &trusted).unwrap().key_id.as_deref(),
+        Some("k1")
+    );
     let mut altered = theirs.clone();
     altered.skills[0].description.push('x');
     assert_eq!(verify(&altered, &trusted), Err(VerifyError::Wrong));
@@ -279,16 +401,29 @@ fn pythons_signatures_count() {
         let message = format!("{protected}.{}", URL_SAFE_NO_PAD.encode(payload));
         URL_SAFE_NO_PAD.encode(pair.sign(message.as_bytes()))
     };
-    let protected = URL_SAFE_NO_PAD.encode(r#"{"kid": "k", "alg": "EdDSA", "jku": null, "typ": "JOSE"}"#);
+    let protected =
+        URL_SAFE_NO_PAD.encode(r#"{"kid": "k", "alg": "EdDSA", "jku": null, "typ": "JOSE"}"#);
     let signature = signed(&protected, older);
-    let theirs = AgentCard { signatures: vec![AgentCardSignature { protected, signature, header: None }], ..a_card() };
+    let theirs = AgentCard {
+        signatures: vec![AgentCardSignature {
+            protected,
+            signature,
+            header: None,
+        }],
+        ..a_card()
+    };
     let trusted = format!(r#"{{"keys":[{{"kty":"OKP","crv":"Ed25519","x":"{x}"}}]}}"#);
     assert!(verify(&theirs, &Jwks::parse(trusted.as_bytes()).unwrap()).is_ok());
     let mut ours = a_card();
     sign(&mut ours, &key, None).unwrap();
-    let [_, second] = &*ours.signatures else { panic!("{} signatures", ours.signatures.len()) };
+    let [_, second] = &*ours.signatures else {
+        panic!("{} signatures", ours.signatures.len())
+    };
     // For others alone: without a requirement of security it would be the same signature.
-    let alone = AgentCard { signatures: vec![second.clone()], ..ours.clone() };
+    let alone = AgentCard {
+        signatures: vec![second.clone()],
+        ..ours.clone()
+    };
     assert_eq!(verify(&alone, &keys(&key)), Err(VerifyError::Unsupported));
     // Ed25519 signs the same alike.
     assert_eq!(second.signature, signed(&second.protected, newer));
@@ -303,18 +438,34 @@ async fn named_key_sets() {
     let card = read(get(&served.client(), CARD).await).await;
     let here = Egress::public().with_loopback();
     let hosts = ["127.0.0.1".to_owned()];
-    assert!(verify_with(&card, &Jwks::default(), &hosts, &here).await.is_ok());
-    let untrusted = verify_with(&card, &Jwks::default(), &["agents.example".to_owned()], &here).await;
+    assert!(
+        verify_with(&card, &Jwks::default(), &hosts, &here)
+            .await
+            .is_ok()
+    );
+    let untrusted = verify_with(
+        &card,
+        &Jwks::default(),
+        &["agents.example".to_owned()],
+        &here,
+    )
+    .await;
     assert_eq!(untrusted, Err(VerifyError::UnknownKey));
     let victim = Receiver::start("127.0.0.1", &["200 OK"]).await;
     let mut card = a_card();
     sign(&mut card, &key, Some(&victim.url().parse().unwrap())).unwrap();
     for (hosts, egress) in [(&hosts[..], Egress::public()), (&[], here.clone())] {
-        assert_eq!(verify_with(&card, &Jwks::default(), hosts, &egress).await, Err(VerifyError::UnknownKey));
+        assert_eq!(
+            verify_with(&card, &Jwks::default(), hosts, &egress).await,
+            Err(VerifyError::UnknownKey)
+        );
     }
     assert_eq!(victim.connections(), 0);
     // What is there is no key set.
-    assert_eq!(verify_with(&card, &Jwks::default(), &hosts, &here).await, Err(VerifyError::UnknownKey));
+    assert_eq!(
+        verify_with(&card, &Jwks::default(), &hosts, &here).await,
+        Err(VerifyError::UnknownKey)
+    );
     assert_eq!(victim.connections(), 1);
     served.stop().await;
 }
@@ -328,16 +479,28 @@ async fn extended_card() {
     let card = alice.result("GetExtendedAgentCard", json!({})).await;
     assert_eq!(card["capabilities"]["extendedAgentCard"], true);
     assert!(card.get("protocolVersion").is_none());
-    let old = alice.result("agent/getAuthenticatedExtendedCard", json!({})).await;
-    assert_eq!((&old["supportsAuthenticatedExtendedCard"], &old["name"]), (&json!(true), &card["name"]));
+    let old = alice
+        .result("agent/getAuthenticatedExtendedCard", json!({}))
+        .await;
+    assert_eq!(
+        (&old["supportsAuthenticatedExtendedCard"], &old["name"]),
+        (&json!(true), &card["name"])
+    );
     let (status, over_rest) = alice.rest(Method::GET, "/extendedAgentCard", None).await;
     assert_eq!((status, &over_rest), (200, &card));
-    let (status, _) = served.client().rest(Method::GET, "/extendedAgentCard", None).await;
+    let (status, _) = served
+        .client()
+        .rest(Method::GET, "/extendedAgentCard", None)
+        .await;
     assert_eq!(status, 401);
     served.stop().await;
     let (served, peer) = serving(|_| {}).await;
     assert_eq!(peer.code("GetExtendedAgentCard", json!({})).await, -32_004);
-    assert_eq!(peer.code("agent/getAuthenticatedExtendedCard", json!({})).await, -32_007);
+    assert_eq!(
+        peer.code("agent/getAuthenticatedExtendedCard", json!({}))
+            .await,
+        -32_007
+    );
     served.stop().await;
 }
 
@@ -346,30 +509,62 @@ async fn extended_card() {
 #[tokio::test]
 async fn catalogue() {
     let (served, peer) = serving(|_| {}).await;
-    let empty: Value = soon(get(&peer, "/.well-known/ai-catalog.json").await.json()).await.unwrap();
-    assert_eq!((&empty["specVersion"], &empty["entries"]), (&json!("1.0"), &json!([])));
+    let empty: Value = soon(get(&peer, "/.well-known/ai-catalog.json").await.json())
+        .await
+        .unwrap();
+    assert_eq!(
+        (&empty["specVersion"], &empty["entries"]),
+        (&json!("1.0"), &json!([]))
+    );
     let [east, west] = [0, 1].map(|_| served.watched.spawn(&served.system));
     served.name([("west", west.clone()), ("east", east)], |options| {
         options.info.name.insert_str(0, "the ");
         options.access = named_keys();
     });
-    let catalog: Value = soon(get(&peer, "/.well-known/ai-catalog.json").await.json()).await.unwrap();
+    let catalog: Value = soon(get(&peer, "/.well-known/ai-catalog.json").await.json())
+        .await
+        .unwrap();
     let entries = catalog["entries"].as_array().unwrap();
-    assert_eq!(entries.iter().map(|entry| &entry["name"]).collect::<Vec<_>>(), ["east", "west"]);
+    assert_eq!(
+        entries
+            .iter()
+            .map(|entry| &entry["name"])
+            .collect::<Vec<_>>(),
+        ["east", "west"]
+    );
     for entry in entries {
         assert_eq!(entry["mediaType"], "application/a2a-agent-card+json");
         let url = entry["url"].as_str().unwrap();
-        let path = url.strip_prefix(&format!("http://{}", served.address)).unwrap();
-        assert_eq!(read(get(&peer, path).await).await.name, entry["displayName"].as_str().unwrap());
+        let path = url
+            .strip_prefix(&format!("http://{}", served.address))
+            .unwrap();
+        assert_eq!(
+            read(get(&peer, path).await).await.name,
+            entry["displayName"].as_str().unwrap()
+        );
     }
 
     served.system.policy().push(OnlyAlice(west.to_string()));
-    for (key, wanted) in [(None, &["east"][..]), (Some("bob"), &["east"]), (Some("alice"), &["east", "west"])] {
+    for (key, wanted) in [
+        (None, &["east"][..]),
+        (Some("bob"), &["east"]),
+        (Some("alice"), &["east", "west"]),
+    ] {
         let peer = key.map_or_else(|| peer.clone(), |key| peer.with("X-API-Key", key));
         let response = get(&peer, "/.well-known/ai-catalog.json").await;
-        assert!(response.headers()["cache-control"].to_str().unwrap().starts_with("private"));
+        assert!(
+            response.headers()["cache-control"]
+                .to_str()
+                .unwrap()
+                .starts_with("private")
+        );
         let catalog: Value = soon(response.json()).await.unwrap();
-        let names: Vec<_> = catalog["entries"].as_array().unwrap().iter().map(|entry| entry["name"].clone()).collect();
+        let names: Vec<_> = catalog["entries"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|entry| entry["name"].clone())
+            .collect();
         assert_eq!(names, wanted, "{key:?}");
     }
     served.stop().await;
@@ -382,6 +577,10 @@ impl Policy for OnlyAlice {
     fn judge<'a>(&'a self, crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>> {
         let is_let_in = crossing.agent != self.0 || crossing.principal.id == "alice";
         let denied = || Failure::denied("not yours");
-        Box::pin(std::future::ready(if is_let_in { Ok(()) } else { Err(denied()) }))
+        Box::pin(std::future::ready(if is_let_in {
+            Ok(())
+        } else {
+            Err(denied())
+        }))
     }
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use callboard_a2a::outbound::{Auth, PeerError, PushInbox, RemoteOptions, Version};
 use callboard_a2a::wire::AgentInterface;
-use callboard_message::{Answer, Artifact, Content, ElicitAnswer, Failure, FailureKind, Principal, Progress, Question};
+use callboard_message::{
+    Answer, Artifact, Content, ElicitAnswer, Failure, FailureKind, Principal, Progress, Question,
+};
 use callboard_runtime::{CallEvent, CallMeta, Caller};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
@@ -26,10 +28,18 @@ async fn typed_messages_are_answered() {
     let served = Served::start().await;
     for way in WAYS {
         let remote = beside(&served, only(way)).await;
-        let sum = soon(remote.agent.ask(Add { a: 2, b: 3 })).await.unwrap_or_else(|error| panic!("{way:?}: {error}"));
+        let sum = soon(remote.agent.ask(Add { a: 2, b: 3 }))
+            .await
+            .unwrap_or_else(|error| panic!("{way:?}: {error}"));
         assert_eq!(sum, Sum { sum: 5 }, "{way:?}");
         // A text stays one, whatever it looks like.
-        assert_eq!(soon(remote.agent.ask(Echo { text: "5".into() })).await.unwrap(), "5", "{way:?}");
+        assert_eq!(
+            soon(remote.agent.ask(Echo { text: "5".into() }))
+                .await
+                .unwrap(),
+            "5",
+            "{way:?}"
+        );
         remote.stop().await;
     }
     served.stop().await;
@@ -44,18 +54,36 @@ async fn skills_are_tools() {
         let remote = beside(&served, only(way)).await;
         let listed = remote.ask("callboard.tools.list", json!({})).await.unwrap();
         let tools = listed["tools"].as_array().unwrap();
-        let add = tools.iter().find(|tool| tool["name"] == "add").unwrap_or_else(|| panic!("{way:?}: {listed}"));
+        let add = tools
+            .iter()
+            .find(|tool| tool["name"] == "add")
+            .unwrap_or_else(|| panic!("{way:?}: {listed}"));
         assert!(add["inputSchema"]["properties"]["a"].is_object(), "{way:?}");
-        assert!(add["outputSchema"]["properties"]["sum"].is_object(), "{way:?}");
-        let result = remote.ask("callboard.tools.call", tool("add", json!({ "a": 1, "b": 1 }))).await.unwrap();
+        assert!(
+            add["outputSchema"]["properties"]["sum"].is_object(),
+            "{way:?}"
+        );
+        let result = remote
+            .ask(
+                "callboard.tools.call",
+                tool("add", json!({ "a": 1, "b": 1 })),
+            )
+            .await
+            .unwrap();
         assert_eq!(result["structuredContent"], json!({ "sum": 2 }), "{way:?}");
         assert_eq!(result["content"][0]["text"], r#"{"sum":2}"#, "{way:?}");
         let place = &result["_meta"]["a2a"];
         assert_eq!(place["state"], "completed", "{way:?}");
-        assert!(place["taskId"].is_string() && place["contextId"].is_string(), "{way:?}");
+        assert!(
+            place["taskId"].is_string() && place["contextId"].is_string(),
+            "{way:?}"
+        );
         let about = remote.ask("callboard.describe", json!({})).await.unwrap();
         assert_eq!(about["serverInfo"]["name"], "everything");
-        let none = remote.ask("callboard.tools.call", tool("none", json!({}))).await.unwrap_err();
+        let none = remote
+            .ask("callboard.tools.call", tool("none", json!({})))
+            .await
+            .unwrap_err();
         assert_eq!(none.kind, FailureKind::NotFound);
         remote.stop().await;
     }
@@ -71,14 +99,24 @@ async fn questions_go_to_the_caller() {
         let mut call = remote.call("book", json!({}));
         let mut asked = 0;
         while let Some(event) = soon(call.next()).await {
-            let CallEvent::Question(pending) = event else { continue };
-            let Question::Elicit(form) = &pending.question else { panic!("{way:?}: no form") };
+            let CallEvent::Question(pending) = event else {
+                continue;
+            };
+            let Question::Elicit(form) = &pending.question else {
+                panic!("{way:?}: no form")
+            };
             assert_eq!(form.message(), "Which name?", "{way:?}");
-            assert!(form.schema().unwrap()["properties"]["name"].is_object(), "{way:?}: its own form");
-            pending.answer(Answer::Elicit(ElicitAnswer::accept(json!({ "name": "Ann" }))));
+            assert!(
+                form.schema().unwrap()["properties"]["name"].is_object(),
+                "{way:?}: its own form"
+            );
+            pending.answer(Answer::Elicit(ElicitAnswer::accept(
+                json!({ "name": "Ann" }),
+            )));
             asked += 1;
         }
-        let answer: Value = serde_json::from_str(soon(call.reply()).await.unwrap().unwrap().get()).unwrap();
+        let answer: Value =
+            serde_json::from_str(soon(call.reply()).await.unwrap().unwrap().get()).unwrap();
         assert_eq!((answer, asked), (json!("booked for Ann"), 1), "{way:?}");
         remote.stop().await;
     }
@@ -91,15 +129,22 @@ async fn questions_go_to_the_caller() {
 async fn unanswered_questions_can_wait() {
     let served = Served::start().await;
     let remote = beside(&served, only(WAYS[0])).await;
-    for (keep, state) in [(true, "TASK_STATE_INPUT_REQUIRED"), (false, "TASK_STATE_CANCELED")] {
+    for (keep, state) in [
+        (true, "TASK_STATE_INPUT_REQUIRED"),
+        (false, "TASK_STATE_CANCELED"),
+    ] {
         let mut params = tool("book", json!({}));
         params["_meta"] = json!({ "a2a": { "keep": keep } });
-        let failure = remote.ask("callboard.tools.call", params).await.unwrap_err();
+        let failure = remote
+            .ask("callboard.tools.call", params)
+            .await
+            .unwrap_err();
         assert_eq!(failure.kind, FailureKind::NobodyToAsk);
         let id = failure.data.unwrap()["taskId"].clone();
         let mut found = Value::Null;
         for _ in 0..500 {
-            found = served.client().result("GetTask", json!({ "id": id })).await["status"]["state"].clone();
+            found = served.client().result("GetTask", json!({ "id": id })).await["status"]["state"]
+                .clone();
             if found == state {
                 break;
             }
@@ -118,15 +163,29 @@ async fn artifacts_come_early() {
     let served = Served::start().await;
     for way in WAYS {
         let remote = beside(&served, only(way)).await;
-        let mut call = remote.call("callboard.tools.call", tool("pieces", json!({ "count": 5 })));
+        let mut call = remote.call(
+            "callboard.tools.call",
+            tool("pieces", json!({ "count": 5 })),
+        );
         let mut early = Vec::new();
         while let Some(event) = soon(call.next()).await {
             if let CallEvent::Artifact(artifact) = event {
-                early.extend(artifact.content().iter().filter_map(|block| block.as_text()));
+                early.extend(
+                    artifact
+                        .content()
+                        .iter()
+                        .filter_map(|block| block.as_text()),
+                );
             }
         }
-        let reply: Value = serde_json::from_str(soon(call.reply()).await.unwrap().unwrap().get()).unwrap();
-        let texts: Vec<_> = reply["content"].as_array().unwrap().iter().map(|block| block["text"].clone()).collect();
+        let reply: Value =
+            serde_json::from_str(soon(call.reply()).await.unwrap().unwrap().get()).unwrap();
+        let texts: Vec<_> = reply["content"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|block| block["text"].clone())
+            .collect();
         assert_eq!(&texts[..5], ["1", "2", "3", "4", "5"], "{way:?}: {reply}");
         assert_eq!(&early[..5], ["1", "2", "3", "4", "5"], "{way:?}");
         remote.stop().await;
@@ -145,8 +204,16 @@ async fn cancelled_calls_are_cancelled_there() {
         let asked = remote.ask_in("linger", json!({}), call);
         assert_eq!(served.watched.watch.event().await, Seen::Began, "{way:?}");
         cancel.cancel();
-        assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Cancelled, "{way:?}");
-        assert_eq!(served.watched.watch.event().await, Seen::Cancelled, "{way:?}");
+        assert_eq!(
+            joined(asked).await.unwrap_err().kind,
+            FailureKind::Cancelled,
+            "{way:?}"
+        );
+        assert_eq!(
+            served.watched.watch.event().await,
+            Seen::Cancelled,
+            "{way:?}"
+        );
         remote.stop().await;
     }
     served.stop().await;
@@ -161,17 +228,50 @@ async fn failures_are_told() {
         let remote = beside(&served, only(way)).await;
         let mut states = Vec::new();
         for kind in ["rejected", "unavailable"] {
-            let result = remote.ask("callboard.tools.call", tool("fail", json!({ "kind": kind }))).await.unwrap();
+            let result = remote
+                .ask(
+                    "callboard.tools.call",
+                    tool("fail", json!({ "kind": kind })),
+                )
+                .await
+                .unwrap();
             // 0.1 has no state for what is refused, and says it in words.
-            let said = if way.0 == Version::V01 && kind == "rejected" { "Task rejected: as told" } else { "as told" };
-            assert_eq!((&result["isError"], &result["content"][0]["text"]), (&json!(true), &json!(said)), "{way:?}");
-            states.push(result["structuredContent"]["state"].as_str().unwrap().to_owned());
-            let failure = remote.ask("fail", json!({ "kind": kind })).await.unwrap_err();
-            assert_eq!((failure.kind, failure.message.as_str()), (FailureKind::Rejected, said), "{way:?}");
+            let said = if way.0 == Version::V01 && kind == "rejected" {
+                "Task rejected: as told"
+            } else {
+                "as told"
+            };
+            assert_eq!(
+                (&result["isError"], &result["content"][0]["text"]),
+                (&json!(true), &json!(said)),
+                "{way:?}"
+            );
+            states.push(
+                result["structuredContent"]["state"]
+                    .as_str()
+                    .unwrap()
+                    .to_owned(),
+            );
+            let failure = remote
+                .ask("fail", json!({ "kind": kind }))
+                .await
+                .unwrap_err();
+            assert_eq!(
+                (failure.kind, failure.message.as_str()),
+                (FailureKind::Rejected, said),
+                "{way:?}"
+            );
         }
-        let refused = if way.0 == Version::V01 { "failed" } else { "rejected" };
+        let refused = if way.0 == Version::V01 {
+            "failed"
+        } else {
+            "rejected"
+        };
         assert_eq!(states, [refused, "failed"], "{way:?}");
-        let wrong = remote.ask("callboard.tools.call", tool("add", json!({ "a": 1 }))).await.unwrap();
+        let wrong = remote
+            .ask("callboard.tools.call", tool("add", json!({ "a": 1 })))
+            .await
+            .unwrap();
         assert_eq!(wrong["isError"], true, "{way:?}: {wrong}");
         remote.stop().await;
     }
@@ -183,7 +283,10 @@ async fn failures_are_told() {
 async fn keys_are_shown() {
     let served = Served::with(|options| options.access = crate::kit::named_keys()).await;
     let bearer = || Auth::Bearer("alice".into());
-    let key = || Auth::ApiKey { header: "X-API-Key".into(), key: "alice".into() };
+    let key = || Auth::ApiKey {
+        header: "X-API-Key".into(),
+        key: "alice".into(),
+    };
     for (auth, kind) in [
         (bearer(), None),
         (key(), None),
@@ -191,9 +294,20 @@ async fn keys_are_shown() {
         (Auth::Bearer("mallory".into()), Some(FailureKind::Denied)),
     ] {
         let shown = format!("{auth:?}");
-        let remote = beside(&served, RemoteOptions { auth, ..RemoteOptions::default() }).await;
+        let remote = beside(
+            &served,
+            RemoteOptions {
+                auth,
+                ..RemoteOptions::default()
+            },
+        )
+        .await;
         let answered = remote.ask("echo", json!({ "text": "hi" })).await;
-        assert_eq!(answered.as_ref().err().map(|failure| failure.kind), kind, "{shown}: {answered:?}");
+        assert_eq!(
+            answered.as_ref().err().map(|failure| failure.kind),
+            kind,
+            "{shown}: {answered:?}"
+        );
         remote.stop().await;
     }
     served.stop().await;
@@ -205,11 +319,19 @@ async fn traces_go_on() {
     let (mut peer, remote) = Played::with(quick()).await;
     let call = CallMeta::new(Arc::new(Principal::local_operator()));
     let trace = format!("{:032x}", call.trace.trace_id());
-    let asked = remote.ask_in("callboard.tools.call", tool("message", json!({ "text": "hi" })), call);
+    let asked = remote.ask_in(
+        "callboard.tools.call",
+        tool("message", json!({ "text": "hi" })),
+        call,
+    );
     let card = peer.card("1.0", "/a2a", false);
     peer.show(&card).await;
     let hit = peer.expect("SendMessage").await;
-    assert_eq!(hit.header("traceparent").and_then(|said| said.split('-').nth(1)), Some(&*trace));
+    assert_eq!(
+        hit.header("traceparent")
+            .and_then(|said| said.split('-').nth(1)),
+        Some(&*trace)
+    );
     hit.result(task("t", "TASK_STATE_COMPLETED")).await;
     joined(asked).await.unwrap();
     remote.stop().await;
@@ -229,14 +351,22 @@ async fn conversations_arrive_whole() {
     peer.show(&card).await;
     let hit = peer.expect("SendMessage").await;
     let message = &hit.body["params"]["message"];
-    assert_eq!((&message["messageId"], &message["contextId"]), (&json!("k1"), &json!("c1")));
+    assert_eq!(
+        (&message["messageId"], &message["contextId"]),
+        (&json!("k1"), &json!("c1"))
+    );
     assert_eq!(message["metadata"], json!({ "m": 1, "skill": "see" }));
-    assert_eq!(message["parts"], json!([{ "text": "look" }, { "raw": "eA==", "mediaType": "image/png" }]));
-    let answer =
-        json!({ "messageId": "m", "role": "ROLE_AGENT", "parts": [{ "text": "a cat" }, { "data": { "n": 1 } }] });
+    assert_eq!(
+        message["parts"],
+        json!([{ "text": "look" }, { "raw": "eA==", "mediaType": "image/png" }])
+    );
+    let answer = json!({ "messageId": "m", "role": "ROLE_AGENT", "parts": [{ "text": "a cat" }, { "data": { "n": 1 } }] });
     hit.result(json!({ "message": answer })).await;
     let result = joined(asked).await.unwrap();
-    assert_eq!((&result["content"][0]["text"], &result["structuredContent"]), (&json!("a cat"), &json!({ "n": 1 })));
+    assert_eq!(
+        (&result["content"][0]["text"], &result["structuredContent"]),
+        (&json!("a cat"), &json!({ "n": 1 }))
+    );
     assert_eq!(result["_meta"]["callboard/message"], true);
     remote.stop().await;
 }
@@ -248,27 +378,46 @@ async fn pushes_are_reason_to_look() {
     let mut peer = Played::start().await;
     let inbox = PushInbox::new("https://here.example/a2a-push".parse().unwrap());
     let hour = Duration::from_secs(3_600);
-    let options = RemoteOptions { push: Some(inbox.clone()), poll: (hour, hour), ..RemoteOptions::default() };
+    let options = RemoteOptions {
+        push: Some(inbox.clone()),
+        poll: (hour, hour),
+        ..RemoteOptions::default()
+    };
     let remote = Remote::at(&peer.url, options);
     let mut card = peer.card("1.0", "/a2a", false);
     card["capabilities"]["pushNotifications"] = json!(true);
-    let asked = remote.asking("callboard.tools.call", tool("message", json!({ "text": "hi" })));
+    let asked = remote.asking(
+        "callboard.tools.call",
+        tool("message", json!({ "text": "hi" })),
+    );
     peer.show(&card).await;
-    peer.expect("SendMessage").await.result(task("t", "TASK_STATE_WORKING")).await;
+    peer.expect("SendMessage")
+        .await
+        .result(task("t", "TASK_STATE_WORKING"))
+        .await;
     let hit = peer.expect("CreateTaskPushNotificationConfig").await;
     let config = hit.body["params"].clone();
     assert_eq!(config["taskId"], "t");
     hit.result(config.clone()).await;
-    peer.expect("GetTask").await.result(task("t", "TASK_STATE_WORKING")["task"].clone()).await;
+    peer.expect("GetTask")
+        .await
+        .result(task("t", "TASK_STATE_WORKING")["task"].clone())
+        .await;
     let id = config["url"].as_str().unwrap().rsplit('/').next().unwrap();
     assert!(!inbox.deliver(id, Some("wrong")));
     assert!(inbox.deliver(id, config["token"].as_str()));
     for _ in 0..2 {
         // The second time for what was said, as there is no other answer.
-        peer.expect("GetTask").await.result(task("t", "TASK_STATE_COMPLETED")["task"].clone()).await;
+        peer.expect("GetTask")
+            .await
+            .result(task("t", "TASK_STATE_COMPLETED")["task"].clone())
+            .await;
     }
     joined(asked).await.unwrap();
-    assert!(!inbox.deliver(id, config["token"].as_str()), "nobody waits any more");
+    assert!(
+        !inbox.deliver(id, config["token"].as_str()),
+        "nobody waits any more"
+    );
     remote.stop().await;
 }
 
@@ -280,7 +429,12 @@ impl Caller for Keeps {
     fn progress(&self, _: Progress) {}
 
     fn artifact(&self, artifact: Artifact) {
-        self.0.lock().unwrap().extend(artifact.content().iter().filter_map(|block| block.as_text()));
+        self.0.lock().unwrap().extend(
+            artifact
+                .content()
+                .iter()
+                .filter_map(|block| block.as_text()),
+        );
     }
 
     fn ask(&self, _: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
@@ -303,7 +457,13 @@ async fn twenty_cuts_are_not_heard() {
         protocol_version: "1.0".into(),
         ..AgentInterface::default()
     };
-    let remote = Remote::at(&url, RemoteOptions { interface: Some(interface), ..quick() });
+    let remote = Remote::at(
+        &url,
+        RemoteOptions {
+            interface: Some(interface),
+            ..quick()
+        },
+    );
     let ask = |caller: &Arc<Keeps>| {
         let call = CallMeta::new(Arc::new(Principal::local_operator())).with_caller(caller.clone());
         let said = json!({ "content": [json!({ "type": "text", "text": format!("{{\"count\":{PIECES}}}") })], "skill": "pieces" });
@@ -313,11 +473,20 @@ async fn twenty_cuts_are_not_heard() {
     assert_eq!(lost.kind, FailureKind::Unavailable);
     let caller = Arc::<Keeps>::default();
     let result = joined(ask(&caller)).await.unwrap();
-    assert!(way.cut.load(SeqCst) >= CUTS, "cut {} times", way.cut.load(SeqCst));
+    assert!(
+        way.cut.load(SeqCst) >= CUTS,
+        "cut {} times",
+        way.cut.load(SeqCst)
+    );
     let mut expected: Vec<String> = (1..=PIECES).map(|piece| piece.to_string()).collect();
     expected.push("done".into());
     assert_eq!(*caller.0.lock().unwrap(), expected);
-    let texts: Vec<_> = result["content"].as_array().unwrap().iter().map(|block| block["text"].clone()).collect();
+    let texts: Vec<_> = result["content"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|block| block["text"].clone())
+        .collect();
     assert_eq!(texts, expected);
     remote.stop().await;
     served.stop().await;
@@ -328,18 +497,28 @@ async fn twenty_cuts_are_not_heard() {
 #[tokio::test]
 async fn hops_travel() {
     let (mut peer, remote) = Played::with(quick()).await;
-    let call = |hops| CallMeta { hops, ..CallMeta::new(Arc::new(Principal::local_operator())) };
+    let call = |hops| CallMeta {
+        hops,
+        ..CallMeta::new(Arc::new(Principal::local_operator()))
+    };
     let arguments = || tool("message", json!({ "text": "hello" }));
     let asked = remote.ask_in("callboard.tools.call", arguments(), call(5));
     let mut card = peer.card("1.0", "/a2a", false);
     card["skills"] = json!([]);
     peer.show(&card).await;
     let hit = peer.expect("SendMessage").await;
-    assert_eq!(hit.body["params"]["message"]["metadata"]["callboard/hops"], 6, "{}", hit.body);
-    hit.result(json!({ "task": task("t", "TASK_STATE_COMPLETED")["task"] })).await;
+    assert_eq!(
+        hit.body["params"]["message"]["metadata"]["callboard/hops"], 6,
+        "{}",
+        hit.body
+    );
+    hit.result(json!({ "task": task("t", "TASK_STATE_COMPLETED")["task"] }))
+        .await;
     joined(asked).await.unwrap();
     let hops_max = call(0).hops_max;
-    let refused = joined(remote.ask_in("callboard.tools.call", arguments(), call(hops_max))).await.unwrap_err();
+    let refused = joined(remote.ask_in("callboard.tools.call", arguments(), call(hops_max)))
+        .await
+        .unwrap_err();
     assert_eq!(refused.kind, FailureKind::Rejected);
     remote.stop().await;
 }
@@ -353,15 +532,24 @@ async fn the_known_see_more() {
         options.extended = true;
     })
     .await;
-    let remote =
-        beside(&served, RemoteOptions { auth: Auth::Bearer("alice".into()), ..RemoteOptions::default() }).await;
+    let remote = beside(
+        &served,
+        RemoteOptions {
+            auth: Auth::Bearer("alice".into()),
+            ..RemoteOptions::default()
+        },
+    )
+    .await;
     let card = soon(remote.client.peer().extended_card()).await.unwrap();
     assert!(card.skills.iter().any(|skill| skill.id == "add"));
     let kept = soon(remote.client.card()).await.unwrap();
     assert_eq!(*kept, card);
     remote.stop().await;
     let remote = beside(&served, RemoteOptions::default()).await;
-    assert!(matches!(soon(remote.client.peer().extended_card()).await, Err(PeerError::Status(401))));
+    assert!(matches!(
+        soon(remote.client.peer().extended_card()).await,
+        Err(PeerError::Status(401))
+    ));
     assert!(soon(remote.client.card()).await.is_ok(), "the public one");
     remote.stop().await;
     served.stop().await;

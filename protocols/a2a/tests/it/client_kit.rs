@@ -25,12 +25,19 @@ pub const WAYS: [(Version, Binding); 5] = [
 
 /// Options that speak one way only, and look at tasks without long pauses.
 pub fn only((version, binding): (Version, Binding)) -> RemoteOptions {
-    RemoteOptions { versions: vec![version], bindings: vec![binding], ..quick() }
+    RemoteOptions {
+        versions: vec![version],
+        bindings: vec![binding],
+        ..quick()
+    }
 }
 
 /// Options that look at tasks without long pauses.
 pub fn quick() -> RemoteOptions {
-    RemoteOptions { poll: (Duration::from_millis(5), Duration::from_millis(20)), ..RemoteOptions::default() }
+    RemoteOptions {
+        poll: (Duration::from_millis(5), Duration::from_millis(20)),
+        ..RemoteOptions::default()
+    }
 }
 
 /// A remote agent in a system of its own.
@@ -45,12 +52,18 @@ impl Remote {
         let system = System::start(1).unwrap();
         let client = RemoteA2a::new(url.parse().unwrap(), options).unwrap();
         let spawned = client.clone();
-        Self { agent: system.spawn_with(move || spawned.clone()), system, client }
+        Self {
+            agent: system.spawn_with(move || spawned.clone()),
+            system,
+            client,
+        }
     }
 
     /// Asks by name, with nobody behind it.
     pub async fn ask(&self, name: &str, payload: Value) -> Result<Value, Failure> {
-        let asked = self.agent.ask_named(name, to_raw_value(&payload).unwrap(), None);
+        let asked = self
+            .agent
+            .ask_named(name, to_raw_value(&payload).unwrap(), None);
         Ok(serde_json::from_str(soon(asked).await?.get()).unwrap())
     }
 
@@ -65,15 +78,28 @@ impl Remote {
 
     /// Asks as a call whose caller is told and asked.
     pub fn call(&self, name: &str, payload: Value) -> RunningCall<Named> {
-        let named = Named { name: name.to_owned(), payload: to_raw_value(&payload).unwrap() };
-        self.agent.call(named).principal(Principal::local_operator()).within(Duration::from_secs(30)).start()
+        let named = Named {
+            name: name.to_owned(),
+            payload: to_raw_value(&payload).unwrap(),
+        };
+        self.agent
+            .call(named)
+            .principal(Principal::local_operator())
+            .within(Duration::from_secs(30))
+            .start()
     }
 
     /// Asks as part of a call, which can be cancelled.
-    pub fn ask_in(&self, name: &str, payload: Value, call: CallMeta) -> JoinHandle<Result<Value, Failure>> {
+    pub fn ask_in(
+        &self,
+        name: &str,
+        payload: Value,
+        call: CallMeta,
+    ) -> JoinHandle<Result<Value, Failure>> {
         let (agent, name) = (self.agent.clone(), name.to_owned());
         tokio::spawn(async move {
-            let asked = agent.ask_named(name, to_raw_value(&payload).unwrap(), Some(Arc::new(call)));
+            let asked =
+                agent.ask_named(name, to_raw_value(&payload).unwrap(), Some(Arc::new(call)));
             Ok(serde_json::from_str(asked.await?.get()).unwrap())
         })
     }
@@ -107,9 +133,15 @@ impl Played {
     }
 
     /// An agent of 1.0 that a client has found and says something to.
-    pub async fn asked(options: RemoteOptions, streaming: bool) -> (Self, Remote, JoinHandle<Result<Value, Failure>>) {
+    pub async fn asked(
+        options: RemoteOptions,
+        streaming: bool,
+    ) -> (Self, Remote, JoinHandle<Result<Value, Failure>>) {
         let (mut peer, remote) = Self::with(options).await;
-        let asked = remote.asking("callboard.tools.call", tool("message", json!({ "text": "hello" })));
+        let asked = remote.asking(
+            "callboard.tools.call",
+            tool("message", json!({ "text": "hello" })),
+        );
         let card = peer.card("1.0", "/a2a", streaming);
         peer.show(&card).await;
         (peer, remote, asked)
@@ -136,7 +168,10 @@ impl Played {
 
     /// Gives out its card.
     pub async fn show(&mut self, card: &Value) {
-        self.get("/.well-known/agent-card.json").await.json(200, card).await;
+        self.get("/.well-known/agent-card.json")
+            .await
+            .json(200, card)
+            .await;
     }
 }
 

@@ -76,7 +76,9 @@ impl SyncHandler<Echo> for Everything {
 
 impl SyncHandler<Add> for Everything {
     fn handle(&mut self, Add { a, b }: Add, _: &mut Cx) -> Sum {
-        Sum { sum: a.saturating_add(b) }
+        Sum {
+            sum: a.saturating_add(b),
+        }
     }
 }
 
@@ -87,12 +89,17 @@ impl SyncHandler<Fail> for Everything {
 }
 
 impl ConcurrentHandler<Book> for Everything {
-    fn handle(&mut self, _: Book, cx: Cx) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
+    fn handle(
+        &mut self,
+        _: Book,
+        cx: Cx,
+    ) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
         async move {
-            let form =
-                json!({ "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"] });
+            let form = json!({ "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"] });
             let answer = cx.elicit(Elicitation::form("Which name?", form)).await?;
-            let name = answer.content().and_then(|content| content["name"].as_str().map(str::to_owned));
+            let name = answer
+                .content()
+                .and_then(|content| content["name"].as_str().map(str::to_owned));
             Ok(name.map_or_else(|| "nobody".to_owned(), |name| format!("booked for {name}")))
         }
     }
@@ -100,7 +107,13 @@ impl ConcurrentHandler<Book> for Everything {
 
 impl ConcurrentHandler<Linger> for Everything {
     fn handle(&mut self, _: Linger, cx: Cx) -> impl Future<Output = String> + Send + 'static {
-        self.0.wait(cx, |cx| cx.progress(Progress { done: 1.0, total: None, message: Some("lingering".into()) }))
+        self.0.wait(cx, |cx| {
+            cx.progress(Progress {
+                done: 1.0,
+                total: None,
+                message: Some("lingering".into()),
+            })
+        })
     }
 }
 
@@ -109,7 +122,11 @@ impl ConcurrentHandler<Pieces> for Everything {
         async move {
             for nth in 1..=message.count {
                 let piece = Artifact::new("pieces", [Content::text(nth.to_string())]);
-                cx.artifact(if nth == 1 { piece } else { piece.appended(nth == message.count) });
+                cx.artifact(if nth == 1 {
+                    piece
+                } else {
+                    piece.appended(nth == message.count)
+                });
                 // A stream is read between two pieces.
                 tokio::task::yield_now().await;
             }
@@ -142,7 +159,10 @@ pub struct Watched {
 impl Watched {
     pub fn new() -> Self {
         let (lingering, watch) = lingering();
-        Self { watch, made: Everything(lingering) }
+        Self {
+            watch,
+            made: Everything(lingering),
+        }
     }
 
     pub fn spawn(&self, system: &System) -> AgentRef {

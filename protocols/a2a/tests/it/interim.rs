@@ -18,7 +18,9 @@ const VERSIONS: [(Version, &str, &str, &str); 3] = [
 
 fn message(version: Version, text: &str) -> Value {
     match version {
-        Version::V10 => json!({ "messageId": text, "role": "ROLE_AGENT", "parts": [{ "text": text }] }),
+        Version::V10 => {
+            json!({ "messageId": text, "role": "ROLE_AGENT", "parts": [{ "text": text }] })
+        }
         Version::V03 => {
             json!({ "kind": "message", "messageId": text, "role": "agent", "parts": [{ "kind": "text", "text": text }] })
         }
@@ -28,7 +30,11 @@ fn message(version: Version, text: &str) -> Value {
 
 /// A status event: working with words, or completed without.
 fn event(version: Version, id: &str, said: Option<&str>) -> Value {
-    let state = if said.is_some() { "working" } else { "completed" };
+    let state = if said.is_some() {
+        "working"
+    } else {
+        "completed"
+    };
     let mut status = json!({ "state": state });
     if let Some(text) = said {
         status["message"] = message(version, text);
@@ -85,12 +91,20 @@ fn id_of(body: &Value) -> String {
 #[tokio::test]
 async fn streamed_answers_are_kept() {
     for (version, name, stream, _) in VERSIONS {
-        let (mut peer, remote) = Played::with(RemoteOptions { versions: vec![version], ..quick() }).await;
+        let (mut peer, remote) = Played::with(RemoteOptions {
+            versions: vec![version],
+            ..quick()
+        })
+        .await;
         let mut call = remote.call(SAY, hello());
         let heard = tokio::spawn(async move {
             let mut progress = Vec::new();
             while let Some(event) = soon(call.next()).await {
-                if let CallEvent::Progress(Progress { message: Some(text), .. }) = event {
+                if let CallEvent::Progress(Progress {
+                    message: Some(text),
+                    ..
+                }) = event
+                {
                     progress.push(text);
                 }
             }
@@ -106,7 +120,11 @@ async fn streamed_answers_are_kept() {
         }
         let (progress, reply) = joined(heard).await;
         let result: Value = serde_json::from_str(reply.get()).unwrap();
-        assert_eq!(text_of(&result), ["THE ANSWER", "and more"], "{name}: {result}");
+        assert_eq!(
+            text_of(&result),
+            ["THE ANSWER", "and more"],
+            "{name}: {result}"
+        );
         assert_eq!(progress, ["THE ANSWER", "and more"], "{name}");
         remote.stop().await;
     }
@@ -117,32 +135,56 @@ async fn streamed_answers_are_kept() {
 #[tokio::test]
 async fn answers_in_the_history_are_kept() {
     for (version, name, _, send) in VERSIONS {
-        let (mut peer, remote) = Played::with(RemoteOptions { versions: vec![version], ..quick() }).await;
+        let (mut peer, remote) = Played::with(RemoteOptions {
+            versions: vec![version],
+            ..quick()
+        })
+        .await;
         let asked = remote.asking(SAY, hello());
         let card = card(&peer, name, false);
         peer.show(&card).await;
         let hit = peer.expect(send).await;
         let params = &hit.body["params"];
-        let limit = params["historyLength"].as_u64().or(params["configuration"]["historyLength"].as_u64());
+        let limit = params["historyLength"]
+            .as_u64()
+            .or(params["configuration"]["historyLength"].as_u64());
         assert!(limit.is_some_and(|limit| limit > 0), "{name}: {params}");
         let mut question = message(version, "hello");
-        question["role"] = json!(if version == Version::V10 { "ROLE_USER" } else { "user" });
+        question["role"] = json!(if version == Version::V10 {
+            "ROLE_USER"
+        } else {
+            "user"
+        });
         let id = id_of(&hit.body);
         let history = [question, message(version, "THE ANSWER")];
         hit.result(completed(version, &id, &history)).await;
-        assert_eq!(text_of(&joined(asked).await.unwrap()), ["THE ANSWER"], "{name}");
+        assert_eq!(
+            text_of(&joined(asked).await.unwrap()),
+            ["THE ANSWER"],
+            "{name}"
+        );
         remote.stop().await;
     }
     let (mut peer, remote, asked) = Played::asked(quick(), false).await;
-    peer.expect("SendMessage").await.result(task("t", "TASK_STATE_WORKING")).await;
+    peer.expect("SendMessage")
+        .await
+        .result(task("t", "TASK_STATE_WORKING"))
+        .await;
     let mut working = task("t", "TASK_STATE_WORKING")["task"].take();
     working["status"]["message"] = message(Version::V10, "seen");
     peer.expect("GetTask").await.result(working).await;
-    peer.expect("GetTask").await.result(task("t", "TASK_STATE_COMPLETED")["task"].clone()).await;
+    peer.expect("GetTask")
+        .await
+        .result(task("t", "TASK_STATE_COMPLETED")["task"].clone())
+        .await;
     let hit = peer.expect("GetTask").await;
     assert!(hit.body["params"]["historyLength"].as_u64().unwrap() > 0);
-    let history = [message(Version::V10, "seen"), message(Version::V10, "missed")];
-    hit.result(completed(Version::V10, "t", &history)["task"].clone()).await;
+    let history = [
+        message(Version::V10, "seen"),
+        message(Version::V10, "missed"),
+    ];
+    hit.result(completed(Version::V10, "t", &history)["task"].clone())
+        .await;
     assert_eq!(text_of(&joined(asked).await.unwrap()), ["seen", "missed"]);
     remote.stop().await;
 }
@@ -152,8 +194,17 @@ async fn answers_in_the_history_are_kept() {
 #[tokio::test]
 async fn answers_are_not_doubled() {
     for (end, expect) in [
-        (vec![piece("t", "a", "made", false), event(Version::V10, "t", None)], json!(["made"])),
-        (vec![status("t", "TASK_STATE_COMPLETED", "bye")], json!(["bye"])),
+        (
+            vec![
+                piece("t", "a", "made", false),
+                event(Version::V10, "t", None),
+            ],
+            json!(["made"]),
+        ),
+        (
+            vec![status("t", "TASK_STATE_COMPLETED", "bye")],
+            json!(["bye"]),
+        ),
     ] {
         let (mut peer, remote, asked) = Played::asked(quick(), true).await;
         let mut said = peer.expect("SendStreamingMessage").await.stream().await;

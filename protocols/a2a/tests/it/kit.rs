@@ -7,7 +7,9 @@ use std::time::Duration;
 use actix_web::dev::ServerHandle;
 use callboard_a2a::inbound::{A2aOptions, A2aServer, ListenOptions, NamedAgents, serve};
 use callboard_message::{Principal, PrincipalKind};
-use callboard_rpc::{Access, BearerVerifier, CredentialError, SseDecoder, SseEvent, SseLimits, Trust};
+use callboard_rpc::{
+    Access, BearerVerifier, CredentialError, SseDecoder, SseEvent, SseLimits, Trust,
+};
 use callboard_runtime::{AgentRef, System};
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::{Value, json};
@@ -20,7 +22,9 @@ pub const SOON: Duration = Duration::from_secs(10);
 
 /// What `work` comes to, within [`SOON`].
 pub async fn soon<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(SOON, work).await.expect("it did not happen in time")
+    tokio::time::timeout(SOON, work)
+        .await
+        .expect("it did not happen in time")
 }
 
 /// Knows whoever gives a name as their key.
@@ -30,7 +34,12 @@ impl BearerVerifier for Names {
     fn verify(&self, token: &[u8]) -> Option<Result<Principal, CredentialError>> {
         let id = String::from_utf8_lossy(token).into_owned();
         Some(match &*id {
-            "alice" | "bob" => Ok(Principal { id, kind: PrincipalKind::ApiKey, scopes: Vec::new(), purpose: None }),
+            "alice" | "bob" => Ok(Principal {
+                id,
+                kind: PrincipalKind::ApiKey,
+                scopes: Vec::new(),
+                purpose: None,
+            }),
             _ => Err(CredentialError::Wrong),
         })
     }
@@ -71,7 +80,13 @@ impl Served {
         let agent = system.spawn_with(|| OnlyEcho);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = A2aServer::new(agent, options(&listener));
-        Self::serving(listener, system, Watched::new(), server, &ListenOptions::default())
+        Self::serving(
+            listener,
+            system,
+            Watched::new(),
+            server,
+            &ListenOptions::default(),
+        )
     }
 
     /// With other options.
@@ -97,11 +112,22 @@ impl Served {
         let serving = serve(listener, server.clone(), named.clone(), listen).unwrap();
         let handle = serving.server.handle();
         tokio::spawn(serving.server);
-        Self { address: serving.address, system, watched, server, named, handle }
+        Self {
+            address: serving.address,
+            system,
+            watched,
+            server,
+            named,
+            handle,
+        }
     }
 
     /// Serves agents by their names too.
-    pub fn name<const N: usize>(&self, agents: [(&str, AgentRef); N], change: impl Fn(&mut A2aOptions)) {
+    pub fn name<const N: usize>(
+        &self,
+        agents: [(&str, AgentRef); N],
+        change: impl Fn(&mut A2aOptions),
+    ) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = |(name, agent): (&str, AgentRef)| {
             let mut options = options(&listener);
@@ -150,12 +176,20 @@ pub struct Peer {
 impl Peer {
     pub fn new(base: impl Into<String>) -> Self {
         let http = Client::builder().no_proxy().build().unwrap();
-        Self { http, base: base.into(), path: "/a2a".into(), headers: Vec::new() }
+        Self {
+            http,
+            base: base.into(),
+            path: "/a2a".into(),
+            headers: Vec::new(),
+        }
     }
 
     /// With another address.
     pub fn at(&self, path: &str) -> Self {
-        Self { path: path.into(), ..self.clone() }
+        Self {
+            path: path.into(),
+            ..self.clone()
+        }
     }
 
     /// With one more header.
@@ -172,23 +206,35 @@ impl Peer {
 
     /// A request below the address.
     pub fn request(&self, method: Method, tail: &str) -> RequestBuilder {
-        let request = self.http.request(method, format!("{}{}{tail}", self.base, self.path));
-        self.headers.iter().fold(request, |request, (name, value)| request.header(name, value))
+        let request = self
+            .http
+            .request(method, format!("{}{}{tail}", self.base, self.path));
+        self.headers.iter().fold(request, |request, (name, value)| {
+            request.header(name, value)
+        })
     }
 
     /// Posts bytes as JSON.
     pub async fn post(&self, tail: &str, body: impl Into<reqwest::Body>) -> Response {
-        let request = self.request(Method::POST, tail).header("Content-Type", "application/json").body(body);
+        let request = self
+            .request(Method::POST, tail)
+            .header("Content-Type", "application/json")
+            .body(body);
         soon(request.send()).await.unwrap()
     }
 
     /// A whole JSON-RPC response.
     pub async fn rpc(&self, method: &str, params: Value) -> Value {
-        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+        let body =
+            json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
         let response = self.post("", body).await;
         assert_eq!(response.status(), 200, "{method}");
         let answer: Value = serde_json::from_slice(&soon(response.bytes()).await.unwrap()).unwrap();
-        assert_eq!((&answer["jsonrpc"], &answer["id"]), (&json!("2.0"), &json!(1)), "{answer}");
+        assert_eq!(
+            (&answer["jsonrpc"], &answer["id"]),
+            (&json!("2.0"), &json!(1)),
+            "{answer}"
+        );
         answer
     }
 
@@ -202,24 +248,32 @@ impl Peer {
     /// The code of the error that a JSON-RPC request comes to.
     pub async fn code(&self, method: &str, params: Value) -> i64 {
         let answer = self.rpc(method, params).await;
-        answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("{method}: {answer}"))
+        answer["error"]["code"]
+            .as_i64()
+            .unwrap_or_else(|| panic!("{method}: {answer}"))
     }
 
     /// Status and body of a request of the HTTP+JSON binding.
     pub async fn rest(&self, method: Method, tail: &str, body: Option<Value>) -> (u16, Value) {
         let request = self.request(method, tail);
         let request = match body {
-            Some(body) => request.header("Content-Type", "application/json").body(body.to_string()),
+            Some(body) => request
+                .header("Content-Type", "application/json")
+                .body(body.to_string()),
             None => request,
         };
         let response = soon(request.send()).await.unwrap();
-        let (status, body) = (response.status().as_u16(), soon(response.bytes()).await.unwrap());
+        let (status, body) = (
+            response.status().as_u16(),
+            soon(response.bytes()).await.unwrap(),
+        );
         (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
     }
 
     /// Opens the stream that a JSON-RPC request is answered with.
     pub async fn stream(&self, method: &str, params: Value) -> Stream {
-        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+        let body =
+            json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
         Stream::of(self.post("", body).await)
     }
 }
@@ -234,7 +288,10 @@ impl Stream {
     pub fn of(response: Response) -> Self {
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
-        Self { response, decoder: SseDecoder::new(&SseLimits::default()) }
+        Self {
+            response,
+            decoder: SseDecoder::new(&SseLimits::default()),
+        }
     }
 
     /// The next event as it came; `None` at the stream's end.

@@ -15,21 +15,45 @@ fn part(json: &str) -> Result<String, ReadError> {
 fn parts_in_all_spellings() {
     for (sent, canonical) in [
         (r#"{"text":"a"}"#, r#"{"text":"a"}"#),
-        (r#"{"kind":"text","text":"a","metadata":null}"#, r#"{"text":"a"}"#),
+        (
+            r#"{"kind":"text","text":"a","metadata":null}"#,
+            r#"{"text":"a"}"#,
+        ),
         (r#"{"type":"text"}"#, r#"{"text":""}"#),
-        (r#"{"raw":"-_8","media_type":"image/png"}"#, r#"{"raw":"+/8=","mediaType":"image/png"}"#),
-        (r#"{"raw":"+/8","filename":"x"}"#, r#"{"raw":"+/8=","filename":"x"}"#),
-        (r#"{"bytes":"+/8=","mimeType":"a/b","name":"x"}"#, r#"{"raw":"+/8=","filename":"x","mediaType":"a/b"}"#),
+        (
+            r#"{"raw":"-_8","media_type":"image/png"}"#,
+            r#"{"raw":"+/8=","mediaType":"image/png"}"#,
+        ),
+        (
+            r#"{"raw":"+/8","filename":"x"}"#,
+            r#"{"raw":"+/8=","filename":"x"}"#,
+        ),
+        (
+            r#"{"bytes":"+/8=","mimeType":"a/b","name":"x"}"#,
+            r#"{"raw":"+/8=","filename":"x","mediaType":"a/b"}"#,
+        ),
         (
             r#"{"kind":"file","file":{"bytes":"","mimeType":"a/b","name":"x"}}"#,
             r#"{"raw":"","filename":"x","mediaType":"a/b"}"#,
         ),
-        (r#"{"file":{"fileWithUri":"https://x","mime_type":"a/b"}}"#, r#"{"url":"https://x","mediaType":"a/b"}"#),
-        (r#"{"file":{"file_with_bytes":"AA=="}}"#, r#"{"raw":"AA=="}"#),
+        (
+            r#"{"file":{"fileWithUri":"https://x","mime_type":"a/b"}}"#,
+            r#"{"url":"https://x","mediaType":"a/b"}"#,
+        ),
+        (
+            r#"{"file":{"file_with_bytes":"AA=="}}"#,
+            r#"{"raw":"AA=="}"#,
+        ),
         (r#"{"uri":"https://x"}"#, r#"{"url":"https://x"}"#),
-        (r#"{"kind":"data","data":{"a":1.0}}"#, r#"{"data":{"a":1.0}}"#),
+        (
+            r#"{"kind":"data","data":{"a":1.0}}"#,
+            r#"{"data":{"a":1.0}}"#,
+        ),
         (r#"{"data":null}"#, r#"{"data":null}"#),
-        (r#"{"text":"a","raw":null,"url":null,"data":null,"x":[1]}"#, r#"{"text":"a"}"#),
+        (
+            r#"{"text":"a","raw":null,"url":null,"data":null,"x":[1]}"#,
+            r#"{"text":"a"}"#,
+        ),
     ] {
         assert_eq!(part(sent).as_deref(), Ok(canonical), "{sent}");
     }
@@ -39,17 +63,41 @@ fn parts_in_all_spellings() {
 #[test]
 fn parts_that_are_none() {
     for (sent, field, why) in [
-        (r#"{}"#, "", "has no content: one of text, raw, url and data"),
-        (r#"{"kind":"video"}"#, "", "has no content: one of text, raw, url and data"),
-        (r#"{"file":{}}"#, "", "has no content: one of text, raw, url and data"),
+        (
+            r#"{}"#,
+            "",
+            "has no content: one of text, raw, url and data",
+        ),
+        (
+            r#"{"kind":"video"}"#,
+            "",
+            "has no content: one of text, raw, url and data",
+        ),
+        (
+            r#"{"file":{}}"#,
+            "",
+            "has no content: one of text, raw, url and data",
+        ),
         (r#"{"text":"a","data":1}"#, "", "has two contents"),
-        (r#"{"file":{"bytes":"AA==","uri":"x"}}"#, "", "has two contents"),
+        (
+            r#"{"file":{"bytes":"AA==","uri":"x"}}"#,
+            "",
+            "has two contents",
+        ),
         (r#"{"text":{}}"#, "text", "must be a string"),
         (r#"{"raw":"?"}"#, "raw", "must be base64"),
         (r#"{"raw":"A"}"#, "raw", "must be base64"),
         (r#"{"file":{"bytes":7}}"#, "file.bytes", "must be base64"),
-        (r#"{"text":"a","metadata":[]}"#, "metadata", "must be an object"),
-        (r#"{"mediaType":"a/b","media_type":"a/c","text":""}"#, "mediaType", "stands twice, in two spellings"),
+        (
+            r#"{"text":"a","metadata":[]}"#,
+            "metadata",
+            "must be an object",
+        ),
+        (
+            r#"{"mediaType":"a/b","media_type":"a/c","text":""}"#,
+            "mediaType",
+            "stands twice, in two spellings",
+        ),
         (r#""a""#, "", "must be an object"),
         (r#"{"text":"a","text":"b"}"#, "", "must be an object"),
     ] {
@@ -91,16 +139,29 @@ fn tasks_in_all_spellings() {
             r#"{"id":"t","status":{"state":"TASK_STATE_FAILED"},"artifacts":[{"artifactId":"2","parts":[{"text":"a"}]}]}"#,
         ),
     ] {
-        assert_eq!(Task::from_raw(&raw(sent)).map(|task| task.to_json()).as_deref(), Ok(canonical), "{sent}");
+        assert_eq!(
+            Task::from_raw(&raw(sent))
+                .map(|task| task.to_json())
+                .as_deref(),
+            Ok(canonical),
+            "{sent}"
+        );
     }
     for (sent, field) in [
         (r#"{"status":{"state":"working"}}"#, "id"),
         (r#"{"id":"","status":{"state":"working"}}"#, "id"),
         (r#"{"id":"t"}"#, "status"),
         (r#"{"id":"t","status":{}}"#, "status.state"),
-        (r#"{"id":"t","status":{"state":"failed"},"artifacts":[{"parts":[{"text":"a"},3]}]}"#, "artifacts[0].parts[1]"),
+        (
+            r#"{"id":"t","status":{"state":"failed"},"artifacts":[{"parts":[{"text":"a"},3]}]}"#,
+            "artifacts[0].parts[1]",
+        ),
     ] {
-        assert_eq!(Task::from_raw(&raw(sent)).unwrap_err().field, field, "{sent}");
+        assert_eq!(
+            Task::from_raw(&raw(sent)).unwrap_err().field,
+            field,
+            "{sent}"
+        );
     }
 }
 
@@ -110,16 +171,39 @@ fn events_in_all_spellings() {
     let status = r#""status":{"state":"working"}"#;
     for (sent, is) in [
         (format!(r#"{{"task":{{"id":"t",{status}}}}}"#), "task"),
-        (format!(r#"{{"statusUpdate":{{"taskId":"t","contextId":"c",{status}}}}}"#), "status"),
-        (format!(r#"{{"status_update":{{"task_id":"t",{status}}}}}"#), "status"),
-        (r#"{"artifactUpdate":{"taskId":"t","artifact":{"parts":[]}}}"#.into(), "artifact"),
-        (r#"{"message":{"messageId":"m","role":"agent","parts":[]}}"#.into(), "message"),
+        (
+            format!(r#"{{"statusUpdate":{{"taskId":"t","contextId":"c",{status}}}}}"#),
+            "status",
+        ),
+        (
+            format!(r#"{{"status_update":{{"task_id":"t",{status}}}}}"#),
+            "status",
+        ),
+        (
+            r#"{"artifactUpdate":{"taskId":"t","artifact":{"parts":[]}}}"#.into(),
+            "artifact",
+        ),
+        (
+            r#"{"message":{"messageId":"m","role":"agent","parts":[]}}"#.into(),
+            "message",
+        ),
         (format!(r#"{{"kind":"task","id":"t",{status}}}"#), "task"),
-        (format!(r#"{{"kind":"status-update","taskId":"t","contextId":"c","final":true,{status}}}"#), "status"),
-        (r#"{"kind":"artifact-update","taskId":"t","artifact":{"parts":[]}}"#.into(), "artifact"),
+        (
+            format!(
+                r#"{{"kind":"status-update","taskId":"t","contextId":"c","final":true,{status}}}"#
+            ),
+            "status",
+        ),
+        (
+            r#"{"kind":"artifact-update","taskId":"t","artifact":{"parts":[]}}"#.into(),
+            "artifact",
+        ),
         (r#"{"kind":"message","parts":[]}"#.into(), "message"),
         (format!(r#"{{"id":"t","final":false,{status}}}"#), "status"),
-        (format!(r#"{{"id":"t","final":false,"artifacts":[],{status}}}"#), "task"),
+        (
+            format!(r#"{{"id":"t","final":false,"artifacts":[],{status}}}"#),
+            "task",
+        ),
         (format!(r#"{{"id":"t","sessionId":"s",{status}}}"#), "task"),
         (r#"{"id":"t","artifact":{"parts":[]}}"#.into(), "artifact"),
         (r#"{"role":"agent","parts":[]}"#.into(), "message"),
@@ -141,14 +225,26 @@ fn events_in_all_spellings() {
 fn answers_that_are_none() {
     for dialect in [Dialect::V10, Dialect::V03, Dialect::V03Rest, Dialect::V01] {
         let none = raw(r#"{"status":{"state":"working"}}"#);
-        assert_eq!(dialect.read_task(&none).unwrap_err().kind, ErrorKind::InvalidAgentResponse);
-        assert_eq!(dialect.read_send_response(&none).unwrap_err().kind, ErrorKind::InvalidAgentResponse);
-        assert_eq!(dialect.read_event(&raw("[]")).unwrap_err().kind, ErrorKind::InvalidAgentResponse);
+        assert_eq!(
+            dialect.read_task(&none).unwrap_err().kind,
+            ErrorKind::InvalidAgentResponse
+        );
+        assert_eq!(
+            dialect.read_send_response(&none).unwrap_err().kind,
+            ErrorKind::InvalidAgentResponse
+        );
+        assert_eq!(
+            dialect.read_event(&raw("[]")).unwrap_err().kind,
+            ErrorKind::InvalidAgentResponse
+        );
     }
 }
 
 fn refused(dialect: Dialect, json: &str) -> A2aError {
-    dialect.read_send(Some(&raw(json))).map(drop).expect_err(json)
+    dialect
+        .read_send(Some(&raw(json)))
+        .map(drop)
+        .expect_err(json)
 }
 
 /// Goal: a message without an id, a role or a part is refused in every version that has them. Method: rows.
@@ -158,11 +254,26 @@ fn requests_must_say_what_they_mean() {
         for (json, why) in [
             (r#"{}"#, "message is missing"),
             (r#"{"message":null}"#, "message is missing"),
-            (r#"{"message":{"role":"user","parts":[{"text":"a"}]}}"#, "message.messageId is missing"),
-            (r#"{"message":{"messageId":"m","parts":[{"text":"a"}]}}"#, "message.role is missing"),
-            (r#"{"message":{"messageId":"m","role":"nobody","parts":[{"text":"a"}]}}"#, "message.role is missing"),
-            (r#"{"message":{"messageId":"m","role":"user"}}"#, "message.parts is missing"),
-            (r#"{"message":{"messageId":"m","role":"user","parts":[]}}"#, "message.parts is missing"),
+            (
+                r#"{"message":{"role":"user","parts":[{"text":"a"}]}}"#,
+                "message.messageId is missing",
+            ),
+            (
+                r#"{"message":{"messageId":"m","parts":[{"text":"a"}]}}"#,
+                "message.role is missing",
+            ),
+            (
+                r#"{"message":{"messageId":"m","role":"nobody","parts":[{"text":"a"}]}}"#,
+                "message.role is missing",
+            ),
+            (
+                r#"{"message":{"messageId":"m","role":"user"}}"#,
+                "message.parts is missing",
+            ),
+            (
+                r#"{"message":{"messageId":"m","role":"user","parts":[]}}"#,
+                "message.parts is missing",
+            ),
             (
                 r#"{"message":{"messageId":"m","role":"user","parts":[{"text":"a"}]},"configuration":{"historyLength":-1}}"#,
                 "configuration.historyLength must not be negative",
@@ -174,27 +285,56 @@ fn requests_must_say_what_they_mean() {
             (r#"[]"#, "the request must be an object"),
         ] {
             let error = refused(dialect, json);
-            assert_eq!((error.kind, &*error.message), (ErrorKind::InvalidParams, why), "{dialect:?} {json}");
+            assert_eq!(
+                (error.kind, &*error.message),
+                (ErrorKind::InvalidParams, why),
+                "{dialect:?} {json}"
+            );
         }
     }
     for (json, why) in [
-        (r#"{"message":{"role":"user","parts":[{"text":"a"}]}}"#, "id is missing"),
+        (
+            r#"{"message":{"role":"user","parts":[{"text":"a"}]}}"#,
+            "id is missing",
+        ),
         (r#"{"id":"t"}"#, "message is missing"),
-        (r#"{"id":"t","message":{"role":"user","parts":[]}}"#, "message.parts is missing"),
+        (
+            r#"{"id":"t","message":{"role":"user","parts":[]}}"#,
+            "message.parts is missing",
+        ),
     ] {
         assert_eq!(refused(Dialect::V01, json).message, why);
     }
-    let odd =
-        r#"{"id":"t","message":{"messageId":"m","role":"user","parts":[{"text":"a"},{"type":"odd","text":"a"}]}}"#;
+    let odd = r#"{"id":"t","message":{"messageId":"m","role":"user","parts":[{"text":"a"},{"type":"odd","text":"a"}]}}"#;
     for dialect in [Dialect::V03, Dialect::V03Rest, Dialect::V01] {
-        assert!(refused(dialect, odd).message.starts_with("message.parts[1] is of a kind"), "{dialect:?}");
+        assert!(
+            refused(dialect, odd)
+                .message
+                .starts_with("message.parts[1] is of a kind"),
+            "{dialect:?}"
+        );
     }
     // In 1.0 these are nobody's members.
     assert!(Dialect::V10.read_send(Some(&raw(odd))).is_ok());
-    assert_eq!(Dialect::V10.read_send(None).unwrap_err().message, "message is missing");
-    assert_eq!(Dialect::V10.read_get(None).unwrap_err().message, "id is missing");
-    assert_eq!(Dialect::V03.read_push_get(None).unwrap_err().message, "id is missing");
-    assert_eq!(Dialect::V03.read_push_delete(Some(&raw(r#"{"id":"t"}"#))).unwrap_err().kind, ErrorKind::InvalidParams);
+    assert_eq!(
+        Dialect::V10.read_send(None).unwrap_err().message,
+        "message is missing"
+    );
+    assert_eq!(
+        Dialect::V10.read_get(None).unwrap_err().message,
+        "id is missing"
+    );
+    assert_eq!(
+        Dialect::V03.read_push_get(None).unwrap_err().message,
+        "id is missing"
+    );
+    assert_eq!(
+        Dialect::V03
+            .read_push_delete(Some(&raw(r#"{"id":"t"}"#)))
+            .unwrap_err()
+            .kind,
+        ErrorKind::InvalidParams
+    );
     let missing = refused(Dialect::V10, "{}");
     assert_eq!(
         missing.details[0].to_raw().get(),
@@ -209,28 +349,47 @@ fn bounds() {
         let mut request = send();
         request.message.parts.truncate(1);
         change(&mut request.message);
-        Dialect::V10.read_send(Some(&Dialect::V10.write_send(&request))).map(drop)
+        Dialect::V10
+            .read_send(Some(&Dialect::V10.write_send(&request)))
+            .map(drop)
     };
     let id = |bytes: usize| "i".repeat(bytes);
     for (max, change) in [
-        (limits::PARTS_MAX, &(|m: &mut Message, n| m.parts = vec![Part::text(""); n]) as &dyn Fn(&mut Message, usize)),
-        (limits::REFERENCES_MAX, &|m, n| m.reference_task_ids = vec!["t".into(); n]),
-        (limits::EXTENSIONS_MAX, &|m, n| m.extensions = vec!["e".into(); n]),
+        (
+            limits::PARTS_MAX,
+            &(|m: &mut Message, n| m.parts = vec![Part::text(""); n])
+                as &dyn Fn(&mut Message, usize),
+        ),
+        (limits::REFERENCES_MAX, &|m, n| {
+            m.reference_task_ids = vec!["t".into(); n]
+        }),
+        (limits::EXTENSIONS_MAX, &|m, n| {
+            m.extensions = vec!["e".into(); n]
+        }),
         (limits::ID_BYTES_MAX, &|m, n| m.message_id = id(n)),
         (limits::ID_BYTES_MAX, &|m, n| m.task_id = id(n)),
         (limits::ID_BYTES_MAX, &|m, n| m.context_id = id(n)),
-        (limits::ID_BYTES_MAX, &|m, n| m.reference_task_ids = vec![id(n)]),
+        (limits::ID_BYTES_MAX, &|m, n| {
+            m.reference_task_ids = vec![id(n)]
+        }),
     ] {
         assert!(send(&|message| change(message, max)).is_ok());
         let over = send(&|message| change(message, max + 1)).unwrap_err();
         assert_eq!(over.kind, ErrorKind::InvalidParams);
         assert!(over.message.len() < 200);
     }
-    let page = |size: i32| Dialect::V10.read_list(Some(&raw(&format!(r#"{{"pageSize":"{size}"}}"#)))).map(drop);
+    let page = |size: i32| {
+        Dialect::V10
+            .read_list(Some(&raw(&format!(r#"{{"pageSize":"{size}"}}"#))))
+            .map(drop)
+    };
     assert!(page(1).is_ok() && page(limits::PAGE_SIZE_MAX).is_ok());
     assert!(page(0).is_err() && page(limits::PAGE_SIZE_MAX + 1).is_err());
     let tenant = |bytes: usize| {
-        Dialect::V10.read_cancel(Some(&of(object(&format!(r#"{{"id":"t","tenant":"{}"}}"#, id(bytes))))))
+        Dialect::V10.read_cancel(Some(&of(object(&format!(
+            r#"{{"id":"t","tenant":"{}"}}"#,
+            id(bytes)
+        )))))
     };
     assert!(tenant(limits::ID_BYTES_MAX).is_ok() && tenant(limits::ID_BYTES_MAX + 1).is_err());
 }
@@ -241,8 +400,13 @@ fn strings_do() {
     let query = raw(
         r#"{"contextId":"c-1","status":"TASK_STATE_INPUT_REQUIRED","pageSize":"10","historyLength":"0","includeArtifacts":"false","statusTimestampAfter":"2026-07-28T10:30:00.250Z","pageToken":"p"}"#,
     );
-    assert_eq!(Dialect::V10.read_list(Some(&query)).unwrap().to_json(), list_request().to_json());
-    let any = Dialect::V10.read_list(Some(&raw(r#"{"status":"TASK_STATE_UNSPECIFIED"}"#))).unwrap();
+    assert_eq!(
+        Dialect::V10.read_list(Some(&query)).unwrap().to_json(),
+        list_request().to_json()
+    );
+    let any = Dialect::V10
+        .read_list(Some(&raw(r#"{"status":"TASK_STATE_UNSPECIFIED"}"#)))
+        .unwrap();
     assert_eq!(any.status, None);
     for (json, field) in [
         (r#"{"status":"asleep"}"#, "status"),
@@ -254,7 +418,11 @@ fn strings_do() {
         (r#"{"statusTimestampAfter":"soon"}"#, "statusTimestampAfter"),
     ] {
         let error = Dialect::V10.read_list(Some(&raw(json))).unwrap_err();
-        assert!(error.message.starts_with(field), "{json}: {}", error.message);
+        assert!(
+            error.message.starts_with(field),
+            "{json}: {}",
+            error.message
+        );
     }
 }
 
@@ -266,7 +434,9 @@ fn blocking_is_told_apart() {
             r#"{{"message":{{"messageId":"m","role":"user","parts":[{{"kind":"text","text":"a"}}]}}{configuration}}}"#
         );
         let request = Dialect::V03.read_send(Some(&raw(&json))).unwrap();
-        request.configuration.is_some_and(|configuration| configuration.return_immediately)
+        request
+            .configuration
+            .is_some_and(|configuration| configuration.return_immediately)
     };
     assert!(!sent(""));
     assert!(!sent(r#","configuration":{}"#));
@@ -279,7 +449,8 @@ fn blocking_is_told_apart() {
 fn cards_of_all_ages() {
     let interfaces = |json: &str| {
         let card = Dialect::read_card(&raw(json)).unwrap();
-        let of = |i: &AgentInterface| format!("{} {} {}", i.url, i.protocol_binding, i.protocol_version);
+        let of =
+            |i: &AgentInterface| format!("{} {} {}", i.url, i.protocol_binding, i.protocol_version);
         card.supported_interfaces.iter().map(of).collect::<Vec<_>>()
     };
     assert_eq!(
@@ -288,9 +459,18 @@ fn cards_of_all_ages() {
         ),
         ["u HTTP+JSON 0.3", "v JSONRPC 0.3"]
     );
-    assert_eq!(interfaces(r#"{"url":"u","protocolVersion":"0.2.6"}"#), ["u JSONRPC 0.3"]);
-    assert_eq!(interfaces(r#"{"url":"u","authentication":{"schemes":["Bearer"]}}"#), ["u JSONRPC 0.1"]);
-    assert_eq!(interfaces(r#"{"url":"u","name":"a","skills":[]}"#), ["u JSONRPC 0.3", "u JSONRPC 0.1"]);
+    assert_eq!(
+        interfaces(r#"{"url":"u","protocolVersion":"0.2.6"}"#),
+        ["u JSONRPC 0.3"]
+    );
+    assert_eq!(
+        interfaces(r#"{"url":"u","authentication":{"schemes":["Bearer"]}}"#),
+        ["u JSONRPC 0.1"]
+    );
+    assert_eq!(
+        interfaces(r#"{"url":"u","name":"a","skills":[]}"#),
+        ["u JSONRPC 0.3", "u JSONRPC 0.1"]
+    );
     assert_eq!(
         interfaces(
             r#"{"url":"u","protocolVersion":"0.3.0","supportedInterfaces":[{"url":"u","protocolBinding":"JSONRPC","protocolVersion":"1.0"},{"url":"u","protocolBinding":"JSONRPC","protocolVersion":"0.3"}]}"#
@@ -304,14 +484,19 @@ fn cards_of_all_ages() {
     assert!(
         matches!(card.security_schemes.get("bearer"), Some(SecurityScheme::HttpAuth(http)) if http.scheme == "Bearer")
     );
-    assert_eq!((card.capabilities.streaming, &*card.skills[0].id), (Some(true), "a"));
+    assert_eq!(
+        (card.capabilities.streaming, &*card.skills[0].id),
+        (Some(true), "a")
+    );
     let card = Dialect::read_card(&raw(
         r#"{"url":"u","supportsAuthenticatedExtendedCard":true,"security":[{"k":["a"]}],"securitySchemes":{"k":{"type":"apiKey","in":"header","name":"X"}}}"#,
     ))
     .unwrap();
     assert_eq!(card.capabilities.extended_agent_card, Some(true));
     assert_eq!(card.security_requirements[0].schemes["k"].list, ["a"]);
-    assert!(matches!(&card.security_schemes["k"], SecurityScheme::ApiKey(key) if key.location == "header"));
+    assert!(
+        matches!(&card.security_schemes["k"], SecurityScheme::ApiKey(key) if key.location == "header")
+    );
 }
 
 /// Goal: a state that nobody knows isn't the end. Method: one of the future, and 0.3's `unknown`.
@@ -319,6 +504,9 @@ fn cards_of_all_ages() {
 fn unknown_states_go_on() {
     for state in ["TASK_STATE_PAUSED", "unknown", "", "99"] {
         let json = format!(r#"{{"id":"t","status":{{"state":"{state}"}}}}"#);
-        assert_eq!(Task::from_raw(&raw(&json)).unwrap().status.state, TaskState::Working);
+        assert_eq!(
+            Task::from_raw(&raw(&json)).unwrap().status.state,
+            TaskState::Working
+        );
     }
 }

@@ -7,14 +7,23 @@ use callboard_a2a::{Dialect, Operation};
 fn methods_and_versions() {
     for dialect in [Dialect::V10, Dialect::V03, Dialect::V01] {
         for operation in Operation::ALL {
-            let Some(method) = dialect.method(operation) else { continue };
+            let Some(method) = dialect.method(operation) else {
+                continue;
+            };
             let (found, asked) = Dialect::of_method(method).unwrap();
             assert_eq!(asked, operation, "{method}");
             assert_eq!(found.as_begun(operation, dialect), dialect, "{method}");
         }
     }
-    assert_eq!(Dialect::V10.as_begun(Operation::GetTask, Dialect::V01), Dialect::V10);
-    assert!(["", "tasks", "message/sent", "sendmessage"].iter().all(|method| Dialect::of_method(method).is_none()));
+    assert_eq!(
+        Dialect::V10.as_begun(Operation::GetTask, Dialect::V01),
+        Dialect::V10
+    );
+    assert!(
+        ["", "tasks", "message/sent", "sendmessage"]
+            .iter()
+            .all(|method| Dialect::of_method(method).is_none())
+    );
     for (version, dialect) in [
         ("1.0", Some(Dialect::V10)),
         (" 1.0.1 ", Some(Dialect::V10)),
@@ -31,6 +40,9 @@ fn methods_and_versions() {
         ("0.30", None),
     ] {
         assert_eq!(Dialect::of_version(version), dialect, "{version:?}");
-        assert_eq!(Dialect::is_served(version), dialect.is_some() || version.is_empty());
+        assert_eq!(
+            Dialect::is_served(version),
+            dialect.is_some() || version.is_empty()
+        );
     }
 }

@@ -10,18 +10,36 @@ use crate::tongue::{About, HOOK, Reply, Tongue};
 
 /// The state of a task, in 1.0's words without their prefix.
 fn state(task: &Value) -> String {
-    let written = task["status"]["state"].as_str().unwrap_or_else(|| panic!("{task}"));
-    written.trim_start_matches("TASK_STATE_").to_ascii_uppercase().replace('-', "_").replace("CANCELLED", "CANCELED")
+    let written = task["status"]["state"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{task}"));
+    written
+        .trim_start_matches("TASK_STATE_")
+        .to_ascii_uppercase()
+        .replace('-', "_")
+        .replace("CANCELLED", "CANCELED")
 }
 
 /// The texts of a task's artifacts.
 fn texts(task: &Value) -> Vec<&str> {
     let artifacts = task["artifacts"].as_array().into_iter().flatten();
-    artifacts.flat_map(|a| a["parts"].as_array().into_iter().flatten()).filter_map(|p| p["text"].as_str()).collect()
+    artifacts
+        .flat_map(|a| a["parts"].as_array().into_iter().flatten())
+        .filter_map(|p| p["text"].as_str())
+        .collect()
 }
 
 async fn begun(tongue: Tongue, peer: &Peer, about: About<'_>) -> String {
-    let result = tongue.result(peer, Op::SendMessage, About { waits: false, ..about }).await;
+    let result = tongue
+        .result(
+            peer,
+            Op::SendMessage,
+            About {
+                waits: false,
+                ..about
+            },
+        )
+        .await;
     tongue.task(&result)["id"].as_str().unwrap().to_owned()
 }
 
@@ -32,12 +50,24 @@ async fn send_get_cancel() {
     let (served, peer) = serving(|_| {}).await;
     for tongue in Tongue::ALL {
         let message = format!("m-{tongue:?}");
-        let about = About { message: &message, text: "said", ..About::default() };
+        let about = About {
+            message: &message,
+            text: "said",
+            ..About::default()
+        };
         let result = tongue.result(&peer, Op::SendMessage, about).await;
         let task = tongue.task(&result);
-        assert_eq!((state(&task), texts(&task)), ("COMPLETED".into(), vec!["said"]), "{tongue:?}: {task}");
+        assert_eq!(
+            (state(&task), texts(&task)),
+            ("COMPLETED".into(), vec!["said"]),
+            "{tongue:?}: {task}"
+        );
         let id = task["id"].as_str().unwrap();
-        assert_eq!(id == message, tongue == Tongue::Rpc01, "only 0.1's clients name tasks");
+        assert_eq!(
+            id == message,
+            tongue == Tongue::Rpc01,
+            "only 0.1's clients name tasks"
+        );
         let of_task = About { task: id, ..about };
         let again = tongue.result(&peer, Op::GetTask, of_task).await;
         assert_eq!(
@@ -46,9 +76,17 @@ async fn send_get_cancel() {
             "{tongue:?}"
         );
         let cancelled = tongue.ask(&peer, Op::CancelTask, of_task).await;
-        assert_eq!(tongue.code(&cancelled), Some(-32_002), "{tongue:?}: {cancelled:?}");
+        assert_eq!(
+            tongue.code(&cancelled),
+            Some(-32_002),
+            "{tongue:?}: {cancelled:?}"
+        );
         let followed = tongue.ask(&peer, Op::SubscribeToTask, of_task).await;
-        assert_eq!(tongue.code(&followed), Some(-32_004), "{tongue:?}: {followed:?}");
+        assert_eq!(
+            tongue.code(&followed),
+            Some(-32_004),
+            "{tongue:?}: {followed:?}"
+        );
     }
     served.stop().await;
 }
@@ -59,19 +97,39 @@ async fn cancel_what_runs() {
     let (mut served, peer) = serving(|_| {}).await;
     for tongue in Tongue::ALL {
         let message = format!("m-{tongue:?}");
-        let (about, waits) =
-            (About { message: &message, skill: "linger", ..About::default() }, tongue == Tongue::Rpc01);
+        let (about, waits) = (
+            About {
+                message: &message,
+                skill: "linger",
+                ..About::default()
+            },
+            tongue == Tongue::Rpc01,
+        );
         // 0.1 always waits for the end.
-        let waiting = waits.then(|| tokio::spawn(tongue.request(&peer, Op::SendMessage, about).send()));
-        let id = if waits { message.clone() } else { begun(tongue, &peer, about).await };
+        let waiting =
+            waits.then(|| tokio::spawn(tongue.request(&peer, Op::SendMessage, about).send()));
+        let id = if waits {
+            message.clone()
+        } else {
+            begun(tongue, &peer, about).await
+        };
         assert_eq!(served.watched.watch.event().await, Seen::Began);
         let of_task = About { task: &id, ..about };
-        assert_eq!(state(&tongue.result(&peer, Op::GetTask, of_task).await), "WORKING", "{tongue:?}");
-        assert_eq!(state(&tongue.result(&peer, Op::CancelTask, of_task).await), "CANCELED", "{tongue:?}");
+        assert_eq!(
+            state(&tongue.result(&peer, Op::GetTask, of_task).await),
+            "WORKING",
+            "{tongue:?}"
+        );
+        assert_eq!(
+            state(&tongue.result(&peer, Op::CancelTask, of_task).await),
+            "CANCELED",
+            "{tongue:?}"
+        );
         assert_eq!(served.watched.watch.event().await, Seen::Cancelled);
         if let Some(waiting) = waiting {
             let answer: Value =
-                serde_json::from_str(&soon(waiting).await.unwrap().unwrap().text().await.unwrap()).unwrap();
+                serde_json::from_str(&soon(waiting).await.unwrap().unwrap().text().await.unwrap())
+                    .unwrap();
             assert_eq!(state(&answer["result"]), "CANCELED");
         }
     }
@@ -85,18 +143,43 @@ async fn streams() {
     let (served, peer) = serving(|_| {}).await;
     for tongue in Tongue::ALL {
         let message = format!("m-{tongue:?}");
-        let about = About { message: &message, text: "said", ..About::default() };
-        let mut stream = Stream::of(soon(tongue.request(&peer, Op::SendStreamingMessage, about).send()).await.unwrap());
+        let about = About {
+            message: &message,
+            text: "said",
+            ..About::default()
+        };
+        let mut stream = Stream::of(
+            soon(
+                tongue
+                    .request(&peer, Op::SendStreamingMessage, about)
+                    .send(),
+            )
+            .await
+            .unwrap(),
+        );
         let (mut events, mut ids) = (Vec::new(), Vec::new());
         while let Some(event) = stream.next().await {
-            ids.push(event.id.clone().expect("each has a number").parse::<u64>().unwrap());
+            ids.push(
+                event
+                    .id
+                    .clone()
+                    .expect("each has a number")
+                    .parse::<u64>()
+                    .unwrap(),
+            );
             let event: Value = serde_json::from_slice(&event.data).unwrap();
-            events.push(if tongue.is_rpc() { event["result"].clone() } else { event });
+            events.push(if tongue.is_rpc() {
+                event["result"].clone()
+            } else {
+                event
+            });
         }
         assert!(ids.is_sorted(), "{ids:?}");
         let (first, last) = (events.first().unwrap(), events.last().unwrap());
         let (task, end) = match tongue {
-            Tongue::Rpc10 | Tongue::Rest10 | Tongue::Rest03 => (&first["task"], &last["statusUpdate"]),
+            Tongue::Rpc10 | Tongue::Rest10 | Tongue::Rest03 => {
+                (&first["task"], &last["statusUpdate"])
+            }
             Tongue::Rpc03 | Tongue::Rpc01 => (first, last),
         };
         assert!(task["id"].is_string(), "{tongue:?}: {first}");
@@ -117,7 +200,9 @@ async fn streams() {
 async fn silent_streams() {
     let served = Served::with(|options| options.keep_alive = Duration::from_millis(20)).await;
     let params = json!({ "message": crate::kit::said("m-1", "wait", "linger") });
-    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": params }).to_string();
+    let body =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": params })
+            .to_string();
     let mut response = served.client().post("", body).await;
     let mut comments = 0;
     while comments < 3 {
@@ -129,7 +214,11 @@ async fn silent_streams() {
     while let Some(chunk) = soon(response.chunk()).await.unwrap() {
         rest.extend_from_slice(&chunk);
     }
-    assert!(String::from_utf8(rest).unwrap().contains("TASK_STATE_COMPLETED"));
+    assert!(
+        String::from_utf8(rest)
+            .unwrap()
+            .contains("TASK_STATE_COMPLETED")
+    );
     served.stop().await;
 }
 
@@ -139,12 +228,19 @@ async fn silent_streams() {
 async fn errors_of_streams() {
     let served = Served::start().await;
     for tongue in [Tongue::Rpc10, Tongue::Rpc03, Tongue::Rpc01] {
-        for (accept, only_events) in
-            [("text/event-stream", true), ("application/json, text/event-stream", false), ("*/*", false)]
-        {
+        for (accept, only_events) in [
+            ("text/event-stream", true),
+            ("application/json, text/event-stream", false),
+            ("*/*", false),
+        ] {
             let peer = served.client().with("Accept", accept);
-            let about = About { task: "none", ..About::default() };
-            let response = soon(tongue.request(&peer, Op::SubscribeToTask, about).send()).await.unwrap();
+            let about = About {
+                task: "none",
+                ..About::default()
+            };
+            let response = soon(tongue.request(&peer, Op::SubscribeToTask, about).send())
+                .await
+                .unwrap();
             let error = if only_events && tongue != Tongue::Rpc10 {
                 let mut stream = Stream::of(response);
                 let event = stream.event().await.unwrap();
@@ -154,7 +250,11 @@ async fn errors_of_streams() {
                 assert_eq!(response.headers()["content-type"], "application/json");
                 serde_json::from_slice(&soon(response.bytes()).await.unwrap()).unwrap()
             };
-            assert_eq!((&error["id"], &error["error"]["code"]), (&json!(1), &json!(-32_001)), "{tongue:?} {accept}");
+            assert_eq!(
+                (&error["id"], &error["error"]["code"]),
+                (&json!(1), &json!(-32_001)),
+                "{tongue:?} {accept}"
+            );
         }
     }
     served.stop().await;
@@ -164,10 +264,20 @@ async fn errors_of_streams() {
 /// Method: set twice, over both bindings.
 #[tokio::test]
 async fn the_only_push_configuration() {
-    let (served, peer) = serving(|options| options.push.allow = vec!["127.0.0.0/8".parse().unwrap()]).await;
-    let id = begun(Tongue::Rpc03, &peer, About { skill: "linger", ..About::default() }).await;
+    let (served, peer) =
+        serving(|options| options.push.allow = vec!["127.0.0.0/8".parse().unwrap()]).await;
+    let id = begun(
+        Tongue::Rpc03,
+        &peer,
+        About {
+            skill: "linger",
+            ..About::default()
+        },
+    )
+    .await;
     let set = |url: &str| json!({ "taskId": id, "pushNotificationConfig": { "url": url, "authentication": {} } });
-    peer.result("tasks/pushNotificationConfig/set", set(HOOK)).await;
+    peer.result("tasks/pushNotificationConfig/set", set(HOOK))
+        .await;
     let (status, made) = peer
         .rest(
             reqwest::Method::POST,
@@ -177,8 +287,15 @@ async fn the_only_push_configuration() {
         )
         .await;
     assert_eq!(status, 200, "{made}");
-    let all = peer.result("tasks/pushNotificationConfig/list", json!({ "id": id })).await;
-    let urls: Vec<_> = all.as_array().unwrap().iter().map(|c| c["pushNotificationConfig"]["url"].clone()).collect();
+    let all = peer
+        .result("tasks/pushNotificationConfig/list", json!({ "id": id }))
+        .await;
+    let urls: Vec<_> = all
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| c["pushNotificationConfig"]["url"].clone())
+        .collect();
     assert_eq!(urls, [format!("{HOOK}2")]);
     served.stop().await;
 }
@@ -186,25 +303,65 @@ async fn the_only_push_configuration() {
 /// Goal: push configurations are kept, read, listed and taken away. Method: every version and binding that has it.
 #[tokio::test]
 async fn push_configurations() {
-    let (mut served, peer) = serving(|options| options.push.allow = vec!["127.0.0.0/8".parse().unwrap()]).await;
-    for tongue in Tongue::ALL.into_iter().filter(|tongue| *tongue != Tongue::Rpc01) {
+    let (mut served, peer) =
+        serving(|options| options.push.allow = vec!["127.0.0.0/8".parse().unwrap()]).await;
+    for tongue in Tongue::ALL
+        .into_iter()
+        .filter(|tongue| *tongue != Tongue::Rpc01)
+    {
         let message = format!("m-{tongue:?}");
-        let id = begun(tongue, &peer, About { message: &message, skill: "linger", ..About::default() }).await;
+        let id = begun(
+            tongue,
+            &peer,
+            About {
+                message: &message,
+                skill: "linger",
+                ..About::default()
+            },
+        )
+        .await;
         assert_eq!(served.watched.watch.event().await, Seen::Began);
-        let about = About { task: &id, ..About::default() };
-        let made = tongue.result(&peer, Op::CreateTaskPushNotificationConfig, about).await;
+        let about = About {
+            task: &id,
+            ..About::default()
+        };
+        let made = tongue
+            .result(&peer, Op::CreateTaskPushNotificationConfig, about)
+            .await;
         assert!(made.to_string().contains(HOOK), "{tongue:?}: {made}");
-        let read = tongue.result(&peer, Op::GetTaskPushNotificationConfig, about).await;
+        let read = tongue
+            .result(&peer, Op::GetTaskPushNotificationConfig, about)
+            .await;
         assert_eq!(read, made, "{tongue:?}");
-        let all = tongue.result(&peer, Op::ListTaskPushNotificationConfigs, about).await;
+        let all = tongue
+            .result(&peer, Op::ListTaskPushNotificationConfigs, about)
+            .await;
         assert!(all.to_string().contains(HOOK), "{tongue:?}: {all}");
         for _ in 0..2 {
-            let gone = tongue.result(&peer, Op::DeleteTaskPushNotificationConfig, about).await;
-            assert_eq!(gone, if tongue == Tongue::Rpc03 { Value::Null } else { json!({}) }, "{tongue:?}");
+            let gone = tongue
+                .result(&peer, Op::DeleteTaskPushNotificationConfig, about)
+                .await;
+            assert_eq!(
+                gone,
+                if tongue == Tongue::Rpc03 {
+                    Value::Null
+                } else {
+                    json!({})
+                },
+                "{tongue:?}"
+            );
         }
-        let missing = tongue.ask(&peer, Op::GetTaskPushNotificationConfig, about).await;
-        assert_eq!(tongue.code(&missing), Some(-32_001), "{tongue:?}: {missing:?}");
-        let none = tongue.result(&peer, Op::ListTaskPushNotificationConfigs, about).await;
+        let missing = tongue
+            .ask(&peer, Op::GetTaskPushNotificationConfig, about)
+            .await;
+        assert_eq!(
+            tongue.code(&missing),
+            Some(-32_001),
+            "{tongue:?}: {missing:?}"
+        );
+        let none = tongue
+            .result(&peer, Op::ListTaskPushNotificationConfigs, about)
+            .await;
         assert!(!none.to_string().contains(HOOK), "{tongue:?}: {none}");
         tongue.result(&peer, Op::CancelTask, about).await;
         assert_eq!(served.watched.watch.event().await, Seen::Cancelled);
@@ -221,33 +378,72 @@ async fn lists() {
     for nth in 0..5 {
         let mut message = crate::kit::said(&format!("m-{nth}"), "said", "echo");
         message["contextId"] = json!(if nth % 2 == 0 { "even" } else { "odd" });
-        let task = peer.result("SendMessage", json!({ "message": message })).await["task"].take();
+        let task = peer
+            .result("SendMessage", json!({ "message": message }))
+            .await["task"]
+            .take();
         made.insert(0, task["id"].as_str().unwrap().to_owned());
     }
     let ids = |page: &Value| -> Vec<String> {
-        page["tasks"].as_array().unwrap().iter().map(|task| task["id"].as_str().unwrap().to_owned()).collect()
+        page["tasks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|task| task["id"].as_str().unwrap().to_owned())
+            .collect()
     };
     let mut token = String::new();
     let mut seen = Vec::new();
     for size in [2, 2, 1] {
-        let page = peer.result("ListTasks", json!({ "pageSize": 2, "pageToken": token })).await;
-        assert_eq!((&page["totalSize"], ids(&page).len()), (&json!(5), size), "{page}");
-        assert!(page["tasks"][0].get("artifacts").is_none(), "only where they are asked for: {page}");
+        let page = peer
+            .result("ListTasks", json!({ "pageSize": 2, "pageToken": token }))
+            .await;
+        assert_eq!(
+            (&page["totalSize"], ids(&page).len()),
+            (&json!(5), size),
+            "{page}"
+        );
+        assert!(
+            page["tasks"][0].get("artifacts").is_none(),
+            "only where they are asked for: {page}"
+        );
         seen.extend(ids(&page));
         token = page["nextPageToken"].as_str().unwrap().to_owned();
     }
     assert_eq!((seen, &*token), (made.clone(), ""));
-    let odd = peer.result("ListTasks", json!({ "contextId": "odd", "includeArtifacts": true })).await;
+    let odd = peer
+        .result(
+            "ListTasks",
+            json!({ "contextId": "odd", "includeArtifacts": true }),
+        )
+        .await;
     assert_eq!(ids(&odd), [&*made[1], &*made[3]]);
     assert_eq!(texts(&odd["tasks"][0]), ["said"]);
-    let tail = "/tasks?contextId=even&status=TASK_STATE_COMPLETED&page_size=2&includeArtifacts=false";
+    let tail =
+        "/tasks?contextId=even&status=TASK_STATE_COMPLETED&page_size=2&includeArtifacts=false";
     let (status, even) = peer.rest(reqwest::Method::GET, tail, None).await;
-    assert_eq!((status, ids(&even)), (200, vec![made[0].clone(), made[2].clone()]), "{even}");
-    peer.result("SendMessage", json!({ "message": crate::kit::given("m-5", json!({ "kind": "rejected" }), "fail") }))
-        .await;
+    assert_eq!(
+        (status, ids(&even)),
+        (200, vec![made[0].clone(), made[2].clone()]),
+        "{even}"
+    );
+    peer.result(
+        "SendMessage",
+        json!({ "message": crate::kit::given("m-5", json!({ "kind": "rejected" }), "fail") }),
+    )
+    .await;
     for (state, count) in [("WORKING", 0), ("REJECTED", 1), ("COMPLETED", 5)] {
-        let found = peer.result("ListTasks", json!({ "status": format!("TASK_STATE_{state}") })).await;
-        assert_eq!((&found["totalSize"], ids(&found).len()), (&json!(count), count), "{state}");
+        let found = peer
+            .result(
+                "ListTasks",
+                json!({ "status": format!("TASK_STATE_{state}") }),
+            )
+            .await;
+        assert_eq!(
+            (&found["totalSize"], ids(&found).len()),
+            (&json!(count), count),
+            "{state}"
+        );
     }
     for params in [
         json!({ "pageSize": 0 }),
@@ -258,7 +454,11 @@ async fn lists() {
         json!({ "statusTimestampAfter": "yesterday" }),
         json!({ "status": "TASK_STATE_NEVER" }),
     ] {
-        assert_eq!(peer.code("ListTasks", params.clone()).await, -32_602, "{params}");
+        assert_eq!(
+            peer.code("ListTasks", params.clone()).await,
+            -32_602,
+            "{params}"
+        );
     }
     served.stop().await;
 }
@@ -267,11 +467,23 @@ async fn lists() {
 #[tokio::test]
 async fn ids_are_echoed() {
     let (served, peer) = serving(|_| {}).await;
-    for id in ["1", "-7", "9223372036854775808", "\"1\"", "\"a\\u0062c\"", "\"\"", "0"] {
-        let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"GetTask","params":{{"id":"none"}}}}"#);
+    for id in [
+        "1",
+        "-7",
+        "9223372036854775808",
+        "\"1\"",
+        "\"a\\u0062c\"",
+        "\"\"",
+        "0",
+    ] {
+        let body =
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"GetTask","params":{{"id":"none"}}}}"#);
         let reply = soon(peer.post("", body).await.text()).await.unwrap();
         assert!(reply.contains(&format!("\"id\":{id},")), "{id}: {reply}");
-        let reply = Reply { status: 200, text: reply };
+        let reply = Reply {
+            status: 200,
+            text: reply,
+        };
         assert_eq!(Tongue::Rpc10.code(&reply), Some(-32_001), "{id}");
     }
     served.stop().await;

@@ -29,10 +29,18 @@ async fn two() -> Served {
 /// A task of alice's that runs, and has a push configuration.
 async fn of_alice(served: &mut Served, alice: &Peer) -> String {
     let params = json!({ "message": said("m-a", "wait", "linger"), "configuration": { "returnImmediately": true } });
-    let task = alice.result("SendMessage", params).await["task"]["id"].as_str().unwrap().to_owned();
+    let task = alice.result("SendMessage", params).await["task"]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     assert_eq!(served.watched.watch.event().await, Seen::Began);
-    let about = About { task: &task, ..About::default() };
-    Tongue::Rpc10.result(alice, Op::CreateTaskPushNotificationConfig, about).await;
+    let about = About {
+        task: &task,
+        ..About::default()
+    };
+    Tongue::Rpc10
+        .result(alice, Op::CreateTaskPushNotificationConfig, about)
+        .await;
     task
 }
 
@@ -47,28 +55,67 @@ async fn anothers_task_is_no_task() {
     assert_eq!(task.len(), nobodys.len());
     let mut tried = 0;
     for tongue in Tongue::ALL {
-        for op in OF_A_TASK.into_iter().chain([Op::DeleteTaskPushNotificationConfig]).filter(|op| tongue.has(*op)) {
+        for op in OF_A_TASK
+            .into_iter()
+            .chain([Op::DeleteTaskPushNotificationConfig])
+            .filter(|op| tongue.has(*op))
+        {
             // In 0.1 a message with an id of nobody's begins a task: an id that somebody has is refused.
-            let begins = tongue == Tongue::Rpc01 && matches!(op, Op::SendMessage | Op::SendStreamingMessage);
-            let theirs = tongue.ask(&bob, op, About { task: &task, ..About::default() }).await;
-            assert_eq!(tongue.code(&theirs), Some(-32_001), "{tongue:?} {op:?}: {theirs:?}");
+            let begins =
+                tongue == Tongue::Rpc01 && matches!(op, Op::SendMessage | Op::SendStreamingMessage);
+            let theirs = tongue
+                .ask(
+                    &bob,
+                    op,
+                    About {
+                        task: &task,
+                        ..About::default()
+                    },
+                )
+                .await;
+            assert_eq!(
+                tongue.code(&theirs),
+                Some(-32_001),
+                "{tongue:?} {op:?}: {theirs:?}"
+            );
             if !begins {
-                let none = tongue.ask(&bob, op, About { task: nobodys, ..About::default() }).await;
+                let none = tongue
+                    .ask(
+                        &bob,
+                        op,
+                        About {
+                            task: nobodys,
+                            ..About::default()
+                        },
+                    )
+                    .await;
                 assert_eq!(theirs.status, none.status);
-                assert_eq!(theirs.text.replace(&task, "ID"), none.text.replace(nobodys, "ID"), "{tongue:?} {op:?}");
+                assert_eq!(
+                    theirs.text.replace(&task, "ID"),
+                    none.text.replace(nobodys, "ID"),
+                    "{tongue:?} {op:?}"
+                );
             }
             tried += 1;
         }
     }
     assert_eq!(tried, 9 * 4 + 7);
     let again = bob.with("Last-Event-ID", "0");
-    assert_eq!(again.code("SubscribeToTask", json!({ "id": task })).await, -32_001);
+    assert_eq!(
+        again.code("SubscribeToTask", json!({ "id": task })).await,
+        -32_001
+    );
     // Nothing of it did anything.
-    let about = About { task: &task, ..About::default() };
+    let about = About {
+        task: &task,
+        ..About::default()
+    };
     let kept = Tongue::Rpc10.result(&alice, Op::GetTask, about).await;
     assert_eq!(kept["status"]["state"], "TASK_STATE_WORKING");
     assert_eq!(kept["history"].as_array().map(Vec::len), Some(1), "{kept}");
-    Tongue::Rpc10.result(&alice, Op::GetTaskPushNotificationConfig, about).await;
+    Tongue::Rpc10
+        .result(&alice, Op::GetTaskPushNotificationConfig, about)
+        .await;
     served.stop().await;
 }
 
@@ -82,11 +129,20 @@ async fn lists_of_the_anonymous() {
             options.one_anonymous = is_one;
         })
         .await;
-        let sent = peer.result("SendMessage", json!({ "message": said("m", "hello", "echo") })).await;
+        let sent = peer
+            .result(
+                "SendMessage",
+                json!({ "message": said("m", "hello", "echo") }),
+            )
+            .await;
         let listed = peer.result("ListTasks", json!({})).await;
         assert_eq!(listed["totalSize"], u32::from(is_one), "{listed}");
-        assert_eq!(listed["tasks"].get(0).map(|task| &task["id"]), is_one.then_some(&sent["task"]["id"]));
-        peer.result("GetTask", json!({ "id": sent["task"]["id"] })).await;
+        assert_eq!(
+            listed["tasks"].get(0).map(|task| &task["id"]),
+            is_one.then_some(&sent["task"]["id"])
+        );
+        peer.result("GetTask", json!({ "id": sent["task"]["id"] }))
+            .await;
         served.stop().await;
     }
 }
@@ -99,26 +155,55 @@ async fn lists_contexts_and_references() {
     let (alice, bob) = (served.client().key("alice"), served.client().key("bob"));
     let task = of_alice(&mut served, &alice).await;
     let context = alice.result("GetTask", json!({ "id": task })).await["contextId"].clone();
-    for params in [json!({}), json!({ "contextId": context }), json!({ "status": "TASK_STATE_WORKING" })] {
+    for params in [
+        json!({}),
+        json!({ "contextId": context }),
+        json!({ "status": "TASK_STATE_WORKING" }),
+    ] {
         let page = bob.result("ListTasks", params.clone()).await;
-        assert_eq!((&page["totalSize"], &page["tasks"]), (&json!(0), &json!([])), "{params}");
+        assert_eq!(
+            (&page["totalSize"], &page["tasks"]),
+            (&json!(0), &json!([])),
+            "{params}"
+        );
         assert_eq!(alice.result("ListTasks", params).await["totalSize"], 1);
     }
     for reference in [task.as_str(), "00000000-0000-4000-8000-000000000000"] {
         let mut message = said("m-b", "mine", "echo");
         message["referenceTaskIds"] = json!([reference]);
         message["contextId"] = context.clone();
-        let answer = bob.result("SendMessage", json!({ "message": message })).await.to_string();
-        assert!(answer.contains("COMPLETED") && !answer.contains("linger"), "{answer}");
+        let answer = bob
+            .result("SendMessage", json!({ "message": message }))
+            .await
+            .to_string();
+        assert!(
+            answer.contains("COMPLETED") && !answer.contains("linger"),
+            "{answer}"
+        );
     }
     let mut message = said("m-s", "streamed", "echo");
     message["contextId"] = context.clone();
-    let mut stream = bob.stream("SendStreamingMessage", json!({ "message": message })).await;
+    let mut stream = bob
+        .stream("SendStreamingMessage", json!({ "message": message }))
+        .await;
     let events = json!(stream.results().await).to_string();
-    assert!(events.contains("streamed") && !events.contains(&task), "{events}");
-    let page = bob.result("ListTasks", json!({ "contextId": context })).await;
-    assert_eq!(page["totalSize"], 3, "in the context of the same name are bob's own: {page}");
-    assert_eq!(alice.result("ListTasks", json!({ "contextId": context })).await["totalSize"], 1);
+    assert!(
+        events.contains("streamed") && !events.contains(&task),
+        "{events}"
+    );
+    let page = bob
+        .result("ListTasks", json!({ "contextId": context }))
+        .await;
+    assert_eq!(
+        page["totalSize"], 3,
+        "in the context of the same name are bob's own: {page}"
+    );
+    assert_eq!(
+        alice
+            .result("ListTasks", json!({ "contextId": context }))
+            .await["totalSize"],
+        1
+    );
     served.stop().await;
 }
 
@@ -128,18 +213,32 @@ async fn lists_contexts_and_references() {
 async fn anothers_question() {
     let served = two().await;
     let (alice, bob) = (served.client().key("alice"), served.client().key("bob"));
-    let asked = alice.result("SendMessage", json!({ "message": said("m-1", "please", "book") })).await;
+    let asked = alice
+        .result(
+            "SendMessage",
+            json!({ "message": said("m-1", "please", "book") }),
+        )
+        .await;
     let task = asked["task"]["id"].as_str().unwrap().to_owned();
-    assert_eq!(asked["task"]["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{asked}");
+    assert_eq!(
+        asked["task"]["status"]["state"], "TASK_STATE_INPUT_REQUIRED",
+        "{asked}"
+    );
     let answer = |text: &str| {
         let mut message = said("m-2", text, "book");
         message["taskId"] = json!(task);
         json!({ "message": message })
     };
     assert_eq!(bob.code("SendMessage", answer("Bob")).await, -32_001);
-    assert_eq!(bob.code("SendStreamingMessage", answer("Bob")).await, -32_001);
+    assert_eq!(
+        bob.code("SendStreamingMessage", answer("Bob")).await,
+        -32_001
+    );
     let done = alice.result("SendMessage", answer("Alice")).await;
-    assert_eq!(done["task"]["artifacts"][0]["parts"][0]["text"], "booked for Alice", "{done}");
+    assert_eq!(
+        done["task"]["artifacts"][0]["parts"][0]["text"], "booked for Alice",
+        "{done}"
+    );
     served.stop().await;
 }
 
@@ -156,23 +255,38 @@ async fn streams_are_bounded() {
     let mut open = Vec::new();
     for (nth, peer) in [&alice, &alice, &bob].into_iter().enumerate() {
         let message = said(&format!("m-{nth}"), "wait", "linger");
-        let mut stream = peer.stream("SendStreamingMessage", json!({ "message": message })).await;
+        let mut stream = peer
+            .stream("SendStreamingMessage", json!({ "message": message }))
+            .await;
         assert!(stream.next().await.is_some());
         assert_eq!(served.watched.watch.event().await, Seen::Began);
         open.push(stream);
     }
     for (peer, status) in [(&alice, 429), (&bob, 503)] {
         for tongue in [Tongue::Rpc10, Tongue::Rest10, Tongue::Rpc03] {
-            let response = soon(tongue.request(peer, Op::SendStreamingMessage, About::default()).send()).await.unwrap();
+            let response = soon(
+                tongue
+                    .request(peer, Op::SendStreamingMessage, About::default())
+                    .send(),
+            )
+            .await
+            .unwrap();
             assert_eq!(response.status(), status, "{tongue:?}");
             assert!(response.headers().contains_key("retry-after"));
         }
     }
-    let about = About { message: "m-9", ..About::default() };
+    let about = About {
+        message: "m-9",
+        ..About::default()
+    };
     open.clear();
     let again = async {
         loop {
-            let response = Tongue::Rpc10.request(&alice, Op::SendStreamingMessage, about).send().await.unwrap();
+            let response = Tongue::Rpc10
+                .request(&alice, Op::SendStreamingMessage, about)
+                .send()
+                .await
+                .unwrap();
             if response.status() == 200 {
                 return Stream::of(response).results().await;
             }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_a2a::inbound::{
-    A2aOptions, A2aServer, ListenOptions, PUSH_CONFIGS_MAX, PUSH_DROPPED_IN_A_ROW_MAX, PUSH_ID_BYTES_MAX,
-    PUSH_RETRIES_MAX, PUSH_SECRET_BYTES_MAX, PUSH_URL_BYTES_MAX, PUSH_WORKERS_MAX,
+    A2aOptions, A2aServer, ListenOptions, PUSH_CONFIGS_MAX, PUSH_DROPPED_IN_A_ROW_MAX,
+    PUSH_ID_BYTES_MAX, PUSH_RETRIES_MAX, PUSH_SECRET_BYTES_MAX, PUSH_URL_BYTES_MAX,
+    PUSH_WORKERS_MAX,
 };
 use callboard_runtime::{AuditEntry, MemoryAudit, Store};
 use serde_json::{Value, json};
@@ -25,14 +26,22 @@ async fn booking(peer: &Peer, config: Value) -> String {
     let params = json!({ "message": given(&id, json!({}), "book"),
         "configuration": { "taskPushNotificationConfig": config } });
     let sent = peer.result("SendMessage", params).await;
-    assert_eq!(sent["task"]["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{sent}");
+    assert_eq!(
+        sent["task"]["status"]["state"], "TASK_STATE_INPUT_REQUIRED",
+        "{sent}"
+    );
     sent["task"]["id"].as_str().unwrap().to_owned()
 }
 
 async fn answer(peer: &Peer, task: &str) {
     let message = json!({ "messageId": "m-name", "role": "ROLE_USER", "taskId": task, "parts": [{ "text": "Ada" }] });
-    let sent = peer.result("SendMessage", json!({ "message": message })).await;
-    assert_eq!(sent["task"]["status"]["state"], "TASK_STATE_COMPLETED", "{sent}");
+    let sent = peer
+        .result("SendMessage", json!({ "message": message }))
+        .await;
+    assert_eq!(
+        sent["task"]["status"]["state"], "TASK_STATE_COMPLETED",
+        "{sent}"
+    );
 }
 
 /// Waits until it holds.
@@ -46,7 +55,9 @@ async fn until(holds: impl AsyncFn() -> bool) {
 }
 
 fn state(post: &Post) -> &str {
-    post.body["statusUpdate"]["status"]["state"].as_str().unwrap_or("artifact")
+    post.body["statusUpdate"]["status"]["state"]
+        .as_str()
+        .unwrap_or("artifact")
 }
 
 /// Goal: all that happens to a task arrives, once, in order, as 1.0 says, with the credentials and the token that the
@@ -60,15 +71,23 @@ async fn events_arrive_in_order() {
         "authentication": { "scheme": "Bearer", "credentials": "c-1" } });
     let task = booking(&peer, config).await;
     let (began, asked) = (receiver.post().await, receiver.post().await);
-    assert_eq!((state(&began), state(&asked)), ("TASK_STATE_WORKING", "TASK_STATE_INPUT_REQUIRED"));
+    assert_eq!(
+        (state(&began), state(&asked)),
+        ("TASK_STATE_WORKING", "TASK_STATE_INPUT_REQUIRED")
+    );
     answer(&peer, &task).await;
     let mut posts = vec![began, asked];
-    while posts.last().is_some_and(|post| state(post) != "TASK_STATE_COMPLETED") {
+    while posts
+        .last()
+        .is_some_and(|post| state(post) != "TASK_STATE_COMPLETED")
+    {
         posts.push(receiver.post().await);
     }
     let events: Vec<_> = posts.iter().map(Post::event).collect();
     assert!(events.is_sorted_by(|a, b| a < b), "{events:?}");
-    assert!(posts.iter().any(|post| post.body["artifactUpdate"]["artifact"]["parts"][0]["text"] == "booked for Ada"));
+    assert!(posts.iter().any(
+        |post| post.body["artifactUpdate"]["artifact"]["parts"][0]["text"] == "booked for Ada"
+    ));
     for post in &posts {
         assert_eq!(post.header("content-type"), Some("application/a2a+json"));
         assert_eq!(post.header("a2a-version"), Some("1.0"));
@@ -86,21 +105,31 @@ async fn events_arrive_in_order() {
 #[tokio::test]
 async fn older_versions_get_the_task() {
     let (served, peer) = serving(here).await;
-    for (method, version, kind) in
-        [("tasks/pushNotificationConfig/set", "0.3", json!("task")), ("tasks/pushNotification/set", "0.1", Value::Null)]
-    {
+    for (method, version, kind) in [
+        ("tasks/pushNotificationConfig/set", "0.3", json!("task")),
+        ("tasks/pushNotification/set", "0.1", Value::Null),
+    ] {
         let mut receiver = Receiver::start("127.0.0.1", &["200 OK"]).await;
         let task = booking(&peer, json!({ "url": "https://nobody.invalid/" })).await;
         let id = if version == "0.1" { "id" } else { "taskId" };
         let config = json!({ id: task, "pushNotificationConfig": { "url": receiver.url() } });
         let set = peer.result(method, config).await;
-        assert_eq!(set["pushNotificationConfig"]["url"], receiver.url(), "{set}");
+        assert_eq!(
+            set["pushNotificationConfig"]["url"],
+            receiver.url(),
+            "{set}"
+        );
         answer(&peer, &task).await;
         let mut post = receiver.post().await;
         while post.body["status"]["state"] != "completed" {
             post = receiver.post().await;
         }
-        assert_eq!((&post.body["id"], &post.body["kind"]), (&json!(task), &kind), "{}", post.body);
+        assert_eq!(
+            (&post.body["id"], &post.body["kind"]),
+            (&json!(task), &kind),
+            "{}",
+            post.body
+        );
         assert_eq!(post.header("content-type"), Some("application/json"));
         assert_eq!(post.header("a2a-version"), Some(version));
     }
@@ -123,7 +152,10 @@ async fn refused_posts_come_again() {
             break;
         }
     }
-    assert!(events[0] == events[1] && events[1] == events[2], "{events:?}");
+    assert!(
+        events[0] == events[1] && events[1] == events[2],
+        "{events:?}"
+    );
     assert!(events[2..].is_sorted_by(|a, b| a < b), "{events:?}");
     served.stop().await;
 }
@@ -136,7 +168,11 @@ async fn gone_is_gone() {
     let task = booking(&peer, json!({ "id": "c", "url": receiver.url() })).await;
     receiver.post().await;
     let config = json!({ "taskId": task, "id": "c" });
-    let is_gone = async || peer.rpc("GetTaskPushNotificationConfig", config.clone()).await["error"]["code"] == -32001;
+    let is_gone = async || {
+        peer.rpc("GetTaskPushNotificationConfig", config.clone())
+            .await["error"]["code"]
+            == -32001
+    };
     until(is_gone).await;
     answer(&peer, &task).await;
     assert_eq!(receiver.waiting(), 0);
@@ -148,7 +184,10 @@ async fn gone_is_gone() {
 #[tokio::test]
 async fn a_dead_receiver_is_left_alone() {
     let audit = Arc::new(MemoryAudit::default());
-    let store = Store { audit: audit.clone(), ..Store::in_memory() };
+    let store = Store {
+        audit: audit.clone(),
+        ..Store::in_memory()
+    };
     let served = Served::with(|options| {
         here(options);
         options.tasks.store = Some(store.clone());
@@ -161,11 +200,19 @@ async fn a_dead_receiver_is_left_alone() {
         "configuration": { "taskPushNotificationConfig": { "url": receiver.url() } } });
     peer.result("SendMessage", params).await;
     let dropped = || -> Vec<AuditEntry> {
-        audit.entries().into_iter().filter(|entry| entry.event == "a2a.push_dropped").collect()
+        audit
+            .entries()
+            .into_iter()
+            .filter(|entry| entry.event == "a2a.push_dropped")
+            .collect()
     };
     // That is what keeps another process from going on with it.
     until(async || {
-        let notes = store.notes.list("a2a-push/a2a:everything", None, 2).await.unwrap();
+        let notes = store
+            .notes
+            .list("a2a-push/a2a:everything", None, 2)
+            .await
+            .unwrap();
         notes.len() == 1 && notes[0].body.read("givenUp") == Some(true)
     })
     .await;
@@ -173,8 +220,14 @@ async fn a_dead_receiver_is_left_alone() {
     until(async || dropped().len() >= PUSH_DROPPED_IN_A_ROW_MAX as usize).await;
     let entries = dropped();
     assert_eq!(entries.len(), PUSH_DROPPED_IN_A_ROW_MAX as usize);
-    assert_eq!(receiver.waiting(), (PUSH_DROPPED_IN_A_ROW_MAX * (1 + PUSH_RETRIES_MAX)) as usize);
-    assert_eq!((entries[0].peer.as_deref(), entries[0].outcome.as_deref()), (Some("127.0.0.1"), Some("refused")));
+    assert_eq!(
+        receiver.waiting(),
+        (PUSH_DROPPED_IN_A_ROW_MAX * (1 + PUSH_RETRIES_MAX)) as usize
+    );
+    assert_eq!(
+        (entries[0].peer.as_deref(), entries[0].outcome.as_deref()),
+        (Some("127.0.0.1"), Some("refused"))
+    );
     served.stop().await;
 }
 
@@ -190,19 +243,32 @@ async fn a_restart_loses_nothing() {
     })
     .await;
     let mut receiver = Receiver::start("127.0.0.1", &["500 Not yet", "200 OK"]).await;
-    let task = booking(&served.client(), json!({ "id": "c", "url": receiver.url() })).await;
+    let task = booking(
+        &served.client(),
+        json!({ "id": "c", "url": receiver.url() }),
+    )
+    .await;
     let before = receiver.post().await;
     served.stop().await;
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut again = options(&listener);
     here(&mut again);
     again.tasks.store = Some(store);
-    let (system, watched) = (callboard_runtime::System::start(1).unwrap(), crate::kit::Watched::new());
+    let (system, watched) = (
+        callboard_runtime::System::start(1).unwrap(),
+        crate::kit::Watched::new(),
+    );
     let server = A2aServer::new(watched.spawn(&system), again);
     let served = Served::serving(listener, system, watched, server, &ListenOptions::default());
     let after = receiver.post().await;
     assert_eq!(after.event(), before.event());
-    let kept = served.client().result("GetTaskPushNotificationConfig", json!({ "taskId": task, "id": "c" })).await;
+    let kept = served
+        .client()
+        .result(
+            "GetTaskPushNotificationConfig",
+            json!({ "taskId": task, "id": "c" }),
+        )
+        .await;
     assert_eq!(kept["url"], receiver.url());
     served.stop().await;
 }
@@ -212,21 +278,41 @@ async fn a_restart_loses_nothing() {
 #[tokio::test]
 async fn configurations_are_kept() {
     let (served, peer) = serving(here).await;
-    let sent = peer.result("SendMessage", json!({ "message": said("m", "hello", "echo") })).await;
+    let sent = peer
+        .result(
+            "SendMessage",
+            json!({ "message": said("m", "hello", "echo") }),
+        )
+        .await;
     let task = &sent["task"]["id"];
     let url = |n: usize| format!("https://hook.invalid/{n}");
     for n in 0..PUSH_CONFIGS_MAX {
-        let config = json!({ "taskId": task, "id": format!("c{n:02}"), "url": url(n), "token": "t" });
-        let made = peer.result("CreateTaskPushNotificationConfig", config.clone()).await;
+        let config =
+            json!({ "taskId": task, "id": format!("c{n:02}"), "url": url(n), "token": "t" });
+        let made = peer
+            .result("CreateTaskPushNotificationConfig", config.clone())
+            .await;
         assert_eq!(made, config);
     }
     let one_more = json!({ "taskId": task, "id": "over", "url": url(0) });
-    assert_eq!(peer.code("CreateTaskPushNotificationConfig", one_more).await, -32_602);
+    assert_eq!(
+        peer.code("CreateTaskPushNotificationConfig", one_more)
+            .await,
+        -32_602
+    );
     let replaced = json!({ "taskId": task, "id": "c03", "url": url(99) });
-    peer.result("CreateTaskPushNotificationConfig", replaced.clone()).await;
-    let get = |id: &str| peer.rpc("GetTaskPushNotificationConfig", json!({ "taskId": task, "id": id }));
+    peer.result("CreateTaskPushNotificationConfig", replaced.clone())
+        .await;
+    let get = |id: &str| {
+        peer.rpc(
+            "GetTaskPushNotificationConfig",
+            json!({ "taskId": task, "id": id }),
+        )
+    };
     assert_eq!(get("c03").await["result"], replaced);
-    let latest = peer.result("tasks/pushNotificationConfig/get", json!({ "id": task })).await;
+    let latest = peer
+        .result("tasks/pushNotificationConfig/get", json!({ "id": task }))
+        .await;
     assert_eq!(latest["pushNotificationConfig"]["url"], url(99));
     let mut found = Vec::new();
     let mut token = String::new();
@@ -235,16 +321,29 @@ async fn configurations_are_kept() {
         let page = peer.result("ListTaskPushNotificationConfigs", page).await;
         let configs = page["configs"].as_array().unwrap();
         assert!(configs.len() <= 5);
-        found.extend(configs.iter().map(|config| config["id"].as_str().unwrap().to_owned()));
-        token = page["nextPageToken"].as_str().unwrap_or_default().to_owned();
+        found.extend(
+            configs
+                .iter()
+                .map(|config| config["id"].as_str().unwrap().to_owned()),
+        );
+        token = page["nextPageToken"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
         if token.is_empty() {
             break;
         }
     }
-    assert_eq!(found, (0..PUSH_CONFIGS_MAX).map(|n| format!("c{n:02}")).collect::<Vec<_>>());
+    assert_eq!(
+        found,
+        (0..PUSH_CONFIGS_MAX)
+            .map(|n| format!("c{n:02}"))
+            .collect::<Vec<_>>()
+    );
     let delete = json!({ "taskId": task, "id": "c03" });
     for _ in 0..2 {
-        peer.result("DeleteTaskPushNotificationConfig", delete.clone()).await;
+        peer.result("DeleteTaskPushNotificationConfig", delete.clone())
+            .await;
     }
     assert_eq!(get("c03").await["error"]["code"], -32_001);
     served.stop().await;
@@ -254,11 +353,17 @@ async fn configurations_are_kept() {
 #[tokio::test]
 async fn limits() {
     let (served, peer) = serving(here).await;
-    let sent = peer.result("SendMessage", json!({ "message": said("m", "hello", "echo") })).await;
+    let sent = peer
+        .result(
+            "SendMessage",
+            json!({ "message": said("m", "hello", "echo") }),
+        )
+        .await;
     let task = &sent["task"]["id"];
     let url = |bytes: usize| format!("{:x<bytes$}", "https://hook.invalid/");
     let at = |n: usize| "x".repeat(n);
-    let credentials = |text: &str| json!({ "authentication": { "scheme": "Bearer", "credentials": text } });
+    let credentials =
+        |text: &str| json!({ "authentication": { "scheme": "Bearer", "credentials": text } });
     let rows = [
         (json!({ "id": at(PUSH_ID_BYTES_MAX) }), true),
         (json!({ "id": at(PUSH_ID_BYTES_MAX + 1) }), false),
@@ -272,8 +377,14 @@ async fn limits() {
         (credentials(&at(PUSH_SECRET_BYTES_MAX)), true),
         (credentials(&at(PUSH_SECRET_BYTES_MAX + 1)), false),
         (credentials("a\nb"), false),
-        (json!({ "authentication": { "scheme": "Bea rer", "credentials": "c" } }), false),
-        (json!({ "authentication": { "scheme": "Bearer\r\nX: ", "credentials": "c" } }), false),
+        (
+            json!({ "authentication": { "scheme": "Bea rer", "credentials": "c" } }),
+            false,
+        ),
+        (
+            json!({ "authentication": { "scheme": "Bearer\r\nX: ", "credentials": "c" } }),
+            false,
+        ),
     ];
     for (change, fits) in rows {
         let mut config = json!({ "taskId": task, "id": "c", "url": "https://hook.invalid/" });
@@ -303,7 +414,11 @@ async fn deleted_is_deleted() {
         assert_eq!(state(&receiver.post().await), "TASK_STATE_WORKING");
     }
     let task = &sent["task"]["id"];
-    peer.result("DeleteTaskPushNotificationConfig", json!({ "taskId": task, "id": "c" })).await;
+    peer.result(
+        "DeleteTaskPushNotificationConfig",
+        json!({ "taskId": task, "id": "c" }),
+    )
+    .await;
     served.watched.watch.go_on.send(true).unwrap();
     let is_over = async || {
         let task = peer.result("GetTask", json!({ "id": task })).await;
@@ -332,19 +447,24 @@ async fn workers_are_bounded() {
         assert_eq!(served.watched.watch.event().await, Seen::Began);
     }
     let last = tasks.pop().unwrap();
-    let config =
-        |task: &Value, n: usize| json!({ "taskId": task, "id": n.to_string(), "url": "https://hook.invalid/" });
+    let config = |task: &Value, n: usize| json!({ "taskId": task, "id": n.to_string(), "url": "https://hook.invalid/" });
     for task in &tasks {
         for n in 0..PUSH_CONFIGS_MAX {
-            peer.result("CreateTaskPushNotificationConfig", config(task, n)).await;
+            peer.result("CreateTaskPushNotificationConfig", config(task, n))
+                .await;
         }
     }
-    let over = peer.rpc("CreateTaskPushNotificationConfig", config(&last, 0)).await;
+    let over = peer
+        .rpc("CreateTaskPushNotificationConfig", config(&last, 0))
+        .await;
     assert_eq!(over["error"]["data"][0]["reason"], "OVERLOADED", "{over}");
     // One of those that are there may be replaced.
-    peer.result("CreateTaskPushNotificationConfig", config(&tasks[0], 0)).await;
-    peer.result("DeleteTaskPushNotificationConfig", config(&tasks[0], 0)).await;
-    peer.result("CreateTaskPushNotificationConfig", config(&last, 0)).await;
+    peer.result("CreateTaskPushNotificationConfig", config(&tasks[0], 0))
+        .await;
+    peer.result("DeleteTaskPushNotificationConfig", config(&tasks[0], 0))
+        .await;
+    peer.result("CreateTaskPushNotificationConfig", config(&last, 0))
+        .await;
     served.stop().await;
 }
 
@@ -381,7 +501,11 @@ async fn one_of_several_servers_posts() {
             left = Some(first.leave().await);
         }
     }
-    assert!(receivers.iter().all(|(receiver, ..)| receiver.waiting() == 0));
+    assert!(
+        receivers
+            .iter()
+            .all(|(receiver, ..)| receiver.waiting() == 0)
+    );
     second.stop().await;
     left.unwrap().shutdown(Duration::ZERO).await;
 }

@@ -26,13 +26,22 @@ pub struct Post {
 
 impl Post {
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(n, _)| n == name).map(|(_, value)| &**value)
+        self.headers
+            .iter()
+            .find(|(n, _)| n == name)
+            .map(|(_, value)| &**value)
     }
 
     /// The number of the task's event that a 1.0 body tells.
     pub fn event(&self) -> u64 {
-        let told = self.body.as_object().and_then(|body| body.values().next()).unwrap();
-        told["metadata"]["callboard/event"].as_u64().unwrap_or_else(|| panic!("{}", self.body))
+        let told = self
+            .body
+            .as_object()
+            .and_then(|body| body.values().next())
+            .unwrap();
+        told["metadata"]["callboard/event"]
+            .as_u64()
+            .unwrap_or_else(|| panic!("{}", self.body))
     }
 }
 
@@ -48,8 +57,11 @@ impl Receiver {
     pub async fn start(ip: &str, answers: &[&str]) -> Self {
         let listener = TcpListener::bind((ip, 0)).await.unwrap();
         let (sender, posts) = mpsc::channel(POSTS_MAX);
-        let receiver =
-            Self { address: listener.local_addr().unwrap(), posts, connections: Arc::new(AtomicUsize::new(0)) };
+        let receiver = Self {
+            address: listener.local_addr().unwrap(),
+            posts,
+            connections: Arc::new(AtomicUsize::new(0)),
+        };
         let answers: VecDeque<String> = answers.iter().map(|&answer| answer.to_owned()).collect();
         let (answers, connections) = (Arc::new(Mutex::new(answers)), receiver.connections.clone());
         tokio::spawn(async move {
@@ -79,14 +91,22 @@ impl Receiver {
     }
 }
 
-async fn answer(mut connection: TcpStream, posts: mpsc::Sender<Post>, answers: Arc<Mutex<VecDeque<String>>>) {
+async fn answer(
+    mut connection: TcpStream,
+    posts: mpsc::Sender<Post>,
+    answers: Arc<Mutex<VecDeque<String>>>,
+) {
     let mut read = Vec::new();
     loop {
         if let Some((post, bytes)) = whole(&read) {
             read.drain(..bytes);
             let answer = {
                 let mut answers = answers.lock().unwrap();
-                if answers.len() > 1 { answers.pop_front().unwrap() } else { answers[0].clone() }
+                if answers.len() > 1 {
+                    answers.pop_front().unwrap()
+                } else {
+                    answers[0].clone()
+                }
             };
             let _ = posts.try_send(post);
             let answer = format!("HTTP/1.1 {answer}\r\nContent-Length: 0\r\n\r\n");
@@ -105,12 +125,26 @@ async fn answer(mut connection: TcpStream, posts: mpsc::Sender<Post>, answers: A
 fn whole(read: &[u8]) -> Option<(Post, usize)> {
     let head_ends = read.windows(4).position(|end| end == b"\r\n\r\n")? + 4;
     let head = std::str::from_utf8(&read[..head_ends]).unwrap();
-    let fields = head.lines().skip(1).filter_map(|line| line.split_once(": "));
-    let headers: Vec<_> = fields.map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned())).collect();
-    let length = headers.iter().find(|(name, _)| name == "content-length").map_or("0", |(_, value)| value);
+    let fields = head
+        .lines()
+        .skip(1)
+        .filter_map(|line| line.split_once(": "));
+    let headers: Vec<_> = fields
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
+        .collect();
+    let length = headers
+        .iter()
+        .find(|(name, _)| name == "content-length")
+        .map_or("0", |(_, value)| value);
     let ends = head_ends + length.parse::<usize>().unwrap();
     let body = read.get(head_ends..ends)?;
-    Some((Post { headers, body: serde_json::from_slice(body).unwrap_or(Value::Null) }, ends))
+    Some((
+        Post {
+            headers,
+            body: serde_json::from_slice(body).unwrap_or(Value::Null),
+        },
+        ends,
+    ))
 }
 
 /// A name service that gives each answer once, the last one for ever. `None` is none.
@@ -125,10 +159,18 @@ impl Answers {
 impl Resolve for Answers {
     fn resolve(&self, _: Name) -> Resolving {
         let mut answers = self.0.lock().unwrap();
-        let answer = if answers.len() > 1 { answers.pop_front().unwrap() } else { answers[0] };
+        let answer = if answers.len() > 1 {
+            answers.pop_front().unwrap()
+        } else {
+            answers[0]
+        };
         Box::pin(async move {
-            let addresses = answer.ok_or_else(|| std::io::Error::other("no answer"))?.split(' ');
-            let addresses: Vec<_> = addresses.map(|ip| SocketAddr::new(ip.parse().unwrap(), 0)).collect();
+            let addresses = answer
+                .ok_or_else(|| std::io::Error::other("no answer"))?
+                .split(' ');
+            let addresses: Vec<_> = addresses
+                .map(|ip| SocketAddr::new(ip.parse().unwrap(), 0))
+                .collect();
             Ok(Box::new(addresses.into_iter()) as Addrs)
         })
     }

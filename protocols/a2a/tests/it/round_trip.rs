@@ -34,7 +34,8 @@ fn value() -> impl Strategy<Value = Box<RawValue>> {
     let nested = leaf.prop_recursive(3, 8, 3, |inner| {
         prop_oneof![
             vec(inner.clone(), 0..3).prop_map(|all| format!("[{}]", all.join(","))),
-            (select(vec!["a", "data", "value"]), inner).prop_map(|(name, value)| format!("{{\"{name}\":{value}}}")),
+            (select(vec!["a", "data", "value"]), inner)
+                .prop_map(|(name, value)| format!("{{\"{name}\":{value}}}")),
             Just("{}".to_owned()),
         ]
     });
@@ -42,11 +43,13 @@ fn value() -> impl Strategy<Value = Box<RawValue>> {
 }
 
 fn metadata() -> impl Strategy<Value = Option<RawObject>> {
-    option::of((id(), value()).prop_filter_map("null is none in some readers", |(name, value)| {
-        let mut object = RawObject::new();
-        object.set_raw(&name, value);
-        Some(object)
-    }))
+    option::of(
+        (id(), value()).prop_filter_map("null is none in some readers", |(name, value)| {
+            let mut object = RawObject::new();
+            object.set_raw(&name, value);
+            Some(object)
+        }),
+    )
 }
 
 prop_compose! {
@@ -118,22 +121,41 @@ prop_compose! {
 }
 
 fn event() -> impl Strategy<Value = StreamResponse> {
-    let status = (id(), id(), status(), metadata()).prop_map(|(task_id, context_id, status, metadata)| {
-        StreamResponse::StatusUpdate(TaskStatusUpdateEvent { task_id, context_id, status, metadata })
-    });
-    let artifact = (id(), id(), artifact(), any::<bool>(), any::<bool>(), metadata()).prop_map(
-        |(task_id, context_id, artifact, append, last_chunk, metadata)| {
-            StreamResponse::ArtifactUpdate(TaskArtifactUpdateEvent {
+    let status =
+        (id(), id(), status(), metadata()).prop_map(|(task_id, context_id, status, metadata)| {
+            StreamResponse::StatusUpdate(TaskStatusUpdateEvent {
                 task_id,
                 context_id,
-                artifact,
-                append,
-                last_chunk,
+                status,
                 metadata,
             })
-        },
-    );
-    prop_oneof![task().prop_map(StreamResponse::Task), message().prop_map(StreamResponse::Message), status, artifact,]
+        });
+    let artifact = (
+        id(),
+        id(),
+        artifact(),
+        any::<bool>(),
+        any::<bool>(),
+        metadata(),
+    )
+        .prop_map(
+            |(task_id, context_id, artifact, append, last_chunk, metadata)| {
+                StreamResponse::ArtifactUpdate(TaskArtifactUpdateEvent {
+                    task_id,
+                    context_id,
+                    artifact,
+                    append,
+                    last_chunk,
+                    metadata,
+                })
+            },
+        );
+    prop_oneof![
+        task().prop_map(StreamResponse::Task),
+        message().prop_map(StreamResponse::Message),
+        status,
+        artifact,
+    ]
 }
 
 prop_compose! {
@@ -175,19 +197,35 @@ fn forget_of_message(dialect: Dialect, message: &mut Message) {
         Dialect::V10 | Dialect::V03 => {}
         Dialect::V03Rest => message.reference_task_ids.clear(),
         Dialect::V01 => {
-            let Message { role, parts, metadata, .. } = std::mem::take(message);
-            *message = Message { role, parts, metadata, ..Message::default() };
+            let Message {
+                role,
+                parts,
+                metadata,
+                ..
+            } = std::mem::take(message);
+            *message = Message {
+                role,
+                parts,
+                metadata,
+                ..Message::default()
+            };
         }
     }
 }
 
 fn forget_of_status(dialect: Dialect, status: &mut TaskStatus) {
-    status.message.iter_mut().for_each(|message| forget_of_message(dialect, message));
+    status
+        .message
+        .iter_mut()
+        .for_each(|message| forget_of_message(dialect, message));
     if dialect == Dialect::V01 {
         match status.state {
             TaskState::AuthRequired => status.state = TaskState::InputRequired,
             TaskState::Rejected => {
-                *status = TaskStatus { timestamp: status.timestamp, ..TaskStatus::new(TaskState::Failed) }
+                *status = TaskStatus {
+                    timestamp: status.timestamp,
+                    ..TaskStatus::new(TaskState::Failed)
+                }
             }
             _ => {}
         }
@@ -196,7 +234,10 @@ fn forget_of_status(dialect: Dialect, status: &mut TaskStatus) {
 
 fn forget_of_task(dialect: Dialect, task: &mut Task) {
     forget_of_status(dialect, &mut task.status);
-    task.history.iter_mut().flatten().for_each(|message| forget_of_message(dialect, message));
+    task.history
+        .iter_mut()
+        .flatten()
+        .for_each(|message| forget_of_message(dialect, message));
     if dialect == Dialect::V01 {
         for (index, artifact) in task.artifacts.iter_mut().flatten().enumerate() {
             artifact.artifact_id = index.to_string();
@@ -208,8 +249,14 @@ fn forget_of_task(dialect: Dialect, task: &mut Task) {
 /// Ids that a reader of 0.1 makes, and what it says of a rejection.
 fn forget_made_up(dialect: Dialect, task: &mut Task, was: TaskState) {
     if dialect == Dialect::V01 {
-        task.history.iter_mut().flatten().for_each(|message| message.message_id.clear());
-        task.status.message.iter_mut().for_each(|message| message.message_id.clear());
+        task.history
+            .iter_mut()
+            .flatten()
+            .for_each(|message| message.message_id.clear());
+        task.status
+            .message
+            .iter_mut()
+            .for_each(|message| message.message_id.clear());
         if was == TaskState::Rejected {
             task.status.message = None;
         }
@@ -327,24 +374,46 @@ fn through<Theirs: Serialize + DeserializeOwned, Ours: Wire>(ours: &Ours) -> Our
 #[test]
 fn cards() {
     let card = crate::samples::card();
-    assert_eq!(Dialect::read_card(&Dialect::V10.write_card(&card)).unwrap(), card);
+    assert_eq!(
+        Dialect::read_card(&Dialect::V10.write_card(&card)).unwrap(),
+        card
+    );
     let hybrid = Dialect::write_hybrid_card(&card);
     assert_eq!(Dialect::read_card(&hybrid).unwrap(), card);
     let only = |version: &str| {
         let of_version = |i: &&AgentInterface| i.protocol_version == version;
         AgentCard {
-            supported_interfaces: card.supported_interfaces.iter().filter(of_version).cloned().collect(),
+            supported_interfaces: card
+                .supported_interfaces
+                .iter()
+                .filter(of_version)
+                .cloned()
+                .collect(),
             signatures: Vec::new(),
             ..card.clone()
         }
     };
-    assert_eq!(Dialect::read_card(&Dialect::V03.write_card(&card)).unwrap(), only("0.3"));
+    assert_eq!(
+        Dialect::read_card(&Dialect::V03.write_card(&card)).unwrap(),
+        only("0.3")
+    );
     let oldest = Dialect::read_card(&Dialect::V01.write_card(&card)).unwrap();
-    assert_eq!(oldest.supported_interfaces, only("0.1").supported_interfaces);
-    assert!(matches!(&oldest.security_schemes["bearer"], SecurityScheme::HttpAuth(http) if http.scheme == "Bearer"));
+    assert_eq!(
+        oldest.supported_interfaces,
+        only("0.1").supported_interfaces
+    );
+    assert!(
+        matches!(&oldest.security_schemes["bearer"], SecurityScheme::HttpAuth(http) if http.scheme == "Bearer")
+    );
     // What 0.3's own types need is there in the hybrid.
-    for (name, json) in [("url", r#""https://agents.example/a2a""#), ("preferredTransport", r#""JSONRPC""#)] {
-        assert_eq!(RawObject::parse(&hybrid).unwrap().get(name).unwrap().get(), json);
+    for (name, json) in [
+        ("url", r#""https://agents.example/a2a""#),
+        ("preferredTransport", r#""JSONRPC""#),
+    ] {
+        assert_eq!(
+            RawObject::parse(&hybrid).unwrap().get(name).unwrap().get(),
+            json
+        );
     }
     let theirs: a2a::AgentCard = serde_json::from_str(hybrid.get()).unwrap();
     assert_eq!(theirs.supported_interfaces.len(), 5);

@@ -21,8 +21,14 @@ pub fn time() -> SystemTime {
 
 pub fn parts() -> Vec<Part> {
     vec![
-        Part { media_type: "text/markdown".into(), ..Part::text("a \"quoted\"\nline") },
-        Part { filename: "x.png".into(), ..Part::raw(vec![0xFB, 0xEF, 0xFF, 0x00], "image/png") },
+        Part {
+            media_type: "text/markdown".into(),
+            ..Part::text("a \"quoted\"\nline")
+        },
+        Part {
+            filename: "x.png".into(),
+            ..Part::raw(vec![0xFB, 0xEF, 0xFF, 0x00], "image/png")
+        },
         Part {
             metadata: Some(object(r#"{"pages":3}"#)),
             ..Part::url("https://files.example/x.pdf", "application/pdf")
@@ -46,8 +52,16 @@ pub fn message() -> Message {
 }
 
 pub fn status(state: TaskState) -> TaskStatus {
-    let message = Message { role: Role::Agent, parts: vec![Part::text("which day?")], ..message() };
-    TaskStatus { state, message: Some(message), timestamp: Some(time()) }
+    let message = Message {
+        role: Role::Agent,
+        parts: vec![Part::text("which day?")],
+        ..message()
+    };
+    TaskStatus {
+        state,
+        message: Some(message),
+        timestamp: Some(time()),
+    }
 }
 
 pub fn artifact(id: &str) -> Artifact {
@@ -63,7 +77,13 @@ pub fn artifact(id: &str) -> Artifact {
 
 pub fn task(state: TaskState) -> Task {
     Task {
-        artifacts: Some(vec![artifact("a-1"), Artifact { parts: vec![Part::text("")], ..Default::default() }]),
+        artifacts: Some(vec![
+            artifact("a-1"),
+            Artifact {
+                parts: vec![Part::text("")],
+                ..Default::default()
+            },
+        ]),
         history: Some(vec![message()]),
         metadata: Some(object(r#"{"callboard/event":7}"#)),
         ..Task::new("t-1", "c-1", status(state))
@@ -83,7 +103,10 @@ pub fn artifact_update(id: &str, append: bool) -> StreamResponse {
     StreamResponse::ArtifactUpdate(TaskArtifactUpdateEvent {
         task_id: "t-1".into(),
         context_id: "c-1".into(),
-        artifact: Artifact { parts: vec![Part::text("piece")], ..artifact(id) },
+        artifact: Artifact {
+            parts: vec![Part::text("piece")],
+            ..artifact(id)
+        },
         append,
         last_chunk: append,
         metadata: None,
@@ -97,7 +120,10 @@ pub fn push() -> TaskPushNotificationConfig {
         task_id: "t-1".into(),
         url: "https://hooks.example/a2a".into(),
         token: "once".into(),
-        authentication: Some(AuthenticationInfo { scheme: "Bearer".into(), credentials: "key".into() }),
+        authentication: Some(AuthenticationInfo {
+            scheme: "Bearer".into(),
+            credentials: "key".into(),
+        }),
     }
 }
 
@@ -107,7 +133,10 @@ pub fn send() -> SendMessageRequest {
         message: message(),
         configuration: Some(SendMessageConfiguration {
             accepted_output_modes: vec!["text/plain".into()],
-            task_push_notification_config: Some(TaskPushNotificationConfig { task_id: String::new(), ..push() }),
+            task_push_notification_config: Some(TaskPushNotificationConfig {
+                task_id: String::new(),
+                ..push()
+            }),
             history_length: Some(2),
             return_immediately: true,
         }),
@@ -126,7 +155,12 @@ fn interface(url: &str, binding: &str, version: &str) -> AgentInterface {
 
 pub fn card() -> AgentCard {
     let requirement = |name: &str| SecurityRequirement {
-        schemes: BTreeMap::from([(name.to_owned(), StringList { list: vec!["read".into()] })]),
+        schemes: BTreeMap::from([(
+            name.to_owned(),
+            StringList {
+                list: vec!["read".into()],
+            },
+        )]),
     };
     let flow = AuthorizationCodeOAuthFlow {
         authorization_url: "https://login.example/a".into(),
@@ -145,7 +179,10 @@ pub fn card() -> AgentCard {
             interface("https://agents.example/a2a/", "HTTP+JSON", "0.3"),
             interface("https://agents.example/a2a", "JSONRPC", "0.1"),
         ],
-        provider: Some(AgentProvider { url: "https://example.org".into(), organization: "Example".into() }),
+        provider: Some(AgentProvider {
+            url: "https://example.org".into(),
+            organization: "Example".into(),
+        }),
         version: "2.1.0".into(),
         documentation_url: Some("https://docs.example".into()),
         capabilities: AgentCapabilities {
@@ -162,7 +199,10 @@ pub fn card() -> AgentCard {
         security_schemes: BTreeMap::from([
             (
                 "bearer".into(),
-                SecurityScheme::HttpAuth(HTTPAuthSecurityScheme { scheme: "Bearer".into(), ..Default::default() }),
+                SecurityScheme::HttpAuth(HTTPAuthSecurityScheme {
+                    scheme: "Bearer".into(),
+                    ..Default::default()
+                }),
             ),
             (
                 "key".into(),
@@ -187,7 +227,10 @@ pub fn card() -> AgentCard {
                     open_id_connect_url: "https://login.example/o".into(),
                 }),
             ),
-            ("tls".into(), SecurityScheme::MutualTls(MutualTlsSecurityScheme::default())),
+            (
+                "tls".into(),
+                SecurityScheme::MutualTls(MutualTlsSecurityScheme::default()),
+            ),
         ]),
         security_requirements: vec![requirement("bearer"), requirement("oauth")],
         default_input_modes: vec!["text/plain".into()],
@@ -213,7 +256,11 @@ pub fn card() -> AgentCard {
 
 pub fn list() -> ListTasksResponse {
     ListTasksResponse {
-        tasks: vec![Task { artifacts: None, history: None, ..task(TaskState::Working) }],
+        tasks: vec![Task {
+            artifacts: None,
+            history: None,
+            ..task(TaskState::Working)
+        }],
         next_page_token: String::new(),
         page_size: 50,
         total_size: 1,
@@ -235,7 +282,10 @@ pub fn list_request() -> ListTasksRequest {
 
 /// Pairs of names and JSON texts, a line each.
 pub fn lines(written: &[(&str, Box<RawValue>)]) -> String {
-    written.iter().map(|(name, json)| format!("{name}: {}\n", json.get())).collect()
+    written
+        .iter()
+        .map(|(name, json)| format!("{name}: {}\n", json.get()))
+        .collect()
 }
 
 /// A raw value of anything.

@@ -12,7 +12,12 @@ use crate::kit::{Peer, Served, given, said, serving, soon};
 use crate::receiver::{Answers, Receiver};
 
 async fn task(peer: &Peer) -> Value {
-    let sent = peer.result("SendMessage", json!({ "message": said("m", "hello", "echo") })).await;
+    let sent = peer
+        .result(
+            "SendMessage",
+            json!({ "message": said("m", "hello", "echo") }),
+        )
+        .await;
     sent["task"]["id"].clone()
 }
 
@@ -39,10 +44,21 @@ async fn no_spelling_leads_inside() {
                 "configuration": { "taskPushNotificationConfig": { "url": url } } });
             assert_eq!(peer.code("SendMessage", params).await, -32_602, "{url}");
             let old = json!({ "taskId": task, "pushNotificationConfig": { "url": url } });
-            assert_eq!(peer.code("tasks/pushNotificationConfig/set", old).await, -32_602, "{url}");
+            assert_eq!(
+                peer.code("tasks/pushNotificationConfig/set", old).await,
+                -32_602,
+                "{url}"
+            );
         }
     }
-    for url in ["http://hook.example/", "ftp://hook.example/", "file:///etc/passwd", "javascript:1", "/hook", "hook"] {
+    for url in [
+        "http://hook.example/",
+        "ftp://hook.example/",
+        "file:///etc/passwd",
+        "javascript:1",
+        "/hook",
+        "hook",
+    ] {
         assert_eq!(made(&peer, &task, url).await, -32_602, "{url}");
     }
     assert_eq!(victim.connections(), 0);
@@ -71,7 +87,11 @@ async fn names_that_lead_inside() {
         (None, Value::Null),
     ] {
         let (served, peer) = serving(with(Answers::new(&[answer]), Store::in_memory())).await;
-        assert_eq!(made(&peer, &task(&peer).await, &url).await, expected, "{answer:?}");
+        assert_eq!(
+            made(&peer, &task(&peer).await, &url).await,
+            expected,
+            "{answer:?}"
+        );
         served.stop().await;
     }
     assert_eq!(victim.connections(), 0);
@@ -82,7 +102,10 @@ async fn dropped(audit: &MemoryAudit) -> String {
     soon(async {
         loop {
             let entries = audit.entries();
-            if let Some(entry) = entries.iter().find(|entry| entry.event == "a2a.push_dropped") {
+            if let Some(entry) = entries
+                .iter()
+                .find(|entry| entry.event == "a2a.push_dropped")
+            {
                 return entry.outcome.clone().unwrap_or_default().into_owned();
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -97,7 +120,10 @@ async fn dropped(audit: &MemoryAudit) -> String {
 async fn a_name_that_flips() {
     let victim = Receiver::start("127.0.0.1", &["200 OK"]).await;
     let audit = Arc::new(MemoryAudit::default());
-    let store = Store { audit: audit.clone(), ..Store::in_memory() };
+    let store = Store {
+        audit: audit.clone(),
+        ..Store::in_memory()
+    };
     let lookup = Answers::new(&[Some("93.184.216.34"), Some("127.0.0.1")]);
     let served = Served::with(with(lookup, store)).await;
     let url = format!("https://flip.example:{}/", victim.address.port());
@@ -117,7 +143,10 @@ async fn redirects_are_not_followed() {
         let answer = format!("{status}\r\nLocation: {}", victim.url());
         let mut receiver = Receiver::start("127.0.0.1", &[&answer]).await;
         let audit = Arc::new(MemoryAudit::default());
-        let store = Store { audit: audit.clone(), ..Store::in_memory() };
+        let store = Store {
+            audit: audit.clone(),
+            ..Store::in_memory()
+        };
         let served = Served::with(|options| {
             // All of this machine: it is the redirect that isn't followed, not the place.
             options.push.allow = vec!["127.0.0.0/8".parse().unwrap()];
@@ -137,7 +166,8 @@ async fn redirects_are_not_followed() {
 /// Goal: `http` is for the networks that are allowed, and for no others. Method: a network of one address.
 #[tokio::test]
 async fn http_stays_where_it_is_allowed() {
-    let (served, peer) = serving(|options| options.push.allow = vec!["127.0.0.3/32".parse().unwrap()]).await;
+    let (served, peer) =
+        serving(|options| options.push.allow = vec!["127.0.0.3/32".parse().unwrap()]).await;
     let task = task(&peer).await;
     for (url, expected) in [
         ("http://127.0.0.3:1/", Value::Null),

@@ -27,7 +27,10 @@ pub struct Cutting {
 impl Cutting {
     pub async fn before(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (address, cut) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+        let (address, cut) = (
+            listener.local_addr().unwrap(),
+            Arc::new(AtomicUsize::new(0)),
+        );
         let count = cut.clone();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
@@ -52,7 +55,9 @@ async fn carry(client: TcpStream, server: SocketAddr, cut: Arc<AtomicUsize>) {
     };
     let mut buffer = [0; 1024];
     while left > 0 {
-        let Ok(read @ 1..) = from_server.read(&mut buffer).await else { return };
+        let Ok(read @ 1..) = from_server.read(&mut buffer).await else {
+            return;
+        };
         let passed = read.min(left);
         left -= passed;
         if to_client.write_all(&buffer[..passed]).await.is_err() {
@@ -87,12 +92,17 @@ impl Told {
                 match self.last {
                     // The task again, as it was after the last event.
                     Some(last) if is_task => assert_eq!(number, last, "the task is another"),
-                    Some(last) => assert_eq!(number, last + 1, "an event is missing, or came twice"),
+                    Some(last) => {
+                        assert_eq!(number, last + 1, "an event is missing, or came twice")
+                    }
                     None => assert!(is_task),
                 }
                 self.last = Some(number);
                 if !(is_task && self.connections > 1) {
-                    assert!(self.events.insert(number, told).is_none(), "{number} came twice");
+                    assert!(
+                        self.events.insert(number, told).is_none(),
+                        "{number} came twice"
+                    );
                 }
             }
         }
@@ -101,7 +111,8 @@ impl Told {
     fn pieces(&self) -> Vec<String> {
         let update = |told: &Value| {
             let artifact = &told["artifactUpdate"]["artifact"];
-            (artifact["artifactId"] == "pieces").then(|| artifact["parts"][0]["text"].as_str().unwrap().to_owned())
+            (artifact["artifactId"] == "pieces")
+                .then(|| artifact["parts"][0]["text"].as_str().unwrap().to_owned())
         };
         self.events.values().filter_map(update).collect()
     }
@@ -113,7 +124,9 @@ impl Told {
 async fn twenty_cuts() {
     let served = Served::start().await;
     let way = Cutting::before(served.address).await;
-    let peer = Peer::new(format!("http://{}", way.address)).with("A2A-Version", "1.0").with("Connection", "close");
+    let peer = Peer::new(format!("http://{}", way.address))
+        .with("A2A-Version", "1.0")
+        .with("Connection", "close");
     let body = |method: &str, params: Value| {
         json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string()
     };
@@ -123,23 +136,46 @@ async fn twenty_cuts() {
         let asked = match (&id, told.last) {
             (Some(id), Some(last)) => {
                 let again = peer.with("Last-Event-ID", &last.to_string());
-                again.request(reqwest::Method::POST, "").body(body("SubscribeToTask", json!({ "id": id })))
+                again
+                    .request(reqwest::Method::POST, "")
+                    .body(body("SubscribeToTask", json!({ "id": id })))
             }
             _ => {
                 // Cut in the head: whether there is a task nobody knows, so the same key asks for it again.
                 let mut message = message.clone();
                 message["metadata"]["callboard/key"] = "once".into();
                 let params = json!({ "message": message });
-                peer.request(reqwest::Method::POST, "").body(body("SendStreamingMessage", params))
+                peer.request(reqwest::Method::POST, "")
+                    .body(body("SendStreamingMessage", params))
             }
         };
-        let Ok(response) = soon(asked.header("Content-Type", "application/json").send()).await else { continue };
+        let Ok(response) = soon(asked.header("Content-Type", "application/json").send()).await
+        else {
+            continue;
+        };
         told.read(response).await;
-        id = told.events.values().find_map(|told| told["task"]["id"].as_str()).map(str::to_owned);
-        assert!(told.connections <= 2 * CUTS, "it doesn't get on: {:?}", told.last);
+        id = told
+            .events
+            .values()
+            .find_map(|told| told["task"]["id"].as_str())
+            .map(str::to_owned);
+        assert!(
+            told.connections <= 2 * CUTS,
+            "it doesn't get on: {:?}",
+            told.last
+        );
     }
-    assert!(way.cut.load(Ordering::SeqCst) >= CUTS, "cut {} times", way.cut.load(Ordering::SeqCst));
-    assert_eq!(told.pieces(), (1..=PIECES).map(|piece| piece.to_string()).collect::<Vec<_>>());
+    assert!(
+        way.cut.load(Ordering::SeqCst) >= CUTS,
+        "cut {} times",
+        way.cut.load(Ordering::SeqCst)
+    );
+    assert_eq!(
+        told.pieces(),
+        (1..=PIECES)
+            .map(|piece| piece.to_string())
+            .collect::<Vec<_>>()
+    );
     served.stop().await;
 }
 
@@ -150,7 +186,10 @@ struct Alice(Arc<AtomicBool>);
 impl BearerVerifier for Alice {
     fn verify(&self, token: &[u8]) -> Option<Result<Principal, CredentialError>> {
         let is_good = token == b"alice" && !self.0.load(Ordering::SeqCst);
-        let alice = Principal { kind: PrincipalKind::ApiKey, ..Principal::agent("alice") };
+        let alice = Principal {
+            kind: PrincipalKind::ApiKey,
+            ..Principal::agent("alice")
+        };
         Some(is_good.then_some(alice).ok_or(CredentialError::Wrong))
     }
 }
@@ -163,13 +202,26 @@ async fn revoked_keys_end_streams() {
     let access = Access::Bearer(Arc::new([Box::new(alice.clone())]));
     let served = Served::with(|options| options.access = access).await;
     let peer = served.client().key("alice");
-    let mut sent = peer.stream("SendStreamingMessage", json!({ "message": given("m-1", json!({}), "linger") })).await;
+    let mut sent = peer
+        .stream(
+            "SendStreamingMessage",
+            json!({ "message": given("m-1", json!({}), "linger") }),
+        )
+        .await;
     let task = sent.event().await.unwrap()["result"]["task"]["id"].clone();
     let mut followed = peer.stream("SubscribeToTask", json!({ "id": task })).await;
-    assert_eq!(followed.event().await.unwrap()["result"]["task"]["id"], task);
+    assert_eq!(
+        followed.event().await.unwrap()["result"]["task"]["id"],
+        task
+    );
     alice.0.store(true, Ordering::SeqCst);
     for stream in [sent, followed] {
-        assert!(stream.rest().await.ends_with(": the key counts no more\n\n"));
+        assert!(
+            stream
+                .rest()
+                .await
+                .ends_with(": the key counts no more\n\n")
+        );
     }
     served.stop().await;
 }

@@ -10,7 +10,10 @@ use crate::tongue::{About, Tongue};
 /// Two more agents, `east` and `west`, beside the one of the address.
 async fn two() -> (Served, Peer) {
     let (served, peer) = serving(|_| {}).await;
-    served.name(["east", "west"].map(|name| (name, served.watched.spawn(&served.system))), |_| {});
+    served.name(
+        ["east", "west"].map(|name| (name, served.watched.spawn(&served.system))),
+        |_| {},
+    );
     (served, peer)
 }
 
@@ -19,7 +22,10 @@ fn send(tenant: &str) -> Value {
 }
 
 async fn begun(peer: &Peer, tenant: &str) -> String {
-    peer.result("SendMessage", send(tenant)).await["task"]["id"].as_str().unwrap().to_owned()
+    peer.result("SendMessage", send(tenant)).await["task"]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned()
 }
 
 /// Goal: a tenant is the agent of that name, in the body or in the path, and its tasks are nobody else's. Method: a task of
@@ -28,11 +34,21 @@ async fn begun(peer: &Peer, tenant: &str) -> String {
 async fn a_tenant_is_an_agent() {
     let (served, peer) = two().await;
     let task = begun(&peer, "east").await;
-    let found = peer.result("GetTask", json!({ "tenant": "east", "id": task })).await;
+    let found = peer
+        .result("GetTask", json!({ "tenant": "east", "id": task }))
+        .await;
     assert_eq!(found["id"], *task);
     let named = peer.at("/agents/east/a2a");
-    assert_eq!(named.result("GetTask", json!({ "id": task })).await["id"], *task);
-    assert_eq!(named.result("GetTask", json!({ "id": task, "tenant": "east" })).await["id"], *task);
+    assert_eq!(
+        named.result("GetTask", json!({ "id": task })).await["id"],
+        *task
+    );
+    assert_eq!(
+        named
+            .result("GetTask", json!({ "id": task, "tenant": "east" }))
+            .await["id"],
+        *task
+    );
     for (method, tail, status) in [
         (Method::GET, format!("/east/tasks/{task}"), 200),
         (Method::GET, format!("/tasks/{task}?tenant=east"), 200),
@@ -44,16 +60,38 @@ async fn a_tenant_is_an_agent() {
         let (found, answer) = peer.rest(method, &tail, None).await;
         assert_eq!(found, status, "{tail}: {answer}");
     }
-    for (peer, tenant) in [(&peer, ""), (&peer, "west"), (&peer.at("/agents/west/a2a"), "")] {
+    for (peer, tenant) in [
+        (&peer, ""),
+        (&peer, "west"),
+        (&peer.at("/agents/west/a2a"), ""),
+    ] {
         for method in ["GetTask", "CancelTask", "SubscribeToTask"] {
-            assert_eq!(peer.code(method, json!({ "tenant": tenant, "id": task })).await, -32_001, "{method} {tenant}");
+            assert_eq!(
+                peer.code(method, json!({ "tenant": tenant, "id": task }))
+                    .await,
+                -32_001,
+                "{method} {tenant}"
+            );
         }
         let mut message = said("m-2", "more", "echo");
         message["taskId"] = json!(task);
-        assert_eq!(peer.code("SendMessage", json!({ "tenant": tenant, "message": message })).await, -32_001);
-        assert_eq!(peer.result("ListTasks", json!({ "tenant": tenant })).await["totalSize"], 0);
+        assert_eq!(
+            peer.code(
+                "SendMessage",
+                json!({ "tenant": tenant, "message": message })
+            )
+            .await,
+            -32_001
+        );
+        assert_eq!(
+            peer.result("ListTasks", json!({ "tenant": tenant })).await["totalSize"],
+            0
+        );
     }
-    assert_eq!(peer.result("ListTasks", json!({ "tenant": "east" })).await["totalSize"], 1);
+    assert_eq!(
+        peer.result("ListTasks", json!({ "tenant": "east" })).await["totalSize"],
+        1
+    );
     served.stop().await;
 }
 
@@ -63,11 +101,26 @@ async fn a_tenant_is_an_agent() {
 async fn other_tenants() {
     let (served, peer) = two().await;
     for op in Op::ALL {
-        let mut params = Tongue::Rpc10.params(op, About { task: "t", ..About::default() });
+        let mut params = Tongue::Rpc10.params(
+            op,
+            About {
+                task: "t",
+                ..About::default()
+            },
+        );
         params["tenant"] = json!("north");
-        assert_eq!(peer.code(&format!("{op:?}"), params).await, -32_602, "{op:?}");
+        assert_eq!(
+            peer.code(&format!("{op:?}"), params).await,
+            -32_602,
+            "{op:?}"
+        );
     }
-    assert_eq!(peer.at("/agents/east/a2a").code("SendMessage", send("west")).await, -32_602);
+    assert_eq!(
+        peer.at("/agents/east/a2a")
+            .code("SendMessage", send("west"))
+            .await,
+        -32_602
+    );
     for (tail, tenant, status) in [
         ("/east/message:send", "", 200),
         ("/east/message:send", "east", 200),
@@ -88,11 +141,26 @@ async fn other_tenants() {
 #[tokio::test]
 async fn a_tenant_has_keys_of_its_own() {
     let (served, peer) = serving(|_| {}).await;
-    served.name([("closed", served.watched.spawn(&served.system))], |options| options.access = named_keys());
+    served.name(
+        [("closed", served.watched.spawn(&served.system))],
+        |options| options.access = named_keys(),
+    );
     peer.result("SendMessage", send("")).await;
-    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": send("closed") });
+    let body =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": send("closed") });
     assert_eq!(peer.post("", body.to_string()).await.status(), 401);
-    assert_eq!(peer.rest(Method::POST, "/closed/message:send", Some(send(""))).await.0, 401);
-    assert_eq!(peer.at("/agents/closed/a2a").key("alice").result("ListTasks", json!({})).await["totalSize"], 0);
+    assert_eq!(
+        peer.rest(Method::POST, "/closed/message:send", Some(send("")))
+            .await
+            .0,
+        401
+    );
+    assert_eq!(
+        peer.at("/agents/closed/a2a")
+            .key("alice")
+            .result("ListTasks", json!({}))
+            .await["totalSize"],
+        0
+    );
     served.stop().await;
 }

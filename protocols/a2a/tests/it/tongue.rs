@@ -31,7 +31,14 @@ pub struct About<'a> {
 
 impl Default for About<'_> {
     fn default() -> Self {
-        Self { task: "", config: "c-1", message: "m-1", text: "hello", skill: "echo", waits: true }
+        Self {
+            task: "",
+            config: "c-1",
+            message: "m-1",
+            text: "hello",
+            skill: "echo",
+            waits: true,
+        }
     }
 }
 
@@ -52,7 +59,13 @@ impl Reply {
 }
 
 impl Tongue {
-    pub const ALL: [Self; 5] = [Self::Rpc10, Self::Rest10, Self::Rpc03, Self::Rest03, Self::Rpc01];
+    pub const ALL: [Self; 5] = [
+        Self::Rpc10,
+        Self::Rest10,
+        Self::Rpc03,
+        Self::Rest03,
+        Self::Rpc01,
+    ];
 
     /// Whether the version has the operation.
     pub fn has(self, op: Op) -> bool {
@@ -73,7 +86,10 @@ impl Tongue {
     pub async fn ask(self, peer: &Peer, op: Op, about: About<'_>) -> Reply {
         let response = soon(self.request(peer, op, about).send()).await.unwrap();
         let status = response.status().as_u16();
-        Reply { status, text: soon(response.text()).await.unwrap() }
+        Reply {
+            status,
+            text: soon(response.text()).await.unwrap(),
+        }
     }
 
     /// The result of what must not fail.
@@ -81,7 +97,11 @@ impl Tongue {
         let reply = self.ask(peer, op, about).await;
         assert_eq!(self.code(&reply), None, "{self:?} {op:?}: {reply:?}");
         let body = reply.json();
-        if self.is_rpc() { body["result"].clone() } else { body }
+        if self.is_rpc() {
+            body["result"].clone()
+        } else {
+            body
+        }
     }
 
     /// The task in an answer to a message.
@@ -97,8 +117,11 @@ impl Tongue {
         let body = reply.json();
         match self {
             Self::Rest10 if reply.status >= 400 => {
-                let reason =
-                    body["error"]["details"].as_array().into_iter().flatten().find_map(|d| d["reason"].as_str());
+                let reason = body["error"]["details"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .find_map(|d| d["reason"].as_str());
                 let kind = reason.and_then(callboard_a2a::ErrorKind::of_reason);
                 Some(kind.map_or(-32_602, callboard_a2a::ErrorKind::code))
             }
@@ -142,13 +165,17 @@ impl Tongue {
             Op::ListTaskPushNotificationConfigs => (Method::GET, configs),
             Op::GetTaskPushNotificationConfig => (Method::GET, format!("{configs}/{config}")),
             Op::DeleteTaskPushNotificationConfig => (Method::DELETE, format!("{configs}/{config}")),
-            Op::GetExtendedAgentCard if self == Self::Rest03 => (Method::GET, format!("{root}/card")),
+            Op::GetExtendedAgentCard if self == Self::Rest03 => {
+                (Method::GET, format!("{root}/card"))
+            }
             Op::GetExtendedAgentCard => (Method::GET, format!("{root}/extendedAgentCard")),
         };
         let has_body = method == Method::POST && op != Op::CancelTask;
         let request = peer.request(method, &tail);
         match has_body {
-            true => request.header("Content-Type", "application/json").body(self.params(op, about).to_string()),
+            true => request
+                .header("Content-Type", "application/json")
+                .body(self.params(op, about).to_string()),
             false => request,
         }
     }
@@ -162,7 +189,9 @@ impl Tongue {
             Op::ListTasks | Op::GetExtendedAgentCard => json!({}),
             Op::CreateTaskPushNotificationConfig => match self {
                 Self::Rpc10 | Self::Rest10 => json!({ "taskId": task, "id": config, "url": HOOK }),
-                Self::Rpc03 => json!({ "taskId": task, "pushNotificationConfig": { "id": config, "url": HOOK } }),
+                Self::Rpc03 => {
+                    json!({ "taskId": task, "pushNotificationConfig": { "id": config, "url": HOOK } })
+                }
                 Self::Rest03 => json!({
                     "parent": format!("tasks/{task}"),
                     "configId": config,
@@ -170,11 +199,13 @@ impl Tongue {
                 }),
                 Self::Rpc01 => json!({ "id": task, "pushNotificationConfig": { "url": HOOK } }),
             },
-            Op::GetTaskPushNotificationConfig | Op::DeleteTaskPushNotificationConfig => match self {
-                Self::Rpc03 => json!({ "id": task, "pushNotificationConfigId": config }),
-                Self::Rpc01 => json!({ "id": task }),
-                _ => json!({ "taskId": task, "id": config }),
-            },
+            Op::GetTaskPushNotificationConfig | Op::DeleteTaskPushNotificationConfig => {
+                match self {
+                    Self::Rpc03 => json!({ "id": task, "pushNotificationConfigId": config }),
+                    Self::Rpc01 => json!({ "id": task }),
+                    _ => json!({ "taskId": task, "id": config }),
+                }
+            }
             Op::ListTaskPushNotificationConfigs => match self {
                 Self::Rpc03 => json!({ "id": task }),
                 _ => json!({ "taskId": task }),
@@ -183,7 +214,14 @@ impl Tongue {
     }
 
     fn message(self, about: About<'_>) -> Value {
-        let About { task, message, text, skill, waits, .. } = about;
+        let About {
+            task,
+            message,
+            text,
+            skill,
+            waits,
+            ..
+        } = about;
         let metadata = json!({ "skill": skill });
         let mut said = match self {
             Self::Rpc10 | Self::Rest10 => json!({
@@ -196,7 +234,9 @@ impl Tongue {
             Self::Rest03 => json!({
                 "messageId": message, "role": "ROLE_USER", "content": [{ "text": text }], "metadata": metadata,
             }),
-            Self::Rpc01 => json!({ "role": "user", "parts": [{ "type": "text", "text": text }], "metadata": metadata }),
+            Self::Rpc01 => {
+                json!({ "role": "user", "parts": [{ "type": "text", "text": text }], "metadata": metadata })
+            }
         };
         if self == Self::Rpc01 {
             return json!({ "id": if task.is_empty() { message } else { task }, "message": said });
@@ -208,14 +248,20 @@ impl Tongue {
             Self::Rpc10 | Self::Rest10 => json!({ "returnImmediately": !waits }),
             _ => json!({ "blocking": waits }),
         };
-        let name = if self == Self::Rest03 { "request" } else { "message" };
+        let name = if self == Self::Rest03 {
+            "request"
+        } else {
+            "message"
+        };
         json!({ name: said, "configuration": configuration })
     }
 }
 
 fn rpc(peer: &Peer, method: &str, params: Value) -> RequestBuilder {
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
-    peer.request(Method::POST, "").header("Content-Type", "application/json").body(body)
+    peer.request(Method::POST, "")
+        .header("Content-Type", "application/json")
+        .body(body)
 }
 
 fn method_03(op: Op) -> &'static str {

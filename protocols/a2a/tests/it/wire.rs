@@ -12,10 +12,20 @@ const ALL: [Dialect; 4] = [Dialect::V10, Dialect::V03, Dialect::V03Rest, Dialect
 #[test]
 fn requests() {
     for dialect in ALL {
-        let get = GetTaskRequest { id: "t-1".into(), history_length: Some(3), ..Default::default() };
-        let cancel =
-            CancelTaskRequest { id: "t-1".into(), metadata: Some(object(r#"{"why":"x"}"#)), ..Default::default() };
-        let subscribe = SubscribeToTaskRequest { id: "t-1".into(), ..Default::default() };
+        let get = GetTaskRequest {
+            id: "t-1".into(),
+            history_length: Some(3),
+            ..Default::default()
+        };
+        let cancel = CancelTaskRequest {
+            id: "t-1".into(),
+            metadata: Some(object(r#"{"why":"x"}"#)),
+            ..Default::default()
+        };
+        let subscribe = SubscribeToTaskRequest {
+            id: "t-1".into(),
+            ..Default::default()
+        };
         insta::assert_snapshot!(
             format!("requests_{dialect:?}"),
             lines(&[
@@ -25,7 +35,10 @@ fn requests() {
                 ("cancel", dialect.write_request(&cancel)),
                 ("subscribe", dialect.write_request(&subscribe)),
                 ("push create", dialect.write_push_config(&push())),
-                ("card", dialect.write_request(&GetExtendedAgentCardRequest::default())),
+                (
+                    "card",
+                    dialect.write_request(&GetExtendedAgentCardRequest::default())
+                ),
             ])
         );
     }
@@ -36,15 +49,28 @@ fn requests() {
 fn responses() {
     for dialect in ALL {
         let bare = Task::new("t-1", "", TaskStatus::new(TaskState::Submitted));
-        let answer = Message { task_id: String::new(), role: Role::Agent, ..message() };
-        let configs = ListTaskPushNotificationConfigsResponse { configs: vec![push()], next_page_token: String::new() };
+        let answer = Message {
+            task_id: String::new(),
+            role: Role::Agent,
+            ..message()
+        };
+        let configs = ListTaskPushNotificationConfigsResponse {
+            configs: vec![push()],
+            next_page_token: String::new(),
+        };
         insta::assert_snapshot!(
             format!("responses_{dialect:?}"),
             lines(&[
                 ("bare task", dialect.write_task(&bare)),
                 ("task", dialect.write_task(&task(TaskState::InputRequired))),
-                ("send: task", dialect.write_send_response(&SendMessageResponse::Task(bare.clone()))),
-                ("send: message", dialect.write_send_response(&SendMessageResponse::Message(answer))),
+                (
+                    "send: task",
+                    dialect.write_send_response(&SendMessageResponse::Task(bare.clone()))
+                ),
+                (
+                    "send: message",
+                    dialect.write_send_response(&SendMessageResponse::Message(answer))
+                ),
                 ("list", dialect.write_task_list(&list())),
                 ("push", dialect.write_push_config(&push())),
                 ("pushes", dialect.write_push_configs(&configs)),
@@ -61,8 +87,12 @@ fn states() {
     let row = |state: TaskState| {
         let task = Task::new("t", "c", status(state));
         let names = ALL.map(|dialect| {
-            let json: serde_json::Value = serde_json::from_str(dialect.write_task(&task).get()).unwrap();
-            let said = json["status"]["message"]["parts"][0]["text"].as_str().unwrap_or_default().to_owned();
+            let json: serde_json::Value =
+                serde_json::from_str(dialect.write_task(&task).get()).unwrap();
+            let said = json["status"]["message"]["parts"][0]["text"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned();
             format!("{} ({said})", json["status"]["state"].as_str().unwrap())
         });
         names.join(" | ")
@@ -75,17 +105,38 @@ fn states() {
 fn events() {
     for dialect in ALL {
         let mut events = dialect.events();
-        let answer = Message { role: Role::Agent, ..message() };
-        let first = Task { history: None, ..task(TaskState::Working) };
+        let answer = Message {
+            role: Role::Agent,
+            ..message()
+        };
+        let first = Task {
+            history: None,
+            ..task(TaskState::Working)
+        };
         insta::assert_snapshot!(
             format!("events_{dialect:?}"),
             lines(&[
                 ("task", events.write(&StreamResponse::Task(first), false)),
-                ("new artifact", events.write(&artifact_update("a-2", false), false)),
-                ("known artifact", events.write(&artifact_update("a-1", true), false)),
-                ("status", events.write(&status_update(TaskState::Working), false)),
-                ("last", events.write(&status_update(TaskState::Canceled), true)),
-                ("message", events.write(&StreamResponse::Message(answer), true)),
+                (
+                    "new artifact",
+                    events.write(&artifact_update("a-2", false), false)
+                ),
+                (
+                    "known artifact",
+                    events.write(&artifact_update("a-1", true), false)
+                ),
+                (
+                    "status",
+                    events.write(&status_update(TaskState::Working), false)
+                ),
+                (
+                    "last",
+                    events.write(&status_update(TaskState::Canceled), true)
+                ),
+                (
+                    "message",
+                    events.write(&StreamResponse::Message(answer), true)
+                ),
             ])
         );
     }
@@ -109,9 +160,18 @@ fn errors() {
             let rpc = dialect.write_error(error);
             let data = rpc.data.as_ref().map_or("none", |data| data.get());
             let http = dialect.write_http_error(error);
-            format!("{} {} {data}\n    {} {}\n", rpc.code, rpc.message, error.kind.http(), http.get())
+            format!(
+                "{} {} {data}\n    {} {}\n",
+                rpc.code,
+                rpc.message,
+                error.kind.http(),
+                http.get()
+            )
         };
-        insta::assert_snapshot!(format!("errors_{dialect:?}"), errors.iter().map(row).collect::<String>());
+        insta::assert_snapshot!(
+            format!("errors_{dialect:?}"),
+            errors.iter().map(row).collect::<String>()
+        );
     }
 }
 
@@ -120,30 +180,57 @@ fn errors() {
 fn errors_are_read_again() {
     for kind in ErrorKind::ALL {
         let error = kind.error("so").about("t-1");
-        let is_plain =
-            kind.code() <= -32_600 && !matches!(kind, ErrorKind::Overloaded | ErrorKind::Denied | ErrorKind::Blocked);
+        let is_plain = kind.code() <= -32_600
+            && !matches!(
+                kind,
+                ErrorKind::Overloaded | ErrorKind::Denied | ErrorKind::Blocked
+            );
         let task = (!is_plain).then(|| "t-1".to_owned());
         for dialect in ALL {
             let read = Dialect::read_error(&dialect.write_error(&error));
-            assert_eq!((read.kind, &*read.message, &read.task), (kind, "so", &task), "{dialect:?}");
+            assert_eq!(
+                (read.kind, &*read.message, &read.task),
+                (kind, "so", &task),
+                "{dialect:?}"
+            );
             assert!(read.details.is_empty());
         }
-        let read = Dialect::read_http_error(kind.http(), &Dialect::V10.write_http_error(&error)).unwrap();
-        let told = if kind.http() == 400 && is_plain { ErrorKind::InvalidParams } else { kind };
+        let read =
+            Dialect::read_http_error(kind.http(), &Dialect::V10.write_http_error(&error)).unwrap();
+        let told = if kind.http() == 400 && is_plain {
+            ErrorKind::InvalidParams
+        } else {
+            kind
+        };
         assert_eq!(read.kind, told);
-        let read = Dialect::read_http_error(kind.http(), &Dialect::V03Rest.write_http_error(&error)).unwrap();
+        let read =
+            Dialect::read_http_error(kind.http(), &Dialect::V03Rest.write_http_error(&error))
+                .unwrap();
         assert_eq!(read.kind, kind);
     }
-    assert_eq!(Dialect::read_http_error(502, &raw(r#"{"title":"Bad Gateway"}"#)), None);
+    assert_eq!(
+        Dialect::read_http_error(502, &raw(r#"{"title":"Bad Gateway"}"#)),
+        None
+    );
     assert_eq!(Dialect::read_http_error(502, &raw("[]")), None);
 }
 
 /// Goal: what is printed for developers shows nothing that was said, and no secret. Method: the fullest values.
 #[test]
 fn nothing_is_printed() {
-    let printed = format!("{:?} {:?} {:?} {:?} {:?}", message(), task(TaskState::Failed), push(), send(), card());
+    let printed = format!(
+        "{:?} {:?} {:?} {:?} {:?}",
+        message(),
+        task(TaskState::Failed),
+        push(),
+        send(),
+        card()
+    );
     for secret in ["which day", "quoted", "key", "once", "Clinic", "t-1"] {
         assert!(!printed.contains(secret), "{secret} in {printed}");
     }
-    assert_eq!(format!("{:?}", A2aError::invalid("id", "is missing")), "A2aError(InvalidParams)");
+    assert_eq!(
+        format!("{:?}", A2aError::invalid("id", "is missing")),
+        "A2aError(InvalidParams)"
+    );
 }

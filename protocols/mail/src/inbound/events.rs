@@ -72,7 +72,8 @@ impl Agent for Ear {
 
 impl SyncHandler<MailHappened> for Ear {
     fn handle(&mut self, happened: MailHappened, _cx: &mut Cx) {
-        self.0.send_modify(|newest| *newest = happened.last.max(*newest));
+        self.0
+            .send_modify(|newest| *newest = happened.last.max(*newest));
     }
 }
 
@@ -86,7 +87,14 @@ impl Events {
             system.events().subscribe(MAIL_TOPIC, recipient);
         }
         let (open, views) = Default::default();
-        Self { ear, newest, open, views, stopping: CancellationToken::new(), sockets: TaskTracker::new() }
+        Self {
+            ear,
+            newest,
+            open,
+            views,
+            stopping: CancellationToken::new(),
+            sockets: TaskTracker::new(),
+        }
     }
 
     /// Closes every socket.
@@ -108,7 +116,10 @@ impl Events {
             return view;
         }
         views.retain(|_, view| view.strong_count() > 0);
-        let view = Arc::new(View { kept: tokio::sync::Mutex::default(), records_max });
+        let view = Arc::new(View {
+            kept: tokio::sync::Mutex::default(),
+            records_max,
+        });
         views.insert(sees, Arc::downgrade(&view));
         view
     }
@@ -133,29 +144,60 @@ pub(super) async fn open(
     let events = &server.events;
     let types = Types::read(query.text("types"))?;
     if !accept::wants_websocket(request.headers()) {
-        return Err(Problem::new(StatusCode::BAD_REQUEST, "events come over WebSocket: send its handshake"));
+        return Err(Problem::new(
+            StatusCode::BAD_REQUEST,
+            "events come over WebSocket: send its handshake",
+        ));
     }
     if events.stopping.is_cancelled() {
         return Err(Problem::full("this server is about to stop"));
     }
     let permit = Permit::take(&events.open, server.options.sockets_max)
         .ok_or_else(|| Problem::full("there are too many event sockets: try again later"))?;
-    let after = query.text("after").filter(|after| *after != "now").map(|_| query.word::<u64>("after"));
+    let after = query
+        .text("after")
+        .filter(|after| *after != "now")
+        .map(|_| query.word::<u64>("after"));
     let after = after.transpose()?.flatten();
     // The policy judges this one, and no page that follows. It is about the newest number alone.
-    let first = ReadEvents { after: 0, limit: Some(1), types: Vec::new() };
+    let first = ReadEvents {
+        after: 0,
+        limit: Some(1),
+        types: Vec::new(),
+    };
     let Found { newest, .. } = server.ask(&caller, &first).await?;
     if after.is_some_and(|after| after > newest) {
-        return Err(Problem::new(StatusCode::BAD_REQUEST, "`after` is above the newest event's number"));
+        return Err(Problem::new(
+            StatusCode::BAD_REQUEST,
+            "`after` is above the newest event's number",
+        ));
     }
-    let incomplete = |_| Problem::new(StatusCode::BAD_REQUEST, "the WebSocket handshake is not complete");
+    let incomplete = |_| {
+        Problem::new(
+            StatusCode::BAD_REQUEST,
+            "the WebSocket handshake is not complete",
+        )
+    };
     let opened = websocket::open(request, payload, &[], INCOMING_FRAME_BYTES_MAX);
     let (mut response, session, messages) = opened.map_err(incomplete)?;
-    response.headers_mut().insert(HeaderName::from_static(EVENT_SEQUENCE), HeaderValue::from(newest));
+    response.headers_mut().insert(
+        HeaderName::from_static(EVENT_SEQUENCE),
+        HeaderValue::from(newest),
+    );
     let numbered = query.text("after").is_some();
     let view = events.view(&caller.principal);
-    let cursor = Cursor { at: after.unwrap_or(newest), numbered, types, view, newest: events.newest.subscribe() };
-    let socket = Socket { server: server.clone(), caller, session };
+    let cursor = Cursor {
+        at: after.unwrap_or(newest),
+        numbered,
+        types,
+        view,
+        newest: events.newest.subscribe(),
+    };
+    let socket = Socket {
+        server: server.clone(),
+        caller,
+        session,
+    };
     let standing = Standing::of(request, &server.options.access);
     let stopping = events.stopping.clone();
     let served = socket.serve(cursor, standing, messages, (busy, permit), stopping);
@@ -190,7 +232,10 @@ struct Cursor {
 type Closing = Option<CloseReason>;
 
 fn closing(code: CloseCode, why: impl Into<String>) -> Closing {
-    Some(CloseReason { code, description: Some(why.into()) })
+    Some(CloseReason {
+        code,
+        description: Some(why.into()),
+    })
 }
 
 impl Socket {
@@ -247,7 +292,15 @@ impl Socket {
         // Its place is free at once, and its connection is watched like any that is idle.
         drop(held);
         let Self { session, .. } = self;
-        let _ = timeout(if why.is_some() { CLOSE_TIMEOUT } else { Duration::ZERO }, session.close(why)).await;
+        let _ = timeout(
+            if why.is_some() {
+                CLOSE_TIMEOUT
+            } else {
+                Duration::ZERO
+            },
+            session.close(why),
+        )
+        .await;
     }
 
     /// Sends what happens, in order, until something prevents it.
@@ -258,7 +311,11 @@ impl Socket {
         loop {
             let newest = *cursor.newest.borrow_and_update();
             while look || cursor.at < newest {
-                let page = match cursor.view.after(cursor.at, async |after| self.read(after).await).await {
+                let page = match cursor
+                    .view
+                    .after(cursor.at, async |after| self.read(after).await)
+                    .await
+                {
                     Ok(page) => page,
                     Err(failure) => return of_failure(&failure, cursor.at),
                 };
@@ -291,15 +348,24 @@ impl Socket {
     }
 
     async fn read(&self, after: u64) -> Result<Found, Failure> {
-        let asked = ReadEvents { after, limit: Some(EVENTS_PAGE), types: Vec::new() };
+        let asked = ReadEvents {
+            after,
+            limit: Some(EVENTS_PAGE),
+            types: Vec::new(),
+        };
         self.server.ask_again(&self.caller, &asked).await
     }
 }
 
 fn of_failure(failure: &Failure, at: u64) -> Closing {
     match failure.kind {
-        FailureKind::Denied | FailureKind::Blocked => closing(CloseCode::Policy, "you may not see this any more"),
-        _ => closing(CloseCode::Again, format!("the mailroom did not answer: go on with after={at}")),
+        FailureKind::Denied | FailureKind::Blocked => {
+            closing(CloseCode::Policy, "you may not see this any more")
+        }
+        _ => closing(
+            CloseCode::Again,
+            format!("the mailroom did not answer: go on with after={at}"),
+        ),
     }
 }
 
@@ -329,7 +395,11 @@ impl View {
     ///
     /// # Errors
     /// The mailroom's.
-    async fn after(&self, cursor: u64, read: impl AsyncFnOnce(u64) -> Result<Found, Failure>) -> Result<Page, Failure> {
+    async fn after(
+        &self,
+        cursor: u64,
+        read: impl AsyncFnOnce(u64) -> Result<Found, Failure>,
+    ) -> Result<Page, Failure> {
         let mut kept = self.kept.lock().await;
         if let Some(page) = kept.after(cursor) {
             return Ok(page);
@@ -338,14 +408,24 @@ impl View {
             // Whoever is far behind reads alone, and lets the others go on.
             drop(kept);
             let found = read(cursor).await?;
-            return Ok(Page { records: Record::of(&found.events).collect(), to: found.last.max(cursor) });
+            return Ok(Page {
+                records: Record::of(&found.events).collect(),
+                to: found.last.max(cursor),
+            });
         }
         if cursor > kept.to {
-            *kept = Kept { from: cursor, to: cursor, records: VecDeque::new() };
+            *kept = Kept {
+                from: cursor,
+                to: cursor,
+                records: VecDeque::new(),
+            };
         }
         let found = read(cursor).await?;
         kept.add(&found, self.records_max);
-        Ok(kept.after(cursor).unwrap_or(Page { records: Vec::new(), to: cursor }))
+        Ok(kept.after(cursor).unwrap_or(Page {
+            records: Vec::new(),
+            to: cursor,
+        }))
     }
 }
 
@@ -354,11 +434,16 @@ impl Kept {
         if !(self.from..self.to).contains(&cursor) {
             return None;
         }
-        let first = self.records.partition_point(|record| record.sequence <= cursor);
+        let first = self
+            .records
+            .partition_point(|record| record.sequence <= cursor);
         let rest = self.records.iter().skip(first);
         let records: Vec<_> = rest.take(EVENTS_PAGE as usize).cloned().collect();
         let is_all = first + records.len() == self.records.len();
-        let to = records.last().filter(|_| !is_all).map_or(self.to, |record| record.sequence);
+        let to = records
+            .last()
+            .filter(|_| !is_all)
+            .map_or(self.to, |record| record.sequence);
         Some(Page { records, to })
     }
 
@@ -383,11 +468,18 @@ struct Record {
 impl Record {
     /// The events of a page, in order, by their number.
     fn of(events: &[Numbered]) -> impl Iterator<Item = Arc<Self>> {
-        events.chunk_by(|one, next| one.sequence == next.sequence).map(|of_one| {
-            let frame = |Numbered { event, .. }: &Numbered| Some((event.kind(), serde_json::to_string(event).ok()?));
-            let frames = of_one.iter().filter_map(frame).collect();
-            Arc::new(Self { sequence: of_one.first().map_or(0, |numbered| numbered.sequence), frames })
-        })
+        events
+            .chunk_by(|one, next| one.sequence == next.sequence)
+            .map(|of_one| {
+                let frame = |Numbered { event, .. }: &Numbered| {
+                    Some((event.kind(), serde_json::to_string(event).ok()?))
+                };
+                let frames = of_one.iter().filter_map(frame).collect();
+                Arc::new(Self {
+                    sequence: of_one.first().map_or(0, |numbered| numbered.sequence),
+                    frames,
+                })
+            })
     }
 
     /// The frames that a socket wants.
@@ -407,8 +499,14 @@ struct Types(Option<Vec<&'static str>>);
 impl Types {
     /// Those of a list with commas; all where there is none.
     fn read(list: Option<&str>) -> Result<Self, Problem> {
-        let known = |name: &str| MailEvent::KINDS.into_iter().find(|known| *known == name.trim());
-        let Some(list) = list else { return Ok(Self(None)) };
+        let known = |name: &str| {
+            MailEvent::KINDS
+                .into_iter()
+                .find(|known| *known == name.trim())
+        };
+        let Some(list) = list else {
+            return Ok(Self(None));
+        };
         let named: Option<Vec<_>> = list.split(',').map(known).collect();
         named.map(|named| Self(Some(named))).ok_or_else(|| {
             Problem::unfit(
@@ -431,10 +529,24 @@ mod tests {
     /// The events of numbers above `after`, up to `newest`, of which only the even ones may be seen, each twice.
     fn found(after: u64, newest: u64) -> Found {
         let last = newest.min(after + u64::from(EVENTS_PAGE));
-        let event = || MailEvent::AgentLeft { agent_id: "a".into(), reason: "ended".into() };
+        let event = || MailEvent::AgentLeft {
+            agent_id: "a".into(),
+            reason: "ended".into(),
+        };
         let seen = (after + 1..=last).filter(|n| n % 2 == 0);
-        let events = seen.flat_map(|sequence| [0, 1].map(|_| Numbered { sequence, event: event() })).collect();
-        Found { events, last, newest }
+        let events = seen
+            .flat_map(|sequence| {
+                [0, 1].map(|_| Numbered {
+                    sequence,
+                    event: event(),
+                })
+            })
+            .collect();
+        Found {
+            events,
+            last,
+            newest,
+        }
     }
 
     async fn all(view: &View, mut cursor: u64, newest: u64, reads: &mut usize) -> Vec<u64> {
@@ -456,35 +568,71 @@ mod tests {
     /// several places over more records than are kept.
     #[tokio::test]
     async fn what_was_read_is_shared() {
-        let (view, newest) = (View { kept: tokio::sync::Mutex::default(), records_max: RECORDS_KEPT }, 10_000);
-        let even = |after: u64, newest: u64| (after + 1..=newest).filter(|n| n % 2 == 0).collect::<Vec<_>>();
+        let (view, newest) = (
+            View {
+                kept: tokio::sync::Mutex::default(),
+                records_max: RECORDS_KEPT,
+            },
+            10_000,
+        );
+        let even = |after: u64, newest: u64| {
+            (after + 1..=newest)
+                .filter(|n| n % 2 == 0)
+                .collect::<Vec<_>>()
+        };
         let mut reads = 0;
-        assert_eq!(all(&view, 7_000, newest, &mut reads).await, even(7_000, newest));
+        assert_eq!(
+            all(&view, 7_000, newest, &mut reads).await,
+            even(7_000, newest)
+        );
         let first = reads;
         assert_eq!(first, 3_000_usize.div_ceil(EVENTS_PAGE as usize));
         // Kept are the last 1,024 even numbers.
         let kept_from = newest - 2 * RECORDS_KEPT as u64;
-        assert_eq!(all(&view, kept_from, newest, &mut reads).await, even(kept_from, newest));
-        assert_eq!(all(&view, newest - 1, newest, &mut reads).await, even(newest - 1, newest));
+        assert_eq!(
+            all(&view, kept_from, newest, &mut reads).await,
+            even(kept_from, newest)
+        );
+        assert_eq!(
+            all(&view, newest - 1, newest, &mut reads).await,
+            even(newest - 1, newest)
+        );
         assert_eq!(reads, first, "nobody had to read");
         assert_eq!(all(&view, 0, newest, &mut reads).await, even(0, newest));
         assert!(reads > first);
         // A later page is read by whoever comes first; a later place begins anew.
-        assert_eq!(all(&view, newest, newest + 4, &mut reads).await, even(newest, newest + 4));
+        assert_eq!(
+            all(&view, newest, newest + 4, &mut reads).await,
+            even(newest, newest + 4)
+        );
         let before = reads;
-        assert_eq!(all(&view, newest, newest + 4, &mut reads).await, even(newest, newest + 4));
+        assert_eq!(
+            all(&view, newest, newest + 4, &mut reads).await,
+            even(newest, newest + 4)
+        );
         assert_eq!(reads, before);
-        assert_eq!(all(&view, 20_000, 20_010, &mut reads).await, even(20_000, 20_010));
+        assert_eq!(
+            all(&view, 20_000, 20_010, &mut reads).await,
+            even(20_000, 20_010)
+        );
     }
 
     /// Goal: every type can be asked for by its name, and no other. Method: rows.
     #[test]
     fn types() {
-        let joined = MailEvent::AgentJoined { agent_id: "a".into(), way: MemberWay::Mcp };
+        let joined = MailEvent::AgentJoined {
+            agent_id: "a".into(),
+            way: MemberWay::Mcp,
+        };
         assert!(MailEvent::KINDS.contains(&joined.kind()));
         assert!(Types::read(None).unwrap().has("agent_left"));
         let some = Types::read(Some("agent_left, message_read")).unwrap();
-        assert!(some.has("agent_left") && some.has("message_read") && some.has("missed") && !some.has("agent_joined"));
+        assert!(
+            some.has("agent_left")
+                && some.has("message_read")
+                && some.has("missed")
+                && !some.has("agent_joined")
+        );
         for bad in ["", "agent", "agent_left,", "AGENT_LEFT"] {
             assert!(Types::read(Some(bad)).is_err(), "{bad}");
         }

@@ -26,9 +26,12 @@ const NAME_CHARS_MAX: usize = 64;
 /// 422, which names the member.
 pub(super) fn body<T: DeserializeOwned>(body: &[u8], limits: &Limits) -> Result<T, Problem> {
     let text = check(body, limits).map_err(|error| Problem::unfit(format!("the body: {error}")))?;
-    let object: &RawValue = serde_json::from_str(text).map_err(|_| Problem::unfit("the body is not JSON"))?;
-    let members = RawMembers::parse(object).map_err(|_| Problem::unfit("the body must be a JSON object"))?;
-    serde_json::from_str(object.get()).map_err(|error| Problem::unfit(misfit(object.get(), &members, &error)))
+    let object: &RawValue =
+        serde_json::from_str(text).map_err(|_| Problem::unfit("the body is not JSON"))?;
+    let members =
+        RawMembers::parse(object).map_err(|_| Problem::unfit("the body must be a JSON object"))?;
+    serde_json::from_str(object.get())
+        .map_err(|error| Problem::unfit(misfit(object.get(), &members, &error)))
 }
 
 /// Which member doesn't fit. serde's own words may hold what was sent.
@@ -42,11 +45,15 @@ fn misfit(text: &str, members: &RawMembers<'_>, error: &serde_json::Error) -> St
     let place = place_of(text, error);
     // Of a member that isn't known the reader has seen the name only.
     let unknown = told.starts_with("unknown field");
-    let starts = |value: &RawValue| (value.get().as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
+    let starts =
+        |value: &RawValue| (value.get().as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
     let found = if unknown {
         members.iter().find(|(_, value)| starts(value) >= place)
     } else {
-        members.iter().filter(|(_, value)| starts(value) <= place).last()
+        members
+            .iter()
+            .filter(|(_, value)| starts(value) <= place)
+            .last()
     };
     match found {
         Some((name, _)) if unknown => format!("`{}` is not known here", printable(name)),
@@ -57,12 +64,19 @@ fn misfit(text: &str, members: &RawMembers<'_>, error: &serde_json::Error) -> St
 
 /// How many bytes of the text the reader had read when it gave up.
 fn place_of(text: &str, error: &serde_json::Error) -> usize {
-    let before: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
+    let before: usize = text
+        .split_inclusive('\n')
+        .take(error.line().saturating_sub(1))
+        .map(str::len)
+        .sum();
     before + error.column()
 }
 
 fn printable(name: &str) -> String {
-    name.chars().filter(|c| !c.is_control() && *c != '`').take(NAME_CHARS_MAX).collect()
+    name.chars()
+        .filter(|c| !c.is_control() && *c != '`')
+        .take(NAME_CHARS_MAX)
+        .collect()
 }
 
 /// The parameters of a query: each known, and there once.
@@ -77,10 +91,16 @@ impl<'a> Query<'a> {
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             let name_of = || printable(&name);
             if !known(&name) {
-                return Err(Problem::unfit(format!("the parameter `{}` is not known here", name_of())));
+                return Err(Problem::unfit(format!(
+                    "the parameter `{}` is not known here",
+                    name_of()
+                )));
             }
             if found.text(&name).is_some() || found.0.len() == PARAMETERS_MAX {
-                return Err(Problem::unfit(format!("the parameter `{}` is there twice", name_of())));
+                return Err(Problem::unfit(format!(
+                    "the parameter `{}` is there twice",
+                    name_of()
+                )));
             }
             found.0.push((name, value));
         }
@@ -88,7 +108,10 @@ impl<'a> Query<'a> {
     }
 
     pub fn text(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
+        self.0
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| &**value)
     }
 
     pub fn owned(&self, name: &str) -> Option<String> {
@@ -100,10 +123,16 @@ impl<'a> Query<'a> {
     /// # Errors
     /// 422, which names the parameter.
     pub fn word<T: DeserializeOwned>(&self, name: &'static str) -> Result<Option<T>, Problem> {
-        let Some(text) = self.text(name) else { return Ok(None) };
+        let Some(text) = self.text(name) else {
+            return Ok(None);
+        };
         let quoted = || serde_json::from_value(serde_json::Value::from(text));
         let read = serde_json::from_str(text).or_else(|_| quoted());
-        read.map(Some).map_err(|_| Problem::unfit(format!("the parameter `{name}` doesn't fit: see /api/openapi.json")))
+        read.map(Some).map_err(|_| {
+            Problem::unfit(format!(
+                "the parameter `{name}` doesn't fit: see /api/openapi.json"
+            ))
+        })
     }
 }
 
@@ -113,10 +142,14 @@ impl<'a> Query<'a> {
 /// 422.
 pub(super) fn header(request: &HttpRequest, name: &'static str) -> Result<Option<String>, Problem> {
     let mut values = request.headers().get_all(name);
-    let Some(value) = values.next() else { return Ok(None) };
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
     match (value.to_str(), values.next()) {
         (Ok(value), None) if !value.trim().is_empty() => Ok(Some(value.trim().to_owned())),
-        _ => Err(Problem::unfit(format!("the header `{name}` must be there once, in printable ASCII"))),
+        _ => Err(Problem::unfit(format!(
+            "the header `{name}` must be there once, in printable ASCII"
+        ))),
     }
 }
 
@@ -134,7 +167,14 @@ pub(super) struct Problem {
 
 impl Problem {
     pub fn new(status: StatusCode, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, detail: detail.into(), challenge: None, scope: None, allow: None, retry_after_s: None }
+        Self {
+            status,
+            detail: detail.into(),
+            challenge: None,
+            scope: None,
+            allow: None,
+            retry_after_s: None,
+        }
     }
 
     /// A body, query or header that doesn't fit. `detail` names what it is about, and never says what was sent.
@@ -149,14 +189,23 @@ impl Problem {
 
     /// The path has other methods.
     pub fn only(allow: String) -> Self {
-        let problem = Self::new(StatusCode::METHOD_NOT_ALLOWED, "this path has other methods: see `Allow`");
-        Self { allow: Some(allow), ..problem }
+        let problem = Self::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "this path has other methods: see `Allow`",
+        );
+        Self {
+            allow: Some(allow),
+            ..problem
+        }
     }
 
     /// There are too many already.
     pub fn full(detail: &'static str) -> Self {
         let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, detail);
-        Self { retry_after_s: Some(RETRY_AFTER_S_DEFAULT), ..problem }
+        Self {
+            retry_after_s: Some(RETRY_AFTER_S_DEFAULT),
+            ..problem
+        }
     }
 
     #[cfg(test)]
@@ -168,7 +217,10 @@ impl Problem {
         let mut response = json(self.status, &RawObject::new().with("detail", &*self.detail));
         let headers = response.headers_mut();
         if self.status == StatusCode::UNAUTHORIZED {
-            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(self.challenge.unwrap_or("Bearer")));
+            headers.insert(
+                WWW_AUTHENTICATE,
+                HeaderValue::from_static(self.challenge.unwrap_or("Bearer")),
+            );
             headers.insert(VARY, HeaderValue::from_static("Authorization, X-Agent-ID"));
         }
         if let Some(scope) = self.scope {
@@ -180,7 +232,10 @@ impl Problem {
         if let Some(seconds) = self.retry_after_s {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
-        if let Some(allow) = self.allow.and_then(|methods| HeaderValue::from_str(&methods).ok()) {
+        if let Some(allow) = self
+            .allow
+            .and_then(|methods| HeaderValue::from_str(&methods).ok())
+        {
             headers.insert(ALLOW, allow);
         }
         response
@@ -189,8 +244,13 @@ impl Problem {
 
 impl From<Refused> for Problem {
     fn from(refused: Refused) -> Self {
-        let retry_after_s = (refused.status == StatusCode::SERVICE_UNAVAILABLE).then_some(RETRY_AFTER_S_DEFAULT);
-        Self { challenge: refused.challenge, retry_after_s, ..Self::new(refused.status, refused.message) }
+        let retry_after_s =
+            (refused.status == StatusCode::SERVICE_UNAVAILABLE).then_some(RETRY_AFTER_S_DEFAULT);
+        Self {
+            challenge: refused.challenge,
+            retry_after_s,
+            ..Self::new(refused.status, refused.message)
+        }
     }
 }
 
@@ -198,8 +258,14 @@ impl From<Refused> for Problem {
 /// own affair (429); anything else that is full is not (503).
 impl From<Failure> for Problem {
     fn from(failure: Failure) -> Self {
-        let wait = failure.data.as_ref().and_then(|data| data.get(RETRY_AFTER_S)?.as_u64());
-        let needed = failure.data.as_ref().and_then(|data| data.get(NEEDED_SCOPE)?.as_str().map(str::to_owned));
+        let wait = failure
+            .data
+            .as_ref()
+            .and_then(|data| data.get(RETRY_AFTER_S)?.as_u64());
+        let needed = failure
+            .data
+            .as_ref()
+            .and_then(|data| data.get(NEEDED_SCOPE)?.as_str().map(str::to_owned));
         let status = match failure.kind {
             FailureKind::InvalidInput | FailureKind::Rejected => StatusCode::UNPROCESSABLE_ENTITY,
             FailureKind::NotFound => return Self::not_found(),
@@ -210,16 +276,25 @@ impl From<Failure> for Problem {
             // A store that is away or damaged, or a bug.
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        let waits = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+        let waits = matches!(
+            status,
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+        );
         let retry_after_s = waits.then(|| wait.unwrap_or(RETRY_AFTER_S_DEFAULT).max(1));
-        let Failure { kind, mut message, .. } = failure;
+        let Failure {
+            kind, mut message, ..
+        } = failure;
         if status == StatusCode::INTERNAL_SERVER_ERROR {
             callboard_message::log::warn!(%kind, why = message, "a request failed");
             // After the colon stand the words of a database or a network, which are this node's own affair.
             message.truncate(message.find(": ").unwrap_or(message.len()));
         }
         let scope = needed.filter(|_| status == StatusCode::FORBIDDEN);
-        Self { scope, retry_after_s, ..Self::new(status, message) }
+        Self {
+            scope,
+            retry_after_s,
+            ..Self::new(status, message)
+        }
     }
 }
 
@@ -252,12 +327,27 @@ mod tests {
     #[test]
     fn misfits_are_named() {
         for (sent, named) in [
-            (r#"{"message": "secret", "lmit": 3}"#, "`lmit` is not known here"),
-            ("{\"message\":\n \"x\",\n\n \"limit\":\n \"secret\", \"names\": []}", "`limit` doesn't fit"),
-            (r#"{"limit": 300, "message": "secret"}"#, "`limit` doesn't fit"),
-            (r#"{"message": "x", "names": ["a", 1, "secret"]}"#, "`names` doesn't fit"),
+            (
+                r#"{"message": "secret", "lmit": 3}"#,
+                "`lmit` is not known here",
+            ),
+            (
+                "{\"message\":\n \"x\",\n\n \"limit\":\n \"secret\", \"names\": []}",
+                "`limit` doesn't fit",
+            ),
+            (
+                r#"{"limit": 300, "message": "secret"}"#,
+                "`limit` doesn't fit",
+            ),
+            (
+                r#"{"message": "x", "names": ["a", 1, "secret"]}"#,
+                "`names` doesn't fit",
+            ),
             (r#"{"message": {"secret": 1}}"#, "`message` doesn't fit"),
-            (r#"{"message": ["secret"], "limit": 1}"#, "`message` doesn't fit"),
+            (
+                r#"{"message": ["secret"], "limit": 1}"#,
+                "`message` doesn't fit",
+            ),
             (r#"{"limit": 1}"#, "`message` is needed"),
             ("{}", "`message` is needed"),
             (r#"["secret"]"#, "must be a JSON object"),
@@ -267,12 +357,26 @@ mod tests {
             ("{\"message\": \"secret\"", "the body: "),
         ] {
             let problem = body::<Sample>(sent.as_bytes(), &Limits::default()).unwrap_err();
-            assert!(problem.detail().contains(named), "{sent}: {}", problem.detail());
-            assert!(!problem.detail().contains("secret"), "{sent}: {}", problem.detail());
+            assert!(
+                problem.detail().contains(named),
+                "{sent}: {}",
+                problem.detail()
+            );
+            assert!(
+                !problem.detail().contains("secret"),
+                "{sent}: {}",
+                problem.detail()
+            );
         }
-        let long = format!(r#"{{"message": "x", "{}": 1}}"#, "n".repeat(NAME_CHARS_MAX + 1));
+        let long = format!(
+            r#"{{"message": "x", "{}": 1}}"#,
+            "n".repeat(NAME_CHARS_MAX + 1)
+        );
         let problem = body::<Sample>(long.as_bytes(), &Limits::default()).unwrap_err();
-        assert_eq!(problem.detail(), format!("`{}` is not known here", "n".repeat(NAME_CHARS_MAX)));
+        assert_eq!(
+            problem.detail(),
+            format!("`{}` is not known here", "n".repeat(NAME_CHARS_MAX))
+        );
         assert!(body::<Sample>(br#"{"message": "x", "limit": null}"#, &Limits::default()).is_ok());
     }
 
@@ -286,7 +390,8 @@ mod tests {
         leaf.prop_recursive(3, 16, 4, |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-                prop::collection::btree_map("message|limit|names|[a-z]{1,4}", inner, 0..4).prop_map(Value::from_iter),
+                prop::collection::btree_map("message|limit|names|[a-z]{1,4}", inner, 0..4)
+                    .prop_map(Value::from_iter),
             ]
         })
     }
@@ -311,7 +416,10 @@ mod tests {
     fn queries() {
         let known = |name: &str| name == "a" || name == "b";
         let query = Query::read("a=1&b=x%20y", known).unwrap();
-        assert_eq!((query.word::<u64>("a").unwrap(), query.text("b")), (Some(1), Some("x y")));
+        assert_eq!(
+            (query.word::<u64>("a").unwrap(), query.text("b")),
+            (Some(1), Some("x y"))
+        );
         assert_eq!(query.word::<String>("b").unwrap().as_deref(), Some("x y"));
         assert!(query.word::<u64>("b").is_err());
         assert_eq!(query.word::<bool>("c").unwrap(), None);

@@ -62,7 +62,13 @@ impl MailServer {
     /// Serves `agent`, which handles the messages of [`callboard_message::mail`].
     pub fn new(agent: AgentRef, options: MailServerOptions) -> Self {
         let events = Events::of(agent.system());
-        Self { server: Data::new(Server { agent: RwLock::new(agent), options, events }) }
+        Self {
+            server: Data::new(Server {
+                agent: RwLock::new(agent),
+                options,
+                events,
+            }),
+        }
     }
 
     /// Serves `agent` from now on, in place of the one before. A request that was begun ends with the agent that it began
@@ -80,7 +86,11 @@ impl MailServer {
     /// Adds its paths to an application, all of them below `/api`.
     pub fn configure(&self, config: &mut ServiceConfig) {
         for path in routes::paths() {
-            config.service(web::resource(path).app_data(self.server.clone()).to(at_path));
+            config.service(
+                web::resource(path)
+                    .app_data(self.server.clone())
+                    .to(at_path),
+            );
         }
         config.service(web::resource("/api/{tail:.*}").to(nowhere));
     }
@@ -119,7 +129,10 @@ impl Server {
         let (name, payload) = (agent.to_string(), written(message)?);
         let call = self.call(caller);
         inward::admit(&agent, &name, M::NAME, &payload, &call).await?;
-        let sent = Named { name: M::NAME.to_owned(), payload };
+        let sent = Named {
+            name: M::NAME.to_owned(),
+            payload,
+        };
         let reply = inward::ask(&agent, &name, M::NAME, sent, call).await;
         read::<T, M>(reply)
     }
@@ -134,12 +147,21 @@ impl Server {
         M: Message<Reply = Result<T, Failure>>,
     {
         let agent = self.agent();
-        let call = self.call(caller).judged(agent.system(), Direction::Inbound, &agent.to_string());
-        read::<T, M>(agent.ask_named(M::NAME, written(message)?, Some(Arc::new(call))).await)
+        let call = self
+            .call(caller)
+            .judged(agent.system(), Direction::Inbound, &agent.to_string());
+        read::<T, M>(
+            agent
+                .ask_named(M::NAME, written(message)?, Some(Arc::new(call)))
+                .await,
+        )
     }
 
     fn call(&self, caller: &Caller) -> CallMeta {
-        let call = CallMeta { trace: caller.trace, ..CallMeta::new(caller.principal.clone()) };
+        let call = CallMeta {
+            trace: caller.trace,
+            ..CallMeta::new(caller.principal.clone())
+        };
         call.until(Instant::now() + self.options.call_deadline)
     }
 }
@@ -161,8 +183,14 @@ where
 ///
 /// # Errors
 /// See [`ServeError`].
-pub fn serve(listener: TcpListener, server: MailServer, listen: &ListenOptions) -> Result<Serving, ServeError> {
-    door::check_address(&listener, |address| server.server.options.access.may_listen_on(address))?;
+pub fn serve(
+    listener: TcpListener,
+    server: MailServer,
+    listen: &ListenOptions,
+) -> Result<Serving, ServeError> {
+    door::check_address(&listener, |address| {
+        server.server.options.access.may_listen_on(address)
+    })?;
     door::serve(listener, listen, move |config| server.configure(config))
 }
 
@@ -185,10 +213,18 @@ fn caller(request: &HttpRequest, options: &MailServerOptions) -> Result<Caller, 
     guard::check_source(request, &options.hosts, &options.origins)?;
     let principal = guard::principal(request, &options.access).map_err(unproven)?;
     claim::check(request.headers(), &principal)?;
-    let word = request.headers().get(&TRACE_PARENT).and_then(|value| value.to_str().ok());
+    let word = request
+        .headers()
+        .get(&TRACE_PARENT)
+        .and_then(|value| value.to_str().ok());
     let trace = word.and_then(|parent| parent.trim().parse::<TraceContext>().ok());
-    let trace = trace.as_ref().map_or_else(TraceContext::root, TraceContext::child);
-    Ok(Caller { principal: Arc::new(principal), trace })
+    let trace = trace
+        .as_ref()
+        .map_or_else(TraceContext::root, TraceContext::child);
+    Ok(Caller {
+        principal: Arc::new(principal),
+        trace,
+    })
 }
 
 /// Whatever is wrong with a credential, its sender is not known: 401, but for credentials that can't be verified now.
@@ -234,7 +270,10 @@ impl Default for MailServerOptions {
             access: Access::default(),
             hosts: AllowedHosts::default(),
             origins: AllowedOrigins::default(),
-            limits: Limits { body_bytes_max: 512 * 1024, ..Limits::default() },
+            limits: Limits {
+                body_bytes_max: 512 * 1024,
+                ..Limits::default()
+            },
             body_timeout: Duration::from_secs(10),
             call_deadline: Duration::from_secs(10),
             sockets_max: 256,

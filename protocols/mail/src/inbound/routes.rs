@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 use Kind::{Integer, Place, Text, Truth};
 use callboard_message::Message;
 use callboard_message::mail::{
-    AgentLogs, AgentView, BroadcastMessage, EndAgent, GetAgentStatus, MailEvent, MailView, MessageHistory, Priority,
-    SendMessage,
+    AgentLogs, AgentView, BroadcastMessage, EndAgent, GetAgentStatus, MailEvent, MailView,
+    MessageHistory, Priority, SendMessage,
 };
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
@@ -92,11 +92,21 @@ const fn route(
     summary: &'static str,
     parameters: &'static [Parameter],
 ) -> Route {
-    Route { method, path, operation, summary, parameters }
+    Route {
+        method,
+        path,
+        operation,
+        summary,
+        parameters,
+    }
 }
 
 /// Whether the whole [`Sent`](callboard_message::mail::Sent) is wanted.
-const DETAIL: Parameter = ("detail", Truth, "Answer also the message's id, its thread and whose box is full.");
+const DETAIL: Parameter = (
+    "detail",
+    Truth,
+    "Answer also the message's id, its thread and whose box is full.",
+);
 const AFTER: Parameter = ("after", Integer, "Go on where a page ended.");
 
 /// Every route.
@@ -108,15 +118,31 @@ const ROUTES: &[Route] = &[
         "Tell all active agents, or a group, something that concerns them all",
         &[DETAIL],
     ),
-    route("POST", "/api/send_message", Operation::Send, "Write to one agent, or to a list", &[DETAIL]),
+    route(
+        "POST",
+        "/api/send_message",
+        Operation::Send,
+        "Write to one agent, or to a list",
+        &[DETAIL],
+    ),
     route(
         "GET",
         "/api/agents",
         Operation::Agents,
         "Who is here, as far as the caller sees them",
-        &[("state", Kind::Word(&["active", "away", "terminated"]), "In this state only.")],
+        &[(
+            "state",
+            Kind::Word(&["active", "away", "terminated"]),
+            "In this state only.",
+        )],
     ),
-    route("GET", "/api/agents/{agent_id}", Operation::Agent, "One of them", &[]),
+    route(
+        "GET",
+        "/api/agents/{agent_id}",
+        Operation::Agent,
+        "One of them",
+        &[],
+    ),
     route(
         "POST",
         "/api/agents/{agent_id}/end",
@@ -137,9 +163,17 @@ const ROUTES: &[Route] = &[
         Operation::Messages,
         "Messages to the caller, newest first: those shown count as delivered; or from it, or both",
         &[
-            ("box", Kind::Word(&["in", "out", "all"]), "To the caller (in, the default), from it, or both."),
+            (
+                "box",
+                Kind::Word(&["in", "out", "all"]),
+                "To the caller (in, the default), from it, or both.",
+            ),
             ("from", Text, "From this agent only."),
-            ("with", Text, "Between the caller and this agent, both ways."),
+            (
+                "with",
+                Text,
+                "Between the caller and this agent, both ways.",
+            ),
             ("topic", Text, "Of this topic only."),
             ("thread", Text, "Of this thread only."),
             ("text", Text, "With these words in it, in any case."),
@@ -159,7 +193,11 @@ const ROUTES: &[Route] = &[
         "/api/messages/{message_id}",
         Operation::Message,
         "One message; it counts as delivered to the caller",
-        &[("receipts", Truth, "Also how far it has come with each recipient: to its sender only.")],
+        &[(
+            "receipts",
+            Truth,
+            "Also how far it has come with each recipient: to its sender only.",
+        )],
     ),
     route(
         "POST",
@@ -168,7 +206,13 @@ const ROUTES: &[Route] = &[
         "Say that a message is read; again does no harm",
         &[],
     ),
-    route("POST", "/api/messages/{message_id}/reply", Operation::Reply, "Answer a message, in its thread", &[DETAIL]),
+    route(
+        "POST",
+        "/api/messages/{message_id}/reply",
+        Operation::Reply,
+        "Answer a message, in its thread",
+        &[DETAIL],
+    ),
     route(
         "GET",
         "/api/agent_logs",
@@ -195,13 +239,27 @@ const ROUTES: &[Route] = &[
             ("types", Text, "Of these types only, with commas between."),
         ],
     ),
-    route("GET", "/api/openapi.json", Operation::Description, "This description", &[]),
+    route(
+        "GET",
+        "/api/openapi.json",
+        Operation::Description,
+        "This description",
+        &[],
+    ),
 ];
 
 /// Each path once.
 pub(super) fn paths() -> impl Iterator<Item = &'static str> {
-    let first = |(nth, route): &(usize, &'static Route)| ROUTES[..*nth].iter().all(|before| before.path != route.path);
-    ROUTES.iter().enumerate().filter(first).map(|(_, route)| route.path)
+    let first = |(nth, route): &(usize, &'static Route)| {
+        ROUTES[..*nth]
+            .iter()
+            .all(|before| before.path != route.path)
+    };
+    ROUTES
+        .iter()
+        .enumerate()
+        .filter(first)
+        .map(|(_, route)| route.path)
 }
 
 /// The route of a path and method; else the methods that the path has.
@@ -211,13 +269,20 @@ pub(super) fn paths() -> impl Iterator<Item = &'static str> {
 pub(super) fn find(path: &str, method: &str) -> Result<&'static Route, String> {
     let of_path = || ROUTES.iter().filter(|route| route.path == path);
     let found = of_path().find(|route| route.method == method);
-    found.ok_or_else(|| of_path().map(|route| route.method).collect::<Vec<_>>().join(", "))
+    found.ok_or_else(|| {
+        of_path()
+            .map(|route| route.method)
+            .collect::<Vec<_>>()
+            .join(", ")
+    })
 }
 
 impl Route {
     /// Whether its query may have this parameter.
     pub fn knows(&self, parameter: &str) -> bool {
-        self.parameters.iter().any(|(known, ..)| *known == parameter)
+        self.parameters
+            .iter()
+            .any(|(known, ..)| *known == parameter)
     }
 }
 
@@ -258,13 +323,19 @@ fn describe() -> Value {
 }
 
 fn operation(route: &Route, components: &mut Components) -> Value {
-    let in_path = route.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+    let in_path = route
+        .path
+        .split('/')
+        .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
     let mut parameters: Vec<_> = in_path
         .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": id_schema() }))
         .chain(route.parameters.iter().map(describe_parameter))
         .collect();
     let body = body_schema(route.operation);
-    if body.as_ref().is_some_and(|schema| schema["properties"]["idempotency_key"].is_object()) {
+    if body
+        .as_ref()
+        .is_some_and(|schema| schema["properties"]["idempotency_key"].is_object())
+    {
         let about = "As `idempotency_key` in the body.";
         parameters.push(
             json!({ "name": "Idempotency-Key", "in": "header", "schema": { "type": "string" }, "description": about }),
@@ -278,7 +349,8 @@ fn operation(route: &Route, components: &mut Components) -> Value {
         "responses": responses(route, components),
     });
     if let Some(schema) = body {
-        described["requestBody"] = json!({ "required": true, "content": { "application/json": { "schema": schema } } });
+        described["requestBody"] =
+            json!({ "required": true, "content": { "application/json": { "schema": schema } } });
     }
     if route.operation == Operation::Description {
         described["security"] = json!([]);
@@ -304,7 +376,10 @@ fn describe_parameter((name, kind, about): &Parameter) -> Value {
 
 fn responses(route: &Route, components: &mut Components) -> Value {
     let mut responses = Map::new();
-    let is_sent = matches!(route.operation, Operation::Broadcast | Operation::Send | Operation::Reply);
+    let is_sent = matches!(
+        route.operation,
+        Operation::Broadcast | Operation::Send | Operation::Reply
+    );
     match route.operation {
         Operation::Events => {
             let schema = components.add("Event", schema_of::<MailEvent>());
@@ -322,7 +397,8 @@ fn responses(route: &Route, components: &mut Components) -> Value {
                 good["content"] = json!({ "application/json": { "schema": schema } });
             }
             if is_sent {
-                let header = |about: &str| json!({ "schema": { "type": "string" }, "description": about });
+                let header =
+                    |about: &str| json!({ "schema": { "type": "string" }, "description": about });
                 good["headers"] = json!({
                     "X-Message-ID": header("The message's id, where it was kept."),
                     "Location": header("Where it is."),
@@ -341,7 +417,10 @@ fn responses(route: &Route, components: &mut Components) -> Value {
             _ => route.operation != Operation::Description,
         };
         if is_here {
-            responses.insert(status.into(), json!({ "$ref": format!("#/components/responses/{status}") }));
+            responses.insert(
+                status.into(),
+                json!({ "$ref": format!("#/components/responses/{status}") }),
+            );
         }
     }
     responses.into()
@@ -349,14 +428,20 @@ fn responses(route: &Route, components: &mut Components) -> Value {
 
 /// What is answered in place of what was asked for, by status.
 const PROBLEMS: [(&str, &str); 12] = [
-    ("400", "No handshake of WebSocket, or `after` is above the newest event."),
+    (
+        "400",
+        "No handshake of WebSocket, or `after` is above the newest event.",
+    ),
     ("401", "No good key, or not one `X-Agent-ID`."),
     ("403", "The id isn't the key's, or may not do this."),
     ("404", "There is none such for the caller."),
     ("408", "The body did not arrive in time."),
     ("413", "The body is over the limit."),
     ("415", "The body is not JSON in UTF-8."),
-    ("422", "The body or query doesn't fit: the detail names the member."),
+    (
+        "422",
+        "The body or query doesn't fit: the detail names the member.",
+    ),
     ("429", "Too many messages: see `Retry-After`."),
     ("500", "The store failed, or there is a bug."),
     ("503", "No room just now: see `Retry-After`."),
@@ -366,8 +451,12 @@ const PROBLEMS: [(&str, &str); 12] = [
 fn problems() -> Map<String, Value> {
     let detail = json!({ "type": "object", "properties": { "detail": { "type": "string" } }, "required": ["detail"] });
     let content = json!({ "application/json": { "schema": detail } });
-    let described =
-        PROBLEMS.map(|(status, about)| (status.into(), json!({ "description": about, "content": content })));
+    let described = PROBLEMS.map(|(status, about)| {
+        (
+            status.into(),
+            json!({ "description": about, "content": content }),
+        )
+    });
     described.into_iter().collect()
 }
 
@@ -392,13 +481,17 @@ impl Components {
             Operation::Broadcast | Operation::Send | Operation::Reply => {
                 // The rest of it comes with `detail` alone.
                 let brief = self.add("SentBriefly", schema_of::<Brief<'_>>());
-                return Some(json!({ "anyOf": [brief, self.add("Sent", schema_out::<SendMessage>())] }));
+                return Some(
+                    json!({ "anyOf": [brief, self.add("Sent", schema_out::<SendMessage>())] }),
+                );
             }
             Operation::Agents => ("AgentsAnswer", schema_out::<GetAgentStatus>()),
             Operation::Agent => ("AgentView", schema_of::<AgentView>()),
             Operation::Messages => ("MessagesAnswer", schema_out::<MessageHistory>()),
             Operation::Message => ("MailView", schema_of::<MailView>()),
-            Operation::MarkRead | Operation::EndAgent | Operation::AgentBack => ("Done", schema_out::<EndAgent>()),
+            Operation::MarkRead | Operation::EndAgent | Operation::AgentBack => {
+                ("Done", schema_out::<EndAgent>())
+            }
             Operation::AgentLogs => ("AgentLogsAnswer", schema_out::<AgentLogs>()),
             Operation::Events | Operation::Description => return None,
         };
@@ -425,7 +518,9 @@ impl Components {
 fn point_here(schema: &mut Value) {
     match schema {
         Value::Object(members) => members.iter_mut().for_each(|(name, member)| match member {
-            Value::String(target) if name == "$ref" => *target = target.replace("#/$defs/", "#/components/schemas/"),
+            Value::String(target) if name == "$ref" => {
+                *target = target.replace("#/$defs/", "#/components/schemas/")
+            }
             member => point_here(member),
         }),
         Value::Array(entries) => entries.iter_mut().for_each(point_here),
@@ -434,13 +529,19 @@ fn point_here(schema: &mut Value) {
 }
 
 fn schema_of<T: JsonSchema>() -> Value {
-    SchemaGenerator::default().into_root_schema_for::<T>().to_value()
+    SchemaGenerator::default()
+        .into_root_schema_for::<T>()
+        .to_value()
 }
 
 fn schema_in<M: Message>() -> Value {
-    M::wire().map(|wire| (wire.input_schema)()).unwrap_or_default()
+    M::wire()
+        .map(|wire| (wire.input_schema)())
+        .unwrap_or_default()
 }
 
 fn schema_out<M: Message>() -> Value {
-    M::wire().map(|wire| (wire.output_schema)()).unwrap_or_default()
+    M::wire()
+        .map(|wire| (wire.output_schema)())
+        .unwrap_or_default()
 }

@@ -49,7 +49,12 @@ pub struct WebhookOptions {
 impl WebhookOptions {
     /// A receiver in the public internet, of posts that aren't signed.
     pub fn new(url: Url) -> Self {
-        Self { url, secret: None, allow: Vec::new(), lookup: None }
+        Self {
+            url,
+            secret: None,
+            allow: Vec::new(),
+            lookup: None,
+        }
     }
 }
 
@@ -86,14 +91,32 @@ impl WebhookAgent {
     /// # Errors
     /// Where the URL itself says that it may not be posted to; where its name leads is judged at each post.
     pub fn new(options: WebhookOptions) -> Result<Self, WebhookError> {
-        let WebhookOptions { url, secret, allow, lookup } = options;
-        if secret.as_ref().is_some_and(|secret| secret.expose_secret().is_empty()) {
+        let WebhookOptions {
+            url,
+            secret,
+            allow,
+            lookup,
+        } = options;
+        if secret
+            .as_ref()
+            .is_some_and(|secret| secret.expose_secret().is_empty())
+        {
             return Err(WebhookError::Secret);
         }
         let (timeout, retry_after_max) = (WEBHOOK_TIMEOUT, WEBHOOK_RETRY_AFTER_MAX);
-        let hooks = Hooks::new(&HookOptions { allow, lookup, timeout, retry_after_max })?;
+        let hooks = Hooks::new(&HookOptions {
+            allow,
+            lookup,
+            timeout,
+            retry_after_max,
+        })?;
         hooks.check(&url)?;
-        Ok(Self { hooks, url, secret, not_before: None })
+        Ok(Self {
+            hooks,
+            url,
+            secret,
+            not_before: None,
+        })
     }
 }
 
@@ -104,20 +127,32 @@ impl Agent for WebhookAgent {
 
     /// It may be dropped before it knows what became of a post: whoever tries again goes by the key.
     fn profile() -> Profile {
-        Profile::default().mailbox_capacity(MAILBOX_MESSAGES_MAX).cancel_safe()
+        Profile::default()
+            .mailbox_capacity(MAILBOX_MESSAGES_MAX)
+            .cancel_safe()
     }
 }
 
 impl Handler<Deliver> for WebhookAgent {
     async fn handle(&mut self, letter: Deliver, _: &mut Cx) -> Result<(), Failure> {
         if self.not_before.is_some_and(|then| Instant::now() < then) {
-            return Err(Failure::unavailable("the receiver wants to be left alone for a while"));
+            return Err(Failure::unavailable(
+                "the receiver wants to be left alone for a while",
+            ));
         }
         let body = body(&letter)?;
-        let headers = headers(&letter.message_id, &body, self.secret.as_ref(), SystemTime::now())?;
+        let headers = headers(
+            &letter.message_id,
+            &body,
+            self.secret.as_ref(),
+            SystemTime::now(),
+        )?;
         let posted = self.hooks.post(&self.url, headers, body.into()).await;
         self.not_before = match posted {
-            Posted::Answered { retry_after: Some(asked), .. } => Some(Instant::now() + asked),
+            Posted::Answered {
+                retry_after: Some(asked),
+                ..
+            } => Some(Instant::now() + asked),
             _ => None,
         };
         judge(posted)
@@ -133,8 +168,12 @@ fn judge(posted: Posted) -> Result<(), Failure> {
     };
     match status {
         200..=299 => Ok(()),
-        300..=399 => Err(Failure::rejected("the receiver redirects, and nobody follows")),
-        408 | 429 | 500.. => Err(Failure::unavailable(format!("the receiver answers {status}"))),
+        300..=399 => Err(Failure::rejected(
+            "the receiver redirects, and nobody follows",
+        )),
+        408 | 429 | 500.. => Err(Failure::unavailable(format!(
+            "the receiver answers {status}"
+        ))),
         _ => Err(Failure::rejected(format!("the receiver answers {status}"))),
     }
 }
@@ -143,13 +182,20 @@ fn judge(posted: Posted) -> Result<(), Failure> {
 fn body(letter: &Deliver) -> Result<String, Failure> {
     let unwritable = |_| Failure::internal("the letter can't be written as JSON");
     let mut letter =
-        RawObject::parse(&serde_json::value::to_raw_value(letter).map_err(unwritable)?).map_err(unwritable)?;
+        RawObject::parse(&serde_json::value::to_raw_value(letter).map_err(unwritable)?)
+            .map_err(unwritable)?;
     letter.remove("attempt");
     Ok(letter.to_raw().get().to_owned())
 }
 
-fn headers(id: &str, body: &str, secret: Option<&SecretString>, now: SystemTime) -> Result<HeaderMap, Failure> {
-    let id = HeaderValue::from_str(id).map_err(|_| Failure::invalid("the message's id can't stand in a header"))?;
+fn headers(
+    id: &str,
+    body: &str,
+    secret: Option<&SecretString>,
+    now: SystemTime,
+) -> Result<HeaderMap, Failure> {
+    let id = HeaderValue::from_str(id)
+        .map_err(|_| Failure::invalid("the message's id can't stand in a header"))?;
     let timestamp = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -189,11 +235,27 @@ mod tests {
     #[test]
     fn answers() {
         let kind = |posted| judge(posted).map_err(|failure| failure.kind);
-        let of =
-            |status: u16| kind(Posted::Answered { status: StatusCode::from_u16(status).unwrap(), retry_after: None });
-        assert!([200, 202, 204].into_iter().all(|status| of(status) == Ok(())));
-        assert!([408, 429, 500, 503].into_iter().all(|status| of(status) == Err(FailureKind::Unavailable)));
-        assert!([301, 308, 400, 401, 404, 410, 422].into_iter().all(|status| of(status) == Err(FailureKind::Rejected)));
+        let of = |status: u16| {
+            kind(Posted::Answered {
+                status: StatusCode::from_u16(status).unwrap(),
+                retry_after: None,
+            })
+        };
+        assert!(
+            [200, 202, 204]
+                .into_iter()
+                .all(|status| of(status) == Ok(()))
+        );
+        assert!(
+            [408, 429, 500, 503]
+                .into_iter()
+                .all(|status| of(status) == Err(FailureKind::Unavailable))
+        );
+        assert!(
+            [301, 308, 400, 401, 404, 410, 422]
+                .into_iter()
+                .all(|status| of(status) == Err(FailureKind::Rejected))
+        );
         assert_eq!(kind(Posted::Silent), Err(FailureKind::Unavailable));
         assert_eq!(kind(Posted::NotAllowed), Err(FailureKind::Rejected));
     }

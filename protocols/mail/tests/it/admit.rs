@@ -11,7 +11,12 @@ use crate::kit::{Reply, Served};
 
 const MESSAGE: &str = r#"{"message":"x"}"#;
 /// Every kind of thing that can be asked.
-const GETS: [&str; 4] = ["/api/agents", "/api/messages", "/api/agent_logs", "/api/events"];
+const GETS: [&str; 4] = [
+    "/api/agents",
+    "/api/messages",
+    "/api/agent_logs",
+    "/api/events",
+];
 
 fn is_refused(reply: &Reply, status: u16) {
     assert_eq!(reply.status, status, "{}", reply.text);
@@ -33,11 +38,31 @@ async fn keys_and_claims() {
         (key("alice"), 401),
         (key("alice").with("X-Agent-ID", ""), 401),
         (key("alice").with("X-Agent-ID", " "), 401),
-        (key("alice").with("X-Agent-ID", "alice").with("X-Agent-ID", "alice"), 401),
-        (key("alice").with("X-Agent-ID", "alice").with("X-Agent-ID", "bob"), 401),
+        (
+            key("alice")
+                .with("X-Agent-ID", "alice")
+                .with("X-Agent-ID", "alice"),
+            401,
+        ),
+        (
+            key("alice")
+                .with("X-Agent-ID", "alice")
+                .with("X-Agent-ID", "bob"),
+            401,
+        ),
         (key("wrong").with("X-Agent-ID", "alice"), 401),
-        (nobody.with("Authorization", "Basic alice").with("X-Agent-ID", "alice"), 401),
-        (key("alice").with("Authorization", "Bearer bob").with("X-Agent-ID", "alice"), 401),
+        (
+            nobody
+                .with("Authorization", "Basic alice")
+                .with("X-Agent-ID", "alice"),
+            401,
+        ),
+        (
+            key("alice")
+                .with("Authorization", "Bearer bob")
+                .with("X-Agent-ID", "alice"),
+            401,
+        ),
         (key("alice").with("X-Agent-ID", "bob"), 403),
         (key("alice").with("X-Agent-ID", "nobody-knows"), 403),
         (key("alice").with("X-Agent-ID", "ALICE"), 403),
@@ -50,16 +75,50 @@ async fn keys_and_claims() {
             is_refused(&peer.get(path).await, status);
         }
     }
-    assert!(served.room.asked().is_empty(), "the mailroom heard of none of it");
-    let told = key("alice").with("X-Agent-ID", "bob").get("/api/agents").await;
-    let unknown = key("alice").with("X-Agent-ID", "nobody-knows").get("/api/agents").await;
+    assert!(
+        served.room.asked().is_empty(),
+        "the mailroom heard of none of it"
+    );
+    let told = key("alice")
+        .with("X-Agent-ID", "bob")
+        .get("/api/agents")
+        .await;
+    let unknown = key("alice")
+        .with("X-Agent-ID", "nobody-knows")
+        .get("/api/agents")
+        .await;
     assert_eq!((told.status, told.text), (unknown.status, unknown.text));
     // The mailroom knows who is terminated.
-    is_refused(&served.agent("gone").post("/api/broadcast_message", MESSAGE).await, 403);
+    is_refused(
+        &served
+            .agent("gone")
+            .post("/api/broadcast_message", MESSAGE)
+            .await,
+        403,
+    );
     served.room.asked();
-    assert_eq!(key("alice").with("X-Agent-ID", " alice ").get("/api/agents").await.status, 200);
-    assert_eq!(key("guide").with("X-Agent-ID", "guardian").get("/api/agents").await.status, 200);
-    let ids: Vec<_> = served.room.asked().into_iter().map(|(_, _, id)| id).collect();
+    assert_eq!(
+        key("alice")
+            .with("X-Agent-ID", " alice ")
+            .get("/api/agents")
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        key("guide")
+            .with("X-Agent-ID", "guardian")
+            .get("/api/agents")
+            .await
+            .status,
+        200
+    );
+    let ids: Vec<_> = served
+        .room
+        .asked()
+        .into_iter()
+        .map(|(_, _, id)| id)
+        .collect();
     assert_eq!(ids, ["alice", "guide"]);
     served.stop().await;
 }
@@ -69,7 +128,9 @@ async fn keys_and_claims() {
 async fn origin_and_host() {
     let served = Served::with(|options| {
         options.hosts = AllowedHosts::default().with("agents.example").unwrap();
-        options.origins = AllowedOrigins::default().with("https://app.example").unwrap();
+        options.origins = AllowedOrigins::default()
+            .with("https://app.example")
+            .unwrap();
     })
     .await;
     for (host, origin, status) in [
@@ -82,10 +143,20 @@ async fn origin_and_host() {
         let peer = served.agent("alice").with("Host", host);
         let peer = origin.map_or(peer.clone(), |origin| peer.with("Origin", origin));
         for path in ["/api/agents", "/api/messages", "/api/openapi.json"] {
-            assert_eq!(peer.get(path).await.status, status, "{host} {origin:?} {path}");
+            assert_eq!(
+                peer.get(path).await.status,
+                status,
+                "{host} {origin:?} {path}"
+            );
         }
-        assert_eq!(peer.post("/api/broadcast_message", MESSAGE).await.status, status);
-        assert_eq!(peer.listen("").await.map(drop).err(), (status != 200).then_some(status));
+        assert_eq!(
+            peer.post("/api/broadcast_message", MESSAGE).await.status,
+            status
+        );
+        assert_eq!(
+            peer.listen("").await.map(drop).err(),
+            (status != 200).then_some(status)
+        );
     }
     served.stop().await;
 }
@@ -96,10 +167,26 @@ async fn origin_and_host() {
 async fn without_keys() {
     let trusting = Served::with(|options| options.access = Trust::LoopbackOperator.into()).await;
     for (claim, status) in [("operator", 200), ("alice", 403), ("guardian", 403)] {
-        assert_eq!(trusting.nobody().with("X-Agent-ID", claim).get("/api/agents").await.status, status, "{claim}");
+        assert_eq!(
+            trusting
+                .nobody()
+                .with("X-Agent-ID", claim)
+                .get("/api/agents")
+                .await
+                .status,
+            status,
+            "{claim}"
+        );
     }
-    assert_eq!(trusting.agent("operator").get("/api/agents").await.status, 401, "nobody here knows keys");
-    let proxied = trusting.nobody().with("X-Agent-ID", "operator").with("X-Forwarded-For", "203.0.113.9");
+    assert_eq!(
+        trusting.agent("operator").get("/api/agents").await.status,
+        401,
+        "nobody here knows keys"
+    );
+    let proxied = trusting
+        .nobody()
+        .with("X-Agent-ID", "operator")
+        .with("X-Forwarded-For", "203.0.113.9");
     for path in GETS {
         is_refused(&proxied.get(path).await, 403);
     }
@@ -107,7 +194,14 @@ async fn without_keys() {
     for access in [Access::default(), Access::Anyone] {
         let open = Served::with(|options| options.access = access).await;
         for claim in ["operator", "anonymous", "alice"] {
-            is_refused(&open.nobody().with("X-Agent-ID", claim).get("/api/agents").await, 401);
+            is_refused(
+                &open
+                    .nobody()
+                    .with("X-Agent-ID", claim)
+                    .get("/api/agents")
+                    .await,
+                401,
+            );
         }
         open.stop().await;
     }
@@ -118,10 +212,20 @@ async fn without_keys() {
 async fn beyond_loopback() {
     let served = Served::start().await;
     let agent = served.system.spawn_with(crate::room::Room::default);
-    let options = MailServerOptions { access: Trust::LoopbackOperator.into(), ..MailServerOptions::default() };
+    let options = MailServerOptions {
+        access: Trust::LoopbackOperator.into(),
+        ..MailServerOptions::default()
+    };
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
-    let refused = serve(listener, MailServer::new(agent, options), &ListenOptions::default());
-    assert!(matches!(refused, Err(ServeError::OpenBeyondLoopback { .. })));
+    let refused = serve(
+        listener,
+        MailServer::new(agent, options),
+        &ListenOptions::default(),
+    );
+    assert!(matches!(
+        refused,
+        Err(ServeError::OpenBeyondLoopback { .. })
+    ));
     served.stop().await;
 }
 
@@ -136,8 +240,17 @@ async fn what_is_open() {
     let known = served.nobody().get("/api/messages/m-1").await;
     let unknown = served.nobody().get("/api/messages/nowhere").await;
     assert_eq!((known.status, known.text), (401, unknown.text));
-    let put = served.agent("alice").request(Method::PUT, "/api/messages").body(json!({}).to_string());
+    let put = served
+        .agent("alice")
+        .request(Method::PUT, "/api/messages")
+        .body(json!({}).to_string());
     let put = put.send().await.unwrap();
-    assert_eq!((put.status().as_u16(), put.headers()["allow"].to_str().unwrap()), (405, "GET"));
+    assert_eq!(
+        (
+            put.status().as_u16(),
+            put.headers()["allow"].to_str().unwrap()
+        ),
+        (405, "GET")
+    );
     served.stop().await;
 }

@@ -16,7 +16,12 @@ async fn bodies_that_do_not_fit() {
     let served = Served::start().await;
     let alice = served.agent("alice");
     let deep = |n: usize| format!("{}\"secret\"{}", "[".repeat(n), "]".repeat(n));
-    let keys = |n: usize| (0..n).map(|n| format!("\"k{n}\":0")).collect::<Vec<_>>().join(",");
+    let keys = |n: usize| {
+        (0..n)
+            .map(|n| format!("\"k{n}\":0"))
+            .collect::<Vec<_>>()
+            .join(",")
+    };
     let with = |more: &str| format!(r#"{{"message":"secret",{more}}}"#);
     for (body, named) in [
         // A1, A2
@@ -29,14 +34,26 @@ async fn bodies_that_do_not_fit() {
         (r#"{"message":"secret"} {}"#.into(), "the body"),
         // A4
         (with(&format!("\"topic\":{}", deep(100_000))), "the body"),
-        (with(&format!("\"topic\":{}", deep(DEPTH_MAX_DEFAULT))), "the body"),
+        (
+            with(&format!("\"topic\":{}", deep(DEPTH_MAX_DEFAULT))),
+            "the body",
+        ),
         (with(&keys(KEYS_MAX_DEFAULT + 1)), "the body"),
-        (with(&format!("\"expires_in_s\":{}", "9".repeat(DIGITS_MAX_DEFAULT + 1))), "the body"),
+        (
+            with(&format!(
+                "\"expires_in_s\":{}",
+                "9".repeat(DIGITS_MAX_DEFAULT + 1)
+            )),
+            "the body",
+        ),
         (with("\"expires_in_s\":1e400"), "the body"),
         (with("\"message\":\"x\""), "the body"),
         (with(r#""\u006dessage":"x""#), "the body"),
         // A5, A6
-        (r#"[{"message":"secret"}]"#.into(), "the body must be a JSON object"),
+        (
+            r#"[{"message":"secret"}]"#.into(),
+            "the body must be a JSON object",
+        ),
         ("[]".into(), "the body must be a JSON object"),
         ("null".into(), "the body must be a JSON object"),
         (r#"{"message":null}"#.into(), "`message`"),
@@ -45,24 +62,49 @@ async fn bodies_that_do_not_fit() {
         (r#"{"priority":"urgent"}"#.into(), "`message` is needed"),
         (with("\"expires_in_s\":-1"), "`expires_in_s`"),
         (with("\"expires_in_s\":1.5"), "`expires_in_s`"),
-        (with("\"expires_in_s\":18446744073709551616"), "`expires_in_s`"),
+        (
+            with("\"expires_in_s\":18446744073709551616"),
+            "`expires_in_s`",
+        ),
         (with("\"priority\":\"secret\""), "`priority`"),
         (with("\"topic\":7"), "`topic`"),
         (with("\"from\":\"secret\""), "`from` is not known here"),
-        (with("\"message_id\":\"secret\""), "`message_id` is not known here"),
+        (
+            with("\"message_id\":\"secret\""),
+            "`message_id` is not known here",
+        ),
     ] {
-        for path in ["/api/broadcast_message", "/api/send_message", "/api/messages/m-1/reply"] {
+        for path in [
+            "/api/broadcast_message",
+            "/api/send_message",
+            "/api/messages/m-1/reply",
+        ] {
             // A reply has fewer members.
-            let is_known = !path.ends_with("reply") || !(named.contains("expires") || named.contains("topic"));
+            let is_known =
+                !path.ends_with("reply") || !(named.contains("expires") || named.contains("topic"));
             let reply = alice.post(path, body.clone()).await;
             let shown: String = body.chars().take(60).collect();
             assert_eq!(reply.status, 422, "{shown}: {}", reply.text);
-            assert!(reply.detail().contains(named) || !is_known, "{shown}: {}", reply.text);
-            assert!(!reply.text.contains("secret") && reply.text.len() < 300, "{}", reply.text);
+            assert!(
+                reply.detail().contains(named) || !is_known,
+                "{shown}: {}",
+                reply.text
+            );
+            assert!(
+                !reply.text.contains("secret") && reply.text.len() < 300,
+                "{}",
+                reply.text
+            );
         }
     }
     for bytes in [&b"{\"message\":\"\xff\"}"[..], b"\0"] {
-        assert_eq!(alice.post("/api/broadcast_message", bytes.to_vec()).await.status, 422);
+        assert_eq!(
+            alice
+                .post("/api/broadcast_message", bytes.to_vec())
+                .await
+                .status,
+            422
+        );
     }
     for path in ["/api/messages/m-1/read", "/api/agents/bob/end"] {
         for body in [r#"{"state":"secret"}"#, "[]", "x"] {
@@ -70,7 +112,13 @@ async fn bodies_that_do_not_fit() {
         }
     }
     assert!(served.room.asked().is_empty(), "nothing was sent");
-    assert_eq!(alice.post("/api/broadcast_message", with("\"topic\":null")).await.status, 200);
+    assert_eq!(
+        alice
+            .post("/api/broadcast_message", with("\"topic\":null"))
+            .await
+            .status,
+        200
+    );
     served.stop().await;
 }
 
@@ -86,7 +134,10 @@ async fn queries_that_do_not_fit() {
         ("/api/messages?box=secret", "`box`"),
         ("/api/messages?state=secret", "`state`"),
         ("/api/messages?limit=1&limit=1", "`limit` is there twice"),
-        ("/api/messages?sender_agent_id=secret", "`sender_agent_id` is not known here"),
+        (
+            "/api/messages?sender_agent_id=secret",
+            "`sender_agent_id` is not known here",
+        ),
         ("/api/messages/m-1?receipts=secret", "`receipts`"),
         ("/api/messages/m-1?x=secret", "`x` is not known here"),
         ("/api/agents?state=secret", "`state`"),
@@ -97,22 +148,49 @@ async fn queries_that_do_not_fit() {
         let peer = alice.with("Upgrade", "websocket");
         let reply = peer.get(path).await;
         assert_eq!(reply.status, 422, "{path}: {}", reply.text);
-        assert!(reply.detail().contains(named) && !reply.text.contains("secret"), "{path}: {}", reply.text);
+        assert!(
+            reply.detail().contains(named) && !reply.text.contains("secret"),
+            "{path}: {}",
+            reply.text
+        );
     }
-    assert_eq!(alice.post("/api/send_message?detail=secret", r#"{"message":"x"}"#).await.status, 422);
-    assert_eq!(alice.post("/api/send_message?x=1", r#"{"message":"x"}"#).await.status, 422);
+    assert_eq!(
+        alice
+            .post("/api/send_message?detail=secret", r#"{"message":"x"}"#)
+            .await
+            .status,
+        422
+    );
+    assert_eq!(
+        alice
+            .post("/api/send_message?x=1", r#"{"message":"x"}"#)
+            .await
+            .status,
+        422
+    );
     served.stop().await;
 }
 
 /// One request on a connection of its own, and the head of what comes back.
 async fn raw(served: &Served, request: &str) -> (u16, String) {
     let mut connection = soon(TcpStream::connect(served.address)).await.unwrap();
-    soon(connection.write_all(request.as_bytes())).await.unwrap();
+    soon(connection.write_all(request.as_bytes()))
+        .await
+        .unwrap();
     let mut reply = Vec::new();
     // A server that didn't read the whole request need not close at once.
-    while !reply.windows(4).any(|end| end == b"\r\n\r\n") && soon(connection.read_buf(&mut reply)).await.unwrap() > 0 {}
+    while !reply.windows(4).any(|end| end == b"\r\n\r\n")
+        && soon(connection.read_buf(&mut reply)).await.unwrap() > 0
+    {}
     let reply = String::from_utf8_lossy(&reply).into_owned();
-    (reply.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default(), reply)
+    (
+        reply
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok())
+            .unwrap_or_default(),
+        reply,
+    )
 }
 
 /// Goal: a body costs no more than the limit, whatever it says of itself, and no longer than its time; types are JSON's (B7 …
@@ -130,10 +208,23 @@ async fn bodies() {
         let body = |text: &str| json!({ "message": text }).to_string();
         body(&"x".repeat(bytes - body("").len()))
     };
-    assert_eq!(alice.post("/api/broadcast_message", padded(BYTES_MAX)).await.status, 200);
-    assert_eq!(alice.post("/api/broadcast_message", padded(BYTES_MAX + 1)).await.status, 413);
+    assert_eq!(
+        alice
+            .post("/api/broadcast_message", padded(BYTES_MAX))
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        alice
+            .post("/api/broadcast_message", padded(BYTES_MAX + 1))
+            .await
+            .status,
+        413
+    );
     let who = "Authorization: Bearer alice\r\nX-Agent-ID: alice\r\n";
-    let head = format!("POST /api/send_message HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{who}");
+    let head =
+        format!("POST /api/send_message HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{who}");
     let chunk = format!("1000\r\n{}\r\n", "x".repeat(4_096));
     for (request, status) in [
         (format!("{head}Content-Length: 99999999999\r\n\r\n"), 413),

@@ -20,7 +20,14 @@ pub fn broadcast(sender: &str) -> [MailEvent; 2] {
         topic: None,
     };
     let (sender_agent_id, message_preview) = (sender.into(), "First 100 chars...".into());
-    [accepted, MailEvent::AgentBroadcast { sender_agent_id, recipient_count: 3, message_preview }]
+    [
+        accepted,
+        MailEvent::AgentBroadcast {
+            sender_agent_id,
+            recipient_count: 3,
+            message_preview,
+        },
+    ]
 }
 
 /// What a letter to one gives rise to.
@@ -35,7 +42,14 @@ pub fn direct(sender: &str, recipient: &str) -> [MailEvent; 2] {
     };
     let (sender_agent_id, recipient_agent_id) = (sender.into(), recipient.into());
     let message_preview = "First 100 chars...".into();
-    [accepted, MailEvent::AgentDirectMessage { sender_agent_id, recipient_agent_id, message_preview }]
+    [
+        accepted,
+        MailEvent::AgentDirectMessage {
+            sender_agent_id,
+            recipient_agent_id,
+            message_preview,
+        },
+    ]
 }
 
 fn frame(text: &str) -> Told {
@@ -52,12 +66,30 @@ async fn exact_frames() {
     served.happen(direct("agent-123", "agent-456"));
     let recipient_agent_ids = vec!["agent-456".to_owned()];
     let (message_id, sender_agent_id) = ("m-2".to_owned(), "agent-123".to_owned());
-    let ids = (message_id.clone(), sender_agent_id.clone(), recipient_agent_ids.clone());
-    served.happen([MailEvent::MessageDelivered { message_id, sender_agent_id, recipient_agent_ids }]);
+    let ids = (
+        message_id.clone(),
+        sender_agent_id.clone(),
+        recipient_agent_ids.clone(),
+    );
+    served.happen([MailEvent::MessageDelivered {
+        message_id,
+        sender_agent_id,
+        recipient_agent_ids,
+    }]);
     let (message_id, sender_agent_id, recipient_agent_ids) = ids;
-    served.happen([MailEvent::MessageRead { message_id, sender_agent_id, recipient_agent_ids }]);
-    served.happen([MailEvent::AgentJoined { agent_id: "agent-9".into(), way: MemberWay::Tmux }]);
-    served.happen([MailEvent::AgentLeft { agent_id: "agent-9".into(), reason: "ended".into() }]);
+    served.happen([MailEvent::MessageRead {
+        message_id,
+        sender_agent_id,
+        recipient_agent_ids,
+    }]);
+    served.happen([MailEvent::AgentJoined {
+        agent_id: "agent-9".into(),
+        way: MemberWay::Tmux,
+    }]);
+    served.happen([MailEvent::AgentLeft {
+        agent_id: "agent-9".into(),
+        reason: "ended".into(),
+    }]);
     for text in [
         r#"{"type":"message_accepted","message_id":"m-1","thread":"m-1","sender_agent_id":"agent-123","recipient_count":3,"priority":"normal"}"#,
         r#"{"type":"agent_broadcast","sender_agent_id":"agent-123","recipient_count":3,"message_preview":"First 100 chars..."}"#,
@@ -83,22 +115,38 @@ async fn places() {
     }
     let watcher = served.agent("watcher");
     let mut from_0 = watcher.listen("?after=0").await.unwrap();
-    let mut from_150 = watcher.listen("?after=150&types=agent_broadcast").await.unwrap();
+    let mut from_150 = watcher
+        .listen("?after=150&types=agent_broadcast")
+        .await
+        .unwrap();
     let mut from_now = watcher.listen("?after=now").await.unwrap();
     let mut from_last = watcher.listen("?after=200").await.unwrap();
     for after in ["201", "9007199254740991"] {
-        assert_eq!(watcher.listen(&format!("?after={after}")).await.err(), Some(400));
+        assert_eq!(
+            watcher.listen(&format!("?after={after}")).await.err(),
+            Some(400)
+        );
     }
     served.happen(broadcast("agent-201"));
     for n in 1..=201 {
         for kind in ["message_accepted", "agent_broadcast"] {
             let event = from_0.json().await;
-            let told = (&event["sequence"], &event["event"]["type"], &event["event"]["sender_agent_id"]);
-            assert_eq!(told, (&json!(n), &json!(kind), &json!(format!("agent-{n}"))));
+            let told = (
+                &event["sequence"],
+                &event["event"]["type"],
+                &event["event"]["sender_agent_id"],
+            );
+            assert_eq!(
+                told,
+                (&json!(n), &json!(kind), &json!(format!("agent-{n}")))
+            );
         }
         if n > 150 {
             let event = from_150.json().await;
-            assert_eq!((&event["sequence"], &event["event"]["type"]), (&json!(n), &json!("agent_broadcast")));
+            assert_eq!(
+                (&event["sequence"], &event["event"]["type"]),
+                (&json!(n), &json!("agent_broadcast"))
+            );
         }
     }
     for ears in [&mut from_now, &mut from_last] {
@@ -126,17 +174,28 @@ async fn who_sees_what() {
         served.happen(direct(if n % 2 == 0 { "alice" } else { "bob" }, "carol"));
     }
     for n in 0..20_u64 {
-        let (mine, sender) = if n % 2 == 0 { (&mut alice, "alice") } else { (&mut bob, "bob") };
+        let (mine, sender) = if n % 2 == 0 {
+            (&mut alice, "alice")
+        } else {
+            (&mut bob, "bob")
+        };
         for _ in 0..2 {
             for ears in [&mut *mine].into_iter().chain(&mut watchers) {
                 let event = ears.json().await;
-                assert_eq!((&event["sequence"], &event["event"]["sender_agent_id"]), (&json!(n + 1), &json!(sender)));
+                assert_eq!(
+                    (&event["sequence"], &event["event"]["sender_agent_id"]),
+                    (&json!(n + 1), &json!(sender))
+                );
             }
         }
     }
     // A handshake and a first look each; then once for each event and view, where each socket alone would need 200. On a busy
     // machine some look once more.
-    assert!(served.room.reads() <= 10 + 10 + 3 * 20 + 50, "{}", served.room.reads());
+    assert!(
+        served.room.reads() <= 10 + 10 + 3 * 20 + 50,
+        "{}",
+        served.room.reads()
+    );
     served.stop().await;
 }
 
@@ -153,16 +212,38 @@ async fn what_clients_say() {
     assert_eq!(talks.json().await["sequence"], 1);
     talks.json().await;
     talks.say(Message::text("x")).await;
-    assert_eq!(talks.next().await, Told::Closed(1008, "nothing that is sent here is read".into()));
-    for large in [Message::text("x".repeat(1_025)), Message::binary(vec![0; 1_025])] {
+    assert_eq!(
+        talks.next().await,
+        Told::Closed(1008, "nothing that is sent here is read".into())
+    );
+    for large in [
+        Message::text("x".repeat(1_025)),
+        Message::binary(vec![0; 1_025]),
+    ] {
         let mut shouts = alice.listen("").await.unwrap();
         shouts.say(large).await;
-        assert_eq!(shouts.next().await, Told::Closed(1009, "the frame is too large".into()));
+        assert_eq!(
+            shouts.next().await,
+            Told::Closed(1009, "the frame is too large".into())
+        );
     }
     for declared in [1_025, 1 << 40] {
         let mut boasts = alice.listen("").await.unwrap();
-        boasts.raw(&[&[0x82, 0x80 | 127][..], &u64::to_be_bytes(declared), &[0; 4]].concat()).await;
-        assert_eq!(boasts.next().await, Told::Closed(1009, "the frame is too large".into()), "{declared}");
+        boasts
+            .raw(
+                &[
+                    &[0x82, 0x80 | 127][..],
+                    &u64::to_be_bytes(declared),
+                    &[0; 4],
+                ]
+                .concat(),
+            )
+            .await;
+        assert_eq!(
+            boasts.next().await,
+            Told::Closed(1009, "the frame is too large".into()),
+            "{declared}"
+        );
         assert_eq!(boasts.next().await, Told::Gone);
     }
     let mut leaves = alice.listen("").await.unwrap();
@@ -176,7 +257,10 @@ async fn what_clients_say() {
 async fn sockets_are_bounded() {
     let served = Served::with(|options| options.sockets_max = 2).await;
     let alice = served.agent("alice");
-    let (mut first, _second) = (alice.listen("").await.unwrap(), alice.listen("").await.unwrap());
+    let (mut first, _second) = (
+        alice.listen("").await.unwrap(),
+        alice.listen("").await.unwrap(),
+    );
     assert_eq!(alice.listen("").await.err(), Some(503));
     assert_eq!(alice.get("/api/agents").await.status, 200, "requests go on");
     first.say(Message::Close(None)).await;
@@ -202,18 +286,25 @@ async fn how_sockets_end() {
     let served = Served::with(|options| options.ping_every = Duration::from_millis(50)).await;
     let mut revoked = served.agent("bob").listen("").await.unwrap();
     served.names.revoke("bob");
-    assert_eq!(revoked.next().await, Told::Closed(1008, "the key counts no more".into()));
+    assert_eq!(
+        revoked.next().await,
+        Told::Closed(1008, "the key counts no more".into())
+    );
     assert_eq!(served.agent("gone").listen("").await.err(), Some(403));
     // Who answers pings stays; who doesn't read them is gone after three.
     let mut stays = served.agent("alice").listen("").await.unwrap();
     let silent = served.agent("alice").listen("").await.unwrap();
-    let (mut answering, mut watching) = (std::pin::pin!(stays.next()), std::pin::pin!(ends(&silent)));
+    let (mut answering, mut watching) =
+        (std::pin::pin!(stays.next()), std::pin::pin!(ends(&silent)));
     tokio::select! {
         told = &mut answering => panic!("{told:?}"),
         () = &mut watching => {}
     }
     served.server.stop().await;
-    assert_eq!(answering.await, Told::Closed(1001, "the server stops".into()));
+    assert_eq!(
+        answering.await,
+        Told::Closed(1001, "the server stops".into())
+    );
     assert_eq!(served.agent("alice").listen("").await.err(), Some(503));
     served.stop().await;
 }

@@ -26,7 +26,9 @@ pub const SOON: Duration = Duration::from_secs(20);
 
 /// What `work` comes to, within [`SOON`].
 pub async fn soon<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(SOON, work).await.expect("it did not happen in time")
+    tokio::time::timeout(SOON, work)
+        .await
+        .expect("it did not happen in time")
 }
 
 /// Knows whoever gives a name as their key, as long as it isn't revoked.
@@ -51,7 +53,12 @@ impl BearerVerifier for Names {
             "guide" => vec!["mail.guardian".to_owned()],
             _ => return Some(Err(CredentialError::Wrong)),
         };
-        Some(Ok(Principal { id, kind: PrincipalKind::ApiKey, scopes, purpose: None }))
+        Some(Ok(Principal {
+            id,
+            kind: PrincipalKind::ApiKey,
+            scopes,
+            purpose: None,
+        }))
     }
 }
 
@@ -85,19 +92,37 @@ impl Served {
         Self::serving(listener, Room::default(), Names::default(), change)
     }
 
-    fn serving(listener: TcpListener, room: Room, names: Names, change: impl FnOnce(&mut MailServerOptions)) -> Self {
+    fn serving(
+        listener: TcpListener,
+        room: Room,
+        names: Names,
+        change: impl FnOnce(&mut MailServerOptions),
+    ) -> Self {
         let system = System::start(1).unwrap();
         let made = room.clone();
         let agent = system.spawn_with(move || made.clone());
         let access = Access::Bearer(Arc::new([Box::new(names.clone())]));
-        let mut options = MailServerOptions { access, ..MailServerOptions::default() };
+        let mut options = MailServerOptions {
+            access,
+            ..MailServerOptions::default()
+        };
         change(&mut options);
         let server = MailServer::new(agent, options);
-        let listen = ListenOptions { drain_timeout: Duration::ZERO, ..ListenOptions::default() };
+        let listen = ListenOptions {
+            drain_timeout: Duration::ZERO,
+            ..ListenOptions::default()
+        };
         let serving = serve(listener, server.clone(), &listen).unwrap();
         let handle = serving.server.handle();
         tokio::spawn(serving.server);
-        Self { address: serving.address, system, room, server, names, handle }
+        Self {
+            address: serving.address,
+            system,
+            room,
+            server,
+            names,
+            handle,
+        }
     }
 
     pub fn happen(&self, events: impl IntoIterator<Item = MailEvent>) -> u64 {
@@ -106,13 +131,19 @@ impl Served {
 
     /// An agent that shows its key and claims its id.
     pub fn agent(&self, id: &str) -> Peer {
-        self.nobody().with("Authorization", &format!("Bearer {id}")).with("X-Agent-ID", id)
+        self.nobody()
+            .with("Authorization", &format!("Bearer {id}"))
+            .with("X-Agent-ID", id)
     }
 
     /// Who shows nothing.
     pub fn nobody(&self) -> Peer {
         let http = Client::builder().no_proxy().build().unwrap();
-        Peer { http, base: format!("http://{}", self.address), headers: Vec::new() }
+        Peer {
+            http,
+            base: format!("http://{}", self.address),
+            headers: Vec::new(),
+        }
     }
 
     pub async fn stop(self) {
@@ -140,7 +171,9 @@ impl Peer {
 
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let request = self.http.request(method, format!("{}{path}", self.base));
-        self.headers.iter().fold(request, |request, (name, value)| request.header(name, value))
+        self.headers.iter().fold(request, |request, (name, value)| {
+            request.header(name, value)
+        })
     }
 
     pub async fn get(&self, path: &str) -> Reply {
@@ -148,7 +181,10 @@ impl Peer {
     }
 
     pub async fn post(&self, path: &str, body: impl Into<reqwest::Body>) -> Reply {
-        let request = self.request(Method::POST, path).header("Content-Type", "application/json").body(body);
+        let request = self
+            .request(Method::POST, path)
+            .header("Content-Type", "application/json")
+            .body(body);
         Reply::of(soon(request.send()).await.unwrap()).await
     }
 
@@ -161,7 +197,10 @@ impl Peer {
 
     /// The same on a connection that was made already.
     pub async fn listen_on(&self, stream: TcpStream, query: &str) -> Result<Ears, u16> {
-        let url = format!("ws{}/api/events{query}", self.base.strip_prefix("http").unwrap());
+        let url = format!(
+            "ws{}/api/events{query}",
+            self.base.strip_prefix("http").unwrap()
+        );
         let mut request = url.into_client_request().unwrap();
         for (name, value) in &self.headers {
             let name: reqwest::header::HeaderName = name.parse().unwrap();
@@ -190,7 +229,11 @@ pub struct Reply {
 impl Reply {
     async fn of(response: Response) -> Self {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        Self { status, headers, text: soon(response.text()).await.unwrap() }
+        Self {
+            status,
+            headers,
+            text: soon(response.text()).await.unwrap(),
+        }
     }
 
     pub fn json(&self) -> Value {
@@ -204,7 +247,11 @@ impl Reply {
     /// What a problem says.
     pub fn detail(&self) -> String {
         let json = self.json();
-        assert_eq!(json.as_object().map(|object| object.len()), Some(1), "{json}");
+        assert_eq!(
+            json.as_object().map(|object| object.len()),
+            Some(1),
+            "{json}"
+        );
         json["detail"].as_str().unwrap().to_owned()
     }
 }
@@ -227,7 +274,9 @@ impl Ears {
             match soon(self.0.next()).await {
                 Some(Ok(Message::Text(text))) => return Told::Frame(text.to_string()),
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
-                Some(Ok(Message::Close(Some(why)))) => return Told::Closed(why.code.into(), why.reason.to_string()),
+                Some(Ok(Message::Close(Some(why)))) => {
+                    return Told::Closed(why.code.into(), why.reason.to_string());
+                }
                 _ => return Told::Gone,
             }
         }

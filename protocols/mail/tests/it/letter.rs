@@ -21,7 +21,10 @@ pub fn letter(id: &str, text: &str) -> Deliver {
         attempt: 1,
         text: format!("[AGENT 12345678 TO AGENT 87654321]: {text}"),
         message: text.into(),
-        display: Displayed { from: "12345678".into(), to: "87654321".into() },
+        display: Displayed {
+            from: "12345678".into(),
+            to: "87654321".into(),
+        },
     }
 }
 

@@ -40,14 +40,31 @@ async fn routes_and_schemas() {
     let paths = description["paths"].as_object().unwrap();
     assert_eq!(paths.len(), 13);
     for (path, methods) in paths {
-        let path = path.replace("{agent_id}", "bob").replace("{message_id}", "m-1");
+        let path = path
+            .replace("{agent_id}", "bob")
+            .replace("{message_id}", "m-1");
         for method in ["GET", "POST", "PUT", "DELETE", "PATCH"] {
             let is_described = methods.get(method.to_lowercase()).is_some();
-            let reply = alice.request(method.parse().unwrap(), &path).send().await.unwrap();
-            assert_eq!(reply.status() == 405, !is_described, "{method} {path}: {}", reply.status());
+            let reply = alice
+                .request(method.parse().unwrap(), &path)
+                .send()
+                .await
+                .unwrap();
+            assert_eq!(
+                reply.status() == 405,
+                !is_described,
+                "{method} {path}: {}",
+                reply.status()
+            );
         }
     }
-    for nowhere in ["/api", "/api/", "/api/nowhere", "/api/messages/m-1/unread", "/api/agents/bob/end/x"] {
+    for nowhere in [
+        "/api",
+        "/api/",
+        "/api/nowhere",
+        "/api/messages/m-1/unread",
+        "/api/agents/bob/end/x",
+    ] {
         assert_eq!(alice.get(nowhere).await.status, 404, "{nowhere}");
     }
     let mut named = Vec::new();
@@ -55,13 +72,19 @@ async fn routes_and_schemas() {
     assert!(named.len() > 50);
     for target in named {
         let pointer = target.strip_prefix('#').unwrap();
-        assert!(description.pointer(pointer).is_some_and(Value::is_object), "{target}");
+        assert!(
+            description.pointer(pointer).is_some_and(Value::is_object),
+            "{target}"
+        );
     }
     for (path, methods) in paths {
         for (method, described) in methods.as_object().unwrap() {
             let has_body = described.get("requestBody").is_some();
             assert!(!has_body || method == "post", "{path}");
-            assert!(described["responses"].get("401").is_some() == (path != "/api/openapi.json"), "{path}");
+            assert!(
+                described["responses"].get("401").is_some() == (path != "/api/openapi.json"),
+                "{path}"
+            );
         }
     }
     assert!(!description.to_string().contains("127.0.0.1"));

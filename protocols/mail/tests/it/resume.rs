@@ -60,7 +60,10 @@ async fn from_now_on() {
     }
     for sequence in [2, 3] {
         match soon(stream.next()).await.unwrap() {
-            Heard::Event(event) => assert_eq!((event.sequence, event.event.kind()), (sequence, "agent_broadcast")),
+            Heard::Event(event) => assert_eq!(
+                (event.sequence, event.event.kind()),
+                (sequence, "agent_broadcast")
+            ),
             other => panic!("{other:?}"),
         }
     }
@@ -72,7 +75,10 @@ async fn from_now_on() {
 #[tokio::test]
 async fn events_are_bounded() {
     const BYTES_MAX: usize = 64 * 1024;
-    let left = |reason: String| MailEvent::AgentLeft { agent_id: "a".into(), reason };
+    let left = |reason: String| MailEvent::AgentLeft {
+        agent_id: "a".into(),
+        reason,
+    };
     let around = r#"{"sequence":1,"event":{"type":"agent_left","agent_id":"a","reason":""}}"#.len();
     let served = Served::start().await;
     let client = client(&served, "watcher");
@@ -80,7 +86,10 @@ async fn events_are_bounded() {
     served.happen([left("x".repeat(BYTES_MAX - around))]);
     assert!(matches!(soon(stream.next()).await, Ok(Heard::Event(_))));
     served.happen([left("x".repeat(BYTES_MAX - around + 1))]);
-    assert_eq!(soon(stream.next()).await, Ok(Heard::Broken(ClientError::Broken)));
+    assert_eq!(
+        soon(stream.next()).await,
+        Ok(Heard::Broken(ClientError::Broken))
+    );
     served.stop().await;
 }
 
@@ -89,9 +98,13 @@ async fn events_are_bounded() {
 #[tokio::test]
 async fn ends_and_breaks() {
     let served = Served::start().await;
-    let refused = soon(client(&served, "nobody").events(None, &[]).next()).await.unwrap_err();
+    let refused = soon(client(&served, "nobody").events(None, &[]).next())
+        .await
+        .unwrap_err();
     assert!(refused.is_denied(), "{refused}");
-    let beyond = soon(client(&served, "alice").events(Some(7), &[]).next()).await.unwrap_err();
+    let beyond = soon(client(&served, "alice").events(Some(7), &[]).next())
+        .await
+        .unwrap_err();
     assert!(beyond.to_string().contains("after"), "{beyond}");
     let address = served.address;
     let mut stream = client(&served, "watcher").events(Some(0), &[]);
@@ -111,6 +124,13 @@ async fn ends_and_breaks() {
             served.happen(broadcast("two"));
         }
     }
-    assert_eq!(heard, [(1, "agent_broadcast"), (2, "message_accepted"), (2, "agent_broadcast")]);
+    assert_eq!(
+        heard,
+        [
+            (1, "agent_broadcast"),
+            (2, "message_accepted"),
+            (2, "agent_broadcast")
+        ]
+    );
     back.unwrap().stop().await;
 }

@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use callboard_message::mail::{
-    AgentLogRow, AgentLogs, AgentStatus, AgentView, BroadcastMessage, Done, EndAgent, EntryState, Events, FetchMail,
-    Fetched, GetAgentStatus, History, LetterKind, LogDetails, Logs, MAIL_TOPIC, MailEvent, MailHappened, MailView,
-    MarkRead, MemberState, MemberWay, MessageHistory, Numbered, Priority, ReadEvents, ReplyMessage, SendMessage, Sent,
+    AgentLogRow, AgentLogs, AgentStatus, AgentView, BroadcastMessage, Done, EndAgent, EntryState,
+    Events, FetchMail, Fetched, GetAgentStatus, History, LetterKind, LogDetails, Logs, MAIL_TOPIC,
+    MailEvent, MailHappened, MailView, MarkRead, MemberState, MemberWay, MessageHistory, Numbered,
+    Priority, ReadEvents, ReplyMessage, SendMessage, Sent,
 };
 use callboard_message::{Failure, FailureKind, Message, Principal};
 use callboard_runtime::{Agent, Cx, Handlers, SyncHandler, System};
@@ -29,7 +30,10 @@ impl Room {
     /// What was asked since the last look: name, body, the caller's id.
     pub fn asked(&self) -> Vec<(&'static str, Value, String)> {
         let asked = std::mem::take(&mut *self.0.asked.lock().unwrap());
-        asked.into_iter().map(|(name, body, principal)| (name, body, principal.id)).collect()
+        asked
+            .into_iter()
+            .map(|(name, body, principal)| (name, body, principal.id))
+            .collect()
     }
 
     /// Answers everything with this from now on.
@@ -59,7 +63,11 @@ impl Room {
         // Terminated.
         let is_gone = principal.id == "gone";
         let body = serde_json::to_value(message).unwrap();
-        self.0.asked.lock().unwrap().push((M::NAME, body, principal));
+        self.0
+            .asked
+            .lock()
+            .unwrap()
+            .push((M::NAME, body, principal));
         match self.0.refuses.lock().unwrap().clone() {
             _ if is_gone => Err(Failure::new(FailureKind::Denied, "you are terminated here")),
             Some(failure) => Err(failure),
@@ -145,8 +153,12 @@ impl SyncHandler<SendMessage> for Room {
     fn handle(&mut self, message: SendMessage, cx: &mut Cx) -> Result<Sent, Failure> {
         self.note(&message, cx)?;
         if message.recipient_agent_id.as_deref() == Some("87654321-0000") {
-            let why = "Failed to send message - recipient agent 87654321 may not exist or is terminated";
-            return Ok(Sent { message: why.into(), ..Sent::default() });
+            let why =
+                "Failed to send message - recipient agent 87654321 may not exist or is terminated";
+            return Ok(Sent {
+                message: why.into(),
+                ..Sent::default()
+            });
         }
         Ok(sent(None, "Message sent to agent agent-45"))
     }
@@ -162,9 +174,20 @@ impl SyncHandler<ReplyMessage> for Room {
 impl SyncHandler<GetAgentStatus> for Room {
     fn handle(&mut self, message: GetAgentStatus, cx: &mut Cx) -> Result<AgentStatus, Failure> {
         self.note(&message, cx)?;
-        let mut agents = vec![member("alice", MemberState::Active), member("bob", MemberState::Away)];
-        agents.retain(|agent| message.agent_id.as_ref().is_none_or(|id| *id == agent.agent_id));
-        Ok(AgentStatus { count: agents.len() as u64, agents })
+        let mut agents = vec![
+            member("alice", MemberState::Active),
+            member("bob", MemberState::Away),
+        ];
+        agents.retain(|agent| {
+            message
+                .agent_id
+                .as_ref()
+                .is_none_or(|id| *id == agent.agent_id)
+        });
+        Ok(AgentStatus {
+            count: agents.len() as u64,
+            agents,
+        })
     }
 }
 
@@ -172,8 +195,15 @@ impl SyncHandler<MessageHistory> for Room {
     fn handle(&mut self, message: MessageHistory, cx: &mut Cx) -> Result<History, Failure> {
         self.note(&message, cx)?;
         let none = message.topic.as_deref() == Some("none");
-        let messages = if none { Vec::new() } else { vec![view("m-2"), view("m-1")] };
-        Ok(History { messages, next: (!none).then_some(6) })
+        let messages = if none {
+            Vec::new()
+        } else {
+            vec![view("m-2"), view("m-1")]
+        };
+        Ok(History {
+            messages,
+            next: (!none).then_some(6),
+        })
     }
 }
 
@@ -181,8 +211,13 @@ impl SyncHandler<FetchMail> for Room {
     fn handle(&mut self, message: FetchMail, cx: &mut Cx) -> Result<Fetched, Failure> {
         self.note(&message, cx)?;
         let there = message.message_ids.iter().filter(|id| *id != "nowhere");
-        let whole = |id: &String| MailView { message: Some("hello".into()), ..view(id) };
-        Ok(Fetched { messages: there.map(whole).collect() })
+        let whole = |id: &String| MailView {
+            message: Some("hello".into()),
+            ..view(id)
+        };
+        Ok(Fetched {
+            messages: there.map(whole).collect(),
+        })
     }
 }
 
@@ -205,7 +240,13 @@ impl SyncHandler<AgentLogs> for Room {
         };
         let (log_type, agent_id) = ("agent_communication".into(), "alice".into());
         Ok(Logs {
-            logs: vec![AgentLogRow { number: 1, log_type, agent_id, message: "Direct message".into(), details }],
+            logs: vec![AgentLogRow {
+                number: 1,
+                log_type,
+                agent_id,
+                message: "Direct message".into(),
+                details,
+            }],
         })
     }
 }
@@ -227,9 +268,19 @@ impl SyncHandler<ReadEvents> for Room {
         let last = newest.min(message.after + u64::from(message.limit.unwrap_or(256)));
         let principal = cx.principal();
         let watches = principal.scopes.iter().any(|scope| scope == "mail.watch");
-        let names_it = |event: &MailEvent| json!(event).to_string().contains(&format!("\"{}\"", principal.id));
-        let asked = happened.iter().filter(|one| one.sequence > message.after && one.sequence <= last);
+        let names_it = |event: &MailEvent| {
+            json!(event)
+                .to_string()
+                .contains(&format!("\"{}\"", principal.id))
+        };
+        let asked = happened
+            .iter()
+            .filter(|one| one.sequence > message.after && one.sequence <= last);
         let seen = asked.filter(|one| watches || names_it(&one.event));
-        Ok(Events { events: seen.cloned().collect(), last: last.max(message.after), newest })
+        Ok(Events {
+            events: seen.cloned().collect(),
+            last: last.max(message.after),
+            newest,
+        })
     }
 }

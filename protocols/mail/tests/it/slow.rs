@@ -18,7 +18,14 @@ const BUFFER_BYTES: usize = 4_096;
 fn small() -> TcpListener {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.set_send_buffer_size(BUFFER_BYTES).unwrap();
-    socket.bind(&"127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap().into()).unwrap();
+    socket
+        .bind(
+            &"127.0.0.1:0"
+                .parse::<std::net::SocketAddr>()
+                .unwrap()
+                .into(),
+        )
+        .unwrap();
     socket.listen(128).unwrap();
     socket.into()
 }
@@ -55,7 +62,9 @@ async fn one_who_does_not_read() {
     }
     let alone = p99(&served, &mut ears, 0).await;
     let socket = TcpSocket::new_v4().unwrap();
-    SockRef::from(&socket).set_recv_buffer_size(BUFFER_BYTES).unwrap();
+    SockRef::from(&socket)
+        .set_recv_buffer_size(BUFFER_BYTES)
+        .unwrap();
     let stream = soon(socket.connect(served.address)).await.unwrap();
     let mut slow = watcher.listen_on(stream, "?after=now").await.unwrap();
     let mut newest = ROUNDS;
@@ -67,7 +76,10 @@ async fn one_who_does_not_read() {
     beside.sort();
     // A quarter of a second would be most of what the slow one is given; else the machine is what varies.
     let bound = (alone * 5).max(Duration::from_millis(250));
-    assert!(beside[beside.len() / 2] < bound, "alone {alone:?}, beside {beside:?}");
+    assert!(
+        beside[beside.len() / 2] < bound,
+        "alone {alone:?}, beside {beside:?}"
+    );
     // Its place is free once it is cut.
     let cut = async { while watcher.listen("").await.is_err() {} };
     soon(cut).await;
@@ -77,7 +89,10 @@ async fn one_who_does_not_read() {
             Told::Frame(text) => {
                 let event: serde_json::Value = serde_json::from_str(&text).unwrap();
                 let sequence = event["sequence"].as_u64().unwrap();
-                assert!(sequence == last || sequence == last + 1, "{last} {sequence}");
+                assert!(
+                    sequence == last || sequence == last + 1,
+                    "{last} {sequence}"
+                );
                 last = sequence;
             }
             Told::Closed(code, why) => break (code, why),
@@ -86,7 +101,11 @@ async fn one_who_does_not_read() {
     };
     assert!(last < newest, "it had room for everything");
     let (code, why) = why;
-    let at: u64 = why.strip_prefix("too slow: go on with after=").unwrap().parse().unwrap();
+    let at: u64 = why
+        .strip_prefix("too slow: go on with after=")
+        .unwrap()
+        .parse()
+        .unwrap();
     assert_eq!(code, 1013);
     assert!(at == last || at + 1 == last, "{at} {last}");
     let mut again = watcher.listen(&format!("?after={at}")).await.unwrap();

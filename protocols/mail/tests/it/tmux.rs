@@ -5,7 +5,9 @@ use std::process::{Command, Output};
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
-use callboard_mail::outbound::tmux::{TMUX_PASTES_MAX, TMUX_TEXT_BYTES_MAX, TmuxAgent, TmuxOptions};
+use callboard_mail::outbound::tmux::{
+    TMUX_PASTES_MAX, TMUX_TEXT_BYTES_MAX, TmuxAgent, TmuxOptions,
+};
 use callboard_message::FailureKind;
 use callboard_message::mail::Deliver;
 use callboard_runtime::{AgentRef, System};
@@ -27,12 +29,19 @@ impl Tmux {
     async fn start() -> Option<Self> {
         static SAID: Once = Once::new();
         if Command::new("tmux").arg("-V").output().is_err() {
-            assert!(std::env::var_os("CALLBOARD_PEERS").is_none(), "tmux isn't installed");
+            assert!(
+                std::env::var_os("CALLBOARD_PEERS").is_none(),
+                "tmux isn't installed"
+            );
             SAID.call_once(|| eprintln!("tmux: skipped, for it isn't installed"));
             return None;
         }
-        let tmux = Self { folder: TempDir::new().unwrap(), system: System::start(1).unwrap() };
-        tmux.session("keeps-the-server", "exec sleep 1000", "sleep").await;
+        let tmux = Self {
+            folder: TempDir::new().unwrap(),
+            system: System::start(1).unwrap(),
+        };
+        tmux.session("keeps-the-server", "exec sleep 1000", "sleep")
+            .await;
         Some(tmux)
     }
 
@@ -42,7 +51,11 @@ impl Tmux {
 
     fn run(&self, arguments: &[&str]) -> Output {
         let command = ["-u", "-S", &self.socket(), "-f", "/dev/null"];
-        Command::new("tmux").args(command).args(arguments).output().unwrap()
+        Command::new("tmux")
+            .args(command)
+            .args(arguments)
+            .output()
+            .unwrap()
     }
 
     fn says(&self, arguments: &[&str]) -> String {
@@ -52,11 +65,27 @@ impl Tmux {
     /// A session with one pane, in which `program` is in front once `command` has run.
     async fn session(&self, name: &str, command: &str, program: &str) {
         // Until the program runs, tmux says what the command begins with: that must not be the program's name.
-        let made = self.run(&["new-session", "-d", "-s", name, "-x", "80", "-y", "24", &format!(":; {command}")]);
+        let made = self.run(&[
+            "new-session",
+            "-d",
+            "-s",
+            name,
+            "-x",
+            "80",
+            "-y",
+            "24",
+            &format!(":; {command}"),
+        ]);
         assert!(made.status.success(), "{made:?}");
         let target = format!("={name}:0.0");
         eventually(|| {
-            let front = self.says(&["display-message", "-p", "-t", &target, "#{pane_current_command}"]);
+            let front = self.says(&[
+                "display-message",
+                "-p",
+                "-t",
+                &target,
+                "#{pane_current_command}",
+            ]);
             (front.trim() == program).then_some(()).ok_or(front)
         })
         .await;
@@ -67,13 +96,27 @@ impl Tmux {
     }
 
     fn shown(&self, name: &str) -> String {
-        self.says(&["capture-pane", "-p", "-S", "-500", "-t", &format!("={name}:0.0")])
+        self.says(&[
+            "capture-pane",
+            "-p",
+            "-S",
+            "-500",
+            "-t",
+            &format!("={name}:0.0"),
+        ])
     }
 
     fn options(&self, target: &str) -> TmuxOptions {
         // A busy machine takes its time to show a text.
-        let options = TmuxOptions { seen_within: SOON, ..TmuxOptions::new(target.parse().unwrap()) };
-        TmuxOptions { socket: Some(self.socket()), submit: false, ..options }
+        let options = TmuxOptions {
+            seen_within: SOON,
+            ..TmuxOptions::new(target.parse().unwrap())
+        };
+        TmuxOptions {
+            socket: Some(self.socket()),
+            submit: false,
+            ..options
+        }
     }
 
     fn agent(&self, options: TmuxOptions) -> AgentRef {
@@ -83,7 +126,13 @@ impl Tmux {
     /// Has tmux tell that a session's program has enabled bracketed paste, where its version can't: a format's variable that
     /// it doesn't know is taken from the environment.
     fn tells_bracketed_paste(&self, session: &str) {
-        self.run(&["set-environment", "-t", &format!("={session}"), "bracket_paste_flag", "1"]);
+        self.run(&[
+            "set-environment",
+            "-t",
+            &format!("={session}"),
+            "bracket_paste_flag",
+            "1",
+        ]);
     }
 
     /// The agent of a session's first pane.
@@ -103,7 +152,10 @@ async fn eventually<T>(mut look: impl FnMut() -> Result<T, String>) -> T {
     loop {
         match look() {
             Ok(found) => return found,
-            Err(found) => assert!(began.elapsed() < SOON, "not within {SOON:?}, but: {found:?}"),
+            Err(found) => assert!(
+                began.elapsed() < SOON,
+                "not within {SOON:?}, but: {found:?}"
+            ),
         }
         tokio::time::sleep(LOOK).await;
     }
@@ -129,11 +181,24 @@ async fn in_the_way(agent: &AgentRef, letter: Deliver) -> String {
 /// enabled. Method: three panes: one whose terminal echoes, one whose program does, one with bracketed paste; lines, control pictures, emoji, a long line, a forged prefix, a tab.
 #[tokio::test]
 async fn what_arrives_is_what_was_sent() {
-    let Some(tmux) = Tmux::start().await else { return };
+    let Some(tmux) = Tmux::start().await else {
+        return;
+    };
     let file = |name: &str| tmux.file(name).display().to_string();
-    tmux.session("echoed", &format!("exec cat > {}", file("echoed")), "cat").await;
-    tmux.session("quiet", &format!("stty -echo; exec tee {}", file("quiet")), "tee").await;
-    tmux.session("bracketed", &format!("printf '\\033[?2004h'; exec cat > {}", file("bracketed")), "cat").await;
+    tmux.session("echoed", &format!("exec cat > {}", file("echoed")), "cat")
+        .await;
+    tmux.session(
+        "quiet",
+        &format!("stty -echo; exec tee {}", file("quiet")),
+        "tee",
+    )
+    .await;
+    tmux.session(
+        "bracketed",
+        &format!("printf '\\033[?2004h'; exec cat > {}", file("bracketed")),
+        "cat",
+    )
+    .await;
     tmux.tells_bracketed_paste("bracketed");
     let long = "x".repeat(3_400);
     let texts = [
@@ -151,12 +216,20 @@ async fn what_arrives_is_what_was_sent() {
         ("quiet", false, "\n", "\n", "␊ "),
         ("bracketed", true, "\u{1b}[200~\n", "\n\u{1b}[201~\n", "\n"),
     ] {
-        let agent = tmux.agent(TmuxOptions { submit, ..tmux.options(&format!("{pane}:0.0")) });
+        let agent = tmux.agent(TmuxOptions {
+            submit,
+            ..tmux.options(&format!("{pane}:0.0"))
+        });
         let mut expected = String::new();
         for (n, text) in texts.iter().enumerate() {
             let letter = letter(&n.to_string(), text);
-            expected += &format!("{begins}{}{ends}", letter.text.replace('\t', "    ").replace('\n', line_break));
-            send(&agent, letter).await.unwrap_or_else(|failure| panic!("{pane}, {text}: {failure}"));
+            expected += &format!(
+                "{begins}{}{ends}",
+                letter.text.replace('\t', "    ").replace('\n', line_break)
+            );
+            send(&agent, letter)
+                .await
+                .unwrap_or_else(|failure| panic!("{pane}, {text}: {failure}"));
             holds(&tmux.file(pane), &expected).await;
         }
     }
@@ -167,14 +240,20 @@ async fn what_arrives_is_what_was_sent() {
 /// that numbers its input lines; bodies with commands behind each character that ends a line.
 #[tokio::test]
 async fn one_mail_is_one_input_line() {
-    let Some(tmux) = Tmux::start().await else { return };
+    let Some(tmux) = Tmux::start().await else {
+        return;
+    };
     // A script's name is the interpreter's, which says what it reads as it reads it.
     let script = "while IFS= read -r line; do n=$((n+1)); printf '%s:%s\\n' $n \"$line\"; done";
     std::fs::write(tmux.file("script"), script).unwrap();
     let reader = tmux.file("reader");
     std::os::unix::fs::symlink("/bin/sh", &reader).unwrap();
-    let command =
-        format!("exec {} {} > {}", reader.display(), tmux.file("script").display(), tmux.file("got").display());
+    let command = format!(
+        "exec {} {} > {}",
+        reader.display(),
+        tmux.file("script").display(),
+        tmux.file("got").display()
+    );
     tmux.session("a", &command, "reader").await;
     let agent = tmux.pane("a");
     let prefix = letter("", "").text;
@@ -195,46 +274,94 @@ async fn one_mail_is_one_input_line() {
 /// Goal: nothing is pasted whose first character a program could take for a command. Method: texts without a header.
 #[tokio::test]
 async fn without_a_header_refused() {
-    let Some(tmux) = Tmux::start().await else { return };
-    tmux.session("a", &format!("exec cat > {}", tmux.file("a").display()), "cat").await;
+    let Some(tmux) = Tmux::start().await else {
+        return;
+    };
+    tmux.session(
+        "a",
+        &format!("exec cat > {}", tmux.file("a").display()),
+        "cat",
+    )
+    .await;
     for text in ["!ls", "/clear", "\n[AGENT a BROADCAST]: x"] {
-        let letter = Deliver { text: text.into(), ..letter("1", "") };
-        assert_eq!(send(&tmux.pane("a"), letter).await.unwrap_err().kind, FailureKind::InvalidInput, "{text:?}");
+        let letter = Deliver {
+            text: text.into(),
+            ..letter("1", "")
+        };
+        assert_eq!(
+            send(&tmux.pane("a"), letter).await.unwrap_err().kind,
+            FailureKind::InvalidInput,
+            "{text:?}"
+        );
     }
     send(&tmux.pane("a"), letter("2", "plain")).await.unwrap();
-    holds(&tmux.file("a"), &format!("\n{}\n", letter("", "plain").text)).await;
+    holds(
+        &tmux.file("a"),
+        &format!("\n{}\n", letter("", "plain").text),
+    )
+    .await;
 }
 
 /// Goal: a text that is too long for a terminal's line arrives as its beginning, with the way to the rest. Method: one byte
 /// more than is pasted whole.
 #[tokio::test]
 async fn long_texts_are_cut() {
-    let Some(tmux) = Tmux::start().await else { return };
-    tmux.session("a", &format!("exec cat > {}", tmux.file("a").display()), "cat").await;
+    let Some(tmux) = Tmux::start().await else {
+        return;
+    };
+    tmux.session(
+        "a",
+        &format!("exec cat > {}", tmux.file("a").display()),
+        "cat",
+    )
+    .await;
     let prefix = letter("", "").text;
     let long = "y".repeat(TMUX_TEXT_BYTES_MAX + 1 - prefix.len());
     send(&tmux.pane("a"), letter("m-1", &long)).await.unwrap();
-    holds(&tmux.file("a"), &format!("\n{prefix}{}… (read_message m-1)\n", &long[..200])).await;
+    holds(
+        &tmux.file("a"),
+        &format!("\n{prefix}{}… (read_message m-1)\n", &long[..200]),
+    )
+    .await;
 }
 
 /// Goal: nothing goes to a pane that isn't meant. Method: a session that ended beside one whose name begins with its name,
 /// panes and windows that aren't there, no server.
 #[tokio::test]
 async fn a_dead_pane_gets_nothing_and_nobody_else_does() {
-    let Some(tmux) = Tmux::start().await else { return };
-    tmux.session("a-1", &format!("exec cat > {}", tmux.file("a-1").display()), "cat").await;
+    let Some(tmux) = Tmux::start().await else {
+        return;
+    };
+    tmux.session(
+        "a-1",
+        &format!("exec cat > {}", tmux.file("a-1").display()),
+        "cat",
+    )
+    .await;
     tmux.session("a", "exec cat", "cat").await;
     let agent = tmux.pane("a");
     send(&agent, letter("1", "hello")).await.unwrap();
     tmux.run(&["kill-session", "-t", "=a"]);
-    assert_eq!(in_the_way(&agent, letter("2", "hello")).await, "no such pane");
+    assert_eq!(
+        in_the_way(&agent, letter("2", "hello")).await,
+        "no such pane"
+    );
     for target in ["a-1:0.1", "a-1:1.0", "a-1:ca.0", "a-1:00.0", "a-:0.0"] {
         let agent = tmux.agent(tmux.options(target));
-        assert_eq!(in_the_way(&agent, letter("3", "hello")).await, "no such pane", "{target}");
+        assert_eq!(
+            in_the_way(&agent, letter("3", "hello")).await,
+            "no such pane",
+            "{target}"
+        );
     }
-    let nowhere =
-        TmuxOptions { socket: Some(format!("callboard-none-{}", std::process::id())), ..tmux.options("a:0.0") };
-    assert_eq!(in_the_way(&tmux.agent(nowhere), letter("4", "hello")).await, "tmux refuses, or has no server");
+    let nowhere = TmuxOptions {
+        socket: Some(format!("callboard-none-{}", std::process::id())),
+        ..tmux.options("a:0.0")
+    };
+    assert_eq!(
+        in_the_way(&tmux.agent(nowhere), letter("4", "hello")).await,
+        "tmux refuses, or has no server"
+    );
     // A pane whose program ended, kept to look at.
     tmux.run(&["set-option", "-g", "remain-on-exit", "on"]);
     tmux.run(&["new-session", "-d", "-s", "ended", "exec true"]);
@@ -244,18 +371,29 @@ async fn a_dead_pane_gets_nothing_and_nobody_else_does() {
         (dead == "1\n").then_some(()).ok_or(dead)
     })
     .await;
-    assert_eq!(in_the_way(&ended, letter("5", "hello")).await, "the pane's program has ended");
+    assert_eq!(
+        in_the_way(&ended, letter("5", "hello")).await,
+        "the pane's program has ended"
+    );
     // By its window's name it is meant, and what came before it went nowhere.
     tmux.run(&["rename-window", "-t", "=a-1:0", "main"]);
-    send(&tmux.agent(tmux.options("a-1:main.0")), letter("6", "you")).await.unwrap();
-    holds(&tmux.file("a-1"), &format!("\n{}\n", letter("", "you").text)).await;
+    send(&tmux.agent(tmux.options("a-1:main.0")), letter("6", "you"))
+        .await
+        .unwrap();
+    holds(
+        &tmux.file("a-1"),
+        &format!("\n{}\n", letter("", "you").text),
+    )
+    .await;
 }
 
 /// Goal: nothing is typed into a shell, nor where another program is in front, where somebody reads back, or where it would
 /// go to other panes. Method: a pane of each; a text that would leave a file behind.
 #[tokio::test]
 async fn never_into_a_shell() {
-    let Some(tmux) = Tmux::start().await else { return };
+    let Some(tmux) = Tmux::start().await else {
+        return;
+    };
     let left = tmux.file("left");
     let run_me = letter("1", &format!("x\ntouch {}\n", left.display()));
     tmux.session("shell", "exec sh", "sh").await;
@@ -263,41 +401,110 @@ async fn never_into_a_shell() {
     tmux.session("cat", "exec cat", "cat").await;
     for shell in ["shell", "bash"] {
         for command in [vec![], vec!["sh".to_owned(), "bash".to_owned()]] {
-            let agent = tmux.agent(TmuxOptions { submit: true, command, ..tmux.options(&format!("{shell}:0.0")) });
-            assert_eq!(in_the_way(&agent, run_me.clone()).await, "a shell is in front");
+            let agent = tmux.agent(TmuxOptions {
+                submit: true,
+                command,
+                ..tmux.options(&format!("{shell}:0.0"))
+            });
+            assert_eq!(
+                in_the_way(&agent, run_me.clone()).await,
+                "a shell is in front"
+            );
         }
         // What was typed before this is done before it.
         let done = tmux.file(shell);
-        tmux.run(&["send-keys", "-t", &format!("={shell}:0.0"), &format!("touch {}", done.display()), "Enter"]);
+        tmux.run(&[
+            "send-keys",
+            "-t",
+            &format!("={shell}:0.0"),
+            &format!("touch {}", done.display()),
+            "Enter",
+        ]);
         eventually(|| done.exists().then_some(()).ok_or(String::new())).await;
-        assert!(!left.exists() && !tmux.shown(shell).contains("AGENT"), "{}", tmux.shown(shell));
+        assert!(
+            !left.exists() && !tmux.shown(shell).contains("AGENT"),
+            "{}",
+            tmux.shown(shell)
+        );
     }
-    let only = |command: &str| tmux.agent(TmuxOptions { command: vec![command.to_owned()], ..tmux.options("cat:0.0") });
-    assert_eq!(in_the_way(&only("claude"), letter("2", "a")).await, "another program is in front");
+    let only = |command: &str| {
+        tmux.agent(TmuxOptions {
+            command: vec![command.to_owned()],
+            ..tmux.options("cat:0.0")
+        })
+    };
+    assert_eq!(
+        in_the_way(&only("claude"), letter("2", "a")).await,
+        "another program is in front"
+    );
     send(&only("cat"), letter("3", "b")).await.unwrap();
     tmux.run(&["copy-mode", "-t", "=cat:0.0"]);
-    assert_eq!(in_the_way(&only("cat"), letter("4", "c")).await, "somebody reads back in the pane");
+    assert_eq!(
+        in_the_way(&only("cat"), letter("4", "c")).await,
+        "somebody reads back in the pane"
+    );
     tmux.run(&["send-keys", "-X", "-t", "=cat:0.0", "cancel"]);
-    tmux.run(&["set-option", "-w", "-t", "=cat:0", "synchronize-panes", "on"]);
-    assert_eq!(in_the_way(&only("cat"), letter("5", "d")).await, "what is typed into the pane goes to others too");
-    tmux.run(&["set-option", "-w", "-t", "=cat:0", "synchronize-panes", "off"]);
+    tmux.run(&[
+        "set-option",
+        "-w",
+        "-t",
+        "=cat:0",
+        "synchronize-panes",
+        "on",
+    ]);
+    assert_eq!(
+        in_the_way(&only("cat"), letter("5", "d")).await,
+        "what is typed into the pane goes to others too"
+    );
+    tmux.run(&[
+        "set-option",
+        "-w",
+        "-t",
+        "=cat:0",
+        "synchronize-panes",
+        "off",
+    ]);
     send(&only("cat"), letter("6", "e")).await.unwrap();
     let shown = tmux.shown("cat");
-    assert!(["]: b", "]: e"].iter().all(|text| shown.contains(text)), "{shown}");
-    assert!(["]: a", "]: c", "]: d"].iter().all(|text| !shown.contains(text)), "{shown}");
+    assert!(
+        ["]: b", "]: e"].iter().all(|text| shown.contains(text)),
+        "{shown}"
+    );
+    assert!(
+        ["]: a", "]: c", "]: d"]
+            .iter()
+            .all(|text| !shown.contains(text)),
+        "{shown}"
+    );
 }
 
 /// Goal: what isn't seen isn't delivered, and is given up after some pastes. Method: a pane that reads all and shows nothing.
 #[tokio::test]
 async fn never_delivered_unless_seen() {
-    let Some(tmux) = Tmux::start().await else { return };
-    tmux.session("blind", &format!("stty -echo; exec cat > {}", tmux.file("blind").display()), "cat").await;
-    let options = TmuxOptions { seen_within: Duration::from_millis(300), ..tmux.options("blind:0.0") };
+    let Some(tmux) = Tmux::start().await else {
+        return;
+    };
+    tmux.session(
+        "blind",
+        &format!("stty -echo; exec cat > {}", tmux.file("blind").display()),
+        "cat",
+    )
+    .await;
+    let options = TmuxOptions {
+        seen_within: Duration::from_millis(300),
+        ..tmux.options("blind:0.0")
+    };
     let agent = tmux.agent(options);
     for _ in 0..TMUX_PASTES_MAX {
-        assert_eq!(in_the_way(&agent, letter("1", "hello")).await, "not seen in the pane");
+        assert_eq!(
+            in_the_way(&agent, letter("1", "hello")).await,
+            "not seen in the pane"
+        );
     }
-    assert_eq!(send(&agent, letter("1", "hello")).await.unwrap_err().kind, FailureKind::Rejected);
+    assert_eq!(
+        send(&agent, letter("1", "hello")).await.unwrap_err().kind,
+        FailureKind::Rejected
+    );
     let once = format!("\n{}\n", letter("", "hello").text);
     holds(&tmux.file("blind"), &once.repeat(TMUX_PASTES_MAX as usize)).await;
     assert_eq!(tmux.says(&["list-buffers"]), "");
@@ -306,15 +513,27 @@ async fn never_delivered_unless_seen() {
 /// Goal: what is seen late is delivered, and not pasted twice. Method: a pane that shows what it got when it is told to.
 #[tokio::test]
 async fn seen_late() {
-    let Some(tmux) = Tmux::start().await else { return };
+    let Some(tmux) = Tmux::start().await else {
+        return;
+    };
     let (got, shown) = (tmux.file("got"), tmux.file("shown"));
     std::fs::write(&shown, "").unwrap();
-    let command = format!("stty -echo; tail -f {} & exec cat > {}", shown.display(), got.display());
+    let command = format!(
+        "stty -echo; tail -f {} & exec cat > {}",
+        shown.display(),
+        got.display()
+    );
     tmux.session("late", &command, "cat").await;
-    let agent = tmux.agent(TmuxOptions { seen_within: Duration::from_millis(300), ..tmux.options("late:0.0") });
+    let agent = tmux.agent(TmuxOptions {
+        seen_within: Duration::from_millis(300),
+        ..tmux.options("late:0.0")
+    });
     let letter = letter("1", "hello");
     let once = format!("\n{}\n", letter.text);
-    assert_eq!(in_the_way(&agent, letter.clone()).await, "not seen in the pane");
+    assert_eq!(
+        in_the_way(&agent, letter.clone()).await,
+        "not seen in the pane"
+    );
     holds(&got, &once).await;
     std::fs::write(&shown, &once).unwrap();
     eventually(|| {
@@ -330,37 +549,81 @@ async fn seen_late() {
 /// Method: a pane that shows what it is told to, and one that folds what it gets.
 #[tokio::test]
 async fn folded_pastes() {
-    let Some(tmux) = Tmux::start().await else { return };
+    let Some(tmux) = Tmux::start().await else {
+        return;
+    };
     let (got, shown) = (tmux.file("got"), tmux.file("shown"));
     std::fs::write(&shown, "").unwrap();
-    let command = format!("stty -echo; tail -f {} & exec cat > {}", shown.display(), got.display());
+    let command = format!(
+        "stty -echo; tail -f {} & exec cat > {}",
+        shown.display(),
+        got.display()
+    );
     tmux.session("used", &command, "cat").await;
     let seen_within = Duration::from_millis(300);
-    let agent = tmux.agent(TmuxOptions { seen_within, submit: true, ..tmux.options("used:0.0") });
+    let agent = tmux.agent(TmuxOptions {
+        seen_within,
+        submit: true,
+        ..tmux.options("used:0.0")
+    });
     let letter = letter("1", "hello");
-    assert_eq!(in_the_way(&agent, letter.clone()).await, "not seen in the pane");
+    assert_eq!(
+        in_the_way(&agent, letter.clone()).await,
+        "not seen in the pane"
+    );
     std::fs::write(&shown, "> [Pasted text #1 +12 lines]\n").unwrap();
     eventually(|| {
         let shown = tmux.shown("used");
         shown.contains("Pasted").then_some(()).ok_or(shown)
     })
     .await;
-    assert_eq!(in_the_way(&agent, letter.clone()).await, "not seen in the pane");
+    assert_eq!(
+        in_the_way(&agent, letter.clone()).await,
+        "not seen in the pane"
+    );
     // No Enter came with either.
     holds(&got, &format!("\n{}\n", letter.text).repeat(2)).await;
-    tmux.session("folds", "stty -echo; exec sed -u 's/.*AGENT.*/[Pasted text #1]/'", "sed").await;
+    tmux.session(
+        "folds",
+        "stty -echo; exec sed -u 's/.*AGENT.*/[Pasted text #1]/'",
+        "sed",
+    )
+    .await;
     send(&tmux.pane("folds"), letter).await.unwrap();
 }
 
 /// Goal: nothing that a terminal obeys is pasted, whoever sends it. Method: texts that were never neutralised.
 #[tokio::test]
 async fn control_characters_are_refused() {
-    let Some(tmux) = Tmux::start().await else { return };
-    tmux.session("a", &format!("exec cat > {}", tmux.file("a").display()), "cat").await;
+    let Some(tmux) = Tmux::start().await else {
+        return;
+    };
+    tmux.session(
+        "a",
+        &format!("exec cat > {}", tmux.file("a").display()),
+        "cat",
+    )
+    .await;
     let agent = tmux.pane("a");
-    for text in ["\u{1b}[201~", "a\rb", "\u{3}", "\u{9b}1m", "a\u{85}!b", "a\u{b}!b", "a\u{c}!b"] {
-        assert_eq!(send(&agent, letter("1", text)).await.unwrap_err().kind, FailureKind::InvalidInput, "{text:?}");
+    for text in [
+        "\u{1b}[201~",
+        "a\rb",
+        "\u{3}",
+        "\u{9b}1m",
+        "a\u{85}!b",
+        "a\u{b}!b",
+        "a\u{c}!b",
+    ] {
+        assert_eq!(
+            send(&agent, letter("1", text)).await.unwrap_err().kind,
+            FailureKind::InvalidInput,
+            "{text:?}"
+        );
     }
     send(&agent, letter("2", "plain")).await.unwrap();
-    holds(&tmux.file("a"), &format!("\n{}\n", letter("", "plain").text)).await;
+    holds(
+        &tmux.file("a"),
+        &format!("\n{}\n", letter("", "plain").text),
+    )
+    .await;
 }

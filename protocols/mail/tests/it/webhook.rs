@@ -33,7 +33,10 @@ struct Victim {
 impl Victim {
     async fn start() -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-        let victim = Self { address: listener.local_addr().unwrap(), connections: Arc::default() };
+        let victim = Self {
+            address: listener.local_addr().unwrap(),
+            connections: Arc::default(),
+        };
         let connections = victim.connections.clone();
         tokio::spawn(async move {
             while let Ok((connection, _)) = listener.accept().await {
@@ -55,9 +58,16 @@ struct Answers(Mutex<Vec<Option<&'static str>>>);
 impl Resolve for Answers {
     fn resolve(&self, _: Name) -> Resolving {
         let mut answers = self.0.lock().unwrap();
-        let answer = if answers.len() > 1 { answers.remove(0) } else { answers[0] };
+        let answer = if answers.len() > 1 {
+            answers.remove(0)
+        } else {
+            answers[0]
+        };
         Box::pin(async move {
-            let ip = answer.ok_or_else(|| std::io::Error::other("no answer"))?.parse().unwrap();
+            let ip = answer
+                .ok_or_else(|| std::io::Error::other("no answer"))?
+                .parse()
+                .unwrap();
             Ok(Box::new(std::iter::once(SocketAddr::new(ip, 0))) as Addrs)
         })
     }
@@ -69,7 +79,11 @@ async fn receiver(answers: impl IntoIterator<Item = ResponseTemplate>) -> MockSe
     let mut answers: Vec<_> = answers.into_iter().collect();
     let last = answers.pop().unwrap();
     for answer in answers {
-        Mock::given(any()).respond_with(answer).up_to_n_times(1).mount(&server).await;
+        Mock::given(any())
+            .respond_with(answer)
+            .up_to_n_times(1)
+            .mount(&server)
+            .await;
     }
     Mock::given(any()).respond_with(last).mount(&server).await;
     server
@@ -83,17 +97,36 @@ fn options(url: &str) -> WebhookOptions {
 fn here(system: &System, url: &str) -> AgentRef {
     let allow = vec!["127.0.0.0/8".parse().unwrap()];
     let secret = Some(SecretString::from(SECRET));
-    system.spawn(WebhookAgent::new(WebhookOptions { allow, secret, ..options(url) }).unwrap())
+    system.spawn(
+        WebhookAgent::new(WebhookOptions {
+            allow,
+            secret,
+            ..options(url)
+        })
+        .unwrap(),
+    )
 }
 
 /// One letter for all.
 async fn send(agent: &AgentRef, attempt: u32) -> Result<(), Failure> {
     let topic = Some("builds".into());
-    letter::send(agent, Deliver { attempt, topic, urgent: true, ..letter("0198-m", "é") }).await
+    letter::send(
+        agent,
+        Deliver {
+            attempt,
+            topic,
+            urgent: true,
+            ..letter("0198-m", "é")
+        },
+    )
+    .await
 }
 
 fn header<'a>(request: &'a Request, name: &str) -> &'a str {
-    request.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    request
+        .headers
+        .get(name)
+        .map_or("", |value| value.to_str().unwrap())
 }
 
 /// Goal: a receiver gets the whole letter, can tell who posted it and that it is the same again. Method: two posts of one
@@ -103,10 +136,16 @@ async fn posts_are_whole_and_signed() {
     let system = System::start(1).unwrap();
     let server = receiver([ResponseTemplate::new(503), ResponseTemplate::new(204)]).await;
     let agent = here(&system, &format!("{}/hook?a=b", server.uri()));
-    assert_eq!(send(&agent, 1).await.unwrap_err().kind, FailureKind::Unavailable);
+    assert_eq!(
+        send(&agent, 1).await.unwrap_err().kind,
+        FailureKind::Unavailable
+    );
     send(&agent, 2).await.unwrap();
     let posts = server.received_requests().await.unwrap();
-    assert_eq!((posts.len(), posts[0].url.path(), posts[0].url.query()), (2, "/hook", Some("a=b")));
+    assert_eq!(
+        (posts.len(), posts[0].url.path(), posts[0].url.query()),
+        (2, "/hook", Some("a=b"))
+    );
     assert_eq!(posts[0].body, posts[1].body);
     let body: Value = serde_json::from_slice(&posts[0].body).unwrap();
     let expected = json!({
@@ -121,14 +160,30 @@ async fn posts_are_whole_and_signed() {
         mac.update(header(post, "x-callboard-timestamp").as_bytes());
         mac.update(b".");
         mac.update(&post.body);
-        let digits: String = mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(header(post, "x-callboard-signature"), format!("sha256={digits}"));
+        let digits: String = mac
+            .finalize()
+            .into_bytes()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        assert_eq!(
+            header(post, "x-callboard-signature"),
+            format!("sha256={digits}")
+        );
         let same = ["x-callboard-message-id", "idempotency-key"].map(|name| header(post, name));
-        assert_eq!((same, header(post, "content-type")), (["0198-m"; 2], "application/json"));
+        assert_eq!(
+            (same, header(post, "content-type")),
+            (["0198-m"; 2], "application/json")
+        );
     }
     let allow = vec!["127.0.0.1/32".parse().unwrap()];
-    let unsigned = WebhookOptions { allow, ..options(&server.uri()) };
-    send(&system.spawn(WebhookAgent::new(unsigned).unwrap()), 1).await.unwrap();
+    let unsigned = WebhookOptions {
+        allow,
+        ..options(&server.uri())
+    };
+    send(&system.spawn(WebhookAgent::new(unsigned).unwrap()), 1)
+        .await
+        .unwrap();
     let post = server.received_requests().await.unwrap().pop().unwrap();
     assert!(post.headers.get("x-callboard-signature").is_none());
     assert!(!header(&post, "x-callboard-timestamp").is_empty());
@@ -143,12 +198,18 @@ async fn a_receiver_is_left_alone() {
     let server = receiver([later("60")]).await;
     let agent = here(&system, &server.uri());
     for _ in 0..2 {
-        assert_eq!(send(&agent, 1).await.unwrap_err().kind, FailureKind::Unavailable);
+        assert_eq!(
+            send(&agent, 1).await.unwrap_err().kind,
+            FailureKind::Unavailable
+        );
     }
     assert_eq!(server.received_requests().await.unwrap().len(), 1);
     let server = receiver([later("1"), ResponseTemplate::new(200)]).await;
     let agent = here(&system, &server.uri());
-    assert_eq!(send(&agent, 2).await.unwrap_err().kind, FailureKind::Unavailable);
+    assert_eq!(
+        send(&agent, 2).await.unwrap_err().kind,
+        FailureKind::Unavailable
+    );
     let began = tokio::time::Instant::now();
     while send(&agent, 3).await.is_err() {
         assert!(began.elapsed() < SOON);
@@ -163,10 +224,15 @@ async fn redirects_are_not_followed() {
     let system = System::start(1).unwrap();
     for status in [301, 302, 303, 307, 308] {
         let victim = Victim::start().await;
-        let away = ResponseTemplate::new(status).insert_header("location", format!("http://{}/", victim.address));
+        let away = ResponseTemplate::new(status)
+            .insert_header("location", format!("http://{}/", victim.address));
         let server = receiver([away]).await;
         let failure = send(&here(&system, &server.uri()), 1).await.unwrap_err();
-        assert_eq!((failure.kind, victim.connections()), (FailureKind::Rejected, 0), "{status}");
+        assert_eq!(
+            (failure.kind, victim.connections()),
+            (FailureKind::Rejected, 0),
+            "{status}"
+        );
     }
 }
 
@@ -181,11 +247,25 @@ async fn no_spelling_leads_inside() {
             assert!(matches!(made, Err(WebhookError::Url(_))), "{scheme} {host}");
         }
     }
-    for url in ["http://hook.example/", "ftp://hook.example/", "file:///etc/passwd", "https://a:b@hook.example/"] {
-        assert!(matches!(WebhookAgent::new(options(url)), Err(WebhookError::Url(_))), "{url}");
+    for url in [
+        "http://hook.example/",
+        "ftp://hook.example/",
+        "file:///etc/passwd",
+        "https://a:b@hook.example/",
+    ] {
+        assert!(
+            matches!(WebhookAgent::new(options(url)), Err(WebhookError::Url(_))),
+            "{url}"
+        );
     }
-    let empty = WebhookOptions { secret: Some(SecretString::from("")), ..options("https://hook.example/") };
-    assert!(matches!(WebhookAgent::new(empty), Err(WebhookError::Secret)));
+    let empty = WebhookOptions {
+        secret: Some(SecretString::from("")),
+        ..options("https://hook.example/")
+    };
+    assert!(matches!(
+        WebhookAgent::new(empty),
+        Err(WebhookError::Secret)
+    ));
     assert_eq!(victim.connections(), 0);
 }
 
@@ -199,7 +279,10 @@ async fn http_stays_where_it_is_allowed() {
         ("http://93.184.216.34:1/", false),
         ("https://93.184.216.34:1/", true),
     ] {
-        let made = WebhookAgent::new(WebhookOptions { allow: vec!["127.0.0.3/32".parse().unwrap()], ..options(url) });
+        let made = WebhookAgent::new(WebhookOptions {
+            allow: vec!["127.0.0.3/32".parse().unwrap()],
+            ..options(url)
+        });
         assert_eq!(made.is_ok(), is_taken, "{url}");
     }
 }
@@ -214,12 +297,24 @@ async fn names_that_lead_inside() {
     for (answers, expected) in [
         (vec![Some("127.0.0.1")], [FailureKind::Rejected; 2]),
         (vec![Some("::ffff:10.0.0.1")], [FailureKind::Rejected; 2]),
-        (vec![None, Some("127.0.0.1")], [FailureKind::Unavailable, FailureKind::Rejected]),
+        (
+            vec![None, Some("127.0.0.1")],
+            [FailureKind::Unavailable, FailureKind::Rejected],
+        ),
     ] {
         let lookup = Some(Arc::new(Answers(Mutex::new(answers))) as Arc<dyn Resolve>);
-        let agent = system.spawn(WebhookAgent::new(WebhookOptions { lookup, ..options(&url) }).unwrap());
+        let agent = system.spawn(
+            WebhookAgent::new(WebhookOptions {
+                lookup,
+                ..options(&url)
+            })
+            .unwrap(),
+        );
         for (attempt, expected) in expected.into_iter().enumerate() {
-            assert_eq!(send(&agent, attempt as u32 + 1).await.unwrap_err().kind, expected);
+            assert_eq!(
+                send(&agent, attempt as u32 + 1).await.unwrap_err().kind,
+                expected
+            );
         }
     }
     assert_eq!(victim.connections(), 0);

@@ -35,7 +35,11 @@ pub struct BareClientOptions {
 
 impl Default for BareClientOptions {
     fn default() -> Self {
-        Self { limits: Limits::default(), connect_timeout: CONNECT_TIMEOUT_DEFAULT, call_timeout: CALL_TIMEOUT_DEFAULT }
+        Self {
+            limits: Limits::default(),
+            connect_timeout: CONNECT_TIMEOUT_DEFAULT,
+            call_timeout: CALL_TIMEOUT_DEFAULT,
+        }
     }
 }
 
@@ -76,13 +80,22 @@ impl BareMcpClient {
             return Err(BareClientError::Url);
         }
         let target = Target::new(&url).ok_or(BareClientError::Url)?;
-        let clients = Clients::new(Connector::new(options.connect_timeout).map_err(|_| BareClientError::Tls)?);
-        Ok(Self { clients, url, target, options })
+        let clients = Clients::new(
+            Connector::new(options.connect_timeout).map_err(|_| BareClientError::Tls)?,
+        );
+        Ok(Self {
+            clients,
+            url,
+            target,
+            options,
+        })
     }
 
     async fn call(self, named: Named, cx: Cx) -> Result<Box<RawValue>, Failure> {
         let latest = Instant::now() + self.options.call_timeout;
-        let deadline = cx.deadline().map_or(latest, |deadline| deadline.min(latest));
+        let deadline = cx
+            .deadline()
+            .map_or(latest, |deadline| deadline.min(latest));
         let server = cx.me().name().unwrap_or(self.url.as_str());
         let work = async |named: Named| {
             let mut meta = CallMetaParams {
@@ -93,7 +106,11 @@ impl BareMcpClient {
                 meta.purpose.clone_from(&call.principal.purpose);
                 (meta.hops, meta.trace) = (call.hops.saturating_add(1), Some(call.trace));
             }
-            let call = Call { tool: named.name, arguments: Cow::Borrowed(&named.payload), meta };
+            let call = Call {
+                tool: named.name,
+                arguments: Cow::Borrowed(&named.payload),
+                meta,
+            };
             self.exchange(&write_call(&call)).await.map_err(coded)
         };
         let replied = outward::exchange(named, &cx, server, || deadline, work).await;
@@ -111,18 +128,28 @@ impl BareMcpClient {
         let sent = self
             .clients
             .here()
-            .send(&self.target, Method::POST, headers, encode_request(&id, METHOD, params).into())
+            .send(
+                &self.target,
+                Method::POST,
+                headers,
+                encode_request(&id, METHOD, params).into(),
+            )
             .await;
         let response = sent.map_err(network)?;
         let status = response.status();
-        let body = response.body(self.options.limits.body_bytes_max).await.map_err(|error| match error {
-            BodyError::TooLarge => Failure::overloaded("the response is over the limit"),
-            BodyError::Net(error) => network(error),
-        })?;
+        let body = response
+            .body(self.options.limits.body_bytes_max)
+            .await
+            .map_err(|error| match error {
+                BodyError::TooLarge => Failure::overloaded("the response is over the limit"),
+                BodyError::Net(error) => network(error),
+            })?;
         match decode(&body, &self.options.limits) {
             // A peer that broke the protocol: what it answered can't be used, for it may be another's.
             Ok(Incoming::Response(answer)) => match (answer.id, answer.outcome) {
-                (Some(got), outcome) if got == id => outcome.map(RawValue::to_owned).map_err(|error| from_rpc(&error)),
+                (Some(got), outcome) if got == id => outcome
+                    .map(RawValue::to_owned)
+                    .map_err(|error| from_rpc(&error)),
                 // The peer couldn't read the id; on this connection it can only mean our request.
                 (None, Err(error)) if status.is_success() => Err(from_rpc(&error)),
                 (None, Err(_)) => Err(by_status(status)),
@@ -166,11 +193,16 @@ fn by_status(status: StatusCode) -> Failure {
         StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => FailureKind::TimedOut,
         _ => FailureKind::Unavailable,
     };
-    Failure::new(kind, format!("the server answered with HTTP status {}", status.as_u16()))
+    Failure::new(
+        kind,
+        format!("the server answered with HTTP status {}", status.as_u16()),
+    )
 }
 
 impl fmt::Debug for BareMcpClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BareMcpClient").field("url", &self.url.as_str()).finish_non_exhaustive()
+        f.debug_struct("BareMcpClient")
+            .field("url", &self.url.as_str())
+            .finish_non_exhaustive()
     }
 }

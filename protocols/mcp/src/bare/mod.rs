@@ -94,7 +94,9 @@ pub(crate) enum ParamsError {
     Arguments,
     #[error("`params._meta` must be an object")]
     Meta,
-    #[error("`params._meta[\"callboard/purpose\"]` must be a string of 1 to {PURPOSE_BYTES_MAX} bytes")]
+    #[error(
+        "`params._meta[\"callboard/purpose\"]` must be a string of 1 to {PURPOSE_BYTES_MAX} bytes"
+    )]
     Purpose,
     #[error("`params._meta[\"callboard/deadline-ms\"]` must be a whole number of milliseconds")]
     Deadline,
@@ -104,22 +106,35 @@ pub(crate) enum ParamsError {
 
 /// Reads what a caller sent. Members that aren't ours are ignored.
 pub(crate) fn read_call(params: Option<&RawValue>) -> Result<Call<'_>, ParamsError> {
-    let members = params.and_then(|raw| RawMembers::parse(raw).ok()).ok_or(ParamsError::NotAnObject)?;
-    let tool = members.get("name").and_then(|raw| text(raw, TOOL_NAME_BYTES_MAX)).ok_or(ParamsError::Name)?;
+    let members = params
+        .and_then(|raw| RawMembers::parse(raw).ok())
+        .ok_or(ParamsError::NotAnObject)?;
+    let tool = members
+        .get("name")
+        .and_then(|raw| text(raw, TOOL_NAME_BYTES_MAX))
+        .ok_or(ParamsError::Name)?;
     let arguments = match members.get("arguments") {
         None => Cow::Owned(RawObject::new().to_raw()),
         Some(raw) if raw.get().starts_with('{') => Cow::Borrowed(raw),
         Some(_) => return Err(ParamsError::Arguments),
     };
-    let meta = members.get("_meta").map_or(Ok(CallMetaParams::default()), read_meta)?;
-    Ok(Call { tool, arguments, meta })
+    let meta = members
+        .get("_meta")
+        .map_or(Ok(CallMetaParams::default()), read_meta)?;
+    Ok(Call {
+        tool,
+        arguments,
+        meta,
+    })
 }
 
 fn read_meta(raw: &RawValue) -> Result<CallMetaParams, ParamsError> {
     let members = RawMembers::parse(raw).map_err(|_| ParamsError::Meta)?;
     let deadline_ms: Option<u64> = read_member(&members, DEADLINE_MS, ParamsError::Deadline, json)?;
     Ok(CallMetaParams {
-        purpose: read_member(&members, PURPOSE, ParamsError::Purpose, |raw| text(raw, PURPOSE_BYTES_MAX))?,
+        purpose: read_member(&members, PURPOSE, ParamsError::Purpose, |raw| {
+            text(raw, PURPOSE_BYTES_MAX)
+        })?,
         patience: deadline_ms.map(Duration::from_millis),
         hops: read_member(&members, HOPS, ParamsError::Hops, json)?.unwrap_or(0),
         // W3C Trace Context, section 2.3: whoever can't read it begins a trace of its own.
@@ -133,18 +148,32 @@ fn read_member<T>(
     error: ParamsError,
     read: impl FnOnce(&RawValue) -> Option<T>,
 ) -> Result<Option<T>, ParamsError> {
-    members.get(name).map(|raw| read(raw).ok_or(error)).transpose()
+    members
+        .get(name)
+        .map(|raw| read(raw).ok_or(error))
+        .transpose()
 }
 
 /// Writes what a server is sent.
 fn write_call(call: &Call<'_>) -> Box<RawValue> {
-    let CallMetaParams { purpose, patience, hops, trace } = &call.meta;
+    let CallMetaParams {
+        purpose,
+        patience,
+        hops,
+        trace,
+    } = &call.meta;
     let mut meta = RawObject::new();
     meta.set_some(PURPOSE, purpose);
-    meta.set_some(DEADLINE_MS, &patience.map(|patience| u64::try_from(patience.as_millis()).unwrap_or(u64::MAX)));
+    meta.set_some(
+        DEADLINE_MS,
+        &patience.map(|patience| u64::try_from(patience.as_millis()).unwrap_or(u64::MAX)),
+    );
     meta.set_some(HOPS, &Some(hops).filter(|hops| **hops > 0));
     meta.set_some(TRACEPARENT, &trace.map(|trace| trace.to_string()));
-    RawObject::of("name", &call.tool).with("arguments", &call.arguments).with("_meta", meta).to_raw()
+    RawObject::of("name", &call.tool)
+        .with("arguments", &call.arguments)
+        .with("_meta", meta)
+        .to_raw()
 }
 
 fn json<T: DeserializeOwned>(raw: &RawValue) -> Option<T> {
@@ -170,26 +199,44 @@ pub(crate) fn to_rpc(failure: Failure) -> RpcError {
     // The code is too coarse for the kind.
     let mut data = RawObject::of("kind", failure.kind);
     data.set_some("detail", &detail);
-    RpcError { code: code_of(failure.kind), message, data: Some(data.to_raw()) }
+    RpcError {
+        code: code_of(failure.kind),
+        message,
+        data: Some(data.to_raw()),
+    }
 }
 
 /// The failure that a remote agent's error is here. Its `data.code` is the code that came.
 ///
 /// Foreign `data` is dropped: nobody here knows what it may hold.
 fn from_rpc(error: &RpcError) -> Failure {
-    let ours = error.data.as_deref().and_then(|raw| RawObject::parse(raw).ok());
-    let ours =
-        ours.and_then(|data| Some((data.read::<FailureKind>("kind")?, data.read::<Option<Value>>("detail").flatten())));
+    let ours = error
+        .data
+        .as_deref()
+        .and_then(|raw| RawObject::parse(raw).ok());
+    let ours = ours.and_then(|data| {
+        Some((
+            data.read::<FailureKind>("kind")?,
+            data.read::<Option<Value>>("detail").flatten(),
+        ))
+    });
     let (kind, detail) = match (error.code, ours) {
         // A kind refines its own code; it doesn't overrule another.
         (code, Some((kind, detail))) if code_of(kind) == code => (kind, detail),
         (code::INVALID_PARAMS, _) => (FailureKind::InvalidInput, None),
         (code::METHOD_NOT_FOUND, _) => (FailureKind::NotFound, None),
-        (code::PARSE_ERROR | code::INVALID_REQUEST | code::INTERNAL_ERROR, _) => (FailureKind::Internal, None),
+        (code::PARSE_ERROR | code::INVALID_REQUEST | code::INTERNAL_ERROR, _) => {
+            (FailureKind::Internal, None)
+        }
         (code::SERVER_ERROR, _) => (FailureKind::Unavailable, None),
         _ => (FailureKind::Rejected, None),
     };
-    let message: String = error.message.chars().filter(|c| !c.is_control()).take(MESSAGE_CHARS_MAX).collect();
+    let message: String = error
+        .message
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(MESSAGE_CHARS_MAX)
+        .collect();
     Failure::new(kind, message).with_data(data(error.code, detail))
 }
 
@@ -202,7 +249,11 @@ fn code_of(kind: FailureKind) -> i64 {
 
 /// A failure of the way to the remote agent, or of what came back, is -32000 in the dialect.
 fn coded(failure: Failure) -> Failure {
-    if failure.data.is_some() { failure } else { failure.with_data(data(code::SERVER_ERROR, None)) }
+    if failure.data.is_some() {
+        failure
+    } else {
+        failure.with_data(data(code::SERVER_ERROR, None))
+    }
 }
 
 fn data(code: i64, detail: Option<Value>) -> Value {
@@ -231,7 +282,11 @@ mod params_tests {
             trace: Some(TraceContext::root()),
         };
         for wanted in [meta(), CallMetaParams::default()] {
-            let sent = Call { tool: "get_patient".into(), arguments: Cow::Borrowed(&arguments), meta: wanted };
+            let sent = Call {
+                tool: "get_patient".into(),
+                arguments: Cow::Borrowed(&arguments),
+                meta: wanted,
+            };
             let written = write_call(&sent);
             let read = read_call(Some(&written)).unwrap();
             assert_eq!((read.tool, read.meta), (sent.tool, sent.meta));
@@ -242,7 +297,10 @@ mod params_tests {
     /// Goal: each member of the wrong shape is named. Method: one fault at a time.
     #[test]
     fn wrong_members_are_named() {
-        let (long_name, long_purpose) = ("n".repeat(TOOL_NAME_BYTES_MAX + 1), "p".repeat(PURPOSE_BYTES_MAX + 1));
+        let (long_name, long_purpose) = (
+            "n".repeat(TOOL_NAME_BYTES_MAX + 1),
+            "p".repeat(PURPOSE_BYTES_MAX + 1),
+        );
         let meta = |members: &str| format!(r#"{{"name":"t","_meta":{{{members}}}}}"#);
         for (json, error) in [
             ("[]".to_owned(), ParamsError::NotAnObject),
@@ -251,22 +309,40 @@ mod params_tests {
             (r#"{"name":""}"#.to_owned(), ParamsError::Name),
             (r#"{"name":7}"#.to_owned(), ParamsError::Name),
             (format!(r#"{{"name":"{long_name}"}}"#), ParamsError::Name),
-            (r#"{"name":"t","arguments":null}"#.to_owned(), ParamsError::Arguments),
-            (r#"{"name":"t","arguments":[1]}"#.to_owned(), ParamsError::Arguments),
+            (
+                r#"{"name":"t","arguments":null}"#.to_owned(),
+                ParamsError::Arguments,
+            ),
+            (
+                r#"{"name":"t","arguments":[1]}"#.to_owned(),
+                ParamsError::Arguments,
+            ),
             (r#"{"name":"t","_meta":1}"#.to_owned(), ParamsError::Meta),
             (r#"{"name":"t","_meta":[]}"#.to_owned(), ParamsError::Meta),
             (meta(r#""callboard/purpose":1"#), ParamsError::Purpose),
             (meta(r#""callboard/purpose":"""#), ParamsError::Purpose),
-            (meta(&format!(r#""callboard/purpose":"{long_purpose}""#)), ParamsError::Purpose),
+            (
+                meta(&format!(r#""callboard/purpose":"{long_purpose}""#)),
+                ParamsError::Purpose,
+            ),
             (meta(r#""callboard/deadline-ms":-1"#), ParamsError::Deadline),
-            (meta(r#""callboard/deadline-ms":"1""#), ParamsError::Deadline),
+            (
+                meta(r#""callboard/deadline-ms":"1""#),
+                ParamsError::Deadline,
+            ),
             (meta(r#""callboard/hops":65536"#), ParamsError::Hops),
         ] {
             assert_eq!(read_call(Some(&raw(&json))).unwrap_err(), error, "{json}");
         }
         assert_eq!(read_call(None).unwrap_err(), ParamsError::NotAnObject);
         assert!(read_call(Some(&raw(&format!(r#"{{"name":"{}"}}"#, &long_name[1..])))).is_ok());
-        assert!(read_call(Some(&raw(&meta(&format!(r#""callboard/purpose":"{}""#, &long_purpose[1..]))))).is_ok());
+        assert!(
+            read_call(Some(&raw(&meta(&format!(
+                r#""callboard/purpose":"{}""#,
+                &long_purpose[1..]
+            )))))
+            .is_ok()
+        );
     }
 
     /// Goal: what isn't ours is left alone. Method: foreign members, a broken traceparent.
@@ -274,7 +350,10 @@ mod params_tests {
     fn foreign_members_are_ignored() {
         let json = raw(r#"{"name":"t","x":1,"_meta":{"progressToken":7,"traceparent":"00-no"}}"#);
         let call = read_call(Some(&json)).unwrap();
-        assert_eq!((call.arguments.get(), call.meta), ("{}", CallMetaParams::default()));
+        assert_eq!(
+            (call.arguments.get(), call.meta),
+            ("{}", CallMetaParams::default())
+        );
     }
 }
 
@@ -285,7 +364,11 @@ mod error_map_tests {
     use super::*;
 
     fn error(code: i64, data: Option<&str>) -> RpcError {
-        RpcError { code, message: "m".into(), data: data.map(|d| RawValue::from_string(d.to_owned()).unwrap()) }
+        RpcError {
+            code,
+            message: "m".into(),
+            data: data.map(|d| RawValue::from_string(d.to_owned()).unwrap()),
+        }
     }
 
     /// Goal: a failure keeps its kind and details over the wire. Method: every kind, there and back.
@@ -306,7 +389,14 @@ mod error_map_tests {
             Internal,
         ] {
             let sent = to_rpc(Failure::new(kind, "m").with_data(json!({"rule": "R1"})));
-            assert_eq!(sent.code, if matches!(kind, InvalidInput | NotFound) { -32602 } else { -32000 });
+            assert_eq!(
+                sent.code,
+                if matches!(kind, InvalidInput | NotFound) {
+                    -32602
+                } else {
+                    -32000
+                }
+            );
             let read = from_rpc(&sent);
             assert_eq!(read.kind, kind);
             let data = read.data.unwrap();
@@ -318,7 +408,10 @@ mod error_map_tests {
     /// Goal: a bug's message, which may quote data, doesn't leave. Method: a name in it.
     #[test]
     fn bugs_keep_their_message() {
-        let sent = to_rpc(Failure::internal("reply can't be read: string \"Ana Souza\"").with_data(json!("Ana Souza")));
+        let sent = to_rpc(
+            Failure::internal("reply can't be read: string \"Ana Souza\"")
+                .with_data(json!("Ana Souza")),
+        );
         assert_eq!(sent.message, "internal error");
         assert!(!sent.data.unwrap().get().contains("Souza"));
     }
@@ -336,19 +429,34 @@ mod error_map_tests {
             (-1, FailureKind::Rejected),
             (i64::MAX, FailureKind::Rejected),
         ] {
-            for data in [None, Some("null"), Some("\"Ana Souza\""), Some(r#"{"kind":"no_such_kind"}"#)] {
+            for data in [
+                None,
+                Some("null"),
+                Some("\"Ana Souza\""),
+                Some(r#"{"kind":"no_such_kind"}"#),
+            ] {
                 let failure = from_rpc(&error(code, data));
-                assert_eq!((failure.kind, failure.data), (kind, Some(json!({ "code": code }))), "{code}");
+                assert_eq!(
+                    (failure.kind, failure.data),
+                    (kind, Some(json!({ "code": code }))),
+                    "{code}"
+                );
             }
         }
         // -32602 that claims to be a block is still an invalid parameter.
-        assert_eq!(from_rpc(&error(-32602, Some(r#"{"kind":"blocked"}"#))).kind, FailureKind::InvalidInput);
+        assert_eq!(
+            from_rpc(&error(-32602, Some(r#"{"kind":"blocked"}"#))).kind,
+            FailureKind::InvalidInput
+        );
     }
 
     /// Goal: a peer's message is bounded and printable. Method: one character more, and an escape sequence.
     #[test]
     fn messages_are_cut() {
-        let long = RpcError::new(-32000, format!("\u{1b}[2J{}", "é".repeat(MESSAGE_CHARS_MAX + 1)));
+        let long = RpcError::new(
+            -32000,
+            format!("\u{1b}[2J{}", "é".repeat(MESSAGE_CHARS_MAX + 1)),
+        );
         let failure = from_rpc(&long);
         assert_eq!(failure.message.chars().count(), MESSAGE_CHARS_MAX);
         assert!(!failure.message.contains('\u{1b}'));

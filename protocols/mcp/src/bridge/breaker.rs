@@ -39,7 +39,11 @@ pub(crate) struct Pass<'a> {
 
 impl Breaker {
     pub fn new(failures_max: u32, backoff: Backoff) -> Self {
-        Self { failures_max: failures_max.max(1), backoff, state: Mutex::default() }
+        Self {
+            failures_max: failures_max.max(1),
+            backoff,
+            state: Mutex::default(),
+        }
     }
 
     /// Leave to try now, or why not.
@@ -50,11 +54,17 @@ impl Breaker {
             None => false,
             Some(until) if until > began => {
                 let wait = whole_seconds(until - began);
-                let why = format!("{server} is away ({}); it is tried again in {wait} s", state.why);
+                let why = format!(
+                    "{server} is away ({}); it is tried again in {wait} s",
+                    state.why
+                );
                 return Err(Failure::unavailable(why));
             }
             Some(_) if state.probing => {
-                let why = format!("{server} is away ({}); it is being tried again now", state.why);
+                let why = format!(
+                    "{server} is away ({}); it is being tried again now",
+                    state.why
+                );
                 return Err(Failure::unavailable(why));
             }
             Some(_) => {
@@ -62,7 +72,11 @@ impl Breaker {
                 true
             }
         };
-        Ok(Pass { breaker: self, began, probes })
+        Ok(Pass {
+            breaker: self,
+            began,
+            probes,
+        })
     }
 
     /// When it is tried again; `None` while it isn't open.
@@ -146,7 +160,14 @@ mod tests {
     const PAUSE: Duration = Duration::from_millis(2_500);
 
     fn breaker() -> Breaker {
-        Breaker::new(3, Backoff { first: PAUSE, max: 2 * PAUSE, jitter: 0.0 })
+        Breaker::new(
+            3,
+            Backoff {
+                first: PAUSE,
+                max: 2 * PAUSE,
+                jitter: 0.0,
+            },
+        )
     }
 
     fn gone() -> Result<(), TransportError> {
@@ -169,11 +190,21 @@ mod tests {
         fail(&breaker, 1).await;
         let refused = breaker.pass("files").err().unwrap();
         assert_eq!(refused.kind, FailureKind::Unavailable);
-        assert_eq!(refused.message, "files is away (can't connect to the server); it is tried again in 3 s");
+        assert_eq!(
+            refused.message,
+            "files is away (can't connect to the server); it is tried again in 3 s"
+        );
         tokio::time::advance(PAUSE).await;
         let probe = breaker.pass("files").unwrap();
         assert!(probe.probes);
-        assert!(breaker.pass("files").err().unwrap().message.ends_with("it is being tried again now"));
+        assert!(
+            breaker
+                .pass("files")
+                .err()
+                .unwrap()
+                .message
+                .ends_with("it is being tried again now")
+        );
         assert!(!probe.settle(&gone()));
         tokio::time::advance(PAUSE).await;
         assert!(breaker.pass("files").is_err(), "the second pause is longer");
@@ -190,14 +221,21 @@ mod tests {
         let breaker = breaker();
         let passes: Vec<_> = (0..9).map(|_| breaker.pass("s").unwrap()).collect();
         tokio::time::advance(Duration::from_millis(1)).await;
-        let back = passes.into_iter().map(|pass| pass.settle(&gone())).filter(|back| *back).count();
+        let back = passes
+            .into_iter()
+            .map(|pass| pass.settle(&gone()))
+            .filter(|back| *back)
+            .count();
         assert_eq!(back, 0);
         assert_eq!(breaker.failures(), 1);
         drop(breaker.pass("s").unwrap());
         let own = TransportError::Failed(Failure::invalid("no"));
         breaker.pass("s").unwrap().settle(&Err::<(), _>(own));
         assert_eq!(breaker.failures(), 1);
-        breaker.pass("s").unwrap().settle(&Err::<(), _>(TransportError::Status(500)));
+        breaker
+            .pass("s")
+            .unwrap()
+            .settle(&Err::<(), _>(TransportError::Status(500)));
         assert_eq!(breaker.failures(), 0);
     }
 
@@ -206,7 +244,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_hangs_is_left_alone() {
         let breaker = breaker();
-        breaker.pass("s").unwrap().settle(&Err::<(), _>(TransportError::TimedOut(PAUSE)));
+        breaker
+            .pass("s")
+            .unwrap()
+            .settle(&Err::<(), _>(TransportError::TimedOut(PAUSE)));
         assert!(breaker.pass("s").is_err());
         tokio::time::advance(PAUSE).await;
         drop(breaker.pass("s").unwrap());

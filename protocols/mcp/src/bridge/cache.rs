@@ -66,31 +66,60 @@ impl Results {
         let (entries, bytes) = (options.cache_entries_max, options.cache_bytes_max as u64);
         let least = bytes.checked_div(entries as u64)?.max(1);
         // One shard, so that the bounds are of the whole.
-        let sizes = OptionsBuilder::new().shards(1).estimated_items_capacity(entries).weight_capacity(bytes).build();
+        let sizes = OptionsBuilder::new()
+            .shards(1)
+            .estimated_items_capacity(entries)
+            .weight_capacity(bytes)
+            .build();
         let (hasher, lifecycle) = (DefaultHashBuilder::default(), DefaultLifecycle::default());
         Some(Self {
             kept: Cache::with_options(sizes.ok()?, Weigh { least }, hasher, lifecycle),
-            times: options.cache.iter().map(|(pattern, time)| (pattern.clone(), *time)).collect(),
+            times: options
+                .cache
+                .iter()
+                .map(|(pattern, time)| (pattern.clone(), *time))
+                .collect(),
             shared: options.cache_shared.iter().cloned().collect(),
             hits: AtomicU64::new(0),
         })
     }
 
     /// Where the result of a call belongs; `None` where it isn't kept. `edition` is that of the server's tools.
-    pub fn place(&self, tool: &str, hints: &Hints, edition: u64, params: &RawObject, cx: &Cx) -> Option<Place> {
+    pub fn place(
+        &self,
+        tool: &str,
+        hints: &Hints,
+        edition: u64,
+        params: &RawObject,
+        cx: &Cx,
+    ) -> Option<Place> {
         // What the operator says goes before what the server says.
-        let time = self.times.get(tool).copied().or(hints.cache).filter(|time| !time.is_zero())?;
+        let time = self
+            .times
+            .get(tool)
+            .copied()
+            .or(hints.cache)
+            .filter(|time| !time.is_zero())?;
         let principal = (!self.shared.has(tool)).then(|| cx.principal());
         let abilities = cx.abilities();
         // A tool may answer those that it can't ask otherwise, and show them other things.
-        let can = [abilities.sampling(), abilities.elicitation_form(), abilities.elicitation_url(), abilities.roots()];
-        Some(Place { key: key((tool, edition, can), params, principal)?, time })
+        let can = [
+            abilities.sampling(),
+            abilities.elicitation_form(),
+            abilities.elicitation_url(),
+            abilities.roots(),
+        ];
+        Some(Place {
+            key: key((tool, edition, can), params, principal)?,
+            time,
+        })
     }
 
     pub fn get(&self, place: &Place) -> Option<Box<RawValue>> {
         let kept = self.kept.get(&place.key)?;
         if kept.until <= Instant::now() {
-            self.kept.remove_if(&place.key, |kept| kept.until <= Instant::now());
+            self.kept
+                .remove_if(&place.key, |kept| kept.until <= Instant::now());
             return None;
         }
         self.hits.fetch_add(1, Relaxed);
@@ -100,7 +129,13 @@ impl Results {
     pub fn keep(&self, place: Place, result: &RawValue) {
         if result.get().len() <= CACHE_ENTRY_BYTES_MAX && is_final(result) {
             let until = Instant::now() + place.time.min(CACHE_TIME_MAX);
-            self.kept.insert(place.key, Kept { result: result.to_owned().into(), until });
+            self.kept.insert(
+                place.key,
+                Kept {
+                    result: result.to_owned().into(),
+                    until,
+                },
+            );
         }
     }
 
@@ -114,14 +149,25 @@ impl Results {
 
 /// Whether a result is the tool's answer: no error, no question, no task.
 fn is_final(result: &RawValue) -> bool {
-    let Ok(result) = RawObject::parse(result) else { return false };
-    let is_complete = result.text("resultType").map_or(!result.has("resultType"), |kind| kind == "complete");
+    let Ok(result) = RawObject::parse(result) else {
+        return false;
+    };
+    let is_complete = result
+        .text("resultType")
+        .map_or(!result.has("resultType"), |kind| kind == "complete");
     let is_error = result.has("isError") && result.read("isError") != Some(false);
-    is_complete && !is_error && !result.has("task") && (result.has("content") || result.has("structuredContent"))
+    is_complete
+        && !is_error
+        && !result.has("task")
+        && (result.has("content") || result.has("structuredContent"))
 }
 
 /// `None` where two calls can't be told to be the same.
-fn key(tool: (&str, u64, [bool; 4]), params: &RawObject, principal: Option<&Principal>) -> Option<Key> {
+fn key(
+    tool: (&str, u64, [bool; 4]),
+    params: &RawObject,
+    principal: Option<&Principal>,
+) -> Option<Key> {
     let member = |name: &str| match params.get(name) {
         Some(raw) if raw.get().len() > CACHE_ARGUMENTS_BYTES_MAX => None,
         Some(raw) => canonical(raw).map(Some),
@@ -187,24 +233,41 @@ mod tests {
     #[test]
     fn canonical_arguments() {
         for (one, other) in [
-            (r#"{"a":1,"b":[1, {"d":null,"c":"\u00e9"}]}"#, r#"{ "b":[1,{"c":"é","d":null}],"a":1}"#),
+            (
+                r#"{"a":1,"b":[1, {"d":null,"c":"\u00e9"}]}"#,
+                r#"{ "b":[1,{"c":"é","d":null}],"a":1}"#,
+            ),
             ("[]", "[ ]"),
             (r#""a\/b""#, r#""a/b""#),
         ] {
-            assert_eq!(canonical(&raw(one)).unwrap(), canonical(&raw(other)).unwrap());
+            assert_eq!(
+                canonical(&raw(one)).unwrap(),
+                canonical(&raw(other)).unwrap()
+            );
         }
         for (one, other) in [
             ("1", "1.0"),
-            ("123456789012345678901234567890", "123456789012345678901234567891"),
+            (
+                "123456789012345678901234567890",
+                "123456789012345678901234567891",
+            ),
             ("0.1", "0.10000000000000000001"),
             (r#"{"a":null}"#, "{}"),
             (r#"["a","b"]"#, r#"["a,b"]"#),
             ("[[1],2]", "[[1,2]]"),
             (r#"{"a":"1"}"#, r#"{"a":1}"#),
         ] {
-            assert_ne!(canonical(&raw(one)).unwrap(), canonical(&raw(other)).unwrap(), "{one}");
+            assert_ne!(
+                canonical(&raw(one)).unwrap(),
+                canonical(&raw(other)).unwrap(),
+                "{one}"
+            );
         }
-        assert_eq!(canonical(&raw(r#"{"b":{"a":1,"a":2}}"#)), None, "which of the two counts, the tool decides");
+        assert_eq!(
+            canonical(&raw(r#"{"b":{"a":1,"a":2}}"#)),
+            None,
+            "which of the two counts, the tool decides"
+        );
         let deep = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
         assert!(canonical(&raw(&deep(ARGUMENTS_DEPTH_MAX + 1))).is_some());
         assert!(canonical(&raw(&deep(ARGUMENTS_DEPTH_MAX + 2))).is_none());
@@ -215,7 +278,10 @@ mod tests {
     fn final_results() {
         for (result, is) in [
             (r#"{"content":[]}"#, true),
-            (r#"{"content":[],"isError":false,"resultType":"complete"}"#, true),
+            (
+                r#"{"content":[],"isError":false,"resultType":"complete"}"#,
+                true,
+            ),
             (r#"{"structuredContent":{}}"#, true),
             (r#"{"content":[],"isError":true}"#, false),
             (r#"{"content":[],"isError":"true"}"#, false),
@@ -230,19 +296,29 @@ mod tests {
     }
 
     fn results(entries: usize, bytes: usize) -> Results {
-        let options = ToolOptions { cache_entries_max: entries, cache_bytes_max: bytes, ..ToolOptions::default() };
+        let options = ToolOptions {
+            cache_entries_max: entries,
+            cache_bytes_max: bytes,
+            ..ToolOptions::default()
+        };
         Results::new(&options).unwrap()
     }
 
     fn place(n: usize) -> Place {
         let mut key = [0; 32];
         key[..8].copy_from_slice(&n.to_le_bytes());
-        Place { key, time: Duration::from_secs(60) }
+        Place {
+            key,
+            time: Duration::from_secs(60),
+        }
     }
 
     fn result(bytes: usize) -> Box<RawValue> {
         let empty = r#"{"content":[],"a":""}"#.len();
-        raw(&format!(r#"{{"content":[],"a":"{}"}}"#, "a".repeat(bytes - empty)))
+        raw(&format!(
+            r#"{{"content":[],"a":"{}"}}"#,
+            "a".repeat(bytes - empty)
+        ))
     }
 
     /// Goal: neither number nor bytes of what is kept pass their bounds. Method: one more than fits, of each; and one result
@@ -264,15 +340,33 @@ mod tests {
         let large = results(16, 16 << 20);
         large.keep(place(0), &result(CACHE_ENTRY_BYTES_MAX));
         large.keep(place(1), &result(CACHE_ENTRY_BYTES_MAX + 1));
-        assert_eq!((large.get(&place(0)).is_some(), large.get(&place(1)).is_some()), (true, false));
-        assert!(Results::new(&ToolOptions { cache_entries_max: 0, ..ToolOptions::default() }).is_none());
+        assert_eq!(
+            (
+                large.get(&place(0)).is_some(),
+                large.get(&place(1)).is_some()
+            ),
+            (true, false)
+        );
+        assert!(
+            Results::new(&ToolOptions {
+                cache_entries_max: 0,
+                ..ToolOptions::default()
+            })
+            .is_none()
+        );
     }
 
     /// Goal: a time past what a clock can hold is a mistake that harms nobody. Method: the longest time there is.
     #[test]
     fn times_without_end() {
         let kept = results(4, 1 << 20);
-        kept.keep(Place { time: Duration::MAX, ..place(0) }, &result(100));
+        kept.keep(
+            Place {
+                time: Duration::MAX,
+                ..place(0)
+            },
+            &result(100),
+        );
         assert!(kept.get(&place(0)).is_some());
     }
 
@@ -280,7 +374,21 @@ mod tests {
     #[test]
     fn long_arguments() {
         let params = |bytes: usize| RawObject::of("arguments", "a".repeat(bytes - 2));
-        assert!(key(("t", 0, [false; 4]), &params(CACHE_ARGUMENTS_BYTES_MAX), None).is_some());
-        assert!(key(("t", 0, [false; 4]), &params(CACHE_ARGUMENTS_BYTES_MAX + 1), None).is_none());
+        assert!(
+            key(
+                ("t", 0, [false; 4]),
+                &params(CACHE_ARGUMENTS_BYTES_MAX),
+                None
+            )
+            .is_some()
+        );
+        assert!(
+            key(
+                ("t", 0, [false; 4]),
+                &params(CACHE_ARGUMENTS_BYTES_MAX + 1),
+                None
+            )
+            .is_none()
+        );
     }
 }

@@ -60,9 +60,19 @@ impl Bridge {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub fn new(name: impl Into<String>, endpoint: Endpoint, options: BridgeOptions) -> Result<Self, ClientError> {
+    pub fn new(
+        name: impl Into<String>,
+        endpoint: Endpoint,
+        options: BridgeOptions,
+    ) -> Result<Self, ClientError> {
         let server = Server::new(endpoint, &options.client)?;
-        Ok(Self { name: name.into(), server, options: Arc::new(options), about: Arc::default(), live: None })
+        Ok(Self {
+            name: name.into(),
+            server,
+            options: Arc::new(options),
+            about: Arc::default(),
+            live: None,
+        })
     }
 
     /// Ends when all that bridges like this one (its clones) had to end has ended: children, sessions with servers. Call
@@ -83,15 +93,26 @@ impl Agent for Bridge {
     }
 
     fn started(&mut self, cx: &mut Cx) {
-        let client = ClientOptions { name: Some(self.name.clone()), ..self.options.client.clone() };
+        let client = ClientOptions {
+            name: Some(self.name.clone()),
+            ..self.options.client.clone()
+        };
         let wiring = self.server.wiring(Arc::new(client), cx);
-        let hub = Arc::new(UpstreamProxy::new(self.name.clone(), self.options.clone(), wiring, self.about.clone(), cx));
+        let hub = Arc::new(UpstreamProxy::new(
+            self.name.clone(),
+            self.options.clone(),
+            wiring,
+            self.about.clone(),
+            cx,
+        ));
         let _keepers = start_keepers(&hub);
         self.live = Some(Arc::new(Live { hub, _keepers }));
     }
 
     fn observe(&self) -> serde_json::Value {
-        self.live.as_ref().map_or(serde_json::Value::Null, |live| live.hub.observe())
+        self.live
+            .as_ref()
+            .map_or(serde_json::Value::Null, |live| live.hub.observe())
     }
 }
 
@@ -107,7 +128,8 @@ impl ConcurrentHandler<Named> for Bridge {
             let hub = hub.ok_or_else(|| Failure::internal("the bridge hasn't started"))?;
             let deadline = || {
                 let limited = Instant::now() + limit;
-                cx.deadline().map_or(limited, |deadline| deadline.min(limited))
+                cx.deadline()
+                    .map_or(limited, |deadline| deadline.min(limited))
             };
             let work = |message| async { hub.perform(ClientOperation::read(message)?, &cx).await };
             exchange(message, &cx, &hub.name, deadline, work).await

@@ -119,7 +119,11 @@ impl Default for BridgeOptions {
             connections_max: CONNECTIONS_MAX_DEFAULT,
             idle_timeout: Duration::from_secs(600),
             failures_max: 3,
-            backoff: Backoff { first: BACKOFF_FIRST_DEFAULT, max: BACKOFF_MAX_DEFAULT, jitter: 0.2 },
+            backoff: Backoff {
+                first: BACKOFF_FIRST_DEFAULT,
+                max: BACKOFF_MAX_DEFAULT,
+                jitter: 0.2,
+            },
             ping_every: None,
             tools: ToolOptions::default(),
             audit: None,

@@ -52,8 +52,15 @@ struct Usage {
 
 impl Connection {
     fn new(upstream: Upstream, watch: Option<AbortOnDropHandle<()>>) -> Arc<Self> {
-        let usage = Mutex::new(Usage { users: 0, last: Instant::now() });
-        Arc::new(Self { upstream, usage, _watch: watch })
+        let usage = Mutex::new(Usage {
+            users: 0,
+            last: Instant::now(),
+        });
+        Arc::new(Self {
+            upstream,
+            usage,
+            _watch: watch,
+        })
     }
 
     /// Since when nobody uses it.
@@ -72,7 +79,10 @@ pub(crate) struct Lease {
 impl Lease {
     fn of(pool: &Arc<Pool>, connection: &Arc<Connection>) -> Self {
         connection.usage.lock().users += 1;
-        Self { connection: connection.clone(), pool: pool.clone() }
+        Self {
+            connection: connection.clone(),
+            pool: pool.clone(),
+        }
     }
 
     pub fn upstream(&self) -> &Upstream {
@@ -132,10 +142,17 @@ impl State {
         if self.len() < connections_max {
             return true;
         }
-        let idle = self.all().filter_map(|connection| Some((connection.idle_since()?, connection.clone())));
-        let Some((_, oldest)) = idle.min_by_key(|(since, _)| *since) else { return false };
+        let idle = self
+            .all()
+            .filter_map(|connection| Some((connection.idle_since()?, connection.clone())));
+        let Some((_, oldest)) = idle.min_by_key(|(since, _)| *since) else {
+            return false;
+        };
         self.remove(|connection| Arc::ptr_eq(connection, &oldest));
-        callboard_message::log::info!(connections_max, "the connection that was idle longest makes room for another");
+        callboard_message::log::info!(
+            connections_max,
+            "the connection that was idle longest makes room for another"
+        );
         true
     }
 }
@@ -144,7 +161,12 @@ impl Pool {
     /// `wiring`: what its connections have in common.
     pub fn new(wiring: Wiring, connections_max: usize) -> Arc<Self> {
         let state = Mutex::default();
-        Arc::new(Self { wiring, connections_max: connections_max.max(1), state, freed: Notify::new() })
+        Arc::new(Self {
+            wiring,
+            connections_max: connections_max.max(1),
+            state,
+            freed: Notify::new(),
+        })
     }
 
     /// The one that hears of changes: of whatever was offered when it was first needed.
@@ -160,13 +182,23 @@ impl Pool {
 
     /// The one that hears of changes, where there is one.
     pub fn current_lead(&self) -> Option<Arc<Connection>> {
-        self.state.lock().lead.as_ref().map(|(_, lead)| lead.clone())
+        self.state
+            .lock()
+            .lead
+            .as_ref()
+            .map(|(_, lead)| lead.clone())
     }
 
     /// One that whoever can answer `offer` shares. `None`: not in `wait`.
-    pub async fn shared(self: &Arc<Self>, offer: OfferedCapabilities, wait: Duration) -> Option<Lease> {
+    pub async fn shared(
+        self: &Arc<Self>,
+        offer: OfferedCapabilities,
+        wait: Duration,
+    ) -> Option<Lease> {
         self.sooner_or_later(wait, |state| {
-            let lead = state.lead.get_or_insert_with(|| (offer, Connection::new(self.make(offer, true, None), None)));
+            let lead = state.lead.get_or_insert_with(|| {
+                (offer, Connection::new(self.make(offer, true, None), None))
+            });
             if lead.0 == offer {
                 return Some(Lease::of(self, &lead.1));
             }
@@ -191,13 +223,20 @@ impl Pool {
         wait: Duration,
     ) -> Option<Lease> {
         self.sooner_or_later(wait, |state| {
-            let found = state.own.get(key).into_iter().flatten().find(|c| !alone || c.idle_since().is_some());
+            let found = state
+                .own
+                .get(key)
+                .into_iter()
+                .flatten()
+                .find(|c| !alone || c.idle_since().is_some());
             if let Some(found) = found {
                 return Some(Lease::of(self, found));
             }
             state.make_room(self.connections_max).then(|| {
                 let caller = owner.as_ref().and_then(|owner| (owner.caller)());
-                let watch = owner.as_ref().map(|owner| self.ends_with(owner.session, key));
+                let watch = owner
+                    .as_ref()
+                    .map(|owner| self.ends_with(owner.session, key));
                 let made = Connection::new(self.make(key.offer(), false, caller), watch);
                 state.own.entry(key.clone()).or_default().push(made.clone());
                 Lease::of(self, &made)
@@ -207,7 +246,11 @@ impl Pool {
     }
 
     /// What `take` gives, now or when something has become free.
-    async fn sooner_or_later(&self, wait: Duration, take: impl Fn(&mut State) -> Option<Lease>) -> Option<Lease> {
+    async fn sooner_or_later(
+        &self,
+        wait: Duration,
+        take: impl Fn(&mut State) -> Option<Lease>,
+    ) -> Option<Lease> {
         let at_once = take(&mut self.state.lock());
         if at_once.is_some() {
             return at_once;
@@ -224,16 +267,26 @@ impl Pool {
         }
     }
 
-    fn make(&self, offer: OfferedCapabilities, is_lead: bool, only_caller: Option<Arc<dyn Caller>>) -> Upstream {
+    fn make(
+        &self,
+        offer: OfferedCapabilities,
+        is_lead: bool,
+        only_caller: Option<Arc<dyn Caller>>,
+    ) -> Upstream {
         let options = ClientOptions {
             offers: offer.abilities(),
             // Beside the lead's, only questions may come by a stream that is no request's.
-            listen: self.wiring.options.listen && (is_lead || offer != OfferedCapabilities::NOTHING),
+            listen: self.wiring.options.listen
+                && (is_lead || offer != OfferedCapabilities::NOTHING),
             only_caller,
             ..ClientOptions::clone(&self.wiring.options)
         };
         let news = self.wiring.news.clone().filter(|_| is_lead);
-        Upstream::new(Wiring { options: Arc::new(options), news, ..self.wiring.clone() })
+        Upstream::new(Wiring {
+            options: Arc::new(options),
+            news,
+            ..self.wiring.clone()
+        })
     }
 
     /// Ends the connection of `key` with `session`, and tells its server when the session's roots have changed.
@@ -243,7 +296,9 @@ impl Pool {
         AbortOnDropHandle::new(self.wiring.spawn(async move {
             let changes = async {
                 while roots_changed.changed().await.is_ok() {
-                    let Some(pool) = Weak::upgrade(&pool) else { return };
+                    let Some(pool) = Weak::upgrade(&pool) else {
+                        return;
+                    };
                     let connections = pool.state.lock().own.get(&key).cloned().unwrap_or_default();
                     for connection in connections {
                         connection.upstream.roots_changed().await;
@@ -266,7 +321,10 @@ impl Pool {
 
     /// Ends what nobody has used for `idle_timeout`.
     pub fn sweep(&self, idle_timeout: Duration) {
-        let is_old = |c: &Arc<Connection>| c.idle_since().is_some_and(|since| since.elapsed() >= idle_timeout);
+        let is_old = |c: &Arc<Connection>| {
+            c.idle_since()
+                .is_some_and(|since| since.elapsed() >= idle_timeout)
+        };
         let before = {
             let mut state = self.state.lock();
             let before = state.len();
@@ -281,13 +339,17 @@ impl Pool {
     /// Whether any connection stands.
     pub fn is_up(&self) -> bool {
         let all: Vec<_> = self.state.lock().all().cloned().collect();
-        all.iter().any(|connection| connection.upstream.current().is_some())
+        all.iter()
+            .any(|connection| connection.upstream.current().is_some())
     }
 
     /// What people see of it.
     pub fn observe(&self) -> serde_json::Value {
         let state = self.state.lock();
-        let in_use = state.all().filter(|connection| connection.idle_since().is_none()).count();
+        let in_use = state
+            .all()
+            .filter(|connection| connection.idle_since().is_none())
+            .count();
         let lead = usize::from(state.lead.is_some());
         serde_json::json!({
             "shared": state.shared.len() + lead,
@@ -328,25 +390,41 @@ impl OfferedCapabilities {
             (ROOTS, abilities.roots()),
             (ROOTS_CHANGES, abilities.roots_list_changed()),
         ];
-        Self(bits.iter().filter(|(_, has)| *has).fold(0, |all, (bit, _)| all | bit))
+        Self(
+            bits.iter()
+                .filter(|(_, has)| *has)
+                .fold(0, |all, (bit, _)| all | bit),
+        )
     }
 
     /// In MCP's words.
     fn abilities(self) -> Abilities {
         let of = |members: &[(u8, &str)]| {
             let has = members.iter().filter(|(bit, _)| self.has(*bit));
-            has.fold(RawObject::new(), |all, (_, name)| all.with(name, RawObject::new()))
+            has.fold(RawObject::new(), |all, (_, name)| {
+                all.with(name, RawObject::new())
+            })
         };
         let mut all = RawObject::new();
         if self.has(SAMPLING) {
-            all.set("sampling", of(&[(SAMPLING_TOOLS, "tools"), (SAMPLING_CONTEXT, "context")]));
+            all.set(
+                "sampling",
+                of(&[(SAMPLING_TOOLS, "tools"), (SAMPLING_CONTEXT, "context")]),
+            );
         }
         if self.has(FORM | URL) {
             all.set("elicitation", of(&[(FORM, "form"), (URL, "url")]));
         }
         if self.has(ROOTS) {
             let changes = RawObject::of("listChanged", true);
-            all.set("roots", if self.has(ROOTS_CHANGES) { changes } else { RawObject::new() });
+            all.set(
+                "roots",
+                if self.has(ROOTS_CHANGES) {
+                    changes
+                } else {
+                    RawObject::new()
+                },
+            );
         }
         Abilities(all)
     }
@@ -363,7 +441,11 @@ impl OfferedCapabilities {
 
     /// The same where changes of the roots, if there are any, are told.
     pub fn with_roots_changes(self) -> Self {
-        if self.has_roots() { Self(self.0 | ROOTS_CHANGES) } else { self }
+        if self.has_roots() {
+            Self(self.0 | ROOTS_CHANGES)
+        } else {
+            self
+        }
     }
 
     fn has(self, bits: u8) -> bool {
@@ -387,18 +469,27 @@ mod tests {
             ("{}", "{}"),
             (r#"{"experimental":{"a":{}},"tasks":{}}"#, "{}"),
             (r#"{"elicitation":{}}"#, r#"{"elicitation":{"form":{}}}"#),
-            (r#"{"elicitation":{"url":{}}}"#, r#"{"elicitation":{"url":{}}}"#),
+            (
+                r#"{"elicitation":{"url":{}}}"#,
+                r#"{"elicitation":{"url":{}}}"#,
+            ),
             (
                 r#"{"roots":{"listChanged":true},"sampling":{"tools":{}}}"#,
                 r#"{"sampling":{"tools":{}},"roots":{"listChanged":true}}"#,
             ),
             (r#"{"roots":{"listChanged":false}}"#, r#"{"roots":{}}"#),
-            (r#"{"sampling":{"context":{},"new":1}}"#, r#"{"sampling":{"context":{}}}"#),
+            (
+                r#"{"sampling":{"context":{},"new":1}}"#,
+                r#"{"sampling":{"context":{}}}"#,
+            ),
         ] {
             let offer = OfferedCapabilities::of(&abilities(told));
             assert_eq!(offer.abilities().0.to_raw().get(), offered);
             assert_eq!(OfferedCapabilities::of(&offer.abilities()), offer);
         }
-        assert_eq!(OfferedCapabilities::of(&Abilities::all()).abilities(), Abilities(Abilities::all().0));
+        assert_eq!(
+            OfferedCapabilities::of(&Abilities::all()).abilities(),
+            Abilities(Abilities::all().0)
+        );
     }
 }

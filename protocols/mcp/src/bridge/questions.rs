@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use callboard_message::{
-    Abilities, Answer, CallId, Elicitation, Failure, Principal, Question, RawObject, Sample, SessionId,
+    Abilities, Answer, CallId, Elicitation, Failure, Principal, Question, RawObject, Sample,
+    SessionId,
 };
 use callboard_runtime::{Answering, AuditEntry, AuditLog, CallMeta, Caller, PeerSession};
 use futures::future::BoxFuture;
@@ -30,28 +31,48 @@ impl UpstreamQuestions {
         };
         let told = call.caller.take();
         if told.is_some() || answers.is_some() {
-            let abilities = answers.as_ref().map(|answers| answers.abilities()).unwrap_or_default();
+            let abilities = answers
+                .as_ref()
+                .map(|answers| answers.abilities())
+                .unwrap_or_default();
             let origin = Origin {
                 call: call.id,
                 principal: call.principal.clone(),
                 session: call.session.as_ref().map(|session| session.id),
             };
-            call.caller = Some(Arc::new(Relay { desk: self.clone(), told, answers, abilities, origin }));
+            call.caller = Some(Arc::new(Relay {
+                desk: self.clone(),
+                told,
+                answers,
+                abilities,
+                origin,
+            }));
         }
         Arc::new(call)
     }
 
     /// Whom to ask and tell what belongs to a session, and to none of its calls for sure.
-    pub fn background(self: &Arc<Self>, session: &Arc<PeerSession>, call: &CallMeta) -> Option<Arc<dyn Caller>> {
-        let mut background = CallMeta::new(call.principal.clone()).with_caller(session.caller.clone());
+    pub fn background(
+        self: &Arc<Self>,
+        session: &Arc<PeerSession>,
+        call: &CallMeta,
+    ) -> Option<Arc<dyn Caller>> {
+        let mut background =
+            CallMeta::new(call.principal.clone()).with_caller(session.caller.clone());
         background.session = Some(session.clone());
         self.relayed(background).caller.clone()
     }
 
     /// Records that a server claims to ask for somebody who isn't behind the call: the claim is ignored, and not kept.
     fn record_mismatch(&self, origin: &Origin) {
-        let entry = AuditEntry::new("origin_mismatch").with_peer(&self.server).with_call(origin.call);
-        self.audit.note(entry.with_principal(&origin.principal).with_outcome("ignored"));
+        let entry = AuditEntry::new("origin_mismatch")
+            .with_peer(&self.server)
+            .with_call(origin.call);
+        self.audit.note(
+            entry
+                .with_principal(&origin.principal)
+                .with_outcome("ignored"),
+        );
     }
 }
 
@@ -64,7 +85,11 @@ struct Origin {
 
 impl Origin {
     fn is(&self, claimed: &str) -> bool {
-        claimed == self.principal.id || self.session.as_ref().is_some_and(|session| session.to_string() == claimed)
+        claimed == self.principal.id
+            || self
+                .session
+                .as_ref()
+                .is_some_and(|session| session.to_string() == claimed)
     }
 }
 
@@ -86,8 +111,12 @@ impl Relay {
         let mut forged = false;
         let mut check = |mut body: RawObject| {
             for name in METADATA {
-                let Some(mut metadata) = body.object(name) else { continue };
-                let Some(claimed) = metadata.get(CLAIMED_ORIGIN) else { continue };
+                let Some(mut metadata) = body.object(name) else {
+                    continue;
+                };
+                let Some(claimed) = metadata.get(CLAIMED_ORIGIN) else {
+                    continue;
+                };
                 let claimed: Option<String> = serde_json::from_str(claimed.get()).ok();
                 if !claimed.is_some_and(|claimed| self.origin.is(&claimed)) {
                     metadata.remove(CLAIMED_ORIGIN);

@@ -56,7 +56,9 @@ impl Tools {
     ) -> Attempt {
         let watch = Watch::default();
         let tool = params.text("name").filter(|_| is_plain(params));
-        let Some(tool) = tool else { return send(watch).await };
+        let Some(tool) = tool else {
+            return send(watch).await;
+        };
         let (hints, edition) = self.book.hints(&tool);
         let results = self.results.as_ref();
         let place = results.and_then(|results| results.place(&tool, &hints, edition, params, cx));
@@ -95,7 +97,9 @@ impl Tools {
             // They may have become known by this very attempt.
             let may_repeat = hints.may_repeat() || self.book.hints(tool).0.may_repeat();
             let pause = pause(self.retry_pause, retry);
-            let in_time = cx.deadline().is_none_or(|deadline| Instant::now() + pause < deadline);
+            let in_time = cx
+                .deadline()
+                .is_none_or(|deadline| Instant::now() + pause < deadline);
             place = place.or_else(|| self.places.try_acquire().ok());
             if !may_repeat || !in_time || place.is_none() {
                 return Err(trouble);
@@ -117,7 +121,9 @@ impl Tools {
 
 /// Whether a call is a question and its answer, and no part of something longer (a task, answers to questions).
 fn is_plain(params: &RawObject) -> bool {
-    params.iter().all(|(name, _)| matches!(name, "name" | "arguments" | "_meta"))
+    params
+        .iter()
+        .all(|(name, _)| matches!(name, "name" | "arguments" | "_meta"))
 }
 
 /// The longest pause before a call is sent again.
@@ -137,7 +143,10 @@ pub(crate) struct Trouble {
 
 impl From<Failure> for Trouble {
     fn from(failure: Failure) -> Self {
-        Self { failure, may_pass: false }
+        Self {
+            failure,
+            may_pass: false,
+        }
     }
 }
 
@@ -150,10 +159,15 @@ impl From<Trouble> for Failure {
 /// Whether the same again may go well: the server is away, or has too much to do.
 pub(crate) fn may_pass(error: &TransportError) -> bool {
     match error {
-        TransportError::Unreachable(_) | TransportError::Broken(_) | TransportError::SessionLost => true,
+        TransportError::Unreachable(_)
+        | TransportError::Broken(_)
+        | TransportError::SessionLost => true,
         TransportError::Status(status) => matches!(status, 429 | 502 | 503),
         TransportError::Rpc { .. } | TransportError::Failed(_) => {
-            matches!(Failure::from(error.clone()).kind, FailureKind::Unavailable | FailureKind::Overloaded)
+            matches!(
+                Failure::from(error.clone()).kind,
+                FailureKind::Unavailable | FailureKind::Overloaded
+            )
         }
         _ => false,
     }
@@ -161,7 +175,12 @@ pub(crate) fn may_pass(error: &TransportError) -> bool {
 
 /// The pause before retry number `retry`, from 0.
 fn pause(first: Duration, retry: u32) -> Duration {
-    Backoff { first, max: RETRY_PAUSE_MAX, jitter: 0.5 }.pause(retry)
+    Backoff {
+        first,
+        max: RETRY_PAUSE_MAX,
+        jitter: 0.5,
+    }
+    .pause(retry)
 }
 
 /// Sees what a call's caller is asked and told, in all its attempts.
@@ -179,7 +198,11 @@ struct Seen {
 impl Watch {
     /// `caller`, watched. Every attempt of a call must have its questions and progress go here.
     pub fn over(&self, caller: Arc<dyn Caller>) -> Arc<dyn Caller> {
-        Arc::new(Watched { inner: caller, watch: self.clone(), attempt: self.0.attempt.load(Relaxed) })
+        Arc::new(Watched {
+            inner: caller,
+            watch: self.clone(),
+            attempt: self.0.attempt.load(Relaxed),
+        })
     }
 
     /// Whether anybody was asked something: then the call is neither sent again nor remembered.
@@ -193,7 +216,8 @@ impl Watch {
 
     /// Whether a report goes further than those before. In the first attempt the server's own order counts.
     fn is_new(&self, attempt: u32, done: f64) -> bool {
-        let grow = |before: u64| (attempt == 0 || done > f64::from_bits(before)).then(|| done.to_bits());
+        let grow =
+            |before: u64| (attempt == 0 || done > f64::from_bits(before)).then(|| done.to_bits());
         self.0.furthest.fetch_update(Relaxed, Relaxed, grow).is_ok()
     }
 }
@@ -234,7 +258,10 @@ mod retry_tests {
     /// Goal: what another attempt can't change isn't attempted. Method: an error of each kind.
     #[test]
     fn errors_that_may_pass() {
-        let rpc = |error_code| TransportError::Rpc { error: RpcError::new(error_code, "m"), status: None };
+        let rpc = |error_code| TransportError::Rpc {
+            error: RpcError::new(error_code, "m"),
+            status: None,
+        };
         let failed = |kind| TransportError::Failed(Failure::new(kind, "m"));
         for error in [
             TransportError::Unreachable("m"),
@@ -271,7 +298,10 @@ mod retry_tests {
         for (retry, most) in [(0, 200), (1, 400), (2, 800), (5, 5_000), (u32::MAX, 5_000)] {
             let most = Duration::from_millis(most);
             let some: Vec<_> = (0..100).map(|_| pause(first, retry)).collect();
-            assert!(some.iter().all(|pause| (most / 2..=most).contains(pause)), "{retry}");
+            assert!(
+                some.iter().all(|pause| (most / 2..=most).contains(pause)),
+                "{retry}"
+            );
             assert!(some.iter().any(|pause| *pause != some[0]));
         }
     }
@@ -298,12 +328,21 @@ mod retry_tests {
     #[tokio::test]
     async fn attempts_are_one_call() {
         let (told, watch) = (Arc::new(Told::default()), Watch::default());
-        let tell = |caller: &Arc<dyn Caller>, done| caller.progress(Progress { done, ..Progress::default() });
+        let tell = |caller: &Arc<dyn Caller>, done| {
+            caller.progress(Progress {
+                done,
+                ..Progress::default()
+            })
+        };
         let first = watch.over(told.clone());
-        [1.0, 1.0, 2.0].into_iter().for_each(|done| tell(&first, done));
+        [1.0, 1.0, 2.0]
+            .into_iter()
+            .for_each(|done| tell(&first, done));
         watch.begin_again();
         let second = watch.over(told.clone());
-        [1.0, 2.0, 3.0].into_iter().for_each(|done| tell(&second, done));
+        [1.0, 2.0, 3.0]
+            .into_iter()
+            .for_each(|done| tell(&second, done));
         assert_eq!(*told.0.lock().unwrap(), [1.0, 1.0, 2.0, 3.0]);
         assert!(!watch.was_asked());
         second.ask(Question::roots()).await.unwrap_err();

@@ -14,17 +14,26 @@ use tokio::time::{Instant, interval_at, sleep, sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::breaker::{Breaker, Pass};
-use super::options::{BRIDGE_CALLS_MAX, BridgeOptions, DESCRIBE_WAIT, PING_TIMEOUT, STABLE_AFTER, Start};
+use super::options::{
+    BRIDGE_CALLS_MAX, BridgeOptions, DESCRIBE_WAIT, PING_TIMEOUT, STABLE_AFTER, Start,
+};
 use super::pool::{Key, Lease, OfferedCapabilities, Owner, Pool};
 use super::questions::UpstreamQuestions;
 use super::tools::{Attempt, Tools, Trouble, Watch, may_pass};
-use crate::outbound::{ClientOperation, Endpoint, Era, Session, TransportError, Wiring, plain_value};
+use crate::outbound::{
+    ClientOperation, Endpoint, Era, Session, TransportError, Wiring, plain_value,
+};
 
 const TOOLS_CALL: &str = "tools/call";
 /// Requests that are about changes of resources, which one connection hears of.
 const SUBSCRIPTIONS: [&str; 2] = ["resources/subscribe", "resources/unsubscribe"];
 /// Requests for lists: the same for whoever can answer the same.
-const LISTS: [&str; 4] = ["tools/list", "resources/list", "resources/templates/list", "prompts/list"];
+const LISTS: [&str; 4] = [
+    "tools/list",
+    "resources/list",
+    "resources/templates/list",
+    "prompts/list",
+];
 
 pub(crate) struct UpstreamProxy {
     pub name: String,
@@ -54,8 +63,15 @@ impl UpstreamProxy {
         cx: &Cx,
     ) -> Self {
         let calls_max = options.calls_max.clamp(1, BRIDGE_CALLS_MAX);
-        let audit = options.audit.clone().unwrap_or_else(|| cx.system().audit().clone());
-        let desk = UpstreamQuestions { server: name.clone(), answering: options.answering.clone(), audit };
+        let audit = options
+            .audit
+            .clone()
+            .unwrap_or_else(|| cx.system().audit().clone());
+        let desk = UpstreamQuestions {
+            server: name.clone(),
+            answering: options.answering.clone(),
+            audit,
+        };
         Self {
             desk: Arc::new(desk),
             tools: Tools::new(&options.tools, wiring.tools.clone()),
@@ -73,17 +89,29 @@ impl UpstreamProxy {
     }
 
     /// Does what a message wants.
-    pub async fn perform(&self, errand: ClientOperation, cx: &Cx) -> Result<Box<RawValue>, Failure> {
+    pub async fn perform(
+        &self,
+        errand: ClientOperation,
+        cx: &Cx,
+    ) -> Result<Box<RawValue>, Failure> {
         let cx = self.relayed(cx);
         match errand {
             // Boxed, for it is rare: other messages carry no room for it.
             ClientOperation::Describe => Box::pin(self.describe(&cx)).await,
-            ClientOperation::Request { method, params } if method == TOOLS_CALL => self.call_tool(&params, &cx).await,
-            ClientOperation::Request { method, params } => Ok(self.send(&method, &params, &cx).await?),
+            ClientOperation::Request { method, params } if method == TOOLS_CALL => {
+                self.call_tool(&params, &cx).await
+            }
+            ClientOperation::Request { method, params } => {
+                Ok(self.send(&method, &params, &cx).await?)
+            }
             ClientOperation::Use { tool, params } => {
                 let result = self.call_tool(&params, &cx).await?;
                 plain_value(&result, || async {
-                    self.pool.lead(|| OfferedCapabilities::NOTHING).upstream().is_wrapped(&tool).await
+                    self.pool
+                        .lead(|| OfferedCapabilities::NOTHING)
+                        .upstream()
+                        .is_wrapped(&tool)
+                        .await
                 })
                 .await
             }
@@ -103,9 +131,10 @@ impl UpstreamProxy {
     fn relayed(&self, cx: &Cx) -> Cx {
         match cx.call() {
             Some(call) => cx.within(self.desk.relayed(CallMeta::clone(call))),
-            None if self.options.answering.is_some() => {
-                cx.within(self.desk.relayed(CallMeta::new(Arc::new(cx.principal().clone()))))
-            }
+            None if self.options.answering.is_some() => cx.within(
+                self.desk
+                    .relayed(CallMeta::new(Arc::new(cx.principal().clone()))),
+            ),
             None => cx.clone(),
         }
     }
@@ -114,7 +143,9 @@ impl UpstreamProxy {
     async fn describe(&self, cx: &Cx) -> Result<Box<RawValue>, Failure> {
         let asked = async {
             let pass = self.pass().await?;
-            let lease = self.pool.lead(|| OfferedCapabilities::of(&cx.abilities()).without_roots());
+            let lease = self
+                .pool
+                .lead(|| OfferedCapabilities::of(&cx.abilities()).without_roots());
             let session = lease.upstream().session().await;
             self.settle(pass, &session);
             session.map_err(|error| self.failure(error))
@@ -140,9 +171,19 @@ impl UpstreamProxy {
     async fn send(&self, method: &str, params: &RawObject, cx: &Cx) -> Attempt {
         let _place = self.place().await?;
         let pass = self.pass().await?;
-        let outcome = async { self.lease(method, cx).await?.upstream().request(method, params, cx).await }.await;
+        let outcome = async {
+            self.lease(method, cx)
+                .await?
+                .upstream()
+                .request(method, params, cx)
+                .await
+        }
+        .await;
         self.settle(pass, &outcome);
-        outcome.map_err(|error| Trouble { may_pass: may_pass(&error), failure: self.failure(error) })
+        outcome.map_err(|error| Trouble {
+            may_pass: may_pass(&error),
+            failure: self.failure(error),
+        })
     }
 
     async fn place(&self) -> Result<SemaphorePermit<'_>, Failure> {
@@ -174,9 +215,9 @@ impl UpstreamProxy {
         let upstream = lease.upstream();
         match upstream.current() {
             None => upstream.session().await,
-            Some(_) => {
-                timeout(PING_TIMEOUT, upstream.check()).await.unwrap_or(Err(TransportError::TimedOut(PING_TIMEOUT)))
-            }
+            Some(_) => timeout(PING_TIMEOUT, upstream.check())
+                .await
+                .unwrap_or(Err(TransportError::TimedOut(PING_TIMEOUT))),
         }
     }
 
@@ -197,9 +238,11 @@ impl UpstreamProxy {
     fn tell_all(&self) {
         let about = self.about.lock().clone().unwrap_or_default();
         let can = about.object("capabilities").unwrap_or_default();
-        for (capability, change) in
-            [("tools", Change::Tools), ("prompts", Change::Prompts), ("resources", Change::Resources)]
-        {
+        for (capability, change) in [
+            ("tools", Change::Tools),
+            ("prompts", Change::Prompts),
+            ("resources", Change::Resources),
+        ] {
             if can.has(capability) {
                 self.cx.changed(change);
             }
@@ -225,30 +268,59 @@ impl UpstreamProxy {
         let offer = offer();
         match cx.call() {
             // A server may keep what it is told of roots, and show or allow other things for it.
-            Some(call) if offer.has_roots() || !LISTS.contains(&method) => self.own(call, offer).await,
+            Some(call) if offer.has_roots() || !LISTS.contains(&method) => {
+                self.own(call, offer).await
+            }
             _ => self.shared(offer).await,
         }
     }
 
     async fn shared(&self, offer: OfferedCapabilities) -> Result<Lease, TransportError> {
-        self.pool.shared(offer, self.options.calls_wait).await.ok_or_else(|| self.all_in_use())
+        self.pool
+            .shared(offer, self.options.calls_wait)
+            .await
+            .ok_or_else(|| self.all_in_use())
     }
 
     /// A connection of the caller's own.
-    async fn own(&self, call: &CallMeta, offer: OfferedCapabilities) -> Result<Lease, TransportError> {
+    async fn own(
+        &self,
+        call: &CallMeta,
+        offer: OfferedCapabilities,
+    ) -> Result<Lease, TransportError> {
         let wait = self.options.calls_wait;
         if let Some(session) = &call.session {
             let key = Key::Session(session.id, offer);
-            let caller = || self.desk.background(session, call).filter(|_| offer != OfferedCapabilities::NOTHING);
-            let lease = self.pool.own(&key, false, Some(Owner { session, caller: &caller }), wait).await;
+            let caller = || {
+                self.desk
+                    .background(session, call)
+                    .filter(|_| offer != OfferedCapabilities::NOTHING)
+            };
+            let lease = self
+                .pool
+                .own(
+                    &key,
+                    false,
+                    Some(Owner {
+                        session,
+                        caller: &caller,
+                    }),
+                    wait,
+                )
+                .await;
             return lease.ok_or_else(|| self.all_in_use());
         }
         let offer = offer.with_roots_changes();
         let key = Key::Principal(call.principal.kind, call.principal.id.clone(), offer);
         loop {
             // Roots are the calls' own, even where questions of several calls could be told apart.
-            let alone = offer.has_roots() || offer != OfferedCapabilities::NOTHING && self.shares_channel.load(Relaxed);
-            let lease = self.pool.own(&key, alone, None, wait).await.ok_or_else(|| self.all_in_use())?;
+            let alone = offer.has_roots()
+                || offer != OfferedCapabilities::NOTHING && self.shares_channel.load(Relaxed);
+            let lease = self
+                .pool
+                .own(&key, alone, None, wait)
+                .await
+                .ok_or_else(|| self.all_in_use())?;
             if alone || offer == OfferedCapabilities::NOTHING {
                 return Ok(lease);
             }
@@ -271,11 +343,17 @@ impl UpstreamProxy {
 
     /// Which server it was is said of what only says that it is away.
     fn failure(&self, error: TransportError) -> Failure {
-        let is_theirs = matches!(error, TransportError::Rpc { .. } | TransportError::Failed(_));
+        let is_theirs = matches!(
+            error,
+            TransportError::Rpc { .. } | TransportError::Failed(_)
+        );
         let failure = Failure::from(error);
         match is_theirs {
             true => failure,
-            false => Failure { message: format!("{}: {}", self.name, failure.message), ..failure },
+            false => Failure {
+                message: format!("{}: {}", self.name, failure.message),
+                ..failure
+            },
         }
     }
 
@@ -284,12 +362,15 @@ impl UpstreamProxy {
         let lead = self.pool.current_lead();
         let mut seen = match &lead {
             Some(lead) => lead.upstream.observe(),
-            None => serde_json::json!({ "state": if self.pool.is_up() { "connected" } else { "apart" } }),
+            None => {
+                serde_json::json!({ "state": if self.pool.is_up() { "connected" } else { "apart" } })
+            }
         };
         let next_try = self.breaker.next_try();
         if let Some(until) = next_try {
             seen["state"] = "away".into();
-            seen["next_try_ms"] = (until.saturating_duration_since(Instant::now()).as_millis() as u64).into();
+            seen["next_try_ms"] =
+                (until.saturating_duration_since(Instant::now()).as_millis() as u64).into();
         }
         seen["failures"] = self.breaker.failures().into();
         seen["connections"] = self.pool.observe();
@@ -302,8 +383,15 @@ impl UpstreamProxy {
 
 /// The same surroundings, with what the call's caller is asked and told watched.
 fn watched(cx: &Cx, watch: &Watch) -> Cx {
-    let Some((call, caller)) = cx.call().and_then(|call| Some((call, call.caller.clone()?))) else { return cx.clone() };
-    cx.within(Arc::new(CallMeta::clone(call).with_caller(watch.over(caller))))
+    let Some((call, caller)) = cx
+        .call()
+        .and_then(|call| Some((call, call.caller.clone()?)))
+    else {
+        return cx.clone();
+    };
+    cx.within(Arc::new(
+        CallMeta::clone(call).with_caller(watch.over(caller)),
+    ))
 }
 
 /// How often idle connections are looked for: so many times in the time that they may be idle.
@@ -313,7 +401,9 @@ const SWEEP_PERIOD_MIN: Duration = Duration::from_millis(10);
 
 /// Starts what the options want. Nothing, where no runtime is there to run it.
 pub(crate) fn start_keepers(hub: &Arc<UpstreamProxy>) -> Vec<AbortOnDropHandle<()>> {
-    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return Vec::new() };
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+        return Vec::new();
+    };
     let mut keepers = vec![runtime.spawn(sweep(hub.clone()))];
     let kept = hub.clone();
     keepers.push(match hub.options.start {
@@ -362,7 +452,11 @@ async fn keep_up(hub: Arc<UpstreamProxy>) {
                 let began = Instant::now();
                 while_it_lives(&hub, session).await;
                 before = true;
-                in_a_row = if began.elapsed() >= STABLE_AFTER { 0 } else { in_a_row.saturating_add(1) };
+                in_a_row = if began.elapsed() >= STABLE_AFTER {
+                    0
+                } else {
+                    in_a_row.saturating_add(1)
+                };
             }
             Err(error) => {
                 callboard_message::log::warn!(by: &hub.name, server = %hub.name, %error, "the server can't be connected to");
@@ -391,7 +485,9 @@ async fn while_it_lives(hub: &UpstreamProxy, session: Arc<Session>) {
 }
 
 async fn until_silent(hub: &UpstreamProxy) {
-    let Some(every) = hub.options.ping_every else { return std::future::pending().await };
+    let Some(every) = hub.options.ping_every else {
+        return std::future::pending().await;
+    };
     loop {
         sleep(every).await;
         if !is_alive(hub).await {
@@ -402,10 +498,15 @@ async fn until_silent(hub: &UpstreamProxy) {
 
 /// Asks a connected server for a sign of life. One that gives none is left.
 async fn is_alive(hub: &UpstreamProxy) -> bool {
-    let Some(lead) = hub.pool.current_lead() else { return true };
-    let (Some(session), Ok(pass)) = (lead.upstream.current(), hub.breaker.pass(&hub.name)) else { return true };
-    let checked =
-        timeout(PING_TIMEOUT, lead.upstream.check()).await.unwrap_or(Err(TransportError::TimedOut(PING_TIMEOUT)));
+    let Some(lead) = hub.pool.current_lead() else {
+        return true;
+    };
+    let (Some(session), Ok(pass)) = (lead.upstream.current(), hub.breaker.pass(&hub.name)) else {
+        return true;
+    };
+    let checked = timeout(PING_TIMEOUT, lead.upstream.check())
+        .await
+        .unwrap_or(Err(TransportError::TimedOut(PING_TIMEOUT)));
     hub.settle(pass, &checked);
     if let Err(error) = &checked {
         callboard_message::log::warn!(by: &hub.name, server = %hub.name, %error, "the server gives no sign of life");

@@ -9,8 +9,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use callboard_message::json::{quote, raw};
 use callboard_message::surface::{
-    About, CallTool, Complete, CreateMessage, Describe, Forward, GetPrompt, ListPrompts, ListResourceTemplates,
-    ListResources, ListTools, MISSING, ReadResource, Subscribe,
+    About, CallTool, Complete, CreateMessage, Describe, Forward, GetPrompt, ListPrompts,
+    ListResourceTemplates, ListResources, ListTools, MISSING, ReadResource, Subscribe,
 };
 use callboard_message::{Failure, FailureKind, Message, Named, Principal, RawObject, ToolResult};
 use callboard_rpc::{RpcError, code};
@@ -49,7 +49,14 @@ impl AgentAdapter {
         let specs = agent.specs();
         let handles = specs.iter().map(|s| s.name.clone()).collect();
         let (agent_name, outside) = (agent.to_string(), agent.is_outside());
-        Self { agent, agent_name, handles, tools: Tools::of(specs), outside, options }
+        Self {
+            agent,
+            agent_name,
+            handles,
+            tools: Tools::of(specs),
+            outside,
+            options,
+        }
     }
 
     fn handles(&self, message: &str) -> bool {
@@ -63,17 +70,23 @@ impl AgentAdapter {
 
     /// Whether a tool may run as a task. A tool that the agent lists itself says so there: `Forbidden` here.
     pub fn task_support(&self, tool: &str) -> TaskSupport {
-        self.tools.get(tool, Era::Legacy).map_or(TaskSupport::Forbidden, |tool| tool.task)
+        self.tools
+            .get(tool, Era::Legacy)
+            .map_or(TaskSupport::Forbidden, |tool| tool.task)
     }
 
     /// What becomes of a tool's task where the process ends in the midst of it.
     pub fn on_restart(&self, tool: &str) -> OnRestart {
-        self.tools.get(tool, Era::Legacy).map_or(OnRestart::Fail, |tool| tool.on_restart)
+        self.tools
+            .get(tool, Era::Legacy)
+            .map_or(OnRestart::Fail, |tool| tool.on_restart)
     }
 
     /// The arguments of a tool that headers repeat. None of a tool that the agent lists itself: its schema isn't known here.
     pub fn header_params(&self, tool: &str) -> &[HeaderParam] {
-        self.tools.get(tool, Era::Modern).map_or(&[], |tool| &tool.header_params)
+        self.tools
+            .get(tool, Era::Modern)
+            .map_or(&[], |tool| &tool.header_params)
     }
 
     /// Whether any tool may run as a task.
@@ -87,7 +100,10 @@ impl AgentAdapter {
             return Ok(());
         }
         let body = RawObject::of("uri", uri).to_raw();
-        self.ask(Subscribe::NAME, body, call).await.map(drop).map_err(error)
+        self.ask(Subscribe::NAME, body, call)
+            .await
+            .map(drop)
+            .map_err(error)
     }
 
     /// What the agent says of itself, where it does.
@@ -118,7 +134,10 @@ impl AgentAdapter {
             can.set("tools", changing());
         }
         if self.has_resources() {
-            can.set("resources", RawObject::of("subscribe", true).with("listChanged", true));
+            can.set(
+                "resources",
+                RawObject::of("subscribe", true).with("listChanged", true),
+            );
         }
         if self.handles(ListPrompts::NAME) {
             can.set("prompts", changing());
@@ -156,20 +175,34 @@ impl AgentAdapter {
             Method::Complete => Some(Complete::NAME),
             _ => None,
         };
-        match (request.method, message.filter(|message| self.handles(message))) {
+        match (
+            request.method,
+            message.filter(|message| self.handles(message)),
+        ) {
             (Method::ReadResource, Some(_)) => self.read_resource(params, revision, call).await,
             (Method::CreateMessage, Some(_)) => self.create_message(params, revision, call).await,
-            (_, Some(message)) => self.ask(message, without_hop(params)?, call).await.map_err(error),
+            (_, Some(message)) => self
+                .ask(message, without_hop(params)?, call)
+                .await
+                .map_err(error),
             // Whoever can be read but not listed has an empty list.
-            (Method::ListResources, None) if self.handles(ReadResource::NAME) => Ok(raw(r#"{"resources":[]}"#.into())),
+            (Method::ListResources, None) if self.handles(ReadResource::NAME) => {
+                Ok(raw(r#"{"resources":[]}"#.into()))
+            }
             (Method::ListResourceTemplates, None) if self.handles(ReadResource::NAME) => {
                 Ok(raw(r#"{"resourceTemplates":[]}"#.into()))
             }
             _ if self.handles(Forward::NAME) => {
-                let body = RawObject::of("method", &request.name).with("params", without_hop(params)?);
-                self.ask(Forward::NAME, body.to_raw(), call).await.map_err(error)
+                let body =
+                    RawObject::of("method", &request.name).with("params", without_hop(params)?);
+                self.ask(Forward::NAME, body.to_raw(), call)
+                    .await
+                    .map_err(error)
             }
-            _ => Err(RpcError::method_not_found(format!("method not found: {}", printable(&request.name)))),
+            _ => Err(RpcError::method_not_found(format!(
+                "method not found: {}",
+                printable(&request.name)
+            ))),
         }
     }
 
@@ -177,9 +210,14 @@ impl AgentAdapter {
         let from = page_start(params, TOOLS)?.try_into().unwrap_or(usize::MAX);
         let tools: Vec<_> = self.tools.listed(revision.era()).collect();
         let rest = tools.get(from..).ok_or_else(invalid_cursor)?;
-        let page = rest.get(..self.options.page_items_max.max(1)).unwrap_or(rest);
+        let page = rest
+            .get(..self.options.page_items_max.max(1))
+            .unwrap_or(rest);
         let mut result = RawObject::of("tools", page);
-        result.set_some("nextCursor", &(page.len() < rest.len()).then(|| cursor(TOOLS, from + page.len())));
+        result.set_some(
+            "nextCursor",
+            &(page.len() < rest.len()).then(|| cursor(TOOLS, from + page.len())),
+        );
         Ok(result.to_raw())
     }
 
@@ -189,27 +227,35 @@ impl AgentAdapter {
         let arguments = arguments.map_or_else(|| Cow::Owned(raw("{}".into())), Cow::Borrowed);
         let tool = match self.handles(CallTool::NAME) {
             true => None,
-            false => Some(
-                self.tools
-                    .get(&name, revision.era())
-                    .ok_or_else(|| RpcError::invalid_params(format!("unknown tool: {}", printable(&name))))?,
-            ),
+            false => Some(self.tools.get(&name, revision.era()).ok_or_else(|| {
+                RpcError::invalid_params(format!("unknown tool: {}", printable(&name)))
+            })?),
         };
-        inward::admit(&self.agent, &self.agent_name, &name, &arguments, &call).await.map_err(error)?;
+        inward::admit(&self.agent, &self.agent_name, &name, &arguments, &call)
+            .await
+            .map_err(error)?;
         let (message, payload) = match tool {
             Some(_) => (&*name, arguments.into_owned()),
             None => (CallTool::NAME, without_hop(params)?),
         };
         match self.ask_admitted(message, payload, call).await {
-            Ok(reply) => Ok(tool_result(reply, tool.map_or(Reply::Result, |tool| tool.reply), revision.era())),
+            Ok(reply) => Ok(tool_result(
+                reply,
+                tool.map_or(Reply::Result, |tool| tool.reply),
+                revision.era(),
+            )),
             Err(failure) => tool_failure(failure, revision),
         }
     }
 
     async fn read_resource(&self, params: &Params, revision: Revision, call: CallMeta) -> Outcome {
         params.check_object()?;
-        let uri = params.uri().ok_or_else(|| RpcError::invalid_params("`uri` must be a string"))?;
-        let asked = self.ask(ReadResource::NAME, without_hop(params)?, call).await;
+        let uri = params
+            .uri()
+            .ok_or_else(|| RpcError::invalid_params("`uri` must be a string"))?;
+        let asked = self
+            .ask(ReadResource::NAME, without_hop(params)?, call)
+            .await;
         asked.map_err(|failure| resource_error(failure, revision, &uri))
     }
 
@@ -224,31 +270,61 @@ impl AgentAdapter {
             members.set("_meta", own.with(MISSING, true));
             params = members.to_raw();
         }
-        self.ask(CreateMessage::NAME, params, call).await.map_err(failure::to_rpc)
+        self.ask(CreateMessage::NAME, params, call)
+            .await
+            .map_err(failure::to_rpc)
     }
 
     /// Asks the agent by a message's name, if the policy lets the call in.
-    pub async fn ask(&self, name: &str, body: Box<RawValue>, call: CallMeta) -> Result<Box<RawValue>, Failure> {
+    pub async fn ask(
+        &self,
+        name: &str,
+        body: Box<RawValue>,
+        call: CallMeta,
+    ) -> Result<Box<RawValue>, Failure> {
         inward::admit(&self.agent, &self.agent_name, name, &body, &call).await?;
         self.ask_admitted(name, body, call).await
     }
 
     /// Asks until the call's deadline; one that has none gets the usual.
-    async fn ask_admitted(&self, name: &str, payload: Box<RawValue>, call: CallMeta) -> Result<Box<RawValue>, Failure> {
-        let deadline = call.deadline.unwrap_or_else(|| Instant::now() + self.options.call_deadline);
-        let sent = Named { name: name.to_owned(), payload };
+    async fn ask_admitted(
+        &self,
+        name: &str,
+        payload: Box<RawValue>,
+        call: CallMeta,
+    ) -> Result<Box<RawValue>, Failure> {
+        let deadline = call
+            .deadline
+            .unwrap_or_else(|| Instant::now() + self.options.call_deadline);
+        let sent = Named {
+            name: name.to_owned(),
+            payload,
+        };
         // It gives up at the call's deadline by itself.
-        inward::ask(&self.agent, &self.agent_name, name, sent, call.until(deadline)).await
+        inward::ask(
+            &self.agent,
+            &self.agent_name,
+            name,
+            sent,
+            call.until(deadline),
+        )
+        .await
     }
 }
 
 /// The call, for the purpose that its `_meta` states. Who asks comes from the connection; why, the asker says.
 fn for_purpose(params: &Params, mut call: CallMeta) -> Result<CallMeta, RpcError> {
-    let Some(stated) = params.meta_member(meta::PURPOSE) else { return Ok(call) };
+    let Some(stated) = params.meta_member(meta::PURPOSE) else {
+        return Ok(call);
+    };
     let purpose: Option<String> = serde_json::from_str(stated.get()).ok();
     let fits = |purpose: &String| (1..=meta::PURPOSE_BYTES_MAX).contains(&purpose.len());
     let purpose = purpose.filter(fits).ok_or_else(|| {
-        let why = format!("`_meta[\"{}\"]` must be a string of 1 to {} bytes", meta::PURPOSE, meta::PURPOSE_BYTES_MAX);
+        let why = format!(
+            "`_meta[\"{}\"]` must be a string of 1 to {} bytes",
+            meta::PURPOSE,
+            meta::PURPOSE_BYTES_MAX
+        );
         RpcError::invalid_params(why)
     })?;
     call.principal = Arc::new(Principal::clone(&call.principal).for_purpose(purpose));
@@ -269,10 +345,19 @@ fn without_hop(params: &Params) -> Result<Box<RawValue>, RpcError> {
 /// Where the page begins that the `cursor` of a list's params names: 0 where there is none.
 pub(crate) fn page_start(params: &Params, list: &str) -> Result<u64, RpcError> {
     params.check_object()?;
-    let Some(cursor) = params.get(Member::Cursor) else { return Ok(0) };
+    let Some(cursor) = params.get(Member::Cursor) else {
+        return Ok(0);
+    };
     let read = || {
-        let bytes = URL_SAFE_NO_PAD.decode(serde_json::from_str::<String>(cursor.get()).ok()?).ok()?;
-        std::str::from_utf8(&bytes).ok()?.strip_prefix(list)?.strip_prefix(':')?.parse().ok()
+        let bytes = URL_SAFE_NO_PAD
+            .decode(serde_json::from_str::<String>(cursor.get()).ok()?)
+            .ok()?;
+        std::str::from_utf8(&bytes)
+            .ok()?
+            .strip_prefix(list)?
+            .strip_prefix(':')?
+            .parse()
+            .ok()
     };
     read().ok_or_else(invalid_cursor)
 }
@@ -289,7 +374,10 @@ fn invalid_cursor() -> RpcError {
 /// A peer's name for something, fit to be repeated to it.
 fn printable(name: &str) -> String {
     const CHARS_MAX: usize = 80;
-    name.chars().filter(|c| !c.is_control()).take(CHARS_MAX).collect()
+    name.chars()
+        .filter(|c| !c.is_control())
+        .take(CHARS_MAX)
+        .collect()
 }
 
 /// The result of `tools/call`, from a reply.
@@ -297,7 +385,9 @@ fn tool_result(reply: Box<RawValue>, shape: Reply, era: Era) -> Box<RawValue> {
     let structured = match shape {
         Reply::Result => return reply,
         Reply::Nothing => return raw(r#"{"content":[]}"#.to_owned()),
-        Reply::Value if era == Era::Legacy => Cow::Owned(format!(r#"{{"result":{}}}"#, reply.get())),
+        Reply::Value if era == Era::Legacy => {
+            Cow::Owned(format!(r#"{{"result":{}}}"#, reply.get()))
+        }
         Reply::Object | Reply::Value => Cow::Borrowed(reply.get()),
     };
     // The text is the reply itself where that is a string, else its JSON.
@@ -305,7 +395,13 @@ fn tool_result(reply: Box<RawValue>, shape: Reply, era: Era) -> Box<RawValue> {
         true => Cow::Borrowed(reply.get()),
         false => Cow::Owned(quote(reply.get())),
     };
-    let parts = [r#"{"content":[{"type":"text","text":"#, &text, r#"}],"structuredContent":"#, &structured, "}"];
+    let parts = [
+        r#"{"content":[{"type":"text","text":"#,
+        &text,
+        r#"}],"structuredContent":"#,
+        &structured,
+        "}",
+    ];
     raw(parts.concat())
 }
 
@@ -321,7 +417,8 @@ fn tool_failure(failure: Failure, revision: Revision) -> Result<Box<RawValue>, R
         // A client that can't be asked what the tool needs is told so by the modern era's own code.
         FailureKind::NobodyToAsk => {
             let data = failure.data.as_ref();
-            revision.era() == Era::Modern && data.is_some_and(|data| data.get(REQUIRED_CAPABILITIES).is_some())
+            revision.era() == Era::Modern
+                && data.is_some_and(|data| data.get(REQUIRED_CAPABILITIES).is_some())
         }
         _ => false,
     };
@@ -333,8 +430,15 @@ fn tool_failure(failure: Failure, revision: Revision) -> Result<Box<RawValue>, R
         _ => failure.message,
     };
     let mut ours = RawObject::of("kind", failure.kind);
-    ours.set_some("data", &failure.data.filter(|_| failure.kind != FailureKind::Internal));
-    let result = ToolResult::error(shown).0.with("_meta", RawObject::of(meta::FAILURE, ours));
+    ours.set_some(
+        "data",
+        &failure
+            .data
+            .filter(|_| failure.kind != FailureKind::Internal),
+    );
+    let result = ToolResult::error(shown)
+        .0
+        .with("_meta", RawObject::of(meta::FAILURE, ours));
     Ok(result.to_raw())
 }
 

@@ -33,12 +33,16 @@ pub(crate) struct Reports {
 impl Reports {
     /// Under the token that the request gave.
     pub fn under(token: &RawValue) -> Self {
-        Self { token: token.to_owned(), done: f64::NEG_INFINITY }
+        Self {
+            token: token.to_owned(),
+            done: f64::NEG_INFINITY,
+        }
     }
 
     /// Whether a member can be such a token: a string or a number.
     pub fn is_token(raw: &RawValue) -> bool {
-        raw.get().starts_with(|c: char| matches!(c, '"' | '-') || c.is_ascii_digit())
+        raw.get()
+            .starts_with(|c: char| matches!(c, '"' | '-') || c.is_ascii_digit())
     }
 
     /// The next report as a notification; `None` where it says no more than the last.
@@ -47,10 +51,17 @@ impl Reports {
             return None;
         }
         self.done = progress.done;
-        let mut params = RawObject::of(PROGRESS_TOKEN, &self.token).with("progress", number(progress.done));
-        params.set_some("total", &progress.total.filter(|total| total.is_finite()).map(number));
+        let mut params =
+            RawObject::of(PROGRESS_TOKEN, &self.token).with("progress", number(progress.done));
+        params.set_some(
+            "total",
+            &progress.total.filter(|total| total.is_finite()).map(number),
+        );
         params.set_some("message", &progress.message);
-        Some(encode_notification("notifications/progress", Some(&params.to_raw())))
+        Some(encode_notification(
+            "notifications/progress",
+            Some(&params.to_raw()),
+        ))
     }
 }
 
@@ -84,10 +95,13 @@ pub(crate) fn question_request(question: &Question) -> Option<RawObject> {
 /// # Errors
 /// `InvalidInput` where it is no object, or can't be an answer to that question.
 pub(crate) fn parse_answer(question: &Question, result: &RawValue) -> Result<Answer, Failure> {
-    let result = RawObject::parse(result).map_err(|_| Failure::invalid("the client's answer is no object"))?;
+    let result = RawObject::parse(result)
+        .map_err(|_| Failure::invalid("the client's answer is no object"))?;
     let fits = |member: &str| match result.has(member) {
         true => Ok(()),
-        false => Err(Failure::invalid(format!("the client's answer has no `{member}`"))),
+        false => Err(Failure::invalid(format!(
+            "the client's answer has no `{member}`"
+        ))),
     };
     match question {
         Question::Sample(_) => fits("content")?,

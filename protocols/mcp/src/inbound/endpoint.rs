@@ -41,7 +41,9 @@ impl Endpoint {
         let adapter = Arc::new(AgentAdapter::new(agent.clone(), self.options.clone()));
         *self.adapter.write() = adapter;
         self.changes.replace(agent);
-        [Change::Tools, Change::Prompts, Change::Resources].iter().for_each(|change| tell(&self.changes.0, change));
+        [Change::Tools, Change::Prompts, Change::Resources]
+            .iter()
+            .for_each(|change| tell(&self.changes.0, change));
     }
 
     /// Ends when the agent has ended and no other took its place.
@@ -86,7 +88,12 @@ struct Watched {
 
 impl Changes {
     fn of(agent: AgentRef) -> Self {
-        let state = State { agent, listeners: Vec::new(), follower: None, watched: HashMap::new() };
+        let state = State {
+            agent,
+            listeners: Vec::new(),
+            follower: None,
+            watched: HashMap::new(),
+        };
         Self(Arc::new(Mutex::new(state)))
     }
 
@@ -118,7 +125,10 @@ impl Changes {
             }
             state.follower = Some(follower);
         }
-        Listening { changes: self.0.clone(), number }
+        Listening {
+            changes: self.0.clone(),
+            number,
+        }
     }
 
     /// Counts a watcher of a resource, until what this returns is dropped. An agent that must know who is watched is
@@ -126,10 +136,23 @@ impl Changes {
     ///
     /// # Errors
     /// Where the agent refuses this one.
-    pub async fn watch(&self, adapter: &AgentAdapter, uri: &str, call: CallMeta) -> Result<Watching, RpcError> {
+    pub async fn watch(
+        &self,
+        adapter: &AgentAdapter,
+        uri: &str,
+        call: CallMeta,
+    ) -> Result<Watching, RpcError> {
         // Counted before it is asked: another that leaves meanwhile isn't the last.
-        self.0.lock().watched.entry(uri.to_owned()).or_default().count += 1;
-        let watching = Watching { changes: self.0.clone(), uri: uri.to_owned() };
+        self.0
+            .lock()
+            .watched
+            .entry(uri.to_owned())
+            .or_default()
+            .count += 1;
+        let watching = Watching {
+            changes: self.0.clone(),
+            uri: uri.to_owned(),
+        };
         adapter.subscribe(uri, call).await?;
         if let Some(watched) = self.0.lock().watched.get_mut(uri) {
             watched.agreed = true;
@@ -140,7 +163,12 @@ impl Changes {
 
 /// Tells all who listen.
 fn tell(changes: &Mutex<State>, change: &Change) {
-    let listeners: Vec<_> = changes.lock().listeners.iter().map(|(_, callback)| callback.clone()).collect();
+    let listeners: Vec<_> = changes
+        .lock()
+        .listeners
+        .iter()
+        .map(|(_, callback)| callback.clone())
+        .collect();
     listeners.iter().for_each(|callback| callback(change));
 }
 
@@ -175,7 +203,9 @@ pub(crate) struct Watching {
 impl Drop for Watching {
     fn drop(&mut self) {
         let mut state = self.changes.lock();
-        let Some(watched) = state.watched.get_mut(&self.uri) else { return };
+        let Some(watched) = state.watched.get_mut(&self.uri) else {
+            return;
+        };
         watched.count -= 1;
         if watched.count > 0 {
             return;
@@ -184,7 +214,9 @@ impl Drop for Watching {
         state.watched.remove(&self.uri);
         if agreed {
             // One that doesn't hear it, or needn't, goes on telling of changes that nobody is told.
-            let _ = state.agent.try_tell(Unsubscribe(RawObject::of("uri", &self.uri)));
+            let _ = state
+                .agent
+                .try_tell(Unsubscribe(RawObject::of("uri", &self.uri)));
         }
     }
 }
@@ -243,7 +275,11 @@ mod tests {
             let who = cx.principal().id.clone();
             let may = who == "ada";
             let _ = self.0.try_send(who);
-            if may { Ok(RawObject::new()) } else { Err(Failure::not_found("none")) }
+            if may {
+                Ok(RawObject::new())
+            } else {
+                Err(Failure::not_found("none"))
+            }
         }
     }
 
@@ -255,7 +291,10 @@ mod tests {
     }
 
     async fn next(heard: &mut Receiver<String>) -> String {
-        timeout(Duration::from_secs(10), heard.recv()).await.unwrap().unwrap()
+        timeout(Duration::from_secs(10), heard.recv())
+            .await
+            .unwrap()
+            .unwrap()
     }
 
     /// Goal: nobody watches because somebody else may. Method: an agent that lets one principal watch; another comes before
@@ -265,8 +304,17 @@ mod tests {
         let system = System::start(1).unwrap();
         let (sender, mut heard) = channel(HEARD_MAX);
         let agent = system.spawn(Private(sender));
-        let (surface, changes) = (AgentAdapter::new(agent.clone(), Arc::default()), Changes::of(agent));
-        let watch = |who: &str| changes.watch(&surface, "a:b", CallMeta::new(Arc::new(Principal::agent(who))));
+        let (surface, changes) = (
+            AgentAdapter::new(agent.clone(), Arc::default()),
+            Changes::of(agent),
+        );
+        let watch = |who: &str| {
+            changes.watch(
+                &surface,
+                "a:b",
+                CallMeta::new(Arc::new(Principal::agent(who))),
+            )
+        };
         assert!(watch("bob").await.is_err());
         let first = watch("ada").await.unwrap();
         assert!(watch("bob").await.is_err());

@@ -77,7 +77,10 @@ impl Default for Info {
 impl Info {
     /// What clients are told of the use of an agent: the agent's own word, else the configured one.
     pub(crate) fn instructions_of(&self, about: &About) -> Option<String> {
-        about.0.text("instructions").or_else(|| self.instructions.clone())
+        about
+            .0
+            .text("instructions")
+            .or_else(|| self.instructions.clone())
     }
 
     /// MCP's `Implementation`.
@@ -146,7 +149,10 @@ pub enum CacheScope {
 impl CacheHint {
     /// For the principal that asked.
     pub const fn private(ttl: Duration) -> Self {
-        Self { ttl, scope: CacheScope::Private }
+        Self {
+            ttl,
+            scope: CacheScope::Private,
+        }
     }
 
     /// Milliseconds, and the word on the wire.
@@ -155,7 +161,10 @@ impl CacheHint {
             CacheScope::Public => "public",
             CacheScope::Private => "private",
         };
-        (u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX), scope)
+        (
+            u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX),
+            scope,
+        )
     }
 }
 
@@ -231,19 +240,30 @@ pub struct TaskStore {
 impl TaskStore {
     /// `run` is another one at each start of the process. The work on a task ends with the endpoint where it began.
     pub fn new(tasks: Arc<dyn Tasks>, run: impl Into<Arc<str>>) -> Self {
-        Self { tasks, run: run.into(), live: None }
+        Self {
+            tasks,
+            run: run.into(),
+            live: None,
+        }
     }
 
     /// Tasks that last as long as this value.
     pub(crate) fn in_memory(tasks_max: usize) -> Self {
-        Self::new(Arc::new(MemoryTasks::with_capacity(tasks_max)), Uuid::new_v4().to_string())
+        Self::new(
+            Arc::new(MemoryTasks::with_capacity(tasks_max)),
+            Uuid::new_v4().to_string(),
+        )
     }
 }
 
 impl From<&Store> for TaskStore {
     /// Tasks go on when the endpoint ends where they began, until [`LiveScopes::stop`] of the store.
     fn from(store: &Store) -> Self {
-        Self { tasks: store.tasks.clone(), run: store.run.clone(), live: Some(store.live.clone()) }
+        Self {
+            tasks: store.tasks.clone(),
+            run: store.run.clone(),
+            live: Some(store.live.clone()),
+        }
     }
 }
 
@@ -362,8 +382,18 @@ impl Default for McpServerOptions {
 impl McpServerOptions {
     /// The defaults of the [bare dialect](crate::bare).
     pub fn bare() -> Self {
-        let inbound = InboundOptions { call_deadline: bare::CALL_DEADLINE_DEFAULT, ..InboundOptions::default() };
-        Self { inbound, compat: Compat { bare: true, ..Compat::default() }, ..Self::default() }
+        let inbound = InboundOptions {
+            call_deadline: bare::CALL_DEADLINE_DEFAULT,
+            ..InboundOptions::default()
+        };
+        Self {
+            inbound,
+            compat: Compat {
+                bare: true,
+                ..Compat::default()
+            },
+            ..Self::default()
+        }
     }
 }
 
@@ -410,7 +440,11 @@ pub struct StreamLimits {
 
 impl Default for StreamLimits {
     fn default() -> Self {
-        Self { events_max: STREAM_EVENTS_MAX_DEFAULT, bytes_max: 8 * 1024 * 1024, replay_bytes_max: 1024 * 1024 }
+        Self {
+            events_max: STREAM_EVENTS_MAX_DEFAULT,
+            bytes_max: 8 * 1024 * 1024,
+            replay_bytes_max: 1024 * 1024,
+        }
     }
 }
 

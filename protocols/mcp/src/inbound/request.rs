@@ -74,7 +74,10 @@ impl Method {
 }
 
 /// One message of a client's, its request parsed.
-#[expect(clippy::large_enum_variant, reason = "a box would cost each request an allocation")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would cost each request an allocation"
+)]
 pub(crate) enum Message<'a> {
     /// With its id.
     Request(Id, Request),
@@ -121,7 +124,11 @@ pub(crate) struct Request {
 impl Request {
     pub fn new(name: impl Into<String>, params: Option<Box<RawValue>>) -> Self {
         let name = name.into();
-        Self { method: Method::parse(&name), name, params: Params::read(params) }
+        Self {
+            method: Method::parse(&name),
+            name,
+            params: Params::read(params),
+        }
     }
 }
 
@@ -184,7 +191,11 @@ impl Params {
     /// A member as it came. From [`Member::Task`] on it may be `null`, which elsewhere is as good as missing.
     pub fn get(&self, member: Member) -> Option<&RawValue> {
         let place = self.places[member as usize].clone()?;
-        let value = self.raw()?.get().get(place).filter(|value| member >= Member::Task || *value != "null")?;
+        let value = self
+            .raw()?
+            .get()
+            .get(place)
+            .filter(|value| member >= Member::Task || *value != "null")?;
         Some(raw_ref(value))
     }
 
@@ -223,8 +234,9 @@ impl Params {
             return Err(no_object());
         }
         self.check_object()?;
-        let name =
-            self.name().ok_or_else(|| RpcError::invalid_params("`name` must be a string, `arguments` an object"))?;
+        let name = self.name().ok_or_else(|| {
+            RpcError::invalid_params("`name` must be a string, `arguments` an object")
+        })?;
         match self.get(Member::Arguments) {
             Some(arguments) if !arguments.get().starts_with('{') => {
                 Err(RpcError::invalid_params("`arguments` must be an object"))
@@ -235,7 +247,12 @@ impl Params {
 
     /// The member `name` of `_meta`. Most requests have no such, and then nothing is read.
     pub fn meta_member(&self, name: &str) -> Option<Box<RawValue>> {
-        RawObject::parse(self.get(Member::Meta).filter(|meta| meta.get().contains(name))?).ok()?.remove(name)
+        RawObject::parse(
+            self.get(Member::Meta)
+                .filter(|meta| meta.get().contains(name))?,
+        )
+        .ok()?
+        .remove(name)
     }
 }
 
@@ -248,7 +265,9 @@ pub(crate) fn no_object() -> RpcError {
 /// # Errors
 /// `INVALID_PARAMS` where they are no object.
 pub(crate) fn object(params: Option<&RawValue>) -> Result<RawObject, RpcError> {
-    params.map_or(Ok(RawObject::new()), |raw| RawObject::parse(raw).map_err(|_| no_object()))
+    params.map_or(Ok(RawObject::new()), |raw| {
+        RawObject::parse(raw).map_err(|_| no_object())
+    })
 }
 
 /// The revision that a `_meta` names.
@@ -272,21 +291,35 @@ pub(crate) struct Running<'a> {
 
 impl RunningRequests {
     pub fn new(requests_max: usize) -> Self {
-        Self { by_id: Mutex::new(Some(HashMap::new())), requests_max }
+        Self {
+            by_id: Mutex::new(Some(HashMap::new())),
+            requests_max,
+        }
     }
 
     /// Notes a request that begins.
     ///
     /// # Errors
     /// Where one of that id or too many run, or the peer is gone.
-    pub fn enter<'a>(&'a self, id: &'a Id, cancel: &CancellationToken) -> Result<Running<'a>, RpcError> {
+    pub fn enter<'a>(
+        &'a self,
+        id: &'a Id,
+        cancel: &CancellationToken,
+    ) -> Result<Running<'a>, RpcError> {
         let mut by_id = self.by_id.lock();
-        let running = by_id.as_mut().ok_or_else(|| RpcError::invalid_request("the session is closed"))?;
+        let running = by_id
+            .as_mut()
+            .ok_or_else(|| RpcError::invalid_request("the session is closed"))?;
         if running.contains_key(id) {
-            return Err(RpcError::invalid_request("a request with that `id` is running"));
+            return Err(RpcError::invalid_request(
+                "a request with that `id` is running",
+            ));
         }
         if running.len() >= self.requests_max {
-            return Err(RpcError::new(OVERLOADED, "too many requests of this session are running"));
+            return Err(RpcError::new(
+                OVERLOADED,
+                "too many requests of this session are running",
+            ));
         }
         running.insert(id.clone(), cancel.clone());
         Ok(Running { requests: self, id })
@@ -294,7 +327,9 @@ impl RunningRequests {
 
     /// Cancels what the params of a `notifications/cancelled` name; `false` where no such request runs.
     pub fn cancel(&self, params: Option<&RawValue>) -> bool {
-        let id = object(params).ok().and_then(|params| Id::read(params.get("requestId")?));
+        let id = object(params)
+            .ok()
+            .and_then(|params| Id::read(params.get("requestId")?));
         let cancel = id.and_then(|id| self.by_id.lock().as_ref()?.get(&id).cloned());
         cancel.inspect(CancellationToken::cancel).is_some()
     }

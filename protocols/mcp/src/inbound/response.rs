@@ -39,14 +39,22 @@ impl Answer {
         let status = match error.code {
             code::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
             code::PARSE_ERROR | code::INVALID_REQUEST => StatusCode::BAD_REQUEST,
-            mcp::HEADER_MISMATCH | mcp::MISSING_CLIENT_CAPABILITY | mcp::UNSUPPORTED_VERSION => StatusCode::BAD_REQUEST,
+            mcp::HEADER_MISMATCH | mcp::MISSING_CLIENT_CAPABILITY | mcp::UNSUPPORTED_VERSION => {
+                StatusCode::BAD_REQUEST
+            }
             _ => StatusCode::OK,
         };
-        Self { status, body: Some(encode_error(id, &error)) }
+        Self {
+            status,
+            body: Some(encode_error(id, &error)),
+        }
     }
 
     pub fn ok(body: Option<Vec<u8>>) -> Self {
-        Self { status: StatusCode::OK, body }
+        Self {
+            status: StatusCode::OK,
+            body,
+        }
     }
 }
 
@@ -62,12 +70,18 @@ pub(crate) struct Members {
 
 impl Members {
     pub fn new(options: &ModernOptions, server: RawObject) -> Self {
-        let server = options.names_server.then(|| server.to_raw().get().to_owned());
+        let server = options
+            .names_server
+            .then(|| server.to_raw().get().to_owned());
         let meta = match &server {
             Some(server) => format!(r#""_meta":{{"{SERVER_INFO}":{server}}}"#),
             None => String::new(),
         };
-        Self { options: options.clone(), meta, server }
+        Self {
+            options: options.clone(),
+            meta,
+            server,
+        }
     }
 
     /// Completes what a request came to.
@@ -77,9 +91,12 @@ impl Members {
             Ok(Reply::InputRequired(result)) => ("input_required", None, result),
             Ok(Reply::Complete(result)) => ("complete", self.cache_hint(method), result),
             // What answers led to is not for those who ask the same without them (server/utilities/caching).
-            Ok(Reply::Resumed(result)) => {
-                ("complete", self.cache_hint(method).map(|_| CacheHint::private(Duration::ZERO)), result)
-            }
+            Ok(Reply::Resumed(result)) => (
+                "complete",
+                self.cache_hint(method)
+                    .map(|_| CacheHint::private(Duration::ZERO)),
+                result,
+            ),
         };
         Answer::ok(Some(self.response(id, kind, cache, &result)))
     }
@@ -88,9 +105,10 @@ impl Members {
     fn cache_hint(&self, method: Method) -> Option<CacheHint> {
         match method {
             Method::Discover => Some(self.options.discover_cache),
-            Method::ListTools | Method::ListPrompts | Method::ListResources | Method::ListResourceTemplates => {
-                Some(self.options.list_cache)
-            }
+            Method::ListTools
+            | Method::ListPrompts
+            | Method::ListResources
+            | Method::ListResourceTemplates => Some(self.options.list_cache),
             Method::ReadResource => Some(self.options.read_cache),
             _ => None,
         }
@@ -98,15 +116,34 @@ impl Members {
 
     /// The response with `result` as it came, and what it lacks put at its beginning. A result that says so itself keeps
     /// what it says.
-    fn response(&self, id: &Id, kind: &str, cache: Option<CacheHint>, result: &RawValue) -> Vec<u8> {
-        let mut out = Vec::with_capacity(128 + id.as_json().len() + self.meta.len() + result.get().len());
-        push(&mut out, &["{\"jsonrpc\":\"2.0\",\"id\":", id.as_json(), ",\"result\":"]);
+    fn response(
+        &self,
+        id: &Id,
+        kind: &str,
+        cache: Option<CacheHint>,
+        result: &RawValue,
+    ) -> Vec<u8> {
+        let mut out =
+            Vec::with_capacity(128 + id.as_json().len() + self.meta.len() + result.get().len());
+        push(
+            &mut out,
+            &["{\"jsonrpc\":\"2.0\",\"id\":", id.as_json(), ",\"result\":"],
+        );
         match result.get().strip_prefix('{') {
             Some(rest) if !may_have_ours(result.get(), cache.is_some()) => {
                 push(&mut out, &["{\"resultType\":\"", kind, "\""]);
                 if let Some(cache) = cache {
                     let (ttl_ms, scope) = cache.members();
-                    push(&mut out, &[",\"ttlMs\":", &ttl_ms.to_string(), ",\"cacheScope\":\"", scope, "\""]);
+                    push(
+                        &mut out,
+                        &[
+                            ",\"ttlMs\":",
+                            &ttl_ms.to_string(),
+                            ",\"cacheScope\":\"",
+                            scope,
+                            "\"",
+                        ],
+                    );
                 }
                 if !self.meta.is_empty() {
                     push(&mut out, &[",", &self.meta]);
@@ -133,7 +170,10 @@ impl Members {
             if members.read::<u64>("ttlMs").is_none() {
                 put.push(("ttlMs", ttl_ms.to_string()));
             }
-            if !matches!(members.read::<String>("cacheScope").as_deref(), Some("public" | "private")) {
+            if !matches!(
+                members.read::<String>("cacheScope").as_deref(),
+                Some("public" | "private")
+            ) {
                 put.push(("cacheScope", quote(scope)));
             }
         }
@@ -143,7 +183,10 @@ impl Members {
             own.write_with(&[(SERVER_INFO, server)], &mut meta);
             put.push(("_meta", meta));
         }
-        let put: Vec<_> = put.iter().map(|(name, json)| (*name, json.as_str())).collect();
+        let put: Vec<_> = put
+            .iter()
+            .map(|(name, json)| (*name, json.as_str()))
+            .collect();
         let mut merged = String::with_capacity(result.get().len() + self.meta.len() + 64);
         members.write_with(&put, &mut merged);
         merged
@@ -153,7 +196,10 @@ impl Members {
 /// Whether a member of a result may have one of our names; an escape could hide one.
 fn may_have_ours(result: &str, cached: bool) -> bool {
     let has = |name: &str| result.contains(name);
-    has("\"resultType\"") || has("\"_meta\"") || has("\\u") || (cached && (has("\"ttlMs\"") || has("\"cacheScope\"")))
+    has("\"resultType\"")
+        || has("\"_meta\"")
+        || has("\\u")
+        || (cached && (has("\"ttlMs\"") || has("\"cacheScope\"")))
 }
 
 fn push(out: &mut Vec<u8>, parts: &[&str]) {
@@ -164,12 +210,18 @@ fn push(out: &mut Vec<u8>, parts: &[&str]) {
 
 /// An error without the codes that this era took back, and with the one that it has for a client that can't be asked.
 fn of_modern_era(mut error: RpcError) -> RpcError {
-    let names_capabilities =
-        || error.data.as_ref().and_then(|data| RawObject::parse(data).ok()?.object(REQUIRED_CAPABILITIES));
+    let names_capabilities = || {
+        error
+            .data
+            .as_ref()
+            .and_then(|data| RawObject::parse(data).ok()?.object(REQUIRED_CAPABILITIES))
+    };
     match error.code {
         mcp::RESOURCE_NOT_FOUND_LEGACY => error.code = code::INVALID_PARAMS,
         mcp::URL_ELICITATION_REQUIRED => error.code = mcp::NOBODY_TO_ASK,
-        mcp::NOBODY_TO_ASK if names_capabilities().is_some() => error.code = mcp::MISSING_CLIENT_CAPABILITY,
+        mcp::NOBODY_TO_ASK if names_capabilities().is_some() => {
+            error.code = mcp::MISSING_CLIENT_CAPABILITY
+        }
         _ => {}
     }
     error
@@ -183,7 +235,10 @@ mod tests {
     use super::*;
 
     fn response(result: &str, cache: Option<CacheHint>) -> String {
-        let members = Members::new(&ModernOptions::default(), RawObject::of("name", "s").with("version", "1"));
+        let members = Members::new(
+            &ModernOptions::default(),
+            RawObject::of("name", "s").with("version", "1"),
+        );
         let result = RawValue::from_string(result.to_owned()).unwrap();
         String::from_utf8(members.response(&Id::integer(1), "complete", cache, &result)).unwrap()
     }
@@ -199,12 +254,30 @@ mod tests {
         assert_eq!(response(odd, None), format!("{head},{}}}", &odd[1..]));
         let cache = Some(CacheHint::private(Duration::from_millis(5)));
         for (result, kept) in [
-            (r#"{"resultType":"task","n":1.0}"#, json!({ "resultType": "task" })),
-            (r#"{"_meta":{"a":1.0},"n":1.0}"#, json!({ "resultType": "complete" })),
-            (r#"{"\u005fmeta":{"a":1.0},"n":1.0}"#, json!({ "resultType": "complete" })),
-            (r#"{"content":[{"_meta":{"a":1.0}}],"n":1.0}"#, json!({ "resultType": "complete" })),
-            (r#"{"ttlMs":9,"cacheScope":"public","n":1.0}"#, json!({ "ttlMs": 9, "cacheScope": "public" })),
-            (r#"{"ttlMs":-9,"cacheScope":"all","n":1.0}"#, json!({ "ttlMs": 5, "cacheScope": "private" })),
+            (
+                r#"{"resultType":"task","n":1.0}"#,
+                json!({ "resultType": "task" }),
+            ),
+            (
+                r#"{"_meta":{"a":1.0},"n":1.0}"#,
+                json!({ "resultType": "complete" }),
+            ),
+            (
+                r#"{"\u005fmeta":{"a":1.0},"n":1.0}"#,
+                json!({ "resultType": "complete" }),
+            ),
+            (
+                r#"{"content":[{"_meta":{"a":1.0}}],"n":1.0}"#,
+                json!({ "resultType": "complete" }),
+            ),
+            (
+                r#"{"ttlMs":9,"cacheScope":"public","n":1.0}"#,
+                json!({ "ttlMs": 9, "cacheScope": "public" }),
+            ),
+            (
+                r#"{"ttlMs":-9,"cacheScope":"all","n":1.0}"#,
+                json!({ "ttlMs": 5, "cacheScope": "private" }),
+            ),
         ] {
             let text = response(result, cache);
             let parsed: Value = serde_json::from_str(&text).unwrap();
@@ -212,9 +285,15 @@ mod tests {
             for (name, value) in kept.as_object().unwrap() {
                 assert_eq!(&parsed["result"][name], value, "{text}");
             }
-            assert_eq!(parsed["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "s");
+            assert_eq!(
+                parsed["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]["name"],
+                "s"
+            );
             let object: RawObject = serde_json::from_str(&text).unwrap();
-            assert!(object.object("result").is_some(), "no member stands twice: {text}");
+            assert!(
+                object.object("result").is_some(),
+                "no member stands twice: {text}"
+            );
         }
     }
 }

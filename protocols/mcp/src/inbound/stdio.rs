@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use callboard_message::Principal;
-use callboard_rpc::{DecodeError, Id, JsonError, Line, LineDecoder, Refusal, RpcError, decode, encode_line};
+use callboard_rpc::{
+    DecodeError, Id, JsonError, Line, LineDecoder, Refusal, RpcError, decode, encode_line,
+};
 use callboard_runtime::AgentRef;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -41,7 +43,13 @@ pub async fn serve_stdio(
     mut reader: impl AsyncRead + Unpin,
     writer: impl AsyncWrite + Unpin,
 ) -> io::Result<()> {
-    let StdioOptions { inbound, principal, requests_max, queue_bytes_max, drain } = options;
+    let StdioOptions {
+        inbound,
+        principal,
+        requests_max,
+        queue_bytes_max,
+        drain,
+    } = options;
     let limits = inbound.limits;
     let service = ModernService::new(agent, inbound);
     // Nobody comes back for the tasks of a pipe, nor for what is parked.
@@ -71,7 +79,9 @@ pub async fn serve_stdio(
     let (_, written) = match timeout(drain, async { tokio::join!(finish, &mut writing) }).await {
         Ok(ended) => ended,
         Err(_) => {
-            callboard_message::log::warn!("what ran over standard input and output didn't end in time");
+            callboard_message::log::warn!(
+                "what ran over standard input and output didn't end in time"
+            );
             ((), Ok(()))
         }
     };
@@ -88,7 +98,10 @@ impl Drop for Ends {
 }
 
 fn too_long(max: usize) -> RpcError {
-    RpcError::from(&Refusal { id: None, error: DecodeError::Json(JsonError::BytesOver { max }) })
+    RpcError::from(&Refusal {
+        id: None,
+        error: DecodeError::Json(JsonError::BytesOver { max }),
+    })
 }
 
 /// A peer that has closed its end wants no more; it needn't be told.
@@ -120,16 +133,31 @@ pub(crate) enum Queued {
 impl Pipe {
     /// A pipe and its other end, for [`write_lines`].
     pub fn new(bytes_max: usize) -> (Arc<Self>, mpsc::Receiver<Queued>) {
-        let bytes_max = bytes_max.clamp(COST_MIN_BYTES, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
+        let bytes_max = bytes_max.clamp(
+            COST_MIN_BYTES,
+            Semaphore::MAX_PERMITS.min(u32::MAX as usize),
+        );
         // As many messages as there is room for, and the end.
         let (queue, queued) = mpsc::channel(bytes_max / COST_MIN_BYTES + 1);
-        (Arc::new(Self { room: Arc::new(Semaphore::new(bytes_max)), bytes_max, queue }), queued)
+        (
+            Arc::new(Self {
+                room: Arc::new(Semaphore::new(bytes_max)),
+                bytes_max,
+                queue,
+            }),
+            queued,
+        )
     }
 
     /// Sends what must arrive; waits for room.
     async fn deliver(&self, message: Vec<u8>) {
         // Never closed; without the peer the queue is dropped, and so is this.
-        if let Ok(permit) = self.room.clone().acquire_many_owned(self.cost(message.len())).await {
+        if let Ok(permit) = self
+            .room
+            .clone()
+            .acquire_many_owned(self.cost(message.len()))
+            .await
+        {
             let _ = self.queue.try_send(Queued::Message(message.into(), permit));
         }
     }
@@ -146,19 +174,32 @@ impl Pipe {
 
 impl MessageSink for Pipe {
     fn send(&self, message: Bytes) -> bool {
-        let Ok(permit) = self.room.clone().try_acquire_many_owned(self.cost(message.len())) else { return false };
-        self.queue.try_send(Queued::Message(message, permit)).is_ok()
+        let Ok(permit) = self
+            .room
+            .clone()
+            .try_acquire_many_owned(self.cost(message.len()))
+        else {
+            return false;
+        };
+        self.queue
+            .try_send(Queued::Message(message, permit))
+            .is_ok()
     }
 }
 
 /// Writes what the pipe is given, a line each, until its end.
-async fn write_lines(mut queue: mpsc::Receiver<Queued>, mut writer: impl AsyncWrite + Unpin) -> io::Result<()> {
+async fn write_lines(
+    mut queue: mpsc::Receiver<Queued>,
+    mut writer: impl AsyncWrite + Unpin,
+) -> io::Result<()> {
     let mut next = Vec::with_capacity(FLUSH_EVERY);
     while queue.recv_many(&mut next, FLUSH_EVERY).await > 0 {
         let mut ended = false;
         for queued in next.drain(..) {
             match queued {
-                Queued::Message(message, _permit) => writer.write_all(&encode_line(message.into())).await?,
+                Queued::Message(message, _permit) => {
+                    writer.write_all(&encode_line(message.into())).await?
+                }
                 Queued::End => ended = true,
             }
         }
@@ -186,10 +227,26 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    pub fn new(service: Arc<ModernService>, principal: Arc<Principal>, pipe: Arc<Pipe>, running_max: usize) -> Self {
+    pub fn new(
+        service: Arc<ModernService>,
+        principal: Arc<Principal>,
+        pipe: Arc<Pipe>,
+        running_max: usize,
+    ) -> Self {
         let session = legacy::Session::open(service.tasks.clone(), principal.clone(), pipe.clone());
-        let (running, stateless) = (FuturesUnordered::new(), Arc::new(RunningRequests::new(usize::MAX)));
-        Self { service, principal, session, pipe, running, running_max: running_max.max(1), stateless }
+        let (running, stateless) = (
+            FuturesUnordered::new(),
+            Arc::new(RunningRequests::new(usize::MAX)),
+        );
+        Self {
+            service,
+            principal,
+            session,
+            pipe,
+            running,
+            running_max: running_max.max(1),
+            stateless,
+        }
     }
 
     /// Whether another line may be read.
@@ -219,7 +276,9 @@ impl Requests {
     /// Begins what a line asks for.
     pub fn begin(&mut self, line: Bytes) {
         let limits = self.service.tasks.endpoint.options.limits;
-        if self.session.revision() == Some(Revision::V2025_03_26) && line.trim_ascii_start().starts_with(b"[") {
+        if self.session.revision() == Some(Revision::V2025_03_26)
+            && line.trim_ascii_start().starts_with(b"[")
+        {
             return self.begin_batch(line);
         }
         let message = match decode(&line, &limits) {
@@ -258,7 +317,11 @@ impl Requests {
                 }
             });
         }
-        let (service, principal, stateless) = (self.service.clone(), self.principal.clone(), self.stateless.clone());
+        let (service, principal, stateless) = (
+            self.service.clone(),
+            self.principal.clone(),
+            self.stateless.clone(),
+        );
         self.run(async move {
             let hung_up = CancellationToken::new();
             let answer = match stateless.enter(&id, &hung_up) {

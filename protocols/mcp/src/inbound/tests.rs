@@ -47,7 +47,12 @@ struct Fixture;
 
 impl Agent for Fixture {
     fn handlers(on: &mut Handlers<Self>) {
-        on.sync::<Number>().sync::<Words>().sync::<Object>().sync::<Nothing>().sync::<Blocks>().sync::<ReadResource>();
+        on.sync::<Number>()
+            .sync::<Words>()
+            .sync::<Object>()
+            .sync::<Nothing>()
+            .sync::<Blocks>()
+            .sync::<ReadResource>();
     }
 }
 
@@ -75,14 +80,21 @@ answers! {
 impl SyncHandler<ReadResource> for Fixture {
     fn handle(&mut self, message: ReadResource, _: &mut Cx) -> Result<ReadResourceResult, Failure> {
         match message.uri().as_str() {
-            "test://a" => Ok(ReadResourceResult::of([ResourceContent::text("test://a", "text/plain", "a")])),
+            "test://a" => Ok(ReadResourceResult::of([ResourceContent::text(
+                "test://a",
+                "text/plain",
+                "a",
+            )])),
             _ => Err(Failure::not_found("no such resource")),
         }
     }
 }
 
 fn adapter(system: &System, page_items_max: usize) -> AgentAdapter {
-    let options = InboundOptions { page_items_max, ..InboundOptions::default() };
+    let options = InboundOptions {
+        page_items_max,
+        ..InboundOptions::default()
+    };
     AgentAdapter::new(system.spawn(Fixture), Arc::new(options))
 }
 
@@ -94,7 +106,10 @@ async fn perform(
 ) -> Result<Value, (i64, String)> {
     let params = RawValue::from_string(params.to_string()).unwrap();
     let call = CallMeta::new(Arc::new(Principal::anonymous()));
-    match adapter.perform(&Request::new(method, Some(params)), revision, call).await {
+    match adapter
+        .perform(&Request::new(method, Some(params)), revision, call)
+        .await
+    {
         Ok(result) => Ok(serde_json::from_str(result.get()).unwrap()),
         Err(error) => Err((error.code, error.message)),
     }
@@ -112,11 +127,17 @@ fn replies_become_results() {
         let text = |text: &str| json!([{ "type": "text", "text": text }]);
         for (tool, legacy, modern) in [
             ("number", json!({ "result": 7 }), json!(7)),
-            ("words", json!({ "result": "seven \"7\"" }), json!("seven \"7\"")),
+            (
+                "words",
+                json!({ "result": "seven \"7\"" }),
+                json!("seven \"7\""),
+            ),
             ("object", json!({ "x": 1.0 }), json!({ "x": 1.0 })),
         ] {
             for (revision, structured) in [(LEGACY, legacy), (MODERN, modern)] {
-                let result = perform(&adapter, "tools/call", json!({ "name": tool }), revision).await.unwrap();
+                let result = perform(&adapter, "tools/call", json!({ "name": tool }), revision)
+                    .await
+                    .unwrap();
                 assert_eq!(result["structuredContent"], structured, "{tool}");
                 let wanted = match tool {
                     "number" => text("7"),
@@ -126,10 +147,17 @@ fn replies_become_results() {
                 assert_eq!(result["content"], wanted);
             }
         }
-        let nothing = perform(&adapter, "tools/call", json!({ "name": "nothing" }), MODERN).await.unwrap();
+        let nothing = perform(&adapter, "tools/call", json!({ "name": "nothing" }), MODERN)
+            .await
+            .unwrap();
         assert_eq!(nothing, json!({ "content": [] }));
-        let blocks = perform(&adapter, "tools/call", json!({ "name": "blocks" }), LEGACY).await.unwrap();
-        assert_eq!(blocks, json!({ "content": text("seven"), "structuredContent": { "n": 7 } }));
+        let blocks = perform(&adapter, "tools/call", json!({ "name": "blocks" }), LEGACY)
+            .await
+            .unwrap();
+        assert_eq!(
+            blocks,
+            json!({ "content": text("seven"), "structuredContent": { "n": 7 } })
+        );
         system.shutdown(Duration::from_secs(1)).await;
     });
 }
@@ -140,22 +168,65 @@ fn failures_are_results_or_errors() {
     paused(async |system| {
         let adapter = adapter(system, 10);
         let fail = |kind: &str| json!({ "name": "number", "arguments": { "fail": kind } });
-        for kind in ["not_found", "rejected", "overloaded", "unavailable", "timed_out", "nobody_to_ask"] {
-            let result = perform(&adapter, "tools/call", fail(kind), LEGACY).await.unwrap();
-            assert_eq!((&result["isError"], &result["content"][0]["text"]), (&json!(true), &json!("told")), "{kind}");
-            assert_eq!(result["_meta"]["callboard/failure"], json!({ "kind": kind, "data": { "why": 1 } }));
+        for kind in [
+            "not_found",
+            "rejected",
+            "overloaded",
+            "unavailable",
+            "timed_out",
+            "nobody_to_ask",
+        ] {
+            let result = perform(&adapter, "tools/call", fail(kind), LEGACY)
+                .await
+                .unwrap();
+            assert_eq!(
+                (&result["isError"], &result["content"][0]["text"]),
+                (&json!(true), &json!("told")),
+                "{kind}"
+            );
+            assert_eq!(
+                result["_meta"]["callboard/failure"],
+                json!({ "kind": kind, "data": { "why": 1 } })
+            );
         }
-        let bug = perform(&adapter, "tools/call", fail("internal"), LEGACY).await.unwrap();
+        let bug = perform(&adapter, "tools/call", fail("internal"), LEGACY)
+            .await
+            .unwrap();
         assert_eq!(bug["content"][0]["text"], "internal error");
         for (kind, code) in [("blocked", -1), ("denied", -2)] {
-            assert_eq!(perform(&adapter, "tools/call", fail(kind), LEGACY).await, Err((code, "told".into())));
+            assert_eq!(
+                perform(&adapter, "tools/call", fail(kind), LEGACY).await,
+                Err((code, "told".into()))
+            );
         }
         // Arguments that don't fit are the model's to correct, since 2025-11-25.
         let wrong = json!({ "name": "number", "arguments": { "fail": 3 } });
-        assert_eq!(perform(&adapter, "tools/call", wrong.clone(), LEGACY).await.unwrap()["isError"], true);
-        assert_eq!(perform(&adapter, "tools/call", wrong, Revision::V2025_06_18).await.unwrap_err().0, -32602);
-        for params in [json!({ "name": "no" }), json!({}), json!({ "name": "number", "arguments": [] }), json!([])] {
-            assert_eq!(perform(&adapter, "tools/call", params, MODERN).await.unwrap_err().0, -32602);
+        assert_eq!(
+            perform(&adapter, "tools/call", wrong.clone(), LEGACY)
+                .await
+                .unwrap()["isError"],
+            true
+        );
+        assert_eq!(
+            perform(&adapter, "tools/call", wrong, Revision::V2025_06_18)
+                .await
+                .unwrap_err()
+                .0,
+            -32602
+        );
+        for params in [
+            json!({ "name": "no" }),
+            json!({}),
+            json!({ "name": "number", "arguments": [] }),
+            json!([]),
+        ] {
+            assert_eq!(
+                perform(&adapter, "tools/call", params, MODERN)
+                    .await
+                    .unwrap_err()
+                    .0,
+                -32602
+            );
         }
         system.shutdown(Duration::from_secs(1)).await;
     });
@@ -169,7 +240,9 @@ fn lists_have_pages() {
         let (mut names, mut cursor) = (Vec::new(), None::<String>);
         loop {
             let params = cursor.take().map_or(json!({}), |c| json!({ "cursor": c }));
-            let page = perform(&adapter, "tools/list", params, LEGACY).await.unwrap();
+            let page = perform(&adapter, "tools/list", params, LEGACY)
+                .await
+                .unwrap();
             let tools = page["tools"].as_array().unwrap();
             assert!((1..=2).contains(&tools.len()));
             names.extend(tools.iter().map(|t| t["name"].as_str().unwrap().to_owned()));
@@ -180,7 +253,9 @@ fn lists_have_pages() {
         }
         assert_eq!(names, ["number", "words", "object", "nothing", "blocks"]);
         for cursor in [json!("x"), json!(1), json!("ZnJvbTo5OQ"), json!("")] {
-            let error = perform(&adapter, "tools/list", json!({ "cursor": cursor }), LEGACY).await.unwrap_err();
+            let error = perform(&adapter, "tools/list", json!({ "cursor": cursor }), LEGACY)
+                .await
+                .unwrap_err();
             assert_eq!(error.0, -32602);
         }
         system.shutdown(Duration::from_secs(1)).await;
@@ -192,16 +267,40 @@ fn lists_have_pages() {
 fn resources_and_unknown_methods() {
     paused(async |system| {
         let adapter = adapter(system, 2);
-        let read = perform(&adapter, "resources/read", json!({ "uri": "test://a" }), LEGACY).await.unwrap();
+        let read = perform(
+            &adapter,
+            "resources/read",
+            json!({ "uri": "test://a" }),
+            LEGACY,
+        )
+        .await
+        .unwrap();
         assert_eq!(read["contents"][0]["text"], "a");
         for (revision, code) in [(LEGACY, -32002), (MODERN, -32602)] {
-            let missing = perform(&adapter, "resources/read", json!({ "uri": "test://b" }), revision).await;
+            let missing = perform(
+                &adapter,
+                "resources/read",
+                json!({ "uri": "test://b" }),
+                revision,
+            )
+            .await;
             assert_eq!(missing.unwrap_err().0, code);
         }
         for method in ["prompts/list", "completion/complete", "no/such"] {
-            assert_eq!(perform(&adapter, method, json!({}), LEGACY).await.unwrap_err().0, -32601, "{method}");
+            assert_eq!(
+                perform(&adapter, method, json!({}), LEGACY)
+                    .await
+                    .unwrap_err()
+                    .0,
+                -32601,
+                "{method}"
+            );
         }
-        let can = adapter.capabilities(&adapter.about(CallMeta::new(Arc::new(Principal::anonymous()))).await);
+        let can = adapter.capabilities(
+            &adapter
+                .about(CallMeta::new(Arc::new(Principal::anonymous())))
+                .await,
+        );
         let names: Vec<&str> = RawObject::iter(&can).map(|(name, _)| name).collect();
         assert_eq!(names, ["logging", "tools", "resources"]);
         system.shutdown(Duration::from_secs(1)).await;

@@ -67,7 +67,10 @@ pub(crate) struct Tools {
 impl Tools {
     pub fn of(specs: Vec<MessageSpec>) -> Self {
         let mut tools = Self::default();
-        for spec in specs.into_iter().filter(|spec| !spec.name.starts_with(RESERVED_PREFIX)) {
+        for spec in specs
+            .into_iter()
+            .filter(|spec| !spec.name.starts_with(RESERVED_PREFIX))
+        {
             let tool = Tool::of(&spec);
             tools.has_tasks |= tool.task != TaskSupport::Forbidden;
             tools.places.insert(spec.name, tools.all.len());
@@ -87,7 +90,9 @@ impl Tools {
 
     /// What lists say of those that an era has.
     pub fn listed(&self, era: Era) -> impl Iterator<Item = &RawValue> {
-        self.all.iter().filter_map(move |tool| tool.listed[era as usize].as_deref())
+        self.all
+            .iter()
+            .filter_map(move |tool| tool.listed[era as usize].as_deref())
     }
 }
 
@@ -99,24 +104,39 @@ impl Tool {
             Some(schema) if schema["type"] == "object" => Reply::Object,
             Some(_) => Reply::Value,
         };
-        let task = match spec.more.object("execution").and_then(|e| e.text("taskSupport")).as_deref() {
+        let task = match spec
+            .more
+            .object("execution")
+            .and_then(|e| e.text("taskSupport"))
+            .as_deref()
+        {
             Some("optional") => TaskSupport::Optional,
             Some("required") if asks_first(&spec.more) => TaskSupport::AfterQuestions,
             Some("required") => TaskSupport::Required,
             _ => TaskSupport::Forbidden,
         };
-        let mut listed = [Era::Legacy, Era::Modern].map(|era| Some(listed(spec, reply, era).to_raw()));
+        let mut listed =
+            [Era::Legacy, Era::Modern].map(|era| Some(listed(spec, reply, era).to_raw()));
         let header_params = params_of(&spec.input_schema).unwrap_or_else(|error| {
             callboard_message::log::warn!(tool = %spec.name, %error, "not offered to clients of 2026-07-28");
             listed[Era::Modern as usize] = None;
             Vec::new()
         });
-        Self { listed, reply, task, on_restart: OnRestart::of(spec), header_params }
+        Self {
+            listed,
+            reply,
+            task,
+            on_restart: OnRestart::of(spec),
+            header_params,
+        }
     }
 }
 
 fn asks_first(more: &RawObject) -> bool {
-    more.object("_meta").and_then(|meta| meta.text(TASK)).as_deref() == Some("after_questions")
+    more.object("_meta")
+        .and_then(|meta| meta.text(TASK))
+        .as_deref()
+        == Some("after_questions")
 }
 
 fn listed(spec: &MessageSpec, reply: Reply, era: Era) -> RawObject {
@@ -139,9 +159,9 @@ fn listed(spec: &MessageSpec, reply: Reply, era: Era) -> RawObject {
 fn wrapped(schema: &Value) -> Value {
     let mut inner = schema.clone();
     let members = inner.as_object_mut();
-    let (definitions, dialect) = members.map_or((None, None), |m| (m.remove("$defs"), m.remove("$schema")));
-    let mut outer =
-        json!({ "type": "object", "properties": { "result": inner }, "required": ["result"], WRAPPED: true });
+    let (definitions, dialect) =
+        members.map_or((None, None), |m| (m.remove("$defs"), m.remove("$schema")));
+    let mut outer = json!({ "type": "object", "properties": { "result": inner }, "required": ["result"], WRAPPED: true });
     if let Some(definitions) = definitions {
         outer["$defs"] = definitions;
     }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use callboard_message::surface::{
-    CallTool, Complete, CreateMessage, Describe, Forward, GetPrompt, ListPrompts, ListResourceTemplates, ListResources,
-    ListTools, RESERVED_PREFIX, ReadResource, Subscribe, Unsubscribe,
+    CallTool, Complete, CreateMessage, Describe, Forward, GetPrompt, ListPrompts,
+    ListResourceTemplates, ListResources, ListTools, RESERVED_PREFIX, ReadResource, Subscribe,
+    Unsubscribe,
 };
 use callboard_message::{Failure, Message, Named, RawObject};
 use callboard_runtime::outward::exchange;
@@ -42,7 +43,11 @@ impl McpClient {
     /// # Errors
     /// See [`ClientError`].
     pub fn new(endpoint: Endpoint, options: ClientOptions) -> Result<Self, ClientError> {
-        Ok(Self { server: Server::new(endpoint, &options)?, options: Arc::new(options), upstream: None })
+        Ok(Self {
+            server: Server::new(endpoint, &options)?,
+            options: Arc::new(options),
+            upstream: None,
+        })
     }
 
     /// Ends when all that clients like this one (its clones) had to end has ended: children, sessions with servers. Call
@@ -63,11 +68,15 @@ impl Agent for McpClient {
     }
 
     fn started(&mut self, cx: &mut Cx) {
-        self.upstream = Some(Arc::new(Upstream::new(self.server.wiring(self.options.clone(), cx))));
+        self.upstream = Some(Arc::new(Upstream::new(
+            self.server.wiring(self.options.clone(), cx),
+        )));
     }
 
     fn observe(&self) -> serde_json::Value {
-        self.upstream.as_ref().map_or(serde_json::Value::Null, |upstream| upstream.observe())
+        self.upstream
+            .as_ref()
+            .map_or(serde_json::Value::Null, |upstream| upstream.observe())
     }
 }
 
@@ -80,10 +89,14 @@ impl ConcurrentHandler<Named> for McpClient {
         let (upstream, limit) = (self.upstream.clone(), self.options.call_timeout);
         let endpoint = self.server.endpoint.to_string();
         async move {
-            let upstream = upstream.ok_or_else(|| Failure::internal("the client hasn't started"))?;
+            let upstream =
+                upstream.ok_or_else(|| Failure::internal("the client hasn't started"))?;
             let server = cx.me().name().unwrap_or(&endpoint);
             let deadline = || cx.deadline().unwrap_or_else(|| Instant::now() + limit);
-            exchange(message, &cx, server, deadline, |message| answer(&upstream, message, &cx)).await
+            exchange(message, &cx, server, deadline, |message| {
+                answer(&upstream, message, &cx)
+            })
+            .await
         }
     }
 }
@@ -91,7 +104,9 @@ impl ConcurrentHandler<Named> for McpClient {
 async fn answer(upstream: &Upstream, message: Named, cx: &Cx) -> Result<Box<RawValue>, Failure> {
     Ok(match ClientOperation::read(message)? {
         ClientOperation::Describe => upstream.session().await?.about.to_raw(),
-        ClientOperation::Request { method, params } => upstream.request(&method, &params, cx).await?,
+        ClientOperation::Request { method, params } => {
+            upstream.request(&method, &params, cx).await?
+        }
         ClientOperation::Use { tool, params } => {
             let result = upstream.request("tools/call", &params, cx).await?;
             plain_value(&result, || upstream.is_wrapped(&tool)).await?
@@ -127,7 +142,8 @@ impl ClientOperation {
             params.set_raw("arguments", payload);
             return Ok(Self::Use { tool: name, params });
         }
-        let params = RawObject::parse(&payload).map_err(|_| Failure::invalid("the message must be a JSON object"))?;
+        let params = RawObject::parse(&payload)
+            .map_err(|_| Failure::invalid("the message must be a JSON object"))?;
         let method = match name.as_str() {
             Describe::NAME => return Ok(Self::Describe),
             Forward::NAME => return forward(&params),
@@ -144,17 +160,26 @@ impl ClientOperation {
             CreateMessage::NAME => hmcp::METHOD,
             _ => return Err(Failure::not_found("no MCP server has such a message")),
         };
-        Ok(Self::Request { method: method.to_owned(), params })
+        Ok(Self::Request {
+            method: method.to_owned(),
+            params,
+        })
     }
 }
 
 fn forward(params: &RawObject) -> Result<ClientOperation, Failure> {
-    let method = params.text("method").ok_or_else(|| Failure::invalid("`method` must be a string"))?;
+    let method = params
+        .text("method")
+        .ok_or_else(|| Failure::invalid("`method` must be a string"))?;
     if NOT_FORWARDED.contains(&method.as_str()) {
-        return Err(Failure::rejected(format!("{method} is the connection's own")));
+        return Err(Failure::rejected(format!(
+            "{method} is the connection's own"
+        )));
     }
     let params = match params.get("params") {
-        Some(inner) => RawObject::parse(inner).map_err(|_| Failure::invalid("`params` must be an object"))?,
+        Some(inner) => {
+            RawObject::parse(inner).map_err(|_| Failure::invalid("`params` must be an object"))?
+        }
         None => RawObject::new(),
     };
     Ok(ClientOperation::Request { method, params })

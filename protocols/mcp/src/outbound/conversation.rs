@@ -17,7 +17,9 @@ use super::dialect::Dialect;
 use super::exchange::{Exchanged, Heard};
 use super::options::{ANSWERS_AT_ONCE_MAX, ClientOptions, QUESTIONS_AT_ONCE_MAX};
 use super::pending_requests::Unplaced;
-use super::server_messages::{NotificationHandler, PreparedAnswer, Reply, answer_response, ask_in_call};
+use super::server_messages::{
+    NotificationHandler, PreparedAnswer, Reply, answer_response, ask_in_call,
+};
 use super::transport::{Outgoing, Transport};
 
 /// An open way to a server, and who listens there.
@@ -95,9 +97,11 @@ type Step = Option<(Id, Option<PreparedAnswer>)>;
 /// What the first of them comes to that is done; never of none.
 async fn next(answers: &mut Vec<BoxFuture<'_, Step>>) -> Step {
     poll_fn(|cx| {
-        let done = answers.iter_mut().enumerate().find_map(|(nth, answer)| match answer.as_mut().poll(cx) {
-            Poll::Ready(done) => Some((nth, done)),
-            Poll::Pending => None,
+        let done = answers.iter_mut().enumerate().find_map(|(nth, answer)| {
+            match answer.as_mut().poll(cx) {
+                Poll::Ready(done) => Some((nth, done)),
+                Poll::Pending => None,
+            }
         });
         done.map_or(Poll::Pending, |(nth, done)| {
             drop(answers.swap_remove(nth));
@@ -115,7 +119,16 @@ impl<'a> Talk<'a> {
         heard: mpsc::Receiver<Box<Heard>>,
     ) -> Self {
         let (open, answers) = Default::default();
-        Self { link, ear, cx, outgoing, heard, open, answers, ended: false }
+        Self {
+            link,
+            ear,
+            cx,
+            outgoing,
+            heard,
+            open,
+            answers,
+            ended: false,
+        }
     }
 
     async fn until<T>(mut self, end: impl Future<Output = T>) -> T {
@@ -145,13 +158,23 @@ impl<'a> Talk<'a> {
         if self.ear.changed(method, params) {
             return;
         }
-        let Some(params) = params.and_then(|p| RawObject::parse(p).ok()) else { return };
+        let Some(params) = params.and_then(|p| RawObject::parse(p).ok()) else {
+            return;
+        };
         match method {
             "notifications/progress"
-                if self.outgoing.is_some_and(|it| params.read("progressToken") == Some(it.number)) =>
+                if self
+                    .outgoing
+                    .is_some_and(|it| params.read("progressToken") == Some(it.number)) =>
             {
-                let Some(done) = params.read("progress") else { return };
-                self.cx.progress(Progress { done, total: params.read("total"), message: params.text("message") });
+                let Some(done) = params.read("progress") else {
+                    return;
+                };
+                self.cx.progress(Progress {
+                    done,
+                    total: params.read("total"),
+                    message: params.text("message"),
+                });
             }
             "notifications/message" => self.cx.log(Log(params)),
             "notifications/elicitation/complete" => {
@@ -174,11 +197,17 @@ impl<'a> Talk<'a> {
     fn asked(&mut self, id: Id, method: String, params: Option<Box<RawValue>>) {
         let cx = self.cx;
         if let Some(answer) = self.ear.answer(&id, &method) {
-            self.send(PreparedAnswer { body: answer, roots: None });
+            self.send(PreparedAnswer {
+                body: answer,
+                roots: None,
+            });
             return;
         }
         let question = match self.answers.len() < QUESTIONS_AT_ONCE_MAX {
-            true => self.ear.dialect.read(&method, params.as_deref(), || self.client()),
+            true => self
+                .ear
+                .dialect
+                .read(&method, params.as_deref(), || self.client()),
             false => Err(Failure::overloaded("too many questions are open")),
         };
         let (abort, registration) = AbortHandle::new_pair();
@@ -194,13 +223,23 @@ impl<'a> Talk<'a> {
             if let Some(roots) = &mut roots {
                 roots.given = is_awaited && answer.is_ok();
             }
-            PreparedAnswer { body: answer_response(&id, answer), roots }
+            PreparedAnswer {
+                body: answer_response(&id, answer),
+                roots,
+            }
         };
         // Aborted, the server wants no answer any more.
         let answering = Abortable::new(answering, registration);
-        self.answers.push(Box::pin(answering.map(|answer| Some((answered, answer.ok())))));
+        self.answers.push(Box::pin(
+            answering.map(|answer| Some((answered, answer.ok()))),
+        ));
         self.open.retain(|open| open.id != key);
-        self.open.push(Question { id: key, method, params, abort });
+        self.open.push(Question {
+            id: key,
+            method,
+            params,
+            abort,
+        });
     }
 
     /// What the server is told of whose call it is, where its dialect tells that.
@@ -212,7 +251,9 @@ impl<'a> Talk<'a> {
                 .and_then(|outgoing| serde_json::from_slice(&outgoing.body).ok())
                 .and_then(|body: RawObject| body.object("params")),
         };
-        self.ear.dialect.client(request.as_ref(), self.cx.call().map(|call| &**call))
+        self.ear
+            .dialect
+            .client(request.as_ref(), self.cx.call().map(|call| &**call))
     }
 
     fn done(&mut self, step: Step) {
@@ -238,16 +279,31 @@ impl Drop for Talk<'_> {
         self.heard.close();
         while let Ok(event) = self.heard.try_recv() {
             match *event {
-                Heard::Notification { method, params } if self.ended => self.told(&method, params.as_deref()),
+                Heard::Notification { method, params } if self.ended => {
+                    self.told(&method, params.as_deref())
+                }
                 Heard::Notification { .. } => {}
                 Heard::Request { id, method, params } => {
                     let (abort, _) = AbortHandle::new_pair();
-                    self.open.push(Question { id, method, params, abort });
+                    self.open.push(Question {
+                        id,
+                        method,
+                        params,
+                        abort,
+                    });
                 }
             }
         }
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        for Question { id, method, params, abort } in self.open.drain(..) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        for Question {
+            id,
+            method,
+            params,
+            abort,
+        } in self.open.drain(..)
+        {
             if abort.is_aborted() {
                 continue;
             }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use callboard_message::{Failure, FailureKind};
 use callboard_rpc::http1::{BodyError, NetError};
-use callboard_rpc::{Id, Incoming, Limits, Refusal, RpcError, SseError, decode, encode_notification};
+use callboard_rpc::{
+    Id, Incoming, Limits, Refusal, RpcError, SseError, decode, encode_notification,
+};
 use serde_json::value::RawValue;
 
 use super::auth::AuthError;
@@ -15,9 +17,16 @@ use crate::wire::failure;
 #[derive(Clone)]
 pub(crate) enum Heard {
     /// It asks.
-    Request { id: Id, method: String, params: Option<Box<RawValue>> },
+    Request {
+        id: Id,
+        method: String,
+        params: Option<Box<RawValue>>,
+    },
     /// It tells.
-    Notification { method: String, params: Option<Box<RawValue>> },
+    Notification {
+        method: String,
+        params: Option<Box<RawValue>>,
+    },
 }
 
 /// What an exchange comes to.
@@ -37,7 +46,10 @@ pub(crate) enum Said {
 pub(crate) enum TransportError {
     /// The server answered with an error; `status` is HTTP's.
     #[error("the server answered with an error")]
-    Rpc { error: RpcError, status: Option<u16> },
+    Rpc {
+        error: RpcError,
+        status: Option<u16>,
+    },
     /// HTTP refused, and no JSON-RPC error says why.
     #[error("the server answered with HTTP status {0}")]
     Status(u16),
@@ -98,7 +110,9 @@ impl From<TransportError> for Failure {
             TransportError::Failed(failure) => return failure.clone(),
             TransportError::Status(401 | 403) | TransportError::Auth(_) => FailureKind::Denied,
             TransportError::Status(413 | 429) | TransportError::TooLarge => FailureKind::Overloaded,
-            TransportError::Status(408 | 504) | TransportError::TimedOut(_) => FailureKind::TimedOut,
+            TransportError::Status(408 | 504) | TransportError::TimedOut(_) => {
+                FailureKind::TimedOut
+            }
             // `Internal` is a bug of ours, whose sentence nobody is told: here it is what says how to mend it.
             _ => FailureKind::Unavailable,
         };
@@ -109,17 +123,19 @@ impl From<TransportError> for Failure {
 /// Reads one message.
 pub(crate) fn read(bytes: &[u8], limits: &Limits) -> Result<Said, Refusal> {
     Ok(match decode(bytes, limits)? {
-        Incoming::Response(response) => {
-            Said::Response { id: response.id, outcome: response.outcome.map(RawValue::to_owned) }
-        }
+        Incoming::Response(response) => Said::Response {
+            id: response.id,
+            outcome: response.outcome.map(RawValue::to_owned),
+        },
         Incoming::Request(request) => Said::Event(Heard::Request {
             id: request.id,
             method: request.method,
             params: request.params.map(RawValue::to_owned),
         }),
-        Incoming::Notification(told) => {
-            Said::Event(Heard::Notification { method: told.method, params: told.params.map(RawValue::to_owned) })
-        }
+        Incoming::Notification(told) => Said::Event(Heard::Notification {
+            method: told.method,
+            params: told.params.map(RawValue::to_owned),
+        }),
     })
 }
 
@@ -148,9 +164,13 @@ mod tests {
     /// failure that a caller gets.
     #[test]
     fn what_is_no_mcp_is_told() {
-        let failure =
-            Failure::from(TransportError::Protocol("the server chose a revision that isn't spoken here".into()));
+        let failure = Failure::from(TransportError::Protocol(
+            "the server chose a revision that isn't spoken here".into(),
+        ));
         assert_eq!(failure.kind, FailureKind::Unavailable);
-        assert_eq!(failure.message, "the server chose a revision that isn't spoken here");
+        assert_eq!(
+            failure.message,
+            "the server chose a revision that isn't spoken here"
+        );
     }
 }

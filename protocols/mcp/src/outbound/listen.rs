@@ -17,7 +17,11 @@ use super::transport::Http;
 use crate::wire::Era;
 
 /// Pauses before a listener that lost its stream listens again.
-const PAUSES: Backoff = Backoff { first: Duration::from_millis(500), max: Duration::from_secs(30), jitter: 0.0 };
+const PAUSES: Backoff = Backoff {
+    first: Duration::from_millis(500),
+    max: Duration::from_secs(30),
+    jitter: 0.0,
+};
 /// A stream that lived so long was a good one: counting begins again.
 const GOOD: Duration = Duration::from_secs(60);
 /// How long the first call waits for the GET stream to be answered. Some servers ask there what belongs to a call, and what is
@@ -56,23 +60,30 @@ pub(crate) fn start(session: &Session, resources: Vec<String>) -> Option<Listene
     let (told, ready) = oneshot::channel();
     let connection = Connection::clone(session);
     let task = match (session.era(), session.link.http()) {
-        (Era::Legacy, Some(http)) if session.options.listen => {
-            tokio::spawn(follow_get(http.clone(), session.options.reconnects_max, told))
-        }
+        (Era::Legacy, Some(http)) if session.options.listen => tokio::spawn(follow_get(
+            http.clone(),
+            session.options.reconnects_max,
+            told,
+        )),
         (Era::Legacy, _) => return None,
         (Era::Modern, _) => {
             let filter = Some(filter(session, resources)).filter(|filter| !filter.is_empty())?;
             tokio::spawn(subscribe(connection, filter, told))
         }
     };
-    Some(Listener { task: AbortOnDropHandle::new(task), ready })
+    Some(Listener {
+        task: AbortOnDropHandle::new(task),
+        ready,
+    })
 }
 
 fn filter(session: &Session, resources: Vec<String>) -> RawObject {
     let mut filter = RawObject::new();
-    for (capability, member) in
-        [("tools", "toolsListChanged"), ("prompts", "promptsListChanged"), ("resources", "resourcesListChanged")]
-    {
+    for (capability, member) in [
+        ("tools", "toolsListChanged"),
+        ("prompts", "promptsListChanged"),
+        ("resources", "resourcesListChanged"),
+    ] {
         if session.options.listen && session.can(capability, "listChanged") {
             filter.set(member, true);
         }
@@ -115,7 +126,10 @@ async fn subscribe(connection: Connection, filter: RawObject, ready: oneshot::Se
         match listen_once(&connection, &filter, &mut ready).await {
             // It doesn't offer that, whatever it said before.
             Err(TransportError::Rpc { error, .. }) => {
-                callboard_message::log::warn!(code = error.code, "the server refuses to tell of changes");
+                callboard_message::log::warn!(
+                    code = error.code,
+                    "the server refuses to tell of changes"
+                );
                 return;
             }
             _ if connection.link.is_closed() => return,
@@ -139,7 +153,14 @@ async fn listen_once(
 ) -> Result<(), TransportError> {
     let (mut flight, mut heard) = ear.flights.open(false);
     let params = RawObject::of("notifications", filter);
-    let outgoing = modern::request(flight.number, "subscriptions/listen", &params, None, options, None);
+    let outgoing = modern::request(
+        flight.number,
+        "subscriptions/listen",
+        &params,
+        None,
+        options,
+        None,
+    );
     let mut exchange = std::pin::pin!(link.exchange(&outgoing, &mut flight));
     loop {
         tokio::select! {

@@ -19,9 +19,9 @@ pub use client::McpClient;
 pub use dialect::Dialect;
 pub(crate) use exchange::TransportError;
 pub use options::{
-    ANSWERS_AT_ONCE_MAX, AUTH_REFUSALS_MAX, CALL_TIMEOUT_DEFAULT, CALLS_IN_FLIGHT_MAX, ChildCommand, ClientError,
-    ClientOptions, ENVIRONMENT_DEFAULT, Endpoint, EraChoice, PAGES_MAX_DEFAULT, QUESTIONS_AT_ONCE_MAX,
-    RECONNECTS_MAX_DEFAULT, SUBSCRIPTIONS_MAX,
+    ANSWERS_AT_ONCE_MAX, AUTH_REFUSALS_MAX, CALL_TIMEOUT_DEFAULT, CALLS_IN_FLIGHT_MAX,
+    ChildCommand, ClientError, ClientOptions, ENVIRONMENT_DEFAULT, Endpoint, EraChoice,
+    PAGES_MAX_DEFAULT, QUESTIONS_AT_ONCE_MAX, RECONNECTS_MAX_DEFAULT, SUBSCRIPTIONS_MAX,
 };
 pub(crate) use session::Session;
 pub(crate) use tool_cache::{Hints, ToolCache, plain_value};

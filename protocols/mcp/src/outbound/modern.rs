@@ -31,14 +31,20 @@ pub(crate) async fn discover(connection: &Connection) -> Result<Option<RawObject
     // A server may refuse the first choice and name others; there is one to choose.
     for again in [true, false] {
         let (params, options) = (RawObject::new(), &connection.options);
-        let asked = connection.quietly(|number| request(number, "server/discover", &params, None, options, None));
+        let asked = connection
+            .quietly(|number| request(number, "server/discover", &params, None, options, None));
         match asked.await {
             Ok(result) => return about(&result),
             Err(TransportError::Rpc { error, .. }) if error.code == code::UNSUPPORTED_VERSION => {
                 match choose(error.data.as_deref()) {
                     Some(Era::Modern) if again => {}
                     Some(Era::Legacy) => return Ok(None),
-                    _ => return Err(TransportError::Rpc { error, status: None }),
+                    _ => {
+                        return Err(TransportError::Rpc {
+                            error,
+                            status: None,
+                        });
+                    }
                 }
             }
             Err(TransportError::Rpc { error, status }) => {
@@ -50,7 +56,9 @@ pub(crate) async fn discover(connection: &Connection) -> Result<Option<RawObject
                 };
             }
             // Who may ask is another matter than what it is.
-            Err(TransportError::Status(status)) if !matches!(status, 401 | 403 | 429) => return Ok(None),
+            Err(TransportError::Status(status)) if !matches!(status, 401 | 403 | 429) => {
+                return Ok(None);
+            }
             Err(TransportError::Protocol(_)) => return Ok(None),
             Err(other) => return Err(other),
         }
@@ -60,29 +68,53 @@ pub(crate) async fn discover(connection: &Connection) -> Result<Option<RawObject
 
 fn about(result: &RawValue) -> Result<Option<RawObject>, TransportError> {
     // Some legacy servers answer whatever they are asked.
-    let Some(mut about) = RawObject::parse(result).ok().filter(|r| r.has("supportedVersions")) else {
+    let Some(mut about) = RawObject::parse(result)
+        .ok()
+        .filter(|r| r.has("supportedVersions"))
+    else {
         return Ok(None);
     };
-    match era_of(&about.read::<Vec<String>>("supportedVersions").unwrap_or_default()) {
+    match era_of(
+        &about
+            .read::<Vec<String>>("supportedVersions")
+            .unwrap_or_default(),
+    ) {
         Some(Era::Modern) => {}
         Some(Era::Legacy) => return Ok(None),
-        None => return Err(TransportError::Protocol("the server speaks no revision that is spoken here".into())),
+        None => {
+            return Err(TransportError::Protocol(
+                "the server speaks no revision that is spoken here".into(),
+            ));
+        }
     }
     for name in NOT_ABOUT {
         about.remove(name);
     }
-    about.set_some("serverInfo", &about.object("_meta").and_then(|mut m| m.remove(meta::SERVER_INFO)));
+    about.set_some(
+        "serverInfo",
+        &about
+            .object("_meta")
+            .and_then(|mut m| m.remove(meta::SERVER_INFO)),
+    );
     about.set("protocolVersion", Revision::V2026_07_28.as_str());
     Ok(Some(about))
 }
 
 /// Which era to speak to a server that names what it speaks.
 fn choose(data: Option<&RawValue>) -> Option<Era> {
-    era_of(&RawObject::parse(data?).ok()?.read::<Vec<String>>("supported")?)
+    era_of(
+        &RawObject::parse(data?)
+            .ok()?
+            .read::<Vec<String>>("supported")?,
+    )
 }
 
 fn era_of(versions: &[String]) -> Option<Era> {
-    versions.iter().filter_map(|version| Revision::parse(version)).max().map(Revision::era)
+    versions
+        .iter()
+        .filter_map(|version| Revision::parse(version))
+        .max()
+        .map(Revision::era)
 }
 
 /// A request of the modern era, of the call `cx` or of none.
@@ -98,12 +130,21 @@ pub(crate) fn request(
     if let Some(cx) = cx {
         meta.put_call(number, cx);
     }
-    meta.put(meta::PROTOCOL_VERSION, quote(Revision::V2026_07_28.as_str()));
+    meta.put(
+        meta::PROTOCOL_VERSION,
+        quote(Revision::V2026_07_28.as_str()),
+    );
     meta.put(meta::CLIENT_INFO, json(&options.info));
     let can = cx.map(Cx::abilities).unwrap_or_default();
     meta.put(meta::CLIENT_CAPABILITIES, json(&can.0));
-    let wants_log = cx.and_then(Cx::call).is_some_and(|call| call.caller.is_some());
-    let says_level = || params.object("_meta").is_some_and(|own| own.has(meta::LOG_LEVEL));
+    let wants_log = cx
+        .and_then(Cx::call)
+        .is_some_and(|call| call.caller.is_some());
+    let says_level = || {
+        params
+            .object("_meta")
+            .is_some_and(|own| own.has(meta::LOG_LEVEL))
+    };
     if let Some(level) = options.log_level.filter(|_| wants_log && !says_level()) {
         let level = to_raw_value(&level).unwrap_or_default();
         meta.put(meta::LOG_LEVEL, level.get().to_owned());
@@ -115,8 +156,14 @@ pub(crate) fn request(
         "tasks/get" | "tasks/update" | "tasks/cancel" => params.text("taskId"),
         _ => None,
     };
-    let known = named.as_deref().filter(|_| method == "tools/call").and_then(|tool| tools?.get(tool));
-    let mirrored = known.as_ref().and_then(|known| known.header_params.as_deref()).unwrap_or_default();
+    let known = named
+        .as_deref()
+        .filter(|_| method == "tools/call")
+        .and_then(|tool| tools?.get(tool));
+    let mirrored = known
+        .as_ref()
+        .and_then(|known| known.header_params.as_deref())
+        .unwrap_or_default();
     let arguments = params.object("arguments").filter(|_| !mirrored.is_empty());
     Outgoing {
         number,
@@ -124,7 +171,9 @@ pub(crate) fn request(
         body: body(number, method, params, &meta),
         head: Head::Modern {
             name: named.as_deref().and_then(header_value),
-            params: arguments.map(|arguments| header_params(mirrored, &arguments)).unwrap_or_default(),
+            params: arguments
+                .map(|arguments| header_params(mirrored, &arguments))
+                .unwrap_or_default(),
         },
         // A legacy server, which leaves this unanswered, would make nothing of being told.
         cancellable: method != "server/discover",
@@ -147,17 +196,32 @@ pub(crate) async fn rounds(
 ) -> Exchanged {
     let mut next = Cow::Borrowed(params);
     for _ in 0..=session.options.rounds_max {
-        let outgoing = |number| request(number, method, &next, Some(cx), &session.options, Some(tools));
+        let outgoing = |number| {
+            request(
+                number,
+                method,
+                &next,
+                Some(cx),
+                &session.options,
+                Some(tools),
+            )
+        };
         let result = session.converse(cx, outgoing).await?;
         match result_type(&result).as_deref() {
             None | Some("complete") => return Ok(result),
             Some("input_required") if MAY_ASK.contains(&method) => {}
             Some("input_required") => {
-                return Err(TransportError::Protocol(format!("the server answers {method} with questions")));
+                return Err(TransportError::Protocol(format!(
+                    "the server answers {method} with questions"
+                )));
             }
             // Of an extension that the caller has declared; it knows what to make of it.
             Some(_) if cx.abilities().0.has("extensions") => return Ok(result),
-            Some(_) => return Err(TransportError::Protocol("the server's result is of an unknown type".into())),
+            Some(_) => {
+                return Err(TransportError::Protocol(
+                    "the server's result is of an unknown type".into(),
+                ));
+            }
         }
         next = Cow::Owned(Box::pin(answered(session, params, &result, cx)).await?);
     }
@@ -186,7 +250,10 @@ async fn answered(
         let asked = RawObject::parse(asked).map_err(|_| bad_questions())?;
         let dialect = session.ear.dialect;
         let client = dialect.client(Some(params), cx.call().map(|call| &**call));
-        next.set("inputResponses", answers(&asked, cx, (dialect, client)).await?);
+        next.set(
+            "inputResponses",
+            answers(&asked, cx, (dialect, client)).await?,
+        );
     }
     match (read.get("requestState"), read.has("inputRequests")) {
         (Some(state), _) => next.set_raw("requestState", state.to_owned()),
@@ -210,8 +277,12 @@ async fn answers(
     let asking = asked.iter().map(|(key, request)| async move {
         let request = RawObject::parse(request).map_err(|_| bad_questions())?;
         let method = request.text("method").ok_or_else(bad_questions)?;
-        let question = dialect.read(&method, request.get("params"), || client.clone()).map_err(|_| bad_questions())?;
-        let answer = ask_in_call(cx, question).await.map_err(TransportError::Failed)?;
+        let question = dialect
+            .read(&method, request.get("params"), || client.clone())
+            .map_err(|_| bad_questions())?;
+        let answer = ask_in_call(cx, question)
+            .await
+            .map_err(TransportError::Failed)?;
         Ok::<_, TransportError>((key.to_owned(), answer))
     });
     let mut answers = RawObject::new();
@@ -252,13 +323,32 @@ mod tests {
             "supportedVersions": ["2025-11-25", "2026-07-28"], "capabilities": {"tools": {}}, "ttlMs": 1,
             "_meta": { "io.modelcontextprotocol/serverInfo": { "name": "s" } }, "odd": 1.0
         })));
-        let Ok(Some(about_it)) = found else { panic!("not modern") };
-        assert_eq!(about_it.object("serverInfo").unwrap().text("name").unwrap(), "s");
+        let Ok(Some(about_it)) = found else {
+            panic!("not modern")
+        };
+        assert_eq!(
+            about_it.object("serverInfo").unwrap().text("name").unwrap(),
+            "s"
+        );
         assert!(about_it.has("odd") && !about_it.has("ttlMs"));
-        assert!(matches!(about(&raw(serde_json::json!({"tools": []}))), Ok(None)));
-        assert!(about(&raw(serde_json::json!({"supportedVersions": ["2031-01-01"]}))).is_err());
-        assert_eq!(choose(Some(&raw(serde_json::json!({"supported": ["2025-06-18"]})))), Some(Era::Legacy));
-        assert_eq!(choose(Some(&raw(serde_json::json!({"supported": ["2026-07-28"]})))), Some(Era::Modern));
+        assert!(matches!(
+            about(&raw(serde_json::json!({"tools": []}))),
+            Ok(None)
+        ));
+        assert!(
+            about(&raw(
+                serde_json::json!({"supportedVersions": ["2031-01-01"]})
+            ))
+            .is_err()
+        );
+        assert_eq!(
+            choose(Some(&raw(serde_json::json!({"supported": ["2025-06-18"]})))),
+            Some(Era::Legacy)
+        );
+        assert_eq!(
+            choose(Some(&raw(serde_json::json!({"supported": ["2026-07-28"]})))),
+            Some(Era::Modern)
+        );
         assert_eq!(choose(None), None);
     }
 }

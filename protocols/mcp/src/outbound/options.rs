@@ -99,7 +99,13 @@ impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Http(url) | Self::Sse(url) | Self::WebSocket(url) => {
-                write!(f, "{}://{}{}", url.scheme(), url.host_str().unwrap_or_default(), url.path())
+                write!(
+                    f,
+                    "{}://{}{}",
+                    url.scheme(),
+                    url.host_str().unwrap_or_default(),
+                    url.path()
+                )
             }
             Self::Child(child) => write!(f, "{}", child.program.to_string_lossy()),
         }
@@ -123,7 +129,10 @@ pub struct ChildCommand {
 
 impl ChildCommand {
     /// `program` with `arguments`, in the environment of [`ENVIRONMENT_DEFAULT`].
-    pub fn new(program: impl Into<OsString>, arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+    pub fn new(
+        program: impl Into<OsString>,
+        arguments: impl IntoIterator<Item = impl Into<OsString>>,
+    ) -> Self {
         Self {
             program: program.into(),
             arguments: arguments.into_iter().map(Into::into).collect(),
@@ -233,7 +242,9 @@ impl ClientOptions {
     /// [`ClientError::Era`].
     pub(crate) fn fit(&self, endpoint: &Endpoint) -> Result<(), ClientError> {
         let wants_modern = self.era == EraChoice::Only(Era::Modern);
-        match self.revision.era() == Era::Modern || wants_modern && matches!(endpoint, Endpoint::Sse(_)) {
+        match self.revision.era() == Era::Modern
+            || wants_modern && matches!(endpoint, Endpoint::Sse(_))
+        {
             true => Err(ClientError::Era),
             false => Ok(()),
         }
@@ -245,7 +256,8 @@ impl ClientOptions {
     /// [`ClientError::Header`].
     pub fn header(mut self, name: &str, value: &SecretString) -> Result<Self, ClientError> {
         let name: HeaderName = name.parse().map_err(|_| ClientError::Header)?;
-        let mut value = HeaderValue::from_str(value.expose_secret()).map_err(|_| ClientError::Header)?;
+        let mut value =
+            HeaderValue::from_str(value.expose_secret()).map_err(|_| ClientError::Header)?;
         value.set_sensitive(true);
         self.headers.append(name, value);
         Ok(self)

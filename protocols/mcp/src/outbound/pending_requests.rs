@@ -71,13 +71,28 @@ impl PendingRequests {
         let mut open = self.open.lock();
         match &open.closed {
             Some(why) => drop(response.send(Err(why.clone()))),
-            None => drop(open.by_number.insert(number, Slot { events: events.clone(), response, is_call })),
+            None => drop(open.by_number.insert(
+                number,
+                Slot {
+                    events: events.clone(),
+                    response,
+                    is_call,
+                },
+            )),
         }
         drop(open);
         if is_call {
             self.called.notify_waiters();
         }
-        (PendingRequest { number, flights: self.clone(), events, response: answered }, heard)
+        (
+            PendingRequest {
+                number,
+                flights: self.clone(),
+                events,
+                response: answered,
+            },
+            heard,
+        )
     }
 
     /// Ends request `number` with `outcome`, or counts a response that nobody waits for.
@@ -117,7 +132,12 @@ impl PendingRequests {
     pub fn fail_only(&self, why: TransportError) {
         let slot = {
             let mut open = self.open.lock();
-            let number = open.by_number.keys().next().copied().filter(|_| open.by_number.len() == 1);
+            let number = open
+                .by_number
+                .keys()
+                .next()
+                .copied()
+                .filter(|_| open.by_number.len() == 1);
             number.and_then(|number| open.by_number.remove(&number))
         };
         if let Some(slot) = slot {
@@ -127,7 +147,12 @@ impl PendingRequests {
 
     /// Gives a message to request `number`; left out where that isn't under way or has too much to read.
     pub fn give(&self, number: u64, heard: Heard) {
-        let events = self.open.lock().by_number.get(&number).map(|slot| slot.events.clone());
+        let events = self
+            .open
+            .lock()
+            .by_number
+            .get(&number)
+            .map(|slot| slot.events.clone());
         if let Some(events) = events {
             let _ = events.try_send(Box::new(heard));
         }
@@ -163,11 +188,14 @@ impl PendingRequests {
         match (calls.next(), calls.next()) {
             (None, _) => Err(Unplaced::NoCall),
             (Some(_), Some(_)) => Err(Unplaced::Several),
-            (Some(only), None) => only.events.try_send(Box::new(heard)).map_err(|why| match why {
-                TrySendError::Full(_) => Unplaced::Full,
-                // It is over, and reads no more.
-                TrySendError::Closed(_) => Unplaced::NoCall,
-            }),
+            (Some(only), None) => only
+                .events
+                .try_send(Box::new(heard))
+                .map_err(|why| match why {
+                    TrySendError::Full(_) => Unplaced::Full,
+                    // It is over, and reads no more.
+                    TrySendError::Closed(_) => Unplaced::NoCall,
+                }),
         }
     }
 }
@@ -183,7 +211,10 @@ mod tests {
     use super::*;
 
     fn told(method: &str) -> Heard {
-        Heard::Notification { method: method.into(), params: None }
+        Heard::Notification {
+            method: method.into(),
+            params: None,
+        }
     }
 
     /// Goal: a question is given to a call only where it can be nobody else's. Method: none, one, two calls, and a request
@@ -237,7 +268,10 @@ mod tests {
         flights.close(&TransportError::Broken("gone"));
         let (mut after, _) = flights.open(true);
         for flight in [&mut before, &mut after] {
-            assert!(matches!((&mut flight.response).await, Ok(Err(TransportError::Broken("gone")))));
+            assert!(matches!(
+                (&mut flight.response).await,
+                Ok(Err(TransportError::Broken("gone")))
+            ));
         }
     }
 }

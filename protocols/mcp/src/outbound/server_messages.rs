@@ -17,7 +17,9 @@ use tokio_util::task::TaskTracker;
 
 use super::dialect::{Asked, Dialect};
 use super::exchange::{Heard, TransportError};
-use super::options::{ClientOptions, QUESTIONS_AT_ONCE_MAX, ROOTS_GIVEN_WITHIN, ROOTS_TAKEN_UP_WITHIN};
+use super::options::{
+    ClientOptions, QUESTIONS_AT_ONCE_MAX, ROOTS_GIVEN_WITHIN, ROOTS_TAKEN_UP_WITHIN,
+};
 use super::pending_requests::{PendingRequests, Unplaced};
 use super::tool_cache::ToolCache;
 use crate::wire::{code as mcp, failure, meta};
@@ -59,7 +61,12 @@ pub(crate) struct NotificationHandler {
 }
 
 impl NotificationHandler {
-    pub fn new(tools: Arc<ToolCache>, news: Option<Cx>, farewells: TaskTracker, options: &ClientOptions) -> Self {
+    pub fn new(
+        tools: Arc<ToolCache>,
+        news: Option<Cx>,
+        farewells: TaskTracker,
+        options: &ClientOptions,
+    ) -> Self {
         let places = Arc::new(Semaphore::new(QUESTIONS_AT_ONCE_MAX));
         Self {
             flights: Arc::default(),
@@ -97,7 +104,11 @@ impl NotificationHandler {
                 if let Some(answer) = self.answer(&id, &method) {
                     return Reply::Now(answer);
                 }
-                let asked = Heard::Request { id: id.clone(), method: method.clone(), params: params.clone() };
+                let asked = Heard::Request {
+                    id: id.clone(),
+                    method: method.clone(),
+                    params: params.clone(),
+                };
                 match self.flights.give_only_call(asked) {
                     Ok(()) => Reply::None,
                     Err(Unplaced::Full) => Reply::Now(refusal(&id, Unplaced::Full)),
@@ -113,7 +124,13 @@ impl NotificationHandler {
 
     /// Asks whoever this client is for, where it is for one caller only; else nobody. The roots are then those of the call
     /// that begins next.
-    pub fn ask_outside(&self, id: Id, method: String, params: Option<Box<RawValue>>, why: Unplaced) -> Reply {
+    pub fn ask_outside(
+        &self,
+        id: Id,
+        method: String,
+        params: Option<Box<RawValue>>,
+        why: Unplaced,
+    ) -> Reply {
         let Ok(place) = self.places.clone().try_acquire_owned() else {
             return Reply::Now(refusal(&id, Unplaced::Full));
         };
@@ -123,32 +140,54 @@ impl NotificationHandler {
                 let _place = place;
                 let unplaced = match why {
                     Unplaced::NoCall if method == "roots/list" => {
-                        let asked = Heard::Request { id: id.clone(), method, params };
-                        flights.give_next_call(&asked, ROOTS_GIVEN_WITHIN).await.err()?
+                        let asked = Heard::Request {
+                            id: id.clone(),
+                            method,
+                            params,
+                        };
+                        flights
+                            .give_next_call(&asked, ROOTS_GIVEN_WITHIN)
+                            .await
+                            .err()?
                     }
                     why => why,
                 };
-                Some(PreparedAnswer { body: refusal(&id, unplaced), roots: None })
+                Some(PreparedAnswer {
+                    body: refusal(&id, unplaced),
+                    roots: None,
+                })
             }));
         };
         let roots = self.roots.asked(&method);
-        let question = self.dialect.read(&method, params.as_deref(), || self.client.lock().clone());
+        let question = self
+            .dialect
+            .read(&method, params.as_deref(), || self.client.lock().clone());
         Reply::Later(Box::pin(async move {
             let answer = match question {
                 Ok(question) => ask_caller(&*caller, question).await,
                 Err(why) => Err(why),
             };
             drop(place);
-            Some(PreparedAnswer { body: answer_response(&id, answer), roots })
+            Some(PreparedAnswer {
+                body: answer_response(&id, answer),
+                roots,
+            })
         }))
     }
 
     /// The answer to a request that needs nobody to answer it: `ping`, and what no client knows.
     pub fn answer(&self, id: &Id, method: &str) -> Option<Vec<u8>> {
         match method {
-            "ping" => Some(encode_response(Some(id), Ok(&RawObject::new().to_raw()), Nulls::Omit)),
+            "ping" => Some(encode_response(
+                Some(id),
+                Ok(&RawObject::new().to_raw()),
+                Nulls::Omit,
+            )),
             method if Dialect::is_question(method) => None,
-            _ => Some(encode_error(Some(id), &RpcError::method_not_found("method not found"))),
+            _ => Some(encode_error(
+                Some(id),
+                &RpcError::method_not_found("method not found"),
+            )),
         }
     }
 
@@ -158,8 +197,15 @@ impl NotificationHandler {
         }
         if method == "notifications/cancelled" && self.is_modern.load(Relaxed) {
             // A modern server ends a subscription so where there is no stream to close.
-            let number = params.as_deref().and_then(|p| RawObject::parse(p).ok()?.read("requestId"));
-            self.flights.answer(number, Err(TransportError::Broken("the server has ended the subscription")));
+            let number = params
+                .as_deref()
+                .and_then(|p| RawObject::parse(p).ok()?.read("requestId"));
+            self.flights.answer(
+                number,
+                Err(TransportError::Broken(
+                    "the server has ended the subscription",
+                )),
+            );
             return;
         }
         let owner = owner(&method, params.as_deref());
@@ -180,10 +226,19 @@ impl NotificationHandler {
 
     /// Tells whoever this client is for what belongs to no call for sure, where it is for one caller only.
     fn tell_the_only_caller(&self, heard: &Heard) {
-        let (Some(caller), Heard::Notification { method, params: Some(params) }) = (&self.only_caller, heard) else {
+        let (
+            Some(caller),
+            Heard::Notification {
+                method,
+                params: Some(params),
+            },
+        ) = (&self.only_caller, heard)
+        else {
             return;
         };
-        let Ok(params) = RawObject::parse(params) else { return };
+        let Ok(params) = RawObject::parse(params) else {
+            return;
+        };
         match method.as_str() {
             "notifications/message" => caller.log(Log(params)),
             "notifications/elicitation/complete" => {
@@ -205,7 +260,9 @@ impl NotificationHandler {
             "notifications/prompts/list_changed" => Change::Prompts,
             "notifications/resources/list_changed" => Change::Resources,
             "notifications/resources/updated" => {
-                let uri = params.and_then(|p| RawObject::parse(p).ok()).and_then(|p| p.text("uri"));
+                let uri = params
+                    .and_then(|p| RawObject::parse(p).ok())
+                    .and_then(|p| p.text("uri"));
                 match uri {
                     Some(uri) => Change::Resource(uri),
                     None => return true,
@@ -225,7 +282,9 @@ fn owner(method: &str, params: Option<&RawValue>) -> Option<u64> {
     let params = RawObject::parse(params?).ok()?;
     match method {
         "notifications/progress" => params.read("progressToken"),
-        "notifications/subscriptions/acknowledged" => params.object("_meta")?.read(meta::SUBSCRIPTION_ID),
+        "notifications/subscriptions/acknowledged" => {
+            params.object("_meta")?.read(meta::SUBSCRIPTION_ID)
+        }
         _ => None,
     }
 }
@@ -234,7 +293,9 @@ fn owner(method: &str, params: Option<&RawValue>) -> Option<u64> {
 fn refusal(id: &Id, why: Unplaced) -> Vec<u8> {
     let why = match why {
         Unplaced::NoCall => "nobody to ask: no call of this client's is under way",
-        Unplaced::Several => "nobody to ask: several calls are under way, and it can't be told whose question it is",
+        Unplaced::Several => {
+            "nobody to ask: several calls are under way, and it can't be told whose question it is"
+        }
         Unplaced::Full => "nobody to ask: the call has too many questions open",
     };
     encode_error(Some(id), &RpcError::new(mcp::NOBODY_TO_ASK, why))
@@ -315,7 +376,11 @@ pub(crate) struct RootsAsked {
 
 impl Drop for RootsAsked {
     fn drop(&mut self) {
-        let state = if self.given { State::Given } else { State::Refused };
+        let state = if self.given {
+            State::Given
+        } else {
+            State::Refused
+        };
         self.round.send_if_modified(|round| {
             let is_current = round.number == self.number;
             if is_current {
@@ -339,7 +404,11 @@ impl Roots {
         }
         self.round.send_modify(|round| round.state = State::Asked);
         let number = self.round.borrow().number;
-        Some(RootsAsked { round: self.round.clone(), number, given: false })
+        Some(RootsAsked {
+            round: self.round.clone(),
+            number,
+            given: false,
+        })
     }
 
     pub fn was_asked(&self) -> bool {
@@ -353,7 +422,12 @@ impl Roots {
 
     /// Begins anew.
     pub fn forget(&self) {
-        self.round.send_modify(|round| *round = Round { number: round.number + 1, state: State::NotAsked });
+        self.round.send_modify(|round| {
+            *round = Round {
+                number: round.number + 1,
+                state: State::NotAsked,
+            }
+        });
     }
 
     /// Ends when the server has been answered and had time to take that up, or hasn't asked by `deadline`.

@@ -37,7 +37,12 @@ impl Deref for Session {
 
 impl Session {
     pub fn new(connection: Connection, revision: Revision, about: RawObject) -> Arc<Self> {
-        Arc::new(Self { connection, revision, about, listener: Mutex::default() })
+        Arc::new(Self {
+            connection,
+            revision,
+            about,
+            listener: Mutex::default(),
+        })
     }
 
     pub fn era(&self) -> Era {
@@ -51,12 +56,17 @@ impl Session {
 
     /// Whether the server said so of itself.
     pub fn can(&self, capability: &str, detail: &str) -> bool {
-        let offered = self.about.object("capabilities").and_then(|c| c.object(capability));
+        let offered = self
+            .about
+            .object("capabilities")
+            .and_then(|c| c.object(capability));
         offered.is_some_and(|c| c.read(detail) == Some(true))
     }
 
     pub fn has(&self, capability: &str) -> bool {
-        self.about.object("capabilities").is_some_and(|c| c.has(capability))
+        self.about
+            .object("capabilities")
+            .is_some_and(|c| c.has(capability))
     }
 
     /// Sends a request of the call `cx` and waits for its response. The server has the roots of the client by then, if it
@@ -65,7 +75,10 @@ impl Session {
         if self.options.offers.roots() && cx.abilities().roots() {
             Box::pin(self.settle_roots(cx)).await?;
         }
-        self.converse(cx, |number| legacy_request(number, method, params, Some(cx))).await
+        self.converse(cx, |number| {
+            legacy_request(number, method, params, Some(cx))
+        })
+        .await
     }
 
     /// Gives the server time to ask for roots before the first call, which it would else do without them. Where calls of
@@ -76,7 +89,8 @@ impl Session {
     async fn settle_roots(&self, cx: &Cx) -> Result<(), TransportError> {
         let roots = &self.ear.roots;
         let mut settled = roots.settled.lock().await;
-        let has_one_client = self.options.only_caller.is_some() || !self.options.offers.roots_list_changed();
+        let has_one_client =
+            self.options.only_caller.is_some() || !self.options.offers.roots_list_changed();
         // A server may ask only after the wait of the first call.
         let may_have_others = !has_one_client && (*settled == Some(true) || roots.was_asked());
         if settled.is_some() && !may_have_others {
@@ -106,14 +120,22 @@ impl Session {
         if self.era() == Era::Modern || !self.options.offers.roots_list_changed() {
             return;
         }
-        if let Err(error) = self.link.send(encode_notification("notifications/roots/list_changed", None)).await {
+        if let Err(error) = self
+            .link
+            .send(encode_notification(
+                "notifications/roots/list_changed",
+                None,
+            ))
+            .await
+        {
             callboard_message::log::debug!(%error, "the server isn't told that the roots have changed");
         }
     }
 
     /// Sends a request that belongs to no call.
     pub async fn request_quietly(&self, method: &str, params: RawObject) -> Exchanged {
-        self.quietly(|number| legacy_request(number, method, &params, None)).await
+        self.quietly(|number| legacy_request(number, method, &params, None))
+            .await
     }
 }
 
@@ -144,9 +166,14 @@ fn legacy_request(number: u64, method: &str, params: &RawObject, cx: Option<&Cx>
 pub(crate) fn body(number: u64, method: &str, params: &RawObject, meta: &Meta) -> Vec<u8> {
     let added = meta.over(params);
     let put = added.as_deref().map(|meta| ("_meta", meta));
-    let bytes = params.iter().map(|(name, value)| name.len() + value.get().len() + 4).sum::<usize>();
+    let bytes = params
+        .iter()
+        .map(|(name, value)| name.len() + value.get().len() + 4)
+        .sum::<usize>();
     let bytes = bytes + added.as_ref().map_or(0, |meta| meta.len() + 16);
-    encode_request_with(&id_of(number), method, bytes, |out| params.write_with(put.as_slice(), out))
+    encode_request_with(&id_of(number), method, bytes, |out| {
+        params.write_with(put.as_slice(), out)
+    })
 }
 
 /// What a request adds to the `_meta` of its params: names, and values in JSON.
@@ -172,9 +199,17 @@ impl Meta {
         if self.0.is_empty() {
             return None;
         }
-        let put: Vec<_> = self.0.iter().map(|(name, json)| (*name, json.as_str())).collect();
+        let put: Vec<_> = self
+            .0
+            .iter()
+            .map(|(name, json)| (*name, json.as_str()))
+            .collect();
         let own = params.object("_meta").unwrap_or_default();
-        let mut written = String::with_capacity(put.iter().map(|(name, json)| name.len() + json.len() + 4).sum());
+        let mut written = String::with_capacity(
+            put.iter()
+                .map(|(name, json)| name.len() + json.len() + 4)
+                .sum(),
+        );
         own.write_with(&put, &mut written);
         Some(written)
     }
@@ -187,16 +222,23 @@ pub(crate) async fn initialize(connection: &Connection) -> Result<Arc<Session>, 
         .with("protocolVersion", options.revision.as_str())
         .with("capabilities", &options.offers)
         .with("clientInfo", &options.info);
-    let result = connection.quietly(|number| legacy_request(number, "initialize", &params, None)).await?;
+    let result = connection
+        .quietly(|number| legacy_request(number, "initialize", &params, None))
+        .await?;
     let about = RawObject::parse(&result)
         .map_err(|_| TransportError::Protocol("the handshake's result is no object".into()))?;
-    let chosen = about.text("protocolVersion").and_then(|version| Revision::parse(&version));
+    let chosen = about
+        .text("protocolVersion")
+        .and_then(|version| Revision::parse(&version));
     let Some(revision) = chosen.filter(|revision| revision.era() == Era::Legacy) else {
-        return Err(TransportError::Protocol("the server chose a revision that isn't spoken here".into()));
+        return Err(TransportError::Protocol(
+            "the server chose a revision that isn't spoken here".into(),
+        ));
     };
     if let Some(http) = link.http() {
         http.speak(revision);
     }
-    link.send(encode_notification("notifications/initialized", None)).await?;
+    link.send(encode_notification("notifications/initialized", None))
+        .await?;
     Ok(Session::new(connection.clone(), revision, about))
 }

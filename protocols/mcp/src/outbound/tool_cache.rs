@@ -59,10 +59,17 @@ impl Hints {
         let said = tool.object("annotations").unwrap_or_default();
         let is = |hint: &str| said.read(hint) == Some(true);
         let (read_only, idempotent) = (is("readOnlyHint"), is("idempotentHint"));
-        let meta = || tool.get("_meta").filter(|meta| read_only && meta.get().contains(CACHE));
+        let meta = || {
+            tool.get("_meta")
+                .filter(|meta| read_only && meta.get().contains(CACHE))
+        };
         let seconds: Option<u64> = meta().and_then(|_| tool.object("_meta")?.read(CACHE));
         let cache = seconds.map(|seconds| Duration::from_secs(seconds).min(TOOL_CACHE_TIME_MAX));
-        Self { read_only, idempotent, cache }
+        Self {
+            read_only,
+            idempotent,
+            cache,
+        }
     }
 
     /// Whether it may be called again where nobody knows what became of the first call.
@@ -81,7 +88,9 @@ impl ToolCache {
         let before = listed.len();
         for raw in listed {
             match self.learn_tool(&raw) {
-                Err((tool, flaw)) if is_strict => callboard_message::log::warn!(tool, %flaw, "a tool is left out"),
+                Err((tool, flaw)) if is_strict => {
+                    callboard_message::log::warn!(tool, %flaw, "a tool is left out")
+                }
                 _ => kept.push(raw),
             }
         }
@@ -92,17 +101,28 @@ impl ToolCache {
     }
 
     fn learn_tool(&self, raw: &RawValue) -> Result<(), (String, HeaderParamError)> {
-        let Ok(tool) = RawObject::parse(raw) else { return Ok(()) };
-        let Some(name) = tool.text("name") else { return Ok(()) };
+        let Ok(tool) = RawObject::parse(raw) else {
+            return Ok(());
+        };
+        let Some(name) = tool.text("name") else {
+            return Ok(());
+        };
         // Most schemas say nothing of this: they aren't read.
         let schema = |member: &str, mark: &str| {
-            tool.get(member).filter(|raw| raw.get().contains(mark)).and_then(|_| tool.read::<Value>(member))
+            tool.get(member)
+                .filter(|raw| raw.get().contains(mark))
+                .and_then(|_| tool.read::<Value>(member))
         };
         let wrapped = schema("outputSchema", WRAPPED).is_some_and(|schema| schema[WRAPPED] == true);
-        let params = schema("inputSchema", header::ANNOTATION).map_or(Ok(Vec::new()), |schema| params_of(&schema));
+        let params = schema("inputSchema", header::ANNOTATION)
+            .map_or(Ok(Vec::new()), |schema| params_of(&schema));
         let mut state = self.0.lock();
         if state.tools.len() < TOOLS_REMEMBERED_MAX || state.tools.contains_key(&name) {
-            let known = Known { wrapped, header_params: params.clone().ok(), hints: Hints::of(&tool) };
+            let known = Known {
+                wrapped,
+                header_params: params.clone().ok(),
+                hints: Hints::of(&tool),
+            };
             state.tools.insert(name.clone(), Arc::new(known));
         }
         params.map(drop).map_err(|flaw| (name, flaw))
@@ -116,7 +136,14 @@ impl ToolCache {
     /// What `tool` says of itself, nothing where it isn't known; and the edition of the list.
     pub fn hints(&self, tool: &str) -> (Hints, u64) {
         let state = self.0.lock();
-        (state.tools.get(tool).map(|known| known.hints).unwrap_or_default(), state.edition)
+        (
+            state
+                .tools
+                .get(tool)
+                .map(|known| known.hints)
+                .unwrap_or_default(),
+            state.edition,
+        )
     }
 
     /// Whether nothing is known of `tool` yet, and the list may tell.
@@ -133,7 +160,10 @@ impl ToolCache {
     /// Something has changed: what is known may be wrong.
     pub fn forget(&self) {
         let mut state = self.0.lock();
-        *state = State { edition: state.edition + 1, ..State::default() };
+        *state = State {
+            edition: state.edition + 1,
+            ..State::default()
+        };
     }
 }
 
@@ -141,14 +171,20 @@ impl ToolCache {
 const INTEGER_MAX: i64 = (1 << 53) - 1;
 
 /// The headers for a call with `arguments`. An argument that is missing, `null` or no such value has none.
-pub(crate) fn header_params(params: &[HeaderParam], arguments: &RawObject) -> Vec<(HeaderName, HeaderValue)> {
+pub(crate) fn header_params(
+    params: &[HeaderParam],
+    arguments: &RawObject,
+) -> Vec<(HeaderName, HeaderValue)> {
     let value = |param: &HeaderParam| {
         let (last, before) = param.path.split_last()?;
         let mut at = arguments.clone();
         for step in before {
             at = at.object(step)?;
         }
-        Some((param.header.clone(), header_value(&plain(&at.read(last)?)?)?))
+        Some((
+            param.header.clone(),
+            header_value(&plain(&at.read(last)?)?)?,
+        ))
     };
     params.iter().filter_map(value).collect()
 }
@@ -159,9 +195,14 @@ fn plain(value: &Value) -> Option<String> {
         Value::String(text) => Some(text.clone()),
         Value::Bool(yes) => Some(yes.to_string()),
         Value::Number(number) => {
-            let whole = |f: f64| (f.fract() == 0.0 && f.abs() <= INTEGER_MAX as f64).then_some(f as i64);
-            let integer = number.as_i64().or_else(|| number.as_f64().and_then(whole))?;
-            (-INTEGER_MAX..=INTEGER_MAX).contains(&integer).then(|| integer.to_string())
+            let whole =
+                |f: f64| (f.fract() == 0.0 && f.abs() <= INTEGER_MAX as f64).then_some(f as i64);
+            let integer = number
+                .as_i64()
+                .or_else(|| number.as_f64().and_then(whole))?;
+            (-INTEGER_MAX..=INTEGER_MAX)
+                .contains(&integer)
+                .then(|| integer.to_string())
         }
         _ => None,
     }
@@ -180,7 +221,8 @@ pub(crate) async fn plain_value<Wrapped: Future<Output = bool>>(
     result: &RawValue,
     wrapped: impl FnOnce() -> Wrapped,
 ) -> Result<Box<RawValue>, Failure> {
-    let result = RawObject::parse(result).map_err(|_| Failure::internal("the tool's result is no object"))?;
+    let result = RawObject::parse(result)
+        .map_err(|_| Failure::internal("the tool's result is no object"))?;
     // Boxed: it may ask the server, and calls that needn't know carry no room for that.
     let content = result.object("structuredContent");
     let may_be_wrapped = content.is_some_and(|content| content.len() == 1 && content.has("result"));
@@ -206,7 +248,10 @@ mod tool_book_tests {
         let book = ToolCache::default();
         assert!(book.learn(&page, false).is_none());
         let kept = book.learn(&page, true).unwrap();
-        assert_eq!(kept.get(), r#"{"tools":[{"name":"good","inputSchema":{"type":"object"},"odd":1.0}],"ttlMs":5}"#);
+        assert_eq!(
+            kept.get(),
+            r#"{"tools":[{"name":"good","inputSchema":{"type":"object"},"odd":1.0}],"ttlMs":5}"#
+        );
         assert!(book.get("bad").unwrap().header_params.is_none());
         assert_eq!(book.get("good").unwrap().header_params, Some(vec![]));
     }
@@ -223,15 +268,57 @@ mod tool_book_tests {
                 false,
                 Some(Duration::from_secs(60)),
             ),
-            (r#""annotations":{"idempotentHint":true},"_meta":{"callboard/cache":60}"#, false, true, None),
-            (r#""annotations":{"readOnlyHint":"true"},"_meta":{"callboard/cache":60}"#, false, false, None),
-            (r#""annotations":{"readOnlyHint":true},"_meta":{"callboard/cache":-1}"#, true, false, None),
-            (r#""annotations":{"readOnlyHint":true},"_meta":{"callboard/cache":3600}"#, true, false, hour),
-            (r#""annotations":{"readOnlyHint":true},"_meta":{"callboard/cache":3601}"#, true, false, hour),
+            (
+                r#""annotations":{"idempotentHint":true},"_meta":{"callboard/cache":60}"#,
+                false,
+                true,
+                None,
+            ),
+            (
+                r#""annotations":{"readOnlyHint":"true"},"_meta":{"callboard/cache":60}"#,
+                false,
+                false,
+                None,
+            ),
+            (
+                r#""annotations":{"readOnlyHint":true},"_meta":{"callboard/cache":-1}"#,
+                true,
+                false,
+                None,
+            ),
+            (
+                r#""annotations":{"readOnlyHint":true},"_meta":{"callboard/cache":3600}"#,
+                true,
+                false,
+                hour,
+            ),
+            (
+                r#""annotations":{"readOnlyHint":true},"_meta":{"callboard/cache":3601}"#,
+                true,
+                false,
+                hour,
+            ),
         ] {
             let book = ToolCache::default();
-            assert!(book.learn(&raw(&format!(r#"{{"tools":[{{"name":"t",{said}}}]}}"#)), false).is_none());
-            assert_eq!(book.hints("t"), (Hints { read_only, idempotent, cache }, 0), "{said}");
+            assert!(
+                book.learn(
+                    &raw(&format!(r#"{{"tools":[{{"name":"t",{said}}}]}}"#)),
+                    false
+                )
+                .is_none()
+            );
+            assert_eq!(
+                book.hints("t"),
+                (
+                    Hints {
+                        read_only,
+                        idempotent,
+                        cache
+                    },
+                    0
+                ),
+                "{said}"
+            );
             book.forget();
             assert_eq!(book.hints("t"), (Hints::default(), 1));
         }
@@ -244,7 +331,10 @@ mod tool_book_tests {
         for n in 0..=TOOLS_REMEMBERED_MAX {
             let _ = book.learn(&raw(&format!(r#"{{"tools":[{{"name":"t{n}"}}]}}"#)), true);
         }
-        assert!(book.get(&format!("t{}", TOOLS_REMEMBERED_MAX - 1)).is_some());
+        assert!(
+            book.get(&format!("t{}", TOOLS_REMEMBERED_MAX - 1))
+                .is_some()
+        );
         assert!(book.get(&format!("t{TOOLS_REMEMBERED_MAX}")).is_none());
     }
 }
@@ -266,11 +356,23 @@ mod header_tests {
             "large": { "type": "integer", header::ANNOTATION: "Large" },
             "plain": { "type": "string" },
         }});
-        let arguments =
-            r#"{"region":"eu","size":42.0,"deep":{"yes":false},"null":null,"large":9007199254740992,"plain":"p"}"#;
-        let headers = header_params(&params_of(&schema).unwrap(), &serde_json::from_str(arguments).unwrap());
-        let mut seen: Vec<_> = headers.iter().map(|(n, v)| (n.as_str(), v.to_str().unwrap())).collect();
+        let arguments = r#"{"region":"eu","size":42.0,"deep":{"yes":false},"null":null,"large":9007199254740992,"plain":"p"}"#;
+        let headers = header_params(
+            &params_of(&schema).unwrap(),
+            &serde_json::from_str(arguments).unwrap(),
+        );
+        let mut seen: Vec<_> = headers
+            .iter()
+            .map(|(n, v)| (n.as_str(), v.to_str().unwrap()))
+            .collect();
         seen.sort_unstable();
-        assert_eq!(seen, [("mcp-param-region", "eu"), ("mcp-param-size", "42"), ("mcp-param-yes", "false")]);
+        assert_eq!(
+            seen,
+            [
+                ("mcp-param-region", "eu"),
+                ("mcp-param-size", "42"),
+                ("mcp-param-yes", "false")
+            ]
+        );
     }
 }

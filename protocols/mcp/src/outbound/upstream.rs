@@ -46,8 +46,14 @@ enum State {
 
 impl Upstream {
     pub fn new(wiring: Wiring) -> Self {
-        let core = Arc::new(Core { wiring, resources: Mutex::default() });
-        Self { core, state: Mutex::new(State::Apart) }
+        let core = Arc::new(Core {
+            wiring,
+            resources: Mutex::default(),
+        });
+        Self {
+            core,
+            state: Mutex::new(State::Apart),
+        }
     }
 
     /// The connection there is, if there is one.
@@ -60,9 +66,14 @@ impl Upstream {
 
     /// Asks the server whether it is there, over the connection where there is one; else makes one.
     pub async fn check(&self) -> Result<Arc<Session>, TransportError> {
-        let Some(session) = self.current() else { return self.session().await };
+        let Some(session) = self.current() else {
+            return self.session().await;
+        };
         let checked = match session.era() {
-            Era::Legacy => session.request_quietly("ping", RawObject::new()).await.map(drop),
+            Era::Legacy => session
+                .request_quietly("ping", RawObject::new())
+                .await
+                .map(drop),
             Era::Modern => modern::discover(&session).await.map(drop),
         };
         match checked {
@@ -83,7 +94,9 @@ impl Upstream {
             match &*state {
                 State::Up(session) if !session.link.is_closed() => return Ok(session.clone()),
                 // One that failed while nobody looked tells nothing of now.
-                State::Connecting(connecting) if !matches!(connecting.peek(), Some(Err(_))) => connecting.clone(),
+                State::Connecting(connecting) if !matches!(connecting.peek(), Some(Err(_))) => {
+                    connecting.clone()
+                }
                 _ => {
                     let connecting = self.connecting();
                     *state = State::Connecting(connecting.clone());
@@ -107,10 +120,17 @@ impl Upstream {
         let core = self.core.clone();
         let task = self.core.spawn(async move {
             let limit = core.options.handshake_timeout;
-            timeout(limit, core.connect()).await.unwrap_or(Err(TransportError::TimedOut(limit)))
+            timeout(limit, core.connect())
+                .await
+                .unwrap_or(Err(TransportError::TimedOut(limit)))
         });
         let task = AbortOnDropHandle::new(task);
-        async move { task.await.unwrap_or(Err(TransportError::Broken("the connection was given up"))) }.boxed().shared()
+        async move {
+            task.await
+                .unwrap_or(Err(TransportError::Broken("the connection was given up")))
+        }
+        .boxed()
+        .shared()
     }
 
     /// Forgets `session`: the next call makes another.
@@ -142,7 +162,9 @@ impl Upstream {
         match method {
             // Boxed, for they are rare: other requests carry no room for them.
             "tools/list" => Box::pin(self.list_tools(params, cx)).await,
-            SUBSCRIBE | "resources/unsubscribe" => Box::pin(self.subscribe(method, params, cx)).await,
+            SUBSCRIBE | "resources/unsubscribe" => {
+                Box::pin(self.subscribe(method, params, cx)).await
+            }
             _ => self.send(method, params, cx).await,
         }
     }
@@ -161,7 +183,13 @@ impl Upstream {
         }
     }
 
-    async fn send_in(&self, session: &Arc<Session>, method: &str, params: &RawObject, cx: &Cx) -> Exchanged {
+    async fn send_in(
+        &self,
+        session: &Arc<Session>,
+        method: &str,
+        params: &RawObject,
+        cx: &Cx,
+    ) -> Exchanged {
         if method == hmcp::METHOD {
             hmcp::gate(&session.about).map_err(TransportError::Failed)?;
         }
@@ -192,15 +220,17 @@ impl Upstream {
 
     /// Sees to it that the tool's schema is known before it is called: it says what goes into headers.
     async fn know(&self, session: &Session, params: &RawObject) -> Result<(), TransportError> {
-        let Some(tool) = params.text("name") else { return Ok(()) };
+        let Some(tool) = params.text("name") else {
+            return Ok(());
+        };
         if self.core.tools.lacks(&tool) {
             // Boxed, for most calls need it not: they carry no room for it.
             Box::pin(self.read_tools(session)).await;
         }
         match self.core.tools.get(&tool) {
-            Some(known) if known.header_params.is_none() => {
-                Err(TransportError::Failed(Failure::rejected("the tool's x-mcp-header annotations are invalid")))
-            }
+            Some(known) if known.header_params.is_none() => Err(TransportError::Failed(
+                Failure::rejected("the tool's x-mcp-header annotations are invalid"),
+            )),
             _ => Ok(()),
         }
     }
@@ -214,7 +244,9 @@ impl Upstream {
             let page = match session.era() {
                 Era::Legacy => session.request_quietly("tools/list", params).await,
                 Era::Modern => {
-                    let ask = |number| modern::request(number, "tools/list", &params, None, &session.options, None);
+                    let ask = |number| {
+                        modern::request(number, "tools/list", &params, None, &session.options, None)
+                    };
                     session.quietly(ask).await
                 }
             };
@@ -225,15 +257,24 @@ impl Upstream {
                 return;
             }
         }
-        callboard_message::log::warn!(pages_max = self.core.options.pages_max, "the list of tools doesn't end");
+        callboard_message::log::warn!(
+            pages_max = self.core.options.pages_max,
+            "the list of tools doesn't end"
+        );
     }
 
     /// Learns from a page of `tools/list`: the page without tools that mustn't be used where it has some, and the cursor
     /// of the next.
-    fn learn(&self, session: &Session, page: &RawValue) -> (Option<Box<RawValue>>, Option<Box<RawValue>>) {
+    fn learn(
+        &self,
+        session: &Session,
+        page: &RawValue,
+    ) -> (Option<Box<RawValue>>, Option<Box<RawValue>>) {
         let is_strict = session.era() == Era::Modern && session.link.http().is_some();
         let kept = self.core.tools.learn(page, is_strict);
-        let next = RawObject::parse(page).ok().and_then(|mut page| page.remove("nextCursor"));
+        let next = RawObject::parse(page)
+            .ok()
+            .and_then(|mut page| page.remove("nextCursor"));
         (kept, next.filter(|cursor| cursor.get() != "null"))
     }
 
@@ -262,8 +303,9 @@ impl Upstream {
     /// Tells this agent's followers of changes to a resource, or no more.
     async fn subscribe(&self, method: &str, params: &RawObject, cx: &Cx) -> Exchanged {
         let on = method == SUBSCRIBE;
-        let uri =
-            params.text("uri").ok_or_else(|| TransportError::Failed(Failure::invalid("`uri` must be a string")))?;
+        let uri = params
+            .text("uri")
+            .ok_or_else(|| TransportError::Failed(Failure::invalid("`uri` must be a string")))?;
         let session = self.session().await?;
         if on && self.core.resources.lock().len() >= SUBSCRIPTIONS_MAX {
             let why = format!("more than {SUBSCRIPTIONS_MAX} resources are followed");
@@ -328,8 +370,14 @@ impl Server {
     /// See [`ClientError`].
     pub fn new(endpoint: Endpoint, options: &ClientOptions) -> Result<Self, ClientError> {
         options.fit(&endpoint)?;
-        let http = Clients::new(Connector::new(options.connect_timeout).map_err(ClientError::Client)?);
-        Ok(Self { endpoint, http, remembered: Arc::default(), farewells: TaskTracker::new() })
+        let http =
+            Clients::new(Connector::new(options.connect_timeout).map_err(ClientError::Client)?);
+        Ok(Self {
+            endpoint,
+            http,
+            remembered: Arc::default(),
+            farewells: TaskTracker::new(),
+        })
     }
 
     /// What connections of the agent `cx` are made from.
@@ -365,7 +413,10 @@ pub(crate) struct Wiring {
 
 impl Wiring {
     /// Runs `work` where it can outlast the call that needed it.
-    pub fn spawn<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
         match &self.runtime {
             Some(runtime) => runtime.spawn(work),
             None => tokio::spawn(work),
@@ -417,15 +468,19 @@ impl Core {
         let found = match known {
             Some(_) => probe.await,
             // A legacy server may say nothing to what it doesn't know.
-            None => timeout(self.options.probe_timeout, probe).await.unwrap_or(Ok(None)),
+            None => timeout(self.options.probe_timeout, probe)
+                .await
+                .unwrap_or(Ok(None)),
         };
         match (found, only) {
             (Ok(Some(about)), _) => Ok(Session::new(connection, Revision::V2026_07_28, about)),
-            (Ok(None), Some(_)) => {
-                Err(TransportError::Protocol("the server is of the legacy era, which isn't wanted".into()))
-            }
+            (Ok(None), Some(_)) => Err(TransportError::Protocol(
+                "the server is of the legacy era, which isn't wanted".into(),
+            )),
             // One that ended over a question that it didn't know is started again.
-            (Err(TransportError::Broken(_)), None) if matches!(self.server.endpoint, Endpoint::Child(_)) => {
+            (Err(TransportError::Broken(_)), None)
+                if matches!(self.server.endpoint, Endpoint::Child(_)) =>
+            {
                 self.agree_legacy(None).await
             }
             (Ok(None), None) => self.agree_legacy(Some(connection)).await,
@@ -433,7 +488,10 @@ impl Core {
         }
     }
 
-    async fn agree_legacy(&self, opened: Option<Connection>) -> Result<Arc<Session>, TransportError> {
+    async fn agree_legacy(
+        &self,
+        opened: Option<Connection>,
+    ) -> Result<Arc<Session>, TransportError> {
         let connection = match opened.filter(|opened| !opened.link.is_closed()) {
             Some(opened) => opened,
             None => self.open(&self.server.endpoint).await?,
@@ -462,8 +520,20 @@ impl Core {
     async fn open(&self, endpoint: &Endpoint) -> Result<Connection, TransportError> {
         let options = self.options.clone();
         let (tools, news) = (self.tools.clone(), self.news.clone());
-        let ear = Arc::new(NotificationHandler::new(tools, news, self.server.farewells.clone(), &options));
-        let http = |url: &Url| Http::new(self.server.http.clone(), url.clone(), options.clone(), ear.clone());
+        let ear = Arc::new(NotificationHandler::new(
+            tools,
+            news,
+            self.server.farewells.clone(),
+            &options,
+        ));
+        let http = |url: &Url| {
+            Http::new(
+                self.server.http.clone(),
+                url.clone(),
+                options.clone(),
+                ear.clone(),
+            )
+        };
         let link = match endpoint {
             Endpoint::Http(url) => Transport::Http(Arc::new(http(url))),
             Endpoint::Sse(url) => http::open_event_stream(http(url)).await?,

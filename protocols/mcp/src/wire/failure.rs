@@ -31,7 +31,9 @@ pub(crate) fn of_answer(error: &RpcError) -> Failure {
     let kind = match error.code {
         code::METHOD_NOT_FOUND => FailureKind::NobodyToAsk,
         // The Python SDK says so with "Sampling not supported", and gives the code to other errors too.
-        code::INVALID_REQUEST if error.message.to_ascii_lowercase().contains(NOT_SUPPORTED) => FailureKind::NobodyToAsk,
+        code::INVALID_REQUEST if error.message.to_ascii_lowercase().contains(NOT_SUPPORTED) => {
+            FailureKind::NobodyToAsk
+        }
         mcp::MISSING_CLIENT_CAPABILITY
         | mcp::NOBODY_TO_ASK
         | mcp::OVERLOADED
@@ -44,7 +46,12 @@ pub(crate) fn of_answer(error: &RpcError) -> Failure {
 }
 
 fn keeping(member: &str, kind: FailureKind, error: &RpcError) -> Failure {
-    let message: String = error.message.chars().filter(|c| !c.is_control()).take(MESSAGE_CHARS_MAX).collect();
+    let message: String = error
+        .message
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(MESSAGE_CHARS_MAX)
+        .collect();
     let mut kept = json!({ "code": error.code, "message": error.message });
     if let Some(data) = &error.data {
         kept["data"] = serde_json::from_str(data.get()).unwrap_or(Value::Null);
@@ -60,7 +67,9 @@ fn kind_of(error_code: i64) -> FailureKind {
         code::PARSE_ERROR | code::INVALID_REQUEST | code::INTERNAL_ERROR | mcp::HEADER_MISMATCH => {
             FailureKind::Internal
         }
-        mcp::MISSING_CLIENT_CAPABILITY | mcp::URL_ELICITATION_REQUIRED | mcp::NOBODY_TO_ASK => FailureKind::NobodyToAsk,
+        mcp::MISSING_CLIENT_CAPABILITY | mcp::URL_ELICITATION_REQUIRED | mcp::NOBODY_TO_ASK => {
+            FailureKind::NobodyToAsk
+        }
         mcp::BLOCKED | mcp::BLOCKED_BY_GUARDRAIL => FailureKind::Blocked,
         mcp::DENIED => FailureKind::Denied,
         mcp::OVERLOADED => FailureKind::Overloaded,
@@ -107,7 +116,11 @@ pub(crate) fn to_rpc_or(not_found: i64, failure: Failure) -> RpcError {
         FailureKind::Cancelled => mcp::CANCELLED,
         _ => return RpcError::new(code::INTERNAL_ERROR, "internal error"),
     };
-    RpcError { code: error_code, message: failure.message, data: failure.data.and_then(|d| to_raw_value(&d).ok()) }
+    RpcError {
+        code: error_code,
+        message: failure.message,
+        data: failure.data.and_then(|d| to_raw_value(&d).ok()),
+    }
 }
 
 /// The error of a peer behind the agent, as it came: `data.rpc` of a failure that [`of_rpc`] made.
@@ -118,7 +131,11 @@ pub(crate) fn sent_by_peer(failure: &Failure) -> Option<RpcError> {
 fn kept_in(member: &str, failure: &Failure) -> Option<RpcError> {
     let kept = failure.data.as_ref()?.get(member)?;
     let data = kept.get("data").and_then(|data| to_raw_value(data).ok());
-    Some(RpcError { code: kept.get("code")?.as_i64()?, message: kept.get("message")?.as_str()?.to_owned(), data })
+    Some(RpcError {
+        code: kept.get("code")?.as_i64()?,
+        message: kept.get("message")?.as_str()?.to_owned(),
+        data,
+    })
 }
 
 #[cfg(test)]
@@ -129,8 +146,14 @@ mod tests {
     /// Goal: an error can be passed on as it came. Method: a code, a sentence and data that nobody here knows.
     #[test]
     fn errors_travel_whole() {
-        let data = RawValue::from_string(r#"{"elicitations":[{"url":"https://a.example"}]}"#.into()).unwrap();
-        let failure = of_rpc(&RpcError { code: -32042, message: "visit\nfirst".into(), data: Some(data) });
+        let data =
+            RawValue::from_string(r#"{"elicitations":[{"url":"https://a.example"}]}"#.into())
+                .unwrap();
+        let failure = of_rpc(&RpcError {
+            code: -32042,
+            message: "visit\nfirst".into(),
+            data: Some(data),
+        });
         assert_eq!(failure.kind, FailureKind::NobodyToAsk);
         assert_eq!(failure.message, "visitfirst");
         let rpc = &failure.data.unwrap()["rpc"];
@@ -152,7 +175,10 @@ mod tests {
             (-1, "Request blocked by guardrails", true)
         );
         let elsewhere = to_rpc_or(code::INVALID_PARAMS, of_guard);
-        assert_eq!((elsewhere.code, elsewhere.data.as_ref().unwrap().get()), (1_001, &*data.to_string()));
+        assert_eq!(
+            (elsewhere.code, elsewhere.data.as_ref().unwrap().get()),
+            (1_001, &*data.to_string())
+        );
         assert_eq!(of_rpc(&elsewhere).kind, FailureKind::Blocked);
         assert_eq!(to_rpc_or(code::INVALID_PARAMS, refusal).code, -1);
     }
@@ -171,7 +197,11 @@ mod tests {
             (-6, refused, FailureKind::Rejected),
             (-32601, refused, FailureKind::NobodyToAsk),
             (-32600, "Sampling not supported", FailureKind::NobodyToAsk),
-            (-32600, "Elicitation NOT SUPPORTED", FailureKind::NobodyToAsk),
+            (
+                -32600,
+                "Elicitation NOT SUPPORTED",
+                FailureKind::NobodyToAsk,
+            ),
             (-32600, refused, FailureKind::Rejected),
             (-32601, "Sampling not supported", FailureKind::NobodyToAsk),
             (-32603, "Sampling not supported", FailureKind::Rejected),
@@ -183,7 +213,11 @@ mod tests {
             (-8, refused, FailureKind::Cancelled),
         ] {
             let data = RawValue::from_string(r#"{"by":"person"}"#.into()).unwrap();
-            let error = RpcError { code: error_code, message: message.into(), data: Some(data) };
+            let error = RpcError {
+                code: error_code,
+                message: message.into(),
+                data: Some(data),
+            };
             let failure = of_answer(&error);
             assert_eq!(failure.kind, kind, "{error_code} {message}");
             // To whoever called, it is no error of the method that they called.
@@ -206,7 +240,11 @@ mod tests {
             (-2, FailureKind::Denied),
             (4_711, FailureKind::Rejected),
         ] {
-            assert_eq!(of_rpc(&RpcError::new(error_code, "m")).kind, kind, "{error_code}");
+            assert_eq!(
+                of_rpc(&RpcError::new(error_code, "m")).kind,
+                kind,
+                "{error_code}"
+            );
         }
     }
 }

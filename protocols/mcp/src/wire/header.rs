@@ -79,8 +79,14 @@ pub fn params_of(schema: &Value) -> Result<Vec<HeaderParam>, HeaderParamError> {
 }
 
 /// A schema that `properties` alone lead to.
-fn object(schema: &Value, path: &mut Vec<String>, found: &mut Vec<HeaderParam>) -> Result<(), HeaderParamError> {
-    let Value::Object(members) = schema else { return Ok(()) };
+fn object(
+    schema: &Value,
+    path: &mut Vec<String>,
+    found: &mut Vec<HeaderParam>,
+) -> Result<(), HeaderParamError> {
+    let Value::Object(members) = schema else {
+        return Ok(());
+    };
     for (keyword, value) in members {
         match (keyword.as_str(), value) {
             (ANNOTATION, _) if path.is_empty() => return Err(HeaderParamError::Place),
@@ -98,25 +104,46 @@ fn object(schema: &Value, path: &mut Vec<String>, found: &mut Vec<HeaderParam>) 
     Ok(())
 }
 
-fn annotated(value: &Value, kind: Option<&Value>, path: &[String]) -> Result<HeaderParam, HeaderParamError> {
-    let name = value.as_str().filter(|name| !name.is_empty()).ok_or(HeaderParamError::Name)?;
-    let header = format!("{PARAM_PREFIX}{name}").parse().map_err(|_| HeaderParamError::Name)?;
+fn annotated(
+    value: &Value,
+    kind: Option<&Value>,
+    path: &[String],
+) -> Result<HeaderParam, HeaderParamError> {
+    let name = value
+        .as_str()
+        .filter(|name| !name.is_empty())
+        .ok_or(HeaderParamError::Name)?;
+    let header = format!("{PARAM_PREFIX}{name}")
+        .parse()
+        .map_err(|_| HeaderParamError::Name)?;
     let kind = match kind.and_then(Value::as_str) {
         Some("string") => ParamKind::String,
         Some("integer") => ParamKind::Integer,
         Some("boolean") => ParamKind::Boolean,
         _ => return Err(HeaderParamError::Type(name.to_owned())),
     };
-    Ok(HeaderParam { header, path: path.to_vec(), kind })
+    Ok(HeaderParam {
+        header,
+        path: path.to_vec(),
+        kind,
+    })
 }
 
 /// A keyword under which no annotation may stand.
 fn elsewhere(keyword: &str, value: &Value) -> Result<(), HeaderParamError> {
-    const SCHEMAS_BY_NAME: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
+    const SCHEMAS_BY_NAME: [&str; 5] = [
+        "properties",
+        "patternProperties",
+        "$defs",
+        "definitions",
+        "dependentSchemas",
+    ];
     const DATA: [&str; 5] = ["default", "const", "enum", "examples", "required"];
     match value {
         _ if DATA.contains(&keyword) => Ok(()),
-        Value::Object(schemas) if SCHEMAS_BY_NAME.contains(&keyword) => schemas.values().try_for_each(nowhere),
+        Value::Object(schemas) if SCHEMAS_BY_NAME.contains(&keyword) => {
+            schemas.values().try_for_each(nowhere)
+        }
         value => nowhere(value),
     }
 }
@@ -124,7 +151,9 @@ fn elsewhere(keyword: &str, value: &Value) -> Result<(), HeaderParamError> {
 fn nowhere(schema: &Value) -> Result<(), HeaderParamError> {
     match schema {
         Value::Object(members) if members.contains_key(ANNOTATION) => Err(HeaderParamError::Place),
-        Value::Object(members) => members.iter().try_for_each(|(keyword, value)| elsewhere(keyword, value)),
+        Value::Object(members) => members
+            .iter()
+            .try_for_each(|(keyword, value)| elsewhere(keyword, value)),
         Value::Array(schemas) => schemas.iter().try_for_each(nowhere),
         _ => Ok(()),
     }
@@ -133,10 +162,17 @@ fn nowhere(schema: &Value) -> Result<(), HeaderParamError> {
 /// A header's value as it was before it was encoded; `None` where it can't have been written by [`encode`] or by hand.
 pub fn decode(value: &[u8]) -> Option<Cow<'_, str>> {
     let visible = |b: &u8| matches!(b, b'\t' | 0x20..=0x7e);
-    let text = std::str::from_utf8(value).ok().filter(|text| text.as_bytes().iter().all(visible))?;
+    let text = std::str::from_utf8(value)
+        .ok()
+        .filter(|text| text.as_bytes().iter().all(visible))?;
     let text = text.trim_matches([' ', '\t']);
-    match text.strip_prefix(ENCODED_PREFIX).and_then(|rest| rest.strip_suffix(ENCODED_SUFFIX)) {
-        Some(encoded) => String::from_utf8(STANDARD.decode(encoded).ok()?).ok().map(Cow::Owned),
+    match text
+        .strip_prefix(ENCODED_PREFIX)
+        .and_then(|rest| rest.strip_suffix(ENCODED_SUFFIX))
+    {
+        Some(encoded) => String::from_utf8(STANDARD.decode(encoded).ok()?)
+            .ok()
+            .map(Cow::Owned),
         None => Some(Cow::Borrowed(text)),
     }
 }
@@ -148,7 +184,10 @@ pub fn encode(value: &str) -> Cow<'_, str> {
         && !(value.starts_with(ENCODED_PREFIX) && value.ends_with(ENCODED_SUFFIX));
     match plain {
         true => Cow::Borrowed(value),
-        false => Cow::Owned(format!("{ENCODED_PREFIX}{}{ENCODED_SUFFIX}", STANDARD.encode(value))),
+        false => Cow::Owned(format!(
+            "{ENCODED_PREFIX}{}{ENCODED_SUFFIX}",
+            STANDARD.encode(value)
+        )),
     }
 }
 
@@ -192,26 +231,64 @@ mod tests {
     fn annotations_that_break_a_rule_are_refused() {
         let property = |p: Value| json!({ "type": "object", "properties": { "a": p } });
         for (schema, why) in [
-            (property(json!({ "type": "string", "x-mcp-header": "" })), HeaderParamError::Name),
-            (property(json!({ "type": "string", "x-mcp-header": "a b" })), HeaderParamError::Name),
-            (property(json!({ "type": "string", "x-mcp-header": "a\r\nb" })), HeaderParamError::Name),
-            (property(json!({ "type": "string", "x-mcp-header": 1 })), HeaderParamError::Name),
-            (property(json!({ "type": "string", "x-mcp-header": "Région" })), HeaderParamError::Name),
-            (property(json!({ "type": "object", "x-mcp-header": "A" })), HeaderParamError::Type("A".into())),
-            (property(json!({ "anyOf": [{ "type": "string", "x-mcp-header": "A" }] })), HeaderParamError::Place),
-            (property(json!({ "type": "number", "x-mcp-header": "A" })), HeaderParamError::Type("A".into())),
-            (property(json!({ "type": ["string", "null"], "x-mcp-header": "A" })), HeaderParamError::Type("A".into())),
-            (property(json!({ "x-mcp-header": "A" })), HeaderParamError::Type("A".into())),
-            (json!({ "type": "object", "x-mcp-header": "A" }), HeaderParamError::Place),
             (
-                property(json!({ "type": "array", "items": { "type": "string", "x-mcp-header": "A" } })),
+                property(json!({ "type": "string", "x-mcp-header": "" })),
+                HeaderParamError::Name,
+            ),
+            (
+                property(json!({ "type": "string", "x-mcp-header": "a b" })),
+                HeaderParamError::Name,
+            ),
+            (
+                property(json!({ "type": "string", "x-mcp-header": "a\r\nb" })),
+                HeaderParamError::Name,
+            ),
+            (
+                property(json!({ "type": "string", "x-mcp-header": 1 })),
+                HeaderParamError::Name,
+            ),
+            (
+                property(json!({ "type": "string", "x-mcp-header": "Région" })),
+                HeaderParamError::Name,
+            ),
+            (
+                property(json!({ "type": "object", "x-mcp-header": "A" })),
+                HeaderParamError::Type("A".into()),
+            ),
+            (
+                property(json!({ "anyOf": [{ "type": "string", "x-mcp-header": "A" }] })),
+                HeaderParamError::Place,
+            ),
+            (
+                property(json!({ "type": "number", "x-mcp-header": "A" })),
+                HeaderParamError::Type("A".into()),
+            ),
+            (
+                property(json!({ "type": ["string", "null"], "x-mcp-header": "A" })),
+                HeaderParamError::Type("A".into()),
+            ),
+            (
+                property(json!({ "x-mcp-header": "A" })),
+                HeaderParamError::Type("A".into()),
+            ),
+            (
+                json!({ "type": "object", "x-mcp-header": "A" }),
+                HeaderParamError::Place,
+            ),
+            (
+                property(
+                    json!({ "type": "array", "items": { "type": "string", "x-mcp-header": "A" } }),
+                ),
                 HeaderParamError::Place,
             ),
             (
                 json!({ "oneOf": [{ "properties": { "a": { "type": "string", "x-mcp-header": "A" } } }] }),
                 HeaderParamError::Place,
             ),
-            (json!({ "$defs": { "d": { "type": "string", "x-mcp-header": "A" } } }), HeaderParamError::Place),
+            (
+                json!({ "$defs": { "d": { "type": "string", "x-mcp-header": "A" } } }),
+                HeaderParamError::Place,
+            ),
             (
                 json!({ "properties": {
                     "a": { "type": "string", "x-mcp-header": "A" }, "b": { "type": "string", "x-mcp-header": "a" } } }),
@@ -238,7 +315,13 @@ mod tests {
             assert_eq!(encode(value), header);
             assert_eq!(decode(header.as_bytes()).unwrap(), value);
         }
-        for wrong in ["=?base64?SGVsbG8?=", "=?base64?SGVs!!!bG8=?=", "=?base64?/w==?=", "caf\u{e9}", "a\u{1}b"] {
+        for wrong in [
+            "=?base64?SGVsbG8?=",
+            "=?base64?SGVs!!!bG8=?=",
+            "=?base64?/w==?=",
+            "caf\u{e9}",
+            "a\u{1}b",
+        ] {
             assert_eq!(decode(wrong.as_bytes()), None, "{wrong}");
         }
         assert_eq!(decode(b"  spaced\t").unwrap(), "spaced");

@@ -21,7 +21,9 @@ fn offered(capabilities: &RawObject) -> Option<RawObject> {
     let offer = |holder: &str, name: &str| capabilities.object(holder)?.object(name);
     let offer = offer("experimental", EXPERIMENTAL).or_else(|| offer("extensions", EXTENSION))?;
     let wanted = offer.get("sampling").map(RawValue::get);
-    wanted.is_some_and(|sampling| !matches!(sampling, "false" | "null")).then_some(offer)
+    wanted
+        .is_some_and(|sampling| !matches!(sampling, "false" | "null"))
+        .then_some(offer)
 }
 
 /// Says it in server capabilities.
@@ -32,7 +34,9 @@ pub fn advertise(capabilities: &mut RawObject) {
 /// Says in the words of the stateless era too what server capabilities say in HMCP's own; the words of the legacy era have
 /// no extensions.
 pub fn translate(capabilities: &mut RawObject, extensions: bool) {
-    let Some(offer) = offered(capabilities) else { return };
+    let Some(offer) = offered(capabilities) else {
+        return;
+    };
     put(capabilities, "experimental", EXPERIMENTAL, offer.clone());
     if extensions {
         put(capabilities, "extensions", EXTENSION, offer);
@@ -52,10 +56,14 @@ fn put(capabilities: &mut RawObject, holder: &str, name: &str, offer: RawObject)
 /// # Errors
 /// `NotFound` where it doesn't.
 pub fn gate(about: &RawObject) -> Result<(), Failure> {
-    let has_it = about.object("capabilities").is_some_and(|capabilities| offered(&capabilities).is_some());
+    let has_it = about
+        .object("capabilities")
+        .is_some_and(|capabilities| offered(&capabilities).is_some());
     match has_it {
         true => Ok(()),
-        false => Err(Failure::not_found("the server doesn't say that it answers sampling/createMessage (HMCP)")),
+        false => Err(Failure::not_found(
+            "the server doesn't say that it answers sampling/createMessage (HMCP)",
+        )),
     }
 }
 
@@ -71,11 +79,20 @@ mod tests {
     #[test]
     fn servers_must_say_so() {
         for (capabilities, has_it) in [
-            (r#"{"experimental":{"hmcp":{"sampling":true,"version":"0.1.0"}}}"#, true),
-            (r#"{"extensions":{"com.innovaccer/hmcp":{"sampling":{}}}}"#, true),
+            (
+                r#"{"experimental":{"hmcp":{"sampling":true,"version":"0.1.0"}}}"#,
+                true,
+            ),
+            (
+                r#"{"extensions":{"com.innovaccer/hmcp":{"sampling":{}}}}"#,
+                true,
+            ),
             (r#"{"experimental":{"hmcp":{"sampling":false}}}"#, false),
             (r#"{"experimental":{"hmcp":{"version":"0.1.0"}}}"#, false),
-            (r#"{"experimental":{"other":{"sampling":true}},"sampling":{}}"#, false),
+            (
+                r#"{"experimental":{"other":{"sampling":true}},"sampling":{}}"#,
+                false,
+            ),
             (r#"{}"#, false),
         ] {
             let about = RawObject::of("capabilities", of(capabilities));
@@ -90,12 +107,32 @@ mod tests {
         let mut ours = of(r#"{"experimental":{"x":1}}"#);
         advertise(&mut ours);
         let hmcp = r#"{"sampling":true,"version":"0.1.0"}"#;
-        assert_eq!(ours.to_raw().get(), format!(r#"{{"experimental":{{"x":1,"hmcp":{hmcp}}}}}"#));
+        assert_eq!(
+            ours.to_raw().get(),
+            format!(r#"{{"experimental":{{"x":1,"hmcp":{hmcp}}}}}"#)
+        );
         translate(&mut ours, true);
-        assert_eq!(ours.object("extensions").unwrap().get("com.innovaccer/hmcp").unwrap().get(), hmcp);
-        let mut theirs = of(r#"{"extensions":{"com.innovaccer/hmcp":{"sampling":true,"version":"0.2.0"}}}"#);
+        assert_eq!(
+            ours.object("extensions")
+                .unwrap()
+                .get("com.innovaccer/hmcp")
+                .unwrap()
+                .get(),
+            hmcp
+        );
+        let mut theirs =
+            of(r#"{"extensions":{"com.innovaccer/hmcp":{"sampling":true,"version":"0.2.0"}}}"#);
         translate(&mut theirs, false);
-        assert_eq!(theirs.object("experimental").unwrap().object("hmcp").unwrap().text("version").unwrap(), "0.2.0");
+        assert_eq!(
+            theirs
+                .object("experimental")
+                .unwrap()
+                .object("hmcp")
+                .unwrap()
+                .text("version")
+                .unwrap(),
+            "0.2.0"
+        );
         let mut none = of(r#"{"tools":{}}"#);
         translate(&mut none, true);
         assert_eq!(none.to_raw().get(), r#"{"tools":{}}"#);

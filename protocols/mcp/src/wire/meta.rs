@@ -27,13 +27,22 @@ pub const PURPOSE: &str = "callboard/purpose";
 pub const PURPOSE_BYTES_MAX: usize = 64;
 
 /// Members that mean something to this hop only: never forwarded.
-const OF_THIS_HOP: &[&str] =
-    &[PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, LOG_LEVEL, SUBSCRIPTION_ID, PROGRESS_TOKEN, TRACEPARENT];
+const OF_THIS_HOP: &[&str] = &[
+    PROTOCOL_VERSION,
+    CLIENT_INFO,
+    CLIENT_CAPABILITIES,
+    LOG_LEVEL,
+    SUBSCRIPTION_ID,
+    PROGRESS_TOKEN,
+    TRACEPARENT,
+];
 
 /// Params without what belongs to this hop; without other members `_meta` goes too.
 pub fn without_hop(params: &RawValue) -> Result<Box<RawValue>, serde_json::Error> {
     let mut members = RawMembers::parse(params)?;
-    let Some(mut meta) = members.read::<RawMembers<'_>>("_meta") else { return Ok(params.to_owned()) };
+    let Some(mut meta) = members.read::<RawMembers<'_>>("_meta") else {
+        return Ok(params.to_owned());
+    };
     meta.retain(|name| !OF_THIS_HOP.contains(&name));
     let mut written = String::with_capacity(params.get().len());
     match meta.is_empty() {
@@ -53,5 +62,6 @@ pub fn without_hop(params: &RawValue) -> Result<Box<RawValue>, serde_json::Error
 /// The trace that a request belongs to: a child of its `traceparent`, or a trace of its own (W3C, section 2.3).
 pub fn trace(meta: Option<&RawObject>) -> TraceContext {
     let sent: Option<TraceContext> = meta.and_then(|meta| meta.read(TRACEPARENT));
-    sent.as_ref().map_or_else(TraceContext::root, TraceContext::child)
+    sent.as_ref()
+        .map_or_else(TraceContext::root, TraceContext::child)
 }

@@ -37,8 +37,13 @@ pub enum Era {
 
 impl Revision {
     /// All of them, oldest first.
-    pub const ALL: [Self; 5] =
-        [Self::V2024_11_05, Self::V2025_03_26, Self::V2025_06_18, Self::V2025_11_25, Self::V2026_07_28];
+    pub const ALL: [Self; 5] = [
+        Self::V2024_11_05,
+        Self::V2025_03_26,
+        Self::V2025_06_18,
+        Self::V2025_11_25,
+        Self::V2026_07_28,
+    ];
     /// The newest that begins with `initialize`.
     pub const LATEST_LEGACY: Self = Self::V2025_11_25;
 
@@ -55,12 +60,18 @@ impl Revision {
 
     /// The revision of that name; `None` where this system doesn't speak it.
     pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|revision| revision.as_str() == text)
+        Self::ALL
+            .into_iter()
+            .find(|revision| revision.as_str() == text)
     }
 
     /// Which of the two MCPs it is.
     pub fn era(self) -> Era {
-        if self < Self::V2026_07_28 { Era::Legacy } else { Era::Modern }
+        if self < Self::V2026_07_28 {
+            Era::Legacy
+        } else {
+            Era::Modern
+        }
     }
 }
 

@@ -12,15 +12,31 @@ const GOOD: &str = r#"{"patient_id":"CARD-001"}"#;
 #[tokio::test]
 async fn each_has_its_code() {
     let deep = "[".repeat(100_000);
-    let deep_params = call("1", "get_patient", &format!("{{\"a\":{}{}}}", "[".repeat(99), "]".repeat(99)));
-    let digits = call("1", "get_patient", &format!("{{\"n\":{}}}", "9".repeat(1_000_000)));
+    let deep_params = call(
+        "1",
+        "get_patient",
+        &format!("{{\"a\":{}{}}}", "[".repeat(99), "]".repeat(99)),
+    );
+    let digits = call(
+        "1",
+        "get_patient",
+        &format!("{{\"n\":{}}}", "9".repeat(1_000_000)),
+    );
     let rows: Vec<(i64, Value, Vec<u8>)> = [
         (-32700, json!(null), ""),
         (-32700, json!(null), "{"),
         (-32700, json!(null), "not json"),
         (-32700, json!(null), "\u{feff}{}"),
-        (-32700, json!(null), r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"\ud800"}}"#),
-        (-32700, json!(null), r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","x":1e400}}"#),
+        (
+            -32700,
+            json!(null),
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"\ud800"}}"#,
+        ),
+        (
+            -32700,
+            json!(null),
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","x":1e400}}"#,
+        ),
         (-32700, json!(null), "{\"a\":\"\0\"}"),
         (-32700, json!(null), &digits),
         (-32600, json!(null), &deep),
@@ -29,27 +45,74 @@ async fn each_has_its_code() {
         (-32600, json!(null), "[{},{}]"),
         (-32600, json!(null), "7"),
         (-32600, json!(null), "{}"),
-        (-32600, json!(null), r#"{"jsonrpc":"2.0","id":1,"method":"a","method":"tools/call"}"#),
+        (
+            -32600,
+            json!(null),
+            r#"{"jsonrpc":"2.0","id":1,"method":"a","method":"tools/call"}"#,
+        ),
         (-32600, json!(null), &call("null", "get_patient", GOOD)),
         (-32600, json!(null), &call("1.5", "get_patient", GOOD)),
         (-32600, json!(null), &call("{}", "get_patient", GOOD)),
         (-32600, json!(null), &call("true", "get_patient", GOOD)),
-        (-32600, json!(null), r#"{"jsonrpc":"2.0","method":"tools/call","params":{"name":"get_patient"}}"#),
-        (-32600, json!(null), r#"{"jsonrpc":"2.0","id":1,"result":{}}"#),
-        (-32600, json!(7), r#"{"jsonrpc":"1.0","id":7,"method":"tools/call"}"#),
+        (
+            -32600,
+            json!(null),
+            r#"{"jsonrpc":"2.0","method":"tools/call","params":{"name":"get_patient"}}"#,
+        ),
+        (
+            -32600,
+            json!(null),
+            r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
+        ),
+        (
+            -32600,
+            json!(7),
+            r#"{"jsonrpc":"1.0","id":7,"method":"tools/call"}"#,
+        ),
         (-32600, json!(7), r#"{"id":7,"method":"tools/call"}"#),
-        (-32600, json!("a"), r#"{"jsonrpc":"2.0","id":"a","method":1}"#),
-        (-32601, json!("a"), r#"{"jsonrpc":"2.0","id":"a","method":"initialize"}"#),
-        (-32602, json!("a"), r#"{"jsonrpc":"2.0","id":"a","method":"tools/call","params":7}"#),
-        (-32602, json!("a"), r#"{"jsonrpc":"2.0","id":"a","method":"tools/call","params":[]}"#),
-        (-32602, json!("a"), r#"{"jsonrpc":"2.0","id":"a","method":"tools/call"}"#),
-        (-32602, json!("a"), r#"{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":1}}"#),
+        (
+            -32600,
+            json!("a"),
+            r#"{"jsonrpc":"2.0","id":"a","method":1}"#,
+        ),
+        (
+            -32601,
+            json!("a"),
+            r#"{"jsonrpc":"2.0","id":"a","method":"initialize"}"#,
+        ),
+        (
+            -32602,
+            json!("a"),
+            r#"{"jsonrpc":"2.0","id":"a","method":"tools/call","params":7}"#,
+        ),
+        (
+            -32602,
+            json!("a"),
+            r#"{"jsonrpc":"2.0","id":"a","method":"tools/call","params":[]}"#,
+        ),
+        (
+            -32602,
+            json!("a"),
+            r#"{"jsonrpc":"2.0","id":"a","method":"tools/call"}"#,
+        ),
+        (
+            -32602,
+            json!("a"),
+            r#"{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":1}}"#,
+        ),
         (-32602, json!("a"), &call("\"a\"", "get_patient", "[]")),
-        (-32602, json!("a"), &call("\"a\"", "get_patient", r#"{"patient_id":7}"#)),
+        (
+            -32602,
+            json!("a"),
+            &call("\"a\"", "get_patient", r#"{"patient_id":7}"#),
+        ),
     ]
     .into_iter()
     .map(|(code, id, body)| (code, id, body.as_bytes().to_vec()))
-    .chain([(-32700, json!(null), b"{\"a\":\"\xC3".to_vec()), (-32700, json!(null), b"\xFF\xFE".to_vec())])
+    .chain([
+        (-32700, json!(null), b"{\"a\":\"\xC3".to_vec()),
+        (-32700, json!(null), b"\xFF\xFE".to_vec()),
+    ])
     .collect();
 
     let server = Server::start().await;
@@ -58,8 +121,16 @@ async fn each_has_its_code() {
         let reply = connection.post(&body).await;
         let shown = String::from_utf8_lossy(&body[..body.len().min(80)]).into_owned();
         let json = reply.json();
-        assert_eq!((reply.status, reply.code(), &json["id"]), (200, code, &id), "{shown}");
-        assert_eq!((&json["jsonrpc"], &json["result"]), (&json!("2.0"), &json!(null)), "{shown}");
+        assert_eq!(
+            (reply.status, reply.code(), &json["id"]),
+            (200, code, &id),
+            "{shown}"
+        );
+        assert_eq!(
+            (&json["jsonrpc"], &json["result"]),
+            (&json!("2.0"), &json!(null)),
+            "{shown}"
+        );
         let next = connection.post(call("1", "get_patient", GOOD)).await;
         assert_eq!(next.json()["error"], json!(null), "after {shown}");
     }
@@ -71,10 +142,28 @@ async fn each_has_its_code() {
 async fn ids_are_echoed() {
     let server = Server::start().await;
     let mut connection = server.connect().await;
-    for id in ["1", "\"1\"", "-9", "0", "9223372036854775808", "-9223372036854775809", "\"\\u00e9\"", "\"\""] {
-        for (tool, member) in [("get_patient", "\"result\""), ("no_such_tool", "\"error\":{")] {
+    for id in [
+        "1",
+        "\"1\"",
+        "-9",
+        "0",
+        "9223372036854775808",
+        "-9223372036854775809",
+        "\"\\u00e9\"",
+        "\"\"",
+    ] {
+        for (tool, member) in [
+            ("get_patient", "\"result\""),
+            ("no_such_tool", "\"error\":{"),
+        ] {
             let reply = connection.post(call(id, tool, GOOD)).await;
-            assert!(reply.body.starts_with(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},")), "{}", reply.body);
+            assert!(
+                reply
+                    .body
+                    .starts_with(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},")),
+                "{}",
+                reply.body
+            );
             assert!(reply.body.contains(member), "{}", reply.body);
         }
     }
@@ -94,7 +183,10 @@ async fn notifications_are_accepted_in_silence() {
         let reply = connection.post(body).await;
         assert_eq!((reply.status, reply.body.as_str()), (202, ""));
     }
-    assert_eq!(connection.post(call("1", "get_patient", GOOD)).await.json()["error"], json!(null));
+    assert_eq!(
+        connection.post(call("1", "get_patient", GOOD)).await.json()["error"],
+        json!(null)
+    );
     server.stop().await;
 }
 
@@ -102,9 +194,18 @@ async fn notifications_are_accepted_in_silence() {
 #[tokio::test]
 async fn bodies_over_the_limit_are_413() {
     const BYTES_MAX: usize = 2_000;
-    let limits = Limits { body_bytes_max: BYTES_MAX, ..Limits::default() };
-    let inbound = InboundOptions { limits, ..InboundOptions::default() };
-    let options = McpServerOptions { inbound, ..McpServerOptions::bare() };
+    let limits = Limits {
+        body_bytes_max: BYTES_MAX,
+        ..Limits::default()
+    };
+    let inbound = InboundOptions {
+        limits,
+        ..InboundOptions::default()
+    };
+    let options = McpServerOptions {
+        inbound,
+        ..McpServerOptions::bare()
+    };
     let server = Server::with(options, &ListenOptions::default()).await;
     let padded = |bytes: usize| {
         let body = call("1", "get_patient", GOOD);
@@ -125,9 +226,14 @@ async fn bodies_over_the_limit_are_413() {
 
     // Refused by what it declares: nothing of it has to arrive.
     let mut connection = server.connect().await;
-    connection.send(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n").await;
+    connection
+        .send(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n")
+        .await;
     assert_eq!(connection.reply().await.status, 413);
-    assert_eq!(server.post(call("1", "get_patient", GOOD)).await.status, 200);
+    assert_eq!(
+        server.post(call("1", "get_patient", GOOD)).await.status,
+        200
+    );
     server.stop().await;
 }
 
@@ -141,7 +247,11 @@ async fn ten_clients_at_once() {
             let mut connection = server.connect().await;
             for n in 0..50 {
                 let id = format!("\"{client}-{n}\"");
-                let (tool, wanted) = if n % 3 == 0 { ("nothing", -32602) } else { ("get_patient", 0) };
+                let (tool, wanted) = if n % 3 == 0 {
+                    ("nothing", -32602)
+                } else {
+                    ("get_patient", 0)
+                };
                 let reply = connection.post(call(&id, tool, GOOD)).await.json();
                 assert_eq!(reply["id"], json!(format!("{client}-{n}")));
                 assert_eq!(reply["error"]["code"].as_i64().unwrap_or(0), wanted);

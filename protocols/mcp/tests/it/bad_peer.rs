@@ -29,7 +29,10 @@ impl Peer {
     }
 
     /// Answers one request a permit.
-    async fn gated(answer: impl Fn(&Value) -> Vec<u8> + Send + Sync + 'static, gate: Arc<Semaphore>) -> Self {
+    async fn gated(
+        answer: impl Fn(&Value) -> Vec<u8> + Send + Sync + 'static,
+        gate: Arc<Semaphore>,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());
         let (sender, requests) = mpsc::channel(REQUESTS_MAX);
@@ -42,7 +45,9 @@ impl Peer {
                     while let Some((head, body)) = next_request(&mut stream, &mut bytes).await {
                         let response = answer(&body["id"]);
                         let _ = sender.try_send((head, body));
-                        let Ok(permit) = gate.acquire().await else { return };
+                        let Ok(permit) = gate.acquire().await else {
+                            return;
+                        };
                         permit.forget();
                         if stream.write_all(&response).await.is_err() {
                             return;
@@ -59,7 +64,10 @@ impl Peer {
     }
 }
 
-async fn next_request(stream: &mut tokio::net::TcpStream, bytes: &mut Vec<u8>) -> Option<(String, Value)> {
+async fn next_request(
+    stream: &mut tokio::net::TcpStream,
+    bytes: &mut Vec<u8>,
+) -> Option<(String, Value)> {
     loop {
         if let Some(end) = bytes.windows(4).position(|w| w == b"\r\n\r\n") {
             let head = String::from_utf8(bytes[..end + 4].to_vec()).unwrap();
@@ -78,12 +86,17 @@ async fn next_request(stream: &mut tokio::net::TcpStream, bytes: &mut Vec<u8>) -
 
 fn http(status: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();
-    let head = format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
+    let head = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
     [head.as_bytes(), body].concat()
 }
 
 /// What a client gets from a peer that answers so.
-async fn outcome(answer: impl Fn(&Value) -> Vec<u8> + Send + Sync + 'static) -> Result<Value, Failure> {
+async fn outcome(
+    answer: impl Fn(&Value) -> Vec<u8> + Send + Sync + 'static,
+) -> Result<Value, Failure> {
     let peer = Peer::start(answer).await;
     let client = Client::of(&peer.url, BareClientOptions::default());
     let outcome = client.ask("t", json!({}), None).await;
@@ -94,18 +107,33 @@ async fn outcome(answer: impl Fn(&Value) -> Vec<u8> + Send + Sync + 'static) -> 
 /// Goal: what is sent is the document's request. Method: a peer that keeps it.
 #[tokio::test]
 async fn requests_have_the_documents_shape() {
-    let mut peer = Peer::start(|id| http("200 OK", json!({"jsonrpc":"2.0","id":id,"result":[1]}).to_string())).await;
+    let mut peer = Peer::start(|id| {
+        http(
+            "200 OK",
+            json!({"jsonrpc":"2.0","id":id,"result":[1]}).to_string(),
+        )
+    })
+    .await;
     let client = Client::of(&peer.url, BareClientOptions::default());
     let mut ids = Vec::new();
     for _ in 0..2 {
-        let answer = client.ask("get_patient", json!({"patient_id": "CARD-001"}), None).await.unwrap();
+        let answer = client
+            .ask("get_patient", json!({"patient_id": "CARD-001"}), None)
+            .await
+            .unwrap();
         assert_eq!(answer.get(), "[1]");
         let (head, body) = peer.request().await;
         assert!(head.starts_with("POST /mcp HTTP/1.1\r\n"));
         assert_eq!(header(&head, "content-type"), Some("application/json"));
-        assert_eq!((&body["jsonrpc"], &body["method"]), (&json!("2.0"), &json!("tools/call")));
+        assert_eq!(
+            (&body["jsonrpc"], &body["method"]),
+            (&json!("2.0"), &json!("tools/call"))
+        );
         assert_eq!(body["params"]["name"], "get_patient");
-        assert_eq!(body["params"]["arguments"], json!({"patient_id": "CARD-001"}));
+        assert_eq!(
+            body["params"]["arguments"],
+            json!({"patient_id": "CARD-001"})
+        );
         let id = uuid::Uuid::parse_str(body["id"].as_str().unwrap()).unwrap();
         assert_eq!(id.get_version_num(), 4);
         ids.push(id);
@@ -122,22 +150,39 @@ async fn broken_envelopes_are_failures() {
         |_| json!({"jsonrpc":"2.0","id":null,"result":"secret"}).to_string(),
         |_| json!({"jsonrpc":"2.0","result":"secret"}).to_string(),
         |_| json!({"jsonrpc":"2.0","id":1,"result":"secret"}).to_string(),
-        |_| json!({"jsonrpc":"2.0","id":"another","error":{"code":-32602,"message":"secret"}}).to_string(),
+        |_| {
+            json!({"jsonrpc":"2.0","id":"another","error":{"code":-32602,"message":"secret"}})
+                .to_string()
+        },
         |id| json!({"jsonrpc":"2.0","id":id}).to_string(),
         |id| json!({"jsonrpc":"2.0","id":id,"error":null}).to_string(),
-        |id| json!({"jsonrpc":"2.0","id":id,"result":"secret","error":{"code":1,"message":""}}).to_string(),
+        |id| {
+            json!({"jsonrpc":"2.0","id":id,"result":"secret","error":{"code":1,"message":""}})
+                .to_string()
+        },
         |id| json!({"jsonrpc":"1.0","id":id,"result":"secret"}).to_string(),
         |id| json!([{"jsonrpc":"2.0","id":id,"result":"secret"}]).to_string(),
         |id| json!({"jsonrpc":"2.0","id":id,"method":"ping"}).to_string(),
         |id| json!({"jsonrpc":"2.0","id":id,"error":"secret"}).to_string(),
         |id| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"secret","result":1}}"#),
-        |id| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{}1{}}}"#, "[".repeat(100_000), "]".repeat(100_000)),
+        |id| {
+            format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"result":{}1{}}}"#,
+                "[".repeat(100_000),
+                "]".repeat(100_000)
+            )
+        },
         |_| "secret".into(),
         |_| String::new(),
     ];
     for row in rows {
-        let failure = outcome(move |id| http("200 OK", row(id))).await.unwrap_err();
-        assert_eq!((failure.kind, failure.data), (FailureKind::Internal, Some(json!({"code": -32000}))));
+        let failure = outcome(move |id| http("200 OK", row(id)))
+            .await
+            .unwrap_err();
+        assert_eq!(
+            (failure.kind, failure.data),
+            (FailureKind::Internal, Some(json!({"code": -32000})))
+        );
         assert!(!failure.message.contains("secret"), "{}", failure.message);
     }
 }
@@ -146,14 +191,30 @@ async fn broken_envelopes_are_failures() {
 #[tokio::test]
 async fn remote_errors_become_failures() {
     let nulls = |id: &Value| json!({"jsonrpc":"2.0","id":id,"result":null,"error":{"code":-32602,"message":"m"}});
-    let failure = outcome(move |id| http("200 OK", nulls(id).to_string())).await.unwrap_err();
-    assert_eq!((failure.kind, failure.message.as_str()), (FailureKind::InvalidInput, "m"));
-    let failure = outcome(move |id| http("404 Not Found", nulls(id).to_string())).await.unwrap_err();
+    let failure = outcome(move |id| http("200 OK", nulls(id).to_string()))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (failure.kind, failure.message.as_str()),
+        (FailureKind::InvalidInput, "m")
+    );
+    let failure = outcome(move |id| http("404 Not Found", nulls(id).to_string()))
+        .await
+        .unwrap_err();
     assert_eq!(failure.kind, FailureKind::InvalidInput);
-    let nobody = json!({"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"m"}}).to_string();
+    let nobody =
+        json!({"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"m"}}).to_string();
     let failure = outcome(move |_| http("200 OK", &nobody)).await.unwrap_err();
-    assert_eq!((failure.kind, failure.data), (FailureKind::NotFound, Some(json!({"code": -32601}))));
-    let null = outcome(|id| http("200 OK", json!({"jsonrpc":"2.0","id":id,"result":null,"error":null}).to_string()));
+    assert_eq!(
+        (failure.kind, failure.data),
+        (FailureKind::NotFound, Some(json!({"code": -32601})))
+    );
+    let null = outcome(|id| {
+        http(
+            "200 OK",
+            json!({"jsonrpc":"2.0","id":id,"result":null,"error":null}).to_string(),
+        )
+    });
     assert_eq!(null.await.unwrap(), json!(null));
 }
 
@@ -168,8 +229,14 @@ async fn http_statuses_become_failures() {
         ("500 Internal Server Error", FailureKind::Unavailable),
         ("504 Gateway Timeout", FailureKind::TimedOut),
     ] {
-        let failure = outcome(move |_| http(status, r#"{"detail":"secret"}"#)).await.unwrap_err();
-        assert_eq!((failure.kind, failure.data), (kind, Some(json!({"code": -32000}))), "{status}");
+        let failure = outcome(move |_| http(status, r#"{"detail":"secret"}"#))
+            .await
+            .unwrap_err();
+        assert_eq!(
+            (failure.kind, failure.data),
+            (kind, Some(json!({"code": -32000}))),
+            "{status}"
+        );
         assert!(!failure.message.contains("secret"));
     }
 }
@@ -177,12 +244,24 @@ async fn http_statuses_become_failures() {
 /// Goal: a redirect takes no patient data elsewhere. Method: redirect to a second peer, which must hear nothing.
 #[tokio::test]
 async fn redirects_are_not_followed() {
-    let mut other = Peer::start(|id| http("200 OK", json!({"jsonrpc":"2.0","id":id,"result":1}).to_string())).await;
+    let mut other = Peer::start(|id| {
+        http(
+            "200 OK",
+            json!({"jsonrpc":"2.0","id":id,"result":1}).to_string(),
+        )
+    })
+    .await;
     let location = other.url.clone();
     let redirect = move |_: &Value| {
-        format!("HTTP/1.1 307 Temporary Redirect\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n").into_bytes()
+        format!(
+            "HTTP/1.1 307 Temporary Redirect\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n"
+        )
+        .into_bytes()
     };
-    assert_eq!(outcome(redirect).await.unwrap_err().kind, FailureKind::Unavailable);
+    assert_eq!(
+        outcome(redirect).await.unwrap_err().kind,
+        FailureKind::Unavailable
+    );
     assert!(other.requests.try_recv().is_err());
 }
 
@@ -193,20 +272,39 @@ async fn responses_are_bounded() {
     for (over, refused) in [(0, false), (1, true)] {
         let peer = Peer::start(move |id| {
             let body = json!({"jsonrpc":"2.0","id":id,"result":1}).to_string();
-            http("200 OK", format!("{body}{}", " ".repeat(BYTES_MAX - body.len() + over)))
+            http(
+                "200 OK",
+                format!("{body}{}", " ".repeat(BYTES_MAX - body.len() + over)),
+            )
         })
         .await;
-        let limits = Limits { body_bytes_max: BYTES_MAX, ..Limits::default() };
-        let client = Client::of(&peer.url, BareClientOptions { limits, ..BareClientOptions::default() });
+        let limits = Limits {
+            body_bytes_max: BYTES_MAX,
+            ..Limits::default()
+        };
+        let client = Client::of(
+            &peer.url,
+            BareClientOptions {
+                limits,
+                ..BareClientOptions::default()
+            },
+        );
         let outcome = client.ask("t", json!({}), None).await;
-        assert_eq!(outcome.map_err(|f| f.kind).err(), refused.then_some(FailureKind::Overloaded));
+        assert_eq!(
+            outcome.map_err(|f| f.kind).err(),
+            refused.then_some(FailureKind::Overloaded)
+        );
         client.stop().await;
     }
     // More than the limit in chunks, and no end: only a reader that stops gets past it.
     let chunk = "x".repeat(100_000);
-    let endless =
-        format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{}", format!("186a0\r\n{chunk}\r\n").repeat(50));
-    let failure = outcome(move |_| endless.clone().into_bytes()).await.unwrap_err();
+    let endless = format!(
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{}",
+        format!("186a0\r\n{chunk}\r\n").repeat(50)
+    );
+    let failure = outcome(move |_| endless.clone().into_bytes())
+        .await
+        .unwrap_err();
     assert_eq!(failure.kind, FailureKind::Overloaded);
 }
 
@@ -214,14 +312,21 @@ async fn responses_are_bounded() {
 #[tokio::test]
 async fn silence_times_out() {
     let peer = Peer::gated(|_| Vec::new(), Arc::new(Semaphore::new(0))).await;
-    let options = BareClientOptions { call_timeout: Duration::from_millis(50), ..BareClientOptions::default() };
+    let options = BareClientOptions {
+        call_timeout: Duration::from_millis(50),
+        ..BareClientOptions::default()
+    };
     let client = Client::of(&peer.url, options);
     let failure = client.ask("t", json!({}), None).await.unwrap_err();
-    assert_eq!((failure.kind, failure.data), (FailureKind::TimedOut, Some(json!({"code": -32000}))));
+    assert_eq!(
+        (failure.kind, failure.data),
+        (FailureKind::TimedOut, Some(json!({"code": -32000})))
+    );
     client.stop().await;
 
     let client = Client::of(&peer.url, BareClientOptions::default());
-    let meta = CallMeta::new(Arc::new(Principal::anonymous())).until(Instant::now() + Duration::from_millis(50));
+    let meta = CallMeta::new(Arc::new(Principal::anonymous()))
+        .until(Instant::now() + Duration::from_millis(50));
     let failure = client.ask("t", json!({}), Some(meta)).await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::TimedOut);
     client.stop().await;
@@ -242,7 +347,10 @@ async fn broken_connections_are_unavailable() {
     });
     let client = Client::of(&url, BareClientOptions::default());
     for _ in 0..2 {
-        assert_eq!(client.ask("t", json!({}), None).await.unwrap_err().kind, FailureKind::Unavailable);
+        assert_eq!(
+            client.ask("t", json!({}), None).await.unwrap_err().kind,
+            FailureKind::Unavailable
+        );
     }
     client.stop().await;
 }
@@ -251,7 +359,12 @@ async fn broken_connections_are_unavailable() {
 #[tokio::test]
 async fn calls_in_flight_are_bounded() {
     let gate = Arc::new(Semaphore::new(0));
-    let answer = |id: &Value| http("200 OK", json!({"jsonrpc":"2.0","id":id,"result":1}).to_string());
+    let answer = |id: &Value| {
+        http(
+            "200 OK",
+            json!({"jsonrpc":"2.0","id":id,"result":1}).to_string(),
+        )
+    };
     let mut peer = Peer::gated(answer, gate.clone()).await;
     let client = Client::of(&peer.url, BareClientOptions::default());
     let asks = (0..=CALLS_IN_FLIGHT_MAX).map(|_| client.ask("t", json!({}), None));
@@ -262,7 +375,10 @@ async fn calls_in_flight_are_bounded() {
         }
         // All have asked, for `join_all` polls each before it waits; the last can only go once another was answered.
         let waiting = client.agent.snapshot();
-        assert_eq!((waiting.in_flight, waiting.mailbox_depth), (CALLS_IN_FLIGHT_MAX, 1));
+        assert_eq!(
+            (waiting.in_flight, waiting.mailbox_depth),
+            (CALLS_IN_FLIGHT_MAX, 1)
+        );
         assert!(peer.requests.try_recv().is_err(), "one more than the limit");
         gate.add_permits(Semaphore::MAX_PERMITS);
         peer.request().await;
@@ -275,8 +391,16 @@ async fn calls_in_flight_are_bounded() {
 /// Goal: only plain http and https URLs are taken, and no credentials in them. Method: rows.
 #[test]
 fn urls_are_checked() {
-    for url in ["", "/mcp", "ftp://h/mcp", "file:///etc/passwd", "http://user@h/", "http://:pw@h/", "http://", "data:x"]
-    {
+    for url in [
+        "",
+        "/mcp",
+        "ftp://h/mcp",
+        "file:///etc/passwd",
+        "http://user@h/",
+        "http://:pw@h/",
+        "http://",
+        "data:x",
+    ] {
         let refused = BareMcpClient::new(url, BareClientOptions::default());
         assert!(matches!(refused, Err(BareClientError::Url)), "{url}");
     }

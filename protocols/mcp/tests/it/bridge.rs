@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use callboard_mcp::outbound::Era;
 use callboard_message::surface::{CallTool, ListTools};
 use callboard_message::{
-    Answer, ElicitAnswer, Elicitation, Failure, FailureKind, Log, LogLevel, Progress, Question, RawObject, Root,
-    RootsAnswer, Sample, SampleAnswer, ToolResult,
+    Answer, ElicitAnswer, Elicitation, Failure, FailureKind, Log, LogLevel, Progress, Question,
+    RawObject, Root, RootsAnswer, Sample, SampleAnswer, ToolResult,
 };
 use callboard_runtime::{Agent, AgentRef, CallEvent, Cx, Handler, Handlers, SyncHandler};
 use proptest::prelude::*;
@@ -54,7 +54,11 @@ impl Handler<CallTool> for Far {
             script.asks.clone()
         };
         for question in asks {
-            cx.progress(Progress { done: 1.0, total: Some(2.0), message: Some("half".into()) });
+            cx.progress(Progress {
+                done: 1.0,
+                total: Some(2.0),
+                message: Some("half".into()),
+            });
             cx.log(Log::new(LogLevel::Warning, "far", "asking"));
             cx.elicitation_done("visit-1");
             let answer = cx.question(question).await;
@@ -75,7 +79,9 @@ impl Way {
     /// `near` is the era of the client and the server in the middle, `far` that of the middle and the far end.
     fn lay(near: Era, far: Era) -> Self {
         let (mut site, script) = (Site::new(), Arc::new(Mutex::new(Script::default())));
-        let end = site.system.spawn(Far { script: script.clone() });
+        let end = site.system.spawn(Far {
+            script: script.clone(),
+        });
         let middle = site.beyond(end, far);
         let near = site.beyond(middle, near);
         Self { near, script, site }
@@ -100,7 +106,9 @@ fn json() -> impl Strategy<Value = String> {
         prop_oneof![
             prop::collection::vec(inner, 0..4).prop_map(|items| format!("[{}]", items.join(","))),
             prop::collection::btree_map(member.0, member.1, 0..4).prop_map(|members| {
-                let members = members.iter().map(|(name, value)| format!("\"{name}\":{value}"));
+                let members = members
+                    .iter()
+                    .map(|(name, value)| format!("\"{name}\":{value}"));
                 format!("{{{}}}", members.collect::<Vec<_>>().join(","))
             }),
         ]
@@ -121,7 +129,11 @@ fn assert_kept(sent: &RawObject, came: &RawObject) {
     for (name, value) in sent.iter() {
         match name {
             "_meta" => assert_kept(&sent.object(name).unwrap(), &came.object(name).unwrap()),
-            _ => assert_eq!(came.get(name).map(RawValue::get), Some(value.get()), "{name}"),
+            _ => assert_eq!(
+                came.get(name).map(RawValue::get),
+                Some(value.get()),
+                "{name}"
+            ),
         }
     }
 }
@@ -133,25 +145,43 @@ async fn nothing_is_lost() {
     const CASES: usize = 24;
     let mut runner = TestRunner::deterministic();
     let mut any = || json().new_tree(&mut runner).unwrap().current();
-    for (near, far) in ERAS.into_iter().flat_map(|near| ERAS.map(|far| (near, far))) {
+    for (near, far) in ERAS
+        .into_iter()
+        .flat_map(|near| ERAS.map(|far| (near, far)))
+    {
         let way = Way::lay(near, far);
         for _ in 0..CASES {
             let mut params = object(r#"{"name":"t"}"#);
-            params.set_raw("arguments", raw(&format!("{{\"a\":{},\"b\":{}}}", any(), any())));
+            params.set_raw(
+                "arguments",
+                raw(&format!("{{\"a\":{},\"b\":{}}}", any(), any())),
+            );
             params.set_raw("unheardOf", raw(&any()));
-            params.set_raw("_meta", raw(&format!("{{\"example.com/x\":{},\"y\":{}}}", any(), any())));
+            params.set_raw(
+                "_meta",
+                raw(&format!("{{\"example.com/x\":{},\"y\":{}}}", any(), any())),
+            );
             let block = format!(
                 r#"{{"type":"text","text":"t","annotations":{{"audience":["user"],"new":{}}},"more":{}}}"#,
                 any(),
                 any()
             );
             let mut result = RawObject::new();
-            result.set_raw("content", raw(&format!("[{block},{{\"type\":\"hologram\",\"data\":{}}}]", any())));
+            result.set_raw(
+                "content",
+                raw(&format!(
+                    "[{block},{{\"type\":\"hologram\",\"data\":{}}}]",
+                    any()
+                )),
+            );
             result.set_raw("structuredContent", raw(&format!("{{\"z\":{}}}", any())));
             result.set_raw("unheardOf", raw(&any()));
             result.set_raw("_meta", raw(&format!("{{\"example.com/r\":{}}}", any())));
             way.script.lock().unwrap().result = result.clone();
-            let came = soon(way.near.ask(CallTool(params.clone()))).await.unwrap().unwrap();
+            let came = soon(way.near.ask(CallTool(params.clone())))
+                .await
+                .unwrap()
+                .unwrap();
             let called = way.script.lock().unwrap().called.pop().unwrap();
             assert_kept(&params, &called);
             assert_kept(&result, &came.0);
@@ -171,10 +201,16 @@ async fn definitions_are_kept() {
         "newHint":{"a":1}},"icons":[{"src":"https://example.com/i.png","theme":"dark"}],"execution":{"taskSupport":
         "optional","new":0},"_meta":{"example.com/t":1.50},"unheardOf":[null]}],"unheardOf":{"list":true}}"##;
     let tools = object(&tools.replace("\n        ", ""));
-    for (near, far) in ERAS.into_iter().flat_map(|near| ERAS.map(|far| (near, far))) {
+    for (near, far) in ERAS
+        .into_iter()
+        .flat_map(|near| ERAS.map(|far| (near, far)))
+    {
         let way = Way::lay(near, far);
         way.script.lock().unwrap().tools = tools.clone();
-        let came = soon(way.near.ask(ListTools::default())).await.unwrap().unwrap();
+        let came = soon(way.near.ask(ListTools::default()))
+            .await
+            .unwrap()
+            .unwrap();
         assert_kept(&tools, &came);
         way.site.end().await;
     }
@@ -197,18 +233,35 @@ async fn questions_cross_the_eras() {
         Question::roots(),
     ];
     let answers = [
-        Answer::Sample(SampleAnswer(SampleAnswer::text("model", "Hello", Some("endTurn")).0.with("unheardOf", 1))),
-        Answer::Elicit(ElicitAnswer(ElicitAnswer::accept(serde_json::json!({ "name": "Ann" })).0.with("unheardOf", 2))),
-        Answer::Roots(RootsAnswer::of(vec![Root { uri: "file:///tmp".into(), name: Some("tmp".into()) }])),
+        Answer::Sample(SampleAnswer(
+            SampleAnswer::text("model", "Hello", Some("endTurn"))
+                .0
+                .with("unheardOf", 1),
+        )),
+        Answer::Elicit(ElicitAnswer(
+            ElicitAnswer::accept(serde_json::json!({ "name": "Ann" }))
+                .0
+                .with("unheardOf", 2),
+        )),
+        Answer::Roots(RootsAnswer::of(vec![Root {
+            uri: "file:///tmp".into(),
+            name: Some("tmp".into()),
+        }])),
     ];
-    for (near, far) in ERAS.into_iter().flat_map(|near| ERAS.map(|far| (near, far))) {
+    for (near, far) in ERAS
+        .into_iter()
+        .flat_map(|near| ERAS.map(|far| (near, far)))
+    {
         let way = Way::lay(near, far);
         {
             let mut script = way.script.lock().unwrap();
             script.asks = questions.to_vec();
             script.result = ToolResult::text("done").0;
         }
-        let mut call = way.near.call(CallTool::new("t", serde_json::json!({}))).start();
+        let mut call = way
+            .near
+            .call(CallTool::new("t", serde_json::json!({})))
+            .start();
         let (mut asked, mut progress, mut lines, mut done) = (Vec::new(), 0, 0, Vec::new());
         while let Some(event) = soon(call.next()).await {
             match event {
@@ -233,9 +286,16 @@ async fn questions_cross_the_eras() {
         for (sent, came) in answers.iter().zip(&answered) {
             assert_kept(sent.body(), came.as_ref().unwrap().body());
         }
-        assert!(progress >= 1 && lines >= 1, "{near:?} {far:?}: {progress} reports, {lines} lines");
+        assert!(
+            progress >= 1 && lines >= 1,
+            "{near:?} {far:?}: {progress} reports, {lines} lines"
+        );
         // The stateless era has no word for it.
-        let told = if (near, far) == (Era::Legacy, Era::Legacy) { 3 } else { 0 };
+        let told = if (near, far) == (Era::Legacy, Era::Legacy) {
+            3
+        } else {
+            0
+        };
         assert_eq!(done, vec!["visit-1"; told], "{near:?} {far:?}");
         way.site.end().await;
     }
@@ -245,25 +305,40 @@ async fn questions_cross_the_eras() {
 /// plain ask, without a caller, over every pair.
 #[tokio::test]
 async fn nobody_to_ask_is_said() {
-    for (near, far) in ERAS.into_iter().flat_map(|near| ERAS.map(|far| (near, far))) {
+    for (near, far) in ERAS
+        .into_iter()
+        .flat_map(|near| ERAS.map(|far| (near, far)))
+    {
         let way = Way::lay(near, far);
         {
             let mut script = way.script.lock().unwrap();
-            script.asks = vec![Question::elicit("Who?", serde_json::json!({ "type": "object", "properties": {} }))];
+            script.asks = vec![Question::elicit(
+                "Who?",
+                serde_json::json!({ "type": "object", "properties": {} }),
+            )];
             script.result = ToolResult::text("done").0;
         }
-        let result = soon(way.near.ask(CallTool::new("t", serde_json::json!({})))).await.unwrap().unwrap();
+        let result = soon(way.near.ask(CallTool::new("t", serde_json::json!({}))))
+            .await
+            .unwrap()
+            .unwrap();
         let answered = way.script.lock().unwrap().answered.pop();
         match (near, far) {
             // A legacy client says what it can answer before any caller is known, and the modern era has no word for a
             // question that fails.
             (Era::Legacy, Era::Modern) => {
-                assert_eq!((result.texts().as_str(), result.is_error()), ("nobody to ask", true))
+                assert_eq!(
+                    (result.texts().as_str(), result.is_error()),
+                    ("nobody to ask", true)
+                )
             }
             _ => {
                 assert_eq!(result.texts(), "done", "{near:?} {far:?}");
                 let kind = answered.unwrap().unwrap_err().kind;
-                assert!(matches!(kind, FailureKind::NobodyToAsk | FailureKind::Rejected), "{near:?} {far:?}: {kind}");
+                assert!(
+                    matches!(kind, FailureKind::NobodyToAsk | FailureKind::Rejected),
+                    "{near:?} {far:?}: {kind}"
+                );
             }
         }
         way.site.end().await;

@@ -15,7 +15,11 @@ const CLIENTS: usize = 25;
 async fn fifty(site: &mut Site, bridge: AgentRef, calls: usize) {
     let url = site.serve(bridge, McpServerOptions::default());
     let clients = (0..2 * CLIENTS).map(|at| {
-        let era = if at % 2 == 0 { Era::Legacy } else { Era::Modern };
+        let era = if at % 2 == 0 {
+            Era::Legacy
+        } else {
+            Era::Modern
+        };
         (at, site.client(&url, era, Abilities::all()))
     });
     let all = clients.map(|(at, client)| async move {
@@ -23,7 +27,11 @@ async fn fifty(site: &mut Site, bridge: AgentRef, calls: usize) {
             let (secret, answer) = (format!("s-{at}-{round}"), format!("a-{at}-{round}"));
             let (said, asked) = converse(&client, &secret, &answer).await;
             assert_eq!(asked.join(","), secret, "client {at}");
-            assert_eq!(said.unwrap().texts(), format!("{secret}:{answer}"), "client {at}");
+            assert_eq!(
+                said.unwrap().texts(),
+                format!("{secret}:{answer}"),
+                "client {at}"
+            );
         }
     });
     join_all(all).await;
@@ -38,7 +46,10 @@ async fn nothing_crosses_over_http() {
     let bridge = site.bridge(far, of(Era::Legacy));
     fifty(&mut site, bridge.clone(), 4).await;
     let seen = soon(bridge.observe()).await;
-    assert!(seen["connections"]["own"].as_u64().unwrap() >= CLIENTS as u64, "{seen}");
+    assert!(
+        seen["connections"]["own"].as_u64().unwrap() >= CLIENTS as u64,
+        "{seen}"
+    );
     site.end().await;
 }
 
@@ -71,7 +82,10 @@ async fn no_state_is_shared() {
         let clients = [(); 2].map(|()| site.client(&url, Era::Legacy, offers.clone()));
         for expected in ["1", "2"] {
             for client in &clients {
-                let said = soon(call(client, serde_json::json!({})).reply()).await.unwrap().unwrap();
+                let said = soon(call(client, serde_json::json!({})).reply())
+                    .await
+                    .unwrap()
+                    .unwrap();
                 assert_eq!(said.texts(), expected);
             }
         }

@@ -21,7 +21,11 @@ use crate::client_kit::Played;
 use crate::kit::{SOON, soon};
 
 /// Pauses that a test can wait for.
-const SHORT: Backoff = Backoff { first: Duration::from_millis(20), max: Duration::from_millis(20), jitter: 0.0 };
+const SHORT: Backoff = Backoff {
+    first: Duration::from_millis(20),
+    max: Duration::from_millis(20),
+    jitter: 0.0,
+};
 
 fn is_gone(pid: &str) -> bool {
     let stat = std::fs::read_to_string(Path::new("/proc").join(pid).join("stat"));
@@ -59,7 +63,10 @@ async fn servers_die() {
         let failed = ask_as(&bridge, person.call(), arguments).await.unwrap_err();
         assert_eq!(failed.kind, FailureKind::Unavailable);
         assert!(failed.message.starts_with("far: "), "{failed}");
-        eventually("the question is taken back", SOON, || person.open.load(SeqCst) == 0).await;
+        eventually("the question is taken back", SOON, || {
+            person.open.load(SeqCst) == 0
+        })
+        .await;
     }
     let said = ask_as(&bridge, person.call(), json!({})).await.unwrap();
     assert_eq!(text(&said), "alive");
@@ -72,7 +79,8 @@ async fn servers_die() {
 async fn clients_die() {
     let mut site = Site::new();
     let (far, running) = site.asker();
-    let script = r#"initialize; hear; ask who; hear; told=$(part method); hear; text "$id" "$told""#;
+    let script =
+        r#"initialize; hear; ask who; hear; told=$(part method); hear; text "$id" "$told""#;
     for (endpoint, is_http) in [(far, true), (child(script), false)] {
         let bridge = site.bridge(endpoint, of(Era::Legacy));
         let person = Person::thinker("a");
@@ -84,10 +92,19 @@ async fn clients_die() {
         });
         eventually("it is asked", SOON, || person.open.load(SeqCst) == 1).await;
         cancel.cancel();
-        assert_eq!(soon(asked).await.unwrap().unwrap_err().kind, FailureKind::Cancelled);
-        eventually("nothing runs", SOON, || running.load(SeqCst) == 0 && person.open.load(SeqCst) == 0).await;
+        assert_eq!(
+            soon(asked).await.unwrap().unwrap_err().kind,
+            FailureKind::Cancelled
+        );
+        eventually("nothing runs", SOON, || {
+            running.load(SeqCst) == 0 && person.open.load(SeqCst) == 0
+        })
+        .await;
         let now = seen(&bridge).await;
-        assert_eq!((&now["calls"], &now["connections"]["in_use"]), (&json!(0), &json!(0)));
+        assert_eq!(
+            (&now["calls"], &now["connections"]["in_use"]),
+            (&json!(0), &json!(0))
+        );
         if !is_http {
             let said = ask_as(&bridge, person.call(), json!({})).await.unwrap();
             assert_eq!(text(&said), "notifications/cancelled");
@@ -112,7 +129,10 @@ async fn patiently(what: &str, condition: impl Fn() -> bool) {
             looks.tick().await;
         }
     };
-    assert!(tokio::time::timeout(PATIENCE, waiting).await.is_ok(), "{what}");
+    assert!(
+        tokio::time::timeout(PATIENCE, waiting).await.is_ok(),
+        "{what}"
+    );
 }
 
 /// Goal: a thousand calls that wait for answers, and are abandoned, leave nothing behind. Method: people who think, each
@@ -122,19 +142,36 @@ async fn abandoned_calls_are_forgotten() {
     for era in [Era::Legacy, Era::Modern] {
         let mut site = Site::new();
         let (far, running) = site.asker();
-        let options = BridgeOptions { calls_max: ABANDONED as u32, ..of(era) };
+        let options = BridgeOptions {
+            calls_max: ABANDONED as u32,
+            ..of(era)
+        };
         let bridge = site.bridge(far, options);
-        let people: Vec<_> = (0..PEOPLE).map(|at| Person::thinker(&format!("p{at}"))).collect();
+        let people: Vec<_> = (0..PEOPLE)
+            .map(|at| Person::thinker(&format!("p{at}")))
+            .collect();
         let held = || people.iter().map(Arc::strong_count).sum::<usize>();
-        let thinking = || people.iter().map(|person| person.open.load(SeqCst)).sum::<usize>();
+        let thinking = || {
+            people
+                .iter()
+                .map(|person| person.open.load(SeqCst))
+                .sum::<usize>()
+        };
         let before = held();
         let calls: Vec<_> = (0..ABANDONED)
             .map(|at| {
                 let (bridge, call) = (bridge.clone(), people[at % PEOPLE].call());
                 tokio::spawn(async move {
-                    let params =
-                        serde_json::value::to_raw_value(&json!({ "name": "ask", "arguments": { "secret": "s" } }));
-                    bridge.ask_named("callboard.tools.call".to_owned(), params.unwrap(), Some(Arc::new(call))).await
+                    let params = serde_json::value::to_raw_value(
+                        &json!({ "name": "ask", "arguments": { "secret": "s" } }),
+                    );
+                    bridge
+                        .ask_named(
+                            "callboard.tools.call".to_owned(),
+                            params.unwrap(),
+                            Some(Arc::new(call)),
+                        )
+                        .await
                 })
             })
             .collect();
@@ -142,7 +179,10 @@ async fn abandoned_calls_are_forgotten() {
         assert_eq!(seen(&bridge).await["calls"], ABANDONED);
         calls.iter().for_each(tokio::task::JoinHandle::abort);
         patiently("nobody thinks", || thinking() == 0).await;
-        until(&bridge, "no calls", |now| now["calls"] == 0 && now["connections"]["in_use"] == 0).await;
+        until(&bridge, "no calls", |now| {
+            now["calls"] == 0 && now["connections"]["in_use"] == 0
+        })
+        .await;
         patiently("nothing is held", || held() == before).await;
         if era == Era::Legacy {
             patiently("nothing runs at the server", || running.load(SeqCst) == 0).await;
@@ -158,8 +198,17 @@ async fn slow_servers_harm_no_other() {
     const SLOW: u32 = 8;
     let mut site = Site::new();
     let ((slow, slow_running), (quick, _)) = (site.asker(), site.asker());
-    let slow = site.bridge(slow, BridgeOptions { calls_max: SLOW, ..of(Era::Legacy) });
-    let dead = site.bridge(Endpoint::url("http://127.0.0.1:9/mcp").unwrap(), of(Era::Legacy));
+    let slow = site.bridge(
+        slow,
+        BridgeOptions {
+            calls_max: SLOW,
+            ..of(Era::Legacy)
+        },
+    );
+    let dead = site.bridge(
+        Endpoint::url("http://127.0.0.1:9/mcp").unwrap(),
+        of(Era::Legacy),
+    );
     let quick = site.bridge(quick, of(Era::Legacy));
     let person = Person::new("a", "{}");
     let hanging: Vec<_> = (0..2 * SLOW)
@@ -168,13 +217,26 @@ async fn slow_servers_harm_no_other() {
             tokio::spawn(async move { ask_as(&slow, call, json!({ "silent": 1 })).await })
         })
         .collect();
-    eventually("it is full", SOON, || slow_running.load(SeqCst) == SLOW as usize).await;
+    eventually("it is full", SOON, || {
+        slow_running.load(SeqCst) == SLOW as usize
+    })
+    .await;
     for _ in 0..3 {
         let failed = ask_as(&dead, person.call(), json!({})).await.unwrap_err();
-        assert_eq!((failed.kind, &failed.message[..5]), (FailureKind::Unavailable, "far: "));
+        assert_eq!(
+            (failed.kind, &failed.message[..5]),
+            (FailureKind::Unavailable, "far: ")
+        );
     }
     for _ in 0..50 {
-        assert_eq!(text(&ask_as(&quick, person.call(), json!({ "quick": 1 })).await.unwrap()), "quick");
+        assert_eq!(
+            text(
+                &ask_as(&quick, person.call(), json!({ "quick": 1 }))
+                    .await
+                    .unwrap()
+            ),
+            "quick"
+        );
         let failed = ask_as(&dead, person.call(), json!({})).await.unwrap_err();
         assert_eq!(failed.kind, FailureKind::Unavailable);
     }
@@ -194,14 +256,18 @@ async fn expired_sessions_begin_again() {
     let bridge = site.bridge(Endpoint::url(&peer.url).unwrap(), options);
     let person = Person::new("a", r#"{"sampling":{}}"#);
     let session = person.session();
-    let asked = tokio::spawn(async move { ask_as(&bridge, person.call_in(&session), json!({})).await });
+    let asked =
+        tokio::spawn(async move { ask_as(&bridge, person.call_in(&session), json!({})).await });
     let offered = peer.initialize("2025-11-25", Some("one")).await["capabilities"].clone();
     let call = peer.expect("tools/call").await;
     assert_eq!(call.header("mcp-session-id"), Some("one"));
     call.empty(404).await;
     // Leave is taken of the session beside the call.
     peer.skips = |hit| hit.method == "DELETE";
-    assert_eq!(peer.initialize("2025-11-25", Some("two")).await["capabilities"], offered);
+    assert_eq!(
+        peer.initialize("2025-11-25", Some("two")).await["capabilities"],
+        offered
+    );
     let call = peer.expect("tools/call").await;
     assert_eq!(call.header("mcp-session-id"), Some("two"));
     call.result(json!({ "content": [] })).await;
@@ -218,20 +284,46 @@ async fn breakers_open_and_close() {
     let address = listener.local_addr().unwrap();
     drop(listener);
     let pause = Duration::from_millis(300);
-    let backoff = Backoff { first: pause, max: pause, jitter: 0.0 };
+    let backoff = Backoff {
+        first: pause,
+        max: pause,
+        jitter: 0.0,
+    };
     let endpoint = Endpoint::url(&format!("http://{address}/mcp")).unwrap();
-    let bridge = site.bridge(endpoint, BridgeOptions { failures_max: 2, backoff, ..of(Era::Legacy) });
+    let bridge = site.bridge(
+        endpoint,
+        BridgeOptions {
+            failures_max: 2,
+            backoff,
+            ..of(Era::Legacy)
+        },
+    );
     let person = Person::new("a", "{}");
     let quick = || ask_as(&bridge, person.call(), json!({ "quick": 1 }));
     for _ in 0..2 {
-        assert_eq!(quick().await.unwrap_err().message, "far: can't connect to the server");
+        assert_eq!(
+            quick().await.unwrap_err().message,
+            "far: can't connect to the server"
+        );
     }
     let refused = quick().await.unwrap_err();
-    assert_eq!(refused.message, "far is away (can't connect to the server); it is tried again in 1 s");
+    assert_eq!(
+        refused.message,
+        "far is away (can't connect to the server); it is tried again in 1 s"
+    );
     let now = seen(&bridge).await;
-    assert_eq!((&now["state"], &now["failures"]), (&json!("away"), &json!(2)));
-    let agent = site.system.spawn(Asker { running: Arc::default() });
-    site.serve_on(TcpListener::bind(address).unwrap(), agent, McpServerOptions::default());
+    assert_eq!(
+        (&now["state"], &now["failures"]),
+        (&json!("away"), &json!(2))
+    );
+    let agent = site.system.spawn(Asker {
+        running: Arc::default(),
+    });
+    site.serve_on(
+        TcpListener::bind(address).unwrap(),
+        agent,
+        McpServerOptions::default(),
+    );
     soon(async {
         while quick().await.is_err() {
             tokio::task::yield_now().await;
@@ -239,7 +331,10 @@ async fn breakers_open_and_close() {
     })
     .await;
     let now = seen(&bridge).await;
-    assert_eq!((&now["failures"], now.get("next_try_ms")), (&json!(0), None));
+    assert_eq!(
+        (&now["failures"], now.get("next_try_ms")),
+        (&json!(0), None)
+    );
     site.end().await;
 }
 
@@ -253,7 +348,10 @@ async fn hanging_servers_are_described() {
     let bridge = site.bridge(Endpoint::url(&url).unwrap(), of(Era::Legacy));
     let url = site.serve(bridge, McpServerOptions::default());
     let client = site.client(&url, Era::Legacy, Abilities::default());
-    soon(client.ask(Describe::default())).await.unwrap().unwrap();
+    soon(client.ask(Describe::default()))
+        .await
+        .unwrap()
+        .unwrap();
     site.end().await;
 }
 
@@ -262,7 +360,11 @@ async fn hanging_servers_are_described() {
 async fn calls_are_bounded() {
     let mut site = Site::new();
     let (far, running) = site.asker();
-    let options = BridgeOptions { calls_max: 2, calls_wait: Duration::from_millis(20), ..of(Era::Legacy) };
+    let options = BridgeOptions {
+        calls_max: 2,
+        calls_wait: Duration::from_millis(20),
+        ..of(Era::Legacy)
+    };
     let bridge = site.bridge(far, options);
     let person = Person::new("a", "{}");
     let spawn = |arguments: Value| {
@@ -271,8 +373,14 @@ async fn calls_are_bounded() {
     };
     let hanging = [(); 2].map(|()| spawn(json!({ "silent": 1 })));
     eventually("it is full", SOON, || running.load(SeqCst) == 2).await;
-    let refused = soon(spawn(json!({ "quick": 1 }))).await.unwrap().unwrap_err();
-    assert_eq!((refused.kind, &*refused.message), (FailureKind::Overloaded, "far: 2 calls of it are under way"));
+    let refused = soon(spawn(json!({ "quick": 1 })))
+        .await
+        .unwrap()
+        .unwrap_err();
+    assert_eq!(
+        (refused.kind, &*refused.message),
+        (FailureKind::Overloaded, "far: 2 calls of it are under way")
+    );
     hanging[0].abort();
     until(&bridge, "a place is free", |now| now["calls"] == 1).await;
     soon(spawn(json!({ "quick": 1 }))).await.unwrap().unwrap();
@@ -305,10 +413,16 @@ async fn connections_are_bounded() {
     eventually("it is asked", SOON, || b.open.load(SeqCst) == 1).await;
     let refused = ask_as(&bridge, a.call(), json!({})).await.unwrap_err();
     let expected = "far: all its connections are in use";
-    assert_eq!((refused.kind, &*refused.message), (FailureKind::Overloaded, expected));
+    assert_eq!(
+        (refused.kind, &*refused.message),
+        (FailureKind::Overloaded, expected)
+    );
     thinking.abort();
     eventually("what is idle has ended", SOON, || is_gone(text(&second))).await;
-    until(&bridge, "no connection", |now| now["connections"]["own"] == 0).await;
+    until(&bridge, "no connection", |now| {
+        now["connections"]["own"] == 0
+    })
+    .await;
     site.end().await;
 }
 
@@ -316,16 +430,33 @@ async fn connections_are_bounded() {
 /// that what it shows may be another. Method: a child that is told to end.
 #[tokio::test]
 async fn servers_of_the_boot_are_kept_up() {
-    let script = r#"initialize; while hear; do case "$line" in *die*) exit 1;; esac; text "$id" $$; done"#;
+    let script =
+        r#"initialize; while hear; do case "$line" in *die*) exit 1;; esac; text "$id" $$; done"#;
     let site = Site::new();
-    let bridge = site.bridge(child(script), BridgeOptions { start: Start::Boot, backoff: SHORT, ..of(Era::Legacy) });
+    let bridge = site.bridge(
+        child(script),
+        BridgeOptions {
+            start: Start::Boot,
+            backoff: SHORT,
+            ..of(Era::Legacy)
+        },
+    );
     let (follower, mut changes) = Probe::<Changed>::spawn(&site.system, |_| ());
     bridge.follow(follower.recipient().unwrap());
     until(&bridge, "it is up", |now| now["state"] == "connected").await;
     // Without a call around it, a message goes by the shared connection.
-    let pid = || async { soon(bridge.ask(CallTool::new("t", json!({})))).await.unwrap().unwrap().texts() };
+    let pid = || async {
+        soon(bridge.ask(CallTool::new("t", json!({}))))
+            .await
+            .unwrap()
+            .unwrap()
+            .texts()
+    };
     let first = pid().await;
-    soon(bridge.ask(CallTool::new("t", json!({ "die": 1 })))).await.unwrap().unwrap_err();
+    soon(bridge.ask(CallTool::new("t", json!({ "die": 1 }))))
+        .await
+        .unwrap()
+        .unwrap_err();
     soon(changes.recv()).await.unwrap();
     until(&bridge, "it is up again", |now| now["state"] == "connected").await;
     assert_ne!(pid().await, first);
@@ -358,11 +489,19 @@ const PID_FILE: &str = "CALLBOARD_TEST_PID_FILE";
 #[tokio::test]
 #[ignore = "started by another test"]
 async fn holds_a_child() {
-    let Some(file) = std::env::var_os(PID_FILE) else { return };
-    let script =
-        format!(r#"echo $$ > '{0}.new'; mv '{0}.new' '{0}'; initialize; while hear; do :; done"#, file.display());
+    let Some(file) = std::env::var_os(PID_FILE) else {
+        return;
+    };
+    let script = format!(
+        r#"echo $$ > '{0}.new'; mv '{0}.new' '{0}'; initialize; while hear; do :; done"#,
+        file.display()
+    );
     let site = Site::new();
-    let options = BridgeOptions { client: ClientOptions::default(), start: Start::Boot, ..of(Era::Legacy) };
+    let options = BridgeOptions {
+        client: ClientOptions::default(),
+        start: Start::Boot,
+        ..of(Era::Legacy)
+    };
     let _bridge = site.bridge(child(&script), options);
     std::future::pending::<()>().await;
 }

@@ -10,10 +10,12 @@ use callboard_mcp::inbound::{ListenOptions, McpServerOptions, StreamOptions, ser
 use callboard_mcp::outbound::{ChildCommand, ClientOptions, Endpoint, Era, EraChoice, McpClient};
 use callboard_message::surface::{CallTool, ListTools};
 use callboard_message::{
-    Abilities, Answer, Change, ElicitAnswer, Failure, Principal, Question, RawObject, SampleAnswer, ToolResult,
+    Abilities, Answer, Change, ElicitAnswer, Failure, Principal, Question, RawObject, SampleAnswer,
+    ToolResult,
 };
 use callboard_runtime::{
-    Agent, AgentRef, CallEvent, CallMeta, Caller, ConcurrentHandler, Cx, Handlers, PeerSession, RunningCall, System,
+    Agent, AgentRef, CallEvent, CallMeta, Caller, ConcurrentHandler, Cx, Handlers, PeerSession,
+    RunningCall, System,
 };
 use futures::future::BoxFuture;
 use serde_json::value::to_raw_value;
@@ -36,13 +38,23 @@ initialize() { hear; say "$id" '{"protocolVersion":"2025-11-25","capabilities":{
 
 /// A server that is a script.
 pub fn child(script: &str) -> Endpoint {
-    Endpoint::Child(ChildCommand::new("sh", ["-c".to_owned(), format!("{SHELL}{script}")]))
+    Endpoint::Child(ChildCommand::new(
+        "sh",
+        ["-c".to_owned(), format!("{SHELL}{script}")],
+    ))
 }
 
 /// Options of a bridge to a server of this era.
 pub fn of(era: Era) -> BridgeOptions {
-    let client = ClientOptions { era: EraChoice::Only(era), log_level: None, ..ClientOptions::default() };
-    BridgeOptions { client, ..BridgeOptions::default() }
+    let client = ClientOptions {
+        era: EraChoice::Only(era),
+        log_level: None,
+        ..ClientOptions::default()
+    };
+    BridgeOptions {
+        client,
+        ..BridgeOptions::default()
+    }
 }
 
 /// A server's only tool asks who called for an answer, and says both: `question:answer`. Argument `silent`: it asks nothing
@@ -60,13 +72,26 @@ impl Agent for Asker {
 }
 
 impl ConcurrentHandler<ListTools> for Asker {
-    fn handle(&mut self, _: ListTools, _: Cx) -> impl Future<Output = Result<RawObject, Failure>> + Send + 'static {
-        async { Ok(RawObject::new().with("tools", json!([{ "name": "ask", "inputSchema": { "type": "object" } }]))) }
+    fn handle(
+        &mut self,
+        _: ListTools,
+        _: Cx,
+    ) -> impl Future<Output = Result<RawObject, Failure>> + Send + 'static {
+        async {
+            Ok(RawObject::new().with(
+                "tools",
+                json!([{ "name": "ask", "inputSchema": { "type": "object" } }]),
+            ))
+        }
     }
 }
 
 impl ConcurrentHandler<CallTool> for Asker {
-    fn handle(&mut self, call: CallTool, cx: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+    fn handle(
+        &mut self,
+        call: CallTool,
+        cx: Cx,
+    ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
         let running = Running::new(&self.running);
         async move {
             let _running = running;
@@ -117,7 +142,10 @@ pub struct Site {
 
 impl Site {
     pub fn new() -> Self {
-        Self { system: System::start(1).unwrap(), servers: Vec::new() }
+        Self {
+            system: System::start(1).unwrap(),
+            servers: Vec::new(),
+        }
     }
 
     /// Serves `agent` over HTTP on a free port.
@@ -126,8 +154,16 @@ impl Site {
     }
 
     /// The same, on `listener`.
-    pub fn serve_on(&mut self, listener: TcpListener, agent: AgentRef, options: McpServerOptions) -> String {
-        let listen = ListenOptions { connections_max: 4_096, ..ListenOptions::default() };
+    pub fn serve_on(
+        &mut self,
+        listener: TcpListener,
+        agent: AgentRef,
+        options: McpServerOptions,
+    ) -> String {
+        let listen = ListenOptions {
+            connections_max: 4_096,
+            ..ListenOptions::default()
+        };
         let serving = serve(listener, agent, options, &listen).unwrap();
         self.servers.push(serving.server.handle());
         tokio::spawn(serving.server);
@@ -137,9 +173,17 @@ impl Site {
     /// A server of ours that asks. Gives its address, and how many calls it has under way.
     pub fn asker(&mut self) -> (Endpoint, Arc<AtomicUsize>) {
         let running = Arc::new(AtomicUsize::new(0));
-        let agent = self.system.spawn(Asker { running: running.clone() });
-        let streams = StreamOptions { streams_max: 4_096, ..StreamOptions::default() };
-        let mut options = McpServerOptions { streams, ..McpServerOptions::default() };
+        let agent = self.system.spawn(Asker {
+            running: running.clone(),
+        });
+        let streams = StreamOptions {
+            streams_max: 4_096,
+            ..StreamOptions::default()
+        };
+        let mut options = McpServerOptions {
+            streams,
+            ..McpServerOptions::default()
+        };
         options.inbound.modern.parked_calls_max = 4_096;
         options.inbound.modern.parked_calls_of_principal_max = 4_096;
         let url = self.serve(agent, options);
@@ -153,7 +197,12 @@ impl Site {
 
     /// A client of the server at `url`, who can answer `offers`.
     pub fn client(&self, url: &str, era: Era, offers: Abilities) -> AgentRef {
-        let options = ClientOptions { era: EraChoice::Only(era), offers, listen: false, ..ClientOptions::default() };
+        let options = ClientOptions {
+            era: EraChoice::Only(era),
+            offers,
+            listen: false,
+            ..ClientOptions::default()
+        };
         let client = McpClient::new(Endpoint::url(url).unwrap(), options).unwrap();
         self.system.spawn_with(move || client.clone())
     }
@@ -174,12 +223,18 @@ impl Site {
 
 /// A call of the tool, begun.
 pub fn call(agent: &AgentRef, arguments: Value) -> RunningCall<CallTool> {
-    let call = agent.call(CallTool::new("ask", arguments)).principal(Principal::local_operator());
+    let call = agent
+        .call(CallTool::new("ask", arguments))
+        .principal(Principal::local_operator());
     call.within(Duration::from_secs(60)).start()
 }
 
 /// Calls with `secret`, answers what is asked with `answer`. Gives what the tool said, and what it asked.
-pub async fn converse(agent: &AgentRef, secret: &str, answer: &str) -> (Result<ToolResult, Failure>, Vec<String>) {
+pub async fn converse(
+    agent: &AgentRef,
+    secret: &str,
+    answer: &str,
+) -> (Result<ToolResult, Failure>, Vec<String>) {
     let mut call = call(agent, json!({ "secret": secret }));
     let mut asked = Vec::new();
     while let Some(event) = soon(call.next()).await {
@@ -187,7 +242,9 @@ pub async fn converse(agent: &AgentRef, secret: &str, answer: &str) -> (Result<T
             if let Question::Elicit(form) = &pending.question {
                 asked.extend(form.0.text("message"));
             }
-            pending.answer(Answer::Elicit(ElicitAnswer::accept(json!({ "answer": answer }))));
+            pending.answer(Answer::Elicit(ElicitAnswer::accept(
+                json!({ "answer": answer }),
+            )));
         }
     }
     (soon(call.reply()).await.unwrap(), asked)
@@ -208,19 +265,38 @@ pub struct Person {
 impl Person {
     pub fn new(name: &str, abilities: &str) -> Arc<Self> {
         let abilities = Abilities(serde_json::from_str(abilities).unwrap());
-        Arc::new(Self { name: name.into(), abilities, asked: Mutex::default(), thinks: false, open: Arc::default() })
+        Arc::new(Self {
+            name: name.into(),
+            abilities,
+            asked: Mutex::default(),
+            thinks: false,
+            open: Arc::default(),
+        })
     }
 
     /// Somebody who is asked for forms and never answers.
     pub fn thinker(name: &str) -> Arc<Self> {
         let person = Self::new(name, r#"{"elicitation":{}}"#);
-        let (name, abilities, open) = (person.name.clone(), person.abilities.clone(), person.open.clone());
-        Arc::new(Self { name, abilities, asked: Mutex::default(), thinks: true, open })
+        let (name, abilities, open) = (
+            person.name.clone(),
+            person.abilities.clone(),
+            person.open.clone(),
+        );
+        Arc::new(Self {
+            name,
+            abilities,
+            asked: Mutex::default(),
+            thinks: true,
+            open,
+        })
     }
 
     /// A call of theirs.
     pub fn call(self: &Arc<Self>) -> CallMeta {
-        let principal = Principal { id: self.name.clone(), ..Principal::local_operator() };
+        let principal = Principal {
+            id: self.name.clone(),
+            ..Principal::local_operator()
+        };
         CallMeta::new(Arc::new(principal)).with_caller(self.clone())
     }
 
@@ -231,7 +307,10 @@ impl Person {
 
     /// A call of theirs in a session.
     pub fn call_in(self: &Arc<Self>, session: &Arc<PeerSession>) -> CallMeta {
-        CallMeta { session: Some(session.clone()), ..self.call() }
+        CallMeta {
+            session: Some(session.clone()),
+            ..self.call()
+        }
     }
 }
 
@@ -245,10 +324,14 @@ impl Caller for Person {
             });
         }
         let (body, answer) = match question {
-            Question::Sample(sample) => (sample.0, Answer::Sample(SampleAnswer::text("m", &self.name, None))),
-            Question::Elicit(form) => {
-                (form.0, Answer::Elicit(ElicitAnswer::accept(json!({ "answer": self.name.clone() }))))
-            }
+            Question::Sample(sample) => (
+                sample.0,
+                Answer::Sample(SampleAnswer::text("m", &self.name, None)),
+            ),
+            Question::Elicit(form) => (
+                form.0,
+                Answer::Elicit(ElicitAnswer::accept(json!({ "answer": self.name.clone() }))),
+            ),
             _ => return Box::pin(async { Err(Failure::internal("not expected")) }),
         };
         self.asked.lock().unwrap().push(body);
@@ -267,8 +350,17 @@ pub async fn ask_as(agent: &AgentRef, call: CallMeta, arguments: Value) -> Resul
 }
 
 /// Asks by name as `call`.
-pub async fn send_as(agent: &AgentRef, call: CallMeta, name: &str, params: Value) -> Result<Value, Failure> {
-    let asked = agent.ask_named(name.to_owned(), to_raw_value(&params).unwrap(), Some(Arc::new(call)));
+pub async fn send_as(
+    agent: &AgentRef,
+    call: CallMeta,
+    name: &str,
+    params: Value,
+) -> Result<Value, Failure> {
+    let asked = agent.ask_named(
+        name.to_owned(),
+        to_raw_value(&params).unwrap(),
+        Some(Arc::new(call)),
+    );
     Ok(serde_json::from_str(soon(asked).await?.get()).unwrap())
 }
 

@@ -45,7 +45,11 @@ struct Lender {
 
 impl Lender {
     fn new(root: &'static str) -> Arc<Self> {
-        Arc::new(Self { root: Mutex::new(root), asked: AtomicUsize::new(0), call_hangs: AtomicBool::new(false) })
+        Arc::new(Self {
+            root: Mutex::new(root),
+            asked: AtomicUsize::new(0),
+            call_hangs: AtomicBool::new(false),
+        })
     }
 
     fn lends(&self, root: &'static str) {
@@ -53,16 +57,28 @@ impl Lender {
     }
 
     fn session(self: &Arc<Self>) -> Arc<PeerSession> {
-        Arc::new(PeerSession::new(CancellationToken::new(), Arc::new(Side { lender: self.clone(), in_call: false })))
+        Arc::new(PeerSession::new(
+            CancellationToken::new(),
+            Arc::new(Side {
+                lender: self.clone(),
+                in_call: false,
+            }),
+        ))
     }
 
     fn call(self: &Arc<Self>) -> CallMeta {
-        let caller = Side { lender: self.clone(), in_call: true };
+        let caller = Side {
+            lender: self.clone(),
+            in_call: true,
+        };
         CallMeta::new(Arc::new(Principal::local_operator())).with_caller(Arc::new(caller))
     }
 
     fn call_in(self: &Arc<Self>, session: &Arc<PeerSession>) -> CallMeta {
-        CallMeta { session: Some(session.clone()), ..self.call() }
+        CallMeta {
+            session: Some(session.clone()),
+            ..self.call()
+        }
     }
 }
 
@@ -84,7 +100,10 @@ impl Caller for Side {
             if self.in_call && self.lender.call_hangs.load(SeqCst) {
                 std::future::pending::<()>().await;
             }
-            let root = Root { uri: (*self.lender.root.lock().unwrap()).to_owned(), name: None };
+            let root = Root {
+                uri: (*self.lender.root.lock().unwrap()).to_owned(),
+                name: None,
+            };
             Ok(Answer::Roots(RootsAnswer::of(vec![root])))
         })
     }
@@ -108,8 +127,14 @@ async fn roots_are_there_before_the_first_call() {
         let bridge = site.bridge(child(FILES), of(Era::Legacy));
         let lender = Lender::new("/a");
         let session = lender.session();
-        assert_eq!(read(&bridge, lender.call_in(&session), "/b/secret").await, "denied");
-        assert_eq!(read(&bridge, lender.call_in(&session), "/a/file").await, "content");
+        assert_eq!(
+            read(&bridge, lender.call_in(&session), "/b/secret").await,
+            "denied"
+        );
+        assert_eq!(
+            read(&bridge, lender.call_in(&session), "/a/file").await,
+            "content"
+        );
         assert_eq!(lender.asked.load(SeqCst), 1);
         // Calls without a session may be any client's of their principal: each one's own roots count.
         assert_eq!(read(&bridge, lender.call(), "/b/secret").await, "denied");
@@ -120,8 +145,13 @@ async fn roots_are_there_before_the_first_call() {
         site.end().await;
     }
     let site = Site::new();
-    let silent = site.bridge(child(r#"initialize; while hear; do text "$id" here; done"#), of(Era::Legacy));
-    let said = ask_as(&silent, Lender::new("/a").call(), json!({})).await.unwrap();
+    let silent = site.bridge(
+        child(r#"initialize; while hear; do text "$id" here; done"#),
+        of(Era::Legacy),
+    );
+    let said = ask_as(&silent, Lender::new("/a").call(), json!({}))
+        .await
+        .unwrap();
     assert_eq!(text(&said), "here");
     site.end().await;
 }
@@ -157,7 +187,8 @@ async fn roots_of_another_client_are_never_used() {
         let site = Site::new();
         let bridge = site.bridge(child(&format!("{ONCE}{server}")), of(Era::Legacy));
         let (one, other) = (Lender::new("/a"), Lender::new("/b"));
-        for (lender, own, foreign) in [(&one, "/a", "/b"), (&other, "/b", "/a"), (&one, "/a", "/b")] {
+        for (lender, own, foreign) in [(&one, "/a", "/b"), (&other, "/b", "/a"), (&one, "/a", "/b")]
+        {
             // A server that is late has none yet.
             soon(async {
                 loop {
@@ -183,10 +214,15 @@ async fn questions_outside_calls_are_answered() {
         let bridge = site.bridge(child(FILES), of(Era::Legacy));
         let lender = Lender::new("/a");
         let session = lender.session();
-        assert_eq!(read(&bridge, lender.call_in(&session), "/b/file").await, "denied");
+        assert_eq!(
+            read(&bridge, lender.call_in(&session), "/b/file").await,
+            "denied"
+        );
         lender.lends("/b");
         lender.call_hangs.store(true, SeqCst);
-        ask_as(&bridge, lender.call_in(&session), json!({ when: 1 })).await.unwrap();
+        ask_as(&bridge, lender.call_in(&session), json!({ when: 1 }))
+            .await
+            .unwrap();
         reads_soon(&bridge, || lender.call_in(&session), "/b/file", "content").await;
         site.end().await;
     }
@@ -200,13 +236,25 @@ async fn changes_of_roots_are_passed_on() {
     let bridge = site.bridge(child(FILES), of(Era::Legacy));
     let (one, other) = (Lender::new("/a"), Lender::new("/a"));
     let sessions = (one.session(), other.session());
-    assert_eq!(read(&bridge, one.call_in(&sessions.0), "/b/file").await, "denied");
-    assert_eq!(read(&bridge, other.call_in(&sessions.1), "/b/file").await, "denied");
+    assert_eq!(
+        read(&bridge, one.call_in(&sessions.0), "/b/file").await,
+        "denied"
+    );
+    assert_eq!(
+        read(&bridge, other.call_in(&sessions.1), "/b/file").await,
+        "denied"
+    );
     one.lends("/b");
     sessions.0.roots_changed.send_modify(|count| *count += 1);
     reads_soon(&bridge, || one.call_in(&sessions.0), "/b/file", "content").await;
-    assert_eq!(read(&bridge, one.call_in(&sessions.0), "/a/file").await, "denied");
-    assert_eq!(read(&bridge, other.call_in(&sessions.1), "/b/file").await, "denied");
+    assert_eq!(
+        read(&bridge, one.call_in(&sessions.0), "/a/file").await,
+        "denied"
+    );
+    assert_eq!(
+        read(&bridge, other.call_in(&sessions.1), "/b/file").await,
+        "denied"
+    );
     assert_eq!(other.asked.load(SeqCst), 1);
     site.end().await;
 }
@@ -219,12 +267,37 @@ async fn roots_are_never_shared() {
     let bridge = site.bridge(child(FILES), of(Era::Legacy));
     let (one, other) = (Lender::new("/a"), Lender::new("/b"));
     let sessions = (one.session(), other.session());
-    send_as(&bridge, one.call_in(&sessions.0), "callboard.describe", json!({})).await.unwrap();
-    assert_eq!(one.asked.load(SeqCst), 0, "the connection of all declares no roots");
-    for (lender, session, root) in [(&one, &sessions.0, "/a"), (&other, &sessions.1, "/b"), (&one, &sessions.0, "/a")] {
-        let listed: Value = send_as(&bridge, lender.call_in(session), "callboard.tools.list", json!({})).await.unwrap();
+    send_as(
+        &bridge,
+        one.call_in(&sessions.0),
+        "callboard.describe",
+        json!({}),
+    )
+    .await
+    .unwrap();
+    assert_eq!(
+        one.asked.load(SeqCst),
+        0,
+        "the connection of all declares no roots"
+    );
+    for (lender, session, root) in [
+        (&one, &sessions.0, "/a"),
+        (&other, &sessions.1, "/b"),
+        (&one, &sessions.0, "/a"),
+    ] {
+        let listed: Value = send_as(
+            &bridge,
+            lender.call_in(session),
+            "callboard.tools.list",
+            json!({}),
+        )
+        .await
+        .unwrap();
         assert_eq!(listed["root"], root);
     }
-    eventually("each was asked once", SOON, || one.asked.load(SeqCst) == 1 && other.asked.load(SeqCst) == 1).await;
+    eventually("each was asked once", SOON, || {
+        one.asked.load(SeqCst) == 1 && other.asked.load(SeqCst) == 1
+    })
+    .await;
     site.end().await;
 }

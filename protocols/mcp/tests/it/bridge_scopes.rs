@@ -29,13 +29,22 @@ async fn offers_are_true() {
     for (name, can, offered) in [
         ("a", r#"{"sampling":{}}"#, json!({ "sampling": {} })),
         ("b", "{}", json!({})),
-        ("c", r#"{"elicitation":{},"experimental":{}}"#, json!({ "elicitation": { "form": {} } })),
+        (
+            "c",
+            r#"{"elicitation":{},"experimental":{}}"#,
+            json!({ "elicitation": { "form": {} } }),
+        ),
     ] {
         let person = Person::new(name, can);
         let session = person.session();
         for call in [person.call(), person.call_in(&session)] {
-            assert_eq!(ask_as(&bridge, call.clone(), json!({})).await.unwrap()["offers"], offered);
-            let listed = send_as(&bridge, call, "callboard.tools.list", json!({})).await.unwrap();
+            assert_eq!(
+                ask_as(&bridge, call.clone(), json!({})).await.unwrap()["offers"],
+                offered
+            );
+            let listed = send_as(&bridge, call, "callboard.tools.list", json!({}))
+                .await
+                .unwrap();
             assert_eq!(listed["offers"], offered);
         }
     }
@@ -54,7 +63,10 @@ async fn eras_are_found() {
     let mut site = Site::new();
     let (both, _) = site.asker();
     let auto = || BridgeOptions {
-        client: ClientOptions { log_level: None, ..ClientOptions::default() },
+        client: ClientOptions {
+            log_level: None,
+            ..ClientOptions::default()
+        },
         ..BridgeOptions::default()
     };
     for (endpoint, said, own) in [(child(script), "a", 1), (both, "s:a", 0)] {
@@ -62,11 +74,16 @@ async fn eras_are_found() {
         let person = Person::new("a", r#"{"elicitation":{}}"#);
         let session = person.session();
         for _ in 0..2 {
-            let told = ask_as(&bridge, person.call_in(&session), json!({ "secret": "s" })).await.unwrap();
+            let told = ask_as(&bridge, person.call_in(&session), json!({ "secret": "s" }))
+                .await
+                .unwrap();
             assert_eq!(text(&told), said);
         }
         let seen = soon(bridge.observe()).await;
-        assert_eq!((&seen["connections"]["own"], &seen["connections"]["shared"]), (&json!(own), &json!(1)));
+        assert_eq!(
+            (&seen["connections"]["own"], &seen["connections"]["shared"]),
+            (&json!(own), &json!(1))
+        );
     }
     site.end().await;
 }
@@ -86,18 +103,35 @@ impl Answering for InStead {
 #[tokio::test]
 async fn answerers_are_asked() {
     let deputy = Person::new("deputy", r#"{"elicitation":{}}"#);
-    let options = BridgeOptions { answering: Some(Arc::new(InStead(deputy.clone()))), ..of(Era::Legacy) };
+    let options = BridgeOptions {
+        answering: Some(Arc::new(InStead(deputy.clone()))),
+        ..of(Era::Legacy)
+    };
     let mut site = Site::new();
     let teller = site.bridge(child(TELLS_OFFERS), options.clone());
     let everything = r#"{"sampling":{},"elicitation":{},"roots":{}}"#;
-    let (person, nobody) = (Person::new("a", everything), Person::new("nobody", everything));
+    let (person, nobody) = (
+        Person::new("a", everything),
+        Person::new("nobody", everything),
+    );
     let told = ask_as(&teller, person.call(), json!({})).await.unwrap();
     assert_eq!(told["offers"], json!({ "elicitation": { "form": {} } }));
-    assert_eq!(ask_as(&teller, nobody.call(), json!({})).await.unwrap()["offers"], json!({}));
+    assert_eq!(
+        ask_as(&teller, nobody.call(), json!({})).await.unwrap()["offers"],
+        json!({})
+    );
     let (far, _) = site.asker();
     for era in [Era::Legacy, Era::Modern] {
-        let asker = site.bridge(far.clone(), BridgeOptions { client: of(era).client, ..options.clone() });
-        let said = ask_as(&asker, person.call(), json!({ "secret": "s" })).await.unwrap();
+        let asker = site.bridge(
+            far.clone(),
+            BridgeOptions {
+                client: of(era).client,
+                ..options.clone()
+            },
+        );
+        let said = ask_as(&asker, person.call(), json!({ "secret": "s" }))
+            .await
+            .unwrap();
         assert_eq!(text(&said), "s:deputy", "{era:?}");
         let said = ask_as(&asker, nobody.call(), json!({ "secret": "s" })).await;
         // The server was offered nothing, so it is its own tool that fails.
@@ -122,7 +156,13 @@ async fn ambiguous_questions_are_the_sessions() {
         let expected = if answering.is_some() { "deputy" } else { "a" };
         let answering = answering.map(|deputy| Arc::new(InStead(deputy)) as Arc<dyn Answering>);
         let site = Site::new();
-        let bridge = site.bridge(child(script), BridgeOptions { answering, ..of(Era::Legacy) });
+        let bridge = site.bridge(
+            child(script),
+            BridgeOptions {
+                answering,
+                ..of(Era::Legacy)
+            },
+        );
         let person = Person::new("a", r#"{"elicitation":{}}"#);
         let session = person.session();
         let calls = [(); 2].map(|()| ask_as(&bridge, person.call_in(&session), json!({})));
@@ -146,7 +186,9 @@ async fn conditional_tools_are_shown() {
     let bridge = site.bridge(child(script), of(Era::Legacy));
     for (can, tools) in [("{}", 0), (r#"{"sampling":{}}"#, 1), (r#"{"roots":{}}"#, 0)] {
         let person = Person::new("a", can);
-        let listed = send_as(&bridge, person.call(), "callboard.tools.list", json!({})).await.unwrap();
+        let listed = send_as(&bridge, person.call(), "callboard.tools.list", json!({}))
+            .await
+            .unwrap();
         assert_eq!(listed["tools"].as_array().unwrap().len(), tools, "{can}");
     }
     site.end().await;
@@ -162,7 +204,10 @@ async fn eventually_told<T: Future<Output = Result<serde_json::Value, Failure>>>
 ) {
     loop {
         soon(tell()).await.unwrap();
-        if soon(async { tokio::time::timeout(SOON / 100, changes.recv()).await }).await.is_ok() {
+        if soon(async { tokio::time::timeout(SOON / 100, changes.recv()).await })
+            .await
+            .is_ok()
+        {
             return;
         }
     }
@@ -178,10 +223,17 @@ async fn changes_are_told_once() {
     let (follower, mut changes) = Probe::<Changed>::spawn(&site.system, |_| ());
     bridge.follow(follower.recipient().unwrap());
     let people = ["a", "b", "c"].map(|name| Person::new(name, r#"{"elicitation":{}}"#));
-    send_as(&bridge, people[0].call(), "callboard.describe", json!({})).await.unwrap();
-    let sessions: Vec<_> = people.iter().map(|person| (person, person.session())).collect();
+    send_as(&bridge, people[0].call(), "callboard.describe", json!({}))
+        .await
+        .unwrap();
+    let sessions: Vec<_> = people
+        .iter()
+        .map(|person| (person, person.session()))
+        .collect();
     for (person, session) in &sessions {
-        ask_as(&bridge, person.call_in(session), json!({ "quick": 1 })).await.unwrap();
+        ask_as(&bridge, person.call_in(session), json!({ "quick": 1 }))
+            .await
+            .unwrap();
     }
     // Until the stream of what no request caused is open, the server tells nobody.
     let tell = || ask_as(&bridge, people[0].call(), json!({ "changed": 1 }));
@@ -210,22 +262,52 @@ async fn forged_origins_are_ignored() {
     let kept = Arc::new(MemoryAudit::default());
     let audit = AuditLog::new(kept.clone());
     let site = Site::new();
-    let bridge = site.bridge(child(script), BridgeOptions { audit: Some(audit.clone()), ..of(Era::Legacy) });
+    let bridge = site.bridge(
+        child(script),
+        BridgeOptions {
+            audit: Some(audit.clone()),
+            ..of(Era::Legacy)
+        },
+    );
     let [a, b] = ["client-a", "client-b"].map(|name| Person::new(name, r#"{"sampling":{}}"#));
     let sessions = (a.session(), b.session());
-    ask_as(&bridge, b.call_in(&sessions.1), json!({ "claimed": "client-b" })).await.unwrap();
-    ask_as(&bridge, a.call_in(&sessions.0), json!({ "claimed": "client-b" })).await.unwrap();
-    let metadata =
-        |person: &Person| person.asked.lock().unwrap()[0].object("metadata").unwrap().to_raw().get().to_owned();
+    ask_as(
+        &bridge,
+        b.call_in(&sessions.1),
+        json!({ "claimed": "client-b" }),
+    )
+    .await
+    .unwrap();
+    ask_as(
+        &bridge,
+        a.call_in(&sessions.0),
+        json!({ "claimed": "client-b" }),
+    )
+    .await
+    .unwrap();
+    let metadata = |person: &Person| {
+        person.asked.lock().unwrap()[0]
+            .object("metadata")
+            .unwrap()
+            .to_raw()
+            .get()
+            .to_owned()
+    };
     assert_eq!(a.asked.lock().unwrap().len(), 1);
     assert_eq!(b.asked.lock().unwrap().len(), 1);
     assert_eq!(metadata(&a), r#"{"kept":1}"#);
-    assert_eq!(metadata(&b), r#"{"original_client_id":"client-b","kept":1}"#);
+    assert_eq!(
+        metadata(&b),
+        r#"{"original_client_id":"client-b","kept":1}"#
+    );
     soon(audit.flush()).await;
     let entries = kept.entries();
     assert_eq!(entries.len(), 1);
     let behind = entries[0].principal.as_ref().map(|(_, id)| id.as_str());
-    assert_eq!((&*entries[0].event, behind), ("origin_mismatch", Some("client-a")));
+    assert_eq!(
+        (&*entries[0].event, behind),
+        ("origin_mismatch", Some("client-a"))
+    );
     assert!(!format!("{:?}", entries[0]).contains("client-b"));
     site.end().await;
 }
@@ -234,10 +316,15 @@ async fn forged_origins_are_ignored() {
 #[tokio::test]
 async fn connections_end_with_their_session() {
     let site = Site::new();
-    let bridge = site.bridge(child(r#"initialize; while hear; do text "$id" $$; done"#), of(Era::Legacy));
+    let bridge = site.bridge(
+        child(r#"initialize; while hear; do text "$id" $$; done"#),
+        of(Era::Legacy),
+    );
     let person = Person::new("a", r#"{"roots":{}}"#);
     let session = person.session();
-    let said = ask_as(&bridge, person.call_in(&session), json!({})).await.unwrap();
+    let said = ask_as(&bridge, person.call_in(&session), json!({}))
+        .await
+        .unwrap();
     let stat = std::path::Path::new("/proc").join(text(&said)).join("stat");
     assert!(stat.exists());
     session.over.cancel();

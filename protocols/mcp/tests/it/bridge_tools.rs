@@ -35,7 +35,9 @@ async fn tools_that_change_nothing() {
     let says = r#""annotations":{"readOnlyHint":true},"_meta":{"callboard/cache":60}"#;
     let bridge = site.bridge(busy(says), of(Era::Legacy));
     let [ann, bob] = ["ann", "bob"].map(Person::thinker);
-    send_as(&bridge, ann.call(), "callboard.tools.list", json!({})).await.unwrap();
+    send_as(&bridge, ann.call(), "callboard.tools.list", json!({}))
+        .await
+        .unwrap();
     for (person, arguments, answer) in [
         (&ann, json!({ "a": 1, "b": 2 }), "2"),
         (&ann, json!({ "b": 2, "a": 1 }), "2"),
@@ -43,10 +45,16 @@ async fn tools_that_change_nothing() {
         // By a connection of his own.
         (&bob, json!({ "a": 1 }), "2"),
     ] {
-        assert_eq!(text(&ask_as(&bridge, person.call(), arguments).await.unwrap()), answer);
+        assert_eq!(
+            text(&ask_as(&bridge, person.call(), arguments).await.unwrap()),
+            answer
+        );
     }
     let seen = bridge.observe().await;
-    assert_eq!((&seen["tools"]["retried"], &seen["tools"]["cache"]["hits"]), (&json!(2), &json!(1)));
+    assert_eq!(
+        (&seen["tools"]["retried"], &seen["tools"]["cache"]["hits"]),
+        (&json!(2), &json!(1))
+    );
     site.end().await;
 }
 
@@ -56,14 +64,28 @@ async fn tools_that_change_nothing() {
 async fn tools_that_may_change_something() {
     let site = Site::new();
     let cache = [("as*".to_owned(), Duration::from_secs(60))].into();
-    let tools = ToolOptions { cache, ..ToolOptions::default() };
-    let bridge = site.bridge(busy(r#""title":"Ask""#), BridgeOptions { tools, ..of(Era::Legacy) });
+    let tools = ToolOptions {
+        cache,
+        ..ToolOptions::default()
+    };
+    let bridge = site.bridge(
+        busy(r#""title":"Ask""#),
+        BridgeOptions {
+            tools,
+            ..of(Era::Legacy)
+        },
+    );
     let ann = Person::thinker("ann");
-    send_as(&bridge, ann.call(), "callboard.tools.list", json!({})).await.unwrap();
+    send_as(&bridge, ann.call(), "callboard.tools.list", json!({}))
+        .await
+        .unwrap();
     let busy = ask_as(&bridge, ann.call(), json!({})).await.unwrap_err();
     assert_eq!(busy.kind, FailureKind::Overloaded);
     for _ in 0..2 {
-        assert_eq!(text(&ask_as(&bridge, ann.call(), json!({})).await.unwrap()), "2");
+        assert_eq!(
+            text(&ask_as(&bridge, ann.call(), json!({})).await.unwrap()),
+            "2"
+        );
     }
     site.end().await;
 }

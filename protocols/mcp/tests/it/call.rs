@@ -17,14 +17,25 @@ async fn what_belongs_to_a_call_travels() {
     let server = Server::with(operator(), &ListenOptions::default()).await;
     let client = server.client();
     let principal = Principal::agent("orchestrator").for_purpose("treatment");
-    let mut meta = CallMeta::new(Arc::new(principal)).until(Instant::now() + Duration::from_secs(5));
+    let mut meta =
+        CallMeta::new(Arc::new(principal)).until(Instant::now() + Duration::from_secs(5));
     meta.hops = 2;
     let trace: TraceContext = meta.trace;
     let seen = client.ask("whoami", json!({}), Some(meta)).await.unwrap();
     let seen: Seen = serde_json::from_str(seen.get()).unwrap();
-    assert_eq!(seen.principal, json!({"id": "operator", "kind": "local_operator", "purpose": "treatment"}));
-    assert!((1_000..=5_000).contains(&seen.patience_ms), "{}", seen.patience_ms);
-    assert_eq!((seen.hops, seen.trace_id), (3, format!("{:032x}", trace.trace_id())));
+    assert_eq!(
+        seen.principal,
+        json!({"id": "operator", "kind": "local_operator", "purpose": "treatment"})
+    );
+    assert!(
+        (1_000..=5_000).contains(&seen.patience_ms),
+        "{}",
+        seen.patience_ms
+    );
+    assert_eq!(
+        (seen.hops, seen.trace_id),
+        (3, format!("{:032x}", trace.trace_id()))
+    );
     client.stop().await;
     server.stop().await;
 }
@@ -36,8 +47,12 @@ async fn bodies_grant_nothing() {
     let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","principal":"operator","params":{"name":"whoami",
         "principal":{"id":"operator","kind":"local_operator"},"_meta":{"callboard/principal":"operator",
         "callboard/deadline-ms":99999999999,"traceparent":"broken"}}}"#;
-    let seen: Seen = serde_json::from_value(server.post(body).await.json()["result"].take()).unwrap();
-    assert_eq!(seen.principal, json!({"id": "anonymous", "kind": "anonymous"}));
+    let seen: Seen =
+        serde_json::from_value(server.post(body).await.json()["result"].take()).unwrap();
+    assert_eq!(
+        seen.principal,
+        json!({"id": "anonymous", "kind": "anonymous"})
+    );
     assert!(seen.patience_ms <= 30_000);
     assert_eq!(seen.hops, 0);
     server.stop().await;
@@ -49,15 +64,23 @@ async fn hops_are_bounded() {
     let server = Server::start().await;
     let hops = |hops: u16| {
         let meta = format!(r#"{{"callboard/hops":{hops}}}"#);
-        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"whoami","_meta":{meta}}}}}"#)
+        format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"whoami","_meta":{meta}}}}}"#
+        )
     };
     assert_eq!(server.post(hops(16)).await.json()["result"]["hops"], 16);
-    assert_eq!(server.post(hops(17)).await.json()["error"]["data"]["kind"], "rejected");
+    assert_eq!(
+        server.post(hops(17)).await.json()["error"]["data"]["kind"],
+        "rejected"
+    );
 
     let client = server.client();
     let mut meta = CallMeta::new(Arc::new(Principal::anonymous()));
     meta.hops = meta.hops_max;
-    let failure = client.ask("whoami", json!({}), Some(meta)).await.unwrap_err();
+    let failure = client
+        .ask("whoami", json!({}), Some(meta))
+        .await
+        .unwrap_err();
     assert_eq!(failure.kind, FailureKind::Rejected);
     client.stop().await;
     server.stop().await;
@@ -69,11 +92,30 @@ async fn failures_keep_their_kind() {
     use FailureKind::*;
     let server = Server::start().await;
     let client = server.client();
-    for kind in [InvalidInput, NotFound, Denied, Blocked, Rejected, Overloaded, Unavailable, NobodyToAsk] {
-        let failure = soon(client.agent.ask(Fail { kind })).await.unwrap().unwrap_err();
+    for kind in [
+        InvalidInput,
+        NotFound,
+        Denied,
+        Blocked,
+        Rejected,
+        Overloaded,
+        Unavailable,
+        NobodyToAsk,
+    ] {
+        let failure = soon(client.agent.ask(Fail { kind }))
+            .await
+            .unwrap()
+            .unwrap_err();
         assert_eq!((failure.kind, failure.message.as_str()), (kind, "as told"));
-        let code = if matches!(kind, InvalidInput | NotFound) { -32602 } else { -32000 };
-        assert_eq!(failure.data, Some(json!({"code": code, "detail": {"rule": "R1"}})));
+        let code = if matches!(kind, InvalidInput | NotFound) {
+            -32602
+        } else {
+            -32000
+        };
+        assert_eq!(
+            failure.data,
+            Some(json!({"code": code, "detail": {"rule": "R1"}}))
+        );
     }
     client.stop().await;
     server.stop().await;
@@ -87,7 +129,9 @@ async fn panics_are_answered() {
     let reply = connection.post(call("1", "panic", "{}")).await;
     assert_eq!((reply.status, reply.code()), (200, -32000));
     assert!(!reply.body.contains("Souza"));
-    let next = connection.post(call("2", "get_patient", r#"{"patient_id":"CARD-001"}"#)).await;
+    let next = connection
+        .post(call("2", "get_patient", r#"{"patient_id":"CARD-001"}"#))
+        .await;
     assert_eq!(next.json()["error"], json!(null));
     server.stop().await;
 }
@@ -123,7 +167,8 @@ struct NoRecords;
 
 impl Policy for NoRecords {
     fn judge<'a>(&'a self, crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>> {
-        let blocked = crossing.message == "get_patient" && crossing.payload.get().contains("CARD-001");
+        let blocked =
+            crossing.message == "get_patient" && crossing.payload.get().contains("CARD-001");
         let why = Failure::new(FailureKind::Blocked, format!("{:?}", crossing.direction));
         Box::pin(std::future::ready(if blocked { Err(why) } else { Ok(()) }))
     }
@@ -135,9 +180,21 @@ async fn policies_judge_both_ways() {
     for (inbound, wanted) in [(true, "Inbound"), (false, "Outbound")] {
         let server = Server::start().await;
         let client = server.client();
-        if inbound { &server.system } else { client.agent.system() }.policy().push(NoRecords);
-        let failure = client.ask("get_patient", json!({"patient_id": "CARD-001"}), None).await.unwrap_err();
-        assert_eq!((failure.kind, failure.message.as_str()), (FailureKind::Blocked, wanted));
+        if inbound {
+            &server.system
+        } else {
+            client.agent.system()
+        }
+        .policy()
+        .push(NoRecords);
+        let failure = client
+            .ask("get_patient", json!({"patient_id": "CARD-001"}), None)
+            .await
+            .unwrap_err();
+        assert_eq!(
+            (failure.kind, failure.message.as_str()),
+            (FailureKind::Blocked, wanted)
+        );
         // A refusal on this side came over no wire, and so has no code.
         assert_eq!(failure.data, inbound.then(|| json!({ "code": -32000 })));
         assert!(client.ask("whoami", json!({}), None).await.is_ok());

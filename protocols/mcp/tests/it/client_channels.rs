@@ -40,15 +40,25 @@ async fn children_speak_lines() {
         echo starting up; initialize; echo '{"half":'; echo >&2 "a line for the log"
         hear; say "$id" "{\"content\":[],\"sent\":$line,\"environment\":\"$(env | cut -d= -f1 | sort | tr '\n' ' ')\"}"; hear
     "#;
-    let Endpoint::Child(mut command) = child(script) else { panic!() };
+    let Endpoint::Child(mut command) = child(script) else {
+        panic!()
+    };
     command.inherit = vec!["PATH".into()];
     command.set = vec![("NAMED".into(), "value".to_owned().into())];
     let client = Client::of(Endpoint::Child(command), only(Era::Legacy));
-    let result = joined(client.ask(CALL, tool("t", json!({ "text": "two\nlines" })))).await.unwrap();
-    assert_eq!(result["sent"]["params"], tool("t", json!({ "text": "two\nlines" })));
+    let result = joined(client.ask(CALL, tool("t", json!({ "text": "two\nlines" }))))
+        .await
+        .unwrap();
+    assert_eq!(
+        result["sent"]["params"],
+        tool("t", json!({ "text": "two\nlines" }))
+    );
     let variables: Vec<&str> = result["environment"].as_str().unwrap().split(' ').collect();
     assert!(variables.contains(&"NAMED") && variables.contains(&"PATH"));
-    assert!(!variables.contains(&"HOME") && !variables.iter().any(|v| v.starts_with("CARGO")), "{variables:?}");
+    assert!(
+        !variables.contains(&"HOME") && !variables.iter().any(|v| v.starts_with("CARGO")),
+        "{variables:?}"
+    );
     client.stop().await;
 }
 
@@ -63,14 +73,19 @@ async fn children_end_with_the_client() {
             while :; do sleep 600; done
         "#;
         let client = legacy(script);
-        let result = joined(client.ask(CALL, tool("t", json!({})))).await.unwrap();
+        let result = joined(client.ask(CALL, tool("t", json!({}))))
+            .await
+            .unwrap();
         let pids: Vec<u64> = serde_json::from_value(result["pids"].clone()).unwrap();
         assert!(pids.iter().all(|pid| !process_is_gone(*pid)));
         match whole_system {
             false => client.agent.kill(),
             true => drop(client.system.shutdown(Duration::ZERO).await),
         }
-        eventually("the child and its child have ended", SOON, || pids.iter().all(|pid| process_is_gone(*pid))).await;
+        eventually("the child and its child have ended", SOON, || {
+            pids.iter().all(|pid| process_is_gone(*pid))
+        })
+        .await;
         client.stop().await;
     }
 }
@@ -79,13 +94,24 @@ async fn children_end_with_the_client() {
 /// call a life.
 #[tokio::test]
 async fn children_are_started_again() {
-    let client = legacy(r#"initialize; hear; case "$line" in *die*) exit 1;; esac; say "$id" '{"content":[]}'; hear"#);
-    let failed = joined(client.ask(CALL, tool("die", json!({})))).await.unwrap_err();
+    let client = legacy(
+        r#"initialize; hear; case "$line" in *die*) exit 1;; esac; say "$id" '{"content":[]}'; hear"#,
+    );
+    let failed = joined(client.ask(CALL, tool("die", json!({}))))
+        .await
+        .unwrap_err();
     assert_eq!(failed.kind, FailureKind::Unavailable);
-    joined(client.ask(CALL, tool("live", json!({})))).await.unwrap();
+    joined(client.ask(CALL, tool("live", json!({}))))
+        .await
+        .unwrap();
     client.stop().await;
-    let missing = Client::of(Endpoint::Child(ChildCommand::new("/no/such/program", [""])), auto());
-    let failed = joined(missing.ask(CALL, tool("t", json!({})))).await.unwrap_err();
+    let missing = Client::of(
+        Endpoint::Child(ChildCommand::new("/no/such/program", [""])),
+        auto(),
+    );
+    let failed = joined(missing.ask(CALL, tool("t", json!({}))))
+        .await
+        .unwrap_err();
     assert_eq!(failed.kind, FailureKind::Unavailable);
     missing.stop().await;
 }
@@ -94,23 +120,36 @@ async fn children_are_started_again() {
 /// that is modern, and one that is modern but loads longer than the probe waits, so that it is greeted as a legacy one.
 #[tokio::test]
 async fn eras_are_found_over_pipes() {
-    let serve = r#"hear; say "$id" "{\"content\":[],\"resultType\":\"complete\",\"sent\":$line}"; hear"#;
+    let serve =
+        r#"hear; say "$id" "{\"content\":[],\"resultType\":\"complete\",\"sent\":$line}"; hear"#;
     let silent = format!("hear; initialize; {serve}");
     let fragile = format!(
         r#"hear; case "$line" in *discover*) exit 1;; esac
         say "$id" '{{"protocolVersion":"2024-11-05","capabilities":{{}},"serverInfo":{{"name":"p","version":"1"}}}}'; hear; {serve}"#
     );
-    let modern = format!(r#"hear; say "$id" '{{"supportedVersions":["2026-07-28"],"capabilities":{{}}}}'; {serve}"#);
+    let modern = format!(
+        r#"hear; say "$id" '{{"supportedVersions":["2026-07-28"],"capabilities":{{}}}}'; {serve}"#
+    );
     // It reads what was meant for it in the meantime: the probe, that it is given up, and `initialize`.
     let refusal = r#"{"code":-32022,"message":"modern","data":{"supported":["2026-07-28"]}}"#;
     let late = format!(
         r#"hear; while :; do case "$line" in *'"initialize"'*) break;; esac; hear; done
         printf '{{"jsonrpc":"2.0","id":%s,"error":%s}}\n' "$id" '{refusal}'; {modern}"#
     );
-    for (script, is_modern) in [(silent, false), (fragile, false), (modern, true), (late, true)] {
-        let options = ClientOptions { probe_timeout: Duration::from_millis(300), ..auto() };
+    for (script, is_modern) in [
+        (silent, false),
+        (fragile, false),
+        (modern, true),
+        (late, true),
+    ] {
+        let options = ClientOptions {
+            probe_timeout: Duration::from_millis(300),
+            ..auto()
+        };
         let client = Client::of(child(&script), options);
-        let result = joined(client.ask(CALL, tool("t", json!({})))).await.unwrap();
+        let result = joined(client.ask(CALL, tool("t", json!({}))))
+            .await
+            .unwrap();
         let has_meta = result["sent"]["params"]["_meta"].is_object();
         assert_eq!(has_meta, is_modern, "{script}");
         client.stop().await;
@@ -139,12 +178,27 @@ async fn questions_are_never_guessed() {
         call.reply().await.unwrap().unwrap()
     });
     let heard: Value = serde_json::from_str(joined(answering).await.get()).unwrap();
-    assert_eq!(heard["heard"], json!({ "jsonrpc": "2.0", "id": "q", "result": { "action": "decline" } }));
-    let (one, two) = (client.ask(CALL, tool("one", json!({}))), client.ask(CALL, tool("two", json!({}))));
+    assert_eq!(
+        heard["heard"],
+        json!({ "jsonrpc": "2.0", "id": "q", "result": { "action": "decline" } })
+    );
+    let (one, two) = (
+        client.ask(CALL, tool("one", json!({}))),
+        client.ask(CALL, tool("two", json!({}))),
+    );
     let results = [joined(one).await.unwrap(), joined(two).await.unwrap()];
-    let heard = results.iter().find_map(|result| result.get("heard")).unwrap();
+    let heard = results
+        .iter()
+        .find_map(|result| result.get("heard"))
+        .unwrap();
     assert_eq!(heard["error"]["code"], -7);
-    assert!(heard["error"]["message"].as_str().unwrap().contains("several calls"), "{heard}");
+    assert!(
+        heard["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("several calls"),
+        "{heard}"
+    );
     client.stop().await;
 }
 
@@ -175,12 +229,29 @@ async fn an_only_caller_is_always_meant() {
         say "$one" "{\"content\":[],\"heard\":[$first,$line]}"; say "$two" '{"content":[]}'; hear
     "#;
     let sayer = Arc::new(Sayer::default());
-    let client = Client::of(child(script), ClientOptions { only_caller: Some(sayer.clone()), ..only(Era::Legacy) });
-    joined(client.ask("callboard.describe", json!({}))).await.unwrap();
-    eventually("asked without a call", SOON, || sayer.0.lock().unwrap().len() == 2).await;
-    let (one, two) = (client.ask(CALL, tool("one", json!({}))), client.ask(CALL, tool("two", json!({}))));
+    let client = Client::of(
+        child(script),
+        ClientOptions {
+            only_caller: Some(sayer.clone()),
+            ..only(Era::Legacy)
+        },
+    );
+    joined(client.ask("callboard.describe", json!({})))
+        .await
+        .unwrap();
+    eventually("asked without a call", SOON, || {
+        sayer.0.lock().unwrap().len() == 2
+    })
+    .await;
+    let (one, two) = (
+        client.ask(CALL, tool("one", json!({}))),
+        client.ask(CALL, tool("two", json!({}))),
+    );
     let results = [joined(one).await.unwrap(), joined(two).await.unwrap()];
-    let heard = results.iter().find_map(|result| result.get("heard")).unwrap();
+    let heard = results
+        .iter()
+        .find_map(|result| result.get("heard"))
+        .unwrap();
     let declined = json!({ "jsonrpc": "2.0", "id": "q", "result": { "action": "decline" } });
     assert_eq!(heard, &json!([declined, declined]));
     assert_eq!(*sayer.0.lock().unwrap(), ["idle", "asked", "asked"]);
@@ -192,11 +263,19 @@ async fn an_only_caller_is_always_meant() {
 #[tokio::test]
 async fn ends_can_be_waited_for() {
     let folder = std::env::temp_dir().join(format!("callboard-{}", std::process::id()));
-    let script = format!("initialize; while read -r line; do :; done; sleep 0.2; echo over > '{}'", folder.display());
+    let script = format!(
+        "initialize; while read -r line; do :; done; sleep 0.2; echo over > '{}'",
+        folder.display()
+    );
     let client = McpClient::new(child(&script), only(Era::Legacy)).unwrap();
     let (kept, system) = (client.clone(), System::start(1).unwrap());
-    let client = Client { agent: system.spawn(client), system };
-    joined(client.ask("callboard.describe", json!({}))).await.unwrap();
+    let client = Client {
+        agent: system.spawn(client),
+        system,
+    };
+    joined(client.ask("callboard.describe", json!({})))
+        .await
+        .unwrap();
     client.agent.stop();
     soon(client.agent.ended()).await;
     soon(kept.said_goodbye()).await;
@@ -222,8 +301,13 @@ async fn cancelled_calls_are_told() {
     let asked = client.ask_in(CALL, tool("t", json!({})), meta);
     soon(began.recv()).await.unwrap();
     cancel.cancel();
-    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Cancelled);
-    let result = joined(client.ask(CALL, tool("next", json!({})))).await.unwrap();
+    assert_eq!(
+        joined(asked).await.unwrap_err().kind,
+        FailureKind::Cancelled
+    );
+    let result = joined(client.ask(CALL, tool("next", json!({}))))
+        .await
+        .unwrap();
     assert_eq!(result["told"]["method"], "notifications/cancelled");
     assert_eq!(soon(client.agent.observe()).await["unknown_responses"], 1);
     client.stop().await;
@@ -237,13 +321,28 @@ async fn long_lines_are_dropped() {
         long() { printf '{"jsonrpc":"2.0","id":%s,"result":{"fill":"' "$id"; head -c "$1" /dev/zero | tr '\0' x; printf '"}}\n'; }
         initialize; hear; long 955; hear; long 956; hear; say "$id" '{"content":[]}'; hear
     "#;
-    let limits = callboard_rpc::Limits { body_bytes_max: 1_000, ..Default::default() };
-    let client = Client::of(child(script), ClientOptions { limits, ..only(Era::Legacy) });
+    let limits = callboard_rpc::Limits {
+        body_bytes_max: 1_000,
+        ..Default::default()
+    };
+    let client = Client::of(
+        child(script),
+        ClientOptions {
+            limits,
+            ..only(Era::Legacy)
+        },
+    );
     // {"jsonrpc":"2.0","id":2,"result":{"fill":""}} has 45 bytes.
-    joined(client.ask(CALL, tool("t", json!({})))).await.unwrap();
-    let failed = joined(client.ask(CALL, tool("t", json!({})))).await.unwrap_err();
+    joined(client.ask(CALL, tool("t", json!({}))))
+        .await
+        .unwrap();
+    let failed = joined(client.ask(CALL, tool("t", json!({}))))
+        .await
+        .unwrap_err();
     assert_eq!(failed.kind, FailureKind::Overloaded);
-    joined(client.ask(CALL, tool("t", json!({})))).await.unwrap();
+    joined(client.ask(CALL, tool("t", json!({}))))
+        .await
+        .unwrap();
     client.stop().await;
 }
 
@@ -268,16 +367,23 @@ async fn websockets_speak() {
     let url = format!("ws://{}/mcp", listener.local_addr().unwrap());
     let server = tokio::spawn(async move {
         let (stream, _) = listener.accept().await.unwrap();
-        #[expect(clippy::result_large_err, reason = "the callback's type is the library's")]
+        #[expect(
+            clippy::result_large_err,
+            reason = "the callback's type is the library's"
+        )]
         let accept = |request: &Request, mut response: Response| {
             assert_eq!(request.headers()["sec-websocket-protocol"], "mcp");
             assert_eq!(request.headers()["x-extra"], "e");
             let authorization: Vec<_> = request.headers().get_all("authorization").iter().collect();
             assert_eq!(authorization, ["Bearer token"]);
-            response.headers_mut().insert("sec-websocket-protocol", "mcp".parse().unwrap());
+            response
+                .headers_mut()
+                .insert("sec-websocket-protocol", "mcp".parse().unwrap());
             Ok(response)
         };
-        let mut socket = tokio_tungstenite::accept_hdr_async(stream, accept).await.unwrap();
+        let mut socket = tokio_tungstenite::accept_hdr_async(stream, accept)
+            .await
+            .unwrap();
         while let Some(Ok(Message::Text(text))) = socket.next().await {
             let sent: Value = serde_json::from_str(&text).unwrap();
             let result = match sent["method"].as_str() {
@@ -289,17 +395,29 @@ async fn websockets_speak() {
                 _ => continue,
             };
             let response = json!({ "jsonrpc": "2.0", "id": sent["id"], "result": result });
-            socket.send(Message::text(response.to_string())).await.unwrap();
+            socket
+                .send(Message::text(response.to_string()))
+                .await
+                .unwrap();
         }
         let _ = socket.close(None).await;
     });
-    let options = ClientOptions { authorizer: Some(Arc::new(OneToken)), ..only(Era::Legacy) };
+    let options = ClientOptions {
+        authorizer: Some(Arc::new(OneToken)),
+        ..only(Era::Legacy)
+    };
     let options = options.header("X-Extra", &"e".to_owned().into()).unwrap();
-    let options = options.header("Authorization", &"Bearer fixed".to_owned().into()).unwrap();
+    let options = options
+        .header("Authorization", &"Bearer fixed".to_owned().into())
+        .unwrap();
     let client = Client::at(&url, options);
-    let result = joined(client.ask(CALL, tool("t", json!({ "x": 1 })))).await.unwrap();
+    let result = joined(client.ask(CALL, tool("t", json!({ "x": 1 }))))
+        .await
+        .unwrap();
     assert_eq!(result["sent"], tool("t", json!({ "x": 1 })));
-    let failed = joined(client.ask(CALL, tool("close", json!({})))).await.unwrap_err();
+    let failed = joined(client.ask(CALL, tool("close", json!({}))))
+        .await
+        .unwrap_err();
     assert_eq!(failed.kind, FailureKind::Unavailable);
     joined(server).await;
     client.stop().await;
@@ -314,23 +432,33 @@ async fn old_servers_are_found() {
     let asked = client.ask(CALL, tool("t", json!({})));
     peer.expect("initialize").await.empty(405).await;
     let hit = peer.hit().await;
-    assert_eq!((hit.method.as_str(), hit.header("accept")), ("GET", Some("text/event-stream")));
+    assert_eq!(
+        (hit.method.as_str(), hit.header("accept")),
+        ("GET", Some("text/event-stream"))
+    );
     let mut events = hit.stream().await;
-    events.raw("event: endpoint\ndata: /messages?session=1\n\n").await;
+    events
+        .raw("event: endpoint\ndata: /messages?session=1\n\n")
+        .await;
     let hit = peer.expect("initialize").await;
     assert_eq!(hit.target, "/messages?session=1");
-    let result =
-        json!({ "protocolVersion": "2024-11-05", "capabilities": {}, "serverInfo": { "name": "p", "version": "1" } });
+    let result = json!({ "protocolVersion": "2024-11-05", "capabilities": {}, "serverInfo": { "name": "p", "version": "1" } });
     events.say(hit.response(Ok(result))).await;
     hit.empty(202).await;
-    peer.expect("notifications/initialized").await.empty(202).await;
+    peer.expect("notifications/initialized")
+        .await
+        .empty(202)
+        .await;
     let hit = peer.expect("tools/call").await;
     events.say(hit.response(Ok(json!({ "content": [] })))).await;
     hit.empty(202).await;
     joined(asked).await.unwrap();
     let refused = client.ask(CALL, tool("t", json!({})));
     peer.expect("tools/call").await.empty(400).await;
-    assert_eq!(joined(refused).await.unwrap_err().kind, FailureKind::Unavailable);
+    assert_eq!(
+        joined(refused).await.unwrap_err().kind,
+        FailureKind::Unavailable
+    );
     client.stop().await;
 }
 
@@ -341,23 +469,46 @@ async fn foreign_endpoints_are_refused() {
     let client = Client::of(Endpoint::sse(&peer.url).unwrap(), auto());
     let asked = client.ask(CALL, tool("t", json!({})));
     let mut events = peer.hit().await.stream().await;
-    events.raw("event: endpoint\ndata: http://elsewhere.example/messages\n\n").await;
-    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Unavailable);
+    events
+        .raw("event: endpoint\ndata: http://elsewhere.example/messages\n\n")
+        .await;
+    assert_eq!(
+        joined(asked).await.unwrap_err().kind,
+        FailureKind::Unavailable
+    );
     client.stop().await;
 }
 
 /// Goal: what can't be is refused where it is configured. Method: URLs and options that don't fit.
 #[test]
 fn configurations_are_checked() {
-    for url in ["ftp://a.example/", "http://user@a.example/", "http://u:p@a.example/", "nonsense", "ws:"] {
+    for url in [
+        "ftp://a.example/",
+        "http://user@a.example/",
+        "http://u:p@a.example/",
+        "nonsense",
+        "ws:",
+    ] {
         assert!(Endpoint::url(url).is_err(), "{url}");
     }
     assert!(Endpoint::sse("wss://a.example/").is_err());
     let sse = Endpoint::sse("http://a.example/sse").unwrap();
     assert!(McpClient::new(sse, only(Era::Modern)).is_err());
     let options = only(Era::Legacy);
-    assert!(options.clone().header("bad name", &"v".to_owned().into()).is_err());
-    let options = options.header("X-Key", &"s3cret".to_owned().into()).unwrap();
+    assert!(
+        options
+            .clone()
+            .header("bad name", &"v".to_owned().into())
+            .is_err()
+    );
+    let options = options
+        .header("X-Key", &"s3cret".to_owned().into())
+        .unwrap();
     assert!(options.headers["x-key"].is_sensitive());
-    assert!(!Endpoint::url("https://a.example/mcp?key=s3cret").unwrap().to_string().contains("s3cret"));
+    assert!(
+        !Endpoint::url("https://a.example/mcp?key=s3cret")
+            .unwrap()
+            .to_string()
+            .contains("s3cret")
+    );
 }

@@ -17,12 +17,19 @@ use crate::played::{Events, Hit};
 
 /// Options of one era, without listeners that a test would have to answer.
 pub fn only(era: Era) -> ClientOptions {
-    ClientOptions { era: EraChoice::Only(era), ..auto() }
+    ClientOptions {
+        era: EraChoice::Only(era),
+        ..auto()
+    }
 }
 
 /// Options that leave the era open.
 pub fn auto() -> ClientOptions {
-    ClientOptions { listen: false, log_level: None, ..ClientOptions::default() }
+    ClientOptions {
+        listen: false,
+        log_level: None,
+        ..ClientOptions::default()
+    }
 }
 
 /// A client in a system of its own.
@@ -35,7 +42,10 @@ impl Client {
     pub fn of(endpoint: Endpoint, options: ClientOptions) -> Self {
         let system = System::start(1).unwrap();
         let client = McpClient::new(endpoint, options).unwrap();
-        Self { agent: system.spawn_with(move || client.clone()), system }
+        Self {
+            agent: system.spawn_with(move || client.clone()),
+            system,
+        }
     }
 
     pub fn at(url: &str, options: ClientOptions) -> Self {
@@ -57,14 +67,30 @@ impl Client {
 
     /// Calls a tool raw, as a call whose caller is told and asked.
     pub fn call(&self, name: &str, payload: Value) -> RunningCall<Named> {
-        let named = Named { name: name.to_owned(), payload: to_raw_value(&payload).unwrap() };
-        self.agent.call(named).principal(Principal::local_operator()).within(Duration::from_secs(30)).start()
+        let named = Named {
+            name: name.to_owned(),
+            payload: to_raw_value(&payload).unwrap(),
+        };
+        self.agent
+            .call(named)
+            .principal(Principal::local_operator())
+            .within(Duration::from_secs(30))
+            .start()
     }
 
     /// Asks as a call with nobody behind it, which can be cancelled.
-    pub fn ask_in(&self, name: &str, payload: Value, call: CallMeta) -> JoinHandle<Result<Box<RawValue>, Failure>> {
+    pub fn ask_in(
+        &self,
+        name: &str,
+        payload: Value,
+        call: CallMeta,
+    ) -> JoinHandle<Result<Box<RawValue>, Failure>> {
         let (agent, name) = (self.agent.clone(), name.to_owned());
-        tokio::spawn(async move { agent.ask_named(name, to_raw_value(&payload).unwrap(), Some(Arc::new(call))).await })
+        tokio::spawn(async move {
+            agent
+                .ask_named(name, to_raw_value(&payload).unwrap(), Some(Arc::new(call)))
+                .await
+        })
     }
 
     pub async fn stop(self) {
@@ -91,12 +117,17 @@ impl Played {
     pub async fn initialize(&mut self, revision: &str, session: Option<&str>) -> Value {
         let hit = self.expect("initialize").await;
         let params = hit.body["params"].clone();
-        let result =
-            json!({ "protocolVersion": revision, "capabilities": {}, "serverInfo": { "name": "p", "version": "1" } });
-        let header = session.map(|id| format!("Mcp-Session-Id: {id}\r\n")).unwrap_or_default();
+        let result = json!({ "protocolVersion": revision, "capabilities": {}, "serverInfo": { "name": "p", "version": "1" } });
+        let header = session
+            .map(|id| format!("Mcp-Session-Id: {id}\r\n"))
+            .unwrap_or_default();
         let body = hit.response(Ok(result));
-        hit.write(200, &header, "application/json", &body.to_string()).await;
-        self.expect("notifications/initialized").await.empty(202).await;
+        hit.write(200, &header, "application/json", &body.to_string())
+            .await;
+        self.expect("notifications/initialized")
+            .await
+            .empty(202)
+            .await;
         params
     }
 
@@ -125,20 +156,27 @@ impl Events {
     }
 
     pub async fn say(&mut self, message: Value) {
-        assert!(self.raw(&format!("event: message\ndata: {message}\n\n")).await, "nobody reads");
+        assert!(
+            self.raw(&format!("event: message\ndata: {message}\n\n"))
+                .await,
+            "nobody reads"
+        );
     }
 
     pub async fn notify(&mut self, method: &str, params: Value) {
-        self.say(json!({ "jsonrpc": "2.0", "method": method, "params": params })).await;
+        self.say(json!({ "jsonrpc": "2.0", "method": method, "params": params }))
+            .await;
     }
 
     pub async fn ask(&mut self, id: Value, method: &str, params: Value) {
-        self.say(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await;
+        self.say(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
+            .await;
     }
 
     pub async fn result(mut self, result: Value) {
         let id = self.request["id"].take();
-        self.say(json!({ "jsonrpc": "2.0", "id": id, "result": result })).await;
+        self.say(json!({ "jsonrpc": "2.0", "id": id, "result": result }))
+            .await;
     }
 
     /// Ends when the client has closed the connection.

@@ -26,7 +26,10 @@ pub async fn connected(session: Option<&str>) -> (Played, Client) {
     let client = Client::at(&peer.url, only(Era::Legacy));
     let first = client.ask(CALL, tool("first", json!({})));
     peer.initialize("2025-11-25", session).await;
-    peer.expect("tools/call").await.result(json!({ "content": [] })).await;
+    peer.expect("tools/call")
+        .await
+        .result(json!({ "content": [] }))
+        .await;
     joined(first).await.unwrap();
     (peer, client)
 }
@@ -37,20 +40,35 @@ pub async fn connected(session: Option<&str>) -> (Played, Client) {
 async fn handshake_then_session_and_version() {
     let mut peer = Played::start().await;
     let client = Client::at(&peer.url, only(Era::Legacy));
-    let sent = r#"{"name":"t","arguments":{"x":1.0,"\u00e9":1e2},"odd":[null],"_meta":{"a.b/c":1}}"#;
+    let sent =
+        r#"{"name":"t","arguments":{"x":1.0,"\u00e9":1e2},"odd":[null],"_meta":{"a.b/c":1}}"#;
     let asked = client.ask_raw(CALL, sent);
     let params = peer.initialize("2025-06-18", Some("s-1")).await;
     assert_eq!(params["protocolVersion"], "2025-11-25");
     assert_eq!(params["clientInfo"]["name"], "callboard");
-    assert!(params["capabilities"]["elicitation"]["form"].is_object(), "{params}");
+    assert!(
+        params["capabilities"]["elicitation"]["form"].is_object(),
+        "{params}"
+    );
     let hit = peer.expect("tools/call").await;
     assert_eq!(hit.header("mcp-session-id"), Some("s-1"));
     assert_eq!(hit.header("mcp-protocol-version"), Some("2025-06-18"));
-    assert_eq!(hit.header("accept"), Some("application/json, text/event-stream"));
+    assert_eq!(
+        hit.header("accept"),
+        Some("application/json, text/event-stream")
+    );
     assert_eq!(hit.header("mcp-method"), None);
-    assert!(hit.text.contains(&format!("\"params\":{sent}")), "{}", hit.text);
-    let result = r#"{"odd":{"z":1,"a":12345678901234567890},"content":[{"type":"hologram","x":1.0}]}"#;
-    let body = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, hit.body["id"]);
+    assert!(
+        hit.text.contains(&format!("\"params\":{sent}")),
+        "{}",
+        hit.text
+    );
+    let result =
+        r#"{"odd":{"z":1,"a":12345678901234567890},"content":[{"type":"hologram","x":1.0}]}"#;
+    let body = format!(
+        r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#,
+        hit.body["id"]
+    );
     hit.write(200, "", "application/json", &body).await;
     assert_eq!(joined(asked).await.unwrap().get(), result);
     client.stop().await;
@@ -67,7 +85,8 @@ async fn older_revisions_and_batches() {
     assert_eq!(hit.header("mcp-protocol-version"), None);
     let told = json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": { "level": "info", "data": 1 } });
     let batch = json!([told, hit.response(Ok(json!({ "content": [] })))]);
-    hit.write(200, "", "application/json", &batch.to_string()).await;
+    hit.write(200, "", "application/json", &batch.to_string())
+        .await;
     assert_eq!(joined(asked).await.unwrap(), json!({ "content": [] }));
     client.stop().await;
 }
@@ -79,10 +98,12 @@ async fn unknown_revisions_are_refused() {
         let mut peer = Played::start().await;
         let client = Client::at(&peer.url, only(Era::Legacy));
         let asked = client.ask(CALL, tool("t", json!({})));
-        let result =
-            json!({ "protocolVersion": revision, "capabilities": {}, "serverInfo": { "name": "p", "version": "1" } });
+        let result = json!({ "protocolVersion": revision, "capabilities": {}, "serverInfo": { "name": "p", "version": "1" } });
         peer.expect("initialize").await.result(result).await;
-        assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Unavailable);
+        assert_eq!(
+            joined(asked).await.unwrap_err().kind,
+            FailureKind::Unavailable
+        );
         client.stop().await;
     }
 }
@@ -95,16 +116,26 @@ async fn typed_asks_read_plain_values() {
     let agent = client.agent.clone();
     let plain = tokio::spawn(async move { agent.ask(Add { a: 2, b: 3 }).await.unwrap() });
     let hit = peer.expect("tools/call").await;
-    assert_eq!(hit.body["params"], json!({ "name": Add::NAME_OF_TOOL, "arguments": { "a": 2, "b": 3 } }));
-    hit.result(json!({ "content": [{ "type": "text", "text": "5" }] })).await;
+    assert_eq!(
+        hit.body["params"],
+        json!({ "name": Add::NAME_OF_TOOL, "arguments": { "a": 2, "b": 3 } })
+    );
+    hit.result(json!({ "content": [{ "type": "text", "text": "5" }] }))
+        .await;
     assert_eq!(joined(plain).await, 5);
 
     let agent = client.agent.clone();
     let wrapped = tokio::spawn(async move { agent.ask(Add { a: 2, b: 3 }).await.unwrap() });
-    peer.expect("tools/call").await.result(json!({ "content": [], "structuredContent": { "result": 5 } })).await;
+    peer.expect("tools/call")
+        .await
+        .result(json!({ "content": [], "structuredContent": { "result": 5 } }))
+        .await;
     let schema = json!({ "type": "object", "x-callboard-wrapped": true });
     let listed = json!({ "name": Add::NAME_OF_TOOL, "inputSchema": {}, "outputSchema": schema });
-    peer.expect("tools/list").await.result(json!({ "tools": [listed] })).await;
+    peer.expect("tools/list")
+        .await
+        .result(json!({ "tools": [listed] }))
+        .await;
     assert_eq!(joined(wrapped).await, 5);
     client.stop().await;
 }
@@ -119,9 +150,15 @@ async fn errors_are_failures() {
     let (mut peer, client) = connected(None).await;
     let asked = client.ask(CALL, tool("t", json!({})));
     let error = json!({ "code": -32602, "message": "no such tool", "data": { "x": [1] } });
-    peer.expect("tools/call").await.error(200, error.clone()).await;
+    peer.expect("tools/call")
+        .await
+        .error(200, error.clone())
+        .await;
     let failure = joined(asked).await.unwrap_err();
-    assert_eq!((failure.kind, failure.data), (FailureKind::InvalidInput, Some(json!({ "rpc": error }))));
+    assert_eq!(
+        (failure.kind, failure.data),
+        (FailureKind::InvalidInput, Some(json!({ "rpc": error })))
+    );
     let asked = client.ask("add", json!({}));
     let result = json!({ "content": [{ "type": "text", "text": "no" }], "isError": true });
     peer.expect("tools/call").await.result(result).await;
@@ -141,8 +178,12 @@ async fn questions_go_to_their_own_call() {
             let mut call = call;
             while let Some(event) = soon(call.next()).await {
                 if let CallEvent::Question(pending) = event {
-                    let Question::Elicit(form) = &pending.question else { panic!("{:?}", pending.question) };
-                    let answer = ElicitAnswer::accept(json!({ "said": format!("{name} to {}", form.message()) }));
+                    let Question::Elicit(form) = &pending.question else {
+                        panic!("{:?}", pending.question)
+                    };
+                    let answer = ElicitAnswer::accept(
+                        json!({ "said": format!("{name} to {}", form.message()) }),
+                    );
                     pending.answer(Answer::Elicit(answer));
                 }
             }
@@ -152,12 +193,15 @@ async fn questions_go_to_their_own_call() {
     }
     for (name, events, _) in &mut calls {
         let params = json!({ "message": *name, "requestedSchema": { "odd": 1.0 } });
-        events.ask(json!(format!("q-{name}")), "elicitation/create", params).await;
+        events
+            .ask(json!(format!("q-{name}")), "elicitation/create", params)
+            .await;
     }
     for _ in 0..2 {
         let answer = peer.hit().await;
         let name = answer.body["id"].as_str().unwrap()[2..].to_owned();
-        let expected = json!({ "action": "accept", "content": { "said": format!("{name} to {name}") } });
+        let expected =
+            json!({ "action": "accept", "content": { "said": format!("{name} to {name}") } });
         assert_eq!(answer.body["result"], expected);
         assert_eq!(answer.header("mcp-session-id"), Some("s"));
         answer.empty(202).await;
@@ -177,22 +221,41 @@ async fn questions_are_answered_once() {
     let mut call = client.call(CALL, tool("t", json!({})));
     let asking = async {
         let mut events = peer.expect("tools/call").await.stream().await;
-        events.ask(json!("q"), "elicitation/create", json!({ "message": "m", "requestedSchema": {} })).await;
+        events
+            .ask(
+                json!("q"),
+                "elicitation/create",
+                json!({ "message": "m", "requestedSchema": {} }),
+            )
+            .await;
         events
     };
     let (event, events) = tokio::join!(soon(call.next()), asking);
-    let Some(CallEvent::Question(pending)) = event else { panic!("no question") };
-    pending.answer(Answer::Elicit(ElicitAnswer::accept(json!({ "said": "once" }))));
+    let Some(CallEvent::Question(pending)) = event else {
+        panic!("no question")
+    };
+    pending.answer(Answer::Elicit(ElicitAnswer::accept(
+        json!({ "said": "once" }),
+    )));
     // The call goes on as long as somebody waits for it.
     let answer = tokio::select! {
         answer = peer.hit() => answer,
         _ = call.next() => panic!("nothing more is told"),
     };
-    assert_eq!((&answer.body["id"], &answer.body["result"]["content"]["said"]), (&json!("q"), &json!("once")));
+    assert_eq!(
+        (
+            &answer.body["id"],
+            &answer.body["result"]["content"]["said"]
+        ),
+        (&json!("q"), &json!("once"))
+    );
     events.result(json!({ "content": [] })).await;
     soon(call.reply()).await.unwrap().unwrap();
     let next = client.ask(CALL, tool("next", json!({})));
-    peer.expect("tools/call").await.result(json!({ "content": [] })).await;
+    peer.expect("tools/call")
+        .await
+        .result(json!({ "content": [] }))
+        .await;
     joined(next).await.unwrap();
     assert!(peer.is_quiet());
     answer.empty(202).await;
@@ -209,7 +272,12 @@ async fn what_nobody_answers_is_refused() {
     for (method, code) in [("roots/list", -7), ("sampling/other", -32601), ("ping", 0)] {
         events.ask(json!(7), method, json!({})).await;
         let answer = peer.hit().await;
-        assert_eq!(answer.body["error"]["code"].as_i64().unwrap_or(0), code, "{method}: {}", answer.text);
+        assert_eq!(
+            answer.body["error"]["code"].as_i64().unwrap_or(0),
+            code,
+            "{method}: {}",
+            answer.text
+        );
         assert_eq!(answer.body["id"], 7);
         answer.empty(202).await;
     }
@@ -237,16 +305,29 @@ async fn callers_are_told() {
     });
     let mut events = peer.expect("tools/call").await.stream().await;
     let token = events.token().clone();
-    events.notify("notifications/progress", json!({ "progressToken": 99_999, "progress": 9 })).await;
+    events
+        .notify(
+            "notifications/progress",
+            json!({ "progressToken": 99_999, "progress": 9 }),
+        )
+        .await;
     events
         .notify(
             "notifications/progress",
             json!({ "progressToken": token, "progress": 1, "total": 2.5, "message": "m" }),
         )
         .await;
-    events.notify("notifications/message", json!({ "level": "warning", "data": "d", "odd": 1 })).await;
+    events
+        .notify(
+            "notifications/message",
+            json!({ "level": "warning", "data": "d", "odd": 1 }),
+        )
+        .await;
     events.result(json!({ "content": [] })).await;
-    assert_eq!(joined(next).await, ["1 of Some(2.5): Some(\"m\")", "Warning 1"]);
+    assert_eq!(
+        joined(next).await,
+        ["1 of Some(2.5): Some(\"m\")", "Warning 1"]
+    );
     client.stop().await;
 }
 
@@ -267,10 +348,10 @@ async fn lost_sessions_begin_again_once() {
     };
     assert_eq!(next.body["method"], "initialize");
     assert_eq!(next.header("mcp-session-id"), None);
-    let result =
-        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": { "name": "p", "version": "1" } });
+    let result = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": { "name": "p", "version": "1" } });
     let body = next.response(Ok(result)).to_string();
-    next.write(200, "Mcp-Session-Id: b\r\n", "application/json", &body).await;
+    next.write(200, "Mcp-Session-Id: b\r\n", "application/json", &body)
+        .await;
     let mut refused = 0;
     let mut lost_again = 0;
     while lost_again == 0 {
@@ -289,7 +370,10 @@ async fn lost_sessions_begin_again_once() {
         }
     }
     assert!(refused <= 1);
-    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Unavailable);
+    assert_eq!(
+        joined(asked).await.unwrap_err().kind,
+        FailureKind::Unavailable
+    );
     client.stop().await;
 }
 
@@ -297,12 +381,22 @@ async fn lost_sessions_begin_again_once() {
 #[tokio::test]
 async fn foreign_responses_are_no_answer() {
     let (mut peer, client) = connected(None).await;
-    for body in
-        [r#"{"jsonrpc":"2.0","id":"1","result":{}}"#, r#"{"jsonrpc":"2.0","id":9999,"result":{}}"#, "", "<html>"]
-    {
+    for body in [
+        r#"{"jsonrpc":"2.0","id":"1","result":{}}"#,
+        r#"{"jsonrpc":"2.0","id":9999,"result":{}}"#,
+        "",
+        "<html>",
+    ] {
         let asked = client.ask(CALL, tool("t", json!({})));
-        peer.expect("tools/call").await.write(200, "", "application/json", body).await;
-        assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Unavailable, "{body}");
+        peer.expect("tools/call")
+            .await
+            .write(200, "", "application/json", body)
+            .await;
+        assert_eq!(
+            joined(asked).await.unwrap_err().kind,
+            FailureKind::Unavailable,
+            "{body}"
+        );
     }
     let seen = soon(client.agent.observe()).await;
     assert_eq!(seen["unknown_responses"], 2, "{seen}");
@@ -315,7 +409,10 @@ async fn sessions_are_ended() {
     let (mut peer, client) = connected(Some("s")).await;
     client.agent.stop();
     let hit = peer.hit().await;
-    assert_eq!((hit.method.as_str(), hit.header("mcp-session-id")), ("DELETE", Some("s")));
+    assert_eq!(
+        (hit.method.as_str(), hit.header("mcp-session-id")),
+        ("DELETE", Some("s"))
+    );
     hit.empty(200).await;
     client.stop().await;
 }
@@ -336,7 +433,10 @@ async fn statuses_are_failures() {
     ] {
         let asked = client.ask(CALL, tool("t", json!({})));
         let headers = "Location: http://127.0.0.1:9/elsewhere\r\n";
-        peer.expect("tools/call").await.write(status, headers, "text/plain", "no").await;
+        peer.expect("tools/call")
+            .await
+            .write(status, headers, "text/plain", "no")
+            .await;
         assert_eq!(joined(asked).await.unwrap_err().kind, kind, "{status}");
     }
     client.stop().await;
@@ -347,14 +447,41 @@ async fn statuses_are_failures() {
 #[tokio::test]
 async fn the_rest_is_forwarded() {
     let (mut peer, client) = connected(None).await;
-    let about = joined(client.ask("callboard.describe", json!({}))).await.unwrap();
+    let about = joined(client.ask("callboard.describe", json!({})))
+        .await
+        .unwrap();
     assert_eq!(about["serverInfo"]["name"], "p");
     for (name, payload, method, params) in [
-        ("callboard.forward", json!({ "method": "odd/method", "params": { "x": 1 } }), "odd/method", json!({ "x": 1 })),
-        ("callboard.resources.read", json!({ "uri": "a:b" }), "resources/read", json!({ "uri": "a:b" })),
-        ("callboard.resources.templates.list", json!({}), "resources/templates/list", json!({})),
-        ("callboard.complete", json!({ "ref": 1 }), "completion/complete", json!({ "ref": 1 })),
-        ("callboard.resources.subscribe", json!({ "uri": "a:b" }), "resources/subscribe", json!({ "uri": "a:b" })),
+        (
+            "callboard.forward",
+            json!({ "method": "odd/method", "params": { "x": 1 } }),
+            "odd/method",
+            json!({ "x": 1 }),
+        ),
+        (
+            "callboard.resources.read",
+            json!({ "uri": "a:b" }),
+            "resources/read",
+            json!({ "uri": "a:b" }),
+        ),
+        (
+            "callboard.resources.templates.list",
+            json!({}),
+            "resources/templates/list",
+            json!({}),
+        ),
+        (
+            "callboard.complete",
+            json!({ "ref": 1 }),
+            "completion/complete",
+            json!({ "ref": 1 }),
+        ),
+        (
+            "callboard.resources.subscribe",
+            json!({ "uri": "a:b" }),
+            "resources/subscribe",
+            json!({ "uri": "a:b" }),
+        ),
     ] {
         let asked = client.ask(name, payload);
         let hit = peer.expect(method).await;
@@ -362,9 +489,15 @@ async fn the_rest_is_forwarded() {
         hit.result(json!({ "y": 2 })).await;
         assert_eq!(joined(asked).await.unwrap(), json!({ "y": 2 }));
     }
-    let refused = joined(client.ask("callboard.forward", json!({ "method": "initialize" }))).await.unwrap_err();
+    let refused = joined(client.ask("callboard.forward", json!({ "method": "initialize" })))
+        .await
+        .unwrap_err();
     assert_eq!(refused.kind, FailureKind::Rejected);
-    let unknown: Value = joined(client.ask("callboard.odd", json!({}))).await.unwrap_err().message.into();
+    let unknown: Value = joined(client.ask("callboard.odd", json!({})))
+        .await
+        .unwrap_err()
+        .message
+        .into();
     assert_eq!(unknown, "no MCP server has such a message");
     client.stop().await;
 }

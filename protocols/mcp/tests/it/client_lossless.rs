@@ -23,7 +23,8 @@ fn any_json() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(4, 24, 4, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-            prop::collection::btree_map(".{0,6}", inner, 0..4).prop_map(|map| map.into_iter().collect::<Value>()),
+            prop::collection::btree_map(".{0,6}", inner, 0..4)
+                .prop_map(|map| map.into_iter().collect::<Value>()),
         ]
     })
 }
@@ -40,20 +41,35 @@ async fn calls_are_lossless() {
             Era::Legacy => drop(peer.initialize("2025-11-25", None).await),
             Era::Modern => peer.discover(json!({})).await,
         }
-        peer.expect("tools/list").await.result(json!({ "tools": [] })).await;
+        peer.expect("tools/list")
+            .await
+            .result(json!({ "tools": [] }))
+            .await;
         joined(listed).await.unwrap();
         let mut cases = TestRunner::new_with_rng(
             Config::default(),
-            proptest::test_runner::TestRng::deterministic_rng(proptest::test_runner::RngAlgorithm::ChaCha),
+            proptest::test_runner::TestRng::deterministic_rng(
+                proptest::test_runner::RngAlgorithm::ChaCha,
+            ),
         );
         for _ in 0..CASES {
-            let (odd, arguments) = (any_json(), any_json()).new_tree(&mut cases).unwrap().current();
+            let (odd, arguments) = (any_json(), any_json())
+                .new_tree(&mut cases)
+                .unwrap()
+                .current();
             let sent = format!(r#"{{"odd":{odd},"name":"t","arguments":{{"x":{arguments}}}"#);
             let asked = client.ask_raw("callboard.tools.call", &format!("{sent}}}"));
             let hit = peer.expect("tools/call").await;
-            assert!(hit.text.contains(&format!("\"params\":{sent}")), "{} lacks {sent}", hit.text);
+            assert!(
+                hit.text.contains(&format!("\"params\":{sent}")),
+                "{} lacks {sent}",
+                hit.text
+            );
             let result = format!(r#"{{"content":[],"odd":{odd},"_meta":{{"a":{arguments}}}}}"#);
-            let body = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, hit.body["id"]);
+            let body = format!(
+                r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#,
+                hit.body["id"]
+            );
             hit.write(200, "", "application/json", &body).await;
             assert_eq!(joined(asked).await.unwrap().get(), result);
         }

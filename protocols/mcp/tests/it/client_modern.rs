@@ -19,7 +19,10 @@ async fn connected(tools: Value) -> (Played, Client) {
     let client = Client::at(&peer.url, only(Era::Modern));
     let asked = client.ask("callboard.tools.list", json!({}));
     peer.discover(json!({ "tools": {} })).await;
-    peer.expect("tools/list").await.result(json!({ "resultType": "complete", "tools": tools })).await;
+    peer.expect("tools/list")
+        .await
+        .result(json!({ "resultType": "complete", "tools": tools }))
+        .await;
     joined(asked).await.unwrap();
     (peer, client)
 }
@@ -34,17 +37,32 @@ fn done() -> Value {
 async fn requests_say_everything() {
     let (mut peer, client) = connected(json!([])).await;
     let own = json!({ "a.b/c": 1, "progressToken": "theirs" });
-    let asked = client.ask(CALL, json!({ "name": "Größe", "arguments": { "x": 1 }, "_meta": own, "odd": 1 }));
+    let asked = client.ask(
+        CALL,
+        json!({ "name": "Größe", "arguments": { "x": 1 }, "_meta": own, "odd": 1 }),
+    );
     let hit = peer.expect("tools/call").await;
     assert_eq!(hit.header("mcp-protocol-version"), Some("2026-07-28"));
     assert_eq!(hit.header("mcp-method"), Some("tools/call"));
     assert_eq!(hit.header("mcp-name"), Some("=?base64?R3LDtsOfZQ==?="));
     assert_eq!(hit.header("mcp-session-id"), None);
     let params = &hit.body["params"];
-    assert_eq!((&params["odd"], &params["_meta"]["a.b/c"]), (&json!(1), &json!(1)));
-    assert_eq!(params["_meta"][format!("{META}protocolVersion")], "2026-07-28");
-    assert_eq!(params["_meta"][format!("{META}clientInfo")]["name"], "callboard");
-    assert_eq!(params["_meta"][format!("{META}clientCapabilities")], json!({}));
+    assert_eq!(
+        (&params["odd"], &params["_meta"]["a.b/c"]),
+        (&json!(1), &json!(1))
+    );
+    assert_eq!(
+        params["_meta"][format!("{META}protocolVersion")],
+        "2026-07-28"
+    );
+    assert_eq!(
+        params["_meta"][format!("{META}clientInfo")]["name"],
+        "callboard"
+    );
+    assert_eq!(
+        params["_meta"][format!("{META}clientCapabilities")],
+        json!({})
+    );
     hit.result(done()).await;
     assert_eq!(joined(asked).await.unwrap(), done());
 
@@ -53,9 +71,17 @@ async fn requests_say_everything() {
     let next = tokio::spawn(async move { soon(call.next()).await.is_none() });
     let hit = peer.expect("tools/call").await;
     let can = &hit.body["params"]["_meta"][format!("{META}clientCapabilities")];
-    assert!(can["elicitation"]["form"].is_object() && can["roots"].is_object(), "{can}");
+    assert!(
+        can["elicitation"]["form"].is_object() && can["roots"].is_object(),
+        "{can}"
+    );
     assert_eq!(hit.body["params"]["_meta"]["progressToken"], hit.body["id"]);
-    assert!(hit.body["params"]["_meta"]["traceparent"].as_str().unwrap().starts_with("00-"));
+    assert!(
+        hit.body["params"]["_meta"]["traceparent"]
+            .as_str()
+            .unwrap()
+            .starts_with("00-")
+    );
     hit.result(done()).await;
     assert!(joined(next).await);
     client.stop().await;
@@ -70,13 +96,17 @@ async fn rounds_of_questions() {
     let answering = tokio::spawn(async move {
         let mut held = Vec::new();
         while let Some(event) = soon(call.next()).await {
-            let CallEvent::Question(pending) = event else { continue };
+            let CallEvent::Question(pending) = event else {
+                continue;
+            };
             held.push(pending);
             // Both are open before either is answered.
             if held.len() == 2 {
                 for pending in held.drain(..) {
                     let answer = match &pending.question {
-                        Question::Elicit(_) => Answer::Elicit(ElicitAnswer::accept(json!({ "n": 1 }))),
+                        Question::Elicit(_) => {
+                            Answer::Elicit(ElicitAnswer::accept(json!({ "n": 1 })))
+                        }
                         _ => Answer::Roots(RootsAnswer::of(vec![])),
                     };
                     pending.answer(answer);
@@ -98,11 +128,20 @@ async fn rounds_of_questions() {
     first.write(200, "", "application/json", &result).await;
     let second = peer.expect("tools/call").await;
     assert_ne!(second.body["id"], id);
-    assert!(second.text.contains(&format!(r#""requestState":{state}"#)), "{}", second.text);
+    assert!(
+        second.text.contains(&format!(r#""requestState":{state}"#)),
+        "{}",
+        second.text
+    );
     let answers = &second.body["params"]["inputResponses"];
-    assert_eq!(answers, &json!({ "b": { "action": "accept", "content": { "n": 1 } }, "a": { "roots": [] } }));
+    assert_eq!(
+        answers,
+        &json!({ "b": { "action": "accept", "content": { "n": 1 } }, "a": { "roots": [] } })
+    );
     assert_eq!(second.body["params"]["arguments"], params["arguments"]);
-    second.result(json!({ "resultType": "input_required", "requestState": "only" })).await;
+    second
+        .result(json!({ "resultType": "input_required", "requestState": "only" }))
+        .await;
     let third = peer.expect("tools/call").await;
     assert_eq!(third.body["params"]["requestState"], "only");
     assert!(third.body["params"].get("inputResponses").is_none());
@@ -116,14 +155,26 @@ async fn rounds_of_questions() {
 #[tokio::test]
 async fn rounds_are_bounded() {
     let mut peer = Played::start().await;
-    let options = ClientOptions { rounds_max: 2, ..only(Era::Modern) };
+    let options = ClientOptions {
+        rounds_max: 2,
+        ..only(Era::Modern)
+    };
     let client = Client::at(&peer.url, options);
     let state = json!({ "resultType": "input_required", "requestState": "s" });
     for (replies, kind) in [
         (vec![state.clone(), state.clone(), done()], None),
-        (vec![state.clone(), state.clone(), state.clone()], Some(FailureKind::Overloaded)),
-        (vec![json!({ "resultType": "input_required" })], Some(FailureKind::Unavailable)),
-        (vec![json!({ "resultType": "odd" })], Some(FailureKind::Unavailable)),
+        (
+            vec![state.clone(), state.clone(), state.clone()],
+            Some(FailureKind::Overloaded),
+        ),
+        (
+            vec![json!({ "resultType": "input_required" })],
+            Some(FailureKind::Unavailable),
+        ),
+        (
+            vec![json!({ "resultType": "odd" })],
+            Some(FailureKind::Unavailable),
+        ),
         (vec![json!({ "content": [] })], None),
     ] {
         let asked = client.ask(CALL, tool("t", json!({})));
@@ -132,7 +183,10 @@ async fn rounds_are_bounded() {
                 let hit = peer.hit().await;
                 match hit.body["method"].as_str() {
                     Some("server/discover") => {
-                        hit.result(json!({ "supportedVersions": ["2026-07-28"], "capabilities": {} })).await;
+                        hit.result(
+                            json!({ "supportedVersions": ["2026-07-28"], "capabilities": {} }),
+                        )
+                        .await;
                     }
                     Some("tools/list") => hit.result(json!({ "tools": [] })).await,
                     _ => break hit,
@@ -144,7 +198,10 @@ async fn rounds_are_bounded() {
     }
     let asked = client.ask("callboard.prompts.list", json!({}));
     peer.expect("prompts/list").await.result(state).await;
-    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Unavailable);
+    assert_eq!(
+        joined(asked).await.unwrap_err().kind,
+        FailureKind::Unavailable
+    );
     client.stop().await;
 }
 
@@ -154,9 +211,17 @@ async fn questions_of_a_round_are_bounded() {
     let (mut peer, client) = connected(json!([])).await;
     let asked = client.ask(CALL, tool("t", json!({})));
     let one_more = 0..=callboard_mcp::outbound::QUESTIONS_AT_ONCE_MAX;
-    let questions: Value = one_more.map(|n| (format!("q{n}"), json!({ "method": "roots/list" }))).collect();
-    peer.expect("tools/call").await.result(json!({ "resultType": "input_required", "inputRequests": questions })).await;
-    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Overloaded);
+    let questions: Value = one_more
+        .map(|n| (format!("q{n}"), json!({ "method": "roots/list" })))
+        .collect();
+    peer.expect("tools/call")
+        .await
+        .result(json!({ "resultType": "input_required", "inputRequests": questions }))
+        .await;
+    assert_eq!(
+        joined(asked).await.unwrap_err().kind,
+        FailureKind::Overloaded
+    );
     client.stop().await;
 }
 
@@ -166,8 +231,14 @@ async fn nobody_to_ask() {
     let (mut peer, client) = connected(json!([])).await;
     let asked = client.ask(CALL, tool("t", json!({})));
     let question = json!({ "q": { "method": "roots/list" } });
-    peer.expect("tools/call").await.result(json!({ "resultType": "input_required", "inputRequests": question })).await;
-    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::NobodyToAsk);
+    peer.expect("tools/call")
+        .await
+        .result(json!({ "resultType": "input_required", "inputRequests": question }))
+        .await;
+    assert_eq!(
+        joined(asked).await.unwrap_err().kind,
+        FailureKind::NobodyToAsk
+    );
     client.stop().await;
 }
 
@@ -188,10 +259,14 @@ async fn arguments_are_mirrored() {
     peer.expect("tools/list").await.result(listed("Old")).await;
     let hit = peer.expect("tools/call").await;
     assert_eq!(hit.header("mcp-param-old"), Some("eu"));
-    hit.error(400, json!({ "code": -32020, "message": "header mismatch" })).await;
+    hit.error(400, json!({ "code": -32020, "message": "header mismatch" }))
+        .await;
     peer.expect("tools/list").await.result(listed("New")).await;
     let hit = peer.expect("tools/call").await;
-    assert_eq!((hit.header("mcp-param-new"), hit.header("mcp-param-old")), (Some("eu"), None));
+    assert_eq!(
+        (hit.header("mcp-param-new"), hit.header("mcp-param-old")),
+        (Some("eu"), None)
+    );
     hit.result(done()).await;
     joined(asked).await.unwrap();
 
@@ -199,7 +274,9 @@ async fn arguments_are_mirrored() {
     peer.expect("tools/list").await.result(listed("New")).await;
     let tools = joined(asked).await.unwrap()["tools"].clone();
     assert_eq!(tools.as_array().unwrap().len(), 1, "{tools}");
-    let refused = joined(client.ask(CALL, tool("bad", json!({ "r": 1 })))).await.unwrap_err();
+    let refused = joined(client.ask(CALL, tool("bad", json!({ "r": 1 }))))
+        .await
+        .unwrap_err();
     assert_eq!(refused.kind, FailureKind::Rejected);
     assert!(peer.is_quiet());
     client.stop().await;
@@ -209,13 +286,27 @@ async fn arguments_are_mirrored() {
 #[tokio::test]
 async fn pages_are_bounded() {
     let mut peer = Played::start().await;
-    let client = Client::at(&peer.url, ClientOptions { pages_max: 3, ..only(Era::Modern) });
+    let client = Client::at(
+        &peer.url,
+        ClientOptions {
+            pages_max: 3,
+            ..only(Era::Modern)
+        },
+    );
     let asked = client.ask(CALL, tool("t", json!({})));
     peer.discover(json!({})).await;
     for page in 0..3 {
         let hit = peer.expect("tools/list").await;
-        assert_eq!(hit.body["params"]["cursor"], if page == 0 { Value::Null } else { json!("more") });
-        hit.result(json!({ "tools": [], "nextCursor": "more" })).await;
+        assert_eq!(
+            hit.body["params"]["cursor"],
+            if page == 0 {
+                Value::Null
+            } else {
+                json!("more")
+            }
+        );
+        hit.result(json!({ "tools": [], "nextCursor": "more" }))
+            .await;
     }
     peer.expect("tools/call").await.result(done()).await;
     joined(asked).await.unwrap();
@@ -233,7 +324,10 @@ async fn cancelling_closes_the_stream() {
     let mut events = peer.expect("tools/call").await.stream().await;
     cancel.cancel();
     events.closed().await;
-    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Cancelled);
+    assert_eq!(
+        joined(asked).await.unwrap_err().kind,
+        FailureKind::Cancelled
+    );
     assert!(peer.is_quiet());
     client.stop().await;
 }
@@ -244,26 +338,50 @@ async fn cancelling_closes_the_stream() {
 async fn legacy_servers_are_found() {
     for (status, body) in [
         (404, ""),
-        (400, r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no session"}}"#),
-        (200, r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"what?"}}"#),
+        (
+            400,
+            r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no session"}}"#,
+        ),
+        (
+            200,
+            r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"what?"}}"#,
+        ),
         (200, r#"{"jsonrpc":"2.0","id":1,"result":{}}"#),
-        (400, r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"v","data":{"supported":["2025-06-18"]}}}"#),
+        (
+            400,
+            r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"v","data":{"supported":["2025-06-18"]}}}"#,
+        ),
         (500, "oops"),
     ] {
         let mut peer = Played::start().await;
         let system = System::start(1).unwrap();
         let client = McpClient::new(Endpoint::url(&peer.url).unwrap(), auto()).unwrap();
         let again = client.clone();
-        let client = Client { agent: system.spawn(client), system };
+        let client = Client {
+            agent: system.spawn(client),
+            system,
+        };
         let asked = client.ask(CALL, tool("t", json!({})));
-        peer.expect("server/discover").await.write(status, "", "application/json", body).await;
+        peer.expect("server/discover")
+            .await
+            .write(status, "", "application/json", body)
+            .await;
         peer.initialize("2025-11-25", None).await;
-        peer.expect("tools/call").await.result(json!({ "content": [] })).await;
+        peer.expect("tools/call")
+            .await
+            .result(json!({ "content": [] }))
+            .await;
         joined(asked).await.unwrap();
-        let second = Client { agent: client.system.spawn(again), system: client.system.clone() };
+        let second = Client {
+            agent: client.system.spawn(again),
+            system: client.system.clone(),
+        };
         let asked = second.ask(CALL, tool("t", json!({})));
         peer.initialize("2025-11-25", None).await;
-        peer.expect("tools/call").await.result(json!({ "content": [] })).await;
+        peer.expect("tools/call")
+            .await
+            .result(json!({ "content": [] }))
+            .await;
         joined(asked).await.unwrap();
         client.stop().await;
     }
@@ -279,7 +397,10 @@ async fn modern_servers_are_found() {
     let error = json!({ "code": -32022, "message": "v", "data": { "supported": ["2026-07-28"] } });
     peer.expect("server/discover").await.error(400, error).await;
     peer.discover(json!({ "tools": {} })).await;
-    assert_eq!(joined(asked).await.unwrap()["protocolVersion"], "2026-07-28");
+    assert_eq!(
+        joined(asked).await.unwrap()["protocolVersion"],
+        "2026-07-28"
+    );
     client.stop().await;
 
     let mut peer = Played::start().await;
@@ -296,10 +417,19 @@ async fn modern_servers_are_found() {
 #[tokio::test]
 async fn unwanted_eras_are_refused() {
     let mut peer = Played::start().await;
-    let client = Client::at(&peer.url, ClientOptions { era: EraChoice::Only(Era::Modern), ..auto() });
+    let client = Client::at(
+        &peer.url,
+        ClientOptions {
+            era: EraChoice::Only(Era::Modern),
+            ..auto()
+        },
+    );
     let asked = client.ask("callboard.describe", json!({}));
     peer.expect("server/discover").await.empty(404).await;
-    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Unavailable);
+    assert_eq!(
+        joined(asked).await.unwrap_err().kind,
+        FailureKind::Unavailable
+    );
     client.stop().await;
 }
 
@@ -308,28 +438,60 @@ async fn unwanted_eras_are_refused() {
 #[tokio::test]
 async fn changes_are_told() {
     let mut peer = Played::start().await;
-    let client = Client::at(&peer.url, ClientOptions { listen: true, ..only(Era::Modern) });
+    let client = Client::at(
+        &peer.url,
+        ClientOptions {
+            listen: true,
+            ..only(Era::Modern)
+        },
+    );
     let (follower, mut seen) = Probe::<Changed>::spawn(&client.system, |_| ());
     client.agent.follow(follower.recipient().unwrap());
     let asked = client.ask("callboard.describe", json!({}));
-    peer.discover(json!({ "tools": { "listChanged": true }, "resources": { "listChanged": false } })).await;
+    peer.discover(
+        json!({ "tools": { "listChanged": true }, "resources": { "listChanged": false } }),
+    )
+    .await;
     joined(asked).await.unwrap();
     let hit = peer.expect("subscriptions/listen").await;
-    assert_eq!(hit.body["params"]["notifications"], json!({ "toolsListChanged": true }));
+    assert_eq!(
+        hit.body["params"]["notifications"],
+        json!({ "toolsListChanged": true })
+    );
     let mut first = hit.stream().await;
-    first.notify("notifications/subscriptions/acknowledged", json!({ "notifications": {} })).await;
-    first.notify("notifications/tools/list_changed", json!({})).await;
+    first
+        .notify(
+            "notifications/subscriptions/acknowledged",
+            json!({ "notifications": {} }),
+        )
+        .await;
+    first
+        .notify("notifications/tools/list_changed", json!({}))
+        .await;
     assert_eq!(soon(seen.recv()).await.unwrap().change, Change::Tools);
 
     let asked = client.ask("callboard.resources.subscribe", json!({ "uri": "a:b" }));
     let hit = peer.expect("subscriptions/listen").await;
-    assert_eq!(hit.body["params"]["notifications"]["resourceSubscriptions"], json!(["a:b"]));
+    assert_eq!(
+        hit.body["params"]["notifications"]["resourceSubscriptions"],
+        json!(["a:b"])
+    );
     let mut second = hit.stream().await;
-    second.notify("notifications/subscriptions/acknowledged", json!({ "notifications": {} })).await;
+    second
+        .notify(
+            "notifications/subscriptions/acknowledged",
+            json!({ "notifications": {} }),
+        )
+        .await;
     joined(asked).await.unwrap();
     first.closed().await;
-    second.notify("notifications/resources/updated", json!({ "uri": "a:b" })).await;
-    assert_eq!(soon(seen.recv()).await.unwrap().change, Change::Resource("a:b".into()));
+    second
+        .notify("notifications/resources/updated", json!({ "uri": "a:b" }))
+        .await;
+    assert_eq!(
+        soon(seen.recv()).await.unwrap().change,
+        Change::Resource("a:b".into())
+    );
     client.stop().await;
 }
 
@@ -347,28 +509,42 @@ async fn refusals_go_to_the_authorizer() {
         fn authorization(&self) -> BoxFuture<'_, Result<Option<SecretString>, AuthError>> {
             Box::pin(async { Ok(Some(format!("Bearer t{}", self.0.load(SeqCst)).into())) })
         }
-        fn challenged<'a>(&'a self, challenge: Challenge<'a>) -> BoxFuture<'a, Result<bool, AuthError>> {
+        fn challenged<'a>(
+            &'a self,
+            challenge: Challenge<'a>,
+        ) -> BoxFuture<'a, Result<bool, AuthError>> {
             assert_eq!(challenge.www_authenticate, ["Bearer error=\"x\""]);
             self.0.fetch_add(1, SeqCst);
             Box::pin(async { Ok(true) })
         }
     }
     let mut peer = Played::start().await;
-    let options = ClientOptions { authorizer: Some(Arc::new(Counting(AtomicU32::new(0)))), ..only(Era::Modern) };
-    let options = options.header("Authorization", &"Bearer fixed".to_owned().into()).unwrap();
+    let options = ClientOptions {
+        authorizer: Some(Arc::new(Counting(AtomicU32::new(0)))),
+        ..only(Era::Modern)
+    };
+    let options = options
+        .header("Authorization", &"Bearer fixed".to_owned().into())
+        .unwrap();
     let client = Client::at(&peer.url, options);
     let asked = client.ask("callboard.describe", json!({}));
     let told = "WWW-Authenticate: Bearer error=\"x\"\r\n";
     for n in 0..2 {
         let hit = peer.expect("server/discover").await;
-        assert_eq!(hit.header("authorization"), Some(format!("Bearer t{n}").as_str()));
+        assert_eq!(
+            hit.header("authorization"),
+            Some(format!("Bearer t{n}").as_str())
+        );
         hit.write(401, told, "text/plain", "").await;
     }
     peer.discover(json!({})).await;
     joined(asked).await.unwrap();
     let asked = client.ask("callboard.prompts.list", json!({}));
     for _ in 0..=callboard_mcp::outbound::AUTH_REFUSALS_MAX {
-        peer.expect("prompts/list").await.write(403, told, "text/plain", "").await;
+        peer.expect("prompts/list")
+            .await
+            .write(403, told, "text/plain", "")
+            .await;
     }
     assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Denied);
     client.stop().await;

@@ -1,7 +1,8 @@
 //! Streams that break off, calls that are given up, responses that are too large: legacy HTTP under strain.
 
 use callboard_mcp::outbound::{
-    ANSWERS_AT_ONCE_MAX, ClientOptions, Era, QUESTIONS_AT_ONCE_MAX, RECONNECTS_MAX_DEFAULT, SUBSCRIPTIONS_MAX,
+    ANSWERS_AT_ONCE_MAX, ClientOptions, Era, QUESTIONS_AT_ONCE_MAX, RECONNECTS_MAX_DEFAULT,
+    SUBSCRIPTIONS_MAX,
 };
 use callboard_message::FailureKind;
 use callboard_runtime::CallMeta;
@@ -16,13 +17,22 @@ use crate::kit::soon;
 #[tokio::test]
 async fn the_stream_is_there_before_the_first_call() {
     let mut peer = Played::start().await;
-    let client = Client::at(&peer.url, ClientOptions { listen: true, ..only(Era::Legacy) });
+    let client = Client::at(
+        &peer.url,
+        ClientOptions {
+            listen: true,
+            ..only(Era::Legacy)
+        },
+    );
     let first = client.ask(CALL, tool("first", json!({})));
     peer.initialize("2025-11-25", Some("s-1")).await;
     let stream = peer.hit().await;
     assert_eq!(stream.method, "GET", "{}", stream.text);
     let _open = stream.stream().await;
-    peer.expect("tools/call").await.result(json!({ "content": [] })).await;
+    peer.expect("tools/call")
+        .await
+        .result(json!({ "content": [] }))
+        .await;
     joined(first).await.unwrap();
     client.stop().await;
 }
@@ -40,10 +50,15 @@ async fn broken_streams_are_resumed() {
     drop(events);
     let again = peer.hit().await;
     assert!(began.elapsed().as_millis() >= 150);
-    assert_eq!((again.method.as_str(), again.header("last-event-id")), ("GET", Some("e-1")));
+    assert_eq!(
+        (again.method.as_str(), again.header("last-event-id")),
+        ("GET", Some("e-1"))
+    );
     assert_eq!(again.header("mcp-session-id"), Some("s"));
     let mut events = again.stream().await;
-    events.say(json!({ "jsonrpc": "2.0", "id": id, "result": { "content": [], "late": true } })).await;
+    events
+        .say(json!({ "jsonrpc": "2.0", "id": id, "result": { "content": [], "late": true } }))
+        .await;
     assert_eq!(joined(asked).await.unwrap()["late"], true);
     client.stop().await;
 }
@@ -54,13 +69,19 @@ async fn streams_without_a_place_fail() {
     let (mut peer, client) = connected(None).await;
     let asked = client.ask(CALL, tool("t", json!({})));
     drop(peer.expect("tools/call").await.stream().await);
-    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Unavailable);
+    assert_eq!(
+        joined(asked).await.unwrap_err().kind,
+        FailureKind::Unavailable
+    );
     let asked = client.ask(CALL, tool("t", json!({})));
     let mut events = peer.expect("tools/call").await.stream().await;
     events.raw("id: e-1\nretry: 1\ndata:\n\n").await;
     drop(events);
     peer.hit().await.empty(405).await;
-    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Unavailable);
+    assert_eq!(
+        joined(asked).await.unwrap_err().kind,
+        FailureKind::Unavailable
+    );
     client.stop().await;
 }
 
@@ -75,7 +96,10 @@ async fn reconnects_are_bounded() {
     for _ in 0..=RECONNECTS_MAX_DEFAULT {
         drop(peer.hit().await);
     }
-    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Unavailable);
+    assert_eq!(
+        joined(asked).await.unwrap_err().kind,
+        FailureKind::Unavailable
+    );
     assert!(peer.is_quiet());
     client.stop().await;
 }
@@ -84,7 +108,9 @@ async fn reconnects_are_bounded() {
 #[tokio::test]
 async fn cancelled_calls_are_told() {
     let (mut peer, client) = connected(Some("s")).await;
-    let meta = CallMeta::new(std::sync::Arc::new(callboard_message::Principal::local_operator()));
+    let meta = CallMeta::new(std::sync::Arc::new(
+        callboard_message::Principal::local_operator(),
+    ));
     let cancel = meta.cancel.clone();
     let asked = client.ask_in(CALL, tool("t", json!({})), meta);
     let hit = peer.expect("tools/call").await;
@@ -92,7 +118,10 @@ async fn cancelled_calls_are_told() {
     let told = peer.expect("notifications/cancelled").await;
     assert_eq!(told.body["params"]["requestId"], hit.body["id"]);
     told.empty(202).await;
-    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Cancelled);
+    assert_eq!(
+        joined(asked).await.unwrap_err().kind,
+        FailureKind::Cancelled
+    );
     client.stop().await;
 }
 
@@ -101,11 +130,25 @@ async fn cancelled_calls_are_told() {
 #[tokio::test]
 async fn large_responses_are_refused() {
     let mut peer = Played::start().await;
-    let limits = callboard_rpc::Limits { body_bytes_max: 1_000, ..Default::default() };
-    let client = Client::at(&peer.url, ClientOptions { limits, ..only(Era::Legacy) });
+    let limits = callboard_rpc::Limits {
+        body_bytes_max: 1_000,
+        ..Default::default()
+    };
+    let client = Client::at(
+        &peer.url,
+        ClientOptions {
+            limits,
+            ..only(Era::Legacy)
+        },
+    );
     let result = |bytes: usize| json!({ "content": [], "fill": "x".repeat(bytes) });
     let mut first = true;
-    for (more, as_stream, passes) in [(0, false, true), (1, false, false), (0, true, true), (1, true, false)] {
+    for (more, as_stream, passes) in [
+        (0, false, true),
+        (1, false, false),
+        (0, true, true),
+        (1, true, false),
+    ] {
         let asked = client.ask(CALL, tool("t", json!({})));
         if std::mem::take(&mut first) {
             peer.initialize("2025-11-25", None).await;
@@ -114,7 +157,11 @@ async fn large_responses_are_refused() {
         let bare = hit.response(Ok(result(0))).to_string().len();
         let body = hit.response(Ok(result(1_000 - bare + more))).to_string();
         // An event may have a little beside its message.
-        let body = if more == 1 && as_stream { format!("{body}{}", " ".repeat(1_024)) } else { body };
+        let body = if more == 1 && as_stream {
+            format!("{body}{}", " ".repeat(1_024))
+        } else {
+            body
+        };
         match as_stream {
             false => hit.write(200, "", "application/json", &body).await,
             true => {
@@ -161,18 +208,35 @@ async fn open_questions_are_bounded() {
 #[tokio::test]
 async fn subscriptions_are_bounded() {
     let (mut peer, client) = connected(None).await;
-    let subscribe = |n: usize| client.ask("callboard.resources.subscribe", json!({ "uri": format!("a:{n}") }));
+    let subscribe = |n: usize| {
+        client.ask(
+            "callboard.resources.subscribe",
+            json!({ "uri": format!("a:{n}") }),
+        )
+    };
     for n in 0..SUBSCRIPTIONS_MAX {
         let asked = subscribe(n);
-        peer.expect("resources/subscribe").await.result(json!({})).await;
+        peer.expect("resources/subscribe")
+            .await
+            .result(json!({}))
+            .await;
         joined(asked).await.unwrap();
     }
-    assert_eq!(joined(subscribe(SUBSCRIPTIONS_MAX)).await.unwrap_err().kind, FailureKind::Overloaded);
+    assert_eq!(
+        joined(subscribe(SUBSCRIPTIONS_MAX)).await.unwrap_err().kind,
+        FailureKind::Overloaded
+    );
     let asked = client.ask("callboard.resources.unsubscribe", json!({ "uri": "a:0" }));
-    peer.expect("resources/unsubscribe").await.result(json!({})).await;
+    peer.expect("resources/unsubscribe")
+        .await
+        .result(json!({}))
+        .await;
     joined(asked).await.unwrap();
     let asked = subscribe(SUBSCRIPTIONS_MAX);
-    peer.expect("resources/subscribe").await.result(json!({})).await;
+    peer.expect("resources/subscribe")
+        .await
+        .result(json!({}))
+        .await;
     joined(asked).await.unwrap();
     client.stop().await;
 }
@@ -192,7 +256,10 @@ async fn answers_on_their_way_are_bounded() {
         waiting.push(peer.hit().await);
     }
     let other = client.ask(CALL, tool("u", json!({})));
-    peer.expect("tools/call").await.result(json!({ "content": [] })).await;
+    peer.expect("tools/call")
+        .await
+        .result(json!({ "content": [] }))
+        .await;
     assert!(joined(other).await.is_ok());
     assert!(peer.is_quiet());
     // Each that is taken makes room for one.

@@ -10,7 +10,9 @@ const ID: &str = "\"550e8400-e29b-41d4-a716-446655440000\"";
 #[tokio::test]
 async fn get_patient() {
     let server = Server::start().await;
-    let reply = server.post(call(ID, "get_patient", r#"{"patient_id":"CARD-001"}"#)).await;
+    let reply = server
+        .post(call(ID, "get_patient", r#"{"patient_id":"CARD-001"}"#))
+        .await;
     assert_eq!(reply.status, 200);
     insta::assert_snapshot!(reply.body, @r#"{"jsonrpc":"2.0","id":"550e8400-e29b-41d4-a716-446655440000","result":{"patient":{"patient_id":"CARD-001","condition":"Hypertension"}},"error":null}"#);
     server.stop().await;
@@ -25,10 +27,26 @@ async fn errors() {
         reply.body
     };
     insta::assert_snapshot!(body(server.post(call("1", "dump_all", "{}")).await));
-    insta::assert_snapshot!(body(server.post(call("1", "get_patient", r#"{"patient_id":"CARD-999"}"#)).await));
-    insta::assert_snapshot!(body(server.post(r#"{"jsonrpc":"2.0","id":"x","method":"tools/delete"}"#).await));
+    insta::assert_snapshot!(body(
+        server
+            .post(call("1", "get_patient", r#"{"patient_id":"CARD-999"}"#))
+            .await
+    ));
+    insta::assert_snapshot!(body(
+        server
+            .post(r#"{"jsonrpc":"2.0","id":"x","method":"tools/delete"}"#)
+            .await
+    ));
     insta::assert_snapshot!(body(server.post(call("1", "get_patient", "{}")).await));
-    insta::assert_snapshot!(body(server.post(call("1", "get_patient", r#"{"patient_id":"CARD-001","all":1}"#)).await));
+    insta::assert_snapshot!(body(
+        server
+            .post(call(
+                "1",
+                "get_patient",
+                r#"{"patient_id":"CARD-001","all":1}"#
+            ))
+            .await
+    ));
     server.stop().await;
 }
 
@@ -37,12 +55,40 @@ async fn errors() {
 async fn remote_looks_local() {
     let server = Server::start().await;
     let client = server.client();
-    let record = client.agent.ask(GetPatient { patient_id: "CARD-001".into() }).await.unwrap().unwrap();
-    assert_eq!(record, Record { patient: Patient { patient_id: "CARD-001".into(), condition: "Hypertension".into() } });
-    let failure = client.agent.ask(GetPatient { patient_id: "CARD-999".into() }).await.unwrap().unwrap_err();
-    assert_eq!((failure.kind, failure.message.as_str()), (FailureKind::NotFound, "unknown patient"));
+    let record = client
+        .agent
+        .ask(GetPatient {
+            patient_id: "CARD-001".into(),
+        })
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        record,
+        Record {
+            patient: Patient {
+                patient_id: "CARD-001".into(),
+                condition: "Hypertension".into()
+            }
+        }
+    );
+    let failure = client
+        .agent
+        .ask(GetPatient {
+            patient_id: "CARD-999".into(),
+        })
+        .await
+        .unwrap()
+        .unwrap_err();
+    assert_eq!(
+        (failure.kind, failure.message.as_str()),
+        (FailureKind::NotFound, "unknown patient")
+    );
     let failure = client.ask("dump_all", json!({}), None).await.unwrap_err();
-    assert_eq!((failure.kind, &failure.data.unwrap()["code"]), (FailureKind::NotFound, &json!(-32602)));
+    assert_eq!(
+        (failure.kind, &failure.data.unwrap()["code"]),
+        (FailureKind::NotFound, &json!(-32602))
+    );
     client.stop().await;
     server.stop().await;
 }
@@ -50,11 +96,24 @@ async fn remote_looks_local() {
 /// Goal: a clinic that is down is -32000. Method: a port on which nothing listens any more.
 #[tokio::test]
 async fn network_failure() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let client = Client::of(&format!("http://127.0.0.1:{port}/mcp"), BareClientOptions::default());
-    let failure = client.ask("list_patients", json!({}), None).await.unwrap_err();
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let client = Client::of(
+        &format!("http://127.0.0.1:{port}/mcp"),
+        BareClientOptions::default(),
+    );
+    let failure = client
+        .ask("list_patients", json!({}), None)
+        .await
+        .unwrap_err();
     assert_eq!(failure.kind, FailureKind::Unavailable);
-    assert_eq!(failure.message, "network failure during HTTP dispatch: can't connect");
+    assert_eq!(
+        failure.message,
+        "network failure during HTTP dispatch: can't connect"
+    );
     assert_eq!(failure.data, Some(json!({ "code": -32000 })));
     client.stop().await;
 }

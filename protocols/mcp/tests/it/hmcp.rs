@@ -7,15 +7,20 @@ use callboard_macros::Message;
 use callboard_mcp::inbound::{StdioOptions, serve_stdio};
 use callboard_mcp::outbound::Era;
 use callboard_message::surface::{About, CreateMessage, Describe, MISSING};
-use callboard_message::{Answer, ElicitAnswer, Elicitation, Failure, FailureKind, RawObject, Sample, SampleAnswer};
+use callboard_message::{
+    Answer, ElicitAnswer, Elicitation, Failure, FailureKind, RawObject, Sample, SampleAnswer,
+};
 use callboard_runtime::{
-    Agent, AgentRef, CallEvent, ConcurrentHandler, Crossing, Cx, Direction, Handlers, Part, Policy, SyncHandler, System,
+    Agent, AgentRef, CallEvent, ConcurrentHandler, Crossing, Cx, Direction, Handlers, Part, Policy,
+    SyncHandler, System,
 };
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
+use tokio::io::{
+    AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,
+};
 
 use crate::bridge_kit::Site;
 use crate::kit::soon;
@@ -45,8 +50,10 @@ async fn talk(text: String, cx: &Cx) -> Result<String, Failure> {
             let answer = cx.elicit(form.key("whose")).await?;
             Ok(format!("heard {}", answer.content().unwrap_or_default()))
         }
-        "block" => Err(Failure::new(FailureKind::Blocked, "Request blocked by guardrails")
-            .with_data(json!({ "reason": "guardrail", "rules": ["test.rule"] }))),
+        "block" => Err(
+            Failure::new(FailureKind::Blocked, "Request blocked by guardrails")
+                .with_data(json!({ "reason": "guardrail", "rules": ["test.rule"] })),
+        ),
         "reject" => Err(Failure::new(FailureKind::Rejected, "not today")),
         _ => Ok(text),
     }
@@ -59,10 +66,18 @@ impl Agent for Talker {
 }
 
 impl ConcurrentHandler<CreateMessage> for Talker {
-    fn handle(&mut self, m: CreateMessage, cx: Cx) -> impl Future<Output = Sampled> + Send + 'static {
+    fn handle(
+        &mut self,
+        m: CreateMessage,
+        cx: Cx,
+    ) -> impl Future<Output = Sampled> + Send + 'static {
         async move {
             let marked = m.0.object("_meta").is_some_and(|meta| meta.has(MISSING));
-            let text = Sample(m.0).texts().pop().map(|(_, text)| text).unwrap_or_default();
+            let text = Sample(m.0)
+                .texts()
+                .pop()
+                .map(|(_, text)| text)
+                .unwrap_or_default();
             let mut answer = SampleAnswer::text("talker", talk(text, &cx).await?, Some("endTurn"));
             if marked {
                 answer.0.set("_meta", json!({ MISSING: ["x"] }));
@@ -73,7 +88,11 @@ impl ConcurrentHandler<CreateMessage> for Talker {
 }
 
 impl ConcurrentHandler<Talk> for Talker {
-    fn handle(&mut self, m: Talk, cx: Cx) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
+    fn handle(
+        &mut self,
+        m: Talk,
+        cx: Cx,
+    ) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
         async move { talk(m.text, &cx).await }
     }
 }
@@ -109,28 +128,55 @@ async fn converse(agent: &AgentRef, text: &str) -> Result<SampleAnswer, Failure>
 /// either; it is advertised in each era's words. Method: every pair of eras on two hops, with and without a question.
 #[tokio::test]
 async fn clients_ask_servers() {
-    for (near, far) in ERAS.into_iter().flat_map(|near| ERAS.map(|far| (near, far))) {
+    for (near, far) in ERAS
+        .into_iter()
+        .flat_map(|near| ERAS.map(|far| (near, far)))
+    {
         let mut site = Site::new();
         let talker = site.system.spawn(Talker);
         let middle = site.beyond(talker, far);
         let agent = site.beyond(middle, near);
-        let about = agent.ask(Describe(RawObject::new())).await.unwrap().unwrap();
+        let about = agent
+            .ask(Describe(RawObject::new()))
+            .await
+            .unwrap()
+            .unwrap();
         let can: Value = about.0.read("capabilities").unwrap();
         let hmcp = json!({ "sampling": true, "version": "0.1.0" });
-        assert_eq!(can["experimental"], json!({ "hmcp": hmcp }), "{near:?} {far:?}");
+        assert_eq!(
+            can["experimental"],
+            json!({ "hmcp": hmcp }),
+            "{near:?} {far:?}"
+        );
         if near == Era::Modern {
             assert_eq!(can["extensions"]["com.innovaccer/hmcp"], hmcp);
         }
         let answer = converse(&agent, "good morning").await.unwrap();
-        assert_eq!((answer.written(), answer.model()), (Some("good morning".into()), Some("talker".into())));
+        assert_eq!(
+            (answer.written(), answer.model()),
+            (Some("good morning".into()), Some("talker".into()))
+        );
         // In the stateless era what lacks is named unasked.
-        let is_marked = answer.0.object("_meta").is_some_and(|meta| meta.has(MISSING));
+        let is_marked = answer
+            .0
+            .object("_meta")
+            .is_some_and(|meta| meta.has(MISSING));
         assert_eq!(is_marked, far == Era::Modern, "{near:?} {far:?}");
         let asked = converse(&agent, "ask").await.unwrap();
-        assert_eq!(asked.written().unwrap(), r#"heard {"id":"PT1"}"#, "{near:?} {far:?}");
-        assert_eq!(converse(&agent, "reject").await.unwrap_err().kind, FailureKind::Rejected);
+        assert_eq!(
+            asked.written().unwrap(),
+            r#"heard {"id":"PT1"}"#,
+            "{near:?} {far:?}"
+        );
+        assert_eq!(
+            converse(&agent, "reject").await.unwrap_err().kind,
+            FailureKind::Rejected
+        );
         let blocked = converse(&agent, "block").await.unwrap_err();
-        assert_eq!((blocked.kind, &*blocked.message), (FailureKind::Blocked, "Request blocked by guardrails"));
+        assert_eq!(
+            (blocked.kind, &*blocked.message),
+            (FailureKind::Blocked, "Request blocked by guardrails")
+        );
         assert_eq!(blocked.data.unwrap()["rpc"]["code"], -1);
         site.end().await;
     }
@@ -153,7 +199,9 @@ impl SyncHandler<CreateMessage> for Knowing {
 
 impl SyncHandler<Describe> for Knowing {
     fn handle(&mut self, _: Describe, _: &mut Cx) -> Result<About, Failure> {
-        Ok(About(RawObject::new().with("capabilities", json!({ "logging": {} }))))
+        Ok(About(
+            RawObject::new().with("capabilities", json!({ "logging": {} })),
+        ))
     }
 }
 
@@ -164,10 +212,21 @@ async fn agents_that_say_what_they_can() {
         let mut site = Site::new();
         let knowing = site.system.spawn(Knowing);
         let agent = site.beyond(knowing, era);
-        let about = agent.ask(Describe(RawObject::new())).await.unwrap().unwrap();
+        let about = agent
+            .ask(Describe(RawObject::new()))
+            .await
+            .unwrap()
+            .unwrap();
         let can: Value = about.0.read("capabilities").unwrap();
-        assert_eq!((&can["logging"], &can["experimental"]["hmcp"]["sampling"]), (&json!({}), &json!(true)), "{era:?}");
-        assert_eq!(converse(&agent, "are you there?").await.unwrap().written(), Some("yes".into()));
+        assert_eq!(
+            (&can["logging"], &can["experimental"]["hmcp"]["sampling"]),
+            (&json!({}), &json!(true)),
+            "{era:?}"
+        );
+        assert_eq!(
+            converse(&agent, "are you there?").await.unwrap().written(),
+            Some("yes".into())
+        );
         site.end().await;
     }
 }
@@ -181,8 +240,21 @@ async fn servers_that_do_not_converse_are_not_asked() {
         let agent = site.beyond(mute, era);
         let refused = converse(&agent, "hello").await.unwrap_err();
         assert_eq!(refused.kind, FailureKind::NotFound);
-        assert!(refused.message.contains("sampling/createMessage"), "{}", refused.message);
-        assert_eq!(agent.ask(Talk { text: "hello".into() }).await.unwrap().unwrap(), "hello");
+        assert!(
+            refused.message.contains("sampling/createMessage"),
+            "{}",
+            refused.message
+        );
+        assert_eq!(
+            agent
+                .ask(Talk {
+                    text: "hello".into()
+                })
+                .await
+                .unwrap()
+                .unwrap(),
+            "hello"
+        );
         site.end().await;
     }
 }
@@ -202,16 +274,24 @@ impl Pipe {
         let (input, output) = tokio::io::split(theirs);
         tokio::spawn(serve_stdio(agent, StdioOptions::default(), input, output));
         let (output, input) = tokio::io::split(ours);
-        let mut pipe = Self { input, output: BufReader::new(output).lines(), system };
+        let mut pipe = Self {
+            input,
+            output: BufReader::new(output).lines(),
+            system,
+        };
         let params = json!({ "protocolVersion": "2025-03-26", "capabilities": capabilities,
             "clientInfo": { "name": "test", "version": "1" } });
-        pipe.say(json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params })).await;
+        pipe.say(json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }))
+            .await;
         assert_eq!(pipe.next().await["id"], 0);
         pipe
     }
 
     async fn say(&mut self, message: Value) {
-        self.input.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+        self.input
+            .write_all(format!("{message}\n").as_bytes())
+            .await
+            .unwrap();
     }
 
     async fn next(&mut self) -> Value {
@@ -219,7 +299,8 @@ impl Pipe {
     }
 
     async fn ask(&mut self, method: &str, params: Value) -> Value {
-        self.say(json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params })).await;
+        self.say(json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }))
+            .await;
         self.next().await
     }
 
@@ -237,13 +318,21 @@ fn messages(text: &str) -> Value {
 #[tokio::test]
 async fn ids_are_of_one_direction() {
     let mut pipe = Pipe::to(Asker, json!({ "sampling": {} })).await;
-    let asked = pipe.ask("sampling/createMessage", messages("over to you")).await;
-    assert_eq!((&asked["id"], &asked["method"]), (&json!(1), &json!("sampling/createMessage")));
+    let asked = pipe
+        .ask("sampling/createMessage", messages("over to you"))
+        .await;
+    assert_eq!(
+        (&asked["id"], &asked["method"]),
+        (&json!(1), &json!("sampling/createMessage"))
+    );
     let text = json!({ "type": "text", "text": "and back" });
     pipe.say(json!({ "jsonrpc": "2.0", "id": 1, "result": { "role": "assistant", "content": text, "model": "m" } }))
         .await;
     let answer = pipe.next().await;
-    assert_eq!((&answer["id"], &answer["result"]["content"]), (&json!(1), &text));
+    assert_eq!(
+        (&answer["id"], &answer["result"]["content"]),
+        (&json!(1), &text)
+    );
     pipe.end().await;
 }
 
@@ -257,7 +346,11 @@ impl Agent for Asker {
 }
 
 impl ConcurrentHandler<CreateMessage> for Asker {
-    fn handle(&mut self, m: CreateMessage, cx: Cx) -> impl Future<Output = Sampled> + Send + 'static {
+    fn handle(
+        &mut self,
+        m: CreateMessage,
+        cx: Cx,
+    ) -> impl Future<Output = Sampled> + Send + 'static {
         async move { cx.sample(Sample(m.0)).await }
     }
 }
@@ -268,14 +361,26 @@ impl ConcurrentHandler<CreateMessage> for Asker {
 async fn refusals_on_the_wire() {
     let mut pipe = Pipe::to(Talker, json!({})).await;
     let sampled = pipe.ask("sampling/createMessage", messages("block")).await;
-    let exact =
-        json!({ "jsonrpc": "2.0", "id": 1, "error": { "code": -1, "message": "Request blocked by guardrails" } });
+    let exact = json!({ "jsonrpc": "2.0", "id": 1, "error": { "code": -1, "message": "Request blocked by guardrails" } });
     assert_eq!(sampled, exact);
-    let tool = pipe.ask("tools/call", json!({ "name": "talk", "arguments": { "text": "block" } })).await;
+    let tool = pipe
+        .ask(
+            "tools/call",
+            json!({ "name": "talk", "arguments": { "text": "block" } }),
+        )
+        .await;
     let data = json!({ "reason": "guardrail", "rules": ["test.rule"] });
-    assert_eq!(tool["error"], json!({ "code": 1_001, "message": "Request blocked by guardrails", "data": data }));
+    assert_eq!(
+        tool["error"],
+        json!({ "code": 1_001, "message": "Request blocked by guardrails", "data": data })
+    );
     let mut unknown = Pipe::to(Mute, json!({})).await;
-    assert_eq!(unknown.ask("sampling/createMessage", messages("hello")).await["error"]["code"], -32601);
+    assert_eq!(
+        unknown
+            .ask("sampling/createMessage", messages("hello"))
+            .await["error"]["code"],
+        -32601
+    );
     unknown.end().await;
     pipe.end().await;
 }
@@ -293,7 +398,12 @@ impl Watch {
     fn see(&self, part: Option<Part>, crossing: &Crossing<'_>) -> Result<(), Failure> {
         let payload = crossing.payload.get().to_owned();
         let stopped = !self.stop.is_empty() && payload.contains(self.stop) && part.is_some();
-        self.seen.lock().unwrap().push((part, crossing.direction, crossing.message.to_owned(), payload));
+        self.seen.lock().unwrap().push((
+            part,
+            crossing.direction,
+            crossing.message.to_owned(),
+            payload,
+        ));
         match stopped {
             true => Err(Failure::new(FailureKind::Blocked, "stopped")),
             false => Ok(()),
@@ -310,7 +420,11 @@ impl Policy for Watch {
         true
     }
 
-    fn judge_part<'a>(&'a self, part: Part, crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>> {
+    fn judge_part<'a>(
+        &'a self,
+        part: Part,
+        crossing: Crossing<'a>,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
         Box::pin(std::future::ready(self.see(Some(part), &crossing)))
     }
 }
@@ -320,22 +434,43 @@ impl Policy for Watch {
 #[tokio::test]
 async fn policies_see_parts() {
     for era in ERAS {
-        for (stop, inbound) in
-            [("", true), ("", false), ("Whose?", true), ("PT1", true), ("heard", false), ("Whose?", false)]
-        {
+        for (stop, inbound) in [
+            ("", true),
+            ("", false),
+            ("Whose?", true),
+            ("PT1", true),
+            ("heard", false),
+            ("Whose?", false),
+        ] {
             // The client's own system is another.
             let (server, mut site) = (Site::new(), Site::new());
-            let watch = Watch { stop, ..Watch::default() };
-            if inbound { &server.system } else { &site.system }.policy().push(watch.clone());
+            let watch = Watch {
+                stop,
+                ..Watch::default()
+            };
+            if inbound {
+                &server.system
+            } else {
+                &site.system
+            }
+            .policy()
+            .push(watch.clone());
             let talker = server.system.spawn(Talker);
             let agent = site.beyond(talker, era);
             let answer = converse(&agent, "ask").await;
             let seen = std::mem::take(&mut *watch.seen.lock().unwrap());
             if stop.is_empty() {
                 assert_eq!(answer.unwrap().written().unwrap(), r#"heard {"id":"PT1"}"#);
-                let direction = if inbound { Direction::Inbound } else { Direction::Outbound };
+                let direction = if inbound {
+                    Direction::Inbound
+                } else {
+                    Direction::Outbound
+                };
                 assert!(seen.iter().all(|(_, of, ..)| *of == direction));
-                let seen: Vec<_> = seen.iter().map(|(part, _, message, _)| (*part, &**message)).collect();
+                let seen: Vec<_> = seen
+                    .iter()
+                    .map(|(part, _, message, _)| (*part, &**message))
+                    .collect();
                 let name = "callboard.sample";
                 let whole = [
                     (None, name),
@@ -346,7 +481,10 @@ async fn policies_see_parts() {
                 assert_eq!(seen, whole, "{era:?}");
             } else {
                 assert!(answer.is_err(), "{era:?} {stop} {inbound}");
-                assert!(seen.iter().any(|(part, .., payload)| part.is_some() && payload.contains(stop)));
+                assert!(
+                    seen.iter()
+                        .any(|(part, .., payload)| part.is_some() && payload.contains(stop))
+                );
             }
             site.end().await;
             server.end().await;

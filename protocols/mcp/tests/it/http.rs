@@ -23,7 +23,9 @@ async fn origin_and_host_are_checked() {
         ("null", 403),
         ("http://localhost\r\nOrigin: http://evil.example", 403),
     ] {
-        let reply = connection.post_with(&format!("Origin: {origin}\r\n"), good()).await;
+        let reply = connection
+            .post_with(&format!("Origin: {origin}\r\n"), good())
+            .await;
         assert_eq!(reply.status, status, "{origin}");
         if status == 403 {
             assert_eq!(reply.code(), -32600);
@@ -40,7 +42,10 @@ async fn origin_and_host_are_checked() {
         ("evil.example\r\nX-Forwarded-Host: localhost", 403),
     ] {
         let body = good();
-        let head = format!("POST /mcp HTTP/1.1\r\nHost: {host}\r\nContent-Length: {}\r\n\r\n", body.len());
+        let head = format!(
+            "POST /mcp HTTP/1.1\r\nHost: {host}\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
         let mut connection = server.connect().await;
         connection.send(format!("{head}{body}").as_bytes()).await;
         assert_eq!(connection.reply().await.status, status, "{host}");
@@ -55,7 +60,10 @@ async fn content_is_checked() {
     for (headers, status) in [
         ("", 200),
         ("Content-Type: application/json\r\n", 200),
-        ("Content-Type: application/json; charset=utf-8\r\nAccept: text/html\r\n", 200),
+        (
+            "Content-Type: application/json; charset=utf-8\r\nAccept: text/html\r\n",
+            200,
+        ),
         ("Content-Type: text/plain\r\n", 415),
         ("Content-Type: application/x-www-form-urlencoded\r\n", 415),
         ("Content-Type: application/json; charset=utf-16\r\n", 415),
@@ -67,7 +75,10 @@ async fn content_is_checked() {
         assert_eq!(reply.json()["error"].is_null(), status == 200, "{headers}");
         assert!(!reply.body.contains("s3cret"));
         assert_eq!(header(&reply.head, "cache-control"), Some("no-store"));
-        assert_eq!(header(&reply.head, "www-authenticate").is_some(), status == 401);
+        assert_eq!(
+            header(&reply.head, "www-authenticate").is_some(),
+            status == 401
+        );
     }
     server.stop().await;
 }
@@ -78,27 +89,38 @@ async fn other_methods_are_405() {
     let server = Server::start().await;
     for method in ["GET", "DELETE", "PUT", "OPTIONS"] {
         let mut connection = server.connect().await;
-        connection.send(format!("{method} /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).await;
+        connection
+            .send(format!("{method} /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes())
+            .await;
         let reply = connection.reply().await;
         assert_eq!((reply.status, reply.code()), (405, -32600), "{method}");
         assert_eq!(header(&reply.head, "allow"), Some("POST"), "{method}");
     }
     let mut connection = server.connect().await;
-    connection.send(b"GET /mcp HTTP/1.1\r\nHost: evil.example\r\n\r\n").await;
+    connection
+        .send(b"GET /mcp HTTP/1.1\r\nHost: evil.example\r\n\r\n")
+        .await;
     assert_eq!(connection.reply().await.status, 403);
     server.stop().await;
 }
 
 /// Gives idle connections no time; zero is no way to switch the watch off.
 fn impatient() -> ListenOptions {
-    ListenOptions { headers_timeout: Duration::ZERO, keep_alive: Duration::from_millis(10), ..ListenOptions::default() }
+    ListenOptions {
+        headers_timeout: Duration::ZERO,
+        keep_alive: Duration::from_millis(10),
+        ..ListenOptions::default()
+    }
 }
 
 /// Goal: a slow client holds nothing for long. Method: half a head at first and after a good request, half a body, and
 /// nothing more; all are closed.
 #[tokio::test]
 async fn slow_heads_and_bodies_are_closed() {
-    let options = McpServerOptions { body_timeout: Duration::from_millis(100), ..McpServerOptions::bare() };
+    let options = McpServerOptions {
+        body_timeout: Duration::from_millis(100),
+        ..McpServerOptions::bare()
+    };
     let server = Server::with(options, &impatient()).await;
     let half_a_head = b"POST /mcp HTTP/1.1\r\nHost: local";
     let mut first = server.connect().await;
@@ -108,11 +130,15 @@ async fn slow_heads_and_bodies_are_closed() {
     second.send(half_a_head).await;
     for connection in [&mut first, &mut second] {
         let answer = connection.rest().await;
-        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408"), "{answer}");
+        assert!(
+            answer.is_empty() || answer.starts_with("HTTP/1.1 408"),
+            "{answer}"
+        );
     }
 
     let mut body = server.connect().await;
-    body.send(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{\"json").await;
+    body.send(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{\"json")
+        .await;
     let reply = body.reply().await;
     assert_eq!((reply.status, reply.code()), (408, -32600));
     assert_eq!(body.rest().await, "");
@@ -127,11 +153,16 @@ async fn going_away_cancels_the_call() {
     for half in [false, true] {
         let mut connection = server.connect().await;
         let body = call("1", "hang", "{}");
-        let head = format!("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len());
+        let head = format!(
+            "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
         connection.send(format!("{head}{body}").as_bytes()).await;
         assert_eq!(server.event().await, Event::Began);
         if half {
-            tokio::io::AsyncWriteExt::shutdown(&mut connection.0).await.unwrap();
+            tokio::io::AsyncWriteExt::shutdown(&mut connection.0)
+                .await
+                .unwrap();
         } else {
             drop(connection);
         }
@@ -143,11 +174,18 @@ async fn going_away_cancels_the_call() {
 /// Goal: no call takes longer than its deadline, the server's or the caller's. Method: a tool that hangs.
 #[tokio::test]
 async fn deadlines_end_the_call() {
-    let mut server = Server::with(patient_for(Duration::from_millis(100)), &ListenOptions::default()).await;
+    let mut server = Server::with(
+        patient_for(Duration::from_millis(100)),
+        &ListenOptions::default(),
+    )
+    .await;
     let reply = server.post(call("1", "hang", "{}")).await;
     assert_eq!((reply.status, reply.code()), (200, -32000));
     assert_eq!(reply.json()["error"]["data"], json!({"kind": "timed_out"}));
-    assert_eq!((server.event().await, server.event().await), (Event::Began, Event::Cancelled));
+    assert_eq!(
+        (server.event().await, server.event().await),
+        (Event::Began, Event::Cancelled)
+    );
     server.stop().await;
 
     let mut server = Server::start().await;
@@ -155,8 +193,14 @@ async fn deadlines_end_the_call() {
         r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","#,
         r#""params":{"name":"hang","_meta":{"callboard/deadline-ms":50}}}"#,
     );
-    assert_eq!(server.post(body).await.json()["error"]["data"], json!({"kind": "timed_out"}));
-    assert_eq!((server.event().await, server.event().await), (Event::Began, Event::Cancelled));
+    assert_eq!(
+        server.post(body).await.json()["error"]["data"],
+        json!({"kind": "timed_out"})
+    );
+    assert_eq!(
+        (server.event().await, server.event().await),
+        (Event::Began, Event::Cancelled)
+    );
     server.stop().await;
 }
 
@@ -165,11 +209,27 @@ async fn deadlines_end_the_call() {
 async fn no_listener_beyond_loopback() {
     let server = Server::start().await;
     let client = server.client();
-    for access in [Trust::LoopbackOperator.into(), Trust::Anonymous.into(), Access::Anyone, Access::Bearer([].into())] {
+    for access in [
+        Trust::LoopbackOperator.into(),
+        Trust::Anonymous.into(),
+        Access::Anyone,
+        Access::Bearer([].into()),
+    ] {
         let bind = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
-        let options = McpServerOptions { access, ..McpServerOptions::bare() };
-        let refused = serve(bind, client.agent.clone(), options, &ListenOptions::default());
-        assert!(matches!(refused, Err(ServeError::OpenBeyondLoopback { .. })));
+        let options = McpServerOptions {
+            access,
+            ..McpServerOptions::bare()
+        };
+        let refused = serve(
+            bind,
+            client.agent.clone(),
+            options,
+            &ListenOptions::default(),
+        );
+        assert!(matches!(
+            refused,
+            Err(ServeError::OpenBeyondLoopback { .. })
+        ));
     }
     client.stop().await;
     server.stop().await;
@@ -188,27 +248,45 @@ async fn long_calls_are_not_idle() {
 #[tokio::test]
 async fn broken_heads_are_refused() {
     let server = Server::start().await;
-    let headers = |count: usize| (0..count).map(|n| format!("X-{n}: 1\r\n")).collect::<String>();
+    let headers = |count: usize| {
+        (0..count)
+            .map(|n| format!("X-{n}: 1\r\n"))
+            .collect::<String>()
+    };
     let body = good();
     let length = body.len();
     for head in [
         "\0\0\0\r\n\r\n".to_owned(),
         "POST /mcp HTTP/9.9\r\nHost: localhost\r\n\r\n".to_owned(),
         "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n".to_owned(),
-        format!("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\nContent-Length: 7\r\n\r\n{body}"),
+        format!(
+            "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\nContent-Length: 7\r\n\r\n{body}"
+        ),
         format!(
             "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\
              Transfer-Encoding: chunked\r\n\r\n{body}"
         ),
-        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n".to_owned(),
-        format!("POST /mcp HTTP/1.1\r\nHost: localhost\r\n{}\r\n", headers(200)),
-        format!("POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(200_000)),
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
+            .to_owned(),
+        format!(
+            "POST /mcp HTTP/1.1\r\nHost: localhost\r\n{}\r\n",
+            headers(200)
+        ),
+        format!(
+            "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n",
+            "x".repeat(200_000)
+        ),
         "POST /mcp HTTP/1.0\r\n\r\n".to_owned(),
     ] {
         let mut connection = server.connect().await;
         connection.send(head.as_bytes()).await;
         let reply = connection.reply().await;
-        assert!((400..500).contains(&reply.status), "{} to {:?}", reply.status, head.get(..120).unwrap_or(&head));
+        assert!(
+            (400..500).contains(&reply.status),
+            "{} to {:?}",
+            reply.status,
+            head.get(..120).unwrap_or(&head)
+        );
     }
     assert_eq!(server.post(good()).await.status, 200);
     server.stop().await;

@@ -10,7 +10,11 @@ use crate::mcp_kit::Served;
 
 fn options() -> McpServerOptions {
     McpServerOptions {
-        compat: Compat { websocket: true, sse: true, ..Compat::default() },
+        compat: Compat {
+            websocket: true,
+            sse: true,
+            ..Compat::default()
+        },
         ..McpServerOptions::default()
     }
 }
@@ -37,11 +41,17 @@ impl Socket {
     /// With more header lines.
     pub async fn open_with(server: &Served, more: &str) -> Self {
         let mut connection = server.connect().await;
-        let lines = format!("{}Sec-WebSocket-Protocol: x, mcp\r\n{more}", Self::HANDSHAKE);
+        let lines = format!(
+            "{}Sec-WebSocket-Protocol: x, mcp\r\n{more}",
+            Self::HANDSHAKE
+        );
         let request = format!("GET /mcp HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n");
         connection.send(request.as_bytes()).await;
         let reply = Streaming::begin(connection).await;
-        assert_eq!((reply.status, header(&reply.head, "sec-websocket-protocol")), (101, Some("mcp")));
+        assert_eq!(
+            (reply.status, header(&reply.head, "sec-websocket-protocol")),
+            (101, Some("mcp"))
+        );
         let (connection, bytes) = reply.into_parts();
         Self { connection, bytes }
     }
@@ -76,11 +86,17 @@ impl Socket {
             let (head, length) = match self.bytes[1] {
                 126 => {
                     self.fill(4).await?;
-                    (4, u16::from_be_bytes(self.bytes[2..4].try_into().unwrap()).into())
+                    (
+                        4,
+                        u16::from_be_bytes(self.bytes[2..4].try_into().unwrap()).into(),
+                    )
                 }
                 127 => {
                     self.fill(10).await?;
-                    (10, u64::from_be_bytes(self.bytes[2..10].try_into().unwrap()) as usize)
+                    (
+                        10,
+                        u64::from_be_bytes(self.bytes[2..10].try_into().unwrap()) as usize,
+                    )
                 }
                 length => (2, length.into()),
             };
@@ -95,7 +111,11 @@ impl Socket {
 
     async fn fill(&mut self, bytes: usize) -> Option<()> {
         while self.bytes.len() < bytes {
-            if soon(self.connection.0.read_buf(&mut self.bytes)).await.unwrap_or(0) == 0 {
+            if soon(self.connection.0.read_buf(&mut self.bytes))
+                .await
+                .unwrap_or(0)
+                == 0
+            {
                 return None;
             }
         }
@@ -109,7 +129,8 @@ impl Socket {
     }
 
     async fn ask(&mut self, id: i64, method: &str, params: Value) -> Value {
-        self.send(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await;
+        self.send(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
+            .await;
         self.message().await
     }
 }
@@ -120,25 +141,50 @@ impl Socket {
 async fn websocket_session() {
     let mut server = Served::with(options()).await;
     let mut socket = Socket::open(&server).await;
-    socket.send(initialize("2025-11-25", &json!({ "roots": {} }))).await;
-    assert_eq!(socket.message().await["result"]["protocolVersion"], "2025-11-25");
-    socket.send(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
+    socket
+        .send(initialize("2025-11-25", &json!({ "roots": {} })))
+        .await;
+    assert_eq!(
+        socket.message().await["result"]["protocolVersion"],
+        "2025-11-25"
+    );
+    socket
+        .send(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))
+        .await;
     let call = |name: &str, arguments: Value| json!({ "name": name, "arguments": arguments });
-    let echoed = socket.ask(1, "tools/call", call("echo", json!({ "text": "hi" }))).await;
+    let echoed = socket
+        .ask(1, "tools/call", call("echo", json!({ "text": "hi" })))
+        .await;
     assert_eq!(echoed["result"]["content"][0]["text"], "hi");
 
     let mut counting = call("count", json!({ "steps": 1 }));
     counting["_meta"] = json!({ "progressToken": "p" });
-    assert_eq!(socket.ask(2, "tools/call", counting).await["params"]["progress"], 0);
+    assert_eq!(
+        socket.ask(2, "tools/call", counting).await["params"]["progress"],
+        0
+    );
     assert_eq!(socket.message().await["params"]["progress"], 1);
     assert_eq!(socket.message().await["id"], 2);
 
-    let question = socket.ask(3, "tools/call", call("inquire", json!({ "what": "roots" }))).await;
+    let question = socket
+        .ask(3, "tools/call", call("inquire", json!({ "what": "roots" })))
+        .await;
     assert_eq!(question["method"], "roots/list");
-    socket.send(json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "roots": [] } })).await;
-    assert_eq!(socket.message().await["result"]["content"][0]["text"], "0 roots");
+    socket
+        .send(json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "roots": [] } }))
+        .await;
+    assert_eq!(
+        socket.message().await["result"]["content"][0]["text"],
+        "0 roots"
+    );
 
-    let told = socket.ask(4, "tools/call", call("announce", json!({ "what": "tools" }))).await;
+    let told = socket
+        .ask(
+            4,
+            "tools/call",
+            call("announce", json!({ "what": "tools" })),
+        )
+        .await;
     let after = socket.message().await;
     let change = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
     assert!([&told, &after].contains(&&change), "{told} {after}");
@@ -148,7 +194,10 @@ async fn websocket_session() {
         .await;
     assert_eq!(server.watch.event().await, Seen::Began);
     assert_eq!(socket.ask(5, "ping", json!({})).await["result"], json!({}));
-    assert_eq!(socket.ask(5, "tools/list", json!({})).await["error"]["code"], -32600);
+    assert_eq!(
+        socket.ask(5, "tools/list", json!({})).await["error"]["code"],
+        -32600
+    );
     socket.send(json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 5 } })).await;
     assert_eq!(server.watch.event().await, Seen::Cancelled);
     assert_eq!(socket.ask(6, "ping", json!({})).await["id"], 6);
@@ -165,7 +214,10 @@ async fn websocket_session() {
 async fn bad_messages_on_a_websocket() {
     let server = Served::with(options()).await;
     let mut socket = Socket::open(&server).await;
-    assert_eq!(socket.ask(0, "tools/list", json!({})).await["error"]["code"], -32600);
+    assert_eq!(
+        socket.ask(0, "tools/list", json!({})).await["error"]["code"],
+        -32600
+    );
     socket.send(initialize("2025-11-25", &json!({}))).await;
     socket.message().await;
     let deep = "[".repeat(100_000);
@@ -176,19 +228,50 @@ async fn bad_messages_on_a_websocket() {
         (-32700, json!(null), "{\"a\":\"\0\"}"),
         (-32600, json!(null), &deep),
         (-32600, json!(null), "[]"),
-        (-32600, json!(null), r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#),
-        (-32600, json!(null), r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#),
-        (-32600, json!(null), r#"{"jsonrpc":"2.0","id":1,"method":"a","method":"ping"}"#),
-        (-32600, json!(7), r#"{"jsonrpc":"1.0","id":7,"method":"ping"}"#),
-        (-32602, json!(7), r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":7}"#),
-        (-32601, json!("a"), r#"{"jsonrpc":"2.0","id":"a","method":"nothing"}"#),
+        (
+            -32600,
+            json!(null),
+            r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#,
+        ),
+        (
+            -32600,
+            json!(null),
+            r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#,
+        ),
+        (
+            -32600,
+            json!(null),
+            r#"{"jsonrpc":"2.0","id":1,"method":"a","method":"ping"}"#,
+        ),
+        (
+            -32600,
+            json!(7),
+            r#"{"jsonrpc":"1.0","id":7,"method":"ping"}"#,
+        ),
+        (
+            -32602,
+            json!(7),
+            r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":7}"#,
+        ),
+        (
+            -32601,
+            json!("a"),
+            r#"{"jsonrpc":"2.0","id":"a","method":"nothing"}"#,
+        ),
     ] {
         socket.send(message).await;
         let answer = socket.message().await;
-        assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(code), &id), "{message:.80}");
+        assert_eq!(
+            (&answer["error"]["code"], &answer["id"]),
+            (&json!(code), &id),
+            "{message:.80}"
+        );
         assert_eq!(socket.ask(1, "ping", json!({})).await["result"], json!({}));
     }
-    for silent in [r#"{"jsonrpc":"2.0","id":99,"result":{}}"#, r#"{"jsonrpc":"2.0","method":"nothing"}"#] {
+    for silent in [
+        r#"{"jsonrpc":"2.0","id":99,"result":{}}"#,
+        r#"{"jsonrpc":"2.0","method":"nothing"}"#,
+    ] {
         socket.send(silent).await;
         assert_eq!(socket.ask(1, "ping", json!({})).await["result"], json!({}));
     }
@@ -205,7 +288,8 @@ async fn broken_frames_end_a_websocket() {
     let server = Served::with(options).await;
     let mut good = Socket::open(&server).await;
     let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
-    good.send(format!("{ping}{}", " ".repeat(BYTES_MAX - ping.len()))).await;
+    good.send(format!("{ping}{}", " ".repeat(BYTES_MAX - ping.len())))
+        .await;
     assert_eq!(good.message().await["result"], json!({}));
     for (kind, payload, code) in [
         (2, b"{}".to_vec(), Some(1003_u16)),
@@ -215,7 +299,10 @@ async fn broken_frames_end_a_websocket() {
         let mut socket = Socket::open(&server).await;
         socket.send_frame(kind, &payload).await;
         if let Some((CLOSE, reason)) = socket.frame().await {
-            assert!(code.is_none_or(|code| reason.starts_with(&code.to_be_bytes())), "{reason:?}");
+            assert!(
+                code.is_none_or(|code| reason.starts_with(&code.to_be_bytes())),
+                "{reason:?}"
+            );
         }
         assert_eq!(socket.frame().await, None);
     }
@@ -231,12 +318,21 @@ async fn declared_lengths_end_a_websocket() {
     let mut options = options();
     options.inbound.limits.body_bytes_max = BYTES_MAX;
     let server = Served::with(options).await;
-    let header = |kind: u8, bytes: u64| [&[kind, 0x80 | 127][..], &bytes.to_be_bytes(), &[0; 4]].concat();
+    let header =
+        |kind: u8, bytes: u64| [&[kind, 0x80 | 127][..], &bytes.to_be_bytes(), &[0; 4]].concat();
     let (first, last) = (TEXT, 0x80);
-    let one_over = [header(first, 6_000), vec![b' '; 6_000], header(last, BYTES_MAX as u64 - 5_999)].concat();
-    for sent in
-        [header(0x80 | TEXT, 1 << 40), header(0x82, 1 << 40), header(0x80 | TEXT, BYTES_MAX as u64 + 1), one_over]
-    {
+    let one_over = [
+        header(first, 6_000),
+        vec![b' '; 6_000],
+        header(last, BYTES_MAX as u64 - 5_999),
+    ]
+    .concat();
+    for sent in [
+        header(0x80 | TEXT, 1 << 40),
+        header(0x82, 1 << 40),
+        header(0x80 | TEXT, BYTES_MAX as u64 + 1),
+        one_over,
+    ] {
         let mut socket = Socket::open(&server).await;
         socket.connection.send(&sent).await;
         let (kind, reason) = socket.frame().await.expect("no close frame");
@@ -246,7 +342,13 @@ async fn declared_lengths_end_a_websocket() {
     let mut socket = Socket::open(&server).await;
     let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#.as_bytes();
     let rest = BYTES_MAX - ping.len();
-    let whole = [header(first, ping.len() as u64), ping.into(), header(last, rest as u64), vec![b' '; rest]].concat();
+    let whole = [
+        header(first, ping.len() as u64),
+        ping.into(),
+        header(last, rest as u64),
+        vec![b' '; rest],
+    ]
+    .concat();
     socket.connection.send(&whole).await;
     assert_eq!(socket.message().await["result"], json!({}));
     server.stop().await;
@@ -270,7 +372,9 @@ async fn off_unless_configured() {
         (&on, "GET /sse HTTP/1.1\r\n", "", 406),
     ] {
         let client: Client = server.client("", "");
-        let reply = client.send(&format!("{request}{source}Host: localhost\r\n\r\n")).await;
+        let reply = client
+            .send(&format!("{request}{source}Host: localhost\r\n\r\n"))
+            .await;
         assert_eq!(reply.status, status, "{request}{source}");
     }
     off.stop().await;
@@ -281,19 +385,39 @@ async fn off_unless_configured() {
 /// Method: a header of each kind at every door, with each trust.
 #[tokio::test]
 async fn forwarded_requests() {
-    let trusting = |trust: Trust| Served::with(McpServerOptions { access: trust.into(), ..options() });
+    let trusting = |trust: Trust| {
+        Served::with(McpServerOptions {
+            access: trust.into(),
+            ..options()
+        })
+    };
     let operator = trusting(Trust::LoopbackOperator).await;
-    let (anonymous, proxied) = (trusting(Trust::Anonymous).await, trusting(Trust::BehindProxy).await);
+    let (anonymous, proxied) = (
+        trusting(Trust::Anonymous).await,
+        trusting(Trust::BehindProxy).await,
+    );
     let hello = initialize("2025-11-25", &json!({})).to_string();
-    let hello =
-        format!("Accept: */*\r\nContent-Type: application/json\r\nContent-Length: {}\r\n", hello.len()) + "|" + &hello;
+    let hello = format!(
+        "Accept: */*\r\nContent-Type: application/json\r\nContent-Length: {}\r\n",
+        hello.len()
+    ) + "|"
+        + &hello;
     let socket = format!("GET /mcp HTTP/1.1\r\n{}|", Socket::HANDSHAKE);
     for (request, status) in [
         (format!("POST /mcp HTTP/1.1\r\n{hello}"), 200),
         (socket, 101),
-        ("GET /sse HTTP/1.1\r\nAccept: text/event-stream\r\n|".to_owned(), 200),
-        (format!("POST /messages?sessionId=x HTTP/1.1\r\n{hello}"), 404),
-        ("GET /mcp HTTP/1.1\r\nAccept: text/event-stream\r\n|".to_owned(), 400),
+        (
+            "GET /sse HTTP/1.1\r\nAccept: text/event-stream\r\n|".to_owned(),
+            200,
+        ),
+        (
+            format!("POST /messages?sessionId=x HTTP/1.1\r\n{hello}"),
+            404,
+        ),
+        (
+            "GET /mcp HTTP/1.1\r\nAccept: text/event-stream\r\n|".to_owned(),
+            400,
+        ),
     ] {
         let (head, body) = request.split_once('|').unwrap();
         for header in [
@@ -303,13 +427,27 @@ async fn forwarded_requests() {
             "Via: 1.1 x",
             "CF-Connecting-IP: 203.0.113.9",
         ] {
-            let line = if header.is_empty() { String::new() } else { format!("{header}\r\n") };
+            let line = if header.is_empty() {
+                String::new()
+            } else {
+                format!("{header}\r\n")
+            };
             let forwarded = if header.is_empty() { status } else { 403 };
-            for (server, status) in [(&operator, forwarded), (&anonymous, forwarded), (&proxied, status)] {
-                let reply = server.client("", "").send(&format!("{head}{line}Host: localhost\r\n\r\n{body}")).await;
+            for (server, status) in [
+                (&operator, forwarded),
+                (&anonymous, forwarded),
+                (&proxied, status),
+            ] {
+                let reply = server
+                    .client("", "")
+                    .send(&format!("{head}{line}Host: localhost\r\n\r\n{body}"))
+                    .await;
                 assert_eq!(reply.status, status, "{head}{line}");
                 if status == 403 {
-                    assert!(reply.rest().await.contains("configure `keys`"), "the remedy is told");
+                    assert!(
+                        reply.rest().await.contains("configure `keys`"),
+                        "the remedy is told"
+                    );
                 }
             }
         }
@@ -336,28 +474,49 @@ async fn http_with_sse() {
     let endpoint = stream.event().await.unwrap();
     assert_eq!(endpoint.name.as_deref(), Some("endpoint"));
     let post = |to: &str, body: &str| {
-        let head = format!("POST {to} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n");
+        let head =
+            format!("POST {to} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n");
         format!("{head}Content-Length: {}\r\n\r\n{body}", body.len())
     };
     let to = endpoint.data;
     let call = |id: i64, tool: &str, arguments: Value| {
-        let params = json!({ "name": tool, "arguments": arguments, "_meta": { "progressToken": id } });
+        let params =
+            json!({ "name": tool, "arguments": arguments, "_meta": { "progressToken": id } });
         json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }).to_string()
     };
     let hello = initialize("2024-11-05", &json!({ "roots": {} })).to_string();
     assert_eq!(client.send(&post(&to, &hello)).await.status, 202);
-    assert_eq!(stream.message().await["result"]["protocolVersion"], "2024-11-05");
-    assert_eq!(client.send(&post(&to, &call(1, "count", json!({ "steps": 0 })))).await.status, 202);
+    assert_eq!(
+        stream.message().await["result"]["protocolVersion"],
+        "2024-11-05"
+    );
+    assert_eq!(
+        client
+            .send(&post(&to, &call(1, "count", json!({ "steps": 0 }))))
+            .await
+            .status,
+        202
+    );
     assert_eq!(stream.message().await["params"]["progressToken"], 1);
     assert_eq!(stream.message().await["id"], 1);
-    client.send(&post(&to, &call(2, "inquire", json!({ "what": "roots" })))).await;
+    client
+        .send(&post(&to, &call(2, "inquire", json!({ "what": "roots" }))))
+        .await;
     let question = stream.message().await;
-    let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "roots": [] } }).to_string();
+    let answer =
+        json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "roots": [] } }).to_string();
     assert_eq!(client.send(&post(&to, &answer)).await.status, 202);
-    assert_eq!(stream.message().await["result"]["content"][0]["text"], "0 roots");
+    assert_eq!(
+        stream.message().await["result"]["content"][0]["text"],
+        "0 roots"
+    );
     assert_eq!(client.send(&post(&to, "{")).await.status, 400);
     for unknown in ["/messages", "/messages?session=", "/messages?session=x"] {
-        assert_eq!(client.send(&post(unknown, &hello)).await.status, 404, "{unknown}");
+        assert_eq!(
+            client.send(&post(unknown, &hello)).await.status,
+            404,
+            "{unknown}"
+        );
     }
     client.send(&post(&to, &call(3, "linger", json!({})))).await;
     assert_eq!(server.watch.event().await, Seen::Began);

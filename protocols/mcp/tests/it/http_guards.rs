@@ -16,7 +16,10 @@ fn hello() -> String {
 
 /// A POST with these lines in place of the usual ones.
 fn request(lines: &str, body: &str) -> String {
-    format!("POST /mcp HTTP/1.1\r\nContent-Length: {}\r\n{lines}\r\n{body}", body.len())
+    format!(
+        "POST /mcp HTTP/1.1\r\nContent-Length: {}\r\n{lines}\r\n{body}",
+        body.len()
+    )
 }
 
 /// Goal: foreign pages and names get nothing, over each method; what is configured gets in. Method: rows, with the
@@ -25,30 +28,64 @@ fn request(lines: &str, body: &str) -> String {
 async fn origin_and_host() {
     let options = McpServerOptions {
         hosts: AllowedHosts::default().with("clinic.example").unwrap(),
-        origins: AllowedOrigins::default().with("https://app.example").unwrap(),
+        origins: AllowedOrigins::default()
+            .with("https://app.example")
+            .unwrap(),
         ..McpServerOptions::default()
     };
     let (server, open) = (Served::start().await, Served::with(options).await);
     for (lines, status, open_status) in [
         ("Host: localhost\r\n", 200, 200),
-        ("Host: 127.0.0.1:8080\r\nOrigin: http://127.0.0.1:8080\r\n", 200, 200),
-        ("Host: localhost\r\nOrigin: http://evil.example\r\n", 403, 403),
+        (
+            "Host: 127.0.0.1:8080\r\nOrigin: http://127.0.0.1:8080\r\n",
+            200,
+            200,
+        ),
+        (
+            "Host: localhost\r\nOrigin: http://evil.example\r\n",
+            403,
+            403,
+        ),
         ("Host: localhost\r\nOrigin: null\r\n", 403, 403),
-        ("Host: localhost\r\nOrigin: http://localhost.evil.example\r\n", 403, 403),
+        (
+            "Host: localhost\r\nOrigin: http://localhost.evil.example\r\n",
+            403,
+            403,
+        ),
         ("Host: evil.example\r\n", 403, 403),
-        ("Host: evil.example\r\nX-Forwarded-Host: localhost\r\n", 403, 403),
-        ("Host: clinic.example\r\nOrigin: https://app.example\r\n", 403, 200),
-        ("Host: localhost\r\nOrigin: http://app.example\r\n", 403, 403),
-        ("Host: localhost\r\nAuthorization: Bearer s3cret\r\n", 401, 401),
+        (
+            "Host: evil.example\r\nX-Forwarded-Host: localhost\r\n",
+            403,
+            403,
+        ),
+        (
+            "Host: clinic.example\r\nOrigin: https://app.example\r\n",
+            403,
+            200,
+        ),
+        (
+            "Host: localhost\r\nOrigin: http://app.example\r\n",
+            403,
+            403,
+        ),
+        (
+            "Host: localhost\r\nAuthorization: Bearer s3cret\r\n",
+            401,
+            401,
+        ),
     ] {
         for (server, status) in [(&server, status), (&open, open_status)] {
             let client = server.client("", "");
-            let reply = client.send(&request(&format!("{BOTH}{lines}"), &hello())).await;
+            let reply = client
+                .send(&request(&format!("{BOTH}{lines}"), &hello()))
+                .await;
             assert_eq!(reply.status, status, "{lines}");
             assert!(!reply.rest().await.contains("s3cret"));
             if status != 200 {
                 for method in ["GET", "DELETE", "PUT"] {
-                    let reply = client.send(&format!("{method} /mcp HTTP/1.1\r\n{BOTH}{lines}\r\n")).await;
+                    let reply = client
+                        .send(&format!("{method} /mcp HTTP/1.1\r\n{BOTH}{lines}\r\n"))
+                        .await;
                     assert_eq!(reply.status, status, "{method} {lines}");
                 }
             }
@@ -66,26 +103,54 @@ async fn content_and_accept() {
     let json = "application/json";
     let events = "text/event-stream";
     for (lines, status, answered) in [
-        ("Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n", 200, json),
+        (
+            "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n",
+            200,
+            json,
+        ),
         ("Accept: */*\r\n", 200, json),
         ("Accept: application/json\r\n", 200, json),
         ("Accept: text/event-stream\r\n", 200, events),
         ("", 406, json),
         ("Accept: text/html\r\n", 406, json),
         ("Accept: */*\r\nContent-Type: text/plain\r\n", 415, json),
-        ("Accept: text/html\r\nContent-Type: text/plain\r\n", 415, json),
-        ("Accept: */*\r\nContent-Type: application/json; charset=latin1\r\n", 415, json),
+        (
+            "Accept: text/html\r\nContent-Type: text/plain\r\n",
+            415,
+            json,
+        ),
+        (
+            "Accept: */*\r\nContent-Type: application/json; charset=latin1\r\n",
+            415,
+            json,
+        ),
         ("Accept: */*\r\nContent-Encoding: gzip\r\n", 415, json),
     ] {
-        let reply = client.send(&request(&format!("Host: localhost\r\n{lines}"), &hello())).await;
-        assert_eq!((reply.status, header(&reply.head, "content-type")), (status, Some(answered)), "{lines}");
-        assert_eq!(header(&reply.head, "mcp-session-id").is_some(), status == 200);
+        let reply = client
+            .send(&request(&format!("Host: localhost\r\n{lines}"), &hello()))
+            .await;
+        assert_eq!(
+            (reply.status, header(&reply.head, "content-type")),
+            (status, Some(answered)),
+            "{lines}"
+        );
+        assert_eq!(
+            header(&reply.head, "mcp-session-id").is_some(),
+            status == 200
+        );
         let body = reply.rest().await;
         assert_eq!(body.starts_with("data: {"), answered == events, "{body}");
     }
     let session = server.session("2025-11-25", json!({})).await;
-    for (accept, status) in [("text/event-stream", 200), ("*/*", 200), ("application/json", 406)] {
-        let request = format!("GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\n{}\r\n", session.headers());
+    for (accept, status) in [
+        ("text/event-stream", 200),
+        ("*/*", 200),
+        ("application/json", 406),
+    ] {
+        let request = format!(
+            "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\n{}\r\n",
+            session.headers()
+        );
         assert_eq!(session.send(&request).await.status, status, "{accept}");
     }
     server.stop().await;
@@ -96,15 +161,29 @@ async fn content_and_accept() {
 async fn a_client_without_streams() {
     let server = Served::start().await;
     let mut client = server.session("2025-11-25", json!({ "roots": {} })).await;
-    for (tool, arguments, has_failed) in
-        [("count", json!({ "steps": 3 }), false), ("inquire", json!({ "what": "roots" }), true)]
-    {
-        let call = client.request("tools/call", json!({ "name": tool, "arguments": arguments }));
-        let lines = format!("Host: localhost\r\nAccept: application/json\r\n{}", client.headers());
+    for (tool, arguments, has_failed) in [
+        ("count", json!({ "steps": 3 }), false),
+        ("inquire", json!({ "what": "roots" }), true),
+    ] {
+        let call = client.request(
+            "tools/call",
+            json!({ "name": tool, "arguments": arguments }),
+        );
+        let lines = format!(
+            "Host: localhost\r\nAccept: application/json\r\n{}",
+            client.headers()
+        );
         let reply = client.send(&request(&lines, &call)).await;
-        assert_eq!(header(&reply.head, "content-type"), Some("application/json"));
+        assert_eq!(
+            header(&reply.head, "content-type"),
+            Some("application/json")
+        );
         let answer: serde_json::Value = serde_json::from_str(&reply.rest().await).unwrap();
-        assert_eq!(answer["result"]["isError"] == json!(true), has_failed, "{answer}");
+        assert_eq!(
+            answer["result"]["isError"] == json!(true),
+            has_failed,
+            "{answer}"
+        );
     }
     server.stop().await;
 }
@@ -120,23 +199,59 @@ async fn session_and_version_headers() {
     let with = |more: &str| format!("{own}{more}");
     for (lines, body, status, code) in [
         (with(""), ping, 200, None),
-        (with("MCP-Protocol-Version: 2025-06-18\r\n"), ping, 200, None),
-        (with("MCP-Protocol-Version: 2025-11-25\r\n"), note, 202, None),
-        (with("MCP-Protocol-Version: 1999-01-01\r\n"), ping, 400, Some(-32022)),
+        (
+            with("MCP-Protocol-Version: 2025-06-18\r\n"),
+            ping,
+            200,
+            None,
+        ),
+        (
+            with("MCP-Protocol-Version: 2025-11-25\r\n"),
+            note,
+            202,
+            None,
+        ),
+        (
+            with("MCP-Protocol-Version: 1999-01-01\r\n"),
+            ping,
+            400,
+            Some(-32022),
+        ),
         (with("MCP-Protocol-Version: \r\n"), note, 400, Some(-32022)),
         (String::new(), ping, 400, Some(-32600)),
         (String::new(), note, 400, Some(-32600)),
-        (String::new(), r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, 400, Some(-32600)),
-        ("Mcp-Session-Id: nonsense\r\n".to_owned(), ping, 404, Some(-32600)),
+        (
+            String::new(),
+            r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
+            400,
+            Some(-32600),
+        ),
+        (
+            "Mcp-Session-Id: nonsense\r\n".to_owned(),
+            ping,
+            404,
+            Some(-32600),
+        ),
         ("Mcp-Session-Id: \r\n".to_owned(), ping, 404, Some(-32600)),
-        ("Mcp-Session-Id: nonsense\r\n".to_owned(), &hello(), 404, Some(-32600)),
+        (
+            "Mcp-Session-Id: nonsense\r\n".to_owned(),
+            &hello(),
+            404,
+            Some(-32600),
+        ),
     ] {
         let client = server.client("", "");
-        let reply = client.send(&request(&format!("Host: localhost\r\n{BOTH}{lines}"), body)).await;
+        let reply = client
+            .send(&request(&format!("Host: localhost\r\n{BOTH}{lines}"), body))
+            .await;
         assert_eq!(reply.status, status, "{lines} {body}");
         let body = reply.rest().await;
         let found: Option<serde_json::Value> = serde_json::from_str(&body).ok();
-        assert_eq!(found.and_then(|b| b["error"]["code"].as_i64()), code, "{lines} {body}");
+        assert_eq!(
+            found.and_then(|b| b["error"]["code"].as_i64()),
+            code,
+            "{lines} {body}"
+        );
     }
     let plain = server.client("", "");
     for (method, lines, status) in [
@@ -148,7 +263,11 @@ async fn session_and_version_headers() {
         ("PUT", "", 405),
         ("OPTIONS", "", 405),
     ] {
-        let reply = plain.send(&format!("{method} /mcp HTTP/1.1\r\nHost: localhost\r\n{BOTH}{lines}\r\n")).await;
+        let reply = plain
+            .send(&format!(
+                "{method} /mcp HTTP/1.1\r\nHost: localhost\r\n{BOTH}{lines}\r\n"
+            ))
+            .await;
         assert_eq!(reply.status, status, "{method} {lines}");
         assert_eq!(header(&reply.head, "allow").is_some(), status == 405);
     }
@@ -160,14 +279,29 @@ async fn session_and_version_headers() {
 #[tokio::test]
 async fn bodies_are_bounded() {
     let body_bytes_max = 1_000;
-    let mut options = McpServerOptions { body_timeout: Duration::from_millis(100), ..McpServerOptions::default() };
+    let mut options = McpServerOptions {
+        body_timeout: Duration::from_millis(100),
+        ..McpServerOptions::default()
+    };
     options.inbound.limits.body_bytes_max = body_bytes_max;
     let server = Served::with(options).await;
     let client = server.client("", "");
     let padded = |bytes: usize| format!("{}{}", hello(), " ".repeat(bytes - hello().len()));
     let lines = format!("Host: localhost\r\n{BOTH}");
-    assert_eq!(client.send(&request(&lines, &padded(body_bytes_max))).await.status, 200);
-    assert_eq!(client.send(&request(&lines, &padded(body_bytes_max + 1))).await.status, 413);
+    assert_eq!(
+        client
+            .send(&request(&lines, &padded(body_bytes_max)))
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        client
+            .send(&request(&lines, &padded(body_bytes_max + 1)))
+            .await
+            .status,
+        413
+    );
     let chunk = "x".repeat(body_bytes_max);
     let chunked = format!(
         "POST /mcp HTTP/1.1\r\n{lines}Transfer-Encoding: chunked\r\n\r\n{body_bytes_max:x}\r\n{chunk}\r\n1\r\nx\r\n"
@@ -183,12 +317,20 @@ async fn bodies_are_bounded() {
 /// Goal: a head that never ends costs a connection its life. Method: half a head, and the server's patience.
 #[tokio::test]
 async fn slow_heads_end() {
-    let listen = ListenOptions { headers_timeout: Duration::from_secs(1), ..ListenOptions::default() };
+    let listen = ListenOptions {
+        headers_timeout: Duration::from_secs(1),
+        ..ListenOptions::default()
+    };
     let server = Served::on(McpServerOptions::default(), &listen).await;
     let mut connection = server.connect().await;
-    connection.send(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Slow: ").await;
+    connection
+        .send(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+        .await;
     let rest = connection.rest().await;
-    assert!(rest.is_empty() || rest.starts_with("HTTP/1.1 408"), "{rest}");
+    assert!(
+        rest.is_empty() || rest.starts_with("HTTP/1.1 408"),
+        "{rest}"
+    );
     server.stop().await;
 }
 
@@ -196,10 +338,21 @@ async fn slow_heads_end() {
 #[tokio::test]
 async fn no_open_listener_beyond_loopback() {
     let system = System::start(1).unwrap();
-    let (agent, _) = callboard_runtime::testkit::Probe::<crate::mcp_kit::Echo>::spawn(&system, |_| String::new());
+    let (agent, _) =
+        callboard_runtime::testkit::Probe::<crate::mcp_kit::Echo>::spawn(&system, |_| {
+            String::new()
+        });
     let listener = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
-    let refused = serve(listener, agent, McpServerOptions::default(), &ListenOptions::default());
-    assert!(matches!(refused, Err(ServeError::OpenBeyondLoopback { .. })));
+    let refused = serve(
+        listener,
+        agent,
+        McpServerOptions::default(),
+        &ListenOptions::default(),
+    );
+    assert!(matches!(
+        refused,
+        Err(ServeError::OpenBeyondLoopback { .. })
+    ));
     system.shutdown(Duration::ZERO).await;
 }
 
@@ -221,7 +374,10 @@ async fn open_streams_are_not_idle() {
     idle.rest().await;
     server.watch.go_on.send(true).unwrap();
     stream.message().await;
-    assert_eq!(stream.message().await["result"]["content"][0]["text"], "went on");
+    assert_eq!(
+        stream.message().await["result"]["content"][0]["text"],
+        "went on"
+    );
     server.stop().await;
 }
 
@@ -231,8 +387,14 @@ async fn open_streams_are_not_idle() {
 async fn bad_messages() {
     let server = Served::start().await;
     let deep = "[".repeat(100_000);
-    let digits = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"n":{}}}}}"#, "9".repeat(100_000));
-    let keys = (0..1_001).map(|n| format!("\"{n}\":0")).collect::<Vec<_>>().join(",");
+    let digits = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"n":{}}}}}"#,
+        "9".repeat(100_000)
+    );
+    let keys = (0..1_001)
+        .map(|n| format!("\"{n}\":0"))
+        .collect::<Vec<_>>()
+        .join(",");
     let keys = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{{keys}}}}}"#);
     for revision in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
         let client = server.session(revision, json!({})).await;
@@ -247,38 +409,119 @@ async fn bad_messages() {
             (400, -32700, json!(null), b"{\"a\":\"\xC3"),
             (400, -32700, json!(null), b"\xFF\xFE"),
             (400, -32700, json!(null), b"{\"a\":\"\0\"}"),
-            (400, -32700, json!(null), br#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"\ud800"}}"#),
-            (400, -32700, json!(null), br#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":1e400}}"#),
+            (
+                400,
+                -32700,
+                json!(null),
+                br#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"\ud800"}}"#,
+            ),
+            (
+                400,
+                -32700,
+                json!(null),
+                br#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":1e400}}"#,
+            ),
             (400, -32700, json!(null), digits.as_bytes()),
             (400, -32600, json!(null), deep.as_bytes()),
             (400, -32600, json!(null), keys.as_bytes()),
             (400, -32600, json!(null), b"[]"),
             (400, -32600, json!(null), b"7"),
             (400, -32600, json!(null), b"{}"),
-            (400, -32600, json!(null), br#"{"jsonrpc":"2.0","id":1,"method":"a","method":"ping"}"#),
-            (400, -32600, json!(null), br#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#),
-            (400, -32600, json!(null), br#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#),
-            (400, -32600, json!(null), br#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#),
-            (400, -32600, json!(7), br#"{"jsonrpc":"1.0","id":7,"method":"ping"}"#),
+            (
+                400,
+                -32600,
+                json!(null),
+                br#"{"jsonrpc":"2.0","id":1,"method":"a","method":"ping"}"#,
+            ),
+            (
+                400,
+                -32600,
+                json!(null),
+                br#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#,
+            ),
+            (
+                400,
+                -32600,
+                json!(null),
+                br#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#,
+            ),
+            (
+                400,
+                -32600,
+                json!(null),
+                br#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#,
+            ),
+            (
+                400,
+                -32600,
+                json!(7),
+                br#"{"jsonrpc":"1.0","id":7,"method":"ping"}"#,
+            ),
             (400, -32600, json!("a"), br#"{"id":"a","method":"ping"}"#),
-            (400, -32600, json!(7), br#"{"jsonrpc":"2.0","id":7,"method":1}"#),
-            (400, -32602, json!(7), br#"{"jsonrpc":"2.0","id":7,"method":"ping","params":7}"#),
-            (400, -32600, json!(7), br#"{"jsonrpc":"2.0","id":7,"result":{},"error":{"code":1,"message":""}}"#),
+            (
+                400,
+                -32600,
+                json!(7),
+                br#"{"jsonrpc":"2.0","id":7,"method":1}"#,
+            ),
+            (
+                400,
+                -32602,
+                json!(7),
+                br#"{"jsonrpc":"2.0","id":7,"method":"ping","params":7}"#,
+            ),
+            (
+                400,
+                -32600,
+                json!(7),
+                br#"{"jsonrpc":"2.0","id":7,"result":{},"error":{"code":1,"message":""}}"#,
+            ),
             (400, -32600, json!(7), br#"{"jsonrpc":"2.0","id":7}"#),
-            (200, -32601, json!(7), br#"{"jsonrpc":"2.0","id":7,"method":"nothing"}"#),
-            (200, -32602, json!(7), br#"{"jsonrpc":"2.0","id":7,"method":"tools/call"}"#),
-            (200, -32602, json!(7), br#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":[]}"#),
-            (200, -32602, json!(7), br#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"none"}}"#),
+            (
+                200,
+                -32601,
+                json!(7),
+                br#"{"jsonrpc":"2.0","id":7,"method":"nothing"}"#,
+            ),
+            (
+                200,
+                -32602,
+                json!(7),
+                br#"{"jsonrpc":"2.0","id":7,"method":"tools/call"}"#,
+            ),
+            (
+                200,
+                -32602,
+                json!(7),
+                br#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":[]}"#,
+            ),
+            (
+                200,
+                -32602,
+                json!(7),
+                br#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"none"}}"#,
+            ),
         ];
         for (status, code, id, body) in rows {
             let reply = connection.post_with(&headers, body).await;
             let shown = String::from_utf8_lossy(&body[..body.len().min(80)]).into_owned();
-            assert_eq!((reply.status, reply.code(), &reply.json()["id"]), (status, code, &id), "{revision} {shown}");
-            let next = connection.post_with(&headers, r#"{"jsonrpc":"2.0","id":"n","method":"ping"}"#).await;
-            assert_eq!(next.body, r#"{"jsonrpc":"2.0","id":"n","result":{}}"#, "after {shown}");
+            assert_eq!(
+                (reply.status, reply.code(), &reply.json()["id"]),
+                (status, code, &id),
+                "{revision} {shown}"
+            );
+            let next = connection
+                .post_with(&headers, r#"{"jsonrpc":"2.0","id":"n","method":"ping"}"#)
+                .await;
+            assert_eq!(
+                next.body, r#"{"jsonrpc":"2.0","id":"n","result":{}}"#,
+                "after {shown}"
+            );
         }
         if !batches {
-            let reply = connection.post_with(&headers, r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#).await;
+            let reply = connection
+                .post_with(&headers, r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#)
+                .await;
             assert_eq!((reply.status, reply.code()), (400, -32600));
         }
         for body in [
@@ -300,9 +543,22 @@ async fn bad_messages() {
 async fn ids_are_echoed() {
     let server = Served::start().await;
     let client = server.session("2025-11-25", json!({})).await;
-    for id in ["1", "\"1\"", "-9", "0", "9223372036854775808", "\"\\u00e9\"", "\"\""] {
-        let reply = client.post(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#)).await;
-        assert_eq!(reply.body, format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
+    for id in [
+        "1",
+        "\"1\"",
+        "-9",
+        "0",
+        "9223372036854775808",
+        "\"\\u00e9\"",
+        "\"\"",
+    ] {
+        let reply = client
+            .post(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#))
+            .await;
+        assert_eq!(
+            reply.body,
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)
+        );
     }
     server.stop().await;
 }
@@ -324,10 +580,17 @@ async fn batches_of_the_one_revision() {
     let answers = reply.json();
     assert_eq!(reply.status, 200);
     assert_eq!(
-        answers.as_array().unwrap().iter().map(|a| a["error"]["code"].as_i64()).collect::<Vec<_>>(),
+        answers
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|a| a["error"]["code"].as_i64())
+            .collect::<Vec<_>>(),
         [None, Some(-32601), Some(-32600), Some(-32600)]
     );
-    let silent = client.post(r#"[{"jsonrpc":"2.0","method":"notifications/nothing"}]"#).await;
+    let silent = client
+        .post(r#"[{"jsonrpc":"2.0","method":"notifications/nothing"}]"#)
+        .await;
     assert_eq!((silent.status, silent.body.as_str()), (202, ""));
     assert_eq!(client.post("[]").await.code(), -32600);
     let ask = json!([{ "jsonrpc": "2.0", "id": 9, "method": "tools/call",
@@ -335,7 +598,10 @@ async fn batches_of_the_one_revision() {
     let mut stream = client.stream(&ask.to_string()).await;
     let question = stream.message().await;
     client.answer(&question, json!({ "roots": [] })).await;
-    assert_eq!(stream.message().await[0]["result"]["content"][0]["text"], "0 roots");
+    assert_eq!(
+        stream.message().await[0]["result"]["content"][0]["text"],
+        "0 roots"
+    );
     server.stop().await;
 }
 
@@ -350,10 +616,25 @@ async fn a_session_is_bounded() {
     let mut server = Served::with(options).await;
     let mut client = server.session("2025-11-25", json!({})).await;
     for n in 0..SUBSCRIPTIONS_MAX {
-        client.ask("resources/subscribe", json!({ "uri": format!("test://{n}") })).await;
+        client
+            .ask(
+                "resources/subscribe",
+                json!({ "uri": format!("test://{n}") }),
+            )
+            .await;
     }
-    assert_eq!(client.ask("resources/subscribe", json!({ "uri": "test://0" })).await["result"], json!({}));
-    assert_eq!(client.ask("resources/subscribe", json!({ "uri": "test://x" })).await["error"]["code"], -3);
+    assert_eq!(
+        client
+            .ask("resources/subscribe", json!({ "uri": "test://0" }))
+            .await["result"],
+        json!({})
+    );
+    assert_eq!(
+        client
+            .ask("resources/subscribe", json!({ "uri": "test://x" }))
+            .await["error"]["code"],
+        -3
+    );
 
     let mut waiting = Vec::new();
     for _ in 0..REQUESTS_IN_FLIGHT_MAX {
@@ -364,7 +645,10 @@ async fn a_session_is_bounded() {
         waiting.push(connection);
         assert_eq!(server.watch.event().await, Seen::Began);
     }
-    assert_eq!(client.ask("tools/list", json!({})).await["error"]["code"], -3);
+    assert_eq!(
+        client.ask("tools/list", json!({})).await["error"]["code"],
+        -3
+    );
     // What runs for nobody else is no request in flight.
     assert_eq!(client.ask("ping", json!({})).await["result"], json!({}));
     server.watch.go_on.send(true).unwrap();

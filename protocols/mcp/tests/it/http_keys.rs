@@ -26,7 +26,10 @@ struct Alice(Arc<AtomicBool>);
 impl BearerVerifier for Alice {
     fn verify(&self, token: &[u8]) -> Option<Result<Principal, CredentialError>> {
         let is_good = token == b"alice" && !self.0.load(SeqCst);
-        let alice = Principal { kind: PrincipalKind::ApiKey, ..Principal::agent("alice") };
+        let alice = Principal {
+            kind: PrincipalKind::ApiKey,
+            ..Principal::agent("alice")
+        };
         Some(is_good.then_some(alice).ok_or(CredentialError::Wrong))
     }
 }
@@ -34,7 +37,11 @@ impl BearerVerifier for Alice {
 fn options(alice: &Alice, claims_must_match: bool) -> McpServerOptions {
     McpServerOptions {
         access: Access::Bearer(Arc::new([Box::new(alice.clone())])),
-        compat: Compat { websocket: true, sse: true, ..Compat::default() },
+        compat: Compat {
+            websocket: true,
+            sse: true,
+            ..Compat::default()
+        },
         claims_must_match,
         ..McpServerOptions::default()
     }
@@ -42,24 +49,35 @@ fn options(alice: &Alice, claims_must_match: bool) -> McpServerOptions {
 
 fn posted(lines: &str, body: &str) -> String {
     let length = body.len();
-    format!("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n{BOTH}{KEY}{lines}\r\n{body}")
+    format!(
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n{BOTH}{KEY}{lines}\r\n{body}"
+    )
 }
 
 /// A request of the era without sessions.
 fn modern(lines: &str, method: &str, mut params: serde_json::Value) -> String {
-    let name = params["name"].as_str().map(|name| format!("Mcp-Name: {name}\r\n")).unwrap_or_default();
+    let name = params["name"]
+        .as_str()
+        .map(|name| format!("Mcp-Name: {name}\r\n"))
+        .unwrap_or_default();
     params["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2026-07-28".into();
-    params["_meta"]["io.modelcontextprotocol/clientInfo"] = json!({ "name": "test", "version": "1" });
+    params["_meta"]["io.modelcontextprotocol/clientInfo"] =
+        json!({ "name": "test", "version": "1" });
     params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
-    posted(&format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n{name}{lines}"), &body)
+    posted(
+        &format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n{name}{lines}"),
+        &body,
+    )
 }
 
 /// The beginning of each transport, and the status of one that is let in.
 fn begun(lines: &str) -> [(String, u16); 4] {
     let hello = initialize("2025-11-25", &json!({})).to_string();
     let get = |path: &str, more: &str| {
-        format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n{KEY}{more}{lines}\r\n")
+        format!(
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n{KEY}{more}{lines}\r\n"
+        )
     };
     [
         (posted(lines, &hello), 200),
@@ -82,7 +100,10 @@ async fn are_refused(client: &Client, lines: &str, status: u16, why: &str) {
 #[tokio::test]
 async fn claims_match_credentials() {
     let alice = Alice::default();
-    let (server, open) = (Served::with(options(&alice, true)).await, Served::with(options(&alice, false)).await);
+    let (server, open) = (
+        Served::with(options(&alice, true)).await,
+        Served::with(options(&alice, false)).await,
+    );
     let (client, free) = (server.client("", ""), open.client("", ""));
     for lines in ["", "X-Agent-ID: alice\r\n", "X-Agent-ID:  alice \r\n"] {
         for (request, status) in begun(lines) {
@@ -98,7 +119,11 @@ async fn claims_match_credentials() {
     ] {
         are_refused(&client, lines, status, why).await;
         for (request, status) in begun(lines) {
-            assert_eq!(free.send(&request).await.status, status, "what isn't mail knows no such header: {request}");
+            assert_eq!(
+                free.send(&request).await.status,
+                status,
+                "what isn't mail knows no such header: {request}"
+            );
         }
     }
     server.stop().await;
@@ -126,10 +151,22 @@ async fn a_mailroom_is_known() {
     let system = System::start(1).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let room = system.spawn(Room);
-    let serving = serve(listener, room, options(&Alice::default(), false), &ListenOptions::default()).unwrap();
+    let serving = serve(
+        listener,
+        room,
+        options(&Alice::default(), false),
+        &ListenOptions::default(),
+    )
+    .unwrap();
     let handle = serving.server.handle();
     tokio::spawn(serving.server);
-    are_refused(&Client::new(serving.address, "", ""), "X-Agent-ID: bob\r\n", 403, OTHER).await;
+    are_refused(
+        &Client::new(serving.address, "", ""),
+        "X-Agent-ID: bob\r\n",
+        403,
+        OTHER,
+    )
+    .await;
     handle.stop(false).await;
     system.shutdown(Duration::ZERO).await;
 }
@@ -142,21 +179,35 @@ async fn revoked_keys_end_streams() {
     let alice = Alice::default();
     let server = Served::with(options(&alice, false)).await;
     let mut client = server.client("", KEY);
-    let reply = client.post(&initialize("2025-11-25", &json!({})).to_string()).await;
+    let reply = client
+        .post(&initialize("2025-11-25", &json!({})).to_string())
+        .await;
     client.session = header(&reply.head, "mcp-session-id").unwrap().to_owned();
-    client.post(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
+    client
+        .post(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#)
+        .await;
     let call = json!({ "name": "linger", "arguments": { "progress": true }, "_meta": { "progressToken": "p" } });
-    let mut streams = vec![client.get(None).await, client.call("linger", json!({ "progress": true })).await];
+    let mut streams = vec![
+        client.get(None).await,
+        client.call("linger", json!({ "progress": true })).await,
+    ];
     streams.push(client.send(&modern("", "tools/call", call)).await);
-    let sse = format!("GET /sse HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n{KEY}\r\n");
+    let sse =
+        format!("GET /sse HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n{KEY}\r\n");
     streams.push(client.send(&sse).await);
     let mut socket = Socket::open_with(&server, KEY).await;
     alice.0.store(true, SeqCst);
     for stream in streams {
-        assert_eq!((stream.status, header(&stream.head, "content-type")), (200, Some("text/event-stream")));
+        assert_eq!(
+            (stream.status, header(&stream.head, "content-type")),
+            (200, Some("text/event-stream"))
+        );
         assert!(stream.rest().await.ends_with(&format!(": {WHY}\n\n")));
     }
     let (_, closed) = socket.frame().await.unwrap();
-    assert_eq!((&closed[..2], &closed[2..]), (&1008_u16.to_be_bytes()[..], WHY.as_bytes()));
+    assert_eq!(
+        (&closed[..2], &closed[2..]),
+        (&1008_u16.to_be_bytes()[..], WHY.as_bytes())
+    );
     server.stop().await;
 }

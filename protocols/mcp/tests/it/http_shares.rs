@@ -21,12 +21,36 @@ impl BearerVerifier for ByName {
 #[tokio::test]
 async fn sessions_are_shared() {
     let access = Access::Bearer(Arc::new([Box::new(ByName) as Box<dyn BearerVerifier>]));
-    let sessions = SessionOptions { sessions_max: 3, of_principal_max: 2, ..SessionOptions::default() };
-    let server = Served::with(McpServerOptions { access, sessions, ..McpServerOptions::default() }).await;
+    let sessions = SessionOptions {
+        sessions_max: 3,
+        of_principal_max: 2,
+        ..SessionOptions::default()
+    };
+    let server = Served::with(McpServerOptions {
+        access,
+        sessions,
+        ..McpServerOptions::default()
+    })
+    .await;
     let body = initialize("2025-11-25", &json!({})).to_string();
-    for (name, status) in [("ana", 200), ("ana", 200), ("ana", 503), ("bob", 200), ("bob", 503)] {
+    for (name, status) in [
+        ("ana", 200),
+        ("ana", 200),
+        ("ana", 503),
+        ("bob", 200),
+        ("bob", 503),
+    ] {
         let headers = format!("{BOTH}Authorization: Bearer {name}\r\n");
-        assert_eq!(server.connect().await.post_with(&headers, &body).await.status, status, "{name}");
+        assert_eq!(
+            server
+                .connect()
+                .await
+                .post_with(&headers, &body)
+                .await
+                .status,
+            status,
+            "{name}"
+        );
     }
     server.stop().await;
 }

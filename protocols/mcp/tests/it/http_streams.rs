@@ -14,7 +14,10 @@ use crate::mcp_client::{BOTH, Event, initialize};
 use crate::mcp_kit::Served;
 
 fn streams(streams: StreamOptions) -> McpServerOptions {
-    McpServerOptions { streams, ..McpServerOptions::default() }
+    McpServerOptions {
+        streams,
+        ..McpServerOptions::default()
+    }
 }
 
 /// Goal: a stream begins with where to go on from, in the revision that knows it. Method: a call with progress, by
@@ -24,10 +27,20 @@ async fn priming_event() {
     let server = Served::start().await;
     let mut client = server.session("2025-11-25", json!({})).await;
     let mut stream = client.call("count", json!({ "steps": 1 })).await;
-    assert_eq!(header(&stream.head, "content-type"), Some("text/event-stream"));
+    assert_eq!(
+        header(&stream.head, "content-type"),
+        Some("text/event-stream")
+    );
     assert_eq!(header(&stream.head, "cache-control"), Some("no-store"));
     let first = stream.event().await.unwrap();
-    assert_eq!(first, Event { id: Some("1-0".into()), retry: Some(1_000), ..Event::default() });
+    assert_eq!(
+        first,
+        Event {
+            id: Some("1-0".into()),
+            retry: Some(1_000),
+            ..Event::default()
+        }
+    );
     for id in ["1-1", "1-2", "1-3"] {
         assert_eq!(stream.event().await.unwrap().id.as_deref(), Some(id));
     }
@@ -74,16 +87,34 @@ async fn a_later_reader_takes_over() {
     let mut client = server.session("2025-11-25", json!({})).await;
     let mut first = client.get(None).await;
     first.event().await.unwrap();
-    client.ask("tools/call", json!({ "name": "announce", "arguments": { "what": "tools" } })).await;
+    client
+        .ask(
+            "tools/call",
+            json!({ "name": "announce", "arguments": { "what": "tools" } }),
+        )
+        .await;
     let told = first.event().await.unwrap();
     let mut second = client.get(None).await;
     assert_eq!(first.event().await, None);
-    client.ask("tools/call", json!({ "name": "announce", "arguments": { "what": "prompts" } })).await;
+    client
+        .ask(
+            "tools/call",
+            json!({ "name": "announce", "arguments": { "what": "prompts" } }),
+        )
+        .await;
     second.event().await.unwrap();
-    assert_eq!(second.event().await.unwrap().json()["method"], "notifications/prompts/list_changed");
+    assert_eq!(
+        second.event().await.unwrap().json()["method"],
+        "notifications/prompts/list_changed"
+    );
     // What came while nobody listened is not lost.
     drop(second);
-    client.ask("tools/call", json!({ "name": "announce", "arguments": { "what": "resources" } })).await;
+    client
+        .ask(
+            "tools/call",
+            json!({ "name": "announce", "arguments": { "what": "resources" } }),
+        )
+        .await;
     let mut third = client.get(told.id.as_deref()).await;
     for name in ["prompts", "resources"] {
         let wanted = format!("notifications/{name}/list_changed");
@@ -97,7 +128,11 @@ async fn a_later_reader_takes_over() {
 #[tokio::test]
 async fn polling() {
     let poll_after = Some(Duration::from_millis(50));
-    let options = StreamOptions { poll_after, after: Duration::from_millis(10), ..StreamOptions::default() };
+    let options = StreamOptions {
+        poll_after,
+        after: Duration::from_millis(10),
+        ..StreamOptions::default()
+    };
     let server = Served::with(streams(options)).await;
     let mut client = server.session("2025-11-25", json!({})).await;
     let mut stream = client.call("linger", json!({})).await;
@@ -131,20 +166,41 @@ async fn idle_streams_show_that_they_live() {
     }
     assert_eq!(alive.replace(":\n\n", ""), "");
     server.watch.go_on.send(true).unwrap();
-    assert_eq!(stream.message().await["result"]["content"][0]["text"], "went on");
+    assert_eq!(
+        stream.message().await["result"]["content"][0]["text"],
+        "went on"
+    );
     server.stop().await;
 }
 
 /// Goal: nothing is resumed from nowhere. Method: ids that were never given, of another session, and beyond what is kept.
 #[tokio::test]
 async fn nothing_to_resume() {
-    let limits = StreamLimits { events_max: 2, ..StreamLimits::default() };
-    let server = Served::with(streams(StreamOptions { limits, ..StreamOptions::default() })).await;
+    let limits = StreamLimits {
+        events_max: 2,
+        ..StreamLimits::default()
+    };
+    let server = Served::with(streams(StreamOptions {
+        limits,
+        ..StreamOptions::default()
+    }))
+    .await;
     let mut client = server.session("2025-11-25", json!({})).await;
     let mut stream = client.call("count", json!({ "steps": 0 })).await;
     while stream.event().await.is_some() {}
     let other = server.session("2025-11-25", json!({})).await;
-    for id in ["", "x", "1", "1-", "-1", "9-0", "1-9", "1-0-0", "18446744073709551616-0", "1-99999999999999999999"] {
+    for id in [
+        "",
+        "x",
+        "1",
+        "1-",
+        "-1",
+        "9-0",
+        "1-9",
+        "1-0-0",
+        "18446744073709551616-0",
+        "1-99999999999999999999",
+    ] {
         assert_eq!(client.get(Some(id)).await.status, 400, "{id}");
     }
     assert_eq!(other.get(Some("1-0")).await.status, 400);
@@ -152,7 +208,12 @@ async fn nothing_to_resume() {
     // Told after the first session, the other shows when that has been told.
     let mut told = other.get(None).await;
     for _ in 0..3 {
-        client.ask("tools/call", json!({ "name": "announce", "arguments": { "what": "tools" } })).await;
+        client
+            .ask(
+                "tools/call",
+                json!({ "name": "announce", "arguments": { "what": "tools" } }),
+            )
+            .await;
         told.message().await;
     }
     // Of three changes two are kept: the gap is told.
@@ -164,8 +225,15 @@ async fn nothing_to_resume() {
 /// Goal: only the last finished streams are kept. Method: the bound, and one more.
 #[tokio::test]
 async fn finished_streams_kept() {
-    let sessions = SessionOptions { replay_streams_max: 2, ..SessionOptions::default() };
-    let server = Served::with(McpServerOptions { sessions, ..McpServerOptions::default() }).await;
+    let sessions = SessionOptions {
+        replay_streams_max: 2,
+        ..SessionOptions::default()
+    };
+    let server = Served::with(McpServerOptions {
+        sessions,
+        ..McpServerOptions::default()
+    })
+    .await;
     let mut client = server.session("2025-11-25", json!({})).await;
     for _ in 0..4 {
         let mut stream = client.call("count", json!({ "steps": 0 })).await;
@@ -183,15 +251,30 @@ async fn finished_streams_kept() {
 /// overflow it, read late.
 #[tokio::test]
 async fn slow_readers_are_cut() {
-    let limits = StreamLimits { bytes_max: 64 * 1024, replay_bytes_max: 1024, ..StreamLimits::default() };
-    let server = Served::with(streams(StreamOptions { limits, ..StreamOptions::default() })).await;
+    let limits = StreamLimits {
+        bytes_max: 64 * 1024,
+        replay_bytes_max: 1024,
+        ..StreamLimits::default()
+    };
+    let server = Served::with(streams(StreamOptions {
+        limits,
+        ..StreamOptions::default()
+    }))
+    .await;
     let mut client = server.session("2025-11-25", json!({})).await;
     let stream = client.get(None).await;
     // More than the socket's buffers and the stream's bound together hold.
     let uri = format!("test://{}", "u".repeat(7_000));
-    client.ask("resources/subscribe", json!({ "uri": uri })).await;
+    client
+        .ask("resources/subscribe", json!({ "uri": uri }))
+        .await;
     for _ in 0..1_500 {
-        client.ask("tools/call", json!({ "name": "announce", "arguments": { "what": uri } })).await;
+        client
+            .ask(
+                "tools/call",
+                json!({ "name": "announce", "arguments": { "what": uri } }),
+            )
+            .await;
     }
     let body = soon(stream.rest()).await;
     assert!(body.len() < 1_500 * uri.len(), "{} bytes", body.len());
@@ -204,8 +287,14 @@ async fn slow_readers_are_cut() {
 #[tokio::test]
 async fn open_streams_are_bounded() {
     let mut server = Served::with(McpServerOptions {
-        sessions: SessionOptions { streams_max: 2, ..SessionOptions::default() },
-        streams: StreamOptions { streams_max: 3, ..StreamOptions::default() },
+        sessions: SessionOptions {
+            streams_max: 2,
+            ..SessionOptions::default()
+        },
+        streams: StreamOptions {
+            streams_max: 3,
+            ..StreamOptions::default()
+        },
         ..McpServerOptions::default()
     })
     .await;
@@ -215,7 +304,10 @@ async fn open_streams_are_bounded() {
     let b = first.get(None).await;
     assert_eq!((a.status, b.status), (200, 200));
     let over = first.call("linger", json!({ "progress": true })).await;
-    assert_eq!((over.status, header(&over.head, "retry-after").is_some()), (429, true));
+    assert_eq!(
+        (over.status, header(&over.head, "retry-after").is_some()),
+        (429, true)
+    );
     let c = second.get(None).await;
     assert_eq!(c.status, 200);
     let over = second.call("linger", json!({ "progress": true })).await;
@@ -226,7 +318,11 @@ async fn open_streams_are_bounded() {
     for _ in 0..5 {
         seen.push(server.watch.event().await);
     }
-    assert_eq!(seen.iter().filter(|seen| **seen == Seen::Cancelled).count(), 2, "{seen:?}");
+    assert_eq!(
+        seen.iter().filter(|seen| **seen == Seen::Cancelled).count(),
+        2,
+        "{seen:?}"
+    );
     drop((a, b));
     // Their places are free once the server has noticed.
     let freed = async {
@@ -245,11 +341,22 @@ async fn open_streams_are_bounded() {
 /// Goal: sessions are bounded, expire when idle, and end by DELETE. Method: the bound and one more; an idle time of zero.
 #[tokio::test]
 async fn sessions_come_to_an_end() {
-    let sessions = SessionOptions { sessions_max: 2, ..SessionOptions::default() };
-    let server = Served::with(McpServerOptions { sessions, ..McpServerOptions::default() }).await;
+    let sessions = SessionOptions {
+        sessions_max: 2,
+        ..SessionOptions::default()
+    };
+    let server = Served::with(McpServerOptions {
+        sessions,
+        ..McpServerOptions::default()
+    })
+    .await;
     let mut first = server.session("2025-11-25", json!({})).await;
     let _second = server.session("2025-11-25", json!({})).await;
-    let full = server.connect().await.post_with(BOTH, initialize("2025-11-25", &json!({})).to_string()).await;
+    let full = server
+        .connect()
+        .await
+        .post_with(BOTH, initialize("2025-11-25", &json!({})).to_string())
+        .await;
     assert_eq!((full.status, full.code()), (503, -3));
     let mut stream = first.get(None).await;
     stream.event().await.unwrap();
@@ -263,14 +370,23 @@ async fn sessions_come_to_an_end() {
     let _third = server.session("2025-11-25", json!({})).await;
     server.stop().await;
 
-    let sessions = SessionOptions { idle_max: Duration::ZERO, ..SessionOptions::default() };
-    let server = Served::with(McpServerOptions { sessions, ..McpServerOptions::default() }).await;
+    let sessions = SessionOptions {
+        idle_max: Duration::ZERO,
+        ..SessionOptions::default()
+    };
+    let server = Served::with(McpServerOptions {
+        sessions,
+        ..McpServerOptions::default()
+    })
+    .await;
     let mut connection = server.connect().await;
     let body = initialize("2025-11-25", &json!({})).to_string();
     let reply = connection.post_with(BOTH, body).await;
     let session = header(&reply.head, "mcp-session-id").unwrap();
     let headers = format!("{}Mcp-Session-Id: {session}\r\n", BOTH);
-    let late = connection.post_with(&headers, r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#).await;
+    let late = connection
+        .post_with(&headers, r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#)
+        .await;
     assert_eq!(late.status, 404);
     server.stop().await;
 }
@@ -278,8 +394,15 @@ async fn sessions_come_to_an_end() {
 /// Goal: a running call keeps its session from expiring. Method: a call that waits, until a session beside it has expired.
 #[tokio::test]
 async fn busy_sessions_do_not_expire() {
-    let sessions = SessionOptions { idle_max: Duration::from_millis(200), ..SessionOptions::default() };
-    let mut server = Served::with(McpServerOptions { sessions, ..McpServerOptions::default() }).await;
+    let sessions = SessionOptions {
+        idle_max: Duration::from_millis(200),
+        ..SessionOptions::default()
+    };
+    let mut server = Served::with(McpServerOptions {
+        sessions,
+        ..McpServerOptions::default()
+    })
+    .await;
     let mut client = server.session("2025-11-25", json!({})).await;
     let mut stream = client.call("linger", json!({ "progress": true })).await;
     assert_eq!(server.watch.event().await, Seen::Began);
@@ -310,11 +433,22 @@ impl BearerVerifier for ByName {
 #[tokio::test]
 async fn sessions_belong_to_their_principal() {
     let access = Access::Bearer(Arc::new([Box::new(ByName) as Box<dyn BearerVerifier>]));
-    let server = Served::with(McpServerOptions { access, ..McpServerOptions::default() }).await;
+    let server = Served::with(McpServerOptions {
+        access,
+        ..McpServerOptions::default()
+    })
+    .await;
     let ana = "Authorization: Bearer ana\r\n";
     let body = initialize("2025-11-25", &json!({})).to_string();
-    assert_eq!(server.connect().await.post_with(BOTH, &body).await.status, 401);
-    let reply = server.connect().await.post_with(&format!("{BOTH}{ana}"), &body).await;
+    assert_eq!(
+        server.connect().await.post_with(BOTH, &body).await.status,
+        401
+    );
+    let reply = server
+        .connect()
+        .await
+        .post_with(&format!("{BOTH}{ana}"), &body)
+        .await;
     let session = header(&reply.head, "mcp-session-id").unwrap();
     let mut client = server.client(session, ana);
     assert_eq!(client.ask("ping", json!({})).await["result"], json!({}));
@@ -323,10 +457,19 @@ async fn sessions_belong_to_their_principal() {
         let mut other = server.client(session, &format!("Authorization: Bearer {token}\r\n"));
         let ping = other.request("ping", json!({}));
         let reply = other.post(&ping).await;
-        assert_eq!((reply.status, reply.code(), reply.json()["id"].clone()), (404, -32600, Value::Null));
-        assert_eq!((other.get(None).await.status, other.delete().await.status), (404, 404));
+        assert_eq!(
+            (reply.status, reply.code(), reply.json()["id"].clone()),
+            (404, -32600, Value::Null)
+        );
+        assert_eq!(
+            (other.get(None).await.status, other.delete().await.status),
+            (404, 404)
+        );
     }
-    let mut nobody = server.client(session, "Authorization: Bearer ana\r\nAuthorization: Bearer bob\r\n");
+    let mut nobody = server.client(
+        session,
+        "Authorization: Bearer ana\r\nAuthorization: Bearer bob\r\n",
+    );
     let ping = nobody.request("ping", json!({}));
     assert_eq!(nobody.post(&ping).await.status, 400);
     assert_eq!(client.ask("ping", json!({})).await["result"], json!({}));
@@ -342,8 +485,14 @@ fn modern_call(tool: &str, arguments: Value) -> (String, String) {
         "progressToken": 1,
     });
     let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
-    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
-    (body, format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {tool}\r\n"))
+    let body =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
+    (
+        body,
+        format!(
+            "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {tool}\r\n"
+        ),
+    )
 }
 
 /// Goal: in the stateless era the end of the connection is the end of the call, and its streams can't be resumed.
@@ -368,8 +517,13 @@ async fn hanging_up_cancels_in_the_stateless_era() {
 
     let (call, headers) = modern_call("linger", json!({}));
     let mut connection = server.connect().await;
-    let lines = format!("Host: localhost\r\n{BOTH}{headers}Content-Length: {}\r\n", call.len());
-    connection.send(format!("POST /mcp HTTP/1.1\r\n{lines}\r\n{call}").as_bytes()).await;
+    let lines = format!(
+        "Host: localhost\r\n{BOTH}{headers}Content-Length: {}\r\n",
+        call.len()
+    );
+    connection
+        .send(format!("POST /mcp HTTP/1.1\r\n{lines}\r\n{call}").as_bytes())
+        .await;
     assert_eq!(server.watch.event().await, Seen::Began);
     drop(connection);
     assert_eq!(server.watch.event().await, Seen::Cancelled);

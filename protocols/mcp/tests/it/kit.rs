@@ -8,7 +8,9 @@ use callboard_mcp::bare::{BareClientOptions, BareMcpClient};
 use callboard_mcp::inbound::{InboundOptions, ListenOptions, McpServerOptions, serve};
 use callboard_message::{Failure, FailureKind};
 use callboard_rpc::Trust;
-use callboard_runtime::{Agent, AgentRef, CallMeta, ConcurrentHandler, Cx, Handlers, SyncHandler, System};
+use callboard_runtime::{
+    Agent, AgentRef, CallMeta, ConcurrentHandler, Cx, Handlers, SyncHandler, System,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
@@ -22,7 +24,9 @@ pub const SOON: Duration = Duration::from_secs(10);
 
 /// What `work` comes to, within [`SOON`].
 pub async fn soon<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(SOON, work).await.expect("it did not happen in time")
+    tokio::time::timeout(SOON, work)
+        .await
+        .expect("it did not happen in time")
 }
 
 /// Reads a patient's record.
@@ -96,7 +100,12 @@ pub struct Clinic {
 
 impl Agent for Clinic {
     fn handlers(on: &mut Handlers<Self>) {
-        on.sync::<GetPatient>().sync::<Whoami>().sync::<Fail>().sync::<Panic>().sync::<Blob>().concurrent::<Hang>(64);
+        on.sync::<GetPatient>()
+            .sync::<Whoami>()
+            .sync::<Fail>()
+            .sync::<Panic>()
+            .sync::<Blob>()
+            .concurrent::<Hang>(64);
     }
 }
 
@@ -105,14 +114,21 @@ impl SyncHandler<GetPatient> for Clinic {
         if message.patient_id != "CARD-001" {
             return Err(Failure::not_found("unknown patient"));
         }
-        Ok(Record { patient: Patient { patient_id: message.patient_id, condition: "Hypertension".into() } })
+        Ok(Record {
+            patient: Patient {
+                patient_id: message.patient_id,
+                condition: "Hypertension".into(),
+            },
+        })
     }
 }
 
 impl SyncHandler<Whoami> for Clinic {
     fn handle(&mut self, _: Whoami, cx: &mut Cx) -> Seen {
         let call = cx.call().expect("comes as a call");
-        let left = cx.deadline().map(|d| d.saturating_duration_since(tokio::time::Instant::now()));
+        let left = cx
+            .deadline()
+            .map(|d| d.saturating_duration_since(tokio::time::Instant::now()));
         Seen {
             principal: serde_json::to_value(cx.principal()).unwrap(),
             patience_ms: left.map_or(0, |left| left.as_millis() as u64),
@@ -167,12 +183,19 @@ impl Server {
     pub async fn with(options: McpServerOptions, listen: &ListenOptions) -> Self {
         let (sender, events) = mpsc::channel(EVENTS_MAX);
         let system = System::start(1).unwrap();
-        let clinic = system.spawn_with(move || Clinic { events: sender.clone() });
+        let clinic = system.spawn_with(move || Clinic {
+            events: sender.clone(),
+        });
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let serving = serve(listener, clinic, options, listen).unwrap();
         let handle = serving.server.handle();
         tokio::spawn(serving.server);
-        Self { address: serving.address, system, events, handle }
+        Self {
+            address: serving.address,
+            system,
+            events,
+            handle,
+        }
     }
 
     pub async fn event(&mut self) -> Event {
@@ -190,7 +213,10 @@ impl Server {
 
     /// This server as an agent of another system's.
     pub fn client(&self) -> Client {
-        Client::of(&format!("http://{}/mcp", self.address), BareClientOptions::default())
+        Client::of(
+            &format!("http://{}/mcp", self.address),
+            BareClientOptions::default(),
+        )
     }
 
     pub async fn stop(self) {
@@ -209,11 +235,23 @@ impl Client {
     pub fn of(url: &str, options: BareClientOptions) -> Self {
         let system = System::start(1).unwrap();
         let client = BareMcpClient::new(url, options).unwrap();
-        Self { agent: system.spawn_with(move || client.clone()), system }
+        Self {
+            agent: system.spawn_with(move || client.clone()),
+            system,
+        }
     }
 
-    pub async fn ask(&self, tool: &str, arguments: Value, call: Option<CallMeta>) -> Result<Box<RawValue>, Failure> {
-        soon(self.agent.ask_named(tool, to_raw_value(&arguments).unwrap(), call.map(Arc::new))).await
+    pub async fn ask(
+        &self,
+        tool: &str,
+        arguments: Value,
+        call: Option<CallMeta>,
+    ) -> Result<Box<RawValue>, Failure> {
+        soon(
+            self.agent
+                .ask_named(tool, to_raw_value(&arguments).unwrap(), call.map(Arc::new)),
+        )
+        .await
     }
 
     pub async fn stop(self) {
@@ -238,19 +276,25 @@ impl Reply {
 
     /// The error's code.
     pub fn code(&self) -> i64 {
-        self.json()["error"]["code"].as_i64().unwrap_or_else(|| panic!("no error: {self:?}"))
+        self.json()["error"]["code"]
+            .as_i64()
+            .unwrap_or_else(|| panic!("no error: {self:?}"))
     }
 }
 
 impl Connection {
     pub async fn post(&mut self, body: impl AsRef<[u8]>) -> Reply {
-        self.post_with("Content-Type: application/json\r\n", body).await
+        self.post_with("Content-Type: application/json\r\n", body)
+            .await
     }
 
     /// Posts with these header lines beside `Host` and `Content-Length`.
     pub async fn post_with(&mut self, headers: &str, body: impl AsRef<[u8]>) -> Reply {
         let body = body.as_ref();
-        let head = format!("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n{headers}\r\n", body.len());
+        let head = format!(
+            "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n{headers}\r\n",
+            body.len()
+        );
         self.send(&[head.as_bytes(), body].concat()).await;
         self.reply().await
     }
@@ -265,14 +309,24 @@ impl Connection {
             if let Some(end) = bytes.windows(4).position(|w| w == b"\r\n\r\n") {
                 break String::from_utf8(bytes.drain(..end + 4).collect()).unwrap();
             }
-            assert!(soon(self.0.read_buf(&mut bytes)).await.unwrap() > 0, "closed without a reply");
+            assert!(
+                soon(self.0.read_buf(&mut bytes)).await.unwrap() > 0,
+                "closed without a reply"
+            );
         };
         let length = header(&head, "content-length").map_or(0, |l| l.parse().unwrap());
         while bytes.len() < length {
-            assert!(soon(self.0.read_buf(&mut bytes)).await.unwrap() > 0, "closed within a reply");
+            assert!(
+                soon(self.0.read_buf(&mut bytes)).await.unwrap() > 0,
+                "closed within a reply"
+            );
         }
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        Reply { status, head, body: String::from_utf8(bytes).unwrap() }
+        Reply {
+            status,
+            head,
+            body: String::from_utf8(bytes).unwrap(),
+        }
     }
 
     /// Everything until the other side closes.
@@ -299,11 +353,20 @@ pub fn call(id: &str, tool: &str, arguments: &str) -> String {
 
 /// The options of a server that takes this machine for its operator.
 pub fn operator() -> McpServerOptions {
-    McpServerOptions { access: Trust::LoopbackOperator.into(), ..McpServerOptions::bare() }
+    McpServerOptions {
+        access: Trust::LoopbackOperator.into(),
+        ..McpServerOptions::bare()
+    }
 }
 
 /// The options of a server that gives a call so long.
 pub fn patient_for(call_deadline: Duration) -> McpServerOptions {
     let bare = McpServerOptions::bare();
-    McpServerOptions { inbound: InboundOptions { call_deadline, ..bare.inbound }, ..bare }
+    McpServerOptions {
+        inbound: InboundOptions {
+            call_deadline,
+            ..bare.inbound
+        },
+        ..bare
+    }
 }

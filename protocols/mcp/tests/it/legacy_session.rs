@@ -18,7 +18,10 @@ async fn initialize_in_each_revision() {
         let reply = connection.post_with(BOTH, body).await;
         assert_eq!(reply.status, 200, "{reply:?}");
         let session = header(&reply.head, "mcp-session-id").unwrap();
-        assert!(session.len() >= 32 && session.bytes().all(|b| b.is_ascii_hexdigit()), "{session}");
+        assert!(
+            session.len() >= 32 && session.bytes().all(|b| b.is_ascii_hexdigit()),
+            "{session}"
+        );
         insta::assert_snapshot!(format!("initialize_{revision}"), reply.body);
     }
     server.stop().await;
@@ -33,15 +36,25 @@ async fn broken_handshakes() {
         (-32602, json!(null)),
         (-32602, json!({})),
         (-32602, json!({ "protocolVersion": 7 })),
-        (-32602, json!({ "protocolVersion": "2025-11-25", "capabilities": [] })),
-        (-32602, json!({ "protocolVersion": "2025-11-25", "clientInfo": "me" })),
+        (
+            -32602,
+            json!({ "protocolVersion": "2025-11-25", "capabilities": [] }),
+        ),
+        (
+            -32602,
+            json!({ "protocolVersion": "2025-11-25", "clientInfo": "me" }),
+        ),
     ] {
         let mut body = json!({ "jsonrpc": "2.0", "id": "i", "method": "initialize" });
         if !params.is_null() {
             body["params"] = params;
         }
         let reply = connection.post_with(BOTH, body.to_string()).await;
-        assert_eq!((reply.status, reply.code(), &reply.json()["id"]), (200, code, &json!("i")), "{body}");
+        assert_eq!(
+            (reply.status, reply.code(), &reply.json()["id"]),
+            (200, code, &json!("i")),
+            "{body}"
+        );
         assert_eq!(header(&reply.head, "mcp-session-id"), None);
     }
     server.stop().await;
@@ -53,7 +66,9 @@ async fn requests_of_a_session() {
     let server = Served::start().await;
     for revision in REVISIONS {
         let mut client = server.session(revision, json!({})).await;
-        let again = client.post(&initialize(revision, &json!({})).to_string()).await;
+        let again = client
+            .post(&initialize(revision, &json!({})).to_string())
+            .await;
         assert_eq!(again.code(), -32600);
         for (method, params) in [
             ("ping", json!({})),
@@ -61,10 +76,22 @@ async fn requests_of_a_session() {
             ("resources/subscribe", json!({ "uri": "test://a" })),
             ("resources/unsubscribe", json!({ "uri": "test://a" })),
         ] {
-            assert_eq!(client.ask(method, params).await["result"], json!({}), "{method}");
+            assert_eq!(
+                client.ask(method, params).await["result"],
+                json!({}),
+                "{method}"
+            );
         }
-        assert_eq!(client.ask("tools/list", json!({})).await["result"]["tools"][0]["name"], "echo");
-        let echoed = client.ask("tools/call", json!({ "name": "echo", "arguments": { "text": "hi" } })).await;
+        assert_eq!(
+            client.ask("tools/list", json!({})).await["result"]["tools"][0]["name"],
+            "echo"
+        );
+        let echoed = client
+            .ask(
+                "tools/call",
+                json!({ "name": "echo", "arguments": { "text": "hi" } }),
+            )
+            .await;
         assert_eq!(echoed["result"]["content"][0]["text"], "hi");
         for (code, method, params) in [
             (-32601, "no/such", json!({})),
@@ -75,7 +102,11 @@ async fn requests_of_a_session() {
             (-32602, "tools/call", json!({ "name": 7 })),
             (-32002, "resources/read", json!({ "uri": "test://none" })),
         ] {
-            assert_eq!(client.ask(method, params).await["error"]["code"], code, "{method}");
+            assert_eq!(
+                client.ask(method, params).await["error"]["code"],
+                code,
+                "{method}"
+            );
         }
     }
     server.stop().await;
@@ -91,13 +122,33 @@ async fn progress_goes_with_its_call() {
         let params = json!({ "name": "count", "arguments": { "steps": 3 }, "_meta": { "progressToken": token } });
         let request = client.request("tools/call", params);
         let messages = client.stream(&request).await.messages().await;
-        let told: Vec<&Value> = messages.iter().filter(|m| m["method"] == "notifications/progress").collect();
-        assert!(told.iter().all(|m| m["params"]["progressToken"] == token && m["params"]["total"] == 3), "{told:?}");
-        assert_eq!(told.iter().map(|m| m["params"]["progress"].clone()).collect::<Vec<_>>(), [0, 1, 2, 3]);
-        assert_eq!(messages.last().unwrap()["result"]["content"][0]["text"], "counted");
+        let told: Vec<&Value> = messages
+            .iter()
+            .filter(|m| m["method"] == "notifications/progress")
+            .collect();
+        assert!(
+            told.iter()
+                .all(|m| m["params"]["progressToken"] == token && m["params"]["total"] == 3),
+            "{told:?}"
+        );
+        assert_eq!(
+            told.iter()
+                .map(|m| m["params"]["progress"].clone())
+                .collect::<Vec<_>>(),
+            [0, 1, 2, 3]
+        );
+        assert_eq!(
+            messages.last().unwrap()["result"]["content"][0]["text"],
+            "counted"
+        );
         assert_eq!(messages.len(), 5);
     }
-    let answer = client.ask("tools/call", json!({ "name": "count", "arguments": { "steps": 3 } })).await;
+    let answer = client
+        .ask(
+            "tools/call",
+            json!({ "name": "count", "arguments": { "steps": 3 } }),
+        )
+        .await;
     assert_eq!(answer["result"]["content"][0]["text"], "counted");
     server.stop().await;
 }
@@ -108,14 +159,27 @@ async fn log_lines_by_level() {
     let server = Served::start().await;
     let mut quiet = server.session("2025-11-25", json!({})).await;
     let mut loud = server.session("2025-11-25", json!({})).await;
-    quiet.ask("logging/setLevel", json!({ "level": "error" })).await;
-    loud.ask("logging/setLevel", json!({ "level": "debug" })).await;
-    for (client, levels) in
-        [(&mut quiet, vec!["error", "emergency"]), (&mut loud, vec!["debug", "info", "warning", "error", "emergency"])]
-    {
+    quiet
+        .ask("logging/setLevel", json!({ "level": "error" }))
+        .await;
+    loud.ask("logging/setLevel", json!({ "level": "debug" }))
+        .await;
+    for (client, levels) in [
+        (&mut quiet, vec!["error", "emergency"]),
+        (
+            &mut loud,
+            vec!["debug", "info", "warning", "error", "emergency"],
+        ),
+    ] {
         let messages = client.call("babble", json!({})).await.messages().await;
-        let told = messages.iter().filter(|m| m["method"] == "notifications/message");
-        assert_eq!(told.map(|m| m["params"]["level"].clone()).collect::<Vec<_>>(), levels);
+        let told = messages
+            .iter()
+            .filter(|m| m["method"] == "notifications/message");
+        assert_eq!(
+            told.map(|m| m["params"]["level"].clone())
+                .collect::<Vec<_>>(),
+            levels
+        );
     }
     server.stop().await;
 }
@@ -126,13 +190,34 @@ async fn questions_are_answered() {
     let server = Served::start().await;
     let can = json!({ "sampling": { "tools": {} }, "elicitation": { "form": {}, "url": {} }, "roots": {} });
     let mut client = server.session("2025-11-25", can).await;
-    let written = json!({ "role": "assistant", "content": { "type": "text", "text": "Hm." }, "model": "m" });
+    let written =
+        json!({ "role": "assistant", "content": { "type": "text", "text": "Hm." }, "model": "m" });
     for (what, method, result, text) in [
         ("sample", "sampling/createMessage", written.clone(), "Hm."),
-        ("sample_with_tools", "sampling/createMessage", written, "Hm."),
-        ("form", "elicitation/create", json!({ "action": "decline" }), "None"),
-        ("url", "elicitation/create", json!({ "action": "accept" }), "Accept"),
-        ("roots", "roots/list", json!({ "roots": [{ "uri": "file:///a" }] }), "1 roots"),
+        (
+            "sample_with_tools",
+            "sampling/createMessage",
+            written,
+            "Hm.",
+        ),
+        (
+            "form",
+            "elicitation/create",
+            json!({ "action": "decline" }),
+            "None",
+        ),
+        (
+            "url",
+            "elicitation/create",
+            json!({ "action": "accept" }),
+            "Accept",
+        ),
+        (
+            "roots",
+            "roots/list",
+            json!({ "roots": [{ "uri": "file:///a" }] }),
+            "1 roots",
+        ),
     ] {
         let mut stream = client.call("inquire", json!({ "what": what })).await;
         let question = stream.message().await;
@@ -144,8 +229,16 @@ async fn questions_are_answered() {
     }
     // The client's person says no, or its answer is none.
     for (member, value, kind) in [
-        ("error", json!({ "code": -1, "message": "No." }), FailureKind::Rejected),
-        ("error", json!({ "code": -32601, "message": "what?" }), FailureKind::NobodyToAsk),
+        (
+            "error",
+            json!({ "code": -1, "message": "No." }),
+            FailureKind::Rejected,
+        ),
+        (
+            "error",
+            json!({ "code": -32601, "message": "what?" }),
+            FailureKind::NobodyToAsk,
+        ),
     ] {
         let mut stream = client.call("inquire", json!({ "what": "form" })).await;
         let question = stream.message().await;
@@ -164,17 +257,38 @@ async fn nobody_to_ask() {
     let server = Served::start().await;
     let all = json!({ "sampling": { "tools": {} }, "elicitation": { "form": {}, "url": {} }, "roots": {} });
     for (revision, capabilities, what) in [
-        ("2025-11-25", json!({}), vec!["sample", "form", "url", "roots"]),
-        ("2025-11-25", json!({ "sampling": {}, "elicitation": {} }), vec!["sample_with_tools", "url", "roots"]),
-        ("2025-11-25", json!({ "elicitation": { "url": {} } }), vec!["form"]),
+        (
+            "2025-11-25",
+            json!({}),
+            vec!["sample", "form", "url", "roots"],
+        ),
+        (
+            "2025-11-25",
+            json!({ "sampling": {}, "elicitation": {} }),
+            vec!["sample_with_tools", "url", "roots"],
+        ),
+        (
+            "2025-11-25",
+            json!({ "elicitation": { "url": {} } }),
+            vec!["form"],
+        ),
         ("2025-06-18", all.clone(), vec!["url", "sample_with_tools"]),
         ("2025-03-26", all.clone(), vec!["form", "url"]),
         ("2024-11-05", all.clone(), vec!["form", "url"]),
     ] {
         let mut client = server.session(revision, capabilities).await;
         for what in what {
-            let answer = client.ask("tools/call", json!({ "name": "inquire", "arguments": { "what": what } })).await;
-            assert_eq!(failure_kind(&answer), Some(FailureKind::NobodyToAsk), "{revision} {what} {answer}");
+            let answer = client
+                .ask(
+                    "tools/call",
+                    json!({ "name": "inquire", "arguments": { "what": what } }),
+                )
+                .await;
+            assert_eq!(
+                failure_kind(&answer),
+                Some(FailureKind::NobodyToAsk),
+                "{revision} {what} {answer}"
+            );
         }
     }
     server.stop().await;
@@ -189,8 +303,7 @@ async fn cancellation() {
     let mut stream = client.call("linger", json!({ "progress": true })).await;
     assert_eq!(server.watch.event().await, Seen::Began);
     assert_eq!(stream.message().await["method"], "notifications/progress");
-    let cancel =
-        |id: Value| json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
+    let cancel = |id: Value| json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
     for id in [json!("1"), json!(99), json!(null), json!({})] {
         assert_eq!(client.post(&cancel(id).to_string()).await.status, 202);
     }
@@ -208,15 +321,27 @@ async fn changes_are_told() {
     let server = Served::start().await;
     let mut subscribed = server.session("2025-11-25", json!({})).await;
     let other = server.session("2025-06-18", json!({})).await;
-    subscribed.ask("resources/subscribe", json!({ "uri": "test://a" })).await;
+    subscribed
+        .ask("resources/subscribe", json!({ "uri": "test://a" }))
+        .await;
     let (mut first, mut second) = (subscribed.get(None).await, other.get(None).await);
     for what in ["tools", "test://b", "prompts", "test://a", "resources"] {
-        subscribed.ask("tools/call", json!({ "name": "announce", "arguments": { "what": what } })).await;
+        subscribed
+            .ask(
+                "tools/call",
+                json!({ "name": "announce", "arguments": { "what": what } }),
+            )
+            .await;
     }
-    let updated =
-        json!({ "jsonrpc": "2.0", "method": "notifications/resources/updated", "params": { "uri": "test://a" } });
-    for (name, is_first) in [("tools", true), ("prompts", true), ("", true), ("resources", true)] {
-        let wanted = json!({ "jsonrpc": "2.0", "method": format!("notifications/{name}/list_changed") });
+    let updated = json!({ "jsonrpc": "2.0", "method": "notifications/resources/updated", "params": { "uri": "test://a" } });
+    for (name, is_first) in [
+        ("tools", true),
+        ("prompts", true),
+        ("", true),
+        ("resources", true),
+    ] {
+        let wanted =
+            json!({ "jsonrpc": "2.0", "method": format!("notifications/{name}/list_changed") });
         match name {
             "" => assert_eq!(first.message().await, updated),
             _ => {
@@ -225,11 +350,21 @@ async fn changes_are_told() {
             }
         }
     }
-    subscribed.ask("resources/unsubscribe", json!({ "uri": "test://a" })).await;
+    subscribed
+        .ask("resources/unsubscribe", json!({ "uri": "test://a" }))
+        .await;
     for what in ["test://a", "tools"] {
-        subscribed.ask("tools/call", json!({ "name": "announce", "arguments": { "what": what } })).await;
+        subscribed
+            .ask(
+                "tools/call",
+                json!({ "name": "announce", "arguments": { "what": what } }),
+            )
+            .await;
     }
-    assert_eq!(first.message().await["method"], "notifications/tools/list_changed");
+    assert_eq!(
+        first.message().await["method"],
+        "notifications/tools/list_changed"
+    );
     server.stop().await;
 }
 
@@ -239,12 +374,17 @@ async fn duplicate_ids_in_flight() {
     let mut server = Served::start().await;
     let client = server.session("2025-11-25", json!({})).await;
     let call = |id: &str| {
-        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"linger","arguments":{{}}}}}}"#)
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"linger","arguments":{{}}}}}}"#
+        )
     };
     let first = client.stream(&call("1")).await;
     assert_eq!(server.watch.event().await, Seen::Began);
     let again = client.post(&call("1")).await;
-    assert_eq!((again.status, again.code(), again.json()["id"].clone()), (200, -32600, json!(1)));
+    assert_eq!(
+        (again.status, again.code(), again.json()["id"].clone()),
+        (200, -32600, json!(1))
+    );
     let other = client.stream(&call("\"1\"")).await;
     assert_eq!(server.watch.event().await, Seen::Began);
     server.watch.go_on.send(true).unwrap();
@@ -252,7 +392,10 @@ async fn duplicate_ids_in_flight() {
         let messages = stream.messages().await;
         assert_eq!((messages.len(), &messages[0]["id"]), (1, &id));
     }
-    assert_eq!(client.post(&call("1")).await.json()["result"]["content"][0]["text"], "went on");
+    assert_eq!(
+        client.post(&call("1")).await.json()["result"]["content"][0]["text"],
+        "went on"
+    );
     server.stop().await;
 }
 
@@ -265,18 +408,30 @@ async fn stray_answers() {
     let mut stream = client.call("inquire", json!({ "what": "roots" })).await;
     let question = stream.message().await;
     for id in [json!("1"), json!(2), json!(-1), json!("x")] {
-        client.answer(&json!({ "id": id }), json!({ "roots": [] })).await;
+        client
+            .answer(&json!({ "id": id }), json!({ "roots": [] }))
+            .await;
     }
-    client.answer(&question, json!({ "roots": [{ "uri": "file:///a" }] })).await;
+    client
+        .answer(&question, json!({ "roots": [{ "uri": "file:///a" }] }))
+        .await;
     client.answer(&question, json!({ "roots": [] })).await;
-    assert_eq!(stream.message().await["result"]["content"][0]["text"], "1 roots");
+    assert_eq!(
+        stream.message().await["result"]["content"][0]["text"],
+        "1 roots"
+    );
     assert_eq!(stream.event().await, None);
     // Another session can't answer it either.
     let other = server.session("2025-11-25", json!({ "roots": {} })).await;
     let mut stream = client.call("inquire", json!({ "what": "roots" })).await;
     let question = stream.message().await;
     other.answer(&question, json!({ "roots": [] })).await;
-    client.answer(&question, json!({ "roots": [{ "uri": "file:///a" }] })).await;
-    assert_eq!(stream.message().await["result"]["content"][0]["text"], "1 roots");
+    client
+        .answer(&question, json!({ "roots": [{ "uri": "file:///a" }] }))
+        .await;
+    assert_eq!(
+        stream.message().await["result"]["content"][0]["text"],
+        "1 roots"
+    );
     server.stop().await;
 }

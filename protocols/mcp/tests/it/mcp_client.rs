@@ -10,7 +10,8 @@ use crate::kit::{Connection, Reply, header, soon};
 /// The request that begins a session.
 pub fn initialize(revision: &str, capabilities: &Value) -> Value {
     let info = json!({ "name": "test", "version": "0" });
-    let params = json!({ "protocolVersion": revision, "capabilities": capabilities, "clientInfo": info });
+    let params =
+        json!({ "protocolVersion": revision, "capabilities": capabilities, "clientInfo": info });
     json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params })
 }
 
@@ -53,7 +54,12 @@ pub const BOTH: &str = "Accept: application/json, text/event-stream\r\n";
 
 impl Client {
     pub fn new(address: SocketAddr, session: &str, more: &str) -> Self {
-        Self { address, session: session.to_owned(), more: more.to_owned(), last_id: 0 }
+        Self {
+            address,
+            session: session.to_owned(),
+            more: more.to_owned(),
+            last_id: 0,
+        }
     }
 
     pub fn headers(&self) -> String {
@@ -67,27 +73,37 @@ impl Client {
     /// A request with the next id.
     pub fn request(&mut self, method: &str, params: Value) -> String {
         self.last_id += 1;
-        json!({ "jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params }).to_string()
+        json!({ "jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params })
+            .to_string()
     }
 
     /// Posts and reads the whole answer, however it is framed.
     pub async fn post(&self, body: &str) -> Reply {
         let stream = self.stream(body).await;
         let (status, head) = (stream.status, stream.head.clone());
-        Reply { status, head, body: stream.rest().await }
+        Reply {
+            status,
+            head,
+            body: stream.rest().await,
+        }
     }
 
     /// Asks, and expects plain JSON.
     pub async fn ask(&mut self, method: &str, params: Value) -> Value {
         let request = self.request(method, params);
         let reply = self.post(&request).await;
-        assert_eq!(header(&reply.head, "content-type"), Some("application/json"), "{reply:?}");
+        assert_eq!(
+            header(&reply.head, "content-type"),
+            Some("application/json"),
+            "{reply:?}"
+        );
         reply.json()
     }
 
     /// Calls a tool, and reads its answer as it comes.
     pub async fn call(&mut self, tool: &str, arguments: Value) -> Streaming {
-        let params = json!({ "name": tool, "arguments": arguments, "_meta": { "progressToken": "p" } });
+        let params =
+            json!({ "name": tool, "arguments": arguments, "_meta": { "progressToken": "p" } });
         let request = self.request("tools/call", params);
         self.stream(&request).await
     }
@@ -111,7 +127,10 @@ impl Client {
 
     pub async fn delete(&self) -> Streaming {
         let headers = self.headers();
-        self.send(&format!("DELETE /mcp HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n")).await
+        self.send(&format!(
+            "DELETE /mcp HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n"
+        ))
+        .await
     }
 
     pub async fn send(&self, request: &str) -> Streaming {
@@ -122,7 +141,9 @@ impl Client {
 
     /// Answers a request of the server's.
     pub async fn answer(&self, question: &Value, result: Value) {
-        let reply = self.post(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": result }).to_string()).await;
+        let reply = self
+            .post(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": result }).to_string())
+            .await;
         assert_eq!(reply.status, 202, "{reply:?}");
     }
 }
@@ -135,10 +156,20 @@ impl Streaming {
             if let Some(end) = raw.windows(4).position(|w| w == b"\r\n\r\n") {
                 break String::from_utf8(raw.drain(..end + 4).collect()).unwrap();
             }
-            assert!(soon(connection.0.read_buf(&mut raw)).await.unwrap() > 0, "closed without a reply");
+            assert!(
+                soon(connection.0.read_buf(&mut raw)).await.unwrap() > 0,
+                "closed without a reply"
+            );
         };
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        Self { status, head, connection, body: String::new(), raw, over: false }
+        Self {
+            status,
+            head,
+            connection,
+            body: String::new(),
+            raw,
+            over: false,
+        }
     }
 
     /// Reads on until something more of the body is there, or it is over.
@@ -153,13 +184,19 @@ impl Streaming {
                     self.raw.clear();
                     self.over = self.body.len() >= length;
                 }
-                None if header(&self.head, "transfer-encoding") == Some("chunked") => self.unchunk(),
+                None if header(&self.head, "transfer-encoding") == Some("chunked") => {
+                    self.unchunk()
+                }
                 None => self.over = true,
             }
             if self.over || self.body.len() > had {
                 return;
             }
-            if soon(self.connection.0.read_buf(&mut self.raw)).await.unwrap_or(0) == 0 {
+            if soon(self.connection.0.read_buf(&mut self.raw))
+                .await
+                .unwrap_or(0)
+                == 0
+            {
                 self.over = true;
                 return;
             }
@@ -168,11 +205,13 @@ impl Streaming {
 
     fn unchunk(&mut self) {
         while let Some(end) = self.raw.windows(2).position(|w| w == b"\r\n") {
-            let size = usize::from_str_radix(std::str::from_utf8(&self.raw[..end]).unwrap(), 16).unwrap();
+            let size =
+                usize::from_str_radix(std::str::from_utf8(&self.raw[..end]).unwrap(), 16).unwrap();
             if self.raw.len() < end + 2 + size + 2 {
                 return;
             }
-            self.body.push_str(std::str::from_utf8(&self.raw[end + 2..end + 2 + size]).unwrap());
+            self.body
+                .push_str(std::str::from_utf8(&self.raw[end + 2..end + 2 + size]).unwrap());
             self.raw.drain(..end + 2 + size + 2);
             self.over |= size == 0;
         }
@@ -206,7 +245,10 @@ impl Streaming {
                 let text: String = self.body.drain(..end + 2).collect();
                 let mut event = Event::default();
                 for line in text.lines() {
-                    match line.split_once(": ").unwrap_or((line.trim_end_matches(':'), "")) {
+                    match line
+                        .split_once(": ")
+                        .unwrap_or((line.trim_end_matches(':'), ""))
+                    {
                         ("id", id) => event.id = Some(id.into()),
                         ("retry", ms) => event.retry = ms.parse().ok(),
                         ("event", name) => event.name = Some(name.into()),

@@ -7,7 +7,8 @@ use callboard_macros::Message;
 use callboard_mcp::inbound::{ListenOptions, McpServerOptions, serve};
 use callboard_message::surface::{ListResources, ReadResource, ReadResourceResult};
 use callboard_message::{
-    Change, Elicitation, Failure, FailureKind, Log, LogLevel, Progress, RawObject, ResourceContent, Sample,
+    Change, Elicitation, Failure, FailureKind, Log, LogLevel, Progress, RawObject, ResourceContent,
+    Sample,
 };
 use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, SyncHandler, System};
 use schemars::JsonSchema;
@@ -95,7 +96,13 @@ impl SyncHandler<Echo> for Everything {
 
 impl SyncHandler<Babble> for Everything {
     fn handle(&mut self, _: Babble, cx: &mut Cx) {
-        for level in [LogLevel::Debug, LogLevel::Info, LogLevel::Warning, LogLevel::Error, LogLevel::Emergency] {
+        for level in [
+            LogLevel::Debug,
+            LogLevel::Info,
+            LogLevel::Warning,
+            LogLevel::Error,
+            LogLevel::Emergency,
+        ] {
             cx.log(Log::new(level, "everything", "a line"));
         }
     }
@@ -121,7 +128,11 @@ impl SyncHandler<ListResources> for Everything {
 impl SyncHandler<ReadResource> for Everything {
     fn handle(&mut self, message: ReadResource, _: &mut Cx) -> Result<ReadResourceResult, Failure> {
         match message.uri().as_str() {
-            "test://a" => Ok(ReadResourceResult::of([ResourceContent::text("test://a", "text/plain", "a")])),
+            "test://a" => Ok(ReadResourceResult::of([ResourceContent::text(
+                "test://a",
+                "text/plain",
+                "a",
+            )])),
             _ => Err(Failure::not_found("no such resource")),
         }
     }
@@ -135,15 +146,27 @@ impl ConcurrentHandler<Count> for Everything {
 
 async fn count(steps: u32, cx: Cx) -> String {
     for step in 0..=steps {
-        cx.progress(Progress { done: step.into(), total: Some(steps.into()), message: None });
+        cx.progress(Progress {
+            done: step.into(),
+            total: Some(steps.into()),
+            message: None,
+        });
     }
     // Not further than before: must not be told.
-    cx.progress(Progress { done: 0.0, total: None, message: Some("back".into()) });
+    cx.progress(Progress {
+        done: 0.0,
+        total: None,
+        message: Some("back".into()),
+    });
     "counted".into()
 }
 
 impl ConcurrentHandler<Inquire> for Everything {
-    fn handle(&mut self, message: Inquire, cx: Cx) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
+    fn handle(
+        &mut self,
+        message: Inquire,
+        cx: Cx,
+    ) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
         inquire(message.what, cx)
     }
 }
@@ -151,14 +174,23 @@ impl ConcurrentHandler<Inquire> for Everything {
 async fn inquire(what: What, cx: Cx) -> Result<String, Failure> {
     let form = || Elicitation::form("Your name?", json!({ "type": "object", "properties": {} }));
     Ok(match what {
-        What::Sample => cx.sample(Sample::prompt("Say something", 10)).await?.written().unwrap_or_default(),
+        What::Sample => cx
+            .sample(Sample::prompt("Say something", 10))
+            .await?
+            .written()
+            .unwrap_or_default(),
         What::SampleWithTools => {
             let mut sample = Sample::prompt("Use something", 10);
             sample.0.set("tools", json!([]));
             cx.sample(sample).await?.written().unwrap_or_default()
         }
         What::Form => format!("{:?}", cx.elicit(form()).await?.content()),
-        What::Url => format!("{:?}", cx.elicit(Elicitation::url("Go", "https://x.example", "e1")).await?.action()),
+        What::Url => format!(
+            "{:?}",
+            cx.elicit(Elicitation::url("Go", "https://x.example", "e1"))
+                .await?
+                .action()
+        ),
         What::Roots => format!("{} roots", cx.roots().await?.roots().len()),
     })
 }
@@ -167,7 +199,10 @@ impl ConcurrentHandler<Linger> for Everything {
     fn handle(&mut self, message: Linger, cx: Cx) -> impl Future<Output = String> + Send + 'static {
         self.0.wait(cx, move |cx| {
             if message.progress {
-                cx.progress(Progress { done: 1.0, ..Progress::default() });
+                cx.progress(Progress {
+                    done: 1.0,
+                    ..Progress::default()
+                });
             }
         })
     }
@@ -198,7 +233,12 @@ impl Served {
         let serving = serve(listener, agent, options, listen).unwrap();
         let handle = serving.server.handle();
         tokio::spawn(serving.server);
-        Self { address: serving.address, watch, system, handle }
+        Self {
+            address: serving.address,
+            watch,
+            system,
+            handle,
+        }
     }
 
     pub async fn connect(&self) -> Connection {
@@ -213,11 +253,15 @@ impl Served {
     /// A session of `revision` whose client declares `capabilities`.
     pub async fn session(&self, revision: &str, capabilities: Value) -> Client {
         let mut client = self.client("", "");
-        let reply = client.post(&initialize(revision, &capabilities).to_string()).await;
+        let reply = client
+            .post(&initialize(revision, &capabilities).to_string())
+            .await;
         assert_eq!(reply.status, 200, "{reply:?}");
         client.session = header(&reply.head, "mcp-session-id").unwrap().to_owned();
         client.more = format!("MCP-Protocol-Version: {revision}\r\n");
-        let done = client.post(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
+        let done = client
+            .post(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#)
+            .await;
         assert_eq!((done.status, done.body.as_str()), (202, ""));
         client
     }

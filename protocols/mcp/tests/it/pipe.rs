@@ -74,8 +74,13 @@ pub struct Worker {
 
 impl Agent for Worker {
     fn handlers(on: &mut Handlers<Self>) {
-        on.sync::<Echo>().sync::<WhoAsks>().sync::<FailAs>().concurrent::<Work>(64);
-        on.concurrent::<ConfirmDelete>(64).concurrent::<TwoQuestions>(64).concurrent::<AskThenWork>(64);
+        on.sync::<Echo>()
+            .sync::<WhoAsks>()
+            .sync::<FailAs>()
+            .concurrent::<Work>(64);
+        on.concurrent::<ConfirmDelete>(64)
+            .concurrent::<TwoQuestions>(64)
+            .concurrent::<AskThenWork>(64);
     }
 }
 
@@ -101,7 +106,11 @@ impl Worker {
     /// Tells the test, and works until it is let go or cancelled.
     async fn work(self, cx: Cx) {
         self.events.send(Event::Began).await.unwrap();
-        cx.progress(Progress { done: 1.0, total: Some(2.0), message: Some("halfway".into()) });
+        cx.progress(Progress {
+            done: 1.0,
+            total: Some(2.0),
+            message: Some("halfway".into()),
+        });
         tokio::select! {
             () = self.go.notified() => {}
             () = cx.cancelled() => self.events.send(Event::Cancelled).await.unwrap(),
@@ -120,11 +129,16 @@ impl ConcurrentHandler<Work> for Worker {
 }
 
 fn form(message: &str) -> Elicitation {
-    Elicitation::form(message, json!({ "type": "object", "properties": { "yes": { "type": "boolean" } } }))
+    Elicitation::form(
+        message,
+        json!({ "type": "object", "properties": { "yes": { "type": "boolean" } } }),
+    )
 }
 
 async fn confirm_delete(message: ConfirmDelete, cx: Cx) -> Outcome {
-    let answer = cx.elicit(form(&format!("Delete {}?", message.file)).key("confirm")).await?;
+    let answer = cx
+        .elicit(form(&format!("Delete {}?", message.file)).key("confirm"))
+        .await?;
     Ok(ToolResult::text(match answer.action() {
         ElicitAction::Accept => "deleted",
         _ => "kept",
@@ -134,17 +148,29 @@ async fn confirm_delete(message: ConfirmDelete, cx: Cx) -> Outcome {
 async fn two_questions(cx: Cx) -> Outcome {
     let (one, two) = tokio::join!(cx.elicit(form("One?")), cx.elicit(form("Two?")));
     let (one, two) = (one?.content(), two?.content());
-    Ok(ToolResult::text(format!("{} {}", one.unwrap_or_default(), two.unwrap_or_default())))
+    Ok(ToolResult::text(format!(
+        "{} {}",
+        one.unwrap_or_default(),
+        two.unwrap_or_default()
+    )))
 }
 
 impl ConcurrentHandler<ConfirmDelete> for Worker {
-    fn handle(&mut self, message: ConfirmDelete, cx: Cx) -> impl Future<Output = Outcome> + Send + 'static {
+    fn handle(
+        &mut self,
+        message: ConfirmDelete,
+        cx: Cx,
+    ) -> impl Future<Output = Outcome> + Send + 'static {
         confirm_delete(message, cx)
     }
 }
 
 impl ConcurrentHandler<TwoQuestions> for Worker {
-    fn handle(&mut self, _: TwoQuestions, cx: Cx) -> impl Future<Output = Outcome> + Send + 'static {
+    fn handle(
+        &mut self,
+        _: TwoQuestions,
+        cx: Cx,
+    ) -> impl Future<Output = Outcome> + Send + 'static {
         two_questions(cx)
     }
 }
@@ -154,7 +180,9 @@ impl ConcurrentHandler<AskThenWork> for Worker {
         let worker = self.clone();
         async move {
             let answer = cx.elicit(form("Who?").key("who")).await?;
-            let who = answer.content().map_or_else(|| "nobody".to_owned(), |content| content["who"].to_string());
+            let who = answer
+                .content()
+                .map_or_else(|| "nobody".to_owned(), |content| content["who"].to_string());
             worker.work(cx).await;
             Ok(ToolResult::text(who))
         }
@@ -177,13 +205,24 @@ impl Pipe {
     pub fn with(system: &System, options: StdioOptions) -> Self {
         let (sender, events) = mpsc::channel(256);
         let go = Arc::new(Notify::new());
-        let agent = system.spawn(Worker { events: sender, go: go.clone() });
+        let agent = system.spawn(Worker {
+            events: sender,
+            go: go.clone(),
+        });
         let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
         let (reader, writer) = tokio::io::split(theirs);
         let serving = tokio::spawn(serve_stdio(agent, options, reader, writer));
         let (reader, writer) = tokio::io::split(ours);
         let lines = BufReader::new(reader).lines();
-        Self { lines, writer, serving, events, go, last_id: 0, aside: VecDeque::new() }
+        Self {
+            lines,
+            writer,
+            serving,
+            events,
+            go,
+            last_id: 0,
+            aside: VecDeque::new(),
+        }
     }
 
     /// Begins a session, with a client that can be asked by forms.
@@ -191,7 +230,8 @@ impl Pipe {
         let client = json!({ "name": "test", "version": "1" });
         let params = json!({ "protocolVersion": version, "capabilities": { "elicitation": {} }, "clientInfo": client });
         let answer = self.ask("initialize", params).await;
-        self.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
+        self.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))
+            .await;
         answer["result"].clone()
     }
 
@@ -213,7 +253,8 @@ impl Pipe {
     pub async fn request(&mut self, method: &str, params: Value) -> i64 {
         self.last_id += 1;
         let id = self.last_id;
-        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await;
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
+            .await;
         id
     }
 
@@ -239,7 +280,11 @@ impl Pipe {
 
     /// The result of a tool's call.
     pub async fn call(&mut self, tool: &str, arguments: Value) -> Value {
-        self.ask("tools/call", json!({ "name": tool, "arguments": arguments })).await
+        self.ask(
+            "tools/call",
+            json!({ "name": tool, "arguments": arguments }),
+        )
+        .await
     }
 
     /// Sends a request of the stateless era: `capabilities` are the client's.
@@ -250,7 +295,11 @@ impl Pipe {
 
     /// The next message with that method, of those put aside and those to come.
     pub async fn heard(&mut self, method: &str) -> Value {
-        if let Some(at) = self.aside.iter().position(|message| message["method"] == method) {
+        if let Some(at) = self
+            .aside
+            .iter()
+            .position(|message| message["method"] == method)
+        {
             return self.aside.remove(at).unwrap();
         }
         loop {

@@ -13,14 +13,26 @@ fn able() -> Value {
 }
 
 async fn begin(pipe: &mut Pipe, tool: &str, arguments: Value) -> Value {
-    let created = pipe.modern("tools/call", json!({ "name": tool, "arguments": arguments }), able()).await;
+    let created = pipe
+        .modern(
+            "tools/call",
+            json!({ "name": tool, "arguments": arguments }),
+            able(),
+        )
+        .await;
     let task = created["result"].clone();
-    assert_eq!((&task["resultType"], &task["status"]), (&json!("task"), &json!("working")), "{created}");
+    assert_eq!(
+        (&task["resultType"], &task["status"]),
+        (&json!("task"), &json!("working")),
+        "{created}"
+    );
     task["taskId"].clone()
 }
 
 async fn get(pipe: &mut Pipe, id: &Value) -> Value {
-    pipe.modern("tasks/get", json!({ "taskId": id }), able()).await["result"].clone()
+    pipe.modern("tasks/get", json!({ "taskId": id }), able())
+        .await["result"]
+        .clone()
 }
 
 /// The task once it isn't working any more.
@@ -40,24 +52,53 @@ fn life_of_a_task() {
     with_pipe(async |pipe| {
         let discovered = pipe.modern("server/discover", json!({}), able()).await;
         let can = &discovered["result"]["capabilities"];
-        assert_eq!((&can["extensions"][EXTENSION], can.get("tasks")), (&json!({}), None));
-        let created = pipe.modern("tools/call", json!({ "name": "work", "task": { "ttl": 1 } }), able()).await;
+        assert_eq!(
+            (&can["extensions"][EXTENSION], can.get("tasks")),
+            (&json!({}), None)
+        );
+        let created = pipe
+            .modern(
+                "tools/call",
+                json!({ "name": "work", "task": { "ttl": 1 } }),
+                able(),
+            )
+            .await;
         let task = &created["result"];
-        assert_eq!((&task["ttlMs"], &task["pollIntervalMs"]), (&json!(600_000), &json!(1_000)));
-        for none in ["task", "ttl", "pollInterval", "result", "error", "inputRequests", "requestState"] {
+        assert_eq!(
+            (&task["ttlMs"], &task["pollIntervalMs"]),
+            (&json!(600_000), &json!(1_000))
+        );
+        for none in [
+            "task",
+            "ttl",
+            "pollInterval",
+            "result",
+            "error",
+            "inputRequests",
+            "requestState",
+        ] {
             assert!(task.get(none).is_none(), "{none}");
         }
         let id = task["taskId"].clone();
         assert_eq!(pipe.event().await, Event::Began);
         let now = get(pipe, &id).await;
-        assert_eq!((&now["resultType"], &now["status"]), (&json!("complete"), &json!("working")));
+        assert_eq!(
+            (&now["resultType"], &now["status"]),
+            (&json!("complete"), &json!("working"))
+        );
         assert_eq!(now["statusMessage"], "halfway");
         pipe.go();
         let done = settled(pipe, &id).await;
-        assert_eq!((&done["status"], &done["result"]["content"][0]["text"]), (&json!("completed"), &json!("done")));
+        assert_eq!(
+            (&done["status"], &done["result"]["content"][0]["text"]),
+            (&json!("completed"), &json!("done"))
+        );
         assert!(done["result"].get("_meta").is_none());
         // Cancelling what has ended is acknowledged, and changes nothing.
-        let acknowledged = pipe.modern("tasks/cancel", json!({ "taskId": id }), able()).await["result"].clone();
+        let acknowledged = pipe
+            .modern("tasks/cancel", json!({ "taskId": id }), able())
+            .await["result"]
+            .clone();
         assert_eq!(acknowledged["resultType"], "complete");
         assert!(acknowledged.get("status").is_none() && acknowledged.get("taskId").is_none());
         assert_eq!(get(pipe, &id).await, done);
@@ -72,24 +113,41 @@ fn clients_without_the_extension() {
         let elsewhere = json!({ "tasks": { "list": {} }, "elicitation": {} });
         for capabilities in [json!({}), elsewhere] {
             for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
-                let refused = pipe.modern(method, json!({ "taskId": "no" }), capabilities.clone()).await;
+                let refused = pipe
+                    .modern(method, json!({ "taskId": "no" }), capabilities.clone())
+                    .await;
                 assert_eq!(refused["error"]["code"], -32021, "{method}");
             }
             for tool in ["two_questions", "ask_then_work"] {
-                let refused = pipe.modern("tools/call", json!({ "name": tool }), capabilities.clone()).await;
+                let refused = pipe
+                    .modern("tools/call", json!({ "name": tool }), capabilities.clone())
+                    .await;
                 let wanted = json!({ "requiredCapabilities": { "extensions": { EXTENSION: {} } } });
-                assert_eq!((&refused["error"]["code"], &refused["error"]["data"]), (&json!(-32021), &wanted), "{tool}");
+                assert_eq!(
+                    (&refused["error"]["code"], &refused["error"]["data"]),
+                    (&json!(-32021), &wanted),
+                    "{tool}"
+                );
             }
             let params = json!({ "name": "fail_as", "arguments": { "kind": "rejected" } });
             let result = pipe.modern("tools/call", params, capabilities).await["result"].clone();
-            assert_eq!((&result["resultType"], &result["isError"]), (&json!("complete"), &json!(true)));
+            assert_eq!(
+                (&result["resultType"], &result["isError"]),
+                (&json!("complete"), &json!(true))
+            );
         }
         for method in ["tasks/result", "tasks/list"] {
-            assert_eq!(pipe.modern(method, json!({ "taskId": "no" }), able()).await["error"]["code"], -32601);
+            assert_eq!(
+                pipe.modern(method, json!({ "taskId": "no" }), able()).await["error"]["code"],
+                -32601
+            );
         }
         for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
             let params = json!({ "taskId": "no", "inputResponses": {} });
-            assert_eq!(pipe.modern(method, params, able()).await["error"]["code"], -32602);
+            assert_eq!(
+                pipe.modern(method, params, able()).await["error"]["code"],
+                -32602
+            );
         }
     });
 }
@@ -102,7 +160,10 @@ fn questions_are_answered_by_updates() {
         let id = begin(pipe, "two_questions", json!({})).await;
         let asked = loop {
             let now = settled(pipe, &id).await;
-            if now["inputRequests"].as_object().is_some_and(|requests| requests.len() == 2) {
+            if now["inputRequests"]
+                .as_object()
+                .is_some_and(|requests| requests.len() == 2)
+            {
                 break now;
             }
         };
@@ -119,19 +180,33 @@ fn questions_are_answered_by_updates() {
             let told = pipe.modern("tasks/update", params, able()).await;
             assert_eq!(told["result"]["resultType"], "complete", "{told}");
             let now = get(pipe, &id).await;
-            let keys: Vec<_> = now["inputRequests"].as_object().unwrap().keys().cloned().collect();
+            let keys: Vec<_> = now["inputRequests"]
+                .as_object()
+                .unwrap()
+                .keys()
+                .cloned()
+                .collect();
             assert_eq!(
                 (keys, &now["status"]),
-                (left.into_iter().map(str::to_owned).collect(), &json!("input_required"))
+                (
+                    left.into_iter().map(str::to_owned).collect(),
+                    &json!("input_required")
+                )
             );
         }
         // An answer that can't be one is told so, and the question stays.
         let params = json!({ "taskId": id, "inputResponses": { "q1": 5 } });
-        assert_eq!(pipe.modern("tasks/update", params, able()).await["error"]["code"], -32602);
+        assert_eq!(
+            pipe.modern("tasks/update", params, able()).await["error"]["code"],
+            -32602
+        );
         let params = json!({ "taskId": id, "inputResponses": { "q1": answer(1) } });
         pipe.modern("tasks/update", params, able()).await;
         let done = settled(pipe, &id).await;
-        assert_eq!(done["result"]["content"][0]["text"], r#"{"n":1} {"n":2}"#, "{done}");
+        assert_eq!(
+            done["result"]["content"][0]["text"], r#"{"n":1} {"n":2}"#,
+            "{done}"
+        );
     });
 }
 
@@ -140,12 +215,16 @@ fn questions_are_answered_by_updates() {
 #[test]
 fn questions_first_then_a_task() {
     with_pipe(async |pipe| {
-        let asked = pipe.modern("tools/call", json!({ "name": "ask_then_work" }), able()).await["result"].clone();
+        let asked = pipe
+            .modern("tools/call", json!({ "name": "ask_then_work" }), able())
+            .await["result"]
+            .clone();
         assert_eq!(asked["resultType"], "input_required", "{asked}");
         assert!(asked.get("taskId").is_none() && asked["inputRequests"]["who"].is_object());
         let responses = json!({ "who": { "action": "accept", "content": { "who": "Alice" } } });
         let state = &asked["requestState"];
-        let retry = json!({ "name": "ask_then_work", "inputResponses": responses, "requestState": state });
+        let retry =
+            json!({ "name": "ask_then_work", "inputResponses": responses, "requestState": state });
         let created = pipe.modern("tools/call", retry.clone(), able()).await["result"].clone();
         assert_eq!(created["resultType"], "task", "{created}");
         assert!(created.get("requestState").is_none() && created.get("inputRequests").is_none());
@@ -155,7 +234,10 @@ fn questions_first_then_a_task() {
         let id = &created["taskId"];
         assert_eq!(get(pipe, id).await["statusMessage"], "halfway");
         pipe.go();
-        assert_eq!(settled(pipe, id).await["result"]["content"][0]["text"], "\"Alice\"");
+        assert_eq!(
+            settled(pipe, id).await["result"]["content"][0]["text"],
+            "\"Alice\""
+        );
     });
 }
 
@@ -165,16 +247,23 @@ fn ends_of_tasks() {
     with_pipe(async |pipe| {
         let id = begin(pipe, "work", json!({})).await;
         assert_eq!(pipe.event().await, Event::Began);
-        pipe.modern("tasks/cancel", json!({ "taskId": id }), able()).await;
+        pipe.modern("tasks/cancel", json!({ "taskId": id }), able())
+            .await;
         assert_eq!(pipe.event().await, Event::Cancelled);
         assert_eq!(get(pipe, &id).await["status"], "cancelled");
         let id = begin(pipe, "fail_as", json!({ "kind": "denied" })).await;
         let failed = settled(pipe, &id).await;
-        assert_eq!((&failed["status"], failed.get("result")), (&json!("failed"), None));
+        assert_eq!(
+            (&failed["status"], failed.get("result")),
+            (&json!("failed"), None)
+        );
         assert_eq!(failed["error"], json!({ "code": -2, "message": "as told" }));
         let id = begin(pipe, "fail_as", json!({ "kind": "rejected" })).await;
         let completed = settled(pipe, &id).await;
-        assert_eq!((&completed["status"], &completed["result"]["isError"]), (&json!("completed"), &json!(true)));
+        assert_eq!(
+            (&completed["status"], &completed["result"]["isError"]),
+            (&json!("completed"), &json!(true))
+        );
     });
 }
 
@@ -184,7 +273,9 @@ fn steps_are_told_to_subscribers() {
     with_pipe(async |pipe| {
         let id = begin(pipe, "confirm_delete", json!({ "file": "a" })).await;
         let wanted = json!({ "notifications": { "taskIds": [id, "no-such-task"] } });
-        let refused = pipe.modern("subscriptions/listen", wanted.clone(), json!({})).await;
+        let refused = pipe
+            .modern("subscriptions/listen", wanted.clone(), json!({}))
+            .await;
         assert_eq!(refused["error"]["code"], -32021);
         let mut params = wanted;
         params["_meta"] = meta(able());
@@ -195,10 +286,21 @@ fn steps_are_told_to_subscribers() {
         while told["params"]["status"] == "working" {
             told = pipe.heard("notifications/tasks").await;
         }
-        assert_eq!(told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], listening);
-        assert_eq!(told["params"]["inputRequests"]["confirm"]["method"], "elicitation/create");
+        assert_eq!(
+            told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"],
+            listening
+        );
+        assert_eq!(
+            told["params"]["inputRequests"]["confirm"]["method"],
+            "elicitation/create"
+        );
         let answer = json!({ "confirm": { "action": "accept", "content": {} } });
-        pipe.modern("tasks/update", json!({ "taskId": id, "inputResponses": answer }), able()).await;
+        pipe.modern(
+            "tasks/update",
+            json!({ "taskId": id, "inputResponses": answer }),
+            able(),
+        )
+        .await;
         while told["params"]["status"] != "completed" {
             told = pipe.heard("notifications/tasks").await;
         }

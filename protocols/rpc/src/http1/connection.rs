@@ -40,7 +40,11 @@ pub(crate) enum Unsent {
 
 impl Connection {
     pub fn new(origin: Uri, sender: http1::SendRequest<Full<Bytes>>, driver: Driver) -> Self {
-        Self(Box::new(Open { origin, sender, driver: Some(driver) }))
+        Self(Box::new(Open {
+            origin,
+            sender,
+            driver: Some(driver),
+        }))
     }
 
     /// Reads and writes what can be read and written now.
@@ -56,7 +60,10 @@ impl Connection {
     }
 
     /// A response's head, with the connection that its body comes by.
-    pub async fn send(mut self, request: Outgoing) -> Result<(hyper::Response<Incoming>, Self), Unsent> {
+    pub async fn send(
+        mut self,
+        request: Outgoing,
+    ) -> Result<(hyper::Response<Incoming>, Self), Unsent> {
         let answered = {
             let Open { sender, driver, .. } = &mut *self.0;
             let mut answered = std::pin::pin!(sender.try_send_request(request));
@@ -68,9 +75,9 @@ impl Connection {
         };
         match answered {
             Ok(response) => Ok((response, self)),
-            Err(mut error) => {
-                Err(error.take_message().map_or(Unsent::Broken, |unsent| Unsent::Closed(Box::new(unsent))))
-            }
+            Err(mut error) => Err(error
+                .take_message()
+                .map_or(Unsent::Broken, |unsent| Unsent::Closed(Box::new(unsent)))),
         }
     }
 }
@@ -106,7 +113,10 @@ impl Idle {
         loop {
             let mut connection = {
                 let mut waiting = self.0.lock();
-                let at = waiting.connections.iter().rposition(|(connection, _)| connection.0.origin == *origin)?;
+                let at = waiting
+                    .connections
+                    .iter()
+                    .rposition(|(connection, _)| connection.0.origin == *origin)?;
                 waiting.connections.remove(at).0
             };
             if connection.is_ready() {
@@ -138,8 +148,14 @@ impl Idle {
     fn close_old(&self) -> Option<Instant> {
         let mut waiting = self.0.lock();
         let now = Instant::now();
-        waiting.connections.retain(|(_, since)| now < *since + IDLE_TIME_MAX);
-        let oldest = waiting.connections.iter().map(|(_, since)| *since + IDLE_TIME_MAX).min();
+        waiting
+            .connections
+            .retain(|(_, since)| now < *since + IDLE_TIME_MAX);
+        let oldest = waiting
+            .connections
+            .iter()
+            .map(|(_, since)| *since + IDLE_TIME_MAX)
+            .min();
         waiting.swept = oldest.is_some();
         oldest
     }
@@ -154,7 +170,9 @@ async fn sweep(idle: Weak<Idle>) {
     let mut wait = IDLE_TIME_MAX;
     loop {
         sleep(wait).await;
-        let Some(next) = idle.upgrade().and_then(|idle| idle.close_old()) else { return };
+        let Some(next) = idle.upgrade().and_then(|idle| idle.close_old()) else {
+            return;
+        };
         wait = next.saturating_duration_since(Instant::now());
     }
 }

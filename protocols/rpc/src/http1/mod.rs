@@ -67,7 +67,9 @@ impl Target {
         let host = &url[Position::BeforeHost..Position::AfterPort];
         Some(Arc::new(Self {
             origin: url[..Position::BeforePath].parse().ok()?,
-            path: url[Position::BeforePath..Position::AfterQuery].parse().ok()?,
+            path: url[Position::BeforePath..Position::AfterQuery]
+                .parse()
+                .ok()?,
             host: HeaderValue::from_str(host).ok()?,
         }))
     }
@@ -83,7 +85,10 @@ pub struct Client {
 impl Client {
     /// A client without connections yet.
     pub fn new(connector: Connector) -> Self {
-        Self { connector, idle: Arc::default() }
+        Self {
+            connector,
+            idle: Arc::default(),
+        }
     }
 
     /// Sends a request and waits for the head of its response. Dropped before that, it closes the connection.
@@ -135,13 +140,18 @@ struct Inner {
 impl Clients {
     /// Without connections yet; how they are made says `connector`.
     pub fn new(connector: Connector) -> Self {
-        Self(Arc::new(Inner { connector, made: Mutex::default() }))
+        Self(Arc::new(Inner {
+            connector,
+            made: Mutex::default(),
+        }))
     }
 
     /// The client of this runtime.
     pub fn here(&self) -> Client {
         let fresh = || Client::new(self.0.connector.clone());
-        let Ok(runtime) = Handle::try_current() else { return fresh() };
+        let Ok(runtime) = Handle::try_current() else {
+            return fresh();
+        };
         let id = runtime.id();
         let mut made = self.0.made.lock();
         if let Some((_, client)) = made.iter().find(|(of, _)| *of == id) {
@@ -190,16 +200,28 @@ impl Connector {
             .https_or_http()
             .enable_http1()
             .wrap_connector(http);
-        Ok(Self { https, connect_timeout })
+        Ok(Self {
+            https,
+            connect_timeout,
+        })
     }
 
     pub(crate) async fn connect(&self, origin: &Uri) -> Result<Connection, NetError> {
         // Boxed: it is large, and most requests find a connection that was kept.
         let connecting = Box::pin(async {
-            let stream = self.https.clone().call(origin.clone()).await.map_err(|_| NetError::Unreachable)?;
-            http1::handshake(stream).await.map_err(|_| NetError::Unreachable)
+            let stream = self
+                .https
+                .clone()
+                .call(origin.clone())
+                .await
+                .map_err(|_| NetError::Unreachable)?;
+            http1::handshake(stream)
+                .await
+                .map_err(|_| NetError::Unreachable)
         });
-        let (sender, driver) = timeout(self.connect_timeout, connecting).await.map_err(|_| NetError::Unreachable)??;
+        let (sender, driver) = timeout(self.connect_timeout, connecting)
+            .await
+            .map_err(|_| NetError::Unreachable)??;
         Ok(Connection::new(origin.clone(), sender, driver))
     }
 }
@@ -224,7 +246,11 @@ impl Service<Name> for Lookup {
                 None => tokio::net::lookup_host((name.as_str(), 0)).await?.collect(),
                 Some(egress) => {
                     let name = name.as_str().parse().map_err(io::Error::other)?;
-                    egress.resolve(name).await.map_err(io::Error::other)?.collect()
+                    egress
+                        .resolve(name)
+                        .await
+                        .map_err(io::Error::other)?
+                        .collect()
                 }
             };
             Ok(found.into_iter())
@@ -247,7 +273,12 @@ mod clients_tests {
         clients.here();
         assert_eq!(remembered(&clients), 0, "this thread has no runtime");
         let runtimes: Vec<_> = (0..=RUNTIMES_MAX)
-            .map(|_| tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap())
+            .map(|_| {
+                tokio::runtime::Builder::new_current_thread()
+                    .enable_all()
+                    .build()
+                    .unwrap()
+            })
             .collect();
         for (nth, runtime) in runtimes.iter().enumerate() {
             let _here = runtime.enter();

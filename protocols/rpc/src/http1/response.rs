@@ -37,9 +37,17 @@ pub struct Response {
 }
 
 impl Response {
-    pub(crate) fn new((response, connection): (hyper::Response<Incoming>, Connection), idle: &Arc<Idle>) -> Self {
+    pub(crate) fn new(
+        (response, connection): (hyper::Response<Incoming>, Connection),
+        idle: &Arc<Idle>,
+    ) -> Self {
         let (head, body) = response.into_parts();
-        let mut response = Self { head, body, connection: Some(connection), idle: idle.clone() };
+        let mut response = Self {
+            head,
+            body,
+            connection: Some(connection),
+            idle: idle.clone(),
+        };
         response.settle();
         response
     }
@@ -61,8 +69,16 @@ impl Response {
 
     /// Its media type, lower-case and without parameters; empty where it says none.
     pub fn media_type(&self) -> String {
-        let kind = self.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+        let kind = self
+            .headers()
+            .get(CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
+        kind.split(';')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_ascii_lowercase()
     }
 
     /// Whether its body is an event stream.
@@ -75,7 +91,10 @@ impl Response {
     /// # Errors
     /// See [`BodyError`].
     pub async fn body(mut self, bytes_max: usize) -> Result<Vec<u8>, BodyError> {
-        if self.content_length().is_some_and(|declared| declared > bytes_max as u64) {
+        if self
+            .content_length()
+            .is_some_and(|declared| declared > bytes_max as u64)
+        {
             return Err(BodyError::TooLarge);
         }
         let mut body = Vec::new();
@@ -95,7 +114,9 @@ impl Response {
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, NetError> {
         loop {
             let frame = poll_fn(|cx| {
-                let Some(connection) = &mut self.connection else { return Poll::Ready(None) };
+                let Some(connection) = &mut self.connection else {
+                    return Poll::Ready(None);
+                };
                 // What has arrived already needs no look at the connection.
                 if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
                     return Poll::Ready(frame);
@@ -168,7 +189,9 @@ impl Place {
 
     /// How long to wait before that.
     pub fn retry(&self) -> Duration {
-        self.retry.unwrap_or(RETRY_DEFAULT).clamp(RETRY_MIN, RETRY_MAX)
+        self.retry
+            .unwrap_or(RETRY_DEFAULT)
+            .clamp(RETRY_MIN, RETRY_MAX)
     }
 }
 
@@ -176,8 +199,15 @@ impl EventStream {
     /// Reads events whose messages have at most `message_bytes_max` bytes. `place`: where an earlier stream broke off.
     pub fn new(response: Response, message_bytes_max: usize, place: Place) -> Self {
         let bytes_max = message_bytes_max.saturating_add(EVENT_EXTRA_BYTES);
-        let limits = SseLimits { line_bytes_max: bytes_max, event_bytes_max: bytes_max };
-        Self { response, decoder: SseDecoder::new(&limits), place }
+        let limits = SseLimits {
+            line_bytes_max: bytes_max,
+            event_bytes_max: bytes_max,
+        };
+        Self {
+            response,
+            decoder: SseDecoder::new(&limits),
+            place,
+        }
     }
 
     /// The next event that says something; `None` where the stream has ended or broken.

@@ -26,7 +26,11 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (connections, ended) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
-        let (opened, closed, barrier) = (connections.clone(), ended.clone(), Arc::new(Barrier::new(together)));
+        let (opened, closed, barrier) = (
+            connections.clone(),
+            ended.clone(),
+            Arc::new(Barrier::new(together)),
+        );
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 opened.fetch_add(1, SeqCst);
@@ -37,7 +41,11 @@ impl Server {
                 });
             }
         });
-        Self { address, connections, ended }
+        Self {
+            address,
+            connections,
+            ended,
+        }
     }
 
     fn at(&self, path: &str) -> Arc<Target> {
@@ -91,7 +99,9 @@ async fn until(is_so: impl Fn() -> bool) {
             tokio::task::yield_now().await;
         }
     };
-    timeout(Duration::from_secs(10), waiting).await.expect("it doesn't come to that");
+    timeout(Duration::from_secs(10), waiting)
+        .await
+        .expect("it doesn't come to that");
 }
 
 fn client() -> Client {
@@ -99,7 +109,9 @@ fn client() -> Client {
 }
 
 async fn get(client: &Client, target: &Target) -> Result<Response, NetError> {
-    client.send(target, Method::GET, HeaderMap::new(), Bytes::new()).await
+    client
+        .send(target, Method::GET, HeaderMap::new(), Bytes::new())
+        .await
 }
 
 async fn text(mut response: Response) -> Result<String, NetError> {
@@ -116,9 +128,25 @@ async fn text(mut response: Response) -> Result<String, NetError> {
 async fn connections_are_kept() {
     let (server, client) = (Server::start(1).await, client());
     for _ in 0..3 {
-        assert_eq!(text(get(&client, &server.at("/whole")).await.unwrap()).await.unwrap(), "whole");
-        assert_eq!(text(get(&client, &server.at("/parts")).await.unwrap()).await.unwrap(), "onetwo");
-        assert_eq!(get(&client, &server.at("/together")).await.unwrap().status(), StatusCode::NO_CONTENT);
+        assert_eq!(
+            text(get(&client, &server.at("/whole")).await.unwrap())
+                .await
+                .unwrap(),
+            "whole"
+        );
+        assert_eq!(
+            text(get(&client, &server.at("/parts")).await.unwrap())
+                .await
+                .unwrap(),
+            "onetwo"
+        );
+        assert_eq!(
+            get(&client, &server.at("/together"))
+                .await
+                .unwrap()
+                .status(),
+            StatusCode::NO_CONTENT
+        );
     }
     assert_eq!((server.connections.load(SeqCst), client.idle.len()), (1, 1));
 }
@@ -129,9 +157,15 @@ async fn the_head_names_path_and_host() {
     let server = Server::start(1).await;
     let target = Target::new(&format!("http://{}/echo", server.address).parse().unwrap()).unwrap();
     let head = text(get(&client(), &target).await.unwrap()).await.unwrap();
-    assert_eq!(head, format!("GET /echo HTTP/1.1\r\nhost: {}\r\n\r\n", server.address));
+    assert_eq!(
+        head,
+        format!("GET /echo HTTP/1.1\r\nhost: {}\r\n\r\n", server.address)
+    );
     let target = Target::new(&"https://tools.example/a%20b/?q=1#part".parse().unwrap()).unwrap();
-    assert_eq!((target.path.to_string(), target.host.to_str().unwrap()), ("/a%20b/?q=1".into(), "tools.example"));
+    assert_eq!(
+        (target.path.to_string(), target.host.to_str().unwrap()),
+        ("/a%20b/?q=1".into(), "tools.example")
+    );
     assert_eq!(target.origin.to_string(), "https://tools.example/");
 }
 
@@ -140,7 +174,12 @@ async fn the_head_names_path_and_host() {
 async fn closed_connections_are_replaced() {
     let (server, client) = (Server::start(1).await, client());
     for nth in 1..=3 {
-        assert_eq!(text(get(&client, &server.at("/close-after")).await.unwrap()).await.unwrap(), "whole");
+        assert_eq!(
+            text(get(&client, &server.at("/close-after")).await.unwrap())
+                .await
+                .unwrap(),
+            "whole"
+        );
         server.has_ended(nth).await;
     }
     assert_eq!(server.connections.load(SeqCst), 3);
@@ -151,13 +190,28 @@ async fn closed_connections_are_replaced() {
 #[tokio::test]
 async fn failures_are_told_apart() {
     let (server, client) = (Server::start(1).await, client());
-    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let nobody = TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap();
     let target = Target::new(&format!("http://{nobody}/").parse().unwrap()).unwrap();
-    assert_eq!(get(&client, &target).await.err(), Some(NetError::Unreachable));
-    assert_eq!(get(&client, &server.at("/nothing")).await.err(), Some(NetError::Broken));
+    assert_eq!(
+        get(&client, &target).await.err(),
+        Some(NetError::Unreachable)
+    );
+    assert_eq!(
+        get(&client, &server.at("/nothing")).await.err(),
+        Some(NetError::Broken)
+    );
     // By a connection that was kept it is no other: it was sent, so it isn't sent again.
-    text(get(&client, &server.at("/whole")).await.unwrap()).await.unwrap();
-    assert_eq!(get(&client, &server.at("/nothing")).await.err(), Some(NetError::Broken));
+    text(get(&client, &server.at("/whole")).await.unwrap())
+        .await
+        .unwrap();
+    assert_eq!(
+        get(&client, &server.at("/nothing")).await.err(),
+        Some(NetError::Broken)
+    );
     assert_eq!(server.connections.load(SeqCst), 2);
 }
 
@@ -167,7 +221,13 @@ async fn failures_are_told_apart() {
 async fn left_responses_close() {
     let (server, client) = (Server::start(1).await, client());
     let mut response = get(&client, &server.at("/half")).await.unwrap();
-    assert_eq!((response.content_length(), response.chunk().await.unwrap().unwrap()), (Some(50), Bytes::from("half")));
+    assert_eq!(
+        (
+            response.content_length(),
+            response.chunk().await.unwrap().unwrap()
+        ),
+        (Some(50), Bytes::from("half"))
+    );
     drop(response);
     server.has_ended(1).await;
     assert_eq!(client.idle.len(), 0);
@@ -183,7 +243,10 @@ async fn idle_connections_are_bounded() {
     for answered in join_all((0..at_once).map(|_| get(&client, &target))).await {
         assert!(answered.is_ok());
     }
-    assert_eq!((server.connections.load(SeqCst), client.idle.len()), (at_once, IDLE_CONNECTIONS_MAX));
+    assert_eq!(
+        (server.connections.load(SeqCst), client.idle.len()),
+        (at_once, IDLE_CONNECTIONS_MAX)
+    );
     tokio::time::pause();
     tokio::time::advance(IDLE_TIME_MAX + Duration::from_secs(1)).await;
     tokio::time::resume();
@@ -208,11 +271,21 @@ async fn guarded_connections_go_nowhere_else() {
 
     let server = Server::start(1).await;
     let public = Egress::public().with_lookup(Arc::new(Here(server.address)));
-    let target =
-        Target::new(&format!("http://agent.example:{}/whole", server.address.port()).parse().unwrap()).unwrap();
+    let target = Target::new(
+        &format!("http://agent.example:{}/whole", server.address.port())
+            .parse()
+            .unwrap(),
+    )
+    .unwrap();
     for (egress, arrives) in [(public.clone(), false), (public.with_loopback(), true)] {
         let client = Client::new(Connector::guarded(Duration::from_secs(5), egress).unwrap());
-        assert_eq!(get(&client, &target).await.map_err(|error| error == NetError::Unreachable).is_ok(), arrives);
+        assert_eq!(
+            get(&client, &target)
+                .await
+                .map_err(|error| error == NetError::Unreachable)
+                .is_ok(),
+            arrives
+        );
         assert_eq!(server.connections.load(SeqCst), usize::from(arrives));
     }
 }

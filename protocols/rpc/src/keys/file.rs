@@ -54,11 +54,18 @@ pub(crate) fn read(path: &Path) -> Result<Vec<KeyEntry>, KeyError> {
     }
     #[cfg(unix)]
     if std::os::unix::fs::PermissionsExt::mode(&about.permissions()) & 0o022 != 0 {
-        return Err(KeyError::Writable { path: path.to_owned() });
+        return Err(KeyError::Writable {
+            path: path.to_owned(),
+        });
     }
     let mut bytes = Vec::new();
-    file.take(KEY_FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(&failed)?;
-    parse(&bytes).map_err(|why| KeyError::Damaged { path: path.to_owned(), why })
+    file.take(KEY_FILE_BYTES_MAX as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(&failed)?;
+    parse(&bytes).map_err(|why| KeyError::Damaged {
+        path: path.to_owned(),
+        why,
+    })
 }
 
 /// The keys in a file's text, or what is wrong with it.
@@ -69,7 +76,14 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<KeyEntry>, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "not UTF-8".to_owned())?;
     // The parser's own message may repeat the text, where somebody may have put a key.
     let file: KeyFile = toml::from_str(text).map_err(|e| match e.span() {
-        Some(span) => format!("line {}", 1 + bytes.iter().take(span.start).filter(|byte| **byte == b'\n').count()),
+        Some(span) => format!(
+            "line {}",
+            1 + bytes
+                .iter()
+                .take(span.start)
+                .filter(|byte| **byte == b'\n')
+                .count()
+        ),
         None => "not a key file".to_owned(),
     })?;
     if file.version != VERSION {
@@ -81,7 +95,10 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<KeyEntry>, String> {
     let mut names = std::collections::HashSet::new();
     for (nth, Kept(key)) in file.key.iter().enumerate() {
         if !is_name(&key.name) || !key.scopes.iter().all(|scope| is_scope(scope)) {
-            return Err(format!("key {} has a name or scope that can't be one", nth + 1));
+            return Err(format!(
+                "key {} has a name or scope that can't be one",
+                nth + 1
+            ));
         }
         if !names.insert(&key.name) {
             return Err(format!("key {} has the name of another", nth + 1));
@@ -111,9 +128,15 @@ pub(crate) fn write(path: &Path, keys: &[KeyEntry]) -> Result<(), KeyError> {
 fn replace(path: &Path, keys: &[KeyEntry]) -> io::Result<()> {
     // A link stays one: what it leads to is replaced.
     let path: PathBuf = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let text = toml::to_string(&KeyFile { version: VERSION, key: keys.iter().cloned().map(Kept).collect() })
-        .map_err(io::Error::other)?;
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let text = toml::to_string(&KeyFile {
+        version: VERSION,
+        key: keys.iter().cloned().map(Kept).collect(),
+    })
+    .map_err(io::Error::other)?;
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     // Made with mode 0600.
     let mut new = NamedTempFile::new_in(parent)?;
     new.write_all(text.as_bytes())?;
@@ -126,7 +149,10 @@ fn replace(path: &Path, keys: &[KeyEntry]) -> io::Result<()> {
 
 fn io_error(path: &Path) -> impl Fn(io::Error) -> KeyError {
     let path = path.to_owned();
-    move |source| KeyError::Io { path: path.clone(), source }
+    move |source| KeyError::Io {
+        path: path.clone(),
+        source,
+    }
 }
 
 /// 32 bytes in hexadecimal.
@@ -134,11 +160,16 @@ mod hex {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub(crate) fn serialize<S: Serializer>(bytes: &[u8; 32], serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(
+        bytes: &[u8; 32],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&callboard_message::hex(bytes))
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<[u8; 32], D::Error> {
         let text = String::deserialize(deserializer)?;
         let digits: Option<Vec<u32>> = text.chars().map(|digit| digit.to_digit(16)).collect();
         let bytes = digits.filter(|digits| digits.len() == 64).map(|digits| {

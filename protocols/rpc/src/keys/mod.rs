@@ -114,7 +114,12 @@ impl KeyEntry {
     }
 
     fn principal(&self) -> Principal {
-        Principal { id: self.name.clone(), kind: PrincipalKind::ApiKey, scopes: self.scopes.clone(), purpose: None }
+        Principal {
+            id: self.name.clone(),
+            kind: PrincipalKind::ApiKey,
+            scopes: self.scopes.clone(),
+            purpose: None,
+        }
     }
 }
 
@@ -209,7 +214,10 @@ impl KeyStore {
     /// [`KeyError::Unknown`], or those of the file; then it is as it was.
     pub fn revoke(&mut self, name: &str) -> Result<(), KeyError> {
         self.change(|keys| {
-            let key = keys.iter_mut().find(|key| key.name == name).ok_or(KeyError::Unknown)?;
+            let key = keys
+                .iter_mut()
+                .find(|key| key.name == name)
+                .ok_or(KeyError::Unknown)?;
             key.revoked_unix_s.get_or_insert_with(now_unix_s);
             Ok(())
         })
@@ -228,10 +236,15 @@ impl KeyStore {
                 found = Some(key);
             }
         }
-        found.filter(|key| !key.is_revoked()).map(KeyEntry::principal)
+        found
+            .filter(|key| !key.is_revoked())
+            .map(KeyEntry::principal)
     }
 
-    fn change(&mut self, change: impl FnOnce(&mut Vec<KeyEntry>) -> Result<(), KeyError>) -> Result<(), KeyError> {
+    fn change(
+        &mut self,
+        change: impl FnOnce(&mut Vec<KeyEntry>) -> Result<(), KeyError>,
+    ) -> Result<(), KeyError> {
         let _lock = file::lock(&self.path)?;
         let mut keys = file::read_or_none(&self.path)?;
         change(&mut keys)?;
@@ -243,7 +256,9 @@ impl KeyStore {
 
 fn new_key() -> Result<Zeroizing<String>, KeyError> {
     let mut bytes = Zeroizing::new([0u8; KEY_BYTES]);
-    OsRng.try_fill_bytes(bytes.as_mut()).map_err(|_| KeyError::Random)?;
+    OsRng
+        .try_fill_bytes(bytes.as_mut())
+        .map_err(|_| KeyError::Random)?;
     let mut key = Zeroizing::new(String::with_capacity(KEY_CHARS));
     key.push_str(KEY_PREFIX);
     URL_SAFE_NO_PAD.encode_string(bytes.as_ref(), &mut key);
@@ -251,7 +266,9 @@ fn new_key() -> Result<Zeroizing<String>, KeyError> {
 }
 
 fn now_unix_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
 }
 
 fn is_name(name: &str) -> bool {
@@ -307,13 +324,24 @@ impl KeyRing {
     ///
     /// # Errors
     /// Those of [`KeyStore::load`].
-    pub fn open_and_look_every(path: impl Into<PathBuf>, look_every: Duration) -> Result<Self, KeyError> {
+    pub fn open_and_look_every(
+        path: impl Into<PathBuf>,
+        look_every: Duration,
+    ) -> Result<Self, KeyError> {
         let path = path.into();
         // Before the file is read, so that what changes between is seen the next time.
         let stamp = stamp(&path);
         let keys = Arc::new(KeyStore::load(&path)?);
-        let seen = Mutex::new(Seen { keys: Some(keys), stamp, looked: Instant::now() });
-        Ok(Self { path, look_every, seen })
+        let seen = Mutex::new(Seen {
+            keys: Some(keys),
+            stamp,
+            looked: Instant::now(),
+        });
+        Ok(Self {
+            path,
+            look_every,
+            seen,
+        })
     }
 
     /// The keys as the file has them now; `None` while it can't be read.
@@ -355,5 +383,9 @@ fn stamp(path: &PathBuf) -> Option<Stamp> {
     let inode = std::os::unix::fs::MetadataExt::ino(&about);
     #[cfg(not(unix))]
     let inode = 0;
-    Some(Stamp { modified: about.modified().ok(), bytes: about.len(), inode })
+    Some(Stamp {
+        modified: about.modified().ok(),
+        bytes: about.len(),
+        inode,
+    })
 }

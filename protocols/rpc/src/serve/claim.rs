@@ -21,21 +21,35 @@ pub fn is_there(headers: &HeaderMap) -> bool {
 /// 401 without one claim, or for nobody's; 403 where the claim isn't the credential's, which is the same answer whether there
 /// is such an agent or not.
 pub fn check(headers: &HeaderMap, principal: &Principal) -> Result<(), Refused> {
-    const OTHER: Refused =
-        refused(StatusCode::FORBIDDEN, "`X-Agent-ID` is not the id of the credential that was shown");
+    const OTHER: Refused = refused(
+        StatusCode::FORBIDDEN,
+        "`X-Agent-ID` is not the id of the credential that was shown",
+    );
     let claimed = claim(headers)?;
     let id = id_of(principal).ok_or(NOBODY)?;
-    if id.as_bytes() == claimed { Ok(()) } else { Err(OTHER) }
+    if id.as_bytes() == claimed {
+        Ok(())
+    } else {
+        Err(OTHER)
+    }
 }
 
-const NOBODY: Refused =
-    Refused { challenge: Some("Bearer"), ..refused(StatusCode::UNAUTHORIZED, CredentialError::Missing.message()) };
+const NOBODY: Refused = Refused {
+    challenge: Some("Bearer"),
+    ..refused(StatusCode::UNAUTHORIZED, CredentialError::Missing.message())
+};
 
 /// The one id that a request claims.
 fn claim(headers: &HeaderMap) -> Result<&[u8], Refused> {
-    const NEEDED: Refused = refused(StatusCode::UNAUTHORIZED, "`X-Agent-ID` is needed once: your own id");
+    const NEEDED: Refused = refused(
+        StatusCode::UNAUTHORIZED,
+        "`X-Agent-ID` is needed once: your own id",
+    );
     let mut claims = headers.get_all(&AGENT_ID);
-    match (claims.next().map(|claim| claim.as_bytes().trim_ascii()), claims.next()) {
+    match (
+        claims.next().map(|claim| claim.as_bytes().trim_ascii()),
+        claims.next(),
+    ) {
         (Some(claim), None) if !claim.is_empty() => Ok(claim),
         _ => Err(NEEDED),
     }

@@ -10,7 +10,9 @@ use callboard_message::Principal;
 use futures::StreamExt;
 use tokio::time::timeout;
 
-use crate::{Access, AllowedHosts, AllowedOrigins, Credential, CredentialError, is_forwarding_header};
+use crate::{
+    Access, AllowedHosts, AllowedOrigins, Credential, CredentialError, is_forwarding_header,
+};
 
 /// A request that never became a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +27,11 @@ pub struct Refused {
 
 /// A refusal without a challenge.
 pub const fn refused(status: StatusCode, message: &'static str) -> Refused {
-    Refused { status, message, challenge: None }
+    Refused {
+        status,
+        message,
+        challenge: None,
+    }
 }
 
 /// Keeps web pages away from a service that trusts its machine: foreign pages (`Origin`) and foreign names for this
@@ -33,16 +39,32 @@ pub const fn refused(status: StatusCode, message: &'static str) -> Refused {
 ///
 /// # Errors
 /// 403.
-pub fn check_source(request: &HttpRequest, hosts: &AllowedHosts, origins: &AllowedOrigins) -> Result<(), Refused> {
+pub fn check_source(
+    request: &HttpRequest,
+    hosts: &AllowedHosts,
+    origins: &AllowedOrigins,
+) -> Result<(), Refused> {
     let headers = request.headers();
     let pages = headers.get_all(header::ORIGIN).map(|o| o.as_bytes());
     if origins.check(pages).is_err() {
-        return Err(refused(StatusCode::FORBIDDEN, "the page's origin is not allowed here"));
+        return Err(refused(
+            StatusCode::FORBIDDEN,
+            "the page's origin is not allowed here",
+        ));
     }
     let target = request.uri().authority().map(|a| a.as_str().as_bytes());
-    let names = headers.get_all(header::HOST).map(|h| h.as_bytes()).chain(target);
-    if hosts.check(names, request.app_config().local_addr().ip()).is_err() {
-        return Err(refused(StatusCode::FORBIDDEN, "the host's name is not allowed here"));
+    let names = headers
+        .get_all(header::HOST)
+        .map(|h| h.as_bytes())
+        .chain(target);
+    if hosts
+        .check(names, request.app_config().local_addr().ip())
+        .is_err()
+    {
+        return Err(refused(
+            StatusCode::FORBIDDEN,
+            "the host's name is not allowed here",
+        ));
     }
     Ok(())
 }
@@ -75,14 +97,20 @@ pub fn principal_showing(
         authorization,
         // Clients of ours speak HTTP/1.1 or later; nginx forwards by HTTP/1.0 unless it is told otherwise, and adds no header.
         is_forwarded: request.version() < Version::HTTP_11
-            || request.headers().keys().any(|name| is_forwarding_header(name.as_str())),
+            || request
+                .headers()
+                .keys()
+                .any(|name| is_forwarding_header(name.as_str())),
     };
     access.principal(&credential).map_err(unproven)
 }
 
 fn unproven(error: CredentialError) -> Refused {
     let status = StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::UNAUTHORIZED);
-    Refused { challenge: error.challenge(), ..refused(status, error.message()) }
+    Refused {
+        challenge: error.challenge(),
+        ..refused(status, error.message())
+    }
 }
 
 /// The type of JSON.
@@ -102,14 +130,27 @@ pub async fn read_json(
 ) -> Result<BytesMut, Refused> {
     const TOO_LARGE: Refused = refused(StatusCode::PAYLOAD_TOO_LARGE, "the body is over the limit");
     let headers = request.headers();
-    if !headers.get_all(header::CONTENT_TYPE).all(|t| t.to_str().is_ok_and(|t| is_json(t, types))) {
-        return Err(refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content type must be application/json in UTF-8"));
+    if !headers
+        .get_all(header::CONTENT_TYPE)
+        .all(|t| t.to_str().is_ok_and(|t| is_json(t, types)))
+    {
+        return Err(refused(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "content type must be application/json in UTF-8",
+        ));
     }
-    if !headers.get_all(header::CONTENT_ENCODING).all(|e| e.as_bytes().eq_ignore_ascii_case(b"identity")) {
-        return Err(refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "compressed bodies are not accepted"));
+    if !headers
+        .get_all(header::CONTENT_ENCODING)
+        .all(|e| e.as_bytes().eq_ignore_ascii_case(b"identity"))
+    {
+        return Err(refused(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "compressed bodies are not accepted",
+        ));
     }
-    let declared: Option<u64> =
-        headers.get(header::CONTENT_LENGTH).and_then(|declared| declared.to_str().ok()?.parse().ok());
+    let declared: Option<u64> = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|declared| declared.to_str().ok()?.parse().ok());
     if declared.is_some_and(|declared| declared > bytes_max as u64) {
         return Err(TOO_LARGE);
     }
@@ -118,7 +159,8 @@ pub async fn read_json(
     let collect = async {
         let mut body = BytesMut::with_capacity(room);
         while let Some(chunk) = payload.next().await {
-            let chunk = chunk.map_err(|_| refused(StatusCode::BAD_REQUEST, "the body did not arrive whole"))?;
+            let chunk = chunk
+                .map_err(|_| refused(StatusCode::BAD_REQUEST, "the body did not arrive whole"))?;
             // Counted before it is kept: a body that lies about its length, or has none, costs no more than the limit.
             if body.len() + chunk.len() > bytes_max {
                 return Err(TOO_LARGE);
@@ -127,7 +169,10 @@ pub async fn read_json(
         }
         Ok(body)
     };
-    let late = refused(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time");
+    let late = refused(
+        StatusCode::REQUEST_TIMEOUT,
+        "the body did not arrive in time",
+    );
     timeout(body_timeout, collect).await.map_err(|_| late)?
 }
 
@@ -136,7 +181,9 @@ const ROOM_BYTES_MAX: u64 = 16 * 1024;
 
 fn is_json(content_type: &str, types: &[&str]) -> bool {
     let mut parts = content_type.split(';').map(str::trim);
-    let is_one = parts.next().is_some_and(|essence| types.iter().any(|t| essence.eq_ignore_ascii_case(t)));
+    let is_one = parts
+        .next()
+        .is_some_and(|essence| types.iter().any(|t| essence.eq_ignore_ascii_case(t)));
     is_one
         && parts.all(|parameter| match parameter.split_once('=') {
             Some((name, value)) if name.eq_ignore_ascii_case("charset") => {
@@ -154,7 +201,11 @@ mod tests {
     #[test]
     fn other_types() {
         for (sent, types, taken) in [
-            ("application/a2a+json", &[JSON, "application/a2a+json"][..], true),
+            (
+                "application/a2a+json",
+                &[JSON, "application/a2a+json"][..],
+                true,
+            ),
             ("application/json", &[JSON, "application/a2a+json"], true),
             ("application/a2a+json", &[JSON], false),
         ] {
@@ -165,10 +216,20 @@ mod tests {
     /// Goal: JSON in UTF-8 and nothing else. Method: rows.
     #[test]
     fn content_types() {
-        for good in ["application/json", "Application/JSON; charset=UTF-8", "application/json;charset=\"utf-8\"; x=y"] {
+        for good in [
+            "application/json",
+            "Application/JSON; charset=UTF-8",
+            "application/json;charset=\"utf-8\"; x=y",
+        ] {
             assert!(is_json(good, &[JSON]), "{good}");
         }
-        for bad in ["text/plain", "application/jsonp", "", "application/json; charset=utf-16", "x; application/json"] {
+        for bad in [
+            "text/plain",
+            "application/jsonp",
+            "",
+            "application/json; charset=utf-16",
+            "x; application/json",
+        ] {
             assert!(!is_json(bad, &[JSON]), "{bad}");
         }
     }

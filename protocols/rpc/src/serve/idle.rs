@@ -34,7 +34,9 @@ pub struct Busy(Option<Rc<Activity>>);
 
 /// Watches a new connection: ends it after `idle_max` without a request.
 pub(crate) fn watch(connection: &dyn Any, data: &mut Extensions, idle_max: Duration) {
-    let Some(stream) = connection.downcast_ref::<TcpStream>() else { return };
+    let Some(stream) = connection.downcast_ref::<TcpStream>() else {
+        return;
+    };
     let socket = match SockRef::from(stream).try_clone() {
         Ok(socket) => socket,
         Err(error) => {
@@ -42,14 +44,20 @@ pub(crate) fn watch(connection: &dyn Any, data: &mut Extensions, idle_max: Durat
             return;
         }
     };
-    let activity = Rc::new(Activity { socket, requests: Cell::new(0), idle_since: Cell::new(Instant::now()) });
+    let activity = Rc::new(Activity {
+        socket,
+        requests: Cell::new(0),
+        idle_since: Cell::new(Instant::now()),
+    });
     let task = actix_web::rt::spawn(end_when_idle(Rc::downgrade(&activity), idle_max));
     data.insert(Watch { activity, task });
 }
 
 /// Counts `request` on its connection until the value is dropped.
 pub fn busy(request: &HttpRequest) -> Busy {
-    let activity = request.conn_data::<Watch>().map(|watch| watch.activity.clone());
+    let activity = request
+        .conn_data::<Watch>()
+        .map(|watch| watch.activity.clone());
     if let Some(activity) = &activity {
         activity.requests.set(activity.requests.get() + 1);
     }
@@ -60,7 +68,9 @@ async fn end_when_idle(activity: Weak<Activity>, idle_max: Duration) {
     let mut look = Instant::now() + idle_max;
     loop {
         sleep_until(look).await;
-        let Some(activity) = activity.upgrade() else { return };
+        let Some(activity) = activity.upgrade() else {
+            return;
+        };
         let now = Instant::now();
         look = match activity.requests.get() {
             0 => activity.idle_since.get() + idle_max,
@@ -77,7 +87,9 @@ async fn end_when_idle(activity: Weak<Activity>, idle_max: Duration) {
 impl Drop for Busy {
     fn drop(&mut self) {
         if let Some(activity) = &self.0 {
-            activity.requests.set(activity.requests.get().saturating_sub(1));
+            activity
+                .requests
+                .set(activity.requests.get().saturating_sub(1));
             activity.idle_since.set(Instant::now());
         }
     }

@@ -90,9 +90,16 @@ pub struct Serving {
 ///
 /// # Errors
 /// [`ServeError::OpenBeyondLoopback`].
-pub fn check_address(listener: &TcpListener, may_listen_on: impl Fn(IpAddr) -> bool) -> Result<(), ServeError> {
+pub fn check_address(
+    listener: &TcpListener,
+    may_listen_on: impl Fn(IpAddr) -> bool,
+) -> Result<(), ServeError> {
     let address = listener.local_addr()?;
-    if may_listen_on(address.ip()) { Ok(()) } else { Err(ServeError::OpenBeyondLoopback { address }) }
+    if may_listen_on(address.ip()) {
+        Ok(())
+    } else {
+        Err(ServeError::OpenBeyondLoopback { address })
+    }
 }
 
 /// Serves what `configure` adds to an application on a bound listener, with every timeout set.
@@ -150,7 +157,10 @@ impl<S: Clone> Named<S> {
     /// All of them, in the order of their names.
     pub fn all(&self) -> Vec<(String, S)> {
         let servers = self.0.read();
-        let mut all: Vec<_> = servers.iter().map(|(name, server)| (name.clone(), server.clone())).collect();
+        let mut all: Vec<_> = servers
+            .iter()
+            .map(|(name, server)| (name.clone(), server.clone()))
+            .collect();
         all.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         all
     }
@@ -199,10 +209,19 @@ struct Shown {
 
 impl Shown {
     fn principal(&self) -> Option<Principal> {
-        let Self { authorization, peer, local, .. } = self;
+        let Self {
+            authorization,
+            peer,
+            local,
+            ..
+        } = self;
         // A key counts whoever passes it on.
-        let shown =
-            Credential { peer: *peer, local: *local, authorization: authorization.as_deref(), is_forwarded: false };
+        let shown = Credential {
+            peer: *peer,
+            local: *local,
+            authorization: authorization.as_deref(),
+            is_forwarded: false,
+        };
         self.access.principal(&shown).ok()
     }
 }
@@ -213,26 +232,39 @@ impl Standing {
         let shown = matches!(access, Access::Bearer(_)).then(|| {
             let shown = Shown {
                 access: access.clone(),
-                authorization: request.headers().get(AUTHORIZATION).map(|value| value.as_bytes().to_vec()),
+                authorization: request
+                    .headers()
+                    .get(AUTHORIZATION)
+                    .map(|value| value.as_bytes().to_vec()),
                 peer: request.peer_addr().map(|address| address.ip()),
                 local: Some(request.app_config().local_addr().ip()),
                 principal: None,
             };
-            Shown { principal: shown.principal(), ..shown }
+            Shown {
+                principal: shown.principal(),
+                ..shown
+            }
         });
-        Self { shown, next: Box::pin(sleep(STANDING_LOOKED_AT_EVERY)) }
+        Self {
+            shown,
+            next: Box::pin(sleep(STANDING_LOOKED_AT_EVERY)),
+        }
     }
 
     /// Ready once the credential stands for somebody else than it did, or for nobody.
     pub fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(shown) = &self.shown else { return Poll::Pending };
+        let Some(shown) = &self.shown else {
+            return Poll::Pending;
+        };
         loop {
             ready!(self.next.as_mut().poll(cx));
             let now = shown.principal();
             if now.is_none() || now != shown.principal {
                 return Poll::Ready(());
             }
-            self.next.as_mut().reset(Instant::now() + STANDING_LOOKED_AT_EVERY);
+            self.next
+                .as_mut()
+                .reset(Instant::now() + STANDING_LOOKED_AT_EVERY);
         }
     }
 

@@ -5,7 +5,9 @@ use std::task::{Poll, ready};
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use actix_web::http::header::{
+    CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use actix_web::{HttpResponse, HttpResponseBuilder};
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
@@ -33,7 +35,10 @@ pub fn refuse(refused: Refused, content_type: &'static str, body: Vec<u8>) -> Ht
     let headers = response.headers_mut();
     match refused.status {
         StatusCode::UNAUTHORIZED => {
-            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(refused.challenge.unwrap_or("Bearer")));
+            headers.insert(
+                WWW_AUTHENTICATE,
+                HeaderValue::from_static(refused.challenge.unwrap_or("Bearer")),
+            );
         }
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
             headers.insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
@@ -67,7 +72,9 @@ pub fn events(
     let mut quiet = Box::pin(sleep(keep_alive));
     event_stream().streaming(stream::poll_fn(move |cx| {
         let _held = &held;
-        let Some(open) = &mut source else { return Poll::Ready(None) };
+        let Some(open) = &mut source else {
+            return Poll::Ready(None);
+        };
         if standing.poll_lost(cx).is_ready() {
             // What it was to say goes to nobody any more.
             source = None;

@@ -32,9 +32,19 @@ pub fn open(
     protocols: &[&str],
     message_bytes_max: usize,
 ) -> Result<(HttpResponse, Session, Messages), Error> {
-    let (response, session, _) = actix_ws::handle_with_protocols(request, empty(request)?, protocols)?;
+    let (response, session, _) =
+        actix_ws::handle_with_protocols(request, empty(request)?, protocols)?;
     let (buffer, fragments) = (BytesMut::new(), None);
-    Ok((response, session, Messages { payload, buffer, fragments, message_bytes_max }))
+    Ok((
+        response,
+        session,
+        Messages {
+            payload,
+            buffer,
+            fragments,
+            message_bytes_max,
+        },
+    ))
 }
 
 /// Payload without content: `actix_ws` gets it in place of the one that [`Messages`] reads.
@@ -67,16 +77,24 @@ impl Messages {
         loop {
             self.check_declared()?;
             let parsed = Parser::parse(&mut self.buffer, true, self.message_bytes_max)?;
-            let Some((is_last, kind, payload)) = parsed else { return Ok(None) };
+            let Some((is_last, kind, payload)) = parsed else {
+                return Ok(None);
+            };
             let payload = payload.unwrap_or_default();
             match (kind, &mut self.fragments) {
                 (OpCode::Ping, _) => return Ok(Some(AggregatedMessage::Ping(payload.freeze()))),
                 (OpCode::Pong, _) => return Ok(Some(AggregatedMessage::Pong(payload.freeze()))),
                 (OpCode::Close, _) => {
-                    return Parser::try_parse_close_payload(&payload).map(AggregatedMessage::Close).map(Some);
+                    return Parser::try_parse_close_payload(&payload)
+                        .map(AggregatedMessage::Close)
+                        .map(Some);
                 }
-                (OpCode::Text | OpCode::Binary, Some(_)) => return Err(ProtocolError::ContinuationStarted),
-                (OpCode::Text | OpCode::Binary, None) if is_last => return whole(kind, payload.freeze()).map(Some),
+                (OpCode::Text | OpCode::Binary, Some(_)) => {
+                    return Err(ProtocolError::ContinuationStarted);
+                }
+                (OpCode::Text | OpCode::Binary, None) if is_last => {
+                    return whole(kind, payload.freeze()).map(Some);
+                }
                 (OpCode::Text | OpCode::Binary, fragments) => *fragments = Some((kind, payload)),
                 // Copied, as a fragment of one byte would keep all of the buffer that it came in.
                 (OpCode::Continue, Some((_, content))) => content.extend_from_slice(&payload),
@@ -94,13 +112,19 @@ impl Messages {
 
     /// Rejects a frame that declares more bytes than its message has left.
     fn check_declared(&self) -> Result<(), ProtocolError> {
-        let Some((kind, bytes)) = declared(&self.buffer) else { return Ok(()) };
+        let Some((kind, bytes)) = declared(&self.buffer) else {
+            return Ok(());
+        };
         let earlier = match (kind, &self.fragments) {
             (OpCode::Continue, Some((_, content))) => content.len(),
             _ => 0,
         };
         let left = self.message_bytes_max.saturating_sub(earlier);
-        if u64::try_from(left).is_ok_and(|left| bytes > left) { Err(ProtocolError::Overflow) } else { Ok(()) }
+        if u64::try_from(left).is_ok_and(|left| bytes > left) {
+            Err(ProtocolError::Overflow)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -119,8 +143,9 @@ fn whole(kind: OpCode, content: Bytes) -> Result<AggregatedMessage, ProtocolErro
     if kind == OpCode::Binary {
         return Ok(AggregatedMessage::Binary(content));
     }
-    let text =
-        content.try_into().map_err(|error| ProtocolError::Io(io::Error::new(io::ErrorKind::InvalidData, error)))?;
+    let text = content
+        .try_into()
+        .map_err(|error| ProtocolError::Io(io::Error::new(io::ErrorKind::InvalidData, error)))?;
     Ok(AggregatedMessage::Text(text))
 }
 
@@ -142,12 +167,20 @@ mod tests {
 
     /// Messages of these chunks, in front of a peer that stays and sends nothing more.
     fn messages(chunks: impl IntoIterator<Item = Vec<u8>>) -> Messages {
-        let chunks: Vec<_> = chunks.into_iter().map(|chunk| Ok(Bytes::from(chunk))).collect();
+        let chunks: Vec<_> = chunks
+            .into_iter()
+            .map(|chunk| Ok(Bytes::from(chunk)))
+            .collect();
         let payload = Box::pin(stream::iter(chunks).chain(stream::pending()));
         let request = TestRequest::default().to_http_request();
         let payload = Payload::from_request(&request, &mut dev::Payload::Stream { payload });
         let payload = payload.now_or_never().unwrap().unwrap();
-        Messages { payload, buffer: BytesMut::new(), fragments: None, message_bytes_max: MAX }
+        Messages {
+            payload,
+            buffer: BytesMut::new(),
+            fragments: None,
+            message_bytes_max: MAX,
+        }
     }
 
     /// Sizes of what comes until nothing more does; `Err` where it ends with the refusal of a size.
@@ -156,9 +189,9 @@ mod tests {
         loop {
             match messages.recv().now_or_never() {
                 Some(Some(Ok(AggregatedMessage::Text(text)))) => sizes.push(text.len()),
-                Some(Some(Ok(AggregatedMessage::Binary(bytes) | AggregatedMessage::Ping(bytes)))) => {
-                    sizes.push(bytes.len())
-                }
+                Some(Some(Ok(
+                    AggregatedMessage::Binary(bytes) | AggregatedMessage::Ping(bytes),
+                ))) => sizes.push(bytes.len()),
                 Some(Some(Err(ProtocolError::Overflow))) => return Err(sizes),
                 None => return Ok(sizes),
                 other => panic!("{other:?}"),
@@ -183,7 +216,11 @@ mod tests {
         .concat();
         for size in 1..=bytes.len() {
             let mut read = messages(bytes.chunks(size).map(<[u8]>::to_vec));
-            assert_eq!(sizes(&mut read), Ok(vec![0, 125, 126, 1, 1_000, MAX]), "pieces of {size}");
+            assert_eq!(
+                sizes(&mut read),
+                Ok(vec![0, 125, 126, 1, 1_000, MAX]),
+                "pieces of {size}"
+            );
         }
     }
 
@@ -191,15 +228,26 @@ mod tests {
     /// form of length, whole and as the fragment that goes over the limit; at the limit, it is waited for.
     #[test]
     fn a_declared_length_is_checked_before_the_payload() {
-        let header = |kind: u8, bytes: u64| [&[kind, 0x80 | 127][..], &bytes.to_be_bytes()].concat();
+        let header =
+            |kind: u8, bytes: u64| [&[kind, 0x80 | 127][..], &bytes.to_be_bytes()].concat();
         let short = |kind: u8, bytes: u16| [&[kind, 0x80 | 126][..], &bytes.to_be_bytes()].concat();
         for bytes in [MAX as u64 + 1, 1 << 40, i64::MAX as u64, u64::MAX] {
-            assert_eq!(sizes(&mut messages([header(0x82, bytes)])), Err(vec![]), "{bytes}");
+            assert_eq!(
+                sizes(&mut messages([header(0x82, bytes)])),
+                Err(vec![]),
+                "{bytes}"
+            );
         }
-        assert_eq!(sizes(&mut messages([short(0x81, MAX as u16 + 1)])), Err(vec![]));
+        assert_eq!(
+            sizes(&mut messages([short(0x81, MAX as u16 + 1)])),
+            Err(vec![])
+        );
         assert_eq!(sizes(&mut messages([short(0x81, MAX as u16)])), Ok(vec![]));
         let begun = frame(false, OpCode::Text, &[b'x'; 400]);
-        assert_eq!(sizes(&mut messages([begun.clone(), short(0x80, 601)])), Err(vec![]));
+        assert_eq!(
+            sizes(&mut messages([begun.clone(), short(0x80, 601)])),
+            Err(vec![])
+        );
         assert_eq!(sizes(&mut messages([begun, short(0x80, 600)])), Ok(vec![]));
     }
 
@@ -214,10 +262,26 @@ mod tests {
         let (_, content) = read.fragments.unwrap();
         assert_eq!(content.len(), MAX);
         assert!(content.capacity() < 4 * MAX, "{}", content.capacity());
-        let next = |chunks: Vec<Vec<u8>>| messages(chunks).recv().now_or_never().unwrap().unwrap().unwrap_err();
+        let next = |chunks: Vec<Vec<u8>>| {
+            messages(chunks)
+                .recv()
+                .now_or_never()
+                .unwrap()
+                .unwrap()
+                .unwrap_err()
+        };
         let stray = next(vec![frame(true, OpCode::Continue, b"x")]);
-        assert!(matches!(stray, ProtocolError::ContinuationNotStarted), "{stray}");
-        let twice = next(vec![frame(false, OpCode::Text, b"x"), frame(true, OpCode::Text, b"x")]);
-        assert!(matches!(twice, ProtocolError::ContinuationStarted), "{twice}");
+        assert!(
+            matches!(stray, ProtocolError::ContinuationNotStarted),
+            "{stray}"
+        );
+        let twice = next(vec![
+            frame(false, OpCode::Text, b"x"),
+            frame(true, OpCode::Text, b"x"),
+        ]);
+        assert!(
+            matches!(twice, ProtocolError::ContinuationStarted),
+            "{twice}"
+        );
     }
 }

@@ -3,7 +3,10 @@ use callboard_rpc::{DecodeError, Limits, RpcError, code, decode};
 /// The code that answers `body`, and the id under which it does.
 fn refused(body: &[u8]) -> (i64, Option<String>) {
     match decode(body, &Limits::default()) {
-        Err(refusal) => (RpcError::from(&refusal).code, refusal.id.map(|id| id.to_string())),
+        Err(refusal) => (
+            RpcError::from(&refusal).code,
+            refusal.id.map(|id| id.to_string()),
+        ),
         Ok(message) => panic!("accepted {}: {message:?}", String::from_utf8_lossy(body)),
     }
 }
@@ -17,7 +20,12 @@ fn check(expected: i64, bodies: &[&[u8]]) {
 
 /// A request whose `params` hold `value`.
 fn around(value: &[u8]) -> Vec<u8> {
-    [br#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"v":"#, value, b"}}"].concat()
+    [
+        br#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"v":"#,
+        value,
+        b"}}",
+    ]
+    .concat()
 }
 
 /// Goal: what is no JSON is -32700 wherever it stands. Method: each break, at the top and inside a raw payload.
@@ -43,12 +51,19 @@ fn no_json_is_a_parse_error() {
         b"\x0b1",
         b"/* */1",
     ];
-    let breaks: Vec<&[u8]> = words.split_ascii_whitespace().map(str::as_bytes).chain(others).collect();
+    let breaks: Vec<&[u8]> = words
+        .split_ascii_whitespace()
+        .map(str::as_bytes)
+        .chain(others)
+        .collect();
     check(code::PARSE_ERROR, &breaks);
     for bad in breaks.iter().filter(|bad| !bad.trim_ascii().is_empty()) {
         check(code::PARSE_ERROR, &[&around(bad)]);
     }
-    check(code::PARSE_ERROR, &[b"\xEF\xBB\xBF{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\"}"]);
+    check(
+        code::PARSE_ERROR,
+        &[b"\xEF\xBB\xBF{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\"}"],
+    );
 }
 
 /// Goal: every prefix of a message is refused. Method: cut it at each byte, also within a character.
@@ -67,7 +82,14 @@ fn deep_nesting_is_refused() {
     const LEVELS: usize = 100_000;
     for (open, close) in [("[", "]"), ("{\"a\":", "}"), ("[{\"a\":", "}]")] {
         let deep = format!("{}1{}", open.repeat(LEVELS), close.repeat(LEVELS));
-        check(code::INVALID_REQUEST, &[deep.as_bytes(), &around(deep.as_bytes()), open.repeat(LEVELS).as_bytes()]);
+        check(
+            code::INVALID_REQUEST,
+            &[
+                deep.as_bytes(),
+                &around(deep.as_bytes()),
+                open.repeat(LEVELS).as_bytes(),
+            ],
+        );
     }
 }
 
@@ -75,16 +97,35 @@ fn deep_nesting_is_refused() {
 /// million digits, at the top and in a payload.
 #[test]
 fn huge_objects_and_numbers_are_refused() {
-    let object =
-        |members: usize| format!("{{{}\"last\":0}}", (0..members).map(|n| format!("\"{n}\":0,")).collect::<String>());
+    let object = |members: usize| {
+        format!(
+            "{{{}\"last\":0}}",
+            (0..members)
+                .map(|n| format!("\"{n}\":0,"))
+                .collect::<String>()
+        )
+    };
     let (fits, huge) = (object(300_000), object(1_000_000));
-    assert!(fits.len() < Limits::default().body_bytes_max && huge.len() > Limits::default().body_bytes_max);
-    check(code::INVALID_REQUEST, &[fits.as_bytes(), &around(fits.as_bytes()), huge.as_bytes()]);
+    assert!(
+        fits.len() < Limits::default().body_bytes_max
+            && huge.len() > Limits::default().body_bytes_max
+    );
+    check(
+        code::INVALID_REQUEST,
+        &[fits.as_bytes(), &around(fits.as_bytes()), huge.as_bytes()],
+    );
     let digits = "7".repeat(1_000_000);
-    for number in
-        [digits.clone(), format!("-{digits}"), format!("0.{digits}"), format!("1e{digits}"), format!("[{digits}]")]
-    {
-        check(code::PARSE_ERROR, &[number.as_bytes(), &around(number.as_bytes())]);
+    for number in [
+        digits.clone(),
+        format!("-{digits}"),
+        format!("0.{digits}"),
+        format!("1e{digits}"),
+        format!("[{digits}]"),
+    ] {
+        check(
+            code::PARSE_ERROR,
+            &[number.as_bytes(), &around(number.as_bytes())],
+        );
     }
 }
 
@@ -111,7 +152,12 @@ fn duplicate_keys_are_refused() {
 /// Goal: batches are refused. Method: empty, of messages, of rubbish.
 #[test]
 fn batches_are_refused() {
-    for body in ["[]", "[{},{}]", r#" [{"jsonrpc":"2.0","id":1,"method":"m"}]"#, "[1]"] {
+    for body in [
+        "[]",
+        "[{},{}]",
+        r#" [{"jsonrpc":"2.0","id":1,"method":"m"}]"#,
+        "[1]",
+    ] {
         let refusal = decode(body.as_bytes(), &Limits::default()).unwrap_err();
         assert_eq!((refusal.error, refusal.id), (DecodeError::Batch, None));
         check(code::INVALID_REQUEST, &[body.as_bytes()]);
@@ -123,7 +169,11 @@ fn batches_are_refused() {
 fn other_ids_are_invalid() {
     for id in ["null", "1.0", "1e2", "-1.5", "true", "{}", "[]", "[1]"] {
         let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m"}}"#);
-        assert_eq!(refused(body.as_bytes()), (code::INVALID_REQUEST, None), "{id}");
+        assert_eq!(
+            refused(body.as_bytes()),
+            (code::INVALID_REQUEST, None),
+            "{id}"
+        );
     }
 }
 
@@ -145,9 +195,23 @@ fn wrong_members_are_answered_under_the_id() {
     }
     for params in ["null", "1", "\"a\"", "true"] {
         let body = format!(r#"{{"jsonrpc":"2.0","id":"i","method":"m","params":{params}}}"#);
-        assert_eq!(refused(body.as_bytes()), (code::INVALID_PARAMS, Some("\"i\"".to_owned())), "{params}");
+        assert_eq!(
+            refused(body.as_bytes()),
+            (code::INVALID_PARAMS, Some("\"i\"".to_owned())),
+            "{params}"
+        );
     }
-    check(code::INVALID_REQUEST, &[b"1", b"\"a\"", b"null", b"true", b"{}", br#"{"jsonrpc":"2.0"}"#]);
+    check(
+        code::INVALID_REQUEST,
+        &[
+            b"1",
+            b"\"a\"",
+            b"null",
+            b"true",
+            b"{}",
+            br#"{"jsonrpc":"2.0"}"#,
+        ],
+    );
 }
 
 /// Goal: a response that says nothing, or two things, is refused. Method: each mix.
@@ -168,7 +232,10 @@ fn ambiguous_responses_are_refused() {
         r#""id":1,"error":{"message":"m"}"#,
         r#""id":1,"error":{"code":1}"#,
     ] {
-        check(code::INVALID_REQUEST, &[format!("{{\"jsonrpc\":\"2.0\",{members}}}").as_bytes()]);
+        check(
+            code::INVALID_REQUEST,
+            &[format!("{{\"jsonrpc\":\"2.0\",{members}}}").as_bytes()],
+        );
     }
 }
 

@@ -1,6 +1,6 @@
 use callboard_rpc::{
-    BATCH_ENTRIES_MAX_DEFAULT, Body, DecodeError, Id, Incoming, JsonError, Limits, Nulls, RpcError, code, decode,
-    decode_body, encode_batch, encode_response,
+    BATCH_ENTRIES_MAX_DEFAULT, Body, DecodeError, Id, Incoming, JsonError, Limits, Nulls, RpcError,
+    code, decode, decode_body, encode_batch, encode_response,
 };
 
 const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"m"}"#;
@@ -51,10 +51,15 @@ fn entries_stand_for_themselves() {
 /// Goal: one message is one, also where batches may come. Method: the same body read both ways.
 #[test]
 fn one_message_is_no_batch() {
-    assert!(matches!(decode_body(CALL.as_bytes(), &Limits::default()), Ok(Body::One(Incoming::Request(_)))));
+    assert!(matches!(
+        decode_body(CALL.as_bytes(), &Limits::default()),
+        Ok(Body::One(Incoming::Request(_)))
+    ));
     for body in ["", "1", "{}", "{", r#"{"jsonrpc":"2.0","id":1,"method":1}"#] {
-        let both =
-            [decode(body.as_bytes(), &Limits::default()).err(), decode_body(body.as_bytes(), &Limits::default()).err()];
+        let both = [
+            decode(body.as_bytes(), &Limits::default()).err(),
+            decode_body(body.as_bytes(), &Limits::default()).err(),
+        ];
         assert!(both[0].is_some() && both[0] == both[1], "{body}");
     }
 }
@@ -63,11 +68,23 @@ fn one_message_is_no_batch() {
 #[test]
 fn bad_batches_are_refused_whole() {
     assert_eq!(batch("[]"), Err(DecodeError::BatchEmpty));
-    assert_eq!(batch(" [ ] ").map_err(|e| e.code()), Err(code::INVALID_REQUEST));
-    assert_eq!(batch(&format!("[{CALL},]")).map_err(|e| e.code()), Err(code::PARSE_ERROR));
-    assert_eq!(batch(&format!("[{CALL}")).map_err(|e| e.code()), Err(code::PARSE_ERROR));
+    assert_eq!(
+        batch(" [ ] ").map_err(|e| e.code()),
+        Err(code::INVALID_REQUEST)
+    );
+    assert_eq!(
+        batch(&format!("[{CALL},]")).map_err(|e| e.code()),
+        Err(code::PARSE_ERROR)
+    );
+    assert_eq!(
+        batch(&format!("[{CALL}")).map_err(|e| e.code()),
+        Err(code::PARSE_ERROR)
+    );
     let twice = batch(&format!(r#"[{CALL},{{"a":1,"a":2}}]"#));
-    assert!(matches!(twice, Err(DecodeError::Json(JsonError::DuplicateKey { .. }))));
+    assert!(matches!(
+        twice,
+        Err(DecodeError::Json(JsonError::DuplicateKey { .. }))
+    ));
 }
 
 /// Goal: the bound on entries is exact and their number costs no memory. Method: the default, one more, a million.
@@ -76,20 +93,30 @@ fn batch_entries() {
     let entries_max = BATCH_ENTRIES_MAX_DEFAULT;
     let of = |entries: usize| format!("[{}]", vec![CALL; entries].join(","));
     assert_eq!(batch(&of(entries_max)).unwrap().len(), entries_max);
-    assert_eq!(batch(&of(entries_max + 1)), Err(DecodeError::BatchOver { entries_max }));
-    assert_eq!(batch(&format!("[{}1]", "1,".repeat(1_000_000))), Err(DecodeError::BatchOver { entries_max }));
+    assert_eq!(
+        batch(&of(entries_max + 1)),
+        Err(DecodeError::BatchOver { entries_max })
+    );
+    assert_eq!(
+        batch(&format!("[{}1]", "1,".repeat(1_000_000))),
+        Err(DecodeError::BatchOver { entries_max })
+    );
 }
 
 /// Goal: answers go back as one batch, and no batch is empty. Method: two, one, none; read again.
 #[test]
 fn batches_are_written() {
     let error = RpcError::new(code::METHOD_NOT_FOUND, "no such method");
-    let answers = [1, 2].map(|id| encode_response(Some(&Id::integer(id)), Err(&error), Nulls::Omit));
+    let answers =
+        [1, 2].map(|id| encode_response(Some(&Id::integer(id)), Err(&error), Nulls::Omit));
     let both = encode_batch(&answers).unwrap();
     assert_eq!(
         batch(std::str::from_utf8(&both).unwrap()).unwrap(),
         [Ok("Some(Id(1))".into()), Ok("Some(Id(2))".into())]
     );
-    assert_eq!(encode_batch(&answers[..1]).unwrap(), [b"[", answers[0].as_slice(), b"]"].concat());
+    assert_eq!(
+        encode_batch(&answers[..1]).unwrap(),
+        [b"[", answers[0].as_slice(), b"]"].concat()
+    );
     assert_eq!(encode_batch(Vec::<Vec<u8>>::new()), None);
 }

@@ -17,7 +17,10 @@ struct Site {
 impl Site {
     async fn start(ip: &str, send_on_to: Option<String>) -> Self {
         let listener = TcpListener::bind((ip, 0)).await.unwrap();
-        let site = Self { address: listener.local_addr().unwrap(), seen: Arc::default() };
+        let site = Self {
+            address: listener.local_addr().unwrap(),
+            seen: Arc::default(),
+        };
         let seen = site.seen.clone();
         tokio::spawn(async move {
             while let Ok((mut connection, _)) = listener.accept().await {
@@ -28,7 +31,8 @@ impl Site {
                 };
                 let mut request = [0; 4_096];
                 let _ = connection.read(&mut request).await;
-                let answer = format!("HTTP/1.1 {head}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+                let answer =
+                    format!("HTTP/1.1 {head}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
                 let _ = connection.write_all(answer.as_bytes()).await;
             }
         });
@@ -49,25 +53,45 @@ struct Answers(Mutex<VecDeque<Vec<SocketAddr>>>);
 
 impl Answers {
     fn new<const N: usize>(answers: [&str; N]) -> Arc<Self> {
-        let addresses = |answer: &str| answer.split(' ').map(|ip| SocketAddr::new(ip.parse().unwrap(), 0)).collect();
-        Arc::new(Self(Mutex::new(answers.into_iter().map(addresses).collect())))
+        let addresses = |answer: &str| {
+            answer
+                .split(' ')
+                .map(|ip| SocketAddr::new(ip.parse().unwrap(), 0))
+                .collect()
+        };
+        Arc::new(Self(Mutex::new(
+            answers.into_iter().map(addresses).collect(),
+        )))
     }
 }
 
 impl Resolve for Answers {
     fn resolve(&self, _: Name) -> Resolving {
         let mut answers = self.0.lock().unwrap();
-        let answer = if answers.len() > 1 { answers.pop_front().unwrap() } else { answers[0].clone() };
+        let answer = if answers.len() > 1 {
+            answers.pop_front().unwrap()
+        } else {
+            answers[0].clone()
+        };
         Box::pin(async { Ok(Box::new(answer.into_iter()) as Addrs) })
     }
 }
 
 async fn get(egress: &Egress, url: &str) -> Result<(), EgressError> {
     let url = egress.read(url)?;
-    let sent = egress.client_builder().build().unwrap().get(url).send().await;
+    let sent = egress
+        .client_builder()
+        .build()
+        .unwrap()
+        .get(url)
+        .send()
+        .await;
     match sent {
         Ok(_) => Ok(()),
-        Err(error) => Err(EgressError::among_causes(&error).unwrap_or_else(|| panic!("another error: {error:?}"))),
+        Err(error) => {
+            Err(EgressError::among_causes(&error)
+                .unwrap_or_else(|| panic!("another error: {error:?}")))
+        }
     }
 }
 
@@ -84,13 +108,21 @@ async fn no_spelling_leads_inside() {
     for host in hosts.split(' ') {
         let refused = get(&Egress::public(), &format!("http://{host}:{port}/")).await;
         assert!(refused.is_err(), "{host}");
-        assert_ne!(refused, Err(EgressError::Name), "{host} is told without a name service");
+        assert_ne!(
+            refused,
+            Err(EgressError::Name),
+            "{host} is told without a name service"
+        );
     }
     // A backslash is a slash to a browser, and a fragment ends the authority.
-    for url in
-        [format!("http://127.0.0.1:{port}\\@public.example/"), format!("http://127.0.0.1:{port}#@public.example/")]
-    {
-        assert_eq!(get(&Egress::public(), &url).await, Err(EgressError::Loopback));
+    for url in [
+        format!("http://127.0.0.1:{port}\\@public.example/"),
+        format!("http://127.0.0.1:{port}#@public.example/"),
+    ] {
+        assert_eq!(
+            get(&Egress::public(), &url).await,
+            Err(EgressError::Loopback)
+        );
     }
     for (url, error) in [
         ("file:///etc/passwd", EgressError::Scheme),
@@ -113,14 +145,31 @@ async fn no_spelling_leads_inside() {
 /// Goal: loopback and networks are open once they are configured, and they alone. Method: the same places with each.
 #[tokio::test]
 async fn configuration_opens_places() {
-    let (here, other) = (Site::start("127.0.0.1", None).await, Site::start("127.0.0.2", None).await);
+    let (here, other) = (
+        Site::start("127.0.0.1", None).await,
+        Site::start("127.0.0.2", None).await,
+    );
     let network = Egress::public().with_network("127.0.0.2".parse().unwrap());
     assert_eq!(get(&network, &other.url()).await, Ok(()));
     assert_eq!(get(&network, &here.url()).await, Err(EgressError::Loopback));
-    assert_eq!(get(&network, &format!("http://localhost:{}/", here.address.port())).await, Err(EgressError::Name));
+    assert_eq!(
+        get(
+            &network,
+            &format!("http://localhost:{}/", here.address.port())
+        )
+        .await,
+        Err(EgressError::Name)
+    );
     let loopback = Egress::public().with_loopback();
     assert_eq!(get(&loopback, &here.url()).await, Ok(()));
-    assert_eq!(get(&loopback, &format!("http://localhost:{}/", here.address.port())).await, Ok(()));
+    assert_eq!(
+        get(
+            &loopback,
+            &format!("http://localhost:{}/", here.address.port())
+        )
+        .await,
+        Ok(())
+    );
     assert!(loopback.read("http://10.0.0.1/").is_err());
     assert_eq!((here.seen(), other.seen()), (2, 1));
 }
@@ -128,24 +177,55 @@ async fn configuration_opens_places() {
 /// Goal: names are what they resolve to. Method: private, mixed and no answers; one that flips between two requests.
 #[tokio::test]
 async fn names_are_pinned_to_allowed_addresses() {
-    let (allowed, inside) = (Site::start("127.0.0.2", None).await, Site::start("127.0.0.1", None).await);
-    let with = |answers| Egress::public().with_network("127.0.0.2".parse().unwrap()).with_lookup(answers);
+    let (allowed, inside) = (
+        Site::start("127.0.0.2", None).await,
+        Site::start("127.0.0.1", None).await,
+    );
+    let with = |answers| {
+        Egress::public()
+            .with_network("127.0.0.2".parse().unwrap())
+            .with_lookup(answers)
+    };
     let url = format!("http://flip.example:{}/", allowed.address.port());
-    for private in ["127.0.0.1", "10.0.0.1 192.168.0.1 ::1", "::ffff:127.0.0.1 169.254.169.254"] {
-        assert_eq!(get(&with(Answers::new([private])), &url).await, Err(EgressError::Name), "{private}");
+    for private in [
+        "127.0.0.1",
+        "10.0.0.1 192.168.0.1 ::1",
+        "::ffff:127.0.0.1 169.254.169.254",
+    ] {
+        assert_eq!(
+            get(&with(Answers::new([private])), &url).await,
+            Err(EgressError::Name),
+            "{private}"
+        );
     }
-    assert_eq!(get(&with(Answers::new(["10.0.0.1 127.0.0.1 127.0.0.2"])), &url).await, Ok(()));
+    assert_eq!(
+        get(&with(Answers::new(["10.0.0.1 127.0.0.1 127.0.0.2"])), &url).await,
+        Ok(())
+    );
     // Another port than the allowed site's: whoever connected to the second answer would reach `inside`.
     let egress = with(Answers::new(["127.0.0.2", "127.0.0.1"]));
     let client = egress.client_builder().build().unwrap();
     assert!(client.get(&url).send().await.is_ok());
     let inside_url = format!("http://flip.example:{}/", inside.address.port());
     let flipped = client.get(&inside_url).send().await.unwrap_err();
-    assert_eq!((EgressError::among_causes(&flipped), inside.seen()), (Some(EgressError::Name), 0));
+    assert_eq!(
+        (EgressError::among_causes(&flipped), inside.seen()),
+        (Some(EgressError::Name), 0)
+    );
     // The bound on addresses: an allowed one behind so many others isn't reached.
     let behind = |others: usize| format!("{}127.0.0.2", "10.0.0.1 ".repeat(others));
-    assert_eq!(get(&with(Answers::new([behind(ADDRESSES_MAX - 1).as_str()])), &url).await, Ok(()));
-    assert_eq!(get(&with(Answers::new([behind(ADDRESSES_MAX).as_str()])), &url).await, Err(EgressError::Name));
+    assert_eq!(
+        get(
+            &with(Answers::new([behind(ADDRESSES_MAX - 1).as_str()])),
+            &url
+        )
+        .await,
+        Ok(())
+    );
+    assert_eq!(
+        get(&with(Answers::new([behind(ADDRESSES_MAX).as_str()])), &url).await,
+        Err(EgressError::Name)
+    );
 }
 
 /// Goal: each hop is judged. Method: an allowed site sends on to a closed one, by address, by name, by file, for ever.
@@ -157,37 +237,65 @@ async fn redirects_are_judged() {
     for (to, error) in [
         (inside.url(), EgressError::Loopback),
         (format!("http://0x7f.1:{port}/"), EgressError::Loopback),
-        (format!("http://public@127.0.0.2:{port}/"), EgressError::Credentials),
+        (
+            format!("http://public@127.0.0.2:{port}/"),
+            EgressError::Credentials,
+        ),
         (format!("http://inside.example:{port}/"), EgressError::Name),
-        ("http://169.254.169.254/latest/meta-data/".into(), EgressError::Address([169, 254, 169, 254].into())),
+        (
+            "http://169.254.169.254/latest/meta-data/".into(),
+            EgressError::Address([169, 254, 169, 254].into()),
+        ),
         // Only http and https are ever followed.
-        ("http://[fd00::1]/".into(), EgressError::Address("fd00::1".parse::<IpAddr>().unwrap())),
+        (
+            "http://[fd00::1]/".into(),
+            EgressError::Address("fd00::1".parse::<IpAddr>().unwrap()),
+        ),
         ("/again".into(), EgressError::Redirects),
     ] {
         let open = Site::start("127.0.0.2", Some(to.clone())).await;
         let egress = egress().with_lookup(Answers::new(["127.0.0.1"]));
         assert_eq!(get(&egress, &open.url()).await, Err(error.clone()), "{to}");
-        let hops = if error == EgressError::Redirects { 1 + REDIRECTS_MAX } else { 1 };
+        let hops = if error == EgressError::Redirects {
+            1 + REDIRECTS_MAX
+        } else {
+            1
+        };
         assert_eq!(open.seen(), hops, "{to}");
     }
     assert_eq!(inside.seen(), 0, "a connection was made");
     let last = Site::start("127.0.0.2", None).await;
     let open = Site::start("127.0.0.2", Some(last.url())).await;
-    assert_eq!((get(&egress(), &open.url()).await, last.seen()), (Ok(()), 1));
+    assert_eq!(
+        (get(&egress(), &open.url()).await, last.seen()),
+        (Ok(()), 1)
+    );
 }
 
 /// Goal: with `https` alone, `http` leads to this machine at most. Method: rows.
 #[test]
 fn https_only() {
     let egress = Egress::public().with_loopback().https_only();
-    for url in ["https://a.example/", "http://127.0.0.1:1/", "http://localhost:1/", "http://[::1]/", "https://1.1.1.1/"]
-    {
+    for url in [
+        "https://a.example/",
+        "http://127.0.0.1:1/",
+        "http://localhost:1/",
+        "http://[::1]/",
+        "https://1.1.1.1/",
+    ] {
         assert!(egress.read(url).is_ok(), "{url}");
     }
-    for url in ["http://a.example/", "http://1.1.1.1/", "http://localhost.example/"] {
+    for url in [
+        "http://a.example/",
+        "http://1.1.1.1/",
+        "http://localhost.example/",
+    ] {
         assert_eq!(egress.read(url), Err(EgressError::Scheme), "{url}");
     }
-    assert_eq!(Egress::public().https_only().read("http://localhost/"), Err(EgressError::Loopback));
+    assert_eq!(
+        Egress::public().https_only().read("http://localhost/"),
+        Err(EgressError::Loopback)
+    );
     assert!(!format!("{egress:?}").is_empty());
 }
 
@@ -200,19 +308,55 @@ async fn a_name_can_be_looked_up() {
     let ips = |ips: &str| -> Vec<IpAddr> { ips.split(' ').map(|ip| ip.parse().unwrap()).collect() };
     let url = "https://a.example/";
     for (egress, answer, expected) in [
-        (Egress::public(), "1.1.1.1 10.0.0.1 2606:4700::1111", Ok(ips("1.1.1.1 2606:4700::1111"))),
-        (Egress::public(), "10.0.0.1 127.0.0.1", Err(EgressError::Name)),
-        (Egress::public().with_network("10.0.0.0/8".parse().unwrap()), "10.0.0.1", Ok(ips("10.0.0.1"))),
-        (Egress::nowhere().with_network("10.0.0.0/8".parse().unwrap()), "1.1.1.1 10.0.0.1", Ok(ips("10.0.0.1"))),
-        (Egress::nowhere(), "1.1.1.1 10.0.0.1 127.0.0.1", Err(EgressError::Name)),
+        (
+            Egress::public(),
+            "1.1.1.1 10.0.0.1 2606:4700::1111",
+            Ok(ips("1.1.1.1 2606:4700::1111")),
+        ),
+        (
+            Egress::public(),
+            "10.0.0.1 127.0.0.1",
+            Err(EgressError::Name),
+        ),
+        (
+            Egress::public().with_network("10.0.0.0/8".parse().unwrap()),
+            "10.0.0.1",
+            Ok(ips("10.0.0.1")),
+        ),
+        (
+            Egress::nowhere().with_network("10.0.0.0/8".parse().unwrap()),
+            "1.1.1.1 10.0.0.1",
+            Ok(ips("10.0.0.1")),
+        ),
+        (
+            Egress::nowhere(),
+            "1.1.1.1 10.0.0.1 127.0.0.1",
+            Err(EgressError::Name),
+        ),
     ] {
-        assert_eq!(look_up(&with(egress, answer), url).await, expected, "{answer}");
+        assert_eq!(
+            look_up(&with(egress, answer), url).await,
+            expected,
+            "{answer}"
+        );
     }
-    assert_eq!(look_up(&Egress::public(), "http://1.1.1.1/").await, Ok(ips("1.1.1.1")));
-    assert_eq!(look_up(&Egress::public(), "http://127.0.0.1/").await, Err(EgressError::Loopback));
+    assert_eq!(
+        look_up(&Egress::public(), "http://1.1.1.1/").await,
+        Ok(ips("1.1.1.1"))
+    );
+    assert_eq!(
+        look_up(&Egress::public(), "http://127.0.0.1/").await,
+        Err(EgressError::Loopback)
+    );
     let public: IpAddr = [1, 1, 1, 1].into();
-    assert_eq!(look_up(&Egress::nowhere(), "http://1.1.1.1/").await, Err(EgressError::Address(public)));
-    assert_eq!(look_up(&Egress::public(), "ftp://a.example/").await, Err(EgressError::Scheme));
+    assert_eq!(
+        look_up(&Egress::nowhere(), "http://1.1.1.1/").await,
+        Err(EgressError::Address(public))
+    );
+    assert_eq!(
+        look_up(&Egress::public(), "ftp://a.example/").await,
+        Err(EgressError::Scheme)
+    );
     // Nobody asked by that name service knows anything.
     struct Silent;
     impl Resolve for Silent {
@@ -220,5 +364,8 @@ async fn a_name_can_be_looked_up() {
             Box::pin(async { Err(std::io::Error::other("no answer").into()) })
         }
     }
-    assert_eq!(look_up(&Egress::public().with_lookup(Arc::new(Silent)), url).await, Err(EgressError::Lookup));
+    assert_eq!(
+        look_up(&Egress::public().with_lookup(Arc::new(Silent)), url).await,
+        Err(EgressError::Lookup)
+    );
 }

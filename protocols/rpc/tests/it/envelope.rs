@@ -1,6 +1,6 @@
 use callboard_rpc::{
-    Id, Incoming, Limits, Nulls, Request, Response, RpcError, code, decode, encode_notification, encode_request,
-    encode_response,
+    Id, Incoming, Limits, Nulls, Request, Response, RpcError, code, decode, encode_notification,
+    encode_request, encode_response,
 };
 use serde_json::value::RawValue;
 
@@ -25,14 +25,29 @@ fn response(json: &str) -> Response<'_> {
 /// Goal: an id comes back with type and value. Method: the ids that other implementations lose, echoed.
 #[test]
 fn ids_are_echoed_byte_for_byte() {
-    for id in ["1", "\"1\"", "0", "-0", "-7", "9223372036854775808", "-9223372036854775809", "\"\""]
-        .into_iter()
-        .chain(["\"\\u0061\\n\\\"\"", "\"550e8400-e29b-41d4-a716-446655440000\"", "123456789012345678901234567890"])
-    {
+    for id in [
+        "1",
+        "\"1\"",
+        "0",
+        "-0",
+        "-7",
+        "9223372036854775808",
+        "-9223372036854775809",
+        "\"\"",
+    ]
+    .into_iter()
+    .chain([
+        "\"\\u0061\\n\\\"\"",
+        "\"550e8400-e29b-41d4-a716-446655440000\"",
+        "123456789012345678901234567890",
+    ]) {
         let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m"}}"#);
         let request = request(&body);
         let reply = encode_response(Some(&request.id), Ok(&raw("{}")), Nulls::Omit);
-        assert_eq!(String::from_utf8(reply).unwrap(), format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
+        assert_eq!(
+            String::from_utf8(reply).unwrap(),
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)
+        );
     }
 }
 
@@ -52,9 +67,14 @@ fn ids_are_equal_by_type_and_value() {
 #[test]
 fn params_stay_raw() {
     let params = r#"{ "b":1.10, "a":[1E2,  "\u0041"], "big":12345678901234567890123 }"#;
-    let body = format!(r#" {{"params":{params} ,"method":"tools/call","id":"x","jsonrpc":"2.0","extra":[{{}}]}} "#);
+    let body = format!(
+        r#" {{"params":{params} ,"method":"tools/call","id":"x","jsonrpc":"2.0","extra":[{{}}]}} "#
+    );
     let request = request(&body);
-    assert_eq!((request.method.as_str(), request.params.map(RawValue::get)), ("tools/call", Some(params)));
+    assert_eq!(
+        (request.method.as_str(), request.params.map(RawValue::get)),
+        ("tools/call", Some(params))
+    );
 }
 
 /// Goal: kinds are told apart by `method` and `id`. Method: the smallest of each kind, written and read.
@@ -62,7 +82,9 @@ fn params_stay_raw() {
 fn kinds_are_told_apart() {
     let limits = Limits::default();
     let bytes = encode_notification("notifications/progress", Some(&raw("{}")));
-    assert!(matches!(decode(&bytes, &limits), Ok(Incoming::Notification(n)) if n.method == "notifications/progress"));
+    assert!(
+        matches!(decode(&bytes, &limits), Ok(Incoming::Notification(n)) if n.method == "notifications/progress")
+    );
     let bytes = encode_notification("n", None);
     assert!(matches!(decode(&bytes, &limits), Ok(Incoming::Notification(n)) if n.params.is_none()));
     let bytes = encode_request(&Id::integer(-1), "m\n\"", &raw("[1]"));
@@ -70,37 +92,66 @@ fn kinds_are_told_apart() {
     let bytes = br#"{"jsonrpc":"2.0","id":1,"method":"m","result":1}"#;
     assert!(matches!(decode(bytes, &limits), Ok(Incoming::Request(_))));
     // The version may be escaped: it is a string like any other.
-    assert_eq!(request(r#"{"jsonrpc":"\u0032.0","id":1,"\u006dethod":"m"}"#).method, "m");
+    assert_eq!(
+        request(r#"{"jsonrpc":"\u0032.0","id":1,"\u006dethod":"m"}"#).method,
+        "m"
+    );
 }
 
 /// Goal: a response is a result or an error, whichever way its writer treats the other. Method: all four spellings.
 #[test]
 fn responses_are_read_with_and_without_nulls() {
     let ok = |json| response(json).outcome.unwrap().get().to_owned();
-    assert_eq!(ok(r#"{"jsonrpc":"2.0","id":1,"result":{"a":1}}"#), r#"{"a":1}"#);
-    assert_eq!(ok(r#"{"jsonrpc":"2.0","id":1,"result":{"a":1},"error":null}"#), r#"{"a":1}"#);
+    assert_eq!(
+        ok(r#"{"jsonrpc":"2.0","id":1,"result":{"a":1}}"#),
+        r#"{"a":1}"#
+    );
+    assert_eq!(
+        ok(r#"{"jsonrpc":"2.0","id":1,"result":{"a":1},"error":null}"#),
+        r#"{"a":1}"#
+    );
     assert_eq!(ok(r#"{"jsonrpc":"2.0","id":1,"result":null}"#), "null");
-    assert_eq!(ok(r#"{"jsonrpc":"2.0","id":1,"result":null,"error":null}"#), "null");
+    assert_eq!(
+        ok(r#"{"jsonrpc":"2.0","id":1,"result":null,"error":null}"#),
+        "null"
+    );
     for json in [
         r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"away","data":[1.0]}}"#,
         r#"{"jsonrpc":"2.0","id":1,"result":null,"error":{"code":-32000,"message":"away","data":[1.0]}}"#,
     ] {
         let error = response(json).outcome.unwrap_err();
-        assert_eq!((error.code, error.message.as_str()), (code::SERVER_ERROR, "away"));
+        assert_eq!(
+            (error.code, error.message.as_str()),
+            (code::SERVER_ERROR, "away")
+        );
         assert_eq!(error.data.unwrap().get(), "[1.0]");
     }
-    assert_eq!(response(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":""}}"#).id, None);
+    assert_eq!(
+        response(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":""}}"#).id,
+        None
+    );
 }
 
 /// Goal: both spellings of a response are exact. Method: the bytes.
 #[test]
 fn responses_are_written_in_both_dialects() {
     let id = Id::text("a");
-    let error = RpcError { code: -32602, message: "no \"x\"".into(), data: Some(raw("{\"k\":1}")) };
-    let write = |outcome, nulls| String::from_utf8(encode_response(Some(&id), outcome, nulls)).unwrap();
+    let error = RpcError {
+        code: -32602,
+        message: "no \"x\"".into(),
+        data: Some(raw("{\"k\":1}")),
+    };
+    let write =
+        |outcome, nulls| String::from_utf8(encode_response(Some(&id), outcome, nulls)).unwrap();
     let result = raw("[1]");
-    assert_eq!(write(Ok(&result), Nulls::Omit), r#"{"jsonrpc":"2.0","id":"a","result":[1]}"#);
-    assert_eq!(write(Ok(&result), Nulls::Emit), r#"{"jsonrpc":"2.0","id":"a","result":[1],"error":null}"#);
+    assert_eq!(
+        write(Ok(&result), Nulls::Omit),
+        r#"{"jsonrpc":"2.0","id":"a","result":[1]}"#
+    );
+    assert_eq!(
+        write(Ok(&result), Nulls::Emit),
+        r#"{"jsonrpc":"2.0","id":"a","result":[1],"error":null}"#
+    );
     assert_eq!(
         write(Err(&error), Nulls::Omit),
         r#"{"jsonrpc":"2.0","id":"a","error":{"code":-32602,"message":"no \"x\"","data":{"k":1}}}"#
@@ -109,8 +160,15 @@ fn responses_are_written_in_both_dialects() {
         write(Err(&error), Nulls::Emit),
         r#"{"jsonrpc":"2.0","id":"a","result":null,"error":{"code":-32602,"message":"no \"x\"","data":{"k":1}}}"#
     );
-    let nobody = encode_response(None, Err(&RpcError::new(code::PARSE_ERROR, "x")), Nulls::Omit);
-    assert_eq!(nobody, br#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"x"}}"#);
+    let nobody = encode_response(
+        None,
+        Err(&RpcError::new(code::PARSE_ERROR, "x")),
+        Nulls::Omit,
+    );
+    assert_eq!(
+        nobody,
+        br#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"x"}}"#
+    );
 }
 
 /// Goal: nothing that a peer sent is printed by Debug. Method: a name in each payload.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use callboard_message::{Principal, PrincipalKind};
 use callboard_rpc::{
-    Access, BearerVerifier, Credential, CredentialError, KEY_FILE_BYTES_MAX, KEY_NAME_BYTES_MAX, KEY_SCOPE_BYTES_MAX,
-    KEY_SCOPES_MAX, KEYS_IN_FILE_MAX, KeyError, KeyRing, KeyStore,
+    Access, BearerVerifier, Credential, CredentialError, KEY_FILE_BYTES_MAX, KEY_NAME_BYTES_MAX,
+    KEY_SCOPE_BYTES_MAX, KEY_SCOPES_MAX, KEYS_IN_FILE_MAX, KeyError, KeyRing, KeyStore,
 };
 use secrecy::ExposeSecret;
 use tempfile::TempDir;
@@ -17,7 +17,9 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        Self { directory: tempfile::tempdir().unwrap() }
+        Self {
+            directory: tempfile::tempdir().unwrap(),
+        }
     }
 
     fn file(&self) -> PathBuf {
@@ -36,7 +38,12 @@ fn add(store: &mut KeyStore, name: &str, scopes: &[&str]) -> String {
 
 fn owner(name: &str, scopes: &[&str]) -> Principal {
     let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
-    Principal { id: name.into(), kind: PrincipalKind::ApiKey, scopes, purpose: None }
+    Principal {
+        id: name.into(),
+        kind: PrincipalKind::ApiKey,
+        scopes,
+        purpose: None,
+    }
 }
 
 /// Goal: a key is its principal until it is revoked, over restarts. Method: two keys, one revoked, the file read again.
@@ -45,19 +52,35 @@ fn keys_count_until_revoked() {
     let place = Place::new();
     let mut store = place.store();
     assert!(!place.file().exists());
-    let (a, b) = (add(&mut store, "ci", &["tools:call", "x"]), add(&mut store, "laptop-2.home", &[]));
+    let (a, b) = (
+        add(&mut store, "ci", &["tools:call", "x"]),
+        add(&mut store, "laptop-2.home", &[]),
+    );
     assert_ne!(a, b);
     for store in [&store, &KeyStore::load(place.file()).unwrap()] {
-        assert_eq!(store.verify(a.as_bytes()), Some(owner("ci", &["tools:call", "x"])));
-        assert_eq!(store.verify(b.as_bytes()), Some(owner("laptop-2.home", &[])));
+        assert_eq!(
+            store.verify(a.as_bytes()),
+            Some(owner("ci", &["tools:call", "x"]))
+        );
+        assert_eq!(
+            store.verify(b.as_bytes()),
+            Some(owner("laptop-2.home", &[]))
+        );
     }
     store.revoke("ci").unwrap();
     store.revoke("ci").unwrap();
     assert!(matches!(store.revoke("nobody"), Err(KeyError::Unknown)));
     for store in [&store, &KeyStore::load(place.file()).unwrap()] {
         assert_eq!(store.verify(a.as_bytes()), None);
-        assert_eq!(store.verify(b.as_bytes()), Some(owner("laptop-2.home", &[])));
-        let listed: Vec<_> = store.list().iter().map(|key| (key.name.as_str(), key.is_revoked())).collect();
+        assert_eq!(
+            store.verify(b.as_bytes()),
+            Some(owner("laptop-2.home", &[]))
+        );
+        let listed: Vec<_> = store
+            .list()
+            .iter()
+            .map(|key| (key.name.as_str(), key.is_revoked()))
+            .collect();
         assert_eq!(listed, [("ci", true), ("laptop-2.home", false)]);
         assert!(store.list()[0].created().elapsed().unwrap() < Duration::from_secs(600));
     }
@@ -73,10 +96,18 @@ fn keys_are_shown_once() {
     let key = secret.expose_secret();
     let random = key.strip_prefix("cbk_").unwrap();
     assert_eq!(random.len(), 43);
-    assert!(random.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_'));
+    assert!(
+        random
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+    );
     let text = fs::read_to_string(place.file()).unwrap();
     assert!(!text.contains(random) && text.contains("sha256 = "));
-    let hash = text.lines().find_map(|line| line.strip_prefix("sha256 = \"")).unwrap().trim_end_matches('"');
+    let hash = text
+        .lines()
+        .find_map(|line| line.strip_prefix("sha256 = \""))
+        .unwrap()
+        .trim_end_matches('"');
     let shown = format!("{secret:?} {store:?} {:?}", store.list());
     assert!(!shown.contains(random) && !shown.contains(hash));
 }
@@ -92,10 +123,22 @@ fn other_keys_are_wrong() {
         other[at] ^= 1;
         assert_eq!(store.verify(&other), None, "{at}");
     }
-    for other in [&key[1..], &key[..key.len() - 1], &format!("{key}A"), "", "cbk_", &key[4..]] {
+    for other in [
+        &key[1..],
+        &key[..key.len() - 1],
+        &format!("{key}A"),
+        "",
+        "cbk_",
+        &key[4..],
+    ] {
         assert_eq!(store.verify(other.as_bytes()), None);
     }
-    assert_eq!(KeyStore::load_or_new(place.directory.path().join("none")).unwrap().verify(key.as_bytes()), None);
+    assert_eq!(
+        KeyStore::load_or_new(place.directory.path().join("none"))
+            .unwrap()
+            .verify(key.as_bytes()),
+        None
+    );
 }
 
 /// Goal: a listener with keys lets in keys and nobody else. Method: right, wrong, revoked, none; the file taken away.
@@ -109,12 +152,28 @@ fn listener_with_keys_asks_for_them() {
     let ask = |authorization: Option<String>| {
         let here = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let authorization = authorization.as_deref().map(str::as_bytes);
-        access.principal(&Credential { peer: here, local: here, authorization, is_forwarded: false })
+        access.principal(&Credential {
+            peer: here,
+            local: here,
+            authorization,
+            is_forwarded: false,
+        })
     };
-    assert_eq!(ask(Some(format!("Bearer {good}"))), Ok(owner("good", &["s"])));
+    assert_eq!(
+        ask(Some(format!("Bearer {good}"))),
+        Ok(owner("good", &["s"]))
+    );
     assert_eq!(ask(None), Err(CredentialError::Missing));
-    for wrong in [&revoked, "cbk_", "cbk_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "eyJhbGciOiJub25lIn0.e30."] {
-        assert_eq!(ask(Some(format!("Bearer {wrong}"))), Err(CredentialError::Wrong));
+    for wrong in [
+        &revoked,
+        "cbk_",
+        "cbk_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+        "eyJhbGciOiJub25lIn0.e30.",
+    ] {
+        assert_eq!(
+            ask(Some(format!("Bearer {wrong}"))),
+            Err(CredentialError::Wrong)
+        );
     }
     assert_eq!(CredentialError::Wrong.http_status(), 401);
     assert_eq!(CredentialError::Missing.challenge(), Some("Bearer"));
@@ -122,12 +181,21 @@ fn listener_with_keys_asks_for_them() {
     let late = add(&mut store, "late", &[]);
     assert_eq!(ask(Some(format!("Bearer {late}"))), Ok(owner("late", &[])));
     store.revoke("good").unwrap();
-    assert_eq!(ask(Some(format!("Bearer {good}"))), Err(CredentialError::Wrong));
+    assert_eq!(
+        ask(Some(format!("Bearer {good}"))),
+        Err(CredentialError::Wrong)
+    );
     let kept = fs::read(place.file()).unwrap();
     fs::write(place.file(), "version = 1\nkey = broken").unwrap();
-    assert_eq!(ask(Some(format!("Bearer {late}"))), Err(CredentialError::Unavailable));
+    assert_eq!(
+        ask(Some(format!("Bearer {late}"))),
+        Err(CredentialError::Unavailable)
+    );
     fs::remove_file(place.file()).unwrap();
-    assert_eq!(ask(Some(format!("Bearer {late}"))), Err(CredentialError::Unavailable));
+    assert_eq!(
+        ask(Some(format!("Bearer {late}"))),
+        Err(CredentialError::Unavailable)
+    );
     fs::write(place.file(), kept).unwrap();
     assert_eq!(ask(Some(format!("Bearer {late}"))), Ok(owner("late", &[])));
     assert!(!format!("{access:?}").contains("cbk_"));
@@ -142,7 +210,10 @@ fn ring_looks_now_and_then() {
     fs::remove_file(place.file()).unwrap();
     assert!(matches!(ring.verify(key.as_bytes()), Some(Ok(_))));
     assert!(ring.verify(b"another kind").is_none());
-    assert!(matches!(KeyRing::open(place.file()), Err(KeyError::Io { .. })));
+    assert!(matches!(
+        KeyRing::open(place.file()),
+        Err(KeyError::Io { .. })
+    ));
 }
 
 /// Goal: changes of two processes are both kept, and whoever reads sees whole files. Method: two threads, a reader.
@@ -166,7 +237,9 @@ fn changes_beside_each_other_are_kept() {
     });
     assert_eq!(place.store().list().len(), 21);
     // Nothing half written is left beside it.
-    let names = fs::read_dir(place.directory.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let names = fs::read_dir(place.directory.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
     assert_eq!(names.count(), 2, "the file and its lock");
 }
 
@@ -182,8 +255,14 @@ fn file_is_its_owners() {
     assert_eq!(mode(place.file()), 0o600);
     for loose in [0o620, 0o602, 0o666] {
         fs::set_permissions(place.file(), fs::Permissions::from_mode(loose)).unwrap();
-        assert!(matches!(KeyStore::load(place.file()), Err(KeyError::Writable { .. })));
-        assert!(matches!(store.add("b", vec![]), Err(KeyError::Writable { .. })));
+        assert!(matches!(
+            KeyStore::load(place.file()),
+            Err(KeyError::Writable { .. })
+        ));
+        assert!(matches!(
+            store.add("b", vec![]),
+            Err(KeyError::Writable { .. })
+        ));
     }
     fs::set_permissions(place.file(), fs::Permissions::from_mode(0o644)).unwrap();
     let link = place.directory.path().join("link.toml");
@@ -196,7 +275,10 @@ fn file_is_its_owners() {
 /// Goal: a damaged file is refused with the place and without its text. Method: rows.
 #[test]
 fn damaged_files_are_refused() {
-    let good = format!("version = 1\n[[key]]\nname = \"a\"\nsha256 = \"{}\"\ncreated_unix_s = 1\n", "0f".repeat(32));
+    let good = format!(
+        "version = 1\n[[key]]\nname = \"a\"\nsha256 = \"{}\"\ncreated_unix_s = 1\n",
+        "0f".repeat(32)
+    );
     let read = |text: &str| KeyStore::from_text("keys.toml", text.as_bytes());
     assert_eq!(read(&good).unwrap().list().len(), 1);
     assert!(read("version = 1").unwrap().list().is_empty());
@@ -207,11 +289,26 @@ fn damaged_files_are_refused() {
         ("version = 1\ncbk_secret = 1", "line 2"),
         (&good.replace("0f0f0f", "0f0f"), "line 4"),
         (&good.replace("0f0f0f", "cbk_se"), "line 4"),
-        (&good.replace("created_unix_s = 1", "created_unix_s = \"cbk_secret\""), "line 5"),
-        (&good.replace("\"a\"", "\"a b\""), "key 1 has a name or scope that can't be one"),
-        (&good.replace("\"a\"", "\"\""), "key 1 has a name or scope that can't be one"),
-        (&(good.clone() + "scopes = [\"a b\"]"), "key 1 has a name or scope that can't be one"),
-        (&(good.clone() + good.trim_start_matches("version = 1")), "key 2 has the name of another"),
+        (
+            &good.replace("created_unix_s = 1", "created_unix_s = \"cbk_secret\""),
+            "line 5",
+        ),
+        (
+            &good.replace("\"a\"", "\"a b\""),
+            "key 1 has a name or scope that can't be one",
+        ),
+        (
+            &good.replace("\"a\"", "\"\""),
+            "key 1 has a name or scope that can't be one",
+        ),
+        (
+            &(good.clone() + "scopes = [\"a b\"]"),
+            "key 1 has a name or scope that can't be one",
+        ),
+        (
+            &(good.clone() + good.trim_start_matches("version = 1")),
+            "key 2 has the name of another",
+        ),
     ] {
         let error = read(text).unwrap_err().to_string();
         assert_eq!(error, format!("the key file keys.toml is damaged: {why}"));
@@ -225,19 +322,45 @@ fn bounds() {
     let place = Place::new();
     let mut store = place.store();
     let text = |bytes: usize| "a".repeat(bytes);
-    assert!(store.add(&text(KEY_NAME_BYTES_MAX), vec![text(KEY_SCOPE_BYTES_MAX); KEY_SCOPES_MAX]).is_ok());
-    assert!(matches!(store.add(&text(KEY_NAME_BYTES_MAX + 1), vec![]), Err(KeyError::Name)));
-    assert!(matches!(store.add("b", vec![text(1); KEY_SCOPES_MAX + 1]), Err(KeyError::Scope)));
-    assert!(matches!(store.add("b", vec![text(KEY_SCOPE_BYTES_MAX + 1)]), Err(KeyError::Scope)));
+    assert!(
+        store
+            .add(
+                &text(KEY_NAME_BYTES_MAX),
+                vec![text(KEY_SCOPE_BYTES_MAX); KEY_SCOPES_MAX]
+            )
+            .is_ok()
+    );
+    assert!(matches!(
+        store.add(&text(KEY_NAME_BYTES_MAX + 1), vec![]),
+        Err(KeyError::Name)
+    ));
+    assert!(matches!(
+        store.add("b", vec![text(1); KEY_SCOPES_MAX + 1]),
+        Err(KeyError::Scope)
+    ));
+    assert!(matches!(
+        store.add("b", vec![text(KEY_SCOPE_BYTES_MAX + 1)]),
+        Err(KeyError::Scope)
+    ));
     for name in ["", "a b", "ä", "a/b", "a\n"] {
-        assert!(matches!(store.add(name, vec![]), Err(KeyError::Name)), "{name:?}");
+        assert!(
+            matches!(store.add(name, vec![]), Err(KeyError::Name)),
+            "{name:?}"
+        );
     }
     for scope in ["", "a b", "\"", "\\", "ä"] {
-        assert!(matches!(store.add("b", vec![scope.into()]), Err(KeyError::Scope)), "{scope:?}");
+        assert!(
+            matches!(store.add("b", vec![scope.into()]), Err(KeyError::Scope)),
+            "{scope:?}"
+        );
     }
 
-    let key =
-        |nth: usize| format!("[[key]]\nname = \"k{nth}\"\nsha256 = \"{}\"\ncreated_unix_s = 1\n", "00".repeat(32));
+    let key = |nth: usize| {
+        format!(
+            "[[key]]\nname = \"k{nth}\"\nsha256 = \"{}\"\ncreated_unix_s = 1\n",
+            "00".repeat(32)
+        )
+    };
     let many = |keys: usize| format!("version = 1\n{}", (0..keys).map(key).collect::<String>());
     assert!(KeyStore::from_text("k", many(KEYS_IN_FILE_MAX + 1).as_bytes()).is_err());
     fs::write(place.file(), many(KEYS_IN_FILE_MAX)).unwrap();

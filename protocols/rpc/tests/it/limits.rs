@@ -2,8 +2,14 @@ use callboard_rpc::{DecodeError, JsonError, Limits, check, decode};
 
 /// Passes `at_limit` and refuses `over` with `error`.
 fn bound(limits: &Limits, at_limit: &str, over: &str, error: impl Into<DecodeError>) {
-    assert!(decode(at_limit.as_bytes(), limits).is_ok(), "refused at the limit");
-    assert_eq!(decode(over.as_bytes(), limits).unwrap_err().error, error.into());
+    assert!(
+        decode(at_limit.as_bytes(), limits).is_ok(),
+        "refused at the limit"
+    );
+    assert_eq!(
+        decode(over.as_bytes(), limits).unwrap_err().error,
+        error.into()
+    );
 }
 
 fn with_params(value: &str) -> String {
@@ -16,7 +22,14 @@ fn body_bytes() {
     let limits = Limits::default();
     let pad = limits.body_bytes_max - with_params("[\"\"]").len();
     let body = |pad: usize| with_params(&format!("[\"{}\"]", "x".repeat(pad)));
-    bound(&limits, &body(pad), &body(pad + 1), JsonError::BytesOver { max: limits.body_bytes_max });
+    bound(
+        &limits,
+        &body(pad),
+        &body(pad + 1),
+        JsonError::BytesOver {
+            max: limits.body_bytes_max,
+        },
+    );
 }
 
 /// Goal: the depth's bound is exact, and what passes can be read by serde_json. Method: nested arrays.
@@ -25,8 +38,18 @@ fn depth() {
     let limits = Limits::default();
     let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     // The envelope is one level itself.
-    let (at, over) = (with_params(&nested(limits.depth_max - 1)), with_params(&nested(limits.depth_max)));
-    bound(&limits, &at, &over, JsonError::DepthOver { max: limits.depth_max });
+    let (at, over) = (
+        with_params(&nested(limits.depth_max - 1)),
+        with_params(&nested(limits.depth_max)),
+    );
+    bound(
+        &limits,
+        &at,
+        &over,
+        JsonError::DepthOver {
+            max: limits.depth_max,
+        },
+    );
     assert!(serde_json::from_str::<serde_json::Value>(&at).is_ok());
 }
 
@@ -38,11 +61,27 @@ fn keys() {
         let members: Vec<String> = (0..keys).map(|n| format!("\"{n}\":0")).collect();
         format!("{{{}}}", members.join(","))
     };
-    let error = JsonError::KeysOver { max: limits.keys_max };
-    bound(&limits, &with_params(&object(limits.keys_max)), &with_params(&object(limits.keys_max + 1)), error);
+    let error = JsonError::KeysOver {
+        max: limits.keys_max,
+    };
+    bound(
+        &limits,
+        &with_params(&object(limits.keys_max)),
+        &with_params(&object(limits.keys_max + 1)),
+        error,
+    );
     let many = with_params(&format!("[{0},{0},{{\"a\":{0}}}]", object(limits.keys_max)));
     assert!(decode(many.as_bytes(), &limits).is_ok());
-    assert_eq!(check(object(1_000_000).as_bytes(), &Limits { body_bytes_max: usize::MAX, ..limits }), Err(error));
+    assert_eq!(
+        check(
+            object(1_000_000).as_bytes(),
+            &Limits {
+                body_bytes_max: usize::MAX,
+                ..limits
+            }
+        ),
+        Err(error)
+    );
 }
 
 /// Goal: the bound on digits is exact and counts fraction and exponent. Method: a fraction of that length.
@@ -51,12 +90,23 @@ fn digits() {
     let limits = Limits::default();
     let number = |digits: usize| with_params(&format!("[-0.{}e1]", "3".repeat(digits - 2)));
     let at = number(limits.digits_max).find('-').unwrap();
-    let error = JsonError::DigitsOver { at, max: limits.digits_max };
-    bound(&limits, &number(limits.digits_max), &number(limits.digits_max + 1), error);
+    let error = JsonError::DigitsOver {
+        at,
+        max: limits.digits_max,
+    };
+    bound(
+        &limits,
+        &number(limits.digits_max),
+        &number(limits.digits_max + 1),
+        error,
+    );
     // The largest double written out passes; ten times as much doesn't.
     let largest = format!("{:.0}", f64::MAX);
     assert!(check(largest.as_bytes(), &limits).is_ok());
-    assert_eq!(check(format!("{largest}0").as_bytes(), &limits), Err(JsonError::NumberRange { at: 0 }));
+    assert_eq!(
+        check(format!("{largest}0").as_bytes(), &limits),
+        Err(JsonError::NumberRange { at: 0 })
+    );
 }
 
 /// Goal: an id is at most so long as written. Method: a string and an integer of that length.
@@ -66,15 +116,35 @@ fn id_bytes() {
     let max = limits.id_bytes_max;
     let body = |id: String| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m"}}"#);
     let text = |bytes: usize| body(format!("\"{}\"", "i".repeat(bytes - 2)));
-    bound(&limits, &text(max), &text(max + 1), DecodeError::Id { bytes_max: max });
-    bound(&limits, &body("7".repeat(max)), &body("7".repeat(max + 1)), DecodeError::Id { bytes_max: max });
+    bound(
+        &limits,
+        &text(max),
+        &text(max + 1),
+        DecodeError::Id { bytes_max: max },
+    );
+    bound(
+        &limits,
+        &body("7".repeat(max)),
+        &body("7".repeat(max + 1)),
+        DecodeError::Id { bytes_max: max },
+    );
 }
 
 /// Goal: a method name is at most so long. Method: that length and one more.
 #[test]
 fn method_bytes() {
     let limits = Limits::default();
-    let body = |bytes: usize| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{}"}}"#, "m".repeat(bytes));
+    let body = |bytes: usize| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"{}"}}"#,
+            "m".repeat(bytes)
+        )
+    };
     let max = limits.method_bytes_max;
-    bound(&limits, &body(max), &body(max + 1), DecodeError::Method { bytes_max: max });
+    bound(
+        &limits,
+        &body(max),
+        &body(max + 1),
+        DecodeError::Method { bytes_max: max },
+    );
 }

@@ -2,7 +2,9 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use callboard_rpc::{Id, LINE_BYTES_MAX_DEFAULT, Limits, Line, LineDecoder, decode, encode_line, encode_request};
+use callboard_rpc::{
+    Id, LINE_BYTES_MAX_DEFAULT, Limits, Line, LineDecoder, decode, encode_line, encode_request,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::value::RawValue;
@@ -27,7 +29,10 @@ fn line(text: &str) -> Line {
 #[test]
 fn lines_are_cut() {
     for (stream, expected) in [
-        ("a\nb\r\n\n\r\n c \n", vec![line("a"), line("b"), line(" c ")]),
+        (
+            "a\nb\r\n\n\r\n c \n",
+            vec![line("a"), line("b"), line(" c ")],
+        ),
         ("a\rb\n", vec![line("a\rb")]),
         ("a\nb", vec![line("a"), line("b")]),
         ("a\r\r\n", vec![line("a\r")]),
@@ -48,8 +53,14 @@ fn line_bytes() {
     }
     let over = at + "x";
     for end in ["\n", "\r\n"] {
-        assert_eq!(read(&[over.as_bytes(), end.as_bytes(), b"next\n"], max), [Line::TooLong, line("next")]);
-        assert_eq!(read(&[(over.clone() + end + "next\n").as_bytes()], max), [Line::TooLong, line("next")]);
+        assert_eq!(
+            read(&[over.as_bytes(), end.as_bytes(), b"next\n"], max),
+            [Line::TooLong, line("next")]
+        );
+        assert_eq!(
+            read(&[(over.clone() + end + "next\n").as_bytes()], max),
+            [Line::TooLong, line("next")]
+        );
     }
     assert_eq!(read(&[over.as_bytes()], max), [Line::TooLong]);
 }
@@ -61,7 +72,11 @@ struct Endless {
 }
 
 impl AsyncRead for Endless {
-    fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         self.largest_read = self.largest_read.max(into.remaining());
         let bytes = into.remaining().min(self.left).min(64 * 1024);
         self.left -= bytes;
@@ -74,12 +89,22 @@ impl AsyncRead for Endless {
 #[tokio::test]
 async fn endless_line_has_bounded_memory() {
     const MAX: usize = 1024 * 1024;
-    let mut endless = Endless { left: 64 * MAX, largest_read: 0 };
+    let mut endless = Endless {
+        left: 64 * MAX,
+        largest_read: 0,
+    };
     let mut decoder = LineDecoder::new(MAX);
-    assert_eq!(decoder.read(&mut endless).await.unwrap(), Some(Line::TooLong));
+    assert_eq!(
+        decoder.read(&mut endless).await.unwrap(),
+        Some(Line::TooLong)
+    );
     assert!(endless.left > 62 * MAX, "it is said as soon as it is known");
     assert_eq!(decoder.read(&mut endless).await.unwrap(), None);
-    assert!(endless.largest_read <= 2 * MAX, "{} bytes of room", endless.largest_read);
+    assert!(
+        endless.largest_read <= 2 * MAX,
+        "{} bytes of room",
+        endless.largest_read
+    );
     decoder.push(b"\nnext\n");
     assert_eq!(decoder.next(), Some(line("next")));
 }
@@ -109,9 +134,14 @@ async fn reads_a_stream() {
 fn messages_are_one_line() {
     let params = RawValue::from_string("{\r\n \"a\":\n\"\\n\"}".into()).unwrap();
     let bytes = encode_line(encode_request(&Id::integer(1), "m", &params));
-    assert_eq!(bytes.iter().filter(|b| matches!(b, b'\n' | b'\r')).count(), 1);
+    assert_eq!(
+        bytes.iter().filter(|b| matches!(b, b'\n' | b'\r')).count(),
+        1
+    );
     let lines = read(&[&bytes], 100);
-    let [Line::Whole(text)] = lines.as_slice() else { panic!("{lines:?}") };
+    let [Line::Whole(text)] = lines.as_slice() else {
+        panic!("{lines:?}")
+    };
     assert!(decode(text, &Limits::default()).is_ok());
 }
 

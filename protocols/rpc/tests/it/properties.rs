@@ -1,5 +1,6 @@
 use callboard_rpc::{
-    DecodeError, Id, Incoming, JsonError, Limits, Nulls, RpcError, check, decode, encode_request, encode_response,
+    DecodeError, Id, Incoming, JsonError, Limits, Nulls, RpcError, check, decode, encode_request,
+    encode_response,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
@@ -20,7 +21,8 @@ fn value() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(5, 64, 8, |inner| {
         prop_oneof![
             vec(inner.clone(), 0..8).prop_map(Value::from),
-            btree_map(any::<String>(), inner, 0..8).prop_map(|m| Value::Object(m.into_iter().collect())),
+            btree_map(any::<String>(), inner, 0..8)
+                .prop_map(|m| Value::Object(m.into_iter().collect())),
         ]
     })
 }
@@ -35,7 +37,10 @@ fn edits() -> impl Strategy<Value = Vec<(prop::sample::Index, u8, u8)>> {
 }
 
 fn id() -> impl Strategy<Value = Id> {
-    prop_oneof![any::<i64>().prop_map(Id::integer), "\\PC{0,30}".prop_map(|text| Id::text(&text))]
+    prop_oneof![
+        any::<i64>().prop_map(Id::integer),
+        "\\PC{0,30}".prop_map(|text| Id::text(&text))
+    ]
 }
 
 fn raw(value: &Value) -> Box<RawValue> {

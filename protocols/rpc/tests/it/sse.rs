@@ -5,7 +5,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 /// What a decoder makes of a stream: its events with the id and pause that hold after each, and how it ended.
-type Seen = (Vec<(SseEvent, Option<String>, Option<Duration>)>, Result<(), SseError>);
+type Seen = (
+    Vec<(SseEvent, Option<String>, Option<Duration>)>,
+    Result<(), SseError>,
+);
 
 fn read(chunks: &[&[u8]], limits: &SseLimits) -> Seen {
     let mut decoder = SseDecoder::new(limits);
@@ -14,7 +17,11 @@ fn read(chunks: &[&[u8]], limits: &SseLimits) -> Seen {
         decoder.push(chunk);
         loop {
             match decoder.next() {
-                Ok(Some(event)) => events.push((event, decoder.last_event_id().map(str::to_owned), decoder.retry())),
+                Ok(Some(event)) => events.push((
+                    event,
+                    decoder.last_event_id().map(str::to_owned),
+                    decoder.retry(),
+                )),
                 Ok(None) => break,
                 Err(error) => {
                     assert_eq!(decoder.next(), Err(error), "a broken stream stays broken");
@@ -33,7 +40,10 @@ fn events(stream: &[u8]) -> Vec<SseEvent> {
 }
 
 fn texts(stream: &str) -> Vec<String> {
-    events(stream.as_bytes()).into_iter().map(|event| String::from_utf8(event.data).unwrap()).collect()
+    events(stream.as_bytes())
+        .into_iter()
+        .map(|event| String::from_utf8(event.data).unwrap())
+        .collect()
 }
 
 /// Goal: streams are read as the standard says. Method: its own examples, and each rule's edge.
@@ -41,11 +51,17 @@ fn texts(stream: &str) -> Vec<String> {
 fn reads_as_the_standard_says() {
     for (stream, expected) in [
         ("data: YHOO\ndata: +2\ndata: 10\n\n", vec!["YHOO\n+2\n10"]),
-        (": a stream\n\ndata: first\nid: 1\n\ndata:second\nid\n\ndata:  third\n\n", vec!["first", "second", " third"]),
+        (
+            ": a stream\n\ndata: first\nid: 1\n\ndata:second\nid\n\ndata:  third\n\n",
+            vec!["first", "second", " third"],
+        ),
         // The last one never ends.
         ("data\n\ndata\ndata\n\ndata:", vec!["", "\n"]),
         ("data:test\n\ndata: test\n\n", vec!["test", "test"]),
-        ("data: a\r\rdata: b\r\n\r\ndata: c\n\r\n", vec!["a", "b", "c"]),
+        (
+            "data: a\r\rdata: b\r\n\r\ndata: c\n\r\n",
+            vec!["a", "b", "c"],
+        ),
         ("data: a\rdata: b\n\n", vec!["a\nb"]),
         ("\u{feff}data: a\n\n", vec!["a"]),
         ("\u{feff}\u{feff}data: a\n\ndata: b\n\n", vec!["b"]),
@@ -67,8 +83,10 @@ fn reads_names_ids_and_pauses() {
                   retry: 1x\nretry: -1\nretry:\nretry: 99999999999999999999999\ndata: d\n\nid: 9\ndata: unfinished\n";
     let (seen, end) = read(&[stream.as_bytes()], &SseLimits::default());
     assert_eq!(end, Ok(()));
-    let short: Vec<_> =
-        seen.iter().map(|(event, last, _)| (event.kind(), event.id.as_deref(), last.as_deref())).collect();
+    let short: Vec<_> = seen
+        .iter()
+        .map(|(event, last, _)| (event.kind(), event.id.as_deref(), last.as_deref()))
+        .collect();
     let expected = [
         ("ping", Some("1"), Some("1")),
         ("message", None, Some("1")),
@@ -77,7 +95,10 @@ fn reads_names_ids_and_pauses() {
         ("message", None, None),
     ];
     assert_eq!(short, expected);
-    assert!(seen.iter().all(|(_, _, retry)| *retry == Some(Duration::from_millis(500))));
+    assert!(
+        seen.iter()
+            .all(|(_, _, retry)| *retry == Some(Duration::from_millis(500)))
+    );
     assert_eq!(seen[0].0.retry, Some(Duration::from_millis(500)));
     assert_eq!(seen[4].0.retry, None);
 }
@@ -86,7 +107,10 @@ fn reads_names_ids_and_pauses() {
 #[test]
 fn data_is_not_repaired() {
     assert_eq!(events(b"data: \xC3\nid: \xFF\n\n")[0].data, b"\xC3");
-    assert_eq!(events(b"data: \xC3\nid: \xFF\n\n")[0].id.as_deref(), Some("\u{fffd}"));
+    assert_eq!(
+        events(b"data: \xC3\nid: \xFF\n\n")[0].id.as_deref(),
+        Some("\u{fffd}")
+    );
 }
 
 /// Goal: text in an event can't end it, nor begin another. Method: breaks of each kind in data, name and id.
@@ -101,10 +125,21 @@ fn no_text_forges_an_event() {
     };
     let read = events(&encode_event(&event));
     let data = "a\n\nid: 9\ndata: forged\n\ndata: x\n\nevent: y\n".into();
-    assert_eq!(read, [SseEvent { event: None, data, id: None, retry: event.retry }]);
+    assert_eq!(
+        read,
+        [SseEvent {
+            event: None,
+            data,
+            id: None,
+            retry: event.retry
+        }]
+    );
     let nul = SseEvent::message("a").with_id("\0");
     assert_eq!(encode_event(&nul), b"data: a\n\n");
-    assert_eq!(encode_event(&SseEvent::default().with_id("p1")), b"id: p1\ndata: \n\n");
+    assert_eq!(
+        encode_event(&SseEvent::default().with_id("p1")),
+        b"id: p1\ndata: \n\n"
+    );
     assert!(events(SSE_KEEP_ALIVE).is_empty());
 }
 
@@ -166,7 +201,9 @@ fn cut<'a>(bytes: &'a [u8], cuts: &[prop::sample::Index]) -> Vec<&'a [u8]> {
     at.push(bytes.len());
     at.sort_unstable();
     let mut begin = 0;
-    at.into_iter().map(|end| &bytes[std::mem::replace(&mut begin, end)..end]).collect()
+    at.into_iter()
+        .map(|end| &bytes[std::mem::replace(&mut begin, end)..end])
+        .collect()
 }
 
 proptest! {

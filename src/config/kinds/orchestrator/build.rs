@@ -17,13 +17,16 @@ use callboard_orchestration::decide::rules::RulesDecider;
 use callboard_orchestration::decide::{Decider, Deciders, PersonDecider, Point, Who};
 use callboard_orchestration::memory::Memory;
 use callboard_orchestration::peer_registry::{KnownAgents, KnownOptions};
-use callboard_orchestration::task::{CONFIDENCE_MIN_DEFAULT, TASK_TTL_DEFAULT, TaskOptions, TaskOrchestrator};
+use callboard_orchestration::task::{
+    CONFIDENCE_MIN_DEFAULT, TASK_TTL_DEFAULT, TaskOptions, TaskOrchestrator,
+};
 use callboard_orchestration::tools::{CommandOptions, ToolDeps, Toolbox};
 use callboard_runtime::{Agent, AgentRef};
 use callboard_store::import_directory_once;
 
 use super::{
-    AgentKind, CommandDeclaration, EXECUTE_COMMAND, OrchestratorDeclaration, StartContext, StartError, Structured,
+    AgentKind, CommandDeclaration, EXECUTE_COMMAND, OrchestratorDeclaration, StartContext,
+    StartError, Structured,
 };
 use crate::config::kinds::a2a::Peers;
 
@@ -61,14 +64,21 @@ pub(super) struct Building<'a> {
 
 impl<'a> Building<'a> {
     pub(super) fn new(cx: &'a StartContext<'a>, declared: &'a OrchestratorDeclaration) -> Self {
-        Self { cx, declared, helpers: Vec::new() }
+        Self {
+            cx,
+            declared,
+            helpers: Vec::new(),
+        }
     }
 
     /// Builds it of the agents that run.
     pub(super) async fn build(&mut self) -> Result<Orchestrated, StartError> {
         let (system, declared) = (self.cx.system, self.declared);
         let shown = self.shown()?;
-        let model = declared.model.as_deref().and_then(|id| Some((id, shown.get(id)?.clone())));
+        let model = declared
+            .model
+            .as_deref()
+            .and_then(|id| Some((id, shown.get(id)?.clone())));
         let deciders = Arc::new(self.deciders(model)?);
         let known = self.known().await?;
         for id in &declared.agents {
@@ -89,7 +99,9 @@ impl<'a> Building<'a> {
         let toolbox = Toolbox::new(&enabled, deps).map_err(|failure| self.wrong(failure))?;
         let memory = Memory::new(system.store().notes.clone(), &declared.id, declared.class);
         let rules = self.cx.topology.guard_rules();
-        let guard = declared.guard.then(|| self.helper("guardrail", move || Guardrail::with(&rules)));
+        let guard = declared
+            .guard
+            .then(|| self.helper("guardrail", move || Guardrail::with(&rules)));
         let options = TaskOptions {
             id: declared.id.clone(),
             name: declared.name().to_owned(),
@@ -114,19 +126,33 @@ impl<'a> Building<'a> {
             ending: self.cx.ending.clone(),
         };
         let make = move || TaskOrchestrator::new(options.clone());
-        let agent = system.prepare_with(make).label(declared.id.as_str()).spawn();
-        Ok(Orchestrated { agent, known, memory, toolbox, deciders })
+        let agent = system
+            .prepare_with(make)
+            .label(declared.id.as_str())
+            .spawn();
+        Ok(Orchestrated {
+            agent,
+            known,
+            memory,
+            toolbox,
+            deciders,
+        })
     }
 
     /// What it works with, by id: where not all of an agent's tools are shown, something that stands for it with those that are.
     fn shown(&mut self) -> Result<HashMap<&'a str, AgentRef>, StartError> {
         let mut shown = HashMap::new();
         for need in self.declared.needs() {
-            let Some(running) = self.cx.running.get(need) else { continue };
+            let Some(running) = self.cx.running.get(need) else {
+                continue;
+            };
             let mut agent = running.agent.clone();
             if running.filter != Filter::default() {
                 let member = BundleMember::new(need, agent).filtered(running.filter.clone());
-                let options = BundleOptions { prefix: Prefix::Never, ..BundleOptions::default() };
+                let options = BundleOptions {
+                    prefix: Prefix::Never,
+                    ..BundleOptions::default()
+                };
                 agent = Bundle::with([member], options)?.spawn(self.cx.system, need);
                 self.helpers.push(agent.clone());
             }
@@ -142,44 +168,71 @@ impl<'a> Building<'a> {
         let max_risk = share(declared.max_risk, RISK_MAX_DEFAULT);
         let by_rules = move || RulesDecider::new().with_max_risk(max_risk);
         let rules = needs(&Who::Rules).then(|| Decider::rules(self.helper("rules", by_rules)));
-        let person = needs(&Who::Person).then(|| Decider::person(self.helper("person", PersonDecider::default)));
+        let person = needs(&Who::Person)
+            .then(|| Decider::person(self.helper("person", PersonDecider::default)));
         let modelled = match model {
             Some((id, model)) if needs(&Who::Model) => {
                 let structured_off = declared.structured == Structured::Off;
-                let options = ModelDeciderOptions { prompts_dir: declared.prompts_dir.clone(), structured_off };
-                let decider = ModelDecider::new(model, &options).map_err(|failure| self.wrong(failure))?;
-                Some(Decider::model(id, self.helper("model", move || decider.clone())))
+                let options = ModelDeciderOptions {
+                    prompts_dir: declared.prompts_dir.clone(),
+                    structured_off,
+                };
+                let decider =
+                    ModelDecider::new(model, &options).map_err(|failure| self.wrong(failure))?;
+                Some(Decider::model(
+                    id,
+                    self.helper("model", move || decider.clone()),
+                ))
             }
             _ => None,
         };
         let nobody = || Decider::nobody("model", NO_MODEL);
-        Ok(Deciders::new(&declared.id, declared.class, |point| match declared.who(point) {
-            Who::Rules => rules.clone().unwrap_or_else(nobody),
-            Who::Person => person.clone().unwrap_or_else(nobody),
-            Who::Model => modelled.clone().unwrap_or_else(nobody),
-            Who::Agent(id) => Decider::agent(&id),
-        }))
+        Ok(Deciders::new(
+            &declared.id,
+            declared.class,
+            |point| match declared.who(point) {
+                Who::Rules => rules.clone().unwrap_or_else(nobody),
+                Who::Person => person.clone().unwrap_or_else(nobody),
+                Who::Model => modelled.clone().unwrap_or_else(nobody),
+                Who::Agent(id) => Decider::agent(&id),
+            },
+        ))
     }
 
     async fn known(&self) -> Result<KnownAgents, StartError> {
         let (declared, store) = (self.declared, self.cx.system.store());
-        let keys = declared.directory.trusted_keys.as_deref().map(|file| self.keys(file)).transpose()?;
+        let keys = declared
+            .directory
+            .trusted_keys
+            .as_deref()
+            .map(|file| self.keys(file))
+            .transpose()?;
         if let Some(file) = &declared.directory.import {
             self.import(file).await?;
         }
-        let networks = declared.directory.networks.iter().map(|range| range.network()).collect();
+        let networks = declared
+            .directory
+            .networks
+            .iter()
+            .map(|range| range.network())
+            .collect();
         let options = KnownOptions {
             id: declared.id.clone(),
             name: declared.name().to_owned(),
             allow: declared.directory.allow.clone(),
         };
-        let opened =
-            KnownAgents::open(self.cx.system, store.notes.clone(), Arc::new(Peers::new(networks, keys)), options);
+        let opened = KnownAgents::open(
+            self.cx.system,
+            store.notes.clone(),
+            Arc::new(Peers::new(networks, keys)),
+            options,
+        );
         opened.await.map_err(|failure| self.wrong(failure))
     }
 
     fn keys(&self, file: &Path) -> Result<Jwks, StartError> {
-        let wrong = |why: String| self.wrong(Failure::invalid(format!("{}: {why}", file.display())));
+        let wrong =
+            |why: String| self.wrong(Failure::invalid(format!("{}: {why}", file.display())));
         let text = fs::read(file).map_err(|error| wrong(error.to_string()))?;
         Jwks::parse(&text).map_err(|error| wrong(error.to_string()))
     }
@@ -189,17 +242,25 @@ impl<'a> Building<'a> {
         let text = match tokio::fs::read_to_string(file).await {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(self.wrong(Failure::invalid(format!("{}: {error}", file.display())))),
+            Err(error) => {
+                return Err(self.wrong(Failure::invalid(format!("{}: {error}", file.display()))));
+            }
         };
         match import_directory_once(&*self.cx.system.store().notes, &text).await {
             Ok(Some(imported)) => tracing::info!(?imported, "agents of a directory are known now"),
             Ok(None) => {}
-            Err(error) => return Err(self.wrong(Failure::invalid(format!("{}: {error}", file.display())))),
+            Err(error) => {
+                return Err(self.wrong(Failure::invalid(format!("{}: {error}", file.display()))));
+            }
         }
         Ok(())
     }
 
-    fn helper<A: Agent>(&mut self, what: &str, make: impl Fn() -> A + Send + Sync + 'static) -> AgentRef {
+    fn helper<A: Agent>(
+        &mut self,
+        what: &str,
+        make: impl Fn() -> A + Send + Sync + 'static,
+    ) -> AgentRef {
         let label = format!("{}/{what}", self.declared.id);
         let agent = self.cx.system.prepare_with(make).label(label).spawn();
         self.helpers.push(agent.clone());
@@ -252,13 +313,20 @@ mod tests {
             ending: &ending,
             running: &HashMap::new(),
         };
-        for (max_risk, expected) in [("0.2", Confirm::ConfirmNeeded), ("0.4", Confirm::SafeToProceed)] {
+        for (max_risk, expected) in [
+            ("0.2", Confirm::ConfirmNeeded),
+            ("0.4", Confirm::SafeToProceed),
+        ] {
             let declared: OrchestratorDeclaration =
                 toml::from_str(&format!("id = \"o\"\nmax_risk = {max_risk}")).unwrap();
             let mut building = Building::new(&cx, &declared);
             building.deciders(None).unwrap();
-            let asked =
-                DecideConfirm { action: Value::Null, why: ConfirmWhy::Risk, risk: 0.3, preference_known: false };
+            let asked = DecideConfirm {
+                action: Value::Null,
+                why: ConfirmWhy::Risk,
+                risk: 0.3,
+                preference_known: false,
+            };
             let decided = building.helpers[0].ask(asked).await.unwrap().unwrap();
             assert_eq!(decided.outcome, Some(expected), "{max_risk}");
         }

@@ -23,7 +23,14 @@ use crate::config::tree::Tree;
 use crate::config::{Names, personal, yes};
 
 /// The tools of an orchestrator that names none: all but `execute_command`.
-const TOOLS_DEFAULT: [&str; 6] = ["echo", "llm", "summarize", "list_agents", "remember_agent", "human_input"];
+const TOOLS_DEFAULT: [&str; 6] = [
+    "echo",
+    "llm",
+    "summarize",
+    "list_agents",
+    "remember_agent",
+    "human_input",
+];
 /// The key in `decide` that holds for every point that isn't there.
 const DEFAULT: &str = "default";
 /// The tool that `[agent.command]` is for.
@@ -155,13 +162,19 @@ pub(super) fn read(tree: &mut Tree, problems: &mut Problems<'_>) -> Option<Box<d
 /// Checks of one orchestrator.
 impl OrchestratorDeclaration {
     fn check_numbers(&self, tree: &Tree, problems: &mut Problems<'_>) {
-        let shares = [("confidence_min", self.confidence_min), ("max_risk", self.max_risk)];
+        let shares = [
+            ("confidence_min", self.confidence_min),
+            ("max_risk", self.max_risk),
+        ];
         for (key, share) in shares {
             if share.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
                 problems.error(tree.place(key), format!("`{key}` is from 0 to 1"));
             }
         }
-        if self.cost_usd_max.is_some_and(|usd| !usd.is_finite() || usd < 0.0) {
+        if self
+            .cost_usd_max
+            .is_some_and(|usd| !usd.is_finite() || usd < 0.0)
+        {
             problems.error(tree.place("cost_usd_max"), "`cost_usd_max` is 0 or more");
         }
     }
@@ -171,12 +184,21 @@ impl OrchestratorDeclaration {
         for (at, tool) in self.tools.iter().enumerate() {
             let span = tree.item_place("tools", at);
             if !TOOL_NAMES.contains(&&**tool) {
-                problems.not_among(span, format!("there is no tool `{tool}`"), tool, &TOOL_NAMES);
+                problems.not_among(
+                    span,
+                    format!("there is no tool `{tool}`"),
+                    tool,
+                    &TOOL_NAMES,
+                );
             } else if !seen.insert(tool) {
                 problems.error(span, format!("`{tool}` is there twice"));
             } else if tool == EXECUTE_COMMAND && self.command.is_none() {
                 let help = "name the programs that it may run in `command.allow`".to_owned();
-                problems.warning_with(span, format!("`{tool}` stays off: nothing is allowed"), Some(help));
+                problems.warning_with(
+                    span,
+                    format!("`{tool}` stays off: nothing is allowed"),
+                    Some(help),
+                );
             }
         }
     }
@@ -189,30 +211,50 @@ impl OrchestratorDeclaration {
                 problems.error(span, format!("{id} is there twice"));
             } else if let Some(server) = names.servers.get(&**id) {
                 let members = server.members.join("`, `");
-                let help =
-                    Some(format!("name those behind it: `{members}`; an upstream's `tools` choose among its own"));
-                problems.error_with(span, format!("{id} is a virtual server, which can't be delegated to"), help);
+                let help = Some(format!(
+                    "name those behind it: `{members}`; an upstream's `tools` choose among its own"
+                ));
+                problems.error_with(
+                    span,
+                    format!("{id} is a virtual server, which can't be delegated to"),
+                    help,
+                );
             } else if !names.is_known(id) {
-                let message = format!("{} delegates to {id}, which is no agent or upstream", self.id);
+                let message = format!(
+                    "{} delegates to {id}, which is no agent or upstream",
+                    self.id
+                );
                 problems.unknown(span, message, id, names.agents.keys().copied());
             } else if let Some(class) = names.agents.get(&**id).map(|agent| agent.class())
                 && class > self.class
             {
                 let help = Some(format!("write `class = \"{class}\"`"));
-                let message = format!("{id} answers what is {class}, and {} is {}", self.id, self.class);
+                let message = format!(
+                    "{id} answers what is {class}, and {} is {}",
+                    self.id, self.class
+                );
                 problems.error_with(span, message, help);
             }
         }
     }
 
     fn check_deciders(&self, tree: &Tree, names: &Names<'_>, problems: &mut Problems<'_>) {
-        let points: Vec<_> = Point::ALL.iter().map(|point| point.as_str()).chain([DEFAULT]).collect();
+        let points: Vec<_> = Point::ALL
+            .iter()
+            .map(|point| point.as_str())
+            .chain([DEFAULT])
+            .collect();
         let decide = tree.get("decide");
         for (point, who) in &self.decide {
             let key = decide.and_then(|tree| tree.key_span(point));
             let span = tree.place_at(&["decide", point]);
             if !points.contains(&&**point) {
-                problems.not_among(key, format!("nothing is decided at `{point}`"), point, &points);
+                problems.not_among(
+                    key,
+                    format!("nothing is decided at `{point}`"),
+                    point,
+                    &points,
+                );
                 continue;
             }
             match Who::parse(who) {
@@ -221,7 +263,11 @@ impl OrchestratorDeclaration {
                     problems.error_with(span, format!("{} has no model to decide", self.id), help);
                 }
                 Who::Agent(id) if !names.is_known(&id) => {
-                    let all = names.agents.keys().copied().chain(["rules", "model", "person"]);
+                    let all = names
+                        .agents
+                        .keys()
+                        .copied()
+                        .chain(["rules", "model", "person"]);
                     let message = format!("there is no agent {id} to decide");
                     problems.unknown(span, message, &id, all);
                 }
@@ -233,11 +279,23 @@ impl OrchestratorDeclaration {
     fn check_name(&self, tree: &Tree, names: &Names<'_>, problems: &mut Problems<'_>) {
         let name = self.name();
         let earlier = names.all::<Self>().take_while(|other| other.id != self.id);
-        let same = earlier.filter(|other| other.name() == name).last().map(|other| &*other.id);
+        let same = earlier
+            .filter(|other| other.name() == name)
+            .last()
+            .map(|other| &*other.id);
         // Other agents have their ids.
-        let of_another = || names.agents.get(name).filter(|agent| agent.downcast::<Self>().is_none()).map(|_| name);
+        let of_another = || {
+            names
+                .agents
+                .get(name)
+                .filter(|agent| agent.downcast::<Self>().is_none())
+                .map(|_| name)
+        };
         if let Some(other) = same.or_else(of_another) {
-            let message = format!("{other} and {} have the same name: their tasks are kept under it", self.id);
+            let message = format!(
+                "{other} and {} have the same name: their tasks are kept under it",
+                self.id
+            );
             problems.error(tree.place("name"), message);
         }
     }
@@ -247,7 +305,9 @@ impl OrchestratorDeclaration {
         let (mut seen, mut left) = (HashSet::new(), self.needs());
         while let Some(id) = left.pop() {
             if id == self.id {
-                let message = format!("{id} delegates to itself, or has itself decide, by way of others or not");
+                let message = format!(
+                    "{id} delegates to itself, or has itself decide, by way of others or not"
+                );
                 problems.error(tree.place("id"), message);
                 return;
             }
@@ -273,13 +333,30 @@ impl AgentKind for OrchestratorDeclaration {
 
     /// Ids of all that it works with.
     fn needs(&self) -> Vec<&str> {
-        let deciders = self.decide.values().filter(|who| matches!(Who::parse(who), Who::Agent(_)));
-        self.model.iter().chain(&self.agents).chain(deciders).map(String::as_str).collect()
+        let deciders = self
+            .decide
+            .values()
+            .filter(|who| matches!(Who::parse(who), Who::Agent(_)));
+        self.model
+            .iter()
+            .chain(&self.agents)
+            .chain(deciders)
+            .map(String::as_str)
+            .collect()
     }
 
     fn resolve(&mut self, folder: &Path) {
-        let Self { prompts_dir, directory, command, .. } = self;
-        let all = [prompts_dir, &mut directory.trusted_keys, &mut directory.import];
+        let Self {
+            prompts_dir,
+            directory,
+            command,
+            ..
+        } = self;
+        let all = [
+            prompts_dir,
+            &mut directory.trusted_keys,
+            &mut directory.import,
+        ];
         let command = command.as_mut().map(|command| &mut command.directory);
         for path in all.into_iter().filter_map(Option::as_mut).chain(command) {
             *path = folder.join(&*path);
@@ -290,8 +367,16 @@ impl AgentKind for OrchestratorDeclaration {
         self.check_numbers(tree, problems);
         self.check_tools(tree, problems);
         if let Some(model) = &self.model {
-            let models = names.agents.values().filter(|agent| agent.reach() == Reach::Agents);
-            names.check_model(model, models.map(|agent| agent.id()), tree.place("model"), problems);
+            let models = names
+                .agents
+                .values()
+                .filter(|agent| agent.reach() == Reach::Agents);
+            names.check_model(
+                model,
+                models.map(|agent| agent.id()),
+                tree.place("model"),
+                problems,
+            );
         }
         self.check_agents(tree, names, problems);
         self.check_deciders(tree, names, problems);
@@ -311,7 +396,10 @@ impl AgentKind for OrchestratorDeclaration {
         ];
         for (key, path, is_there) in named {
             if let Some(path) = path.filter(|path| !is_there(path)) {
-                problems.error(tree.place_at(key), format!("there is no {}", path.display()));
+                problems.error(
+                    tree.place_at(key),
+                    format!("there is no {}", path.display()),
+                );
             }
         }
     }

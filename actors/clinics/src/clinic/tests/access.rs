@@ -9,15 +9,26 @@ use super::super::messages::{CheckMedications, GetPatient, Query};
 use super::super::messages::{DataClass, Field, PatientView};
 use super::{Bench, anyone, one_patient, patient, seed, treating};
 
-const IDENTIFYING: [Field; 6] =
-    [Field::Name, Field::BirthDate, Field::GovernmentIdScheme, Field::GovernmentId, Field::Address, Field::Phone];
+const IDENTIFYING: [Field; 6] = [
+    Field::Name,
+    Field::BirthDate,
+    Field::GovernmentIdScheme,
+    Field::GovernmentId,
+    Field::Address,
+    Field::Phone,
+];
 
 fn get(id: &str) -> GetPatient {
-    GetPatient { patient_id: id.to_owned() }
+    GetPatient {
+        patient_id: id.to_owned(),
+    }
 }
 
 async fn view(silo: &Silo, principal: &Principal) -> PatientView {
-    silo.get_patient(get("CARD-001"), principal).await.unwrap().patient
+    silo.get_patient(get("CARD-001"), principal)
+        .await
+        .unwrap()
+        .patient
 }
 
 fn scoped(scope: &str, purpose: &str) -> Principal {
@@ -48,7 +59,10 @@ async fn identity_needs_trust_and_purpose() {
         assert_eq!(view.name.is_some(), allowed, "{principal:?}");
         let expected: &[Field] = if allowed { &[] } else { &IDENTIFYING };
         assert_eq!(view.redacted, expected, "{principal:?}");
-        assert!(view.medications.is_some() && view.notes.is_some(), "{principal:?}");
+        assert!(
+            view.medications.is_some() && view.notes.is_some(),
+            "{principal:?}"
+        );
     }
 }
 
@@ -80,19 +94,31 @@ async fn notes_that_name_the_patient_are_withheld_and_not_searched() {
         "Lives at Rua do Moinho 7, Recife, PE.",
     ] {
         let bench_of_row = Bench::new();
-        let silo = bench_of_row.open(&seed(&[patient("CARD-001", "Hypertension", notes)])).await;
+        let silo = bench_of_row
+            .open(&seed(&[patient("CARD-001", "Hypertension", notes)]))
+            .await;
         let redacted = view(&silo, &anyone()).await;
         assert_eq!(redacted.notes, None, "{notes}");
         assert!(redacted.redacted.contains(&Field::Notes), "{notes}");
         assert_eq!(view(&silo, &treating()).await.notes.as_deref(), Some(notes));
-        let query = Query { query: notes.to_owned() };
-        assert!(silo.query(query).await.unwrap().matches.is_empty(), "{notes}");
+        let query = Query {
+            query: notes.to_owned(),
+        };
+        assert!(
+            silo.query(query).await.unwrap().matches.is_empty(),
+            "{notes}"
+        );
     }
     // A short word of a name is no reason: "da" is in half of all Portuguese sentences.
     let mut innocent = patient("CARD-001", "Hypertension", "Dorme bem, sem falta de ar.");
     innocent["name"] = json!("Marta de Sá Bem");
     innocent["notes"] = json!("Falta de ar leve.");
-    assert!(view(&bench.open(&seed(&[innocent])).await, &anyone()).await.notes.is_some());
+    assert!(
+        view(&bench.open(&seed(&[innocent])).await, &anyone())
+            .await
+            .notes
+            .is_some()
+    );
 }
 
 /// Goal: the topology decides the classes. Method: other classes for some fields, and look at every answer.
@@ -109,16 +135,41 @@ async fn classes_come_from_the_topology() {
     let silo = Silo::open(config).await.unwrap();
 
     let redacted = view(&silo, &anyone()).await;
-    assert!(redacted.birth_date.is_some() && redacted.medications.is_none() && redacted.notes.is_none());
-    let ask = || CheckMedications { patient_id: "CARD-001".into() };
-    let refused = silo.check_medications(ask(), &anyone()).await.map_err(|e: Failure| e.kind);
+    assert!(
+        redacted.birth_date.is_some() && redacted.medications.is_none() && redacted.notes.is_none()
+    );
+    let ask = || CheckMedications {
+        patient_id: "CARD-001".into(),
+    };
+    let refused = silo
+        .check_medications(ask(), &anyone())
+        .await
+        .map_err(|e: Failure| e.kind);
     assert_eq!(refused, Err(FailureKind::Denied));
     assert!(silo.check_medications(ask(), &treating()).await.is_ok());
     // An identifying field isn't searched, whoever asks.
     for query in ["amiodarone", "sleeps"] {
-        assert!(silo.query(Query { query: query.into() }).await.unwrap().matches.is_empty(), "{query}");
+        assert!(
+            silo.query(Query {
+                query: query.into()
+            })
+            .await
+            .unwrap()
+            .matches
+            .is_empty(),
+            "{query}"
+        );
     }
-    assert_eq!(silo.query(Query { query: "hypertension".into() }).await.unwrap().matches.len(), 1);
+    assert_eq!(
+        silo.query(Query {
+            query: "hypertension".into()
+        })
+        .await
+        .unwrap()
+        .matches
+        .len(),
+        1
+    );
 }
 
 /// Goal: a topology that would withhold what every list shows is refused. Method: classify id and condition so.
@@ -129,7 +180,10 @@ async fn listed_fields_cannot_be_identifying() {
         let mut config = bench.config(&one_patient());
         config.classes.insert(field, DataClass::Identifying);
         let error = Silo::open(config).await.err().unwrap();
-        assert!(matches!(error, ClinicError::FieldIsListed { field: f } if f == field), "{error}");
+        assert!(
+            matches!(error, ClinicError::FieldIsListed { field: f } if f == field),
+            "{error}"
+        );
     }
 }
 
@@ -141,7 +195,12 @@ async fn purposes_come_from_the_topology() {
     config.purposes_allowed = vec!["audit".into()];
     let silo = Silo::open(config).await.unwrap();
     assert!(view(&silo, &treating()).await.name.is_none());
-    assert!(view(&silo, &Principal::local_operator().for_purpose("audit")).await.name.is_some());
+    assert!(
+        view(&silo, &Principal::local_operator().for_purpose("audit"))
+            .await
+            .name
+            .is_some()
+    );
 }
 
 /// Goal: a misspelt field or class doesn't silently open one. Method: configurations that must not parse.
@@ -149,7 +208,10 @@ async fn purposes_come_from_the_topology() {
 fn unknown_fields_and_classes_are_refused() {
     let parses = |extra: Value| {
         let mut config = json!({"id": "a", "specialty": "b", "database": "c", "seed": "d"});
-        config.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        config
+            .as_object_mut()
+            .unwrap()
+            .extend(extra.as_object().unwrap().clone());
         serde_json::from_value::<ClinicConfig>(config)
     };
     assert_eq!(parses(json!({})).unwrap().purposes_allowed, ["treatment"]);
@@ -167,15 +229,45 @@ fn unknown_fields_and_classes_are_refused() {
 #[tokio::test]
 async fn debug_tells_nothing_about_patients() {
     let bench = Bench::new();
-    let silo = bench.open(&seed(&[patient("CARD-001", "Hypertension", "Sleeps well.")])).await;
-    let file = silo.get_patient(get("CARD-001"), &treating()).await.unwrap();
-    let medications =
-        silo.check_medications(CheckMedications { patient_id: "CARD-001".into() }, &anyone()).await.unwrap();
-    let query = Query { query: "Marta hypertension".into() };
-    let matches = silo.query(Query { query: "hypertension".into() }).await.unwrap();
+    let silo = bench
+        .open(&seed(&[patient(
+            "CARD-001",
+            "Hypertension",
+            "Sleeps well.",
+        )]))
+        .await;
+    let file = silo
+        .get_patient(get("CARD-001"), &treating())
+        .await
+        .unwrap();
+    let medications = silo
+        .check_medications(
+            CheckMedications {
+                patient_id: "CARD-001".into(),
+            },
+            &anyone(),
+        )
+        .await
+        .unwrap();
+    let query = Query {
+        query: "Marta hypertension".into(),
+    };
+    let matches = silo
+        .query(Query {
+            query: "hypertension".into(),
+        })
+        .await
+        .unwrap();
     let list = silo.list_patients().await.unwrap();
     let printed = format!("{file:?} {medications:?} {query:?} {matches:?} {list:?}").to_lowercase();
-    for word in ["marta", "hypertension", "digoxin", "moinho", "sleeps", "529"] {
+    for word in [
+        "marta",
+        "hypertension",
+        "digoxin",
+        "moinho",
+        "sleeps",
+        "529",
+    ] {
         assert!(!printed.contains(word), "{word} in {printed}");
     }
 }

@@ -28,7 +28,12 @@ fn with_clinic(config: ClinicConfig, test: impl AsyncFnOnce(&AgentRef)) {
 }
 
 /// Asks as a protocol does: by name, with JSON, on somebody's behalf.
-async fn ask(agent: &AgentRef, name: &str, arguments: Value, principal: Principal) -> Result<Value, Failure> {
+async fn ask(
+    agent: &AgentRef,
+    name: &str,
+    arguments: Value,
+    principal: Principal,
+) -> Result<Value, Failure> {
     let payload = RawValue::from_string(arguments.to_string()).unwrap();
     let call = Arc::new(CallMeta::new(Arc::new(principal)));
     let reply = agent.ask_named(name, payload, Some(call)).await?;
@@ -36,7 +41,12 @@ async fn ask(agent: &AgentRef, name: &str, arguments: Value, principal: Principa
 }
 
 fn keys(value: &Value) -> Vec<&str> {
-    value.as_object().unwrap().keys().map(String::as_str).collect()
+    value
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect()
 }
 
 /// Goal: the four tools answer by name as the document says. Method: ask the cardiology example.
@@ -50,21 +60,46 @@ fn tools_answer_by_name() {
         }
         assert_eq!(names.len(), 4);
 
-        let list = ask(agent, "list_patients", json!({}), anyone()).await.unwrap();
+        let list = ask(agent, "list_patients", json!({}), anyone())
+            .await
+            .unwrap();
         assert_eq!(keys(&list), ["patients"]);
         for row in list["patients"].as_array().unwrap() {
             assert_eq!(keys(row), ["condition", "patient_id"]);
         }
-        let file = ask(agent, "get_patient", json!({"patient_id": "CARD-001"}), anyone()).await.unwrap();
+        let file = ask(
+            agent,
+            "get_patient",
+            json!({"patient_id": "CARD-001"}),
+            anyone(),
+        )
+        .await
+        .unwrap();
         assert_eq!(file["patient"]["patient_id"], "CARD-001");
         assert_eq!(file["patient"]["condition"], "Hypertension");
-        let taken = ask(agent, "check_medications", json!({"patient_id": "CARD-001"}), anyone()).await.unwrap();
+        let taken = ask(
+            agent,
+            "check_medications",
+            json!({"patient_id": "CARD-001"}),
+            anyone(),
+        )
+        .await
+        .unwrap();
         assert_eq!(keys(&taken), ["medications", "patient_id"]);
-        let found = ask(agent, "query", json!({"query": "amiodarona"}), anyone()).await.unwrap();
-        assert_eq!((&found["specialty"], &found["query"]), (&json!("cardiology"), &json!("amiodarona")));
+        let found = ask(agent, "query", json!({"query": "amiodarona"}), anyone())
+            .await
+            .unwrap();
+        assert_eq!(
+            (&found["specialty"], &found["query"]),
+            (&json!("cardiology"), &json!("amiodarona"))
+        );
         let matches = found["matches"].as_array().unwrap();
         assert!(!matches.is_empty());
-        assert!(matches.iter().all(|row| keys(row) == ["condition", "patient_id"]));
+        assert!(
+            matches
+                .iter()
+                .all(|row| keys(row) == ["condition", "patient_id"])
+        );
     });
 }
 
@@ -75,14 +110,32 @@ fn bad_asks_are_refused() {
     with_clinic(bench.config(&one_patient()), async |agent| {
         for (name, arguments, kind) in [
             ("dump_all", json!({}), FailureKind::NotFound),
-            ("get_patient", json!({"patient_id": "CARD-999"}), FailureKind::NotFound),
-            ("get_patient", json!({"patient_id": "CARD-001", "all": true}), FailureKind::InvalidInput),
-            ("get_patient", json!({"patient_id": 1}), FailureKind::InvalidInput),
+            (
+                "get_patient",
+                json!({"patient_id": "CARD-999"}),
+                FailureKind::NotFound,
+            ),
+            (
+                "get_patient",
+                json!({"patient_id": "CARD-001", "all": true}),
+                FailureKind::InvalidInput,
+            ),
+            (
+                "get_patient",
+                json!({"patient_id": 1}),
+                FailureKind::InvalidInput,
+            ),
             ("get_patient", json!({}), FailureKind::InvalidInput),
-            ("list_patients", json!({"limit": 10}), FailureKind::InvalidInput),
+            (
+                "list_patients",
+                json!({"limit": 10}),
+                FailureKind::InvalidInput,
+            ),
             ("query", json!({"query": ""}), FailureKind::InvalidInput),
         ] {
-            let failure = ask(agent, name, arguments.clone(), treating()).await.unwrap_err();
+            let failure = ask(agent, name, arguments.clone(), treating())
+                .await
+                .unwrap_err();
             assert_eq!(failure.kind, kind, "{name} {arguments}: {failure}");
         }
     });
@@ -96,9 +149,17 @@ fn the_calls_principal_decides() {
         let get = || json!({"patient_id": "CARD-001"});
         let treated = ask(agent, "get_patient", get(), treating()).await.unwrap();
         assert_eq!(treated["patient"]["name"], "Marta Vilanova Prado");
-        let curious = ask(agent, "get_patient", get(), Principal::local_operator()).await.unwrap();
+        let curious = ask(agent, "get_patient", get(), Principal::local_operator())
+            .await
+            .unwrap();
         assert_eq!(curious["patient"].get("name"), None);
-        let plain = agent.ask(GetPatient { patient_id: "CARD-001".into() }).await.unwrap().unwrap();
+        let plain = agent
+            .ask(GetPatient {
+                patient_id: "CARD-001".into(),
+            })
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(plain.patient.name, None);
     });
 }
@@ -111,9 +172,33 @@ fn asks_over_the_limit_wait() {
         let asks = (0..READS_IN_FLIGHT_MAX * 4).map(|_| async move {
             let patient_id = || "CARD-001".to_owned();
             assert!(agent.ask(ListPatients {}).await.unwrap().is_ok());
-            assert!(agent.ask(GetPatient { patient_id: patient_id() }).await.unwrap().is_ok());
-            assert!(agent.ask(CheckMedications { patient_id: patient_id() }).await.unwrap().is_ok());
-            assert!(agent.ask(Query { query: "hypertension".into() }).await.unwrap().is_ok());
+            assert!(
+                agent
+                    .ask(GetPatient {
+                        patient_id: patient_id()
+                    })
+                    .await
+                    .unwrap()
+                    .is_ok()
+            );
+            assert!(
+                agent
+                    .ask(CheckMedications {
+                        patient_id: patient_id()
+                    })
+                    .await
+                    .unwrap()
+                    .is_ok()
+            );
+            assert!(
+                agent
+                    .ask(Query {
+                        query: "hypertension".into()
+                    })
+                    .await
+                    .unwrap()
+                    .is_ok()
+            );
         });
         futures::future::join_all(asks).await;
     });
@@ -129,7 +214,12 @@ fn dropped_asks_do_no_harm() {
             let _ = futures::poll!(&mut asked);
             drop(asked);
         }
-        let list = agent.ask(ListPatients {}).within(DRAIN_MAX).await.unwrap().unwrap();
+        let list = agent
+            .ask(ListPatients {})
+            .within(DRAIN_MAX)
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(list.patients.len(), 1);
     });
 }
@@ -145,16 +235,38 @@ fn failed_reads_and_logs_tell_nothing_about_patients() {
     with_clinic(config, async |agent| {
         let get = || json!({"patient_id": "CARD-001"});
         ask(agent, "get_patient", get(), treating()).await.unwrap();
-        ask(agent, "query", json!({"query": "Marta"}), treating()).await.unwrap();
-        let mut other = SqliteConnectOptions::new().filename(&database).connect().await.unwrap();
-        sqlx::query("DROP TABLE medication").execute(&mut other).await.unwrap();
-        let failure = ask(agent, "get_patient", get(), treating()).await.unwrap_err();
+        ask(agent, "query", json!({"query": "Marta"}), treating())
+            .await
+            .unwrap();
+        let mut other = SqliteConnectOptions::new()
+            .filename(&database)
+            .connect()
+            .await
+            .unwrap();
+        sqlx::query("DROP TABLE medication")
+            .execute(&mut other)
+            .await
+            .unwrap();
+        let failure = ask(agent, "get_patient", get(), treating())
+            .await
+            .unwrap_err();
         assert_eq!(failure.kind, FailureKind::Unavailable);
         assert_eq!(failure.message, "the clinic's database can't be read");
     });
     let log = recording.text();
-    assert!(log.contains("the clinic's database can't be read"), "the operator is told: {log}");
-    for word in ["Marta", "Vilanova", "Moinho", "529.982", "Hypertension", "Digoxin", "Sleeps"] {
+    assert!(
+        log.contains("the clinic's database can't be read"),
+        "the operator is told: {log}"
+    );
+    for word in [
+        "Marta",
+        "Vilanova",
+        "Moinho",
+        "529.982",
+        "Hypertension",
+        "Digoxin",
+        "Sleeps",
+    ] {
         assert!(!log.contains(word), "{word} in {log}");
     }
 }

@@ -21,7 +21,10 @@ fn records(specialty: &str) -> Vec<Record> {
 }
 
 fn topology(name: &str) -> toml::Table {
-    fs::read_to_string(example(name, "toml")).unwrap().parse().unwrap()
+    fs::read_to_string(example(name, "toml"))
+        .unwrap()
+        .parse()
+        .unwrap()
 }
 
 fn registry(name: &str) -> Vec<Value> {
@@ -31,24 +34,41 @@ fn registry(name: &str) -> Vec<Value> {
 
 fn is_cpf(text: &str) -> bool {
     let digits: Vec<u32> = text.chars().filter_map(|c| c.to_digit(10)).collect();
-    let check =
-        |n: usize| digits[..n].iter().zip((2..=n as u32 + 1).rev()).map(|(d, w)| d * w).sum::<u32>() * 10 % 11 % 10;
+    let check = |n: usize| {
+        digits[..n]
+            .iter()
+            .zip((2..=n as u32 + 1).rev())
+            .map(|(d, w)| d * w)
+            .sum::<u32>()
+            * 10
+            % 11
+            % 10
+    };
     digits.len() == 11 && check(9) == digits[9] && check(10) == digits[10]
 }
 
 /// Numbers from 999 are for tests and belong to nobody.
 fn is_nhs_test_number(text: &str) -> bool {
     let digits: Vec<u32> = text.chars().filter_map(|c| c.to_digit(10)).collect();
-    let sum: u32 = digits.iter().take(9).zip((2..=10).rev()).map(|(d, w)| d * w).sum();
+    let sum: u32 = digits
+        .iter()
+        .take(9)
+        .zip((2..=10).rev())
+        .map(|(d, w)| d * w)
+        .sum();
     digits.len() == 10 && digits[..3] == [9, 9, 9] && (11 - sum % 11) % 11 == digits[9]
 }
 
 fn is_ssn(text: &str) -> bool {
     let parts: Vec<&str> = text.split('-').collect();
     let fits = |part: &str, len: usize| {
-        part.len() == len && part.bytes().all(|b| b.is_ascii_digit()) && part.bytes().any(|b| b != b'0')
+        part.len() == len
+            && part.bytes().all(|b| b.is_ascii_digit())
+            && part.bytes().any(|b| b != b'0')
     };
-    let &[area, group, serial] = &parts[..] else { return false };
+    let &[area, group, serial] = &parts[..] else {
+        return false;
+    };
     fits(area, 3) && fits(group, 2) && fits(serial, 4) && area < "900" && area != "666"
 }
 
@@ -58,15 +78,29 @@ fn examples_hold_what_is_promised() {
     for (specialty, _, prefix, fewest) in CLINICS {
         let records = records(specialty);
         assert!(records.len() >= fewest, "{specialty}");
-        assert!(records.iter().all(|r| r.patient_id.starts_with(prefix)), "{specialty}");
-        let persons: HashSet<_> = records.iter().map(|r| (&r.name, &r.government_id)).collect();
+        assert!(
+            records.iter().all(|r| r.patient_id.starts_with(prefix)),
+            "{specialty}"
+        );
+        let persons: HashSet<_> = records
+            .iter()
+            .map(|r| (&r.name, &r.government_id))
+            .collect();
         assert_eq!(persons.len(), records.len(), "{specialty}");
     }
     let cardiology = records("cardiology");
-    assert_eq!((cardiology[0].patient_id.as_str(), cardiology[0].condition.as_str()), ("CARD-001", "Hypertension"));
-    let amiodarone =
-        json!({"name": "Amiodarone", "dose": 200, "unit": "mg", "frequency": "once daily", "route": "oral"});
-    let mut taken = cardiology.iter().flat_map(|r| &r.medications).map(|m| serde_json::to_value(m).unwrap());
+    assert_eq!(
+        (
+            cardiology[0].patient_id.as_str(),
+            cardiology[0].condition.as_str()
+        ),
+        ("CARD-001", "Hypertension")
+    );
+    let amiodarone = json!({"name": "Amiodarone", "dose": 200, "unit": "mg", "frequency": "once daily", "route": "oral"});
+    let mut taken = cardiology
+        .iter()
+        .flat_map(|r| &r.medications)
+        .map(|m| serde_json::to_value(m).unwrap());
     assert!(taken.any(|m| m == amiodarone));
 }
 
@@ -89,15 +123,29 @@ fn government_ids_have_the_right_form() {
 /// Goal: no name is a word of medicine, so that finding one in a text proves a leak. Method: compare all words.
 #[test]
 fn names_are_no_words_of_medicine() {
-    let all: Vec<Record> = CLINICS.iter().flat_map(|(specialty, ..)| records(specialty)).collect();
+    let all: Vec<Record> = CLINICS
+        .iter()
+        .flat_map(|(specialty, ..)| records(specialty))
+        .collect();
     let mut medical = HashSet::new();
     for record in &all {
         medical.extend(folded_words(&record.condition));
         medical.extend(folded_words(&record.notes));
-        medical.extend(record.medications.iter().flat_map(|m| folded_words(&m.name)));
+        medical.extend(
+            record
+                .medications
+                .iter()
+                .flat_map(|m| folded_words(&m.name)),
+        );
     }
     for record in &all {
-        assert!(folded_words(&record.name).iter().all(|word| !medical.contains(word)), "{}", record.patient_id);
+        assert!(
+            folded_words(&record.name)
+                .iter()
+                .all(|word| !medical.contains(word)),
+            "{}",
+            record.patient_id
+        );
     }
 }
 
@@ -106,15 +154,30 @@ fn names_are_no_words_of_medicine() {
 async fn psoriasis_query_finds_the_psoriasis_patients() {
     let bench = Bench::new();
     let silo = bench.example("dermatology").await;
-    let expected: Vec<String> =
-        records("dermatology").into_iter().filter(|r| r.condition == "Psoriasis").map(|r| r.patient_id).collect();
+    let expected: Vec<String> = records("dermatology")
+        .into_iter()
+        .filter(|r| r.condition == "Psoriasis")
+        .map(|r| r.patient_id)
+        .collect();
     assert!(expected.len() >= 3);
     for query in ["psoriasis", "Psoríase", "patients with psoriasis"] {
-        let found = silo.query(Query { query: query.into() }).await.unwrap();
+        let found = silo
+            .query(Query {
+                query: query.into(),
+            })
+            .await
+            .unwrap();
         assert_eq!(found.specialty, "dermatology");
-        let ids: Vec<&str> = found.matches.iter().map(|m| m.patient_id.as_str()).collect();
+        let ids: Vec<&str> = found
+            .matches
+            .iter()
+            .map(|m| m.patient_id.as_str())
+            .collect();
         assert_eq!(ids, expected, "{query}");
-        assert!(found.matches.iter().all(|m| m.condition == "Psoriasis"), "{query}");
+        assert!(
+            found.matches.iter().all(|m| m.condition == "Psoriasis"),
+            "{query}"
+        );
     }
 }
 
@@ -129,22 +192,61 @@ async fn no_identity_leaves_without_permission() {
         let mut told = serde_json::to_string(&silo.list_patients().await.unwrap()).unwrap();
         for record in &records {
             let id = || record.patient_id.clone();
-            let file = silo.get_patient(GetPatient { patient_id: id() }, &anyone()).await.unwrap();
-            assert!(file.patient.notes.is_some(), "{}: example notes name nobody", record.patient_id);
+            let file = silo
+                .get_patient(GetPatient { patient_id: id() }, &anyone())
+                .await
+                .unwrap();
+            assert!(
+                file.patient.notes.is_some(),
+                "{}: example notes name nobody",
+                record.patient_id
+            );
             told += &serde_json::to_string(&file).unwrap();
-            let medications = silo.check_medications(CheckMedications { patient_id: id() }, &anyone()).await.unwrap();
+            let medications = silo
+                .check_medications(CheckMedications { patient_id: id() }, &anyone())
+                .await
+                .unwrap();
             told += &serde_json::to_string(&medications).unwrap();
-            let found = silo.query(Query { query: record.condition.clone() }).await.unwrap();
-            assert!(found.matches.iter().any(|m| m.patient_id == record.patient_id));
+            let found = silo
+                .query(Query {
+                    query: record.condition.clone(),
+                })
+                .await
+                .unwrap();
+            assert!(
+                found
+                    .matches
+                    .iter()
+                    .any(|m| m.patient_id == record.patient_id)
+            );
             told += &serde_json::to_string(&found.matches).unwrap();
         }
         let told_words: HashSet<String> = folded_words(&told).into_iter().collect();
         for record in &records {
-            for value in [&record.name, &record.government_id, &record.address, &record.phone, &record.birth_date] {
+            for value in [
+                &record.name,
+                &record.government_id,
+                &record.address,
+                &record.phone,
+                &record.birth_date,
+            ] {
                 assert!(!told.contains(value.as_str()), "{}", record.patient_id);
             }
-            assert!(folded_words(&record.name).iter().all(|word| !told_words.contains(word)), "{}", record.patient_id);
-            let whole = silo.get_patient(GetPatient { patient_id: record.patient_id.clone() }, &treating()).await;
+            assert!(
+                folded_words(&record.name)
+                    .iter()
+                    .all(|word| !told_words.contains(word)),
+                "{}",
+                record.patient_id
+            );
+            let whole = silo
+                .get_patient(
+                    GetPatient {
+                        patient_id: record.patient_id.clone(),
+                    },
+                    &treating(),
+                )
+                .await;
             assert_eq!(whole.unwrap().patient.name.as_ref(), Some(&record.name));
         }
     }
@@ -160,13 +262,26 @@ async fn registry_fits_the_clinics() {
         let bench = Bench::new();
         let silo = bench.example(&text("specialty")).await;
         for condition in &conditions {
-            let found = silo.query(Query { query: condition.clone() }).await.unwrap();
-            assert!(!found.matches.is_empty(), "{condition} in {}", text("specialty"));
+            let found = silo
+                .query(Query {
+                    query: condition.clone(),
+                })
+                .await
+                .unwrap();
+            assert!(
+                !found.matches.is_empty(),
+                "{condition} in {}",
+                text("specialty")
+            );
         }
         let known: HashSet<String> = conditions.iter().map(|c| fold(c)).collect();
         for record in records(&text("specialty")) {
             assert!(record.patient_id.starts_with(&text("id_prefix")));
-            assert!(known.contains(&fold(&record.condition)), "{}", record.condition);
+            assert!(
+                known.contains(&fold(&record.condition)),
+                "{}",
+                record.condition
+            );
         }
     }
 }
@@ -183,20 +298,34 @@ fn neurology_is_one_more_entry() {
 /// that it would have anyway. Method: read the files as the host does.
 #[test]
 fn topologies_declare_the_clinics() {
-    let registry: BTreeMap<String, Value> =
-        registry("host-with-neurology").into_iter().map(|e| (e["id"].as_str().unwrap().to_owned(), e)).collect();
+    let registry: BTreeMap<String, Value> = registry("host-with-neurology")
+        .into_iter()
+        .map(|e| (e["id"].as_str().unwrap().to_owned(), e))
+        .collect();
     for (specialty, id, ..) in CLINICS {
         let topology = serde_json::to_value(topology(specialty)).unwrap();
         let mut agent = topology["agent"][0].clone();
-        assert_eq!(agent.as_object_mut().unwrap().remove("kind"), Some(json!("clinic")));
+        assert_eq!(
+            agent.as_object_mut().unwrap().remove("kind"),
+            Some(json!("clinic"))
+        );
         let config: ClinicConfig = serde_json::from_value(agent).unwrap();
-        assert_eq!((config.id.as_str(), config.specialty.as_str()), (id, specialty));
-        assert_eq!(example(specialty, "toml").with_file_name(&config.seed), example(specialty, "json"));
+        assert_eq!(
+            (config.id.as_str(), config.specialty.as_str()),
+            (id, specialty)
+        );
+        assert_eq!(
+            example(specialty, "toml").with_file_name(&config.seed),
+            example(specialty, "json")
+        );
         for (field, class) in &config.classes {
             assert_eq!(*class, field.class_default(), "{field}");
         }
         let listener = &topology["listener"][0];
-        assert_eq!((listener["agent"].as_str(), listener["dialect"].as_str()), (Some(id), Some("bare")));
+        assert_eq!(
+            (listener["agent"].as_str(), listener["dialect"].as_str()),
+            (Some(id), Some("bare"))
+        );
         let url = format!("http://{}/mcp", listener["bind"].as_str().unwrap());
         assert_eq!(registry[id]["url"], json!(url));
         assert_eq!(registry[id]["specialty"], json!(specialty));

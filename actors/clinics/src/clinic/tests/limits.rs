@@ -5,11 +5,12 @@ use serde_json::{Value, json};
 
 use super::super::config::ClinicError;
 use super::super::messages::{
-    CheckMedications, GetPatient, MATCHES_MAX, PATIENT_ID_BYTES_MAX, PATIENTS_LISTED_MAX, QUERY_BYTES_MAX, Query,
+    CheckMedications, GetPatient, MATCHES_MAX, PATIENT_ID_BYTES_MAX, PATIENTS_LISTED_MAX,
+    QUERY_BYTES_MAX, Query,
 };
 use super::super::seed::{
-    FIELD_BYTES_MAX, MEDICATIONS_PER_PATIENT_MAX, SEED_BYTES_MAX, SEED_PATIENTS_MAX, SYNONYM_GROUP_PHRASES_MAX,
-    SYNONYM_PHRASES_MAX, Seed,
+    FIELD_BYTES_MAX, MEDICATIONS_PER_PATIENT_MAX, SEED_BYTES_MAX, SEED_PATIENTS_MAX,
+    SYNONYM_GROUP_PHRASES_MAX, SYNONYM_PHRASES_MAX, Seed,
 };
 use super::super::store::QUERY_WORDS_MAX;
 use super::{Bench, anyone, one_patient, patient, seed, treating};
@@ -29,9 +30,13 @@ async fn patient_id_length() {
         (PATIENT_ID_BYTES_MAX + 1, FailureKind::InvalidInput),
     ] {
         let id = || "x".repeat(len);
-        let got = silo.get_patient(GetPatient { patient_id: id() }, &treating()).await;
+        let got = silo
+            .get_patient(GetPatient { patient_id: id() }, &treating())
+            .await;
         assert_eq!(got.unwrap_err().kind, kind, "{len}");
-        let checked = silo.check_medications(CheckMedications { patient_id: id() }, &anyone()).await;
+        let checked = silo
+            .check_medications(CheckMedications { patient_id: id() }, &anyone())
+            .await;
         assert_eq!(checked.unwrap_err().kind, kind, "{len}");
     }
 }
@@ -50,7 +55,10 @@ async fn query_length_and_words() {
     ] {
         match silo.query(Query { query }).await {
             Ok(_) => assert!(fits),
-            Err(failure) => assert!(!fits && failure.kind == FailureKind::InvalidInput, "{failure}"),
+            Err(failure) => assert!(
+                !fits && failure.kind == FailureKind::InvalidInput,
+                "{failure}"
+            ),
         }
     }
 }
@@ -59,17 +67,36 @@ async fn query_length_and_words() {
 #[tokio::test]
 async fn rows() {
     let records = |n: usize, matching: usize| {
-        let condition = |i| if i < matching { "Angina" } else { "Hypertension" };
-        seed(&(0..n).map(|i| patient(&format!("CARD-{i:05}"), condition(i), "x")).collect::<Vec<_>>())
+        let condition = |i| {
+            if i < matching {
+                "Angina"
+            } else {
+                "Hypertension"
+            }
+        };
+        seed(
+            &(0..n)
+                .map(|i| patient(&format!("CARD-{i:05}"), condition(i), "x"))
+                .collect::<Vec<_>>(),
+        )
     };
-    for (listed, matching, over) in
-        [(PATIENTS_LISTED_MAX, MATCHES_MAX, false), (PATIENTS_LISTED_MAX + 1, MATCHES_MAX + 1, true)]
-    {
+    for (listed, matching, over) in [
+        (PATIENTS_LISTED_MAX, MATCHES_MAX, false),
+        (PATIENTS_LISTED_MAX + 1, MATCHES_MAX + 1, true),
+    ] {
         let bench = Bench::new();
         let silo = bench.open(&records(listed, matching)).await;
         let list = silo.list_patients().await.unwrap();
-        assert_eq!((list.patients.len(), list.truncated), (PATIENTS_LISTED_MAX, over));
-        let found = silo.query(Query { query: "angina".into() }).await.unwrap();
+        assert_eq!(
+            (list.patients.len(), list.truncated),
+            (PATIENTS_LISTED_MAX, over)
+        );
+        let found = silo
+            .query(Query {
+                query: "angina".into(),
+            })
+            .await
+            .unwrap();
         assert_eq!((found.matches.len(), found.truncated), (MATCHES_MAX, over));
     }
 }
@@ -84,13 +111,31 @@ fn seed_size() {
         fs::write(&path, text.clone() + &" ".repeat(len - text.len())).unwrap();
         match Seed::read(&path) {
             Ok(_) => assert!(fits),
-            Err(error) => assert!(!fits && matches!(error, ClinicError::SeedTooLarge { unit: "bytes", .. }), "{error}"),
+            Err(error) => assert!(
+                !fits && matches!(error, ClinicError::SeedTooLarge { unit: "bytes", .. }),
+                "{error}"
+            ),
         }
     }
-    let many = |n: usize| seed(&(0..n).map(|i| patient(&format!("C-{i}"), "Angina", "x")).collect::<Vec<_>>());
+    let many = |n: usize| {
+        seed(
+            &(0..n)
+                .map(|i| patient(&format!("C-{i}"), "Angina", "x"))
+                .collect::<Vec<_>>(),
+        )
+    };
     read(&bench, &many(SEED_PATIENTS_MAX)).unwrap();
     let error = read(&bench, &many(SEED_PATIENTS_MAX + 1)).unwrap_err();
-    assert!(matches!(error, ClinicError::SeedTooLarge { unit: "patients", .. }), "{error}");
+    assert!(
+        matches!(
+            error,
+            ClinicError::SeedTooLarge {
+                unit: "patients",
+                ..
+            }
+        ),
+        "{error}"
+    );
 }
 
 /// Goal: fields and lists inside a record have limits. Method: at each limit and one over.
@@ -104,18 +149,32 @@ fn record_sizes() {
     };
     let id = |n: usize| with("patient_id", json!("x".repeat(n)));
     let notes = |n: usize| with("notes", json!("x".repeat(n)));
-    let medication = |name: &str| json!({"name": name, "dose": 1, "unit": "mg", "frequency": "f", "route": "r"});
+    let medication =
+        |name: &str| json!({"name": name, "dose": 1, "unit": "mg", "frequency": "f", "route": "r"});
     let medications = |n: usize| with("medications", json!(vec![medication("A"); n]));
     let named = |n: usize| with("medications", json!([medication(&"x".repeat(n))]));
     for (at, over) in [
         (id(PATIENT_ID_BYTES_MAX), id(PATIENT_ID_BYTES_MAX + 1)),
         (notes(FIELD_BYTES_MAX), notes(FIELD_BYTES_MAX + 1)),
         (named(FIELD_BYTES_MAX), named(FIELD_BYTES_MAX + 1)),
-        (medications(MEDICATIONS_PER_PATIENT_MAX), medications(MEDICATIONS_PER_PATIENT_MAX + 1)),
+        (
+            medications(MEDICATIONS_PER_PATIENT_MAX),
+            medications(MEDICATIONS_PER_PATIENT_MAX + 1),
+        ),
     ] {
         read(&bench, &at).unwrap();
         let error = read(&bench, &over).unwrap_err();
-        assert!(matches!(error, ClinicError::SeedRefused { what: "patient", index: 0, .. }), "{error}");
+        assert!(
+            matches!(
+                error,
+                ClinicError::SeedRefused {
+                    what: "patient",
+                    index: 0,
+                    ..
+                }
+            ),
+            "{error}"
+        );
     }
 }
 
@@ -124,18 +183,39 @@ fn record_sizes() {
 fn synonym_sizes() {
     let bench = Bench::new();
     let groups = |sizes: &[usize]| {
-        let groups: Vec<_> = sizes.iter().map(|n| json!({"words": vec!["a"; n - 1], "includes": ["b"]})).collect();
+        let groups: Vec<_> = sizes
+            .iter()
+            .map(|n| json!({"words": vec!["a"; n - 1], "includes": ["b"]}))
+            .collect();
         json!({"patients": [], "synonyms": groups})
     };
     read(&bench, &groups(&[SYNONYM_GROUP_PHRASES_MAX])).unwrap();
     let error = read(&bench, &groups(&[SYNONYM_GROUP_PHRASES_MAX + 1])).unwrap_err();
-    assert!(matches!(error, ClinicError::SeedRefused { what: "synonym", .. }), "{error}");
+    assert!(
+        matches!(
+            error,
+            ClinicError::SeedRefused {
+                what: "synonym",
+                ..
+            }
+        ),
+        "{error}"
+    );
 
     let mut sizes = vec![50; SYNONYM_PHRASES_MAX / 50];
     read(&bench, &groups(&sizes)).unwrap();
     sizes[0] += 1;
     let error = read(&bench, &groups(&sizes)).unwrap_err();
-    assert!(matches!(error, ClinicError::SeedTooLarge { unit: "synonym phrases", .. }), "{error}");
+    assert!(
+        matches!(
+            error,
+            ClinicError::SeedTooLarge {
+                unit: "synonym phrases",
+                ..
+            }
+        ),
+        "{error}"
+    );
 
     let phrase = |n: usize| json!({"patients": [], "synonyms": [{"words": ["x".repeat(n)]}]});
     read(&bench, &phrase(FIELD_BYTES_MAX)).unwrap();

@@ -22,7 +22,9 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        Self { folder: TempDir::new().unwrap() }
+        Self {
+            folder: TempDir::new().unwrap(),
+        }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -45,19 +47,26 @@ impl Bench {
     }
 
     fn example_config(&self, specialty: &str) -> ClinicConfig {
-        let mut config = config(&self.path(&format!("{specialty}.sqlite")), &example(specialty, "json"));
+        let mut config = config(
+            &self.path(&format!("{specialty}.sqlite")),
+            &example(specialty, "json"),
+        );
         config.specialty = specialty.to_owned();
         config
     }
 }
 
 fn config(database: &Path, seed: &Path) -> ClinicConfig {
-    let config = json!({"id": "clinic_a", "specialty": "cardiology", "database": database, "seed": seed});
+    let config =
+        json!({"id": "clinic_a", "specialty": "cardiology", "database": database, "seed": seed});
     serde_json::from_value(config).unwrap()
 }
 
 fn example(specialty: &str, ending: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/clinics").join(specialty).with_extension(ending)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../examples/clinics")
+        .join(specialty)
+        .with_extension(ending)
 }
 
 /// One patient as a seed has it.

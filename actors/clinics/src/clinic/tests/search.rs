@@ -10,7 +10,13 @@ use super::super::store::{Synonyms, expression};
 use super::{Bench, patient, seed};
 
 async fn ids(silo: &Silo, query: &str) -> Vec<String> {
-    let matches = silo.query(Query { query: query.to_owned() }).await.unwrap().matches;
+    let matches = silo
+        .query(Query {
+            query: query.to_owned(),
+        })
+        .await
+        .unwrap()
+        .matches;
     matches.into_iter().map(|row| row.patient_id).collect()
 }
 
@@ -26,7 +32,10 @@ fn folding() {
     ] {
         assert_eq!(fold(text), folded);
     }
-    assert_eq!(folded_words("Parkinson's disease — 0.125 mg"), ["parkinson", "s", "disease", "0", "125", "mg"]);
+    assert_eq!(
+        folded_words("Parkinson's disease — 0.125 mg"),
+        ["parkinson", "s", "disease", "0", "125", "mg"]
+    );
 }
 
 /// Goal: what people ask finds what they mean, in two languages. Method: rows of query and ids over one small clinic.
@@ -82,8 +91,19 @@ async fn queries_find_what_they_mean() {
 #[tokio::test]
 async fn identities_are_not_searched() {
     let bench = Bench::new();
-    let silo = bench.open(&seed(&[patient("D-1", "Psoriasis", "Scalp involved.")])).await;
-    for query in ["Marta", "Vilanova", "529.982.247-25", "Moinho", "1970-02-03", "95550", "Marta or Prado", "CPF"] {
+    let silo = bench
+        .open(&seed(&[patient("D-1", "Psoriasis", "Scalp involved.")]))
+        .await;
+    for query in [
+        "Marta",
+        "Vilanova",
+        "529.982.247-25",
+        "Moinho",
+        "1970-02-03",
+        "95550",
+        "Marta or Prado",
+        "CPF",
+    ] {
         assert!(ids(&silo, query).await.is_empty(), "{query}");
     }
 }
@@ -92,7 +112,12 @@ async fn identities_are_not_searched() {
 #[tokio::test]
 async fn syntax_is_text() {
     let bench = Bench::new();
-    let silo = bench.open(&seed(&[patient("D-1", "Psoriasis", "None."), patient("D-2", "Eczema", "None.")])).await;
+    let silo = bench
+        .open(&seed(&[
+            patient("D-1", "Psoriasis", "None."),
+            patient("D-2", "Eczema", "None."),
+        ]))
+        .await;
     for query in [
         "'; DROP TABLE patient; --",
         "\" UNION SELECT name, address FROM patient --",
@@ -105,14 +130,24 @@ async fn syntax_is_text() {
         "\"\"\"\"",
         "𝕡𝕤𝕠 💊 zzz",
     ] {
-        match silo.query(Query { query: query.to_owned() }).await {
+        match silo
+            .query(Query {
+                query: query.to_owned(),
+            })
+            .await
+        {
             Ok(found) => assert!(found.matches.len() < 2, "{query}"),
             Err(failure) => assert_eq!(failure.kind, FailureKind::InvalidInput, "{query}"),
         }
     }
     for id in ["D-1' OR '1'='1", "D-1; DROP TABLE patient", "%", "D-_", "*"] {
-        let message = super::super::messages::GetPatient { patient_id: id.to_owned() };
-        let failure = silo.get_patient(message, &super::treating()).await.unwrap_err();
+        let message = super::super::messages::GetPatient {
+            patient_id: id.to_owned(),
+        };
+        let failure = silo
+            .get_patient(message, &super::treating())
+            .await
+            .unwrap_err();
         assert_eq!(failure.kind, FailureKind::NotFound, "{id}");
     }
     assert_eq!(silo.list_patients().await.unwrap().patients.len(), 2);
@@ -123,10 +158,23 @@ async fn syntax_is_text() {
 async fn unanswerable_queries_are_refused() {
     let bench = Bench::new();
     let silo = bench.open(&seed(&[patient("D-1", "Psoriasis", "x")])).await;
-    for query in
-        ["", "   ", "?!", "all patients", "cardiology", "todos os pacientes", "or", "without psoriasis", "sem psoríase"]
-    {
-        let failure = silo.query(Query { query: query.to_owned() }).await.unwrap_err();
+    for query in [
+        "",
+        "   ",
+        "?!",
+        "all patients",
+        "cardiology",
+        "todos os pacientes",
+        "or",
+        "without psoriasis",
+        "sem psoríase",
+    ] {
+        let failure = silo
+            .query(Query {
+                query: query.to_owned(),
+            })
+            .await
+            .unwrap_err();
         assert_eq!(failure.kind, FailureKind::InvalidInput, "{query}");
     }
 }
@@ -134,10 +182,16 @@ async fn unanswerable_queries_are_refused() {
 /// Goal: whatever is asked, the database takes the expression. Method: any text against one clinic.
 #[test]
 fn any_query_is_answered_or_refused_as_input() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let bench = Bench::new();
     let silo = runtime.block_on(bench.open(&seed(&[patient("D-1", "Psoriasis", "None.")])));
-    let mut runner = TestRunner::new(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) });
+    let mut runner = TestRunner::new(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(200)
+    });
     let outcome = runner.run(&any::<String>(), |query| {
         if let Err(failure) = runtime.block_on(silo.query(Query { query })) {
             prop_assert_eq!(failure.kind, FailureKind::InvalidInput);

@@ -22,7 +22,9 @@ async fn opened(bench: &Bench) -> Silo {
 }
 
 fn get() -> GetPatient {
-    GetPatient { patient_id: "CARD-001".into() }
+    GetPatient {
+        patient_id: "CARD-001".into(),
+    }
 }
 
 fn medications() -> Value {
@@ -38,15 +40,27 @@ async fn lists() {
     let bench = Bench::new();
     let silo = opened(&bench).await;
     let row = json!({"patient_id": "CARD-001", "condition": "Hypertension"});
-    assert_eq!(wire::<ListPatients>(silo.list_patients().await), json!({"patients": [&row]}));
+    assert_eq!(
+        wire::<ListPatients>(silo.list_patients().await),
+        json!({"patients": [&row]})
+    );
     for (words, matches) in [("Digoxin", json!([row])), ("nothing", json!([]))] {
-        let found = silo.query(Query { query: words.into() }).await;
+        let found = silo
+            .query(Query {
+                query: words.into(),
+            })
+            .await;
         let expected = json!({"specialty": "cardiology", "query": words, "matches": matches});
         assert_eq!(wire::<Query>(found), expected);
     }
-    let message = CheckMedications { patient_id: "CARD-001".into() };
+    let message = CheckMedications {
+        patient_id: "CARD-001".into(),
+    };
     let expected = json!({"patient_id": "CARD-001", "medications": medications()});
-    assert_eq!(wire::<CheckMedications>(silo.check_medications(message, &anyone()).await), expected);
+    assert_eq!(
+        wire::<CheckMedications>(silo.check_medications(message, &anyone()).await),
+        expected
+    );
 }
 
 /// Goal: a file names what was withheld and keeps the rest. Method: the whole file without and with permission.
@@ -61,7 +75,10 @@ async fn files() {
         "notes": "Sleeps well.",
         "redacted": ["name", "birth_date", "government_id_scheme", "government_id", "address", "phone"],
     });
-    assert_eq!(wire::<GetPatient>(silo.get_patient(get(), &anyone()).await), json!({"patient": &expected}));
+    assert_eq!(
+        wire::<GetPatient>(silo.get_patient(get(), &anyone()).await),
+        json!({"patient": &expected})
+    );
     expected.as_object_mut().unwrap().remove("redacted");
     for (field, value) in [
         ("name", "Marta Vilanova Prado"),
@@ -73,7 +90,10 @@ async fn files() {
     ] {
         expected[field] = value.into();
     }
-    assert_eq!(wire::<GetPatient>(silo.get_patient(get(), &treating()).await), json!({"patient": expected}));
+    assert_eq!(
+        wire::<GetPatient>(silo.get_patient(get(), &treating()).await),
+        json!({"patient": expected})
+    );
 }
 
 /// Goal: an unknown patient is `NotFound`, without an echo of what was asked. Method: ask both tools.
@@ -82,8 +102,24 @@ async fn unknown_patients_are_not_found() {
     let bench = Bench::new();
     let silo = opened(&bench).await;
     let unknown = || "CARD-999".to_owned();
-    let got = silo.get_patient(GetPatient { patient_id: unknown() }, &treating()).await.map(drop);
-    let checked = silo.check_medications(CheckMedications { patient_id: unknown() }, &treating()).await.map(drop);
+    let got = silo
+        .get_patient(
+            GetPatient {
+                patient_id: unknown(),
+            },
+            &treating(),
+        )
+        .await
+        .map(drop);
+    let checked = silo
+        .check_medications(
+            CheckMedications {
+                patient_id: unknown(),
+            },
+            &treating(),
+        )
+        .await
+        .map(drop);
     for failure in [got.unwrap_err(), checked.unwrap_err()] {
         assert_eq!(failure.kind, FailureKind::NotFound);
         assert!(!failure.message.contains("CARD-999"));
@@ -95,9 +131,17 @@ async fn unknown_patients_are_not_found() {
 async fn ids_match_in_any_case() {
     let bench = Bench::new();
     let silo = opened(&bench).await;
-    let message = CheckMedications { patient_id: "card-001".into() };
+    let message = CheckMedications {
+        patient_id: "card-001".into(),
+    };
     let medications = silo.check_medications(message, &anyone()).await.unwrap();
-    assert_eq!((medications.patient_id.as_str(), medications.medications.len()), ("CARD-001", 2));
+    assert_eq!(
+        (
+            medications.patient_id.as_str(),
+            medications.medications.len()
+        ),
+        ("CARD-001", 2)
+    );
 }
 
 /// Goal: arguments that don't fit never reach a handler. Method: extra keys, wrong types, missing and doubled keys.
@@ -118,7 +162,12 @@ fn arguments_are_strict() {
         assert!(decode::<GetPatient>(bad).is_err(), "{bad}");
         assert!(decode::<CheckMedications>(bad).is_err(), "{bad}");
     }
-    for bad in ["{}", r#"{"query":1}"#, r#"{"query":"x","limit":10000}"#, r#"{"q":"x"}"#] {
+    for bad in [
+        "{}",
+        r#"{"query":1}"#,
+        r#"{"query":"x","limit":10000}"#,
+        r#"{"q":"x"}"#,
+    ] {
         assert!(decode::<Query>(bad).is_err(), "{bad}");
     }
 }
@@ -133,15 +182,29 @@ fn specs() {
         Query::wire().unwrap().spec(),
     ];
     let names: Vec<&str> = specs.iter().map(|s| s.name.as_str()).collect();
-    assert_eq!(names, ["list_patients", "get_patient", "check_medications", "query"]);
+    assert_eq!(
+        names,
+        ["list_patients", "get_patient", "check_medications", "query"]
+    );
     for spec in &specs {
         assert_eq!(spec.input_schema["type"], "object", "{}", spec.name);
-        assert_eq!(spec.input_schema["additionalProperties"], json!(false), "{}", spec.name);
+        assert_eq!(
+            spec.input_schema["additionalProperties"],
+            json!(false),
+            "{}",
+            spec.name
+        );
         assert!(!spec.description.is_empty(), "{}", spec.name);
     }
     assert_eq!(specs[1].input_schema["required"], json!(["patient_id"]));
-    assert_eq!(specs[1].input_schema["properties"]["patient_id"]["maxLength"], json!(64));
-    assert_eq!(specs[3].input_schema["properties"]["query"]["maxLength"], json!(512));
+    assert_eq!(
+        specs[1].input_schema["properties"]["patient_id"]["maxLength"],
+        json!(64)
+    );
+    assert_eq!(
+        specs[3].input_schema["properties"]["query"]["maxLength"],
+        json!(512)
+    );
 }
 
 /// Goal: a remote clinic's reply reads back as the typed one. Method: write and read, answer and failure.
@@ -154,5 +217,8 @@ async fn replies_round_trip() {
     let raw = (wire.encode_reply)(reply.clone()).unwrap();
     assert_eq!((wire.decode_reply)(Ok(raw)).unwrap(), reply);
     let failure = Failure::not_found("gone");
-    assert_eq!((wire.decode_reply)(Err(failure.clone())).unwrap(), Err(failure));
+    assert_eq!(
+        (wire.decode_reply)(Err(failure.clone())).unwrap(),
+        Err(failure)
+    );
 }

@@ -23,12 +23,20 @@ async fn patients(silo: &Silo) -> usize {
 }
 
 async fn raw(path: &Path) -> SqliteConnection {
-    SqliteConnectOptions::new().filename(path).create_if_missing(true).connect().await.unwrap()
+    SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(true)
+        .connect()
+        .await
+        .unwrap()
 }
 
 async fn run(path: &Path, sql: &str) {
     let mut db = raw(path).await;
-    sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut db).await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(sql))
+        .execute(&mut db)
+        .await
+        .unwrap();
     db.close().await.unwrap();
 }
 
@@ -37,9 +45,15 @@ async fn run(path: &Path, sql: &str) {
 async fn seed_is_read_once() {
     let bench = Bench::new();
     assert_eq!(patients(&bench.open(&one_patient()).await).await, 1);
-    let other = seed(&[patient("CARD-007", "Angina", "x"), patient("CARD-008", "Angina", "x")]);
+    let other = seed(&[
+        patient("CARD-007", "Angina", "x"),
+        patient("CARD-008", "Angina", "x"),
+    ]);
     let config = bench.config(&other);
-    assert_eq!(patients(&Silo::open(config.clone()).await.unwrap()).await, 1);
+    assert_eq!(
+        patients(&Silo::open(config.clone()).await.unwrap()).await,
+        1
+    );
     fs::remove_file(&config.seed).unwrap();
     assert_eq!(patients(&Silo::open(config).await.unwrap()).await, 1);
 }
@@ -51,7 +65,10 @@ async fn missing_seed_is_named_and_leaves_nothing() {
     let config = bench.config(&one_patient());
     fs::remove_file(&config.seed).unwrap();
     let error = refusal(config.clone()).await;
-    assert!(matches!(&error, ClinicError::SeedUnreadable { path, .. } if *path == config.seed), "{error}");
+    assert!(
+        matches!(&error, ClinicError::SeedUnreadable { path, .. } if *path == config.seed),
+        "{error}"
+    );
     assert_eq!(patients(&bench.open(&one_patient()).await).await, 1);
 }
 
@@ -92,7 +109,10 @@ async fn damage_is_told() {
     drop(Silo::open(config.clone()).await.unwrap());
     run(&config.database, "PRAGMA wal_checkpoint(TRUNCATE)").await;
     let whole = fs::read(&config.database).unwrap();
-    let mut files = vec![b"no database, but long enough to be taken for one at first".to_vec(), whole[..6000].to_vec()];
+    let mut files = vec![
+        b"no database, but long enough to be taken for one at first".to_vec(),
+        whole[..6000].to_vec(),
+    ];
     for begin in (PAGE_BYTES..whole.len()).step_by(PAGE_BYTES) {
         let mut file = whole.clone();
         file[begin..begin + PAGE_BYTES].fill(0xa5);
@@ -119,7 +139,10 @@ async fn foreign_database_is_refused_untouched() {
     fs::create_dir_all(config.database.parent().unwrap()).unwrap();
     run(&config.database, "CREATE TABLE bookmarks (url TEXT)").await;
     let before = fs::read(&config.database).unwrap();
-    assert!(matches!(refusal(config.clone()).await, ClinicError::NotAClinic { .. }));
+    assert!(matches!(
+        refusal(config.clone()).await,
+        ClinicError::NotAClinic { .. }
+    ));
     assert_eq!(fs::read(&config.database).unwrap(), before);
 }
 
@@ -131,7 +154,10 @@ async fn other_clinics_database_is_refused() {
     drop(Silo::open(config.clone()).await.unwrap());
     config.id = "clinic_b".into();
     let error = refusal(config).await;
-    assert!(matches!(&error, ClinicError::OtherClinic { found, .. } if found == "clinic_a"), "{error}");
+    assert!(
+        matches!(&error, ClinicError::OtherClinic { found, .. } if found == "clinic_a"),
+        "{error}"
+    );
 }
 
 /// Goal: a newer version's file is refused with both numbers. Method: raise the version of a file.
@@ -141,17 +167,32 @@ async fn newer_schema_is_refused() {
     let config = bench.config(&one_patient());
     drop(Silo::open(config.clone()).await.unwrap());
     run(&config.database, "PRAGMA user_version = 2").await;
-    assert!(matches!(refusal(config).await, ClinicError::NewerSchema { found: 2, known: 1, .. }));
+    assert!(matches!(
+        refusal(config).await,
+        ClinicError::NewerSchema {
+            found: 2,
+            known: 1,
+            ..
+        }
+    ));
 }
 
 /// Goal: a seed that doesn't fit says where, not what. Method: wrong shapes in JSON and TOML.
 #[tokio::test]
 async fn malformed_seed_is_located_without_patient_text() {
     let rows = [
-        ("json", "{\n \"patients\": [{\"patient_id\": \"A-1\", \"name\": [\"Marta\"]}]}", 2),
+        (
+            "json",
+            "{\n \"patients\": [{\"patient_id\": \"A-1\", \"name\": [\"Marta\"]}]}",
+            2,
+        ),
         ("json", "{\"patients\": [", 1),
         ("json", "{\"patients\": [],\n\"Marta\": 1}", 2),
-        ("toml", "[[patients]]\npatient_id = \"A-1\"\nname = [\"Marta\"]\n", 3),
+        (
+            "toml",
+            "[[patients]]\npatient_id = \"A-1\"\nname = [\"Marta\"]\n",
+            3,
+        ),
         ("toml", "patients = [\n", 1),
     ];
     for (ending, text, line_expected) in rows {
@@ -160,7 +201,10 @@ async fn malformed_seed_is_located_without_patient_text() {
         config.seed = bench.path("other").with_extension(ending);
         fs::write(&config.seed, text).unwrap();
         let error = refusal(config).await;
-        assert!(matches!(error, ClinicError::SeedMalformed { line, .. } if line == line_expected), "{text}: {error}");
+        assert!(
+            matches!(error, ClinicError::SeedMalformed { line, .. } if line == line_expected),
+            "{text}: {error}"
+        );
         assert!(!format!("{error} {error:?}").contains("Marta"), "{error:?}");
     }
 }
@@ -185,7 +229,10 @@ async fn bad_record_refuses_the_seed() {
         with("medications", dose(-5.0)),
     ] {
         let error = refusal(bench.config(&seed(&[good.clone(), bad.clone()]))).await;
-        assert!(matches!(error, ClinicError::SeedRefused { index: 1, .. }), "{bad}: {error}");
+        assert!(
+            matches!(error, ClinicError::SeedRefused { index: 1, .. }),
+            "{bad}: {error}"
+        );
     }
     assert_eq!(patients(&bench.open(&seed(&[good])).await).await, 1);
 }
@@ -198,23 +245,45 @@ async fn seed_may_be_toml() {
     config.seed = bench.path("seed.toml");
     fs::write(&config.seed, toml::to_string(&one_patient()).unwrap()).unwrap();
     let silo = Silo::open(config).await.unwrap();
-    let message = CheckMedications { patient_id: "CARD-001".into() };
-    let medications = silo.check_medications(message, &anyone()).await.unwrap().medications;
-    assert_eq!(serde_json::to_value(&medications[0]).unwrap()["dose"], json!(0.125));
+    let message = CheckMedications {
+        patient_id: "CARD-001".into(),
+    };
+    let medications = silo
+        .check_medications(message, &anyone())
+        .await
+        .unwrap()
+        .medications;
+    assert_eq!(
+        serde_json::to_value(&medications[0]).unwrap()["dose"],
+        json!(0.125)
+    );
 }
 
 /// Goal: reads run beside each other and answers don't mix. Method: 200 reads of 20 patients at the same time.
 #[tokio::test]
 async fn reads_run_beside_each_other() {
     let bench = Bench::new();
-    let records: Vec<_> = (0..20).map(|i| patient(&format!("CARD-{i:03}"), &format!("Condition {i}"), "x")).collect();
+    let records: Vec<_> = (0..20)
+        .map(|i| patient(&format!("CARD-{i:03}"), &format!("Condition {i}"), "x"))
+        .collect();
     let silo = bench.open(&seed(&records)).await;
     let reads = (0..200).map(|i| {
         let silo = &silo;
         async move {
             let id = format!("CARD-{:03}", i % 20);
-            let file = silo.get_patient(GetPatient { patient_id: id.clone() }, &treating()).await.unwrap();
-            assert_eq!((file.patient.patient_id, file.patient.condition), (id, format!("Condition {}", i % 20)));
+            let file = silo
+                .get_patient(
+                    GetPatient {
+                        patient_id: id.clone(),
+                    },
+                    &treating(),
+                )
+                .await
+                .unwrap();
+            assert_eq!(
+                (file.patient.patient_id, file.patient.condition),
+                (id, format!("Condition {}", i % 20))
+            );
         }
     });
     futures::future::join_all(reads).await;

@@ -21,8 +21,12 @@ use super::{Identity, Line, LineKind, fold, strip};
 pub(super) fn find(text: &str, withheld: &Known, allowed: &Known) -> Option<Identity> {
     readings(text).iter().find_map(|reading| {
         withheld.find(reading).or_else(|| {
-            let mut found = pattern::find(reading).into_iter().chain(names::find(reading));
-            found.find(|hit| !allowed.covers(&hit.text)).map(|hit| hit.kind)
+            let mut found = pattern::find(reading)
+                .into_iter()
+                .chain(names::find(reading));
+            found
+                .find(|hit| !allowed.covers(&hit.text))
+                .map(|hit| hit.kind)
         })
     })
 }
@@ -55,7 +59,9 @@ impl Known {
             LineKind::Identity(kind) => Some((kind, fold(&line.text))),
             _ => None,
         });
-        Self { values: personal.collect() }
+        Self {
+            values: personal.collect(),
+        }
     }
 
     /// The kind of the first known value in `text`.
@@ -64,7 +70,10 @@ impl Known {
             return None;
         }
         let haystack = Haystack::new(text);
-        self.values.iter().find(|(kind, value)| haystack.holds(*kind, value)).map(|(kind, _)| *kind)
+        self.values
+            .iter()
+            .find(|(kind, value)| haystack.holds(*kind, value))
+            .map(|(kind, _)| *kind)
     }
 
     /// Whether `found` is (part of) one known value.
@@ -73,9 +82,17 @@ impl Known {
         let compacted = compact(&folded);
         self.values.iter().any(|(kind, value)| {
             let known: Vec<&str> = words(value).collect();
-            let part = words(&folded).all(|w| known.iter().any(|k| *k == w || w.len() == 1 && k.starts_with(w)));
+            let part = words(&folded).all(|w| {
+                known
+                    .iter()
+                    .any(|k| *k == w || w.len() == 1 && k.starts_with(w))
+            });
             let value = compact(value);
-            part || if *kind == Identity::Name { value == compacted } else { value.contains(&compacted) }
+            part || if *kind == Identity::Name {
+                value == compacted
+            } else {
+                value.contains(&compacted)
+            }
         })
     }
 }
@@ -91,7 +108,11 @@ impl Haystack {
     fn new(text: &str) -> Self {
         let folded = fold(text);
         let digits = folded.chars().filter(char::is_ascii_digit).collect();
-        Self { compact: compact(&folded), digits, folded }
+        Self {
+            compact: compact(&folded),
+            digits,
+            folded,
+        }
     }
 
     fn holds(&self, kind: Identity, value: &str) -> bool {
@@ -99,14 +120,18 @@ impl Haystack {
         match kind {
             Identity::Name => self.holds_name(value),
             Identity::NamePart => false,
-            Identity::Id | Identity::Email => compact.len() >= ID_CHARS_MIN && self.compact.contains(&compact),
+            Identity::Id | Identity::Email => {
+                compact.len() >= ID_CHARS_MIN && self.compact.contains(&compact)
+            }
             Identity::Address => self.holds_address(value),
             Identity::Phone => {
                 let digits: String = value.chars().filter(char::is_ascii_digit).collect();
                 let tail = digits.len().saturating_sub(PHONE_DIGITS);
                 digits.len() >= PHONE_DIGITS - 1 && self.digits.contains(&digits[tail..])
             }
-            Identity::BirthDate => date_forms(value).iter().any(|form| self.folded.contains(form.as_str())),
+            Identity::BirthDate => date_forms(value)
+                .iter()
+                .any(|form| self.folded.contains(form.as_str())),
         }
     }
 
@@ -114,7 +139,9 @@ impl Haystack {
     fn holds_address(&self, value: &str) -> bool {
         let street = value.split(['\n', ';']).next().unwrap_or(value);
         let mut parts = street.split(',').map(str::trim).filter(|p| !p.is_empty());
-        let Some(first) = parts.next() else { return false };
+        let Some(first) = parts.next() else {
+            return false;
+        };
         let first = if first.chars().any(|c| c.is_ascii_digit()) {
             first.to_owned()
         } else {
@@ -129,7 +156,9 @@ impl Haystack {
     fn holds_name(&self, value: &str) -> bool {
         const PARTICLES: &str = "de da do dos das e van von dr dra mr mrs ms sr sra";
         let name: Vec<&str> = words(value).filter(|w| !is_one_of(w, PARTICLES)).collect();
-        let (Some(given), Some(family)) = (name.first(), name.last()) else { return false };
+        let (Some(given), Some(family)) = (name.first(), name.last()) else {
+            return false;
+        };
         if name.len() < 2 {
             return false;
         }
@@ -143,11 +172,18 @@ impl Haystack {
                 || (word == family && near(at + 1, 1, &|w| w == *given || initial(w)))
                 || (initial(word) && family.len() > 2 && near(at + 1, 2, &|w| w == *family))
         });
-        let letters: String = text.iter().filter(|w| w.chars().count() == 1).copied().collect();
+        let letters: String = text
+            .iter()
+            .filter(|w| w.chars().count() == 1)
+            .copied()
+            .collect();
         // Written together, as in an e-mail address, or letter by letter.
-        let in_letters = [format!("{given}{family}"), name.concat()].iter().any(|joined| {
-            joined.len() >= JOINED_LETTERS_MIN && (self.compact.contains(joined) || letters.contains(joined))
-        });
+        let in_letters = [format!("{given}{family}"), name.concat()]
+            .iter()
+            .any(|joined| {
+                joined.len() >= JOINED_LETTERS_MIN
+                    && (self.compact.contains(joined) || letters.contains(joined))
+            });
         in_words || in_letters
     }
 }
@@ -163,7 +199,11 @@ fn date_forms(value: &str) -> Vec<String> {
         [year, month, day] if year.len() == 4 => {
             let short = |n: &str| n.trim_start_matches('0').to_owned();
             let (m, d) = (short(month), short(day));
-            let mut forms = vec![value.to_owned(), format!("{m}/{d}/{year}"), format!("{d}/{m}/{year}")];
+            let mut forms = vec![
+                value.to_owned(),
+                format!("{m}/{d}/{year}"),
+                format!("{d}/{m}/{year}"),
+            ];
             for separator in ['/', '.', '-'] {
                 forms.push(format!("{day}{separator}{month}{separator}{year}"));
                 forms.push(format!("{month}{separator}{day}{separator}{year}"));
@@ -182,7 +222,11 @@ fn readings(text: &str) -> Vec<String> {
     let mut all = vec![strip(text)];
     let mut layer = 0;
     for _ in 0..LAYERS_MAX {
-        let inside: Vec<String> = all[layer..].iter().flat_map(|t| decoded(t)).map(|t| strip(&t)).collect();
+        let inside: Vec<String> = all[layer..]
+            .iter()
+            .flat_map(|t| decoded(t))
+            .map(|t| strip(&t))
+            .collect();
         layer = all.len();
         all.extend(inside);
     }
@@ -191,15 +235,23 @@ fn readings(text: &str) -> Vec<String> {
 
 fn decoded(text: &str) -> Vec<String> {
     // Shorter runs of base64 aren't looked at.
-    static RUN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"[A-Za-z0-9+/_-]{8,}={0,2}").ok());
-    let runs = RUN.iter().flat_map(|r| r.find_iter(text)).filter_map(|run| from_base64(run.as_str()));
+    static RUN: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r"[A-Za-z0-9+/_-]{8,}={0,2}").ok());
+    let runs = RUN
+        .iter()
+        .flat_map(|r| r.find_iter(text))
+        .filter_map(|run| from_base64(run.as_str()));
     runs.chain(from_percent(text)).collect()
 }
 
 /// Base64 of either alphabet that decodes to readable text.
 fn from_base64(run: &str) -> Option<String> {
     let letters = run.trim_end_matches('=');
-    if letters.len() % 4 == 1 { None } else { base64(letters.as_bytes()).and_then(printable) }
+    if letters.len() % 4 == 1 {
+        None
+    } else {
+        base64(letters.as_bytes()).and_then(printable)
+    }
 }
 
 fn from_percent(text: &str) -> Option<String> {
@@ -216,8 +268,15 @@ mod tests {
     /// Goal: encodings are undone, also one in another. Method: a table.
     #[test]
     fn encodings_are_undone() {
-        for text in ["see TWFyaWEgU2lsdmE= there", "Maria%20Silva", "TWFyaWElMjBTaWx2YQ=="] {
-            assert!(readings(text).iter().any(|r| r.contains("Maria Silva")), "{text}");
+        for text in [
+            "see TWFyaWEgU2lsdmE= there",
+            "Maria%20Silva",
+            "TWFyaWElMjBTaWx2YQ==",
+        ] {
+            assert!(
+                readings(text).iter().any(|r| r.contains("Maria Silva")),
+                "{text}"
+            );
         }
     }
 }

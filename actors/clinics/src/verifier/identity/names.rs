@@ -24,18 +24,27 @@ enum Listing {
 
 type List = HashMap<&'static str, Listing>;
 
-static GIVEN: LazyLock<List> = LazyLock::new(|| read(include_str!("../../../data/names_given.txt")));
-static FAMILY: LazyLock<List> = LazyLock::new(|| read(include_str!("../../../data/names_family.txt")));
+static GIVEN: LazyLock<List> =
+    LazyLock::new(|| read(include_str!("../../../data/names_given.txt")));
+static FAMILY: LazyLock<List> =
+    LazyLock::new(|| read(include_str!("../../../data/names_family.txt")));
 
 static EVERYDAY: LazyLock<HashSet<&str>> =
     LazyLock::new(|| words_of(include_str!("../../../data/words_everyday.txt")).collect());
 
 fn words_of(data: &str) -> impl Iterator<Item = &str> {
-    data.lines().filter(|l| !l.starts_with('#')).flat_map(str::split_whitespace)
+    data.lines()
+        .filter(|l| !l.starts_with('#'))
+        .flat_map(str::split_whitespace)
 }
 
 fn read(data: &'static str) -> List {
-    words_of(data).map(|w| w.strip_prefix('~').map_or((w, Listing::Plain), |w| (w, Listing::Everyday))).collect()
+    words_of(data)
+        .map(|w| {
+            w.strip_prefix('~')
+                .map_or((w, Listing::Plain), |w| (w, Listing::Everyday))
+        })
+        .collect()
 }
 
 /// A word of the text with what stands around it.
@@ -52,7 +61,9 @@ struct Word<'a> {
 
 impl Word<'_> {
     fn is_capital(&self) -> bool {
-        let contracted = "'m 've 'll 'd 're 't".split(' ').any(|end| self.text.ends_with(end));
+        let contracted = "'m 've 'll 'd 're 't"
+            .split(' ')
+            .any(|end| self.text.ends_with(end));
         self.text.chars().next().is_some_and(char::is_uppercase) && !contracted
     }
 
@@ -61,7 +72,10 @@ impl Word<'_> {
     }
 
     fn is_particle(&self) -> bool {
-        is_one_of(self.text, "da de do dos das e van von der del di bin al la le du ter den")
+        is_one_of(
+            self.text,
+            "da de do dos das e van von der del di bin al la le du ter den",
+        )
     }
 
     fn given(&self) -> Option<Listing> {
@@ -77,7 +91,11 @@ impl Word<'_> {
 fn listing(list: &List, folded: &str) -> Option<Listing> {
     let whole: String = folded.chars().filter(|c| c.is_alphabetic()).collect();
     list.get(whole.as_str())
-        .or_else(|| folded.split(['-', '\'']).find_map(|p| list.get(p).filter(|_| p.len() > 2)))
+        .or_else(|| {
+            folded
+                .split(['-', '\''])
+                .find_map(|p| list.get(p).filter(|_| p.len() > 2))
+        })
         .copied()
 }
 
@@ -90,7 +108,10 @@ pub(super) fn find(text: &str) -> Vec<Hit> {
         let (taken, is_name) = name_at(&words, at);
         if is_name {
             let full: Vec<&str> = words[at..at + taken].iter().map(|w| w.text).collect();
-            hits.push(Hit { kind: Identity::Name, text: full.join(" ") });
+            hits.push(Hit {
+                kind: Identity::Name,
+                text: full.join(" "),
+            });
         }
         at += taken.max(1);
     }
@@ -101,7 +122,10 @@ fn split(text: &str) -> Vec<Word<'_>> {
     let mut words: Vec<Word<'_>> = Vec::new();
     let is_letter = |c: char| c.is_alphanumeric() || c == '\'' || c == '-';
     let mut end = 0;
-    for piece in text.split(|c: char| !is_letter(c)).filter(|p| !p.is_empty()) {
+    for piece in text
+        .split(|c: char| !is_letter(c))
+        .filter(|p| !p.is_empty())
+    {
         let start = piece.as_ptr() as usize - text.as_ptr() as usize;
         let gap = &text[end..start];
         end = start + piece.len();
@@ -114,7 +138,8 @@ fn split(text: &str) -> Vec<Word<'_>> {
         words.push(Word {
             text: word,
             folded: fold(word),
-            joined: !words.is_empty() && (gap.trim().is_empty() && gap.matches('\n').count() < 2 || dotted),
+            joined: !words.is_empty()
+                && (gap.trim().is_empty() && gap.matches('\n').count() < 2 || dotted),
             after_comma: gap.trim() == ",",
             opens: words.is_empty() || gap.contains(['.', '!', '?', '\n', '"', ':']) && !dotted,
         });
@@ -134,7 +159,9 @@ fn name_at(words: &[Word<'_>], at: usize) -> (usize, bool) {
     }
     let run = &words[at..at + run];
     let content: Vec<&Word<'_>> = run.iter().filter(|w| !w.is_particle()).collect();
-    let (Some(first), Some(last)) = (content.first(), content.last()) else { return (0, false) };
+    let (Some(first), Some(last)) = (content.first(), content.last()) else {
+        return (0, false);
+    };
     if content.len() == 1 {
         return (1, is_known_alone(words, at));
     }
@@ -149,7 +176,9 @@ fn name_at(words: &[Word<'_>], at: usize) -> (usize, bool) {
         // A listed name beside a word that is on no list: foreign names are many.
         (Some(Listing::Plain), None) => foreign(last) || labelled || initials,
         (Some(Listing::Everyday), _) => labelled,
-        (None, Some(_)) if first.is_initial() => last.family() == Some(Listing::Plain) && last.folded.len() > 3,
+        (None, Some(_)) if first.is_initial() => {
+            last.family() == Some(Listing::Plain) && last.folded.len() > 3
+        }
         (None, Some(Listing::Plain)) => {
             foreign(first) && (!first.opens || labelled || initials || content[1].given().is_some())
         }
@@ -163,9 +192,12 @@ fn is_known_alone(words: &[Word<'_>], at: usize) -> bool {
     let word = &words[at];
     let title = at.checked_sub(1).map_or("", |i| words[i].folded.as_str());
     let ordinary = EVERYDAY.contains(word.folded.as_str());
-    let titled = is_one_of(title, "mr mrs ms miss sra dona") && !(ordinary && word.family().is_none());
+    let titled =
+        is_one_of(title, "mr mrs ms miss sra dona") && !(ordinary && word.family().is_none());
     let doctor = is_one_of(title, "dr dra doctor prof professor");
-    let given = word.text.len() > 3 && GIVEN.get(word.folded.as_str()) == Some(&Listing::Plain) && !ordinary;
+    let given = word.text.len() > 3
+        && GIVEN.get(word.folded.as_str()) == Some(&Listing::Plain)
+        && !ordinary;
     (titled || given && !doctor) && !is_medicine(&word.folded)
 }
 
@@ -176,8 +208,12 @@ fn run_at(words: &[Word<'_>], at: usize) -> usize {
     }
     let mut end = at + 1;
     while end < words.len() && end - at < NAME_WORDS_MAX && words[end].joined {
-        let capital = words[end].is_capital() && !words[end].text.chars().any(|c| c.is_ascii_digit());
-        let leads_on = words[end].is_particle() && words.get(end + 1).is_some_and(|w| w.joined && w.is_capital());
+        let capital =
+            words[end].is_capital() && !words[end].text.chars().any(|c| c.is_ascii_digit());
+        let leads_on = words[end].is_particle()
+            && words
+                .get(end + 1)
+                .is_some_and(|w| w.joined && w.is_capital());
         if !(capital || leads_on) {
             break;
         }
@@ -193,7 +229,13 @@ fn family_first(words: &[Word<'_>], at: usize) -> Option<usize> {
     let sure = family.family() == Some(Listing::Plain) || given.given() == Some(Listing::Plain);
     let capital = family.is_capital() && given.is_capital() && !given.is_initial();
     let lonely = words.get(at + 2).is_none_or(|w| !w.after_comma);
-    (given.after_comma && listed && sure && capital && lonely && (family.opens || is_labelled(words, at))).then_some(2)
+    (given.after_comma
+        && listed
+        && sure
+        && capital
+        && lonely
+        && (family.opens || is_labelled(words, at)))
+    .then_some(2)
 }
 
 /// Whether a title or a phrase that introduces a person stands before.
@@ -204,10 +246,15 @@ fn is_labelled(words: &[Word<'_>], at: usize) -> bool {
         back(1),
         "mr mrs ms miss dr dra prof professor sr sra dona name nome named called senhor senhora sir contact i'm",
     );
-    let role = is_one_of(back(1), "doctor nurse patient paciente enfermeira enfermeiro");
+    let role = is_one_of(
+        back(1),
+        "doctor nurse patient paciente enfermeira enfermeiro",
+    );
     let phrase = matches!(
         (back(2), back(1)),
-        ("name" | "nome" | "contact" | "patient", "is" | "e") | ("i", "am" | "m") | ("this" | "my", "is" | "name")
+        ("name" | "nome" | "contact" | "patient", "is" | "e")
+            | ("i", "am" | "m")
+            | ("this" | "my", "is" | "name")
     );
     title || role && joined || phrase
 }
@@ -220,10 +267,19 @@ fn is_everyday(word: &Word<'_>) -> bool {
 
 /// Diseases, signs, scores, hospitals and streets that carry people's names.
 fn is_thing(words: &[Word<'_>], at: usize, len: usize) -> bool {
-    let inside = words[at..at + len].iter().any(|w| is_one_of(&w.folded, THINGS));
-    let after = words[at + len..].iter().take(2).any(|w| is_one_of(&w.folded, THINGS));
-    let before = at.checked_sub(1).is_some_and(|i| is_one_of(&words[i].folded, PLACES))
-        || at.checked_sub(2).is_some_and(|i| is_one_of(&words[i].folded, PLACES) && words[i + 1].is_particle());
+    let inside = words[at..at + len]
+        .iter()
+        .any(|w| is_one_of(&w.folded, THINGS));
+    let after = words[at + len..]
+        .iter()
+        .take(2)
+        .any(|w| is_one_of(&w.folded, THINGS));
+    let before = at
+        .checked_sub(1)
+        .is_some_and(|i| is_one_of(&words[i].folded, PLACES))
+        || at
+            .checked_sub(2)
+            .is_some_and(|i| is_one_of(&words[i].folded, PLACES) && words[i + 1].is_particle());
     inside || after || before
 }
 

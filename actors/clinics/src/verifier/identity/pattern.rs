@@ -12,14 +12,24 @@ use super::Hit;
 pub(super) fn find(text: &str) -> Vec<Hit> {
     let Ok(shapes) = &*SHAPES else {
         // Without its patterns the rule can't tell: nothing may pass.
-        return vec![Hit { kind: Id, text: text.to_owned() }];
+        return vec![Hit {
+            kind: Id,
+            text: text.to_owned(),
+        }];
     };
     let hits = shapes.iter().flat_map(|(kind, check, patterns)| {
-        let found = patterns.iter().flat_map(|pattern| pattern.captures_iter(text));
+        let found = patterns
+            .iter()
+            .flat_map(|pattern| pattern.captures_iter(text));
         // The value is the group, where there is one.
         let values = found.filter_map(|found| found.get(found.len() - 1));
-        let values = values.map(|value| value.as_str()).filter(|value| check(value));
-        values.map(|value| Hit { kind: *kind, text: value.to_owned() })
+        let values = values
+            .map(|value| value.as_str())
+            .filter(|value| check(value));
+        values.map(|value| Hit {
+            kind: *kind,
+            text: value.to_owned(),
+        })
     });
     hits.collect()
 }
@@ -47,8 +57,16 @@ fn address_v4(text: &str) -> bool {
 type Row<Patterns> = (Identity, fn(&str) -> bool, Patterns);
 
 static SHAPES: LazyLock<Result<Vec<Row<Vec<Regex>>>, regex::Error>> = LazyLock::new(|| {
-    let read = |patterns: &[&str]| patterns.iter().map(|pattern| read_pattern(pattern)).collect::<Result<_, _>>();
-    TABLE.iter().map(|(kind, check, patterns)| Ok((*kind, *check, read(patterns)?))).collect()
+    let read = |patterns: &[&str]| {
+        patterns
+            .iter()
+            .map(|pattern| read_pattern(pattern))
+            .collect::<Result<_, _>>()
+    };
+    TABLE
+        .iter()
+        .map(|(kind, check, patterns)| Ok((*kind, *check, read(patterns)?)))
+        .collect()
 });
 
 const TABLE: &[Row<&[&str]>] = &[
@@ -103,30 +121,50 @@ const TABLE: &[Row<&[&str]>] = &[
             r"(?-u:\b)(?:4|5[0-8]|6)\d{10,18}(?-u:\b)",
         ],
     ),
-    (Id, iban, &[r"(?-u:\b)[A-Z]{2}\d{2} ?(?:[A-Z0-9]{4} ?){2,7}[A-Z0-9]{1,4}(?-u:\b)"]),
+    (
+        Id,
+        iban,
+        &[r"(?-u:\b)[A-Z]{2}\d{2} ?(?:[A-Z0-9]{4} ?){2,7}[A-Z0-9]{1,4}(?-u:\b)"],
+    ),
     (Id, dni, &[r"(?-u:\b)\d{8}-?[A-Z](?-u:\b)"]),
-    (Id, any, &[r"(?-u:\b)[A-CEGHJ-PR-TW-Z]{2} ?\d{2} ?\d{2} ?\d{2} ?[A-D](?-u:\b)"]),
-    (Id, address_v4, &[r"(?-u:\b)\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}(?-u:\b)"]),
-    (Id, any, &[r"(?-u:\b)(?:[0-9a-fA-F]{1,4}:){7}[0-9a-fA-F]{1,4}(?-u:\b)"]),
+    (
+        Id,
+        any,
+        &[r"(?-u:\b)[A-CEGHJ-PR-TW-Z]{2} ?\d{2} ?\d{2} ?\d{2} ?[A-D](?-u:\b)"],
+    ),
+    (
+        Id,
+        address_v4,
+        &[r"(?-u:\b)\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}(?-u:\b)"],
+    ),
+    (
+        Id,
+        any,
+        &[r"(?-u:\b)(?:[0-9a-fA-F]{1,4}:){7}[0-9a-fA-F]{1,4}(?-u:\b)"],
+    ),
     // Ids, by their label
     (
         Id,
         has_digits,
-        &[r"(?i)(?-u:\b)(?:ssn|social security|cpf|rg|nhs|nif|aadhaar|passport|passaporte|mrn|
+        &[
+            r"(?i)(?-u:\b)(?:ssn|social security|cpf|rg|nhs|nif|aadhaar|passport|passaporte|mrn|
             medical record|prontuario|npi|national id|government id|id card|identity card|identidade|
             insurance|licen[cs]e|cns|cartao sus|tax id|taxpayer|pesel|bsn|dni|nino|account|
             iban)(?-u:\b)(?:'s)?(?:[ .:#]{1,2}(?:number|no|num|numero|n|id|is|was|e|of|card|plan|member|
-            policy)(?-u:\b)){0,4}[ .:#=o]{0,4}([A-Za-z]{0,4}-?\d[A-Za-z\d. /-]{2,20}[A-Za-z\d])"],
+            policy)(?-u:\b)){0,4}[ .:#=o]{0,4}([A-Za-z]{0,4}-?\d[A-Za-z\d. /-]{2,20}[A-Za-z\d])",
+        ],
     ),
     (Id, any, &[r"(?-u:\b)(?:MRN|PRONT)-?\d{5,10}(?-u:\b)"]),
     // Dates of birth
     (
         BirthDate,
         any,
-        &[r"(?i)(?-u:\b)(?:dob|d\.o\.b|date of birth|birth ?date|born(?: on)?|nascid[oa] em|
+        &[
+            r"(?i)(?-u:\b)(?:dob|d\.o\.b|date of birth|birth ?date|born(?: on)?|nascid[oa] em|
             data de nascimento|nascimento|dn)(?-u:\b)[ :.=]{0,3}(?:is |was |
             e )?(\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{1,2}(?:st|nd|rd|
-            th)? (?:de )?[a-z]{3,9}\.?,? (?:de )?\d{4}|[a-z]{3,9}\.? \d{1,2}(?:st|nd|rd|th)?,? \d{4})"],
+            th)? (?:de )?[a-z]{3,9}\.?,? (?:de )?\d{4}|[a-z]{3,9}\.? \d{1,2}(?:st|nd|rd|th)?,? \d{4})",
+        ],
     ),
     // Addresses
     (
@@ -160,12 +198,18 @@ const TABLE: &[Row<&[&str]>] = &[
         ],
     ),
     (Phone, any, &[r"(?-u:\b)\d{2}(?:[-. ]\d{2}){3,4}(?-u:\b)"]),
-    (Address, any, &[r"(?i)(?-u:\b)p\.?o\.? ?box \d{1,6}(?-u:\b)"]),
+    (
+        Address,
+        any,
+        &[r"(?i)(?-u:\b)p\.?o\.? ?box \d{1,6}(?-u:\b)"],
+    ),
     (
         Address,
         has_number,
-        &[r"(?i)(?-u:\b)(?:address(?: is|:)|lives? (?:at|on)|living at|resid(?:es|ing) at|endereco(?: e|:)|
-            reside n[ao]|mora n[ao]|mor(?:a|o) em)[ :]{0,2}([^\n.;]{6,80})"],
+        &[
+            r"(?i)(?-u:\b)(?:address(?: is|:)|lives? (?:at|on)|living at|resid(?:es|ing) at|endereco(?: e|:)|
+            reside n[ao]|mora n[ao]|mor(?:a|o) em)[ :]{0,2}([^\n.;]{6,80})",
+        ],
     ),
 ];
 
@@ -188,9 +232,16 @@ fn all_same(digits: &[u32]) -> bool {
 
 /// CPF (Brazil): eleven digits, two of them check digits modulo 11.
 fn cpf(text: &str) -> bool {
-    let Some(d) = exactly(11, text) else { return false };
+    let Some(d) = exactly(11, text) else {
+        return false;
+    };
     let check = |n: usize| {
-        let sum: u32 = d.iter().take(n).zip((2..=n as u32 + 1).rev()).map(|(d, w)| d * w).sum();
+        let sum: u32 = d
+            .iter()
+            .take(n)
+            .zip((2..=n as u32 + 1).rev())
+            .map(|(d, w)| d * w)
+            .sum();
         (sum * 10 % 11) % 10
     };
     check(9) == d[9] && check(10) == d[10]
@@ -198,8 +249,15 @@ fn cpf(text: &str) -> bool {
 
 /// NHS number (England): ten digits, modulo 11.
 fn nhs(text: &str) -> bool {
-    let Some(d) = exactly(10, text) else { return false };
-    let sum: u32 = d.iter().take(9).zip((2..=10).rev()).map(|(d, w)| d * w).sum();
+    let Some(d) = exactly(10, text) else {
+        return false;
+    };
+    let sum: u32 = d
+        .iter()
+        .take(9)
+        .zip((2..=10).rev())
+        .map(|(d, w)| d * w)
+        .sum();
     (11 - sum % 11) % 11 == d[9]
 }
 
@@ -217,10 +275,14 @@ fn verhoeff(digits: &[u32]) -> bool {
         (false, false) => (a + 5 - b) % 5,
     };
     let permute = |d: u32| [1, 5, 7, 6, 2, 8, 3, 0, 9, 4][d as usize % 10];
-    let check = digits.iter().rev().enumerate().fold(0, |check, (position, digit)| {
-        let permuted = (0..position % 8).fold(*digit, |d, _| permute(d));
-        product(check, permuted)
-    });
+    let check = digits
+        .iter()
+        .rev()
+        .enumerate()
+        .fold(0, |check, (position, digit)| {
+            let permuted = (0..position % 8).fold(*digit, |d, _| permute(d));
+            product(check, permuted)
+        });
     check == 0
 }
 
@@ -232,7 +294,13 @@ fn luhn(text: &str) -> bool {
         .rev()
         .enumerate()
         // Every second digit counts as the sum of the digits of its double.
-        .map(|(n, d)| if n % 2 == 0 { *d } else { d * 2 / 10 + d * 2 % 10 })
+        .map(|(n, d)| {
+            if n % 2 == 0 {
+                *d
+            } else {
+                d * 2 / 10 + d * 2 % 10
+            }
+        })
         .sum();
     (12..=19).contains(&d.len()) && !all_same(&d) && sum.is_multiple_of(10)
 }
@@ -243,8 +311,11 @@ fn iban(text: &str) -> bool {
     if !(15..=34).contains(&compact.len()) {
         return false;
     }
-    let remainder =
-        compact[4..].iter().chain(&compact[..4]).filter_map(|c| c.to_digit(36)).fold(0, |remainder, value| {
+    let remainder = compact[4..]
+        .iter()
+        .chain(&compact[..4])
+        .filter_map(|c| c.to_digit(36))
+        .fold(0, |remainder, value| {
             let shift = if value > 9 { 100 } else { 10 };
             (remainder * shift + value) % 97
         });
@@ -254,7 +325,10 @@ fn iban(text: &str) -> bool {
 /// NIF or DNI (Spain): eight digits and a letter modulo 23.
 fn dni(text: &str) -> bool {
     let number: u32 = digits(text).iter().fold(0, |n, d| (n * 10 + d) % 23);
-    "TRWAGMYFPDXBNJZSQVHLCKE".chars().nth(number as usize).is_some_and(|letter| text.ends_with(letter))
+    "TRWAGMYFPDXBNJZSQVHLCKE"
+        .chars()
+        .nth(number as usize)
+        .is_some_and(|letter| text.ends_with(letter))
 }
 
 #[cfg(test)]
@@ -296,7 +370,11 @@ mod tests {
             (nhs, "943 476 5919", "943 476 5918"),
             (|text| verhoeff(&digits(text)), "2363", "2364"),
             (luhn, "4111 1111 1111 1111", "4111 1111 1111 1112"),
-            (iban, "GB82 WEST 1234 5698 7654 32", "GB82 WEST 1234 5698 7654 33"),
+            (
+                iban,
+                "GB82 WEST 1234 5698 7654 32",
+                "GB82 WEST 1234 5698 7654 33",
+            ),
             (dni, "12345678Z", "12345678A"),
         ] {
             assert!(check(good), "{good}");

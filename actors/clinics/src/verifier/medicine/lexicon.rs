@@ -38,17 +38,33 @@ pub(super) static LEXICON: LazyLock<Lexicon> =
 
 impl Lexicon {
     fn read(data: &str) -> Self {
-        let mut lexicon = Self { generics: Vec::new(), names: HashMap::new(), ending: Regex::new(ENDINGS).ok() };
-        for line in data.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')) {
-            let (line, weak) = line.strip_prefix('~').map_or((line, false), |rest| (rest, true));
+        let mut lexicon = Self {
+            generics: Vec::new(),
+            names: HashMap::new(),
+            ending: Regex::new(ENDINGS).ok(),
+        };
+        for line in data
+            .lines()
+            .map(str::trim)
+            .filter(|l| !l.is_empty() && !l.starts_with('#'))
+        {
+            let (line, weak) = line
+                .strip_prefix('~')
+                .map_or((line, false), |rest| (rest, true));
             let (generic, others) = line.split_once(':').unwrap_or((line, ""));
             let index = lexicon.generics.len();
             lexicon.generics.push(generic.trim().to_owned());
-            for (n, name) in std::iter::once(generic).chain(others.split(',')).enumerate() {
+            for (n, name) in std::iter::once(generic)
+                .chain(others.split(','))
+                .enumerate()
+            {
                 let key = name_key(name);
                 if !key.is_empty() {
                     // Brands and chemical names have one meaning, even where the plain word has two.
-                    lexicon.names.entry(key).or_insert((index, weak && (n == 0 || !name.trim().contains(' '))));
+                    lexicon
+                        .names
+                        .entry(key)
+                        .or_insert((index, weak && (n == 0 || !name.trim().contains(' '))));
                 }
             }
         }
@@ -80,16 +96,21 @@ impl Lexicon {
     }
 
     fn by_ending(&self, word: &str) -> Option<(Medicine, bool, usize)> {
-        let looks = word.len() >= ENDING_LETTERS_MIN && self.ending.as_ref().is_some_and(|e| e.is_match(word));
+        let looks = word.len() >= ENDING_LETTERS_MIN
+            && self.ending.as_ref().is_some_and(|e| e.is_match(word));
         looks.then(|| (Medicine::Unlisted(stem(word)), false, 1))
     }
 
     /// The name to show a person. A word that isn't on the list is never shown: it might be anything.
     pub fn display(&self, medicine: &Medicine) -> String {
-        let Medicine::Listed(index) = medicine else { return "an unlisted medicine".to_owned() };
+        let Medicine::Listed(index) = medicine else {
+            return "an unlisted medicine".to_owned();
+        };
         let generic = self.generics.get(*index).map_or("", String::as_str);
         let mut letters = generic.chars();
-        letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+        letters.next().map_or_else(String::new, |first| {
+            first.to_uppercase().chain(letters).collect()
+        })
     }
 }
 
@@ -116,7 +137,10 @@ fn append(key: &mut String, token: &Token) {
 
 fn name_key(name: &str) -> String {
     let mut key = String::new();
-    sentences(&fold(name)).iter().flatten().for_each(|token| append(&mut key, token));
+    sentences(&fold(name))
+        .iter()
+        .flatten()
+        .for_each(|token| append(&mut key, token));
     key
 }
 
@@ -155,7 +179,9 @@ mod tests {
 
     fn find(text: &str) -> Option<String> {
         let tokens = sentences(&fold(text)).concat();
-        LEXICON.find(&tokens).map(|(medicine, ..)| LEXICON.display(&medicine))
+        LEXICON
+            .find(&tokens)
+            .map(|(medicine, ..)| LEXICON.display(&medicine))
     }
 
     /// Goal: brand, generic and Portuguese names are one medicine. Method: a table.

@@ -53,25 +53,43 @@ impl Grounds {
             .flat_map(|m| words(&fold(m)).map(stem).collect::<Vec<_>>())
             .collect();
         named.retain(|n| n.len() > 3);
-        let claims = said(lines).flat_map(|l| claims(&l.text, l.patient.as_deref(), &named)).collect();
-        let text = said(lines).map(|l| fold(&l.text)).collect::<Vec<_>>().join("\n");
-        Self { claims, named, text }
+        let claims = said(lines)
+            .flat_map(|l| claims(&l.text, l.patient.as_deref(), &named))
+            .collect();
+        let text = said(lines)
+            .map(|l| fold(&l.text))
+            .collect::<Vec<_>>()
+            .join("\n");
+        Self {
+            claims,
+            named,
+            text,
+        }
     }
 
     /// What is said of the first claim in `text` that isn't recorded; `patient` is who the text is about, if it is known.
     pub fn check(&self, text: &str, patient: Option<&str>) -> Option<String> {
-        let ungrounded = claims(text, patient, &self.named).into_iter().find_map(|claim| self.refute(&claim));
+        let ungrounded = claims(text, patient, &self.named)
+            .into_iter()
+            .find_map(|claim| self.refute(&claim));
         ungrounded.or_else(|| self.unrecorded_treatment(text))
     }
 
     /// As [`Grounds::check`] for a text about several patients: each part is held to the records of the patient named
     /// last.
     pub fn check_about_patients(&self, text: &str) -> Option<String> {
-        let ids: BTreeSet<&str> = self.claims.iter().filter_map(|c| c.patient.as_deref()).collect();
+        let ids: BTreeSet<&str> = self
+            .claims
+            .iter()
+            .filter_map(|c| c.patient.as_deref())
+            .collect();
         let mut patient = None;
         let mut part = String::new();
         for line in text.lines() {
-            let named = ids.iter().filter_map(|id| Some((line.find(id)?, *id))).min();
+            let named = ids
+                .iter()
+                .filter_map(|id| Some((line.find(id)?, *id)))
+                .min();
             let ends = named.is_some_and(|(_, id)| Some(id) != patient) || line.trim().is_empty();
             if ends {
                 if let Some(found) = self.check(&part, patient) {
@@ -93,7 +111,10 @@ impl Grounds {
     fn refute(&self, claim: &Claim) -> Option<String> {
         let dosed = claim.dose.is_some() || claim.count.is_some();
         let Some(medicine) = &claim.medicine else {
-            let counts = [&claim.dose, &claim.count].into_iter().flatten().any(|d| speaks_of_medicine(d.kind));
+            let counts = [&claim.dose, &claim.count]
+                .into_iter()
+                .flatten()
+                .any(|d| speaks_of_medicine(d.kind));
             let recorded = self.claims.iter().any(|r| agrees(claim, r));
             return (counts && !recorded).then(|| dosage(None));
         };
@@ -109,19 +130,28 @@ impl Grounds {
         let route_recorded = claim.route.is_none() || same.iter().any(|r| r.route == claim.route);
         let dose_recorded = match dosed {
             true => same.iter().any(|r| agrees(claim, r)),
-            false => claim
-                .schedule
-                .is_none_or(|s| s.total || same.iter().any(|r| r.schedule.is_some_and(|t| t.per_day == s.per_day))),
+            false => claim.schedule.is_none_or(|s| {
+                s.total
+                    || same
+                        .iter()
+                        .any(|r| r.schedule.is_some_and(|t| t.per_day == s.per_day))
+            }),
         };
         (!(route_recorded && dose_recorded)).then(|| dosage(shown))
     }
 
     /// What is recorded about a medicine: of this patient, if the records tell patients apart.
     fn about(&self, medicine: &Medicine, patient: Option<&str>) -> Vec<&Claim> {
-        let same = || self.claims.iter().filter(|r| r.medicine.as_ref() == Some(medicine));
+        let same = || {
+            self.claims
+                .iter()
+                .filter(|r| r.medicine.as_ref() == Some(medicine))
+        };
         let own = |id: &str| self.claims.iter().any(|r| r.patient.as_deref() == Some(id));
         match patient {
-            Some(id) if own(id) => same().filter(|r| r.patient.as_deref() == Some(id)).collect(),
+            Some(id) if own(id) => same()
+                .filter(|r| r.patient.as_deref() == Some(id))
+                .collect(),
             _ => same().collect(),
         }
     }
@@ -135,7 +165,8 @@ impl Grounds {
                 return None;
             }
             let (name, _) = TREATMENTS.iter().find(|(_, spellings)| {
-                let is_in = |text: &str| spellings.split('|').any(|spelling| text.contains(spelling));
+                let is_in =
+                    |text: &str| spellings.split('|').any(|spelling| text.contains(spelling));
                 is_in(sentence) && !is_in(&self.text)
             })?;
             Some(plan(name))
@@ -145,13 +176,20 @@ impl Grounds {
 
 /// Whether a dose without a medicine beside it is one of a medicine: volumes and percentages are of many things.
 fn speaks_of_medicine(kind: Kind) -> bool {
-    matches!(kind, Kind::Mass | Kind::Activity | Kind::Tablet | Kind::Puff)
+    matches!(
+        kind,
+        Kind::Mass | Kind::Activity | Kind::Tablet | Kind::Puff
+    )
 }
 
 /// Whether what `said` states of dose and schedule is what `recorded` holds.
 fn agrees(said: &Claim, recorded: &Claim) -> bool {
-    let Some(schedule) = said.schedule else { return same_dose(said, recorded) };
-    let Some(recorded_schedule) = recorded.schedule else { return false };
+    let Some(schedule) = said.schedule else {
+        return same_dose(said, recorded);
+    };
+    let Some(recorded_schedule) = recorded.schedule else {
+        return false;
+    };
     let same_times = close(schedule.per_day, recorded_schedule.per_day);
     if same_times && same_dose(said, recorded) {
         return true;
@@ -164,7 +202,9 @@ fn agrees(said: &Claim, recorded: &Claim) -> bool {
 /// Strength times pieces, or whichever is stated.
 fn taken_at_once(claim: &Claim) -> Option<Dose> {
     match (&claim.dose, &claim.count) {
-        (Some(dose), Some(count)) if count.amounts.len() == 1 => Some(dose.clone().times(count.amounts[0])),
+        (Some(dose), Some(count)) if count.amounts.len() == 1 => {
+            Some(dose.clone().times(count.amounts[0]))
+        }
         (Some(dose), _) => Some(dose.clone()),
         (None, count) => count.clone(),
     }
@@ -198,7 +238,8 @@ const PLAN_WORDS: &str = "treat treated treatment start started undergo underwen
     tratamento tratado tratada iniciar iniciou submeter submetido submetida plano terapia prescrito prescrita recebe \
     recebeu agendado agendada indicado indicada precisa deve on takes taking";
 
-const DENIAL_WORDS: &str = "no not never without denies none nao nenhum nenhuma sem nega nunca 0 declined";
+const DENIAL_WORDS: &str =
+    "no not never without denies none nao nenhum nenhuma sem nega nunca 0 declined";
 
 /// Treatments by name, each with the folded spellings that stand for it in text and records, with `|` between.
 const TREATMENTS: &[(&str, &str)] = &[
@@ -219,7 +260,10 @@ const TREATMENTS: &[(&str, &str)] = &[
     ("Transfusion", "transfusion|transfusao"),
     ("Anticoagulant", "anticoag"),
     ("Antibiotic", "antibiotic"),
-    ("Beta blocker", "beta blocker|beta-blocker|betablocker|betabloqueador"),
+    (
+        "Beta blocker",
+        "beta blocker|beta-blocker|betablocker|betabloqueador",
+    ),
     ("Statin", "statin|estatina"),
     ("Diuretic", "diuretic"),
     ("ACE inhibitor", "ace inhibitor|inibidor da eca"),
@@ -287,7 +331,13 @@ fn claims(text: &str, patient: Option<&str>, known: &[String]) -> Vec<Claim> {
     let mut all = Vec::new();
     let mut last: Option<Medicine> = None;
     for tokens in sentences(&fold(text)) {
-        let mut found = Sentence { tokens: &tokens, known, claims: Vec::new(), carried: last.clone() }.read();
+        let mut found = Sentence {
+            tokens: &tokens,
+            known,
+            claims: Vec::new(),
+            carried: last.clone(),
+        }
+        .read();
         let denied = phrase::denies(&tokens);
         for claim in &mut found {
             claim.patient = patient.map(str::to_owned);
@@ -319,7 +369,10 @@ impl Sentence<'_> {
                     if *weak && pending.dose.is_none() && !dose_follows(next, placed.end) {
                         continue;
                     }
-                    let claim = Claim { medicine: Some(medicine.clone()), ..std::mem::take(&mut pending) };
+                    let claim = Claim {
+                        medicine: Some(medicine.clone()),
+                        ..std::mem::take(&mut pending)
+                    };
                     self.claims.push(claim);
                 }
                 Item::Dose(dose, schedule) => {
@@ -328,7 +381,11 @@ impl Sentence<'_> {
                     } else {
                         self.claim_for(dose, placed, &mut pending)
                     };
-                    let slot = if dose.kind.is_count() { &mut target.count } else { &mut target.dose };
+                    let slot = if dose.kind.is_count() {
+                        &mut target.count
+                    } else {
+                        &mut target.dose
+                    };
                     *slot = Some(dose.clone());
                     if schedule.is_some() {
                         target.schedule = *schedule;
@@ -342,7 +399,11 @@ impl Sentence<'_> {
                     target.schedule = Some(target.schedule.map_or(*schedule, |s| s.and(*schedule)));
                 }
                 Item::Route(route) => {
-                    let target = self.claims.last_mut().filter(|_| !before_medicine).unwrap_or(&mut pending);
+                    let target = self
+                        .claims
+                        .last_mut()
+                        .filter(|_| !before_medicine)
+                        .unwrap_or(&mut pending);
                     target.route = Some(*route);
                 }
             }
@@ -359,15 +420,27 @@ impl Sentence<'_> {
         let mut at = 0;
         while at < self.tokens.len() {
             let rest = &self.tokens[at..];
-            let found = LEXICON.find(rest).map(|(medicine, weak, taken)| (Item::Medicine(medicine, weak), taken));
+            let found = LEXICON
+                .find(rest)
+                .map(|(medicine, weak, taken)| (Item::Medicine(medicine, weak), taken));
             let found = found
                 .or_else(|| Some((Item::Medicine(self.known_here(rest)?, false), 1)))
-                .or_else(|| phrase::schedule(rest).map(|(schedule, taken)| (Item::Schedule(schedule), taken)))
-                .or_else(|| phrase::dose(rest).map(|(dose, schedule, taken)| (Item::Dose(dose, schedule), taken)))
+                .or_else(|| {
+                    phrase::schedule(rest)
+                        .map(|(schedule, taken)| (Item::Schedule(schedule), taken))
+                })
+                .or_else(|| {
+                    phrase::dose(rest)
+                        .map(|(dose, schedule, taken)| (Item::Dose(dose, schedule), taken))
+                })
                 .or_else(|| phrase::route(rest).map(|(route, taken)| (Item::Route(route), taken)));
             let start = at;
             at += found.as_ref().map_or(1, |(_, taken)| *taken);
-            items.extend(found.map(|(item, _)| Placed { start, end: at, item }));
+            items.extend(found.map(|(item, _)| Placed {
+                start,
+                end: at,
+                item,
+            }));
         }
         items.retain(|p| self.is_a_dose(p));
         items
@@ -375,46 +448,84 @@ impl Sentence<'_> {
 
     fn known_here(&self, rest: &[Token]) -> Option<Medicine> {
         let stem = stem(rest.first()?.word()?);
-        self.known.contains(&stem).then_some(Medicine::Unlisted(stem))
+        self.known
+            .contains(&stem)
+            .then_some(Medicine::Unlisted(stem))
     }
 
     /// Laboratory values and percentages are no doses unless a medicine stands right beside them.
     fn is_a_dose(&self, placed: &Placed) -> bool {
-        let Item::Dose(dose, _) = &placed.item else { return true };
+        let Item::Dose(dose, _) = &placed.item else {
+            return true;
+        };
         dose.per != Some(phrase::Per::LabVolume)
-            && (!matches!(dose.kind, Kind::Percent | Kind::Equivalent | Kind::Mole) || self.medicine_beside(placed))
+            && (!matches!(dose.kind, Kind::Percent | Kind::Equivalent | Kind::Mole)
+                || self.medicine_beside(placed))
     }
 
     /// A medicine on either side, or behind it what only a medicine has: a schedule, a route, a form.
     fn medicine_beside(&self, placed: &Placed) -> bool {
         let before = (1..=3).filter_map(|n| placed.start.checked_sub(n));
         let after = || placed.end..(placed.end + 2).min(self.tokens.len());
-        before.chain(after()).any(|at| LEXICON.find(&self.tokens[at..]).is_some())
+        before
+            .chain(after())
+            .any(|at| LEXICON.find(&self.tokens[at..]).is_some())
             || after().map(|at| &self.tokens[at..]).any(|rest| {
-                phrase::schedule(rest).is_some() || phrase::route(rest).is_some() || phrase::is_preparation(&rest[0])
+                phrase::schedule(rest).is_some()
+                    || phrase::route(rest).is_some()
+                    || phrase::is_preparation(&rest[0])
             })
     }
 
     /// "5 mg amlodipine", "200 mg tablets of amiodarone": the dose belongs to what follows.
     fn goes_forward(&self, dose: &Placed, next: Option<&Placed>) -> bool {
-        let Some(next) = next.filter(|n| names_medicine(n)) else { return false };
+        let Some(next) = next.filter(|n| names_medicine(n)) else {
+            return false;
+        };
         let between = &self.tokens[dose.end..next.start];
-        let linked = between.iter().any(|t| matches!(t.word(), Some("of" | "de" | "do" | "da")));
+        let linked = between
+            .iter()
+            .any(|t| matches!(t.word(), Some("of" | "de" | "do" | "da")));
         let only_links = between.iter().all(phrase::is_link_or_form);
-        let taken = self.claims.last().is_none_or(|c| c.dose.is_some() || c.count.is_some());
+        let taken = self
+            .claims
+            .last()
+            .is_none_or(|c| c.dose.is_some() || c.count.is_some());
         between.len() <= FORWARD_TOKENS_MAX && only_links && (linked || taken)
     }
 
     /// The claim that a dose joins: the medicine before it, a word that looks like one, or whatever comes.
-    fn claim_for<'c>(&'c mut self, dose: &Dose, placed: &Placed, pending: &'c mut Claim) -> &'c mut Claim {
-        let unlisted = if self.claims.is_empty() { self.unlisted_before(placed.start) } else { None };
+    fn claim_for<'c>(
+        &'c mut self,
+        dose: &Dose,
+        placed: &Placed,
+        pending: &'c mut Claim,
+    ) -> &'c mut Claim {
+        let unlisted = if self.claims.is_empty() {
+            self.unlisted_before(placed.start)
+        } else {
+            None
+        };
         if let Some(medicine) = unlisted {
-            self.claims.push(Claim { medicine: Some(medicine), ..Claim::default() });
+            self.claims.push(Claim {
+                medicine: Some(medicine),
+                ..Claim::default()
+            });
         }
-        let Some(last) = self.claims.last() else { return pending };
-        let full = if dose.kind.is_count() { last.count.is_some() } else { last.dose.is_some() };
+        let Some(last) = self.claims.last() else {
+            return pending;
+        };
+        let full = if dose.kind.is_count() {
+            last.count.is_some()
+        } else {
+            last.dose.is_some()
+        };
         if full {
-            let again = Claim { medicine: last.medicine.clone(), route: last.route, ..Claim::default() };
+            let again = Claim {
+                medicine: last.medicine.clone(),
+                route: last.route,
+                ..Claim::default()
+            };
             self.claims.push(again);
         }
         self.claims.last_mut().unwrap_or(pending)
@@ -422,8 +533,13 @@ impl Sentence<'_> {
 
     fn unlisted_before(&self, dose_at: usize) -> Option<Medicine> {
         let from = dose_at.saturating_sub(BACKWARD_TOKENS_MAX);
-        let token = self.tokens[from..dose_at].iter().rev().find(|t| !phrase::is_filler(t))?;
-        let word = token.word().filter(|w| w.len() > 4 && w.is_ascii() && !phrase::is_ordinary(w))?;
+        let token = self.tokens[from..dose_at]
+            .iter()
+            .rev()
+            .find(|t| !phrase::is_filler(t))?;
+        let word = token
+            .word()
+            .filter(|w| w.len() > 4 && w.is_ascii() && !phrase::is_ordinary(w))?;
         Some(Medicine::Unlisted(stem(word)))
     }
 }

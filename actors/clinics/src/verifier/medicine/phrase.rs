@@ -41,9 +41,11 @@ fn number(tokens: &[Token]) -> Option<(f64, usize)> {
         }
         Token::Sign(_) => return None,
     };
-    if let (Some(Token::Number(over)), true, Some(Token::Number(under))) =
-        (tokens.get(taken), sign(tokens, taken + 1, '/'), tokens.get(taken + 2))
-        && over < under
+    if let (Some(Token::Number(over)), true, Some(Token::Number(under))) = (
+        tokens.get(taken),
+        sign(tokens, taken + 1, '/'),
+        tokens.get(taken + 2),
+    ) && over < under
     {
         return Some((value + over / under, taken + 3));
     }
@@ -66,9 +68,15 @@ pub(super) fn route(tokens: &[Token]) -> Option<(Route, usize)> {
 static ROUTES: Meanings<Route> = LazyLock::new(|| {
     meanings(&[
         ("oral orally po vo oralmente", "oral"),
-        ("iv ev intravenous intravenously intravenosa intravenoso endovenosa endovenoso", "intravenous"),
+        (
+            "iv ev intravenous intravenously intravenosa intravenoso endovenosa endovenoso",
+            "intravenous",
+        ),
         ("im intramuscular intramuscularly", "intramuscular"),
-        ("sc sq subcutaneous subcutaneously subcutanea subcutaneo", "subcutaneous"),
+        (
+            "sc sq subcutaneous subcutaneously subcutanea subcutaneo",
+            "subcutaneous",
+        ),
         ("topical topically topica topico cutaneous", "topical"),
         ("inhaled inalatoria inalado inhalational", "inhaled"),
         ("sublingual sublingually sl", "sublingual"),
@@ -101,9 +109,9 @@ pub(super) fn is_preparation(token: &Token) -> bool {
 
 /// Words between a dose and the medicine that follows it.
 pub(super) fn is_link_or_form(token: &Token) -> bool {
-    token
-        .word()
-        .is_some_and(|w| is_one_of(w, "of de do da the oral iv") || unit(w).is_some_and(|(kind, _)| kind.is_count()))
+    token.word().is_some_and(|w| {
+        is_one_of(w, "of de do da the oral iv") || unit(w).is_some_and(|(kind, _)| kind.is_count())
+    })
 }
 
 /// Words between a medicine and the dose that follows it.
@@ -153,7 +161,9 @@ fn unit_at(tokens: &[Token], at: usize) -> Option<(Kind, f64, usize)> {
 }
 
 /// A dose at the start of `tokens`, a schedule that its unit carries (mg/day), and the tokens both take.
-pub(in crate::verifier::medicine) fn dose(tokens: &[Token]) -> Option<(Dose, Option<Schedule>, usize)> {
+pub(in crate::verifier::medicine) fn dose(
+    tokens: &[Token],
+) -> Option<(Dose, Option<Schedule>, usize)> {
     let (first, mut at) = number(tokens)?;
     if let Some(halved) = half_of_a_piece(tokens, first, at) {
         return Some(halved);
@@ -177,24 +187,45 @@ pub(in crate::verifier::medicine) fn dose(tokens: &[Token]) -> Option<(Dose, Opt
         let (kind, size, _) = first_unit?;
         (kind, vec![first * size])
     };
-    let mut dose = Dose { kind, amounts, per: None, strength: false };
+    let mut dose = Dose {
+        kind,
+        amounts,
+        per: None,
+        strength: false,
+    };
     let schedule = denominators(tokens, &mut at, &mut dose);
-    dose.strength = !kind.is_count() && word(tokens, at).and_then(unit).is_some_and(|(k, _)| k.is_count());
+    dose.strength = !kind.is_count()
+        && word(tokens, at)
+            .and_then(unit)
+            .is_some_and(|(k, _)| k.is_count());
     Some((dose, schedule, at))
 }
 
 /// "half a tablet", "half of a 200 mg tablet".
-fn half_of_a_piece(tokens: &[Token], value: f64, at: usize) -> Option<(Dose, Option<Schedule>, usize)> {
-    let skip =
-        tokens[at..].iter().take_while(|t| matches!(t.word(), Some("a" | "an" | "of" | "de" | "um" | "uma"))).count();
+fn half_of_a_piece(
+    tokens: &[Token],
+    value: f64,
+    at: usize,
+) -> Option<(Dose, Option<Schedule>, usize)> {
+    let skip = tokens[at..]
+        .iter()
+        .take_while(|t| matches!(t.word(), Some("a" | "an" | "of" | "de" | "um" | "uma")))
+        .count();
     if skip == 0 || value >= 1.0 {
         return None;
     }
     let from = at + skip;
     let ahead = tokens[from..].iter().take(4).enumerate();
-    let mut pieces = ahead.filter_map(|(n, t)| Some((n, unit(t.word()?)?.0))).filter(|(_, kind)| kind.is_count());
+    let mut pieces = ahead
+        .filter_map(|(n, t)| Some((n, unit(t.word()?)?.0)))
+        .filter(|(_, kind)| kind.is_count());
     let (n, kind) = pieces.next()?;
-    let dose = Dose { kind, amounts: vec![value], per: None, strength: false };
+    let dose = Dose {
+        kind,
+        amounts: vec![value],
+        per: None,
+        strength: false,
+    };
     Some((dose, None, from + usize::from(n == 0)))
 }
 
@@ -208,8 +239,12 @@ enum Joint {
 fn joint(tokens: &[Token], at: usize) -> Option<(Joint, usize)> {
     match (tokens.get(at)?, word(tokens, at)) {
         (Token::Sign('/'), _) => Some((Joint::Fraction, 1)),
-        (Token::Sign('-' | '±' | '~'), _) | (_, Some("to" | "or" | "ou" | "a" | "ate")) => Some((Joint::Range, 1)),
-        (Token::Sign('+'), _) if sign(tokens, at + 1, '/') && sign(tokens, at + 2, '-') => Some((Joint::Range, 3)),
+        (Token::Sign('-' | '±' | '~'), _) | (_, Some("to" | "or" | "ou" | "a" | "ate")) => {
+            Some((Joint::Range, 1))
+        }
+        (Token::Sign('+'), _) if sign(tokens, at + 1, '/') && sign(tokens, at + 2, '-') => {
+            Some((Joint::Range, 3))
+        }
         (_, Some("x")) => Some((Joint::Times, 1)),
         _ => None,
     }
@@ -230,12 +265,16 @@ fn denominators(tokens: &[Token], at: &mut usize, dose: &mut Dose) -> Option<Sch
             _ => None,
         };
         let name_at = *at + 1 + usize::from(counted.is_some());
-        let Some(name) = word(tokens, name_at) else { return schedule };
+        let Some(name) = word(tokens, name_at) else {
+            return schedule;
+        };
         let squared = matches!(tokens.get(name_at + 1), Some(Token::Number(n)) if *n == 2.0);
         let mut taken = 1;
         let period = period_per_day(name);
         match name {
-            _ if period.is_some() => schedule = period.map(|p| Schedule::total(p / counted.unwrap_or(1.0))),
+            _ if period.is_some() => {
+                schedule = period.map(|p| Schedule::total(p / counted.unwrap_or(1.0)))
+            }
             _ if article => return schedule,
             "kg" | "kilo" | "quilo" | "kilogram" => dose.per = Some(Per::Weight),
             "m" if squared => {
@@ -268,21 +307,36 @@ pub(in crate::verifier::medicine) struct Schedule {
 
 impl Schedule {
     fn times(per_day: f64) -> Self {
-        Self { per_day, total: false, part_of_day: false }
+        Self {
+            per_day,
+            total: false,
+            part_of_day: false,
+        }
     }
 
     fn total(per_day: f64) -> Self {
-        Self { per_day, total: true, part_of_day: false }
+        Self {
+            per_day,
+            total: true,
+            part_of_day: false,
+        }
     }
 
     fn part_of_day() -> Self {
-        Self { per_day: 1.0, total: false, part_of_day: true }
+        Self {
+            per_day: 1.0,
+            total: false,
+            part_of_day: true,
+        }
     }
 
     /// Two schedules of one dose: mornings and evenings add up, anything else says the same twice.
     pub fn and(self, other: Self) -> Self {
         match (self.part_of_day, other.part_of_day) {
-            (true, true) => Self { per_day: self.per_day + other.per_day, ..self },
+            (true, true) => Self {
+                per_day: self.per_day + other.per_day,
+                ..self
+            },
             (true, false) => other,
             _ => self,
         }
@@ -298,7 +352,8 @@ pub(in crate::verifier::medicine) fn schedule(tokens: &[Token]) -> Option<(Sched
         let skip = usize::from(
             sign(tokens, from, '/')
                 || sign(tokens, from, '-')
-                || word(tokens, from).is_some_and(|w| is_one_of(w, "a per ao por each every na pela in")),
+                || word(tokens, from)
+                    .is_some_and(|w| is_one_of(w, "a per ao por each every na pela in")),
         );
         let period = word(tokens, from + skip)?;
         let per_day = period_per_day(period).or_else(|| Some(ONE_WORD.get(period)?.per_day))?;
@@ -310,24 +365,37 @@ pub(in crate::verifier::medicine) fn schedule(tokens: &[Token]) -> Option<(Sched
         ("thrice", _) => times(3.0, 1),
         ("every" | "each" | "cada" | "q" | "todo" | "todos" | "todas", _) => every(tokens),
         ("a", Some("cada")) => every(&tokens[1..]).map(|(s, n)| (s, n + 1)),
-        ("alternate", Some("days")) | ("dias", Some("alternados")) => Some((Schedule::times(0.5), 2)),
+        ("alternate", Some("days")) | ("dias", Some("alternados")) => {
+            Some((Schedule::times(0.5), 2))
+        }
         ("at", Some("night" | "bedtime" | "noon"))
         | ("before", Some("bed"))
         | ("ao", Some("deitar" | "dormir"))
-        | ("pela" | "de" | "a", Some("manha" | "noite" | "tarde")) => Some((Schedule::part_of_day(), 2)),
-        ("in", Some("the")) if matches!(word(tokens, 2), Some("morning" | "evening" | "afternoon")) => {
+        | ("pela" | "de" | "a", Some("manha" | "noite" | "tarde")) => {
+            Some((Schedule::part_of_day(), 2))
+        }
+        ("in", Some("the"))
+            if matches!(word(tokens, 2), Some("morning" | "evening" | "afternoon")) =>
+        {
             Some((Schedule::part_of_day(), 3))
         }
         ("de", _) => every(tokens),
-        ("per" | "a" | "por" | "ao", Some(period)) => period_per_day(period).map(|p| (Schedule::total(p), 2)),
+        ("per" | "a" | "por" | "ao", Some(period)) => {
+            period_per_day(period).map(|p| (Schedule::total(p), 2))
+        }
         _ => match tokens {
             // "8/8h"
-            [Token::Number(n), Token::Sign('/'), Token::Number(same), Token::Word(period), ..] if n == same => {
-                period_per_day(period).map(|p| (Schedule::times(p / n), 4))
-            }
+            [
+                Token::Number(n),
+                Token::Sign('/'),
+                Token::Number(same),
+                Token::Word(period),
+                ..,
+            ] if n == same => period_per_day(period).map(|p| (Schedule::times(p / n), 4)),
             _ => {
                 let (n, at) = number(tokens)?;
-                is_one_of(word(tokens, at)?, "times time vezes vez x doses tomadas").then(|| times(n, at + 1))?
+                is_one_of(word(tokens, at)?, "times time vezes vez x doses tomadas")
+                    .then(|| times(n, at + 1))?
             }
         },
     }
@@ -358,14 +426,20 @@ fn every(tokens: &[Token]) -> Option<(Schedule, usize)> {
 
 static ONE_WORD: Meanings<Schedule> = LazyLock::new(|| {
     meanings(&[
-        ("daily diario diaria diarios diarias diariamente", Schedule::total(1.0)),
+        (
+            "daily diario diaria diarios diarias diariamente",
+            Schedule::total(1.0),
+        ),
         ("qd od qday qam qpm", Schedule::times(1.0)),
         ("nightly qhs hs nocte mane", Schedule::part_of_day()),
         ("bid bd", Schedule::times(2.0)),
         ("tid tds", Schedule::times(3.0)),
         ("qid qds", Schedule::times(4.0)),
         ("qod", Schedule::times(0.5)),
-        ("weekly semanal semanais semanalmente qw", Schedule::times(1.0 / 7.0)),
+        (
+            "weekly semanal semanais semanalmente qw",
+            Schedule::times(1.0 / 7.0),
+        ),
         ("monthly mensal mensalmente", Schedule::times(1.0 / 30.0)),
         ("hourly", Schedule::times(24.0)),
     ])
@@ -442,7 +516,10 @@ mod tests {
             ("at bedtime", 1.0),
         ] {
             let found = schedule(&sentences(&fold(text)).concat()).map(|(s, _)| s.per_day);
-            assert!(found.is_some_and(|f| (f - per_day).abs() < 1e-9), "{text}: {found:?}");
+            assert!(
+                found.is_some_and(|f| (f - per_day).abs() < 1e-9),
+                "{text}: {found:?}"
+            );
         }
     }
 }

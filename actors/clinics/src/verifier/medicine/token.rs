@@ -42,21 +42,31 @@ pub(super) fn sentences(folded: &str) -> Vec<Vec<Token>> {
         let start = i;
         i += 1;
         match c {
-            c if c.is_ascii_digit() || (c == '.' && next_is_digit && !starts_after_word(&chars, start)) => {
+            c if c.is_ascii_digit()
+                || (c == '.' && next_is_digit && !starts_after_word(&chars, start)) =>
+            {
                 while i < chars.len() && continues_number(&chars, i) {
                     i += 1;
                 }
                 let digits: String = chars[start..i].iter().collect();
-                push(&mut sentences, read(&digits, decimal_comma).map(Token::Number));
+                push(
+                    &mut sentences,
+                    read(&digits, decimal_comma).map(Token::Number),
+                );
             }
             c if c.is_alphabetic() => {
                 while i < chars.len() && chars[i].is_alphabetic() {
                     i += 1;
                 }
-                push(&mut sentences, Some(Token::Word(chars[start..i].iter().collect())));
+                push(
+                    &mut sentences,
+                    Some(Token::Word(chars[start..i].iter().collect())),
+                );
             }
             '\n' | ';' => sentences.push(Vec::new()),
-            '.' | '!' | '?' if chars.get(i).is_none_or(|n| n.is_whitespace()) => sentences.push(Vec::new()),
+            '.' | '!' | '?' if chars.get(i).is_none_or(|n| n.is_whitespace()) => {
+                sentences.push(Vec::new())
+            }
             c if c.is_whitespace() => {}
             c => push(&mut sentences, Some(Token::Sign(c))),
         }
@@ -77,7 +87,8 @@ fn starts_after_word(chars: &[char], at: usize) -> bool {
 
 fn continues_number(chars: &[char], at: usize) -> bool {
     let c = chars[at];
-    c.is_ascii_digit() || (matches!(c, '.' | ',') && chars.get(at + 1).is_some_and(char::is_ascii_digit))
+    c.is_ascii_digit()
+        || (matches!(c, '.' | ',') && chars.get(at + 1).is_some_and(char::is_ascii_digit))
 }
 
 /// `b.i.d.` is one word, not three sentences.
@@ -106,15 +117,21 @@ fn read(digits: &str, decimal_comma: bool) -> Option<f64> {
     let is_mixed = digits.contains(',') && digits.contains('.');
     let is_lone = digits.matches([',', '.']).count() == 1;
     let last = digits.chars().rfind(|c| !c.is_ascii_digit());
-    let decimal = last.filter(|last| is_mixed || is_lone && lone_separator(digits, *last, decimal_comma));
-    let plain = digits.chars().filter(|c| c.is_ascii_digit() || Some(*c) == decimal);
+    let decimal =
+        last.filter(|last| is_mixed || is_lone && lone_separator(digits, *last, decimal_comma));
+    let plain = digits
+        .chars()
+        .filter(|c| c.is_ascii_digit() || Some(*c) == decimal);
     plain.collect::<String>().replace(',', ".").parse().ok()
 }
 
 /// Whether the only separator in `digits` is a decimal one.
 fn lone_separator(digits: &str, separator: char, decimal_comma: bool) -> bool {
-    let Some((whole, part)) = digits.split_once(separator) else { return false };
-    let thousands_shape = part.len() == 3 && (1..=3).contains(&whole.len()) && !whole.starts_with('0');
+    let Some((whole, part)) = digits.split_once(separator) else {
+        return false;
+    };
+    let thousands_shape =
+        part.len() == 3 && (1..=3).contains(&whole.len()) && !whole.starts_with('0');
     !thousands_shape || (separator == ',') == decimal_comma
 }
 
@@ -124,7 +141,13 @@ pub(super) fn read_words(words: &[&str]) -> Option<(f64, usize)> {
     while let Some(word) = words.get(used) {
         match SPELLED.get(word).copied() {
             Some(Spelled::Value(v)) => current += v,
-            Some(Spelled::Hundred) => current = if current == 0.0 { 100.0 } else { current * 100.0 },
+            Some(Spelled::Hundred) => {
+                current = if current == 0.0 {
+                    100.0
+                } else {
+                    current * 100.0
+                }
+            }
             Some(Spelled::Scale(s)) => {
                 total += if current == 0.0 { s } else { current * s };
                 current = 0.0;
@@ -132,7 +155,10 @@ pub(super) fn read_words(words: &[&str]) -> Option<(f64, usize)> {
             None if any && matches!(*word, "and" | "e" | "y" | "-") => {
                 let follows = words.get(used + 1).copied();
                 let article = usize::from(matches!(follows, Some("a" | "an")));
-                if words.get(used + 1 + article).is_some_and(|w| SPELLED.contains_key(w)) {
+                if words
+                    .get(used + 1 + article)
+                    .is_some_and(|w| SPELLED.contains_key(w))
+                {
                     used += 1 + article;
                     continue;
                 }
@@ -156,7 +182,9 @@ enum Spelled {
 static SPELLED: Meanings<Spelled> = LazyLock::new(|| {
     use Spelled::*;
     let counted = |words: &'static [&'static str], first: u32, unit: u32| {
-        (first..).zip(words).map(move |(n, words)| (*words, Value(f64::from(n * unit))))
+        (first..)
+            .zip(words)
+            .map(move |(n, words)| (*words, Value(f64::from(n * unit))))
     };
     let others = [
         ("half meio meia", Value(0.5)),
@@ -165,8 +193,10 @@ static SPELLED: Meanings<Spelled> = LazyLock::new(|| {
         ("thousand mil", Scale(1e3)),
         ("million milhao milhoes", Scale(1e6)),
     ];
-    let rows =
-        counted(ONE_TO_NINETEEN, 1, 1).chain(counted(TENS, 2, 10)).chain(counted(HUNDREDS, 1, 100)).chain(others);
+    let rows = counted(ONE_TO_NINETEEN, 1, 1)
+        .chain(counted(TENS, 2, 10))
+        .chain(counted(HUNDREDS, 1, 100))
+        .chain(others);
     meanings(&rows.collect::<Vec<_>>())
 });
 
@@ -247,18 +277,33 @@ pub(super) enum Kind {
 impl Kind {
     /// Counted in pieces: its size in milligrams may stand beside it.
     pub fn is_count(self) -> bool {
-        matches!(self, Self::Tablet | Self::Drop | Self::Puff | Self::Patch | Self::Vial | Self::Piece)
+        matches!(
+            self,
+            Self::Tablet | Self::Drop | Self::Puff | Self::Patch | Self::Vial | Self::Piece
+        )
     }
 }
 
 static UNITS: Meanings<(Kind, f64)> = LazyLock::new(|| {
     use Kind::*;
     meanings(&[
-        ("g gm gms gr gram grams gramme grammes grama gramas", (Mass, 1e3)),
-        ("mg mgs milligram milligrams milligramme milligrammes miligrama miligramas", (Mass, 1.0)),
-        ("mcg mcgs ug microgram micrograms microgramme micrograma microgramas", (Mass, 1e-3)),
+        (
+            "g gm gms gr gram grams gramme grammes grama gramas",
+            (Mass, 1e3),
+        ),
+        (
+            "mg mgs milligram milligrams milligramme milligrammes miligrama miligramas",
+            (Mass, 1.0),
+        ),
+        (
+            "mcg mcgs ug microgram micrograms microgramme micrograma microgramas",
+            (Mass, 1e-3),
+        ),
         ("ng nanogram nanograms nanograma nanogramas", (Mass, 1e-6)),
-        ("ml millilitre millilitres milliliter milliliters mililitro mililitros cc", (Volume, 1.0)),
+        (
+            "ml millilitre millilitres milliliter milliliters mililitro mililitros cc",
+            (Volume, 1.0),
+        ),
         ("iu ui u unit units unidade unidades", (Activity, 1.0)),
         ("miu mu mui", (Activity, 1e6)),
         ("meq", (Equivalent, 1.0)),
@@ -270,9 +315,15 @@ static UNITS: Meanings<(Kind, f64)> = LazyLock::new(|| {
             (Tablet, 1.0),
         ),
         ("drop drops gota gotas", (Drop, 1.0)),
-        ("puff puffs inhalation inhalations spray sprays jato jatos", (Puff, 1.0)),
+        (
+            "puff puffs inhalation inhalations spray sprays jato jatos",
+            (Puff, 1.0),
+        ),
         ("patch patches adesivo adesivos", (Patch, 1.0)),
-        ("vial vials ampoule ampoules ampule ampules ampola ampolas", (Vial, 1.0)),
+        (
+            "vial vials ampoule ampoules ampule ampules ampola ampolas",
+            (Vial, 1.0),
+        ),
         (
             "sachet sachets suppository suppositories supositorio lozenge lozenges envelope envelopes sache saches",
             (Piece, 1.0),
@@ -293,7 +344,10 @@ static PERIODS: Meanings<f64> = LazyLock::new(|| {
         ("year years ano anos", 1.0 / 365.0),
         ("hour hours h hr hrs hora horas", 24.0),
         ("min minute minutes minuto minutos", 1440.0),
-        ("night nights noite noites morning mornings manha manhas evening evenings bedtime", 1.0),
+        (
+            "night nights noite noites morning mornings manha manhas evening evenings bedtime",
+            1.0,
+        ),
     ])
 });
 
@@ -309,8 +363,11 @@ mod tests {
     /// Goal: sentences end where people end them, not inside numbers or `b.i.d.`. Method: count them.
     #[test]
     fn sentence_ends() {
-        for (text, expect) in [("amiodarone 200 mg b.i.d. then stop. next", 2), ("0.5 mg; 1.5 mg\n.25 mg", 3), ("", 0)]
-        {
+        for (text, expect) in [
+            ("amiodarone 200 mg b.i.d. then stop. next", 2),
+            ("0.5 mg; 1.5 mg\n.25 mg", 3),
+            ("", 0),
+        ] {
             assert_eq!(sentences(text).len(), expect, "{text}");
         }
     }
@@ -319,7 +376,10 @@ mod tests {
     #[test]
     fn glued_units() {
         let tokens = sentences("200mg");
-        assert_eq!(tokens, [vec![Token::Number(200.0), Token::Word("mg".into())]]);
+        assert_eq!(
+            tokens,
+            [vec![Token::Number(200.0), Token::Word("mg".into())]]
+        );
     }
 
     /// Goal: a separator is read as the text's language means it. Method: a table.
@@ -337,7 +397,11 @@ mod tests {
             ("1,234.5", true, 1234.5),
             ("1.200.000", false, 1_200_000.0),
         ] {
-            assert_eq!(read(digits, decimal_comma), Some(expect), "{digits} {decimal_comma}");
+            assert_eq!(
+                read(digits, decimal_comma),
+                Some(expect),
+                "{digits} {decimal_comma}"
+            );
         }
     }
 

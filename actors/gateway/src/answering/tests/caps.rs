@@ -12,7 +12,10 @@ fn capped(system: &System, caps: &str) -> (Answerers, Seen) {
          servers.s = {{ supports_sampling = true, caps = {{ {caps} }} }}"
     );
     let model = speaker(system, "m", Does::Costs(3, 4));
-    (Answerers::new(system.clone(), options(&toml)).unwrap(), model)
+    (
+        Answerers::new(system.clone(), options(&toml)).unwrap(),
+        model,
+    )
 }
 
 /// Goal: a server asks so often in a call, and in a minute, and once more is refused. Method: the limits and one more; other
@@ -20,12 +23,18 @@ fn capped(system: &System, caps: &str) -> (Answerers, Seen) {
 #[test]
 fn questions_are_counted() {
     paused(async |system| {
-        let (answerers, _) = capped(system, "requests_per_call_max = 2, requests_per_minute_max = 3");
+        let (answerers, _) = capped(
+            system,
+            "requests_per_call_max = 2, requests_per_minute_max = 3",
+        );
         let client = Client::that(Does::Answers);
         let (one, two) = (client.call(), client.call());
         // As long as somebody may ask in it, a call is one, through any number of handles.
         let _open = callboard_runtime::Answering::caller(&answerers, "s", &one).unwrap();
-        _open.ask(callboard_message::Question::sample("p", 1)).await.unwrap();
+        _open
+            .ask(callboard_message::Question::sample("p", 1))
+            .await
+            .unwrap();
         ask(&answerers, "s", &one).await.unwrap();
         let refused = ask(&answerers, "s", &one).await.unwrap_err();
         assert_eq!(refused.kind, FailureKind::Overloaded);
@@ -48,7 +57,11 @@ fn asking_on_and_on_is_slow() {
         let open = callboard_runtime::Answering::caller(&answerers, "s", &call).unwrap();
         let (begun, mut refused) = (tokio::time::Instant::now(), 0);
         while begun.elapsed() < REFUSAL_PAUSE * 100 && refused <= 100 {
-            refused += u32::from(open.ask(callboard_message::Question::sample("p", 1)).await.is_err());
+            refused += u32::from(
+                open.ask(callboard_message::Question::sample("p", 1))
+                    .await
+                    .is_err(),
+            );
         }
         assert!((90..=100).contains(&refused), "{refused}");
     });
@@ -58,14 +71,23 @@ fn asking_on_and_on_is_slow() {
 #[test]
 fn answers_are_bounded() {
     paused(async |system| {
-        let (answerers, model) = capped(system, "tokens_per_answer_max = 50, tokens_per_answer_default = 20");
+        let (answerers, model) = capped(
+            system,
+            "tokens_per_answer_max = 50, tokens_per_answer_default = 20",
+        );
         let client = Client::that(Does::Answers);
         let mut silent = Sample::prompt("p", 1);
         silent.0.remove("maxTokens");
         let odd = Sample(Sample::prompt("p", 1).0.with("maxTokens", -3));
-        for (sample, tokens) in [(Sample::prompt("p", 50), 50), (Sample::prompt("p", 51), 50), (silent, 20), (odd, 20)]
-        {
-            ask_for(&answerers, "s", &client.call(), sample).await.unwrap();
+        for (sample, tokens) in [
+            (Sample::prompt("p", 50), 50),
+            (Sample::prompt("p", 51), 50),
+            (silent, 20),
+            (odd, 20),
+        ] {
+            ask_for(&answerers, "s", &client.call(), sample)
+                .await
+                .unwrap();
             let heard = model.heard.lock().unwrap().pop().unwrap();
             assert_eq!(heard.read::<u32>("maxTokens"), Some(tokens));
         }
@@ -77,33 +99,60 @@ fn answers_are_bounded() {
 #[test]
 fn tokens_are_counted() {
     for (caps, message) in [
-        ("tokens_per_call_max = 10", "this call's questions have used up their tokens"),
-        ("tokens_per_minute_max = 10", "the server's questions have used up this minute's tokens"),
-        ("micro_usd_per_call_max = 11", "this call's questions have used up their money"),
-        ("micro_usd_per_minute_max = 11", "the server's questions have used up this minute's money"),
+        (
+            "tokens_per_call_max = 10",
+            "this call's questions have used up their tokens",
+        ),
+        (
+            "tokens_per_minute_max = 10",
+            "the server's questions have used up this minute's tokens",
+        ),
+        (
+            "micro_usd_per_call_max = 11",
+            "this call's questions have used up their money",
+        ),
+        (
+            "micro_usd_per_minute_max = 11",
+            "the server's questions have used up this minute's money",
+        ),
     ] {
         paused(async |system| {
             let (answerers, model) = capped(system, caps);
             let call = Client::that(Does::Answers).call();
             let open = callboard_runtime::Answering::caller(&answerers, "s", &call).unwrap();
             for _ in 0..2 {
-                open.ask(callboard_message::Question::sample("p", 100)).await.unwrap();
+                open.ask(callboard_message::Question::sample("p", 100))
+                    .await
+                    .unwrap();
             }
             if caps.starts_with("tokens") {
-                let given: Vec<u64> =
-                    model.heard.lock().unwrap().iter().map(|m| m.read("maxTokens").unwrap()).collect();
+                let given: Vec<u64> = model
+                    .heard
+                    .lock()
+                    .unwrap()
+                    .iter()
+                    .map(|m| m.read("maxTokens").unwrap())
+                    .collect();
                 assert_eq!(given, [10, 3]);
             }
             // What is read counts too: whoever answers knows all that is left.
-            let budgets: Vec<serde_json::Value> =
-                model.heard.lock().unwrap().iter().map(|m| m.read("budget").unwrap()).collect();
+            let budgets: Vec<serde_json::Value> = model
+                .heard
+                .lock()
+                .unwrap()
+                .iter()
+                .map(|m| m.read("budget").unwrap())
+                .collect();
             let (name, left) = match caps.starts_with("tokens") {
                 true => ("tokens", [10, 3]),
                 false => ("micro_usd", [11, 1]),
             };
             assert_eq!([&budgets[0][name], &budgets[1][name]], left);
             let refused = ask(&answerers, "s", &call).await.unwrap_err();
-            assert_eq!((refused.kind, refused.message.as_str()), (FailureKind::Overloaded, message));
+            assert_eq!(
+                (refused.kind, refused.message.as_str()),
+                (FailureKind::Overloaded, message)
+            );
         });
     }
 }
@@ -114,13 +163,15 @@ fn tokens_are_counted() {
 fn budgets_count() {
     paused(async |system| {
         speaker(system, "m", Does::Costs(3, 4));
-        let toml =
-            "models = [\"m\"]\nsampling.default_strategy = \"magictunnel_first\"\nservers.s.supports_sampling = true";
+        let toml = "models = [\"m\"]\nsampling.default_strategy = \"magictunnel_first\"\nservers.s.supports_sampling = true";
         let answerers = Answerers::new(system.clone(), options(toml)).unwrap();
         let mut call = Client::that(Does::Answers).call();
         call.budget.tokens = Some(7);
         let _open = callboard_runtime::Answering::caller(&answerers, "s", &call).unwrap();
-        _open.ask(callboard_message::Question::sample("p", 100)).await.unwrap();
+        _open
+            .ask(callboard_message::Question::sample("p", 100))
+            .await
+            .unwrap();
         assert_eq!(by(&ask(&answerers, "s", &call).await.unwrap()), "client");
     });
 }
@@ -129,7 +180,10 @@ fn budgets_count() {
 /// hangs until the call is dropped; one that fails.
 #[test]
 fn what_is_unknown_counts_whole() {
-    for (does, left) in [(Does::Hangs, 40), (Does::Fails(FailureKind::Unavailable), 100)] {
+    for (does, left) in [
+        (Does::Hangs, 40),
+        (Does::Fails(FailureKind::Unavailable), 100),
+    ] {
         paused(async |system| {
             speaker(system, "m", does.clone());
             let heard = speaker(system, "n", Does::Answers);
@@ -137,7 +191,9 @@ fn what_is_unknown_counts_whole() {
                         sampling = { default_strategy = \"magictunnel_handled\", answer_timeout_s = 1 }";
             let answerers = Answerers::new(system.clone(), options(toml)).unwrap();
             let sample = Sample::prompt("p", 60);
-            ask_for(&answerers, "s", &Client::that(Does::Answers).call(), sample).await.unwrap();
+            ask_for(&answerers, "s", &Client::that(Does::Answers).call(), sample)
+                .await
+                .unwrap();
             let given: u64 = heard.heard.lock().unwrap()[0].read("maxTokens").unwrap();
             assert_eq!(given, left.min(60));
         });

@@ -58,21 +58,44 @@ fn abilities_are_true() {
                 speaker(system, "m", Does::Answers);
             }
             let answerers = Answerers::new(system.clone(), options(&toml)).unwrap();
-            let caller = answerers.caller("s", &Client::that_can(can.clone()).call()).unwrap();
+            let caller = answerers
+                .caller("s", &Client::that_can(can.clone()).call())
+                .unwrap();
             let told = serde_json::to_value(caller.abilities()).unwrap();
             told.get("sampling").cloned().unwrap_or_default()
         })
     };
-    let (client, models, nothing) = (json!({ "context": {} }), json!({ "tools": {} }), Value::Null);
+    let (client, models, nothing) = (
+        json!({ "context": {} }),
+        json!({ "tools": {} }),
+        Value::Null,
+    );
     let can = json!({ "sampling": client });
     assert_eq!(told("client_forwarded", can.clone(), true, false), client);
     assert_eq!(told("client_forwarded", json!({}), true, false), nothing);
-    assert_eq!(told("magictunnel_handled", can.clone(), true, false), models);
-    assert_eq!(told("magictunnel_handled", can.clone(), false, false), nothing);
+    assert_eq!(
+        told("magictunnel_handled", can.clone(), true, false),
+        models
+    );
+    assert_eq!(
+        told("magictunnel_handled", can.clone(), false, false),
+        nothing
+    );
     assert_eq!(told("magictunnel_handled", json!({}), true, false), models);
     assert_eq!(told("magictunnel_handled", json!({}), true, true), nothing);
-    assert_eq!(told("magictunnel_handled", json!({ "elicitation": {} }), true, true), models);
-    assert_eq!(told("parallel", can.clone(), true, false), json!({ "context": {}, "tools": {} }));
+    assert_eq!(
+        told(
+            "magictunnel_handled",
+            json!({ "elicitation": {} }),
+            true,
+            true
+        ),
+        models
+    );
+    assert_eq!(
+        told("parallel", can.clone(), true, false),
+        json!({ "context": {}, "tools": {} })
+    );
     assert_eq!(told("external_server", can, false, false), nothing);
 }
 
@@ -80,15 +103,30 @@ fn abilities_are_true() {
 /// default and for a server; a client that declines.
 #[test]
 fn models_answer_no_elicitation() {
-    let wrong = ["magictunnel_handled", "magictunnel_first", "external_server", "parallel", "hybrid"];
+    let wrong = [
+        "magictunnel_handled",
+        "magictunnel_first",
+        "external_server",
+        "parallel",
+        "hybrid",
+    ];
     for strategy in wrong {
         let options = options(&format!("elicitation.default_strategy = \"{strategy}\""));
-        assert!(matches!(options.check(), Err(AnswerError::ElicitationByModel { server: None, .. })), "{strategy}");
+        assert!(
+            matches!(
+                options.check(),
+                Err(AnswerError::ElicitationByModel { server: None, .. })
+            ),
+            "{strategy}"
+        );
         let options = self::options(&format!("elicitation.server_strategies.s = \"{strategy}\""));
         let why = options.check().unwrap_err().to_string();
         assert!(why.contains(strategy) && why.contains(" of s,"), "{why}");
     }
-    assert_eq!(options("elicitation.order = [\"models\"]").check(), Err(AnswerError::ElicitationOrder));
+    assert_eq!(
+        options("elicitation.order = [\"models\"]").check(),
+        Err(AnswerError::ElicitationOrder)
+    );
     for strategy in ["client_forwarded", "client_first"] {
         let toml = format!(
             "models = [\"m\"]\nelicitation.default_strategy = \"{strategy}\"\nservers.s.supports_elicitation = true"
@@ -97,8 +135,13 @@ fn models_answer_no_elicitation() {
             let model = speaker(system, "m", Does::Answers);
             let answerers = Answerers::new(system.clone(), options(&toml)).unwrap();
             let form = Question::Elicit(Elicitation::form("m", json!({})));
-            let caller = answerers.caller("s", &Client::that(Does::Answers).call()).unwrap();
-            assert_eq!(caller.ask(form.clone()).await, Ok(Answer::Elicit(ElicitAnswer::decline())));
+            let caller = answerers
+                .caller("s", &Client::that(Does::Answers).call())
+                .unwrap();
+            assert_eq!(
+                caller.ask(form.clone()).await,
+                Ok(Answer::Elicit(ElicitAnswer::decline()))
+            );
             let mut alone = Client::that(Does::Answers).call();
             alone.caller = None;
             assert!(answerers.caller("s", &alone).is_none());
@@ -121,11 +164,25 @@ fn configurations_are_checked() {
         assert!(parsed(toml).is_err(), "{toml}");
     }
     let order = parsed("sampling.order = [\"model:m\"]").unwrap();
-    assert_eq!(order.check(), Err(AnswerError::UnknownAnswerer { name: "m".into() }));
+    assert_eq!(
+        order.check(),
+        Err(AnswerError::UnknownAnswerer { name: "m".into() })
+    );
     let order = parsed("sampling.order = [\"server:s\"]\nservers.s = {}").unwrap();
-    assert_eq!(order.check(), Err(AnswerError::UnknownAnswerer { name: "s".into() }));
-    let order = parsed("sampling = { order = [\"client\"], server_strategies.s = \"magictunnel_handled\" }").unwrap();
-    assert_eq!(order.check(), Err(AnswerError::NobodyInOrder { strategy: Strategy::MagictunnelHandled }));
+    assert_eq!(
+        order.check(),
+        Err(AnswerError::UnknownAnswerer { name: "s".into() })
+    );
+    let order = parsed(
+        "sampling = { order = [\"client\"], server_strategies.s = \"magictunnel_handled\" }",
+    )
+    .unwrap();
+    assert_eq!(
+        order.check(),
+        Err(AnswerError::NobodyInOrder {
+            strategy: Strategy::MagictunnelHandled
+        })
+    );
     assert_eq!(parsed("").unwrap().check(), Ok(()));
 }
 
@@ -136,8 +193,7 @@ fn questions_are_recorded() {
     let recording = Recording::start(LevelFilter::INFO);
     paused(async |system| {
         speaker(system, "m", Does::Costs(3, 4));
-        let toml =
-            "models = [\"m\"]\nsampling.default_strategy = \"magictunnel_handled\"\nservers.s.supports_sampling = true";
+        let toml = "models = [\"m\"]\nsampling.default_strategy = \"magictunnel_handled\"\nservers.s.supports_sampling = true";
         let answerers = Answerers::new(system.clone(), options(toml)).unwrap();
         let client = Client::that(Does::Answers);
         let answer = ask(&answerers, "s", &client.call()).await.unwrap();
@@ -149,11 +205,24 @@ fn questions_are_recorded() {
         ask(&answerers, "t", &client.call()).await.unwrap_err();
     });
     let lines = recording.text();
-    let audit: Vec<&str> = lines.lines().filter(|line| line.contains("callboard::audit")).collect();
+    let audit: Vec<&str> = lines
+        .lines()
+        .filter(|line| line.contains("callboard::audit"))
+        .collect();
     assert_eq!(audit.len(), 2, "{lines}");
-    for part in ["peer=\"s\"", "by=\"model:m\"", "tokens_in=3", "tokens_out=4", "strategy=\"magictunnel_handled\""] {
+    for part in [
+        "peer=\"s\"",
+        "by=\"model:m\"",
+        "tokens_in=3",
+        "tokens_out=4",
+        "strategy=\"magictunnel_handled\"",
+    ] {
         assert!(audit[0].contains(part), "{part} {}", audit[0]);
     }
-    assert!(audit[1].contains("peer=\"t\"") && audit[1].contains("denied"), "{}", audit[1]);
+    assert!(
+        audit[1].contains("peer=\"t\"") && audit[1].contains("denied"),
+        "{}",
+        audit[1]
+    );
     assert!(!lines.contains("how are you") && !lines.contains("from m"));
 }

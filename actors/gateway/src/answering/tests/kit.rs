@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use callboard_message::surface::{CreateMessage, Describe};
 use callboard_message::{
-    Abilities, Answer, ElicitAnswer, Failure, FailureKind, Message, Principal, Progress, Question, RawObject,
-    RootsAnswer, Sample, SampleAnswer,
+    Abilities, Answer, ElicitAnswer, Failure, FailureKind, Message, Principal, Progress, Question,
+    RawObject, RootsAnswer, Sample, SampleAnswer,
 };
 use callboard_runtime::{
-    Agent, AgentRef, Answering, CallMeta, Caller, ConcurrentHandler, Cx, Handlers, SyncHandler, System, testkit,
+    Agent, AgentRef, Answering, CallMeta, Caller, ConcurrentHandler, Cx, Handlers, SyncHandler,
+    System, testkit,
 };
 use futures::future::BoxFuture;
 
@@ -51,16 +52,31 @@ pub struct Client {
 impl Client {
     pub fn that(does: Does) -> Arc<Self> {
         let asked = Mutex::default();
-        Arc::new(Self { does, form: ElicitAnswer::decline(), can: Abilities::all(), asked })
+        Arc::new(Self {
+            does,
+            form: ElicitAnswer::decline(),
+            can: Abilities::all(),
+            asked,
+        })
     }
 
     pub fn with_form(does: Does, form: ElicitAnswer) -> Arc<Self> {
-        Arc::new(Self { does, form, can: Abilities::all(), asked: Mutex::default() })
+        Arc::new(Self {
+            does,
+            form,
+            can: Abilities::all(),
+            asked: Mutex::default(),
+        })
     }
 
     pub fn that_can(can: serde_json::Value) -> Arc<Self> {
         let can = Abilities(serde_json::from_value(can).unwrap());
-        Arc::new(Self { does: Does::Answers, form: ElicitAnswer::decline(), can, asked: Mutex::default() })
+        Arc::new(Self {
+            does: Does::Answers,
+            form: ElicitAnswer::decline(),
+            can,
+            asked: Mutex::default(),
+        })
     }
 
     pub fn call(self: &Arc<Self>) -> CallMeta {
@@ -79,7 +95,9 @@ impl Caller for Client {
         self.asked.lock().unwrap().push(question.clone());
         Box::pin(async move {
             match question {
-                Question::Sample(_) => does("client", self.does.clone(), None).await.map(Answer::Sample),
+                Question::Sample(_) => does("client", self.does.clone(), None)
+                    .await
+                    .map(Answer::Sample),
                 Question::Elicit(_) => Ok(Answer::Elicit(self.form.clone())),
                 _ => Ok(Answer::Roots(RootsAnswer::of(Vec::new()))),
             }
@@ -87,7 +105,11 @@ impl Caller for Client {
     }
 }
 
-async fn does(name: &str, does: Does, call: Option<Arc<CallMeta>>) -> Result<SampleAnswer, Failure> {
+async fn does(
+    name: &str,
+    does: Does,
+    call: Option<Arc<CallMeta>>,
+) -> Result<SampleAnswer, Failure> {
     let answer = SampleAnswer::text(name, format!("from {name}"), None);
     match does {
         Does::Answers => Ok(answer),
@@ -96,8 +118,14 @@ async fn does(name: &str, does: Does, call: Option<Arc<CallMeta>>) -> Result<Sam
             Ok(answer)
         }
         Does::Costs(input, output) => {
-            let usage = RawObject::of("inputTokens", input).with("outputTokens", output).with("microUsd", 10);
-            Ok(SampleAnswer(answer.0.with("_meta", RawObject::of("callboard/usage", usage))))
+            let usage = RawObject::of("inputTokens", input)
+                .with("outputTokens", output)
+                .with("microUsd", 10);
+            Ok(SampleAnswer(
+                answer
+                    .0
+                    .with("_meta", RawObject::of("callboard/usage", usage)),
+            ))
         }
         Does::Fails(kind) => Err(Failure::new(kind, format!("{name} fails"))),
         Does::Hangs => std::future::pending().await,
@@ -135,10 +163,21 @@ pub fn speaker(system: &System, name: &'static str, does: Does) -> Seen {
     speaker_about(system, name, does, serde_json::json!({}))
 }
 
-pub fn speaker_about(system: &System, name: &'static str, does: Does, about: serde_json::Value) -> Seen {
+pub fn speaker_about(
+    system: &System,
+    name: &'static str,
+    does: Does,
+    about: serde_json::Value,
+) -> Seen {
     let (heard, busy): (Arc<Mutex<Vec<_>>>, Arc<Mutex<bool>>) = Default::default();
     let about = serde_json::from_value(about).unwrap();
-    let agent = system.spawn(Speaker { name, does, about, heard: heard.clone(), busy: busy.clone() });
+    let agent = system.spawn(Speaker {
+        name,
+        does,
+        about,
+        heard: heard.clone(),
+        busy: busy.clone(),
+    });
     system.directory().register(name, &agent).unwrap();
     Seen { agent, heard, busy }
 }
@@ -164,7 +203,10 @@ impl ConcurrentHandler<CreateMessage> for Speaker {
         cx: Cx,
     ) -> impl Future<Output = Result<SampleAnswer, Failure>> + Send + 'static {
         let budget = cx.call().unwrap().budget;
-        self.heard.lock().unwrap().push(message.0.with("budget", budget));
+        self.heard
+            .lock()
+            .unwrap()
+            .push(message.0.with("budget", budget));
         let (name, what, busy) = (self.name, self.does.clone(), Busy(self.busy.clone()));
         *self.busy.lock().unwrap() = true;
         async move {
@@ -184,7 +226,11 @@ impl SyncHandler<Describe> for Speaker {
 }
 
 /// `source` asks a sample in `call`.
-pub async fn ask(answerers: &Answerers, source: &str, call: &CallMeta) -> Result<SampleAnswer, Failure> {
+pub async fn ask(
+    answerers: &Answerers,
+    source: &str,
+    call: &CallMeta,
+) -> Result<SampleAnswer, Failure> {
     ask_for(answerers, source, call, Sample::prompt("how are you?", 100)).await
 }
 
@@ -194,7 +240,9 @@ pub async fn ask_for(
     call: &CallMeta,
     sample: Sample,
 ) -> Result<SampleAnswer, Failure> {
-    let caller = answerers.caller(source, call).ok_or_else(|| Failure::internal("no caller"))?;
+    let caller = answerers
+        .caller(source, call)
+        .ok_or_else(|| Failure::internal("no caller"))?;
     match caller.ask(Question::Sample(sample)).await? {
         Answer::Sample(answer) => Ok(answer),
         _ => panic!("no sample"),
@@ -203,5 +251,12 @@ pub async fn ask_for(
 
 /// Who answered: `callboard/answered`.
 pub fn by(answer: &SampleAnswer) -> String {
-    answer.0.object("_meta").unwrap().object(ANSWERED).unwrap().text("by").unwrap()
+    answer
+        .0
+        .object("_meta")
+        .unwrap()
+        .object(ANSWERED)
+        .unwrap()
+        .text("by")
+        .unwrap()
 }

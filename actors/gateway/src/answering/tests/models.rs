@@ -12,8 +12,14 @@ fn facts(name: &str, about: serde_json::Value) -> Facts {
 #[test]
 fn the_best_goes_first() {
     let models = [
-        facts("big", json!({ "serverInfo": { "name": "gpt-4" }, "model": { "scores": { "intelligence": 0.9 } } })),
-        facts("small", json!({ "model": { "names": ["claude-3-haiku"], "scores": { "cost": 1.0, "speed": 0.9 } } })),
+        facts(
+            "big",
+            json!({ "serverInfo": { "name": "gpt-4" }, "model": { "scores": { "intelligence": 0.9 } } }),
+        ),
+        facts(
+            "small",
+            json!({ "model": { "names": ["claude-3-haiku"], "scores": { "cost": 1.0, "speed": 0.9 } } }),
+        ),
         facts("local", json!({})),
     ];
     let first = |preferences: serde_json::Value| {
@@ -23,8 +29,22 @@ fn the_best_goes_first() {
         sorted[0].names[0].clone()
     };
     assert_eq!(first(json!({})), "big");
-    assert_eq!(first(json!({ "hints": [{ "name": "Claude" }, { "name": "gpt-4" }] })), "small");
-    assert_eq!(first(json!({ "hints": [{ "name": "mistral" }, { "name": "local" }], "costPriority": 1 })), "local");
-    assert_eq!(first(json!({ "hints": [{ "name": "" }], "speedPriority": 0.4, "intelligencePriority": 0.3 })), "small");
-    assert_eq!(first(json!({ "speedPriority": 0.1, "intelligencePriority": 1 })), "big");
+    assert_eq!(
+        first(json!({ "hints": [{ "name": "Claude" }, { "name": "gpt-4" }] })),
+        "small"
+    );
+    assert_eq!(
+        first(json!({ "hints": [{ "name": "mistral" }, { "name": "local" }], "costPriority": 1 })),
+        "local"
+    );
+    assert_eq!(
+        first(
+            json!({ "hints": [{ "name": "" }], "speedPriority": 0.4, "intelligencePriority": 0.3 })
+        ),
+        "small"
+    );
+    assert_eq!(
+        first(json!({ "speedPriority": 0.1, "intelligencePriority": 1 })),
+        "big"
+    );
 }

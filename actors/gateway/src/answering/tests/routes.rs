@@ -26,14 +26,34 @@ fn strategies_choose() {
     let rows = [
         ("magictunnel_handled", ["model:m1", "model:m1", "-", "-"]),
         ("client_forwarded", ["client", "-", "client", "-"]),
-        ("external_server", ["server:other", "server:other", "server:other", "server:other"]),
-        ("client_first", ["client", "server:other", "client", "server:other"]),
+        (
+            "external_server",
+            [
+                "server:other",
+                "server:other",
+                "server:other",
+                "server:other",
+            ],
+        ),
+        (
+            "client_first",
+            ["client", "server:other", "client", "server:other"],
+        ),
         ("magictunnel_first", ["model:m1", "model:m1", "client", "-"]),
         ("hybrid", ["client", "model:m1", "client", "-"]),
     ];
-    let well = |is_well: bool| if is_well { Does::Answers } else { Does::Fails(FailureKind::Unavailable) };
+    let well = |is_well: bool| {
+        if is_well {
+            Does::Answers
+        } else {
+            Does::Fails(FailureKind::Unavailable)
+        }
+    };
     for (strategy, expected) in rows {
-        for (at, (client, models)) in [(true, true), (false, true), (true, false), (false, false)].iter().enumerate() {
+        for (at, (client, models)) in [(true, true), (false, true), (true, false), (false, false)]
+            .iter()
+            .enumerate()
+        {
             let by = paused(async |system| {
                 for name in ["m1", "m2"] {
                     speaker(system, name, well(*models));
@@ -43,12 +63,18 @@ fn strategies_choose() {
                 }
                 let toml = format!("sampling.default_strategy = \"{strategy}\"\n{CAST}");
                 let answerers = Answerers::new(system.clone(), options(&toml)).unwrap();
-                let by = ask(&answerers, "asker", &Client::that(well(*client)).call()).await.map(|a| by(&a));
+                let by = ask(&answerers, "asker", &Client::that(well(*client)).call())
+                    .await
+                    .map(|a| by(&a));
                 assert_eq!(answerers.0.chains.len(), 0);
                 by
             });
             match expected[at] {
-                "-" => assert_eq!(by.unwrap_err().kind, FailureKind::Unavailable, "{strategy} {client} {models}"),
+                "-" => assert_eq!(
+                    by.unwrap_err().kind,
+                    FailureKind::Unavailable,
+                    "{strategy} {client} {models}"
+                ),
                 expected => assert_eq!(by.unwrap(), expected, "{strategy} {client} {models}"),
             }
         }
@@ -60,19 +86,34 @@ fn strategies_choose() {
 #[test]
 fn configuration_decides() {
     let rows = [
-        ("sampling.server_strategies = { asker = \"magictunnel_handled\" }", "model:m1"),
-        ("sampling.server_strategies = { other = \"magictunnel_handled\" }", "-"),
+        (
+            "sampling.server_strategies = { asker = \"magictunnel_handled\" }",
+            "model:m1",
+        ),
+        (
+            "sampling.server_strategies = { other = \"magictunnel_handled\" }",
+            "-",
+        ),
         (
             "sampling = { default_strategy = \"client_first\", order = [\"client\", \"models\", \"servers\"] }",
             "model:m1",
         ),
-        ("sampling = { default_strategy = \"client_first\", order = [\"model:m2\", \"client\"] }", "model:m2"),
-        ("sampling = { default_strategy = \"client_first\", order = [\"client\"] }", "model:m1"),
+        (
+            "sampling = { default_strategy = \"client_first\", order = [\"model:m2\", \"client\"] }",
+            "model:m2",
+        ),
+        (
+            "sampling = { default_strategy = \"client_first\", order = [\"client\"] }",
+            "model:m1",
+        ),
         (
             "sampling = { default_strategy = \"client_first\", order = [\"client\"], fallback_to_magictunnel = false }",
             "-",
         ),
-        ("sampling = { default_strategy = \"external_server\", order = [\"server:asker\"] }", "model:m1"),
+        (
+            "sampling = { default_strategy = \"external_server\", order = [\"server:asker\"] }",
+            "model:m1",
+        ),
         (
             "sampling = { default_strategy = \"external_server\", order = [\"server:asker\"], fallback_to_magictunnel = false }",
             "-",
@@ -83,9 +124,12 @@ fn configuration_decides() {
             for name in ["m1", "m2", "asker", "other"] {
                 speaker(system, name, Does::Answers);
             }
-            let answerers = Answerers::new(system.clone(), options(&format!("{toml}\n{CAST}"))).unwrap();
+            let answerers =
+                Answerers::new(system.clone(), options(&format!("{toml}\n{CAST}"))).unwrap();
             let client = Client::that(Does::Fails(FailureKind::Unavailable));
-            ask(&answerers, "asker", &client.call()).await.map(|a| by(&a))
+            ask(&answerers, "asker", &client.call())
+                .await
+                .map(|a| by(&a))
         });
         assert_eq!(by.unwrap_or("-".into()), expected, "{toml}");
     }
@@ -108,15 +152,31 @@ fn askers_are_never_asked() {
     "#;
     paused(async |system| {
         let asker = speaker(system, "ai-analysis-server", Does::Answers);
-        system.directory().register("a-second-name", &asker.agent).unwrap();
+        system
+            .directory()
+            .register("a-second-name", &asker.agent)
+            .unwrap();
         let answerers = Answerers::new(system.clone(), options(toml)).unwrap();
-        let call = CallMeta::new(std::sync::Arc::new(callboard_message::Principal::local_operator()));
-        assert!(answerers.caller("ai-analysis-server", &call).is_none(), "it would promise an answer");
+        let call = CallMeta::new(std::sync::Arc::new(
+            callboard_message::Principal::local_operator(),
+        ));
+        assert!(
+            answerers.caller("ai-analysis-server", &call).is_none(),
+            "it would promise an answer"
+        );
         let other = speaker(system, "other", Does::AsksBack(answerers.clone()));
         let client = Client::that(Does::Answers);
-        let failed = ask(&answerers, "ai-analysis-server", &client.call()).await.unwrap_err();
+        let failed = ask(&answerers, "ai-analysis-server", &client.call())
+            .await
+            .unwrap_err();
         assert_eq!(failed.kind, FailureKind::NobodyToAsk);
-        assert_eq!((asker.heard.lock().unwrap().len(), other.heard.lock().unwrap().len()), (0, 1));
+        assert_eq!(
+            (
+                asker.heard.lock().unwrap().len(),
+                other.heard.lock().unwrap().len()
+            ),
+            (0, 1)
+        );
     });
 }
 
@@ -124,8 +184,11 @@ fn askers_are_never_asked() {
 /// limits, of which the least leaves nobody.
 #[test]
 fn nesting_ends() {
-    for (depth_max, expected) in [(3, Ok("server:b")), (2, Err(FailureKind::Rejected)), (1, Err(FailureKind::Rejected))]
-    {
+    for (depth_max, expected) in [
+        (3, Ok("server:b")),
+        (2, Err(FailureKind::Rejected)),
+        (1, Err(FailureKind::Rejected)),
+    ] {
         let toml = format!(
             r#"
             sampling.server_strategies = {{ a = "external_server", b = "external_server" }}
@@ -142,7 +205,10 @@ fn nesting_ends() {
                 speaker(system, name, Does::AsksBack(answerers.clone()));
             }
             let answer = ask(&answerers, "a", &Client::that(Does::Answers).call()).await;
-            assert_eq!(answer.map(|answer| by(&answer)).map_err(|why| why.kind), expected.map(str::to_owned));
+            assert_eq!(
+                answer.map(|answer| by(&answer)).map_err(|why| why.kind),
+                expected.map(str::to_owned)
+            );
         });
     }
 }
@@ -156,20 +222,34 @@ fn the_first_answer_counts() {
         let model = speaker(system, "m1", Does::Hangs);
         let answerers = Answerers::new(system.clone(), options(&toml)).unwrap();
         let slow_client = Client::that(Does::Hangs);
-        let answer = ask(&answerers, "asker", &Client::that(Does::AnswersLate).call()).await.unwrap();
+        let answer = ask(&answerers, "asker", &Client::that(Does::AnswersLate).call())
+            .await
+            .unwrap();
         assert_eq!(by(&answer), "client");
         assert_eq!(model.heard.lock().unwrap().len(), 1);
-        eventually("the model is given up", SOON, || !*model.busy.lock().unwrap()).await;
+        eventually("the model is given up", SOON, || {
+            !*model.busy.lock().unwrap()
+        })
+        .await;
         model.agent.kill();
         model.agent.ended().await;
         speaker(system, "m2", Does::Answers);
         let answer = ask(&answerers, "asker", &slow_client.call()).await.unwrap();
         assert_eq!(by(&answer), "model:m2");
         let failing = Client::that(Does::Fails(FailureKind::Unavailable));
-        assert_eq!(by(&ask(&answerers, "asker", &failing.call()).await.unwrap()), "model:m2");
+        assert_eq!(
+            by(&ask(&answerers, "asker", &failing.call()).await.unwrap()),
+            "model:m2"
+        );
         // A person's no, and a guard's, ends it for all.
         let refusing = Client::that(Does::Fails(FailureKind::Blocked));
-        assert_eq!(ask(&answerers, "asker", &refusing.call()).await.unwrap_err().kind, FailureKind::Blocked);
+        assert_eq!(
+            ask(&answerers, "asker", &refusing.call())
+                .await
+                .unwrap_err()
+                .kind,
+            FailureKind::Blocked
+        );
     });
 }
 
@@ -182,15 +262,29 @@ fn failures_go_on_to_the_next() {
         let hanging = speaker(system, "m1", Does::Hangs);
         speaker(system, "m2", Does::Fails(FailureKind::Overloaded));
         let answerers = Answerers::new(system.clone(), options(&toml)).unwrap();
-        let answer = ask(&answerers, "asker", &Client::that(Does::Answers).call()).await.unwrap();
+        let answer = ask(&answerers, "asker", &Client::that(Does::Answers).call())
+            .await
+            .unwrap();
         assert_eq!(by(&answer), "client");
-        eventually("the model is given up", SOON, || !*hanging.busy.lock().unwrap()).await;
+        eventually("the model is given up", SOON, || {
+            !*hanging.busy.lock().unwrap()
+        })
+        .await;
         let failing = Client::that(Does::Fails(FailureKind::Unavailable));
         let failed = ask(&answerers, "asker", &failing.call()).await.unwrap_err();
         assert_eq!(failed.kind, FailureKind::Unavailable);
-        assert_eq!(failed.message, "nobody answered (model:m1: timed out, model:m2: overloaded, client: unavailable)");
+        assert_eq!(
+            failed.message,
+            "nobody answered (model:m1: timed out, model:m2: overloaded, client: unavailable)"
+        );
         let refusing = Client::that(Does::Fails(FailureKind::Blocked));
-        assert_eq!(ask(&answerers, "asker", &refusing.call()).await.unwrap_err().message, "client fails");
+        assert_eq!(
+            ask(&answerers, "asker", &refusing.call())
+                .await
+                .unwrap_err()
+                .message,
+            "client fails"
+        );
     });
 }
 
@@ -199,18 +293,36 @@ fn failures_go_on_to_the_next() {
 #[test]
 fn questions_name_models() {
     let toml = format!("sampling.default_strategy = \"hybrid\"\n{CAST}");
-    let wanting =
-        |name: &str| Sample(Sample::prompt("p", 9).0.with("modelPreferences", json!({ "hints": [{ "name": name }] })));
+    let wanting = |name: &str| {
+        Sample(
+            Sample::prompt("p", 9)
+                .0
+                .with("modelPreferences", json!({ "hints": [{ "name": name }] })),
+        )
+    };
     paused(async |system| {
         speaker(system, "m1", Does::Answers);
-        speaker_about(system, "m2", Does::Answers, json!({ "serverInfo": { "name": "gpt-4" } }));
+        speaker_about(
+            system,
+            "m2",
+            Does::Answers,
+            json!({ "serverInfo": { "name": "gpt-4" } }),
+        );
         let answerers = Answerers::new(system.clone(), options(&toml)).unwrap();
         let client = Client::that_can(json!({ "sampling": {} }));
         let tools = Sample(Sample::prompt("p", 9).0.with("tools", json!([])));
-        for (sample, expected) in
-            [(wanting("GPT-4"), "model:m2"), (wanting("m1"), "model:m1"), (wanting("x"), "client"), (tools, "model:m1")]
-        {
-            assert_eq!(by(&ask_for(&answerers, "asker", &client.call(), sample).await.unwrap()), expected);
+        for (sample, expected) in [
+            (wanting("GPT-4"), "model:m2"),
+            (wanting("m1"), "model:m1"),
+            (wanting("x"), "client"),
+            (tools, "model:m1"),
+        ] {
+            assert_eq!(
+                by(&ask_for(&answerers, "asker", &client.call(), sample)
+                    .await
+                    .unwrap()),
+                expected
+            );
         }
     });
 }
@@ -227,8 +339,10 @@ fn configured_models_answer() {
         ))
         .unwrap()
     };
-    let toml = format!("sampling.default_strategy = \"magictunnel_handled\"\n{CAST}")
-        .replace("supports_sampling = true", "supports_sampling = true\ncaps.micro_usd_per_minute_max = 22");
+    let toml = format!("sampling.default_strategy = \"magictunnel_handled\"\n{CAST}").replace(
+        "supports_sampling = true",
+        "supports_sampling = true\ncaps.micro_usd_per_minute_max = 22",
+    );
     paused(async |system| {
         for (name, model, alias) in [("m1", "gpt-4", "best"), ("m2", "claude-3-opus", "other")] {
             let agent = system.spawn(Model::open(config(model, alias)).unwrap());
@@ -239,7 +353,9 @@ fn configured_models_answer() {
         for (hint, expected) in [("Claude-3", "model:m2"), ("OTHER", "model:m2")] {
             let hints = json!({ "hints": [{ "name": hint }] });
             let sample = Sample(Sample::prompt("p", 4).0.with("modelPreferences", hints));
-            let answer = ask_for(&answerers, "asker", &client.call(), sample).await.unwrap();
+            let answer = ask_for(&answerers, "asker", &client.call(), sample)
+                .await
+                .unwrap();
             assert_eq!(by(&answer), expected);
         }
         let refused = ask(&answerers, "asker", &client.call()).await.unwrap_err();
@@ -257,10 +373,16 @@ fn samples_say_who_asks() {
         let answerers = Answerers::new(system.clone(), options(&toml)).unwrap();
         let meta = json!({ "source_external_server": "other", "tool_execution_context": "t" });
         let sample = Sample(Sample::prompt("p", 9).0.with("_meta", meta));
-        ask_for(&answerers, "asker", &Client::that(Does::Answers).call(), sample).await.unwrap();
+        ask_for(
+            &answerers,
+            "asker",
+            &Client::that(Does::Answers).call(),
+            sample,
+        )
+        .await
+        .unwrap();
         let heard: serde_json::Value = model.heard.lock().unwrap()[0].read("_meta").unwrap();
-        let expected =
-            json!({ "source_external_server": "asker", "tool_execution_context": "t", "bidirectional_request": true });
+        let expected = json!({ "source_external_server": "asker", "tool_execution_context": "t", "bidirectional_request": true });
         assert_eq!(heard, expected);
     });
 }
@@ -269,21 +391,47 @@ fn samples_say_who_asks() {
 /// without a person, and a client that answers itself.
 #[test]
 fn people_approve() {
-    let toml = format!("sampling.default_strategy = \"magictunnel_first\"\n{CAST}")
-        .replace("supports_sampling = true", "supports_sampling = true\napproval = true");
+    let toml = format!("sampling.default_strategy = \"magictunnel_first\"\n{CAST}").replace(
+        "supports_sampling = true",
+        "supports_sampling = true\napproval = true",
+    );
     paused(async |system| {
         let model = speaker(system, "m1", Does::Answers);
         let answerers = Answerers::new(system.clone(), options(&toml)).unwrap();
-        let yes = Client::with_form(Does::Answers, ElicitAnswer::accept(json!({ "allow": true })));
-        assert_eq!(by(&ask(&answerers, "asker", &yes.call()).await.unwrap()), "model:m1");
-        let Question::Elicit(shown) = yes.asked.lock().unwrap()[0].clone() else { panic!() };
-        assert_eq!(shown.message(), "Server \"asker\" asks a model: “how are you?”");
-        for no in [ElicitAnswer::decline(), ElicitAnswer::cancel(), ElicitAnswer::accept(json!({ "allow": false }))] {
-            let failed = ask(&answerers, "asker", &Client::with_form(Does::Answers, no).call()).await.unwrap_err();
+        let yes = Client::with_form(
+            Does::Answers,
+            ElicitAnswer::accept(json!({ "allow": true })),
+        );
+        assert_eq!(
+            by(&ask(&answerers, "asker", &yes.call()).await.unwrap()),
+            "model:m1"
+        );
+        let Question::Elicit(shown) = yes.asked.lock().unwrap()[0].clone() else {
+            panic!()
+        };
+        assert_eq!(
+            shown.message(),
+            "Server \"asker\" asks a model: “how are you?”"
+        );
+        for no in [
+            ElicitAnswer::decline(),
+            ElicitAnswer::cancel(),
+            ElicitAnswer::accept(json!({ "allow": false })),
+        ] {
+            let failed = ask(
+                &answerers,
+                "asker",
+                &Client::with_form(Does::Answers, no).call(),
+            )
+            .await
+            .unwrap_err();
             assert_eq!(failed.kind, FailureKind::Rejected);
         }
         let alone = Client::that_can(json!({ "sampling": {} }));
-        assert_eq!(by(&ask(&answerers, "asker", &alone.call()).await.unwrap()), "client");
+        assert_eq!(
+            by(&ask(&answerers, "asker", &alone.call()).await.unwrap()),
+            "client"
+        );
         assert_eq!(model.heard.lock().unwrap().len(), 1);
     });
 }
@@ -294,12 +442,27 @@ fn people_approve() {
 #[test]
 fn a_clients_refusal_is_final() {
     use FailureKind::*;
-    let refusals = [InvalidInput, NotFound, Denied, Blocked, Rejected, Cancelled, Internal];
+    let refusals = [
+        InvalidInput,
+        NotFound,
+        Denied,
+        Blocked,
+        Rejected,
+        Cancelled,
+        Internal,
+    ];
     for strategy in ["client_forwarded", "client_first", "hybrid", "parallel"] {
-        for kind in refusals.into_iter().chain([NobodyToAsk, Unavailable, TimedOut, Overloaded]) {
+        for kind in refusals
+            .into_iter()
+            .chain([NobodyToAsk, Unavailable, TimedOut, Overloaded])
+        {
             let is_refusal = refusals.contains(&kind);
             paused(async |system| {
-                let model = if strategy == "parallel" && is_refusal { Does::Hangs } else { Does::Answers };
+                let model = if strategy == "parallel" && is_refusal {
+                    Does::Hangs
+                } else {
+                    Does::Answers
+                };
                 let speakers = [
                     speaker(system, "m1", model),
                     speaker(system, "asker", Does::Answers),
@@ -307,12 +470,20 @@ fn a_clients_refusal_is_final() {
                 ];
                 let toml = format!("sampling.default_strategy = \"{strategy}\"\n{CAST}");
                 let answerers = Answerers::new(system.clone(), options(&toml)).unwrap();
-                let answer = ask(&answerers, "asker", &Client::that(Does::Fails(kind)).call()).await;
-                let heard: usize = speakers.iter().map(|speaker| speaker.heard.lock().unwrap().len()).sum();
+                let answer =
+                    ask(&answerers, "asker", &Client::that(Does::Fails(kind)).call()).await;
+                let heard: usize = speakers
+                    .iter()
+                    .map(|speaker| speaker.heard.lock().unwrap().len())
+                    .sum();
                 match (is_refusal, strategy) {
                     (true, "parallel") => assert_eq!(answer.unwrap_err().kind, kind),
                     (true, _) | (false, "client_forwarded") => {
-                        assert_eq!((answer.unwrap_err().kind, heard), (kind, 0), "{strategy} {kind}");
+                        assert_eq!(
+                            (answer.unwrap_err().kind, heard),
+                            (kind, 0),
+                            "{strategy} {kind}"
+                        );
                     }
                     (false, _) => assert_ne!(by(&answer.unwrap()), "client", "{strategy} {kind}"),
                 }
@@ -330,21 +501,52 @@ fn a_servers_refusal_is_final() {
     let asked = |strategy: &str, server: Does, first_model: Does| {
         let toml = format!("sampling.default_strategy = \"{strategy}\"\n{CAST}");
         paused(async |system| {
-            let models = [speaker(system, "m1", first_model), speaker(system, "m2", Does::Answers)];
+            let models = [
+                speaker(system, "m1", first_model),
+                speaker(system, "m2", Does::Answers),
+            ];
             speaker(system, "other", server);
             let answerers = Answerers::new(system.clone(), options(&toml)).unwrap();
             let answer = ask(&answerers, "asker", &Client::that(Does::Answers).call()).await;
-            let heard: usize = models.iter().map(|model| model.heard.lock().unwrap().len()).sum();
-            (answer.map(|answer| by(&answer)).map_err(|failure| failure.kind), heard)
+            let heard: usize = models
+                .iter()
+                .map(|model| model.heard.lock().unwrap().len())
+                .sum();
+            (
+                answer
+                    .map(|answer| by(&answer))
+                    .map_err(|failure| failure.kind),
+                heard,
+            )
         })
     };
     for kind in [Rejected, Blocked, Cancelled] {
-        assert_eq!(asked("external_server", Does::Fails(kind), Does::Answers), (Err(kind), 0), "{kind}");
+        assert_eq!(
+            asked("external_server", Does::Fails(kind), Does::Answers),
+            (Err(kind), 0),
+            "{kind}"
+        );
     }
-    for kind in [InvalidInput, NotFound, Denied, Internal, NobodyToAsk, Unavailable, TimedOut, Overloaded] {
+    for kind in [
+        InvalidInput,
+        NotFound,
+        Denied,
+        Internal,
+        NobodyToAsk,
+        Unavailable,
+        TimedOut,
+        Overloaded,
+    ] {
         let answered = (Ok("model:m1".to_owned()), 1);
-        assert_eq!(asked("external_server", Does::Fails(kind), Does::Answers), answered, "{kind}");
+        assert_eq!(
+            asked("external_server", Does::Fails(kind), Does::Answers),
+            answered,
+            "{kind}"
+        );
     }
     let answered = (Ok("model:m2".to_owned()), 2);
-    assert_eq!(asked("magictunnel_handled", Does::Answers, Does::Fails(Rejected)), answered);
+    assert_eq!(
+        asked("magictunnel_handled", Does::Answers, Does::Fails(Rejected)),
+        answered
+    );
 }

@@ -5,20 +5,34 @@ use tokio::time::Instant;
 use super::upstream::{Mode, Upstream};
 use super::*;
 use crate::bundle::{
-    BUNDLE_LIST_TIMEOUT_DEFAULT, BUNDLE_MEMBER_PAGES_MAX, BUNDLE_PAGE_ITEMS_MAX, BUNDLE_PROBE_PAUSE_MIN,
-    BUNDLE_SLOW_WAIT, MISSING,
+    BUNDLE_LIST_TIMEOUT_DEFAULT, BUNDLE_MEMBER_PAGES_MAX, BUNDLE_PAGE_ITEMS_MAX,
+    BUNDLE_PROBE_PAUSE_MIN, BUNDLE_SLOW_WAIT, MISSING,
 };
 
 const LATE: Duration = Duration::from_secs(1);
 
-fn bundle_of<const N: usize>(system: &System, upstreams: [&Upstream; N]) -> (AgentRef, Vec<AgentRef>) {
-    let agents: Vec<_> = upstreams.iter().map(|upstream| system.spawn((*upstream).clone())).collect();
+fn bundle_of<const N: usize>(
+    system: &System,
+    upstreams: [&Upstream; N],
+) -> (AgentRef, Vec<AgentRef>) {
+    let agents: Vec<_> = upstreams
+        .iter()
+        .map(|upstream| system.spawn((*upstream).clone()))
+        .collect();
     let names = ["a", "b", "c", "d", "e"].map(str::to_owned);
-    (system.spawn(Bundle::new(names.into_iter().zip(agents.iter().cloned())).unwrap()), agents)
+    (
+        system.spawn(Bundle::new(names.into_iter().zip(agents.iter().cloned())).unwrap()),
+        agents,
+    )
 }
 
 fn names(listed: &Value) -> Vec<&str> {
-    listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect()
+    listed["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap())
+        .collect()
 }
 
 async fn list(bundle: &AgentRef) -> Value {
@@ -30,11 +44,15 @@ async fn list(bundle: &AgentRef) -> Value {
 #[test]
 fn lists_say_what_is_missing() {
     paused(async |system| {
-        let [hangs, ended, away, mut broken, up] = ["a", "b", "c", "d", "e"].map(|name| Upstream::new(name, &["t"]));
+        let [hangs, ended, away, mut broken, up] =
+            ["a", "b", "c", "d", "e"].map(|name| Upstream::new(name, &["t"]));
         broken.kept_for_ms = 5_000;
         let (bundle, agents) = bundle_of(system, [&hangs, &ended, &away, &broken, &up]);
         let whole = list(&bundle).await;
-        assert_eq!((names(&whole), &whole["ttlMs"]), (vec!["a.t", "b.t", "c.t", "d.t", "e.t"], &json!(5_000)));
+        assert_eq!(
+            (names(&whole), &whole["ttlMs"]),
+            (vec!["a.t", "b.t", "c.t", "d.t", "e.t"], &json!(5_000))
+        );
         hangs.set(Mode::Hangs);
         away.set(Mode::Away);
         broken.set(Mode::Broken);
@@ -49,15 +67,31 @@ fn lists_say_what_is_missing() {
         for limit in [BUNDLE_LIST_TIMEOUT_DEFAULT, BUNDLE_SLOW_WAIT] {
             let began = Instant::now();
             let listed = list(&bundle).await;
-            assert!(began.elapsed() <= limit + Duration::from_millis(5), "{:?}", began.elapsed());
-            assert_eq!((names(&listed), &listed["_meta"][MISSING]), (vec!["e.t"], &missing));
-            assert_eq!(listed["ttlMs"], 0, "nobody keeps a list that lacks something");
+            assert!(
+                began.elapsed() <= limit + Duration::from_millis(5),
+                "{:?}",
+                began.elapsed()
+            );
+            assert_eq!(
+                (names(&listed), &listed["_meta"][MISSING]),
+                (vec!["e.t"], &missing)
+            );
+            assert_eq!(
+                listed["ttlMs"], 0,
+                "nobody keeps a list that lacks something"
+            );
         }
         let about = ask(&bundle, "describe", json!({})).await.unwrap();
         let instructions = about["instructions"].as_str().unwrap();
         assert_eq!(about["ttlMs"], 0);
-        assert!(instructions.starts_with("e: I am e.\na isn't available now: it doesn't answer"), "{instructions}");
-        assert!(!instructions.contains("Souza") && instructions.lines().count() == 5, "{instructions}");
+        assert!(
+            instructions.starts_with("e: I am e.\na isn't available now: it doesn't answer"),
+            "{instructions}"
+        );
+        assert!(
+            !instructions.contains("Souza") && instructions.lines().count() == 5,
+            "{instructions}"
+        );
     });
 }
 
@@ -75,11 +109,21 @@ fn members_are_listed_at_once() {
         let began = Instant::now();
         assert_eq!(names(&list(&bundle).await), ["a.t", "b.t", "c.t", "d.t"]);
         assert!(began.elapsed() < LATE * 2);
-        let call = CallMeta::new(Arc::new(Principal::agent("somebody"))).until(Instant::now() + LATE);
+        let call =
+            CallMeta::new(Arc::new(Principal::agent("somebody"))).until(Instant::now() + LATE);
         let empty = to_raw_value(&json!({})).unwrap();
-        let listed = bundle.ask_named("callboard.tools.list", empty, Some(Arc::new(call))).await.unwrap();
+        let listed = bundle
+            .ask_named("callboard.tools.list", empty, Some(Arc::new(call)))
+            .await
+            .unwrap();
         let listed: Value = serde_json::from_str(listed.get()).unwrap();
-        assert_eq!((names(&listed), listed["_meta"][MISSING].as_array().unwrap().len()), (vec!["d.t"], 3));
+        assert_eq!(
+            (
+                names(&listed),
+                listed["_meta"][MISSING].as_array().unwrap().len()
+            ),
+            (vec!["d.t"], 3)
+        );
     });
 }
 
@@ -95,9 +139,15 @@ fn calls_fail_at_once() {
         agents[1].stop();
         agents[1].ended().await;
         let began = Instant::now();
-        for (tool, message) in [("a.t", "a: the server can't be reached"), ("b.t", "b: agent has ended")] {
+        for (tool, message) in [
+            ("a.t", "a: the server can't be reached"),
+            ("b.t", "b: agent has ended"),
+        ] {
             let failure = call(&bundle, tool).await.unwrap_err();
-            assert_eq!((failure.kind, &*failure.message), (FailureKind::Unavailable, message));
+            assert_eq!(
+                (failure.kind, &*failure.message),
+                (FailureKind::Unavailable, message)
+            );
         }
         let slow = call(&bundle, "c.t");
         let quick = call(&bundle, "d.t");
@@ -125,10 +175,16 @@ fn return_is_told() {
         assert_eq!(bundle.observe().await["missing"], json!(["a"]));
         let asked = away.asked::<ListTools>();
         tokio::time::sleep(BUNDLE_PROBE_PAUSE_MIN + LATE).await;
-        assert_eq!(away.asked::<ListTools>(), asked + 1, "one look, however many lists were short");
+        assert_eq!(
+            away.asked::<ListTools>(),
+            asked + 1,
+            "one look, however many lists were short"
+        );
         assert!(changes.try_recv().is_err());
         away.set(Mode::Up);
-        let change = tokio::time::timeout(BUNDLE_PROBE_PAUSE_MIN * 3, changes.recv()).await.unwrap();
+        let change = tokio::time::timeout(BUNDLE_PROBE_PAUSE_MIN * 3, changes.recv())
+            .await
+            .unwrap();
         assert_eq!(change, Some(Change::Tools));
         assert_eq!(names(&list(&bundle).await), ["a.t", "b.t"]);
         assert_eq!(bundle.observe().await["missing"], json!([]));
@@ -140,7 +196,10 @@ fn return_is_told() {
 fn what_a_member_does_not_have_is_not_missing() {
     paused(async |system| {
         let (bundle, _) = bundle_of(system, [&Upstream::new("a", &[])]);
-        assert_eq!(ask(&bundle, "prompts.list", json!({})).await.unwrap(), json!({ "prompts": [] }));
+        assert_eq!(
+            ask(&bundle, "prompts.list", json!({})).await.unwrap(),
+            json!({ "prompts": [] })
+        );
     });
 }
 
@@ -152,7 +211,9 @@ fn pages_have_everything_once() {
         let many = |n: usize| (0..n).map(|n| format!("t{n:03}")).collect::<Vec<_>>();
         let mut upstreams = ["a", "b", "c", "d"].map(|name| Upstream::new(name, &[]));
         for (upstream, (n, page)) in
-            upstreams.iter_mut().zip([(50, 7), (BUNDLE_PAGE_ITEMS_MAX, 100), (450, 90), (1, 1)])
+            upstreams
+                .iter_mut()
+                .zip([(50, 7), (BUNDLE_PAGE_ITEMS_MAX, 100), (450, 90), (1, 1)])
         {
             (upstream.tools, upstream.page) = (many(n), page);
         }
@@ -160,7 +221,9 @@ fn pages_have_everything_once() {
         let (bundle, _) = bundle_of(system, [a, b, c, d]);
         let (mut seen, mut cursor, mut pages) = (Vec::new(), Value::Null, 0);
         loop {
-            let listed = ask(&bundle, "tools.list", json!({ "cursor": cursor })).await.unwrap();
+            let listed = ask(&bundle, "tools.list", json!({ "cursor": cursor }))
+                .await
+                .unwrap();
             let page = names(&listed);
             assert!(page.len() < BUNDLE_PAGE_ITEMS_MAX + 100, "{}", page.len());
             seen.extend(page.into_iter().map(str::to_owned));
@@ -169,10 +232,19 @@ fn pages_have_everything_once() {
                 break;
             }
         }
-        let expected: Vec<String> = [("a", 50), ("b", BUNDLE_PAGE_ITEMS_MAX), ("c", 450), ("d", 1)]
-            .iter()
-            .flat_map(|(name, n)| many(*n).into_iter().map(move |tool| format!("{name}.{tool}")))
-            .collect();
+        let expected: Vec<String> = [
+            ("a", 50),
+            ("b", BUNDLE_PAGE_ITEMS_MAX),
+            ("c", 450),
+            ("d", 1),
+        ]
+        .iter()
+        .flat_map(|(name, n)| {
+            many(*n)
+                .into_iter()
+                .map(move |tool| format!("{name}.{tool}"))
+        })
+        .collect();
         assert_eq!(seen, expected);
         assert!((3..=5).contains(&pages), "{pages}");
     });
@@ -189,14 +261,27 @@ fn bundles_in_bundles() {
         away.set(Mode::Away);
         let listed = list(&alone).await;
         let why = "the server can't be reached";
-        assert_eq!(listed["_meta"][MISSING], json!([{ "server": "inner/a", "why": why }]));
+        assert_eq!(
+            listed["_meta"][MISSING],
+            json!([{ "server": "inner/a", "why": why }])
+        );
         assert_eq!(names(&listed), ["inner.b.t"]);
-        let same = system.spawn(Bundle::new([("a".to_owned(), system.spawn(away.clone()))]).unwrap());
+        let same =
+            system.spawn(Bundle::new([("a".to_owned(), system.spawn(away.clone()))]).unwrap());
         let outer = system.spawn(Bundle::new([("a".to_owned(), same)]).unwrap());
-        assert_eq!(list(&outer).await["_meta"][MISSING], json!([{ "server": "a", "why": why }]));
-        assert_eq!(call(&outer, "a.a.t").await.unwrap_err().message, "a: the server can't be reached");
+        assert_eq!(
+            list(&outer).await["_meta"][MISSING],
+            json!([{ "server": "a", "why": why }])
+        );
+        assert_eq!(
+            call(&outer, "a.a.t").await.unwrap_err().message,
+            "a: the server can't be reached"
+        );
         let about = ask(&outer, "describe", json!({})).await.unwrap();
-        assert_eq!(about["instructions"], "a isn't available now: the server can't be reached");
+        assert_eq!(
+            about["instructions"],
+            "a isn't available now: the server can't be reached"
+        );
     });
 }
 
@@ -208,11 +293,19 @@ fn capabilities_of_servers() {
         let (bundle, _) = bundle_of(system, [&upstream]);
         let can = async || {
             let about = ask(&bundle, "describe", json!({})).await.unwrap();
-            about["capabilities"].as_object().unwrap().keys().cloned().collect::<Vec<_>>()
+            about["capabilities"]
+                .as_object()
+                .unwrap()
+                .keys()
+                .cloned()
+                .collect::<Vec<_>>()
         };
         assert_eq!(can().await, ["logging", "tools"]);
         upstream.set(Mode::Away);
-        assert_eq!(can().await, ["completions", "logging", "prompts", "resources", "tools"]);
+        assert_eq!(
+            can().await,
+            ["completions", "logging", "prompts", "resources", "tools"]
+        );
     });
 }
 
@@ -223,17 +316,31 @@ fn names_that_were_cut() {
     paused(async |system| {
         let [upstream, other] = [Upstream::new("a", &[LONG]), Upstream::new("b", &["t"])];
         let (bundle, _) = bundle_of(system, [&upstream, &other]);
-        let (shown, never) =
-            (crate::bundle::names::joined("a", crate::bundle::Separator::Dot, LONG), format!("a.{}", "x".repeat(62)));
+        let (shown, never) = (
+            crate::bundle::names::joined("a", crate::bundle::Separator::Dot, LONG),
+            format!("a.{}", "x".repeat(62)),
+        );
         assert_eq!(shown.len(), 64);
         upstream.set(Mode::Away);
-        assert_eq!(call(&bundle, &shown).await.unwrap_err().kind, FailureKind::Unavailable);
+        assert_eq!(
+            call(&bundle, &shown).await.unwrap_err().kind,
+            FailureKind::Unavailable
+        );
         upstream.set(Mode::Up);
-        assert_eq!(call(&bundle, &shown).await.unwrap()["content"][0]["text"], format!("a: {LONG}"));
+        assert_eq!(
+            call(&bundle, &shown).await.unwrap()["content"][0]["text"],
+            format!("a: {LONG}")
+        );
         let lists = upstream.asked::<ListTools>();
         assert!(call(&bundle, &shown).await.is_ok());
-        assert_eq!((upstream.asked::<ListTools>(), other.asked::<ListTools>()), (lists, 0));
-        assert_eq!(call(&bundle, &never).await.unwrap_err().kind, FailureKind::InvalidInput);
+        assert_eq!(
+            (upstream.asked::<ListTools>(), other.asked::<ListTools>()),
+            (lists, 0)
+        );
+        assert_eq!(
+            call(&bundle, &never).await.unwrap_err().kind,
+            FailureKind::InvalidInput
+        );
     });
 }
 
@@ -244,23 +351,37 @@ fn a_list_without_end_ends() {
     paused(async |system| {
         for (pages, why) in [
             (BUNDLE_MEMBER_PAGES_MAX, None),
-            (BUNDLE_MEMBER_PAGES_MAX + 1, Some("its list has more than 1000 pages; the rest isn't shown")),
+            (
+                BUNDLE_MEMBER_PAGES_MAX + 1,
+                Some("its list has more than 1000 pages; the rest isn't shown"),
+            ),
         ] {
             let mut long = Upstream::new("a", &[]);
             (long.tools, long.page) = ((0..pages).map(|n| format!("t{n}")).collect(), 1);
             let (bundle, _) = bundle_of(system, [&long, &Upstream::new("b", &["last"])]);
             let (mut seen, mut cursor, mut told) = (Vec::new(), Value::Null, None);
             for _ in 0..pages {
-                let listed = ask(&bundle, "tools.list", json!({ "cursor": cursor })).await.unwrap();
+                let listed = ask(&bundle, "tools.list", json!({ "cursor": cursor }))
+                    .await
+                    .unwrap();
                 seen.extend(names(&listed).into_iter().map(str::to_owned));
-                told = listed["_meta"]["callboard/away"][0]["why"].as_str().map(str::to_owned).or(told);
+                told = listed["_meta"]["callboard/away"][0]["why"]
+                    .as_str()
+                    .map(str::to_owned)
+                    .or(told);
                 cursor = listed["nextCursor"].clone();
                 if cursor.is_null() {
                     break;
                 }
             }
-            assert!(cursor.is_null(), "{pages} pages: the list goes on at {cursor}");
-            assert_eq!((seen.len(), &**seen.last().unwrap()), (BUNDLE_MEMBER_PAGES_MAX + 1, "b.last"));
+            assert!(
+                cursor.is_null(),
+                "{pages} pages: the list goes on at {cursor}"
+            );
+            assert_eq!(
+                (seen.len(), &**seen.last().unwrap()),
+                (BUNDLE_MEMBER_PAGES_MAX + 1, "b.last")
+            );
             assert_eq!(told.as_deref(), why);
         }
     });

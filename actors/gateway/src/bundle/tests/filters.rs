@@ -11,13 +11,25 @@ fn owned(names: &[&str]) -> Vec<String> {
 }
 
 fn filter(allow: &[&str], deny: &[&str], rename: &[(&str, &str)]) -> Filter {
-    let rename: BTreeMap<_, _> = rename.iter().map(|(own, to)| ((*own).to_owned(), (*to).to_owned())).collect();
-    Filter { allow: owned(allow), deny: owned(deny), rename }
+    let rename: BTreeMap<_, _> = rename
+        .iter()
+        .map(|(own, to)| ((*own).to_owned(), (*to).to_owned()))
+        .collect();
+    Filter {
+        allow: owned(allow),
+        deny: owned(deny),
+        rename,
+    }
 }
 
 async fn names(bundle: &AgentRef) -> Vec<String> {
     let listed = ask(bundle, "tools.list", json!({})).await.unwrap();
-    listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    listed["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 async fn text(bundle: &AgentRef, tool: &str) -> Result<String, FailureKind> {
@@ -38,14 +50,36 @@ fn filters_and_renames() {
             &[("read_file", "read")],
         ));
         let typed = system.spawn(Typed(7));
-        let typed = BundleMember::new("typed", typed).filtered(filter(&[], &["who"], &[("count", "how_many")]));
-        let options = BundleOptions { deny: owned(&["*.list"]), ..BundleOptions::default() };
+        let typed = BundleMember::new("typed", typed).filtered(filter(
+            &[],
+            &["who"],
+            &[("count", "how_many")],
+        ));
+        let options = BundleOptions {
+            deny: owned(&["*.list"]),
+            ..BundleOptions::default()
+        };
         let bundle = system.spawn(Bundle::with([files, typed], options).unwrap());
         assert_eq!(names(&bundle).await, ["how_many", "files.read"]);
-        assert_eq!(text(&bundle, "files.read").await, Ok("files: read_file".into()));
+        assert_eq!(
+            text(&bundle, "files.read").await,
+            Ok("files: read_file".into())
+        );
         assert_eq!(text(&bundle, "how_many").await, Ok("7".into()));
-        for hidden in ["files.read_file", "files.read_secret", "files.write", "files.list", "read", "count", "who"] {
-            assert_eq!(text(&bundle, hidden).await, Err(FailureKind::InvalidInput), "{hidden}");
+        for hidden in [
+            "files.read_file",
+            "files.read_secret",
+            "files.write",
+            "files.list",
+            "read",
+            "count",
+            "who",
+        ] {
+            assert_eq!(
+                text(&bundle, hidden).await,
+                Err(FailureKind::InvalidInput),
+                "{hidden}"
+            );
         }
     });
 }
@@ -54,9 +88,13 @@ fn filters_and_renames() {
 #[test]
 fn selections() {
     paused(async |system| {
-        let [a, b] = ["a", "b"].map(|name| BundleMember::new(name, system.spawn(Upstream::new(name, &["x", "y"]))));
+        let [a, b] = ["a", "b"]
+            .map(|name| BundleMember::new(name, system.spawn(Upstream::new(name, &["x", "y"]))));
         let typed = BundleMember::new("typed", system.spawn(Typed(7)));
-        let options = BundleOptions { allow: owned(&["a.*", "b.y", "count"]), ..BundleOptions::default() };
+        let options = BundleOptions {
+            allow: owned(&["a.*", "b.y", "count"]),
+            ..BundleOptions::default()
+        };
         let bundle = system.spawn(Bundle::with([a, b, typed], options).unwrap());
         assert_eq!(names(&bundle).await, ["count", "a.x", "a.y", "b.y"]);
         assert_eq!(text(&bundle, "b.x").await, Err(FailureKind::InvalidInput));
@@ -72,7 +110,8 @@ fn names_of_lists_are_theirs() {
         let rename = filter(&["count"], &[], &[("count", "a.count")]);
         let typed = || BundleMember::new("typed", system.spawn(Typed(7))).filtered(rename.clone());
         let listing = BundleMember::new("a", system.spawn(Upstream::new("a", &["count"])));
-        let bundle = system.spawn(Bundle::with([typed(), listing], BundleOptions::default()).unwrap());
+        let bundle =
+            system.spawn(Bundle::with([typed(), listing], BundleOptions::default()).unwrap());
         assert_eq!(names(&bundle).await, ["typed.a.count", "a.count"]);
         assert_eq!(text(&bundle, "a.count").await, Ok("a: count".into()));
         assert_eq!(text(&bundle, "typed.a.count").await, Ok("7".into()));
@@ -87,23 +126,44 @@ fn names_of_lists_are_theirs() {
 fn prefixes() {
     paused(async |system| {
         let tools = ["read", "count", "a.read", LONG];
-        let server = |name: &'static str| BundleMember::new(name, system.spawn(Upstream::new(name, &tools)));
+        let server =
+            |name: &'static str| BundleMember::new(name, system.spawn(Upstream::new(name, &tools)));
         let typed = || BundleMember::new("typed", system.spawn(Typed(7)));
-        let with = |prefix| BundleOptions { prefix, ..BundleOptions::default() };
-        let bundle = system.spawn(Bundle::with([typed(), server("a")], with(Prefix::Never)).unwrap());
+        let with = |prefix| BundleOptions {
+            prefix,
+            ..BundleOptions::default()
+        };
+        let bundle =
+            system.spawn(Bundle::with([typed(), server("a")], with(Prefix::Never)).unwrap());
         let shown = names(&bundle).await;
         assert_eq!(shown[..5], ["count", "who", "read", "a.count", "a.a.read"]);
-        for (shown, own) in [("read", "read"), ("a.count", "count"), ("a.a.read", "a.read"), (&shown[5], LONG)] {
-            assert_eq!(text(&bundle, shown).await, Ok(format!("a: {own}")), "{shown}");
+        for (shown, own) in [
+            ("read", "read"),
+            ("a.count", "count"),
+            ("a.a.read", "a.read"),
+            (&shown[5], LONG),
+        ] {
+            assert_eq!(
+                text(&bundle, shown).await,
+                Ok(format!("a: {own}")),
+                "{shown}"
+            );
         }
         assert_eq!(text(&bundle, "count").await, Ok("7".into()));
         for nothing in ["a.read", LONG] {
-            assert_eq!(text(&bundle, nothing).await, Err(FailureKind::InvalidInput), "{nothing}");
+            assert_eq!(
+                text(&bundle, nothing).await,
+                Err(FailureKind::InvalidInput),
+                "{nothing}"
+            );
         }
         let two = Bundle::with([server("a"), server("b")], with(Prefix::Never)).unwrap_err();
         assert_eq!(two, BundleError::NeedsPrefix("a".into(), "b".into()));
         let all = system.spawn(Bundle::with([typed(), server("a")], with(Prefix::Always)).unwrap());
-        assert_eq!(names(&all).await[..3], ["typed.count", "typed.who", "a.read"]);
+        assert_eq!(
+            names(&all).await[..3],
+            ["typed.count", "typed.who", "a.read"]
+        );
     });
 }
 
@@ -112,17 +172,34 @@ fn prefixes() {
 #[test]
 fn separators() {
     paused(async |system| {
-        let server =
-            |name: &'static str| BundleMember::new(name, system.spawn(Upstream::new(name, &["read", "_x", LONG])));
-        let options = || BundleOptions { separator: Separator::Underscores, ..BundleOptions::default() };
+        let server = |name: &'static str| {
+            BundleMember::new(
+                name,
+                system.spawn(Upstream::new(name, &["read", "_x", LONG])),
+            )
+        };
+        let options = || BundleOptions {
+            separator: Separator::Underscores,
+            ..BundleOptions::default()
+        };
         let bundle = system.spawn(Bundle::with([server("a"), server("a_b")], options()).unwrap());
         let shown = names(&bundle).await;
         assert_eq!(shown[..2], ["a__read", "a___x"]);
         assert!(
-            shown.iter().flat_map(|name| name.bytes()).all(|b| b.is_ascii_alphanumeric() || b == b'_'),
+            shown
+                .iter()
+                .flat_map(|name| name.bytes())
+                .all(|b| b.is_ascii_alphanumeric() || b == b'_'),
             "{shown:?}"
         );
-        let owns = ["a: read", "a: _x", &format!("a: {LONG}"), "a_b: read", "a_b: _x", &format!("a_b: {LONG}")];
+        let owns = [
+            "a: read",
+            "a: _x",
+            &format!("a: {LONG}"),
+            "a_b: read",
+            "a_b: _x",
+            &format!("a_b: {LONG}"),
+        ];
         for (shown, own) in shown.iter().zip(owns) {
             assert_eq!(text(&bundle, shown).await, Ok(own.to_owned()), "{shown}");
         }
@@ -140,6 +217,12 @@ fn renames_that_cannot_be() {
         let member = BundleMember::new("a", system.spawn(Typed(1)));
         let member = member.filtered(filter(&[], &[], &[("count", "x"), ("who", "x")]));
         let refused = Bundle::with([member], BundleOptions::default()).unwrap_err();
-        assert_eq!(refused, BundleError::Rename { member: "a".into(), name: "x".into() });
+        assert_eq!(
+            refused,
+            BundleError::Rename {
+                member: "a".into(),
+                name: "x".into()
+            }
+        );
     });
 }

@@ -6,7 +6,9 @@ use tokio::time::Instant;
 
 use super::upstream::{Mode, Upstream};
 use super::*;
-use crate::bundle::{BUNDLE_READ_GRACE, BUNDLE_REMEMBERED_MAX, BUNDLE_SUBSCRIPTIONS_MAX, BUNDLE_URI_BYTES_MAX};
+use crate::bundle::{
+    BUNDLE_READ_GRACE, BUNDLE_REMEMBERED_MAX, BUNDLE_SUBSCRIPTIONS_MAX, BUNDLE_URI_BYTES_MAX,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -16,7 +18,9 @@ fn bundle_of<const N: usize>(system: &System, upstreams: [&Upstream; N]) -> Agen
 }
 
 async fn read(bundle: &AgentRef, uri: &str) -> Result<String, FailureKind> {
-    let read = ask(bundle, "resources.read", json!({ "uri": uri })).await.map_err(|failure| failure.kind)?;
+    let read = ask(bundle, "resources.read", json!({ "uri": uri }))
+        .await
+        .map_err(|failure| failure.kind)?;
     Ok(read["contents"][0]["text"].as_str().unwrap().to_owned())
 }
 
@@ -25,7 +29,10 @@ async fn read(bundle: &AgentRef, uri: &str) -> Result<String, FailureKind> {
 #[test]
 fn a_slow_member_delays_no_resource() {
     paused(async |system| {
-        let [hangs, has] = [Upstream::new("a", &[]), Upstream::new("b", &[]).with_resources(&["x:1", "x:2"])];
+        let [hangs, has] = [
+            Upstream::new("a", &[]),
+            Upstream::new("b", &[]).with_resources(&["x:1", "x:2"]),
+        ];
         hangs.set(Mode::Hangs);
         let bundle = bundle_of(system, [&hangs, &has]);
         let began = Instant::now();
@@ -37,7 +44,10 @@ fn a_slow_member_delays_no_resource() {
         // What was listed needn't be looked for either.
         ask(&bundle, "resources.list", json!({})).await.unwrap();
         assert_eq!(read(&bundle, "x:2").await, Ok("b".into()));
-        assert_eq!((hangs.asked::<ReadResource>(), has.asked::<ReadResource>()), (1, 3));
+        assert_eq!(
+            (hangs.asked::<ReadResource>(), has.asked::<ReadResource>()),
+            (1, 3)
+        );
         assert!(began.elapsed() <= SECOND * 5 + Duration::from_millis(5));
     });
 }
@@ -66,7 +76,10 @@ fn the_first_in_order_counts() {
 #[test]
 fn owners() {
     paused(async |system| {
-        let [a, b] = [Upstream::new("a", &[]).with_resources(&["x:1"]), Upstream::new("b", &[])];
+        let [a, b] = [
+            Upstream::new("a", &[]).with_resources(&["x:1"]),
+            Upstream::new("b", &[]),
+        ];
         let bundle = bundle_of(system, [&a, &b]);
         assert_eq!(read(&bundle, "x:1").await, Ok("a".into()));
         a.set(Mode::Away);
@@ -89,14 +102,23 @@ fn owners() {
 #[test]
 fn owners_are_bounded() {
     paused(async |system| {
-        let bundle = Bundle::new([("a".to_owned(), system.spawn(Upstream::new("a", &[])))]).unwrap();
+        let bundle =
+            Bundle::new([("a".to_owned(), system.spawn(Upstream::new("a", &[])))]).unwrap();
         for n in 0..=BUNDLE_REMEMBERED_MAX {
             bundle.parts.learn_owner(&format!("x:{n}"), 0);
         }
         assert!(bundle.parts.owners.len() <= BUNDLE_REMEMBERED_MAX);
-        let (at, past) = ("x".repeat(BUNDLE_URI_BYTES_MAX), "x".repeat(BUNDLE_URI_BYTES_MAX + 1));
-        [&at, &past].into_iter().for_each(|uri| bundle.parts.learn_owner(uri, 0));
-        assert_eq!((bundle.parts.owners.get(&at), bundle.parts.owners.get(&past)), (Some(0), None));
+        let (at, past) = (
+            "x".repeat(BUNDLE_URI_BYTES_MAX),
+            "x".repeat(BUNDLE_URI_BYTES_MAX + 1),
+        );
+        [&at, &past]
+            .into_iter()
+            .for_each(|uri| bundle.parts.learn_owner(uri, 0));
+        assert_eq!(
+            (bundle.parts.owners.get(&at), bundle.parts.owners.get(&past)),
+            (Some(0), None)
+        );
     });
 }
 
@@ -105,12 +127,20 @@ fn owners_are_bounded() {
 #[test]
 fn subscriptions() {
     paused(async |system| {
-        let [a, b] = [Upstream::new("a", &[]), Upstream::new("b", &[]).with_resources(&["x:1", "x:2"])];
+        let [a, b] = [
+            Upstream::new("a", &[]),
+            Upstream::new("b", &[]).with_resources(&["x:1", "x:2"]),
+        ];
         let bundle = bundle_of(system, [&a, &b]);
-        let say = async |message: &str, uri: &str| ask(&bundle, message, json!({ "uri": uri })).await;
+        let say =
+            async |message: &str, uri: &str| ask(&bundle, message, json!({ "uri": uri })).await;
         let told = || (b.asked::<Subscribe>(), b.asked::<Unsubscribe>());
         read(&bundle, "x:1").await.unwrap();
-        for (message, times) in [("subscribe", (1, 0)), ("subscribe", (1, 0)), ("unsubscribe", (1, 0))] {
+        for (message, times) in [
+            ("subscribe", (1, 0)),
+            ("subscribe", (1, 0)),
+            ("unsubscribe", (1, 0)),
+        ] {
             say(&format!("resources.{message}"), "x:1").await.unwrap();
             assert_eq!(told(), times);
         }
@@ -120,8 +150,14 @@ fn subscriptions() {
         // Not listed by anyone yet: whoever takes it.
         say("resources.subscribe", "x:2").await.unwrap();
         say("resources.unsubscribe", "x:2").await.unwrap();
-        assert_eq!((told(), a.asked::<Subscribe>(), a.asked::<Unsubscribe>()), ((2, 2), 1, 0));
-        assert_eq!(say("resources.subscribe", "x:9").await.unwrap_err().kind, FailureKind::NotFound);
+        assert_eq!(
+            (told(), a.asked::<Subscribe>(), a.asked::<Unsubscribe>()),
+            ((2, 2), 1, 0)
+        );
+        assert_eq!(
+            say("resources.subscribe", "x:9").await.unwrap_err().kind,
+            FailureKind::NotFound
+        );
     });
 }
 
@@ -131,14 +167,20 @@ fn subscriptions() {
 fn subscriptions_are_bounded() {
     paused(async |system| {
         let bundle = system.spawn(Bundle::new([("a".to_owned(), system.spawn(Listing))]).unwrap());
-        let say = async |message: &str, n: usize| ask(&bundle, message, json!({ "uri": format!("x:{n}") })).await;
+        let say = async |message: &str, n: usize| {
+            ask(&bundle, message, json!({ "uri": format!("x:{n}") })).await
+        };
         for n in 0..BUNDLE_SUBSCRIPTIONS_MAX {
             say("resources.subscribe", n).await.unwrap();
         }
-        let refused = say("resources.subscribe", BUNDLE_SUBSCRIPTIONS_MAX).await.unwrap_err();
+        let refused = say("resources.subscribe", BUNDLE_SUBSCRIPTIONS_MAX)
+            .await
+            .unwrap_err();
         assert_eq!(refused.kind, FailureKind::Overloaded);
         say("resources.unsubscribe", 0).await.unwrap();
-        say("resources.subscribe", BUNDLE_SUBSCRIPTIONS_MAX).await.unwrap();
+        say("resources.subscribe", BUNDLE_SUBSCRIPTIONS_MAX)
+            .await
+            .unwrap();
     });
 }
 
@@ -162,14 +204,31 @@ impl SyncHandler<CreateMessage> for Model {
 fn one_answers_like_a_model() {
     paused(async |system| {
         let model = |name: &'static str| (name.to_owned(), system.spawn(Model(name)));
-        let server = || ("server".to_owned(), system.spawn(Upstream::new("server", &[])));
-        let spawn = |members: Vec<(String, AgentRef)>| Bundle::new(members).unwrap().spawn(system, "bundle");
-        let is_model = |bundle: &AgentRef| bundle.specs().iter().any(|spec| spec.name == "callboard.sample");
+        let server = || {
+            (
+                "server".to_owned(),
+                system.spawn(Upstream::new("server", &[])),
+            )
+        };
+        let spawn = |members: Vec<(String, AgentRef)>| {
+            Bundle::new(members).unwrap().spawn(system, "bundle")
+        };
+        let is_model = |bundle: &AgentRef| {
+            bundle
+                .specs()
+                .iter()
+                .any(|spec| spec.name == "callboard.sample")
+        };
         let one = spawn(vec![server(), model("m")]);
         assert!(is_model(&one) && !is_model(&spawn(vec![server()])));
         assert!(!is_model(&spawn(vec![model("m"), model("n")])));
         let outer = spawn(vec![("inner".to_owned(), one), server()]);
         assert!(is_model(&outer));
-        assert_eq!(ask(&outer, "sample", json!({ "messages": [] })).await.unwrap(), json!({ "model": "m" }));
+        assert_eq!(
+            ask(&outer, "sample", json!({ "messages": [] }))
+                .await
+                .unwrap(),
+            json!({ "model": "m" })
+        );
     });
 }

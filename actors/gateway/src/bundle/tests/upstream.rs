@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use callboard_message::surface::{CallTool, Describe, ListResources, ListTools, ReadResource, Subscribe, Unsubscribe};
+use callboard_message::surface::{
+    CallTool, Describe, ListResources, ListTools, ReadResource, Subscribe, Unsubscribe,
+};
 use callboard_message::{Failure, Message, Named, RawObject};
 use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers};
 use serde_json::value::RawValue;
@@ -36,7 +38,15 @@ impl Upstream {
     pub(super) fn new(name: &'static str, tools: &[&str]) -> Self {
         let tools = tools.iter().map(|tool| (*tool).to_owned()).collect();
         let (resources, mode) = (Arc::default(), Arc::new(Mutex::new(Mode::Up)));
-        Self { name, tools, page: 100, kept_for_ms: 9_000, resources, mode, asked: Arc::default() }
+        Self {
+            name,
+            tools,
+            page: 100,
+            kept_for_ms: 9_000,
+            resources,
+            mode,
+            asked: Arc::default(),
+        }
     }
 
     pub(super) fn with_resources(self, resources: &[&'static str]) -> Self {
@@ -50,20 +60,35 @@ impl Upstream {
     }
 
     pub(super) fn asked<M: Message>(&self) -> usize {
-        self.asked.lock().unwrap().get(M::NAME).copied().unwrap_or_default()
+        self.asked
+            .lock()
+            .unwrap()
+            .get(M::NAME)
+            .copied()
+            .unwrap_or_default()
     }
 
     fn answer(&self, message: &str, params: &RawObject) -> Result<Value, Failure> {
-        let (uri, resources) = (params.text("uri").unwrap_or_default(), self.resources.lock().unwrap().clone());
+        let (uri, resources) = (
+            params.text("uri").unwrap_or_default(),
+            self.resources.lock().unwrap().clone(),
+        );
         let has = |answer: Value| match resources.contains(&&*uri) {
             true => Ok(answer),
             false => Err(Failure::not_found("not here")),
         };
         match message {
             ListTools::NAME => {
-                let from: usize = params.text("cursor").map_or(0, |cursor| cursor.parse().unwrap());
-                let tools: Vec<_> =
-                    self.tools.iter().skip(from).take(self.page).map(|n| json!({ "name": n })).collect();
+                let from: usize = params
+                    .text("cursor")
+                    .map_or(0, |cursor| cursor.parse().unwrap());
+                let tools: Vec<_> = self
+                    .tools
+                    .iter()
+                    .skip(from)
+                    .take(self.page)
+                    .map(|n| json!({ "name": n }))
+                    .collect();
                 let next = from + tools.len();
                 let next = (next < self.tools.len()).then(|| next.to_string());
                 Ok(json!({ "tools": tools, "nextCursor": next, "ttlMs": self.kept_for_ms }))
@@ -72,12 +97,12 @@ impl Upstream {
                 let text = format!("{}: {}", self.name, params.text("name").unwrap());
                 Ok(json!({ "content": [{ "type": "text", "text": text }] }))
             }
-            Describe::NAME => {
-                Ok(json!({ "instructions": format!("I am {}.", self.name), "capabilities": { "tools": {} } }))
-            }
-            ListResources::NAME => {
-                Ok(json!({ "resources": resources.iter().map(|uri| json!({ "uri": uri })).collect::<Vec<_>>() }))
-            }
+            Describe::NAME => Ok(
+                json!({ "instructions": format!("I am {}.", self.name), "capabilities": { "tools": {} } }),
+            ),
+            ListResources::NAME => Ok(
+                json!({ "resources": resources.iter().map(|uri| json!({ "uri": uri })).collect::<Vec<_>>() }),
+            ),
             ReadResource::NAME => has(json!({ "contents": [{ "uri": uri, "text": self.name }] })),
             Subscribe::NAME | Unsubscribe::NAME => has(json!({})),
             // As a server that has no prompts.
@@ -100,7 +125,12 @@ impl ConcurrentHandler<Named> for Upstream {
     ) -> impl Future<Output = Result<Box<RawValue>, Failure>> + Send + 'static {
         let upstream = self.clone();
         async move {
-            *upstream.asked.lock().unwrap().entry(message.name.clone()).or_default() += 1;
+            *upstream
+                .asked
+                .lock()
+                .unwrap()
+                .entry(message.name.clone())
+                .or_default() += 1;
             let mode = *upstream.mode.lock().unwrap();
             match mode {
                 Mode::Up => {}
@@ -110,7 +140,9 @@ impl ConcurrentHandler<Named> for Upstream {
                 Mode::Late(pause) => tokio::time::sleep(pause).await,
             }
             let params = RawObject::parse(&message.payload).unwrap();
-            upstream.answer(&message.name, &params).map(|value| RawValue::from_string(value.to_string()).unwrap())
+            upstream
+                .answer(&message.name, &params)
+                .map(|value| RawValue::from_string(value.to_string()).unwrap())
         }
     }
 }

@@ -18,8 +18,8 @@ use callboard_runtime::{Agent, AgentRef, CallMeta, ConcurrentHandler, Cx, Handle
 use serde_json::{Value, json};
 
 use super::{
-    DecideClarity, DecideConfirm, DecideFollowUp, DecideRecovery, DecideRoute, DecideSplit, DecideTool, Decided,
-    MakeSteps, Point, Synthesize, WriteAnswer,
+    DecideClarity, DecideConfirm, DecideFollowUp, DecideRecovery, DecideRoute, DecideSplit,
+    DecideTool, Decided, MakeSteps, Point, Synthesize, WriteAnswer,
 };
 pub use prompt::{PROMPT_BYTES_MAX, PROMPT_TOKENS_MAX};
 pub use read::DECISION_BYTES_MAX;
@@ -70,15 +70,23 @@ impl ModelDecider {
     /// # Errors
     /// `InvalidInput` where a prompt of `prompts_dir` can't be used.
     pub fn new(model: AgentRef, options: &ModelDeciderOptions) -> Result<Self, Failure> {
-        let prompts =
-            Prompts::open(options.prompts_dir.as_deref()).map_err(|wrong| Failure::invalid(wrong.to_string()))?;
+        let prompts = Prompts::open(options.prompts_dir.as_deref())
+            .map_err(|wrong| Failure::invalid(wrong.to_string()))?;
         let form = if options.structured_off { PLAIN } else { HELD };
-        Ok(Self(Arc::new(Inner { model, prompts, form: AtomicU8::new(form) })))
+        Ok(Self(Arc::new(Inner {
+            model,
+            prompts,
+            form: AtomicU8::new(form),
+        })))
     }
 }
 
 impl Inner {
-    async fn decide<D: PromptSpec>(&self, asked: &D, cx: &Cx) -> Result<Decided<D::Outcome>, Failure> {
+    async fn decide<D: PromptSpec>(
+        &self,
+        asked: &D,
+        cx: &Cx,
+    ) -> Result<Decided<D::Outcome>, Failure> {
         let Some(plain) = self.prompted(D::POINT, asked.material(), D::TOKENS_MAX) else {
             return Ok(Decided::unclear(TOO_LONG));
         };
@@ -87,7 +95,8 @@ impl Inner {
     }
 
     async fn write(&self, asked: &WriteAnswer, cx: &Cx) -> Result<Decided<String>, Failure> {
-        let Some(plain) = self.prompted(Point::Answer, answer_material(asked), ANSWER_TOKENS_MAX) else {
+        let Some(plain) = self.prompted(Point::Answer, answer_material(asked), ANSWER_TOKENS_MAX)
+        else {
             return Ok(Decided::unclear(TOO_LONG));
         };
         // Whoever asked may read it while it is written.
@@ -110,7 +119,9 @@ impl Inner {
         schema: Option<Value>,
         cx: &Cx,
     ) -> Result<SampleAnswer, Failure> {
-        let Some(schema) = schema else { return self.sample(point, plain, cx).await };
+        let Some(schema) = schema else {
+            return self.sample(point, plain, cx).await;
+        };
         let mut form = self.form.load(Ordering::Relaxed);
         loop {
             let params = match form {
@@ -132,12 +143,21 @@ impl Inner {
         }
     }
 
-    async fn sample(&self, point: Point, params: RawObject, cx: &Cx) -> Result<SampleAnswer, Failure> {
+    async fn sample(
+        &self,
+        point: Point,
+        params: RawObject,
+        cx: &Cx,
+    ) -> Result<SampleAnswer, Failure> {
         let ask = cx.ask(&self.model, CreateMessage(params));
         match cx.next_hop() {
             // How far a decision has come is of no use to the caller.
             Some(call) if point != Point::Answer => {
-                ask.within_call(Some(Arc::new(CallMeta { caller: None, ..(*call).clone() }))).await?
+                ask.within_call(Some(Arc::new(CallMeta {
+                    caller: None,
+                    ..(*call).clone()
+                })))
+                .await?
             }
             _ => ask.await?,
         }
@@ -147,12 +167,17 @@ impl Inner {
 /// The same request with a tool for the answer, which must be used.
 fn held(plain: RawObject, schema: &Value) -> RawObject {
     let tool = json!({ "name": TOOL, "description": "Gives the decision.", "inputSchema": schema });
-    plain.with("tools", [tool]).with("toolChoice", json!({ "mode": "required" }))
+    plain
+        .with("tools", [tool])
+        .with("toolChoice", json!({ "mode": "required" }))
 }
 
 /// Whether the request as it is can't be answered: another may be.
 fn is_refusal(failure: &Failure) -> bool {
-    matches!(failure.kind, FailureKind::InvalidInput | FailureKind::Rejected)
+    matches!(
+        failure.kind,
+        FailureKind::InvalidInput | FailureKind::Rejected
+    )
 }
 
 /// DP4: the answer is what was written.
@@ -161,8 +186,14 @@ fn written(said: &Said) -> Decided<String> {
     let decided = match said.stop.as_deref() {
         Some("refusal" | "contentFilter") => Decided::unclear("the model refused to answer"),
         _ if text.is_empty() => Decided::unclear("the model's answer is empty"),
-        _ if text.len() > WRITTEN_BYTES_MAX => Decided::unclear("the model's answer is over its limit"),
-        Some("maxTokens") => Decided::sure(format!("{text}…"), CONFIDENCE_CUT, "the model's answer was cut off"),
+        _ if text.len() > WRITTEN_BYTES_MAX => {
+            Decided::unclear("the model's answer is over its limit")
+        }
+        Some("maxTokens") => Decided::sure(
+            format!("{text}…"),
+            CONFIDENCE_CUT,
+            "the model's answer was cut off",
+        ),
         _ => Decided::sure(text.to_owned(), super::limits::CONFIDENCE_UNSAID, ""),
     };
     decided.at_cost(said.cost)

@@ -51,7 +51,11 @@ pub(super) enum PromptError {
     #[error("the prompt {0}.md has a {{{{ without }}}}: close it")]
     Open(Point),
     #[error("the prompt {point}.md knows no {{{{{name}}}}} here: it has {known}")]
-    Unknown { point: Point, name: String, known: String },
+    Unknown {
+        point: Point,
+        name: String,
+        known: String,
+    },
     #[error("the prompt {0}.md doesn't show {{{{{1}}}}}: the model couldn't decide")]
     Missing(Point, &'static str),
 }
@@ -90,10 +94,17 @@ impl Prompts {
     pub fn open(folder: Option<&Path>) -> Result<Self, PromptError> {
         if let Some(folder) = folder {
             // A folder that isn't there is a mistake, an empty one isn't.
-            let unreadable = |source| PromptError::Folder { folder: folder.to_owned(), source };
+            let unreadable = |source| PromptError::Folder {
+                folder: folder.to_owned(),
+                source,
+            };
             fs::read_dir(folder).map_err(unreadable)?;
         }
-        Point::ALL.into_iter().map(|point| Prompt::open(point, folder)).collect::<Result<_, _>>().map(Self)
+        Point::ALL
+            .into_iter()
+            .map(|point| Prompt::open(point, folder))
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 
     pub fn of(&self, point: Point) -> &Prompt {
@@ -108,7 +119,9 @@ impl Prompt {
         };
         match fs::read_to_string(&file) {
             Ok(text) => Self::parse(point, &text),
-            Err(none) if none.kind() == io::ErrorKind::NotFound => Self::parse(point, prompt_of(point).text),
+            Err(none) if none.kind() == io::ErrorKind::NotFound => {
+                Self::parse(point, prompt_of(point).text)
+            }
             Err(source) => Err(PromptError::Read { file, source }),
         }
     }
@@ -121,12 +134,24 @@ impl Prompt {
         let (system, turn) = text.split_once("\n---\n").unwrap_or(("", &text));
         let of_point = prompt_of(point);
         let system = pieces(system.trim(), of_point.system, point)?;
-        let known: Vec<&'static str> = of_point.required.iter().chain(of_point.optional).copied().collect();
+        let known: Vec<&'static str> = of_point
+            .required
+            .iter()
+            .chain(of_point.optional)
+            .copied()
+            .collect();
         let turn = pieces(turn.trim(), &known, point)?;
-        let shows = |name: &str| turn.iter().any(|piece| matches!(piece, Piece::Place(place) if place == name));
+        let shows = |name: &str| {
+            turn.iter()
+                .any(|piece| matches!(piece, Piece::Place(place) if place == name))
+        };
         match of_point.required.iter().find(|name| !shows(name)) {
             Some(name) => Err(PromptError::Missing(point, name)),
-            None => Ok(Self { code: point.code(), system, turn }),
+            None => Ok(Self {
+                code: point.code(),
+                system,
+                turn,
+            }),
         }
     }
 
@@ -138,7 +163,14 @@ impl Prompt {
         }
         system.push_str(RULE);
         let turn = filled(&self.turn, fills);
-        (system, format!("[{}] {}\n\n{turn}", self.code, one_line(subject, SUBJECT_CHARS_MAX)))
+        (
+            system,
+            format!(
+                "[{}] {}\n\n{turn}",
+                self.code,
+                one_line(subject, SUBJECT_CHARS_MAX)
+            ),
+        )
     }
 }
 
@@ -158,7 +190,9 @@ fn fenceless(text: &str) -> String {
     while let Some((before, behind)) = rest.split_once('<') {
         out.push_str(before);
         let name = behind.trim_start_matches(|c: char| c.is_whitespace() || c == '/');
-        let is_fence = name.get(..4).is_some_and(|name| name.eq_ignore_ascii_case("data"));
+        let is_fence = name
+            .get(..4)
+            .is_some_and(|name| name.eq_ignore_ascii_case("data"));
         out.push(if is_fence { '‹' } else { '<' });
         rest = behind;
     }
@@ -179,7 +213,10 @@ fn filled(pieces: &[Piece], fills: &Fills) -> String {
         };
         let before = used.iter().filter(|n| **n == name).count();
         used.push(name);
-        let mut of_name = fills.iter().filter(|(n, _)| *n == name).map(|(_, fill)| fill);
+        let mut of_name = fills
+            .iter()
+            .filter(|(n, _)| *n == name)
+            .map(|(_, fill)| fill);
         let fill = of_name.clone().nth(before).or_else(|| of_name.next_back());
         // A String takes whatever is written to it.
         let _ = match fill {
@@ -201,9 +238,17 @@ fn pieces(text: &str, known: &[&str], point: Point) -> Result<Vec<Piece>, Prompt
         if !known.contains(&name) {
             let known = match known {
                 [] => "no places".to_owned(),
-                known => known.iter().map(|name| format!("{{{{{name}}}}}")).collect::<Vec<_>>().join(", "),
+                known => known
+                    .iter()
+                    .map(|name| format!("{{{{{name}}}}}"))
+                    .collect::<Vec<_>>()
+                    .join(", "),
             };
-            return Err(PromptError::Unknown { point, name: name.to_owned(), known });
+            return Err(PromptError::Unknown {
+                point,
+                name: name.to_owned(),
+                known,
+            });
         }
         pieces.push(Piece::Text(before.to_owned()));
         pieces.push(Piece::Place(name.to_owned()));
@@ -228,12 +273,32 @@ fn prompt_of(point: Point) -> PointPrompt {
     const REQUEST: &str = "latest_user_text";
     const HISTORY: &str = "history_as_bullet_points";
     let (text, required, optional): (_, &[_], &[_]) = match point {
-        Point::FollowUp => (include_str!("prompts/follow_up.md"), &["reason", REQUEST], &[HISTORY]),
+        Point::FollowUp => (
+            include_str!("prompts/follow_up.md"),
+            &["reason", REQUEST],
+            &[HISTORY],
+        ),
         Point::Clarity => (include_str!("prompts/clarity.md"), &[REQUEST], &[HISTORY]),
-        Point::Split => (include_str!("prompts/split.md"), &[REQUEST, "tool_table", "agent_table"], &[HISTORY]),
-        Point::Plan => (include_str!("prompts/plan.md"), &[REQUEST], &["tool_table", "agent_table"]),
-        Point::Route => (include_str!("prompts/route.md"), &[REQUEST, "agent_table"], &["tool_table", HISTORY]),
-        Point::Tool => (include_str!("prompts/tool.md"), &[REQUEST, "tool_table"], &[HISTORY]),
+        Point::Split => (
+            include_str!("prompts/split.md"),
+            &[REQUEST, "tool_table", "agent_table"],
+            &[HISTORY],
+        ),
+        Point::Plan => (
+            include_str!("prompts/plan.md"),
+            &[REQUEST],
+            &["tool_table", "agent_table"],
+        ),
+        Point::Route => (
+            include_str!("prompts/route.md"),
+            &[REQUEST, "agent_table"],
+            &["tool_table", HISTORY],
+        ),
+        Point::Tool => (
+            include_str!("prompts/tool.md"),
+            &[REQUEST, "tool_table"],
+            &[HISTORY],
+        ),
         Point::Answer => (include_str!("prompts/answer.md"), &[REQUEST], &[HISTORY]),
         Point::Recovery => (
             include_str!("prompts/recovery.md"),
@@ -242,13 +307,29 @@ fn prompt_of(point: Point) -> PointPrompt {
         ),
         Point::Synthesis => (
             include_str!("prompts/synthesis.md"),
-            &["original_goal", "bullet_point_each_subtask_with_key_findings"],
+            &[
+                "original_goal",
+                "bullet_point_each_subtask_with_key_findings",
+            ],
             &[],
         ),
-        Point::Confirm => (include_str!("prompts/confirm.md"), &["json_dump_action"], &["why", "numeric", "bool"]),
+        Point::Confirm => (
+            include_str!("prompts/confirm.md"),
+            &["json_dump_action"],
+            &["why", "numeric", "bool"],
+        ),
     };
-    let system: &[_] = if point == Point::Answer { &["system_prompt"] } else { &[] };
-    PointPrompt { text, system, required, optional }
+    let system: &[_] = if point == Point::Answer {
+        &["system_prompt"]
+    } else {
+        &[]
+    };
+    PointPrompt {
+        text,
+        system,
+        required,
+        optional,
+    }
 }
 
 /// Knowledge of a request, as far as a prompt may show it.
@@ -270,18 +351,29 @@ pub(super) struct Material {
 impl Material {
     /// Material of one text, and nothing else yet.
     pub fn said(text: &str) -> Self {
-        Self { subject: text.to_owned(), texts: vec![("latest_user_text", text.to_owned())], ..Self::default() }
+        Self {
+            subject: text.to_owned(),
+            texts: vec![("latest_user_text", text.to_owned())],
+            ..Self::default()
+        }
     }
 }
 
 /// System prompt and turn within so many tokens; `None` where it doesn't fit, whatever is left out.
-pub(super) fn fit(prompt: &Prompt, mut material: Material, tokens_max: usize) -> Option<(String, String)> {
+pub(super) fn fit(
+    prompt: &Prompt,
+    mut material: Material,
+    tokens_max: usize,
+) -> Option<(String, String)> {
     let bytes_max = tokens_max.saturating_mul(BYTES_A_TOKEN);
     let over = |material: &Material| {
         let (system, turn) = material.fill(prompt);
         (system.len() + turn.len()).saturating_sub(bytes_max)
     };
-    material.history.iter_mut().for_each(|turn| turn.text = one_line(&turn.text, TURN_CHARS_MAX));
+    material
+        .history
+        .iter_mut()
+        .for_each(|turn| turn.text = one_line(&turn.text, TURN_CHARS_MAX));
     let too_much = over(&material);
     let mut freed = 0;
     material.history.retain(|turn| {
@@ -289,8 +381,11 @@ pub(super) fn fit(prompt: &Prompt, mut material: Material, tokens_max: usize) ->
         freed += turn.text.len();
         is_kept
     });
-    let cuts: [fn(&mut Material); 3] =
-        [Material::without_examples, Material::with_short_descriptions, Material::with_few_agents];
+    let cuts: [fn(&mut Material); 3] = [
+        Material::without_examples,
+        Material::with_short_descriptions,
+        Material::with_few_agents,
+    ];
     for cut in cuts {
         if over(&material) == 0 {
             break;
@@ -307,7 +402,11 @@ impl Material {
         fills.push(("history_as_bullet_points", Fill::Data(self.history_lines())));
         fills.push(("tool_table", Fill::Data(self.tool_lines())));
         fills.push(("agent_table", Fill::Data(self.agent_lines())));
-        fills.extend(self.texts.iter().map(|(name, text)| (*name, Fill::Data(text.clone()))));
+        fills.extend(
+            self.texts
+                .iter()
+                .map(|(name, text)| (*name, Fill::Data(text.clone()))),
+        );
         prompt.fill(&self.subject, &fills)
     }
 
@@ -324,7 +423,11 @@ impl Material {
 
     fn tool_lines(&self) -> String {
         let line = |tool: &ToolView| {
-            let mut line = format!("- {}: {}", tool.name, one_line(&tool.description, DESCRIPTION_CHARS_MAX));
+            let mut line = format!(
+                "- {}: {}",
+                tool.name,
+                one_line(&tool.description, DESCRIPTION_CHARS_MAX)
+            );
             add_words(&mut line, &tool.tags, &tool.examples);
             if self.with_params {
                 // A String takes whatever is written to it.
@@ -336,20 +439,33 @@ impl Material {
     }
 
     fn agent_lines(&self) -> String {
-        self.agents.iter().map(agent_line).collect::<Vec<_>>().join("\n")
+        self.agents
+            .iter()
+            .map(agent_line)
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 
     fn without_examples(&mut self) {
-        let skills = self.agents.iter_mut().flat_map(|agent| &mut agent.skills).map(|skill| &mut skill.examples);
-        skills.chain(self.tools.iter_mut().map(|tool| &mut tool.examples)).for_each(Vec::clear);
+        let skills = self
+            .agents
+            .iter_mut()
+            .flat_map(|agent| &mut agent.skills)
+            .map(|skill| &mut skill.examples);
+        skills
+            .chain(self.tools.iter_mut().map(|tool| &mut tool.examples))
+            .for_each(Vec::clear);
     }
 
     fn with_short_descriptions(&mut self) {
         let tools = self.tools.iter_mut().map(|tool| &mut tool.description);
         let agents = self.agents.iter_mut().flat_map(|agent| {
-            std::iter::once(&mut agent.description).chain(agent.skills.iter_mut().map(|skill| &mut skill.description))
+            std::iter::once(&mut agent.description)
+                .chain(agent.skills.iter_mut().map(|skill| &mut skill.description))
         });
-        tools.chain(agents).for_each(|text| *text = one_line(text, SHORT_DESCRIPTION_CHARS));
+        tools
+            .chain(agents)
+            .for_each(|text| *text = one_line(text, SHORT_DESCRIPTION_CHARS));
     }
 
     /// Those that share most words with the request, in their order.
@@ -357,14 +473,26 @@ impl Material {
         if self.agents.len() <= AGENTS_KEPT {
             return;
         }
-        let wanted = fold(&self.texts.iter().map(|(_, text)| &**text).collect::<Vec<_>>().join(" "));
-        let wanted: Vec<&str> = words(&wanted).filter(|word| word.chars().count() > 2).collect();
+        let wanted = fold(
+            &self
+                .texts
+                .iter()
+                .map(|(_, text)| &**text)
+                .collect::<Vec<_>>()
+                .join(" "),
+        );
+        let wanted: Vec<&str> = words(&wanted)
+            .filter(|word| word.chars().count() > 2)
+            .collect();
         let shared = |agent: &AgentView| {
             let told = fold(&agent_line(agent));
             let told: Vec<&str> = words(&told).collect();
             wanted.iter().filter(|word| told.contains(word)).count()
         };
-        let mut ranked: Vec<(usize, AgentView)> = std::mem::take(&mut self.agents).into_iter().enumerate().collect();
+        let mut ranked: Vec<(usize, AgentView)> = std::mem::take(&mut self.agents)
+            .into_iter()
+            .enumerate()
+            .collect();
         ranked.sort_by_cached_key(|(_, agent)| Reverse(shared(agent)));
         ranked.truncate(AGENTS_KEPT);
         ranked.sort_by_key(|(at, _)| *at);
@@ -391,34 +519,64 @@ pub(super) fn without_middle(text: &str, bytes_max: usize) -> Option<String> {
         return Some(text.to_owned());
     }
     let note = |count: usize| format!("\n[… {count} characters left out …]\n");
-    let room = bytes_max.checked_sub(note(text.len()).len()).filter(|room| *room >= TEXT_BYTES_MIN)?;
+    let room = bytes_max
+        .checked_sub(note(text.len()).len())
+        .filter(|room| *room >= TEXT_BYTES_MIN)?;
     // A request begins with what is wanted: more of the beginning is kept.
     let head = cut_bytes(text, room / 3 * 2);
     let from = text.len() - room / 3;
-    let from = (from..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
-    let (middle, tail) =
-        text.get(head.len()..).unwrap_or_default().split_at_checked(from - head.len()).unwrap_or_default();
+    let from = (from..=text.len())
+        .find(|at| text.is_char_boundary(*at))
+        .unwrap_or(text.len());
+    let (middle, tail) = text
+        .get(head.len()..)
+        .unwrap_or_default()
+        .split_at_checked(from - head.len())
+        .unwrap_or_default();
     Some(format!("{head}{}{tail}", note(middle.chars().count())))
 }
 
 fn agent_line(agent: &AgentView) -> String {
-    let mut line = format!("- {} ({})", agent.id, one_line(&agent.name, SHORT_DESCRIPTION_CHARS));
+    let mut line = format!(
+        "- {} ({})",
+        agent.id,
+        one_line(&agent.name, SHORT_DESCRIPTION_CHARS)
+    );
     if !agent.is_up {
         line.push_str(" [away]");
     }
     // A String takes whatever is written to it.
-    let _ = write!(line, ": {}", one_line(&agent.description, DESCRIPTION_CHARS_MAX));
+    let _ = write!(
+        line,
+        ": {}",
+        one_line(&agent.description, DESCRIPTION_CHARS_MAX)
+    );
     for skill in &agent.skills {
-        let (name, description) = (one_line(&skill.name, 80), one_line(&skill.description, DESCRIPTION_CHARS_MAX));
+        let (name, description) = (
+            one_line(&skill.name, 80),
+            one_line(&skill.description, DESCRIPTION_CHARS_MAX),
+        );
         let _ = write!(line, " Skill {name}: {description}");
         add_words(&mut line, &skill.tags, &skill.examples);
         // Without the types that any agent has.
-        let is_plain = |word: &&str| matches!(*word, "text/plain" | "application/json" | "*/*" | "text");
-        for (what, words) in [("takes", &skill.input_modes), ("makes", &skill.output_modes), ("needs", &skill.security)]
-        {
-            let words: Vec<&str> = words.iter().map(String::as_str).filter(|word| !is_plain(word)).collect();
+        let is_plain =
+            |word: &&str| matches!(*word, "text/plain" | "application/json" | "*/*" | "text");
+        for (what, words) in [
+            ("takes", &skill.input_modes),
+            ("makes", &skill.output_modes),
+            ("needs", &skill.security),
+        ] {
+            let words: Vec<&str> = words
+                .iter()
+                .map(String::as_str)
+                .filter(|word| !is_plain(word))
+                .collect();
             if !words.is_empty() {
-                let _ = write!(line, "; {what} {}", one_line(&words.join(", "), SHORT_DESCRIPTION_CHARS));
+                let _ = write!(
+                    line,
+                    "; {what} {}",
+                    one_line(&words.join(", "), SHORT_DESCRIPTION_CHARS)
+                );
             }
         }
         line.push('.');
@@ -431,7 +589,10 @@ fn add_words(line: &mut String, tags: &[String], examples: &[String]) {
         line.push_str("; about ");
         line.push_str(&one_line(&tags.join(", "), DESCRIPTION_CHARS_MAX));
     }
-    let examples = examples.iter().take(EXAMPLES_SHOWN).map(|example| one_line(example, SHORT_DESCRIPTION_CHARS));
+    let examples = examples
+        .iter()
+        .take(EXAMPLES_SHOWN)
+        .map(|example| one_line(example, SHORT_DESCRIPTION_CHARS));
     let examples: Vec<String> = examples.map(|example| format!("“{example}”")).collect();
     if !examples.is_empty() {
         line.push_str("; for example ");

@@ -33,12 +33,21 @@ pub(super) struct Said {
 impl Said {
     pub fn of(answer: &SampleAnswer) -> Self {
         let blocks: Vec<RawObject> = match answer.0.get("content").map(RawValue::get) {
-            Some(several) if several.starts_with('[') => answer.0.read("content").unwrap_or_default(),
+            Some(several) if several.starts_with('[') => {
+                answer.0.read("content").unwrap_or_default()
+            }
             _ => answer.0.object("content").into_iter().collect(),
         };
-        let mut said = Self { stop: answer.0.text("stopReason"), cost: cost(answer), ..Self::default() };
+        let mut said = Self {
+            stop: answer.0.text("stopReason"),
+            cost: cost(answer),
+            ..Self::default()
+        };
         said.text = answer.written().unwrap_or_default();
-        for block in blocks.iter().filter(|block| block.text("type").as_deref() == Some("tool_use")) {
+        for block in blocks
+            .iter()
+            .filter(|block| block.text("type").as_deref() == Some("tool_use"))
+        {
             match block.text("name").as_deref() {
                 Some(TOOL) => said.inputs.push(block.object("input").unwrap_or_default()),
                 _ => said.uses_others = true,
@@ -49,7 +58,11 @@ impl Said {
 }
 
 fn cost(answer: &SampleAnswer) -> Cost {
-    let usage = answer.0.object("_meta").and_then(|meta| meta.object(USAGE_KEY)).unwrap_or_default();
+    let usage = answer
+        .0
+        .object("_meta")
+        .and_then(|meta| meta.object(USAGE_KEY))
+        .unwrap_or_default();
     Cost {
         tokens_in: usage.read("inputTokens").unwrap_or_default(),
         tokens_out: usage.read("outputTokens").unwrap_or_default(),
@@ -62,15 +75,23 @@ pub(super) type Read<T> = Result<T, &'static str>;
 
 /// The decision of an object: its `confidence`, and why by the first of `reason`, `justification`.
 fn of_object<T>(outcome: T, object: &RawObject) -> Decided<T> {
-    let why = ["reason", "justification"].iter().find_map(|name| object.text(name));
+    let why = ["reason", "justification"]
+        .iter()
+        .find_map(|name| object.text(name));
     decided(outcome, object.read("confidence"), why.unwrap_or_default())
 }
 
 /// The decision of lines: what `CONFIDENCE`, `REASON` or `JUSTIFICATION` say.
 fn of_lines<T>(outcome: T, lines: &[Line], has_reason: bool) -> Decided<T> {
     let said = |key: &str| lines.iter().find_map(|line| line.value(key));
-    let why = said("REASON").or_else(|| said("JUSTIFICATION")).filter(|_| has_reason);
-    decided(outcome, said("CONFIDENCE").and_then(|sure| sure.parse().ok()), why.map(bare).unwrap_or_default())
+    let why = said("REASON")
+        .or_else(|| said("JUSTIFICATION"))
+        .filter(|_| has_reason);
+    decided(
+        outcome,
+        said("CONFIDENCE").and_then(|sure| sure.parse().ok()),
+        why.map(bare).unwrap_or_default(),
+    )
 }
 
 fn decided<T>(outcome: T, confidence: Option<f32>, why: impl Into<String>) -> Decided<T> {
@@ -80,7 +101,9 @@ fn decided<T>(outcome: T, confidence: Option<f32>, why: impl Into<String>) -> De
 
 /// Reads a model's decision.
 pub(super) fn read<D: PromptSpec>(asked: &D, said: &Said) -> Decided<D::Outcome> {
-    answers(asked, said).unwrap_or_else(Decided::unclear).at_cost(said.cost)
+    answers(asked, said)
+        .unwrap_or_else(Decided::unclear)
+        .at_cost(said.cost)
 }
 
 fn answers<D: PromptSpec>(asked: &D, said: &Said) -> Read<Decided<D::Outcome>> {
@@ -92,7 +115,13 @@ fn answers<D: PromptSpec>(asked: &D, said: &Said) -> Read<Decided<D::Outcome>> {
     if said.uses_others {
         return Err("the model used a tool that it wasn't offered");
     }
-    if said.text.len() + said.inputs.iter().map(|input| input.to_raw().get().len()).sum::<usize>() > DECISION_BYTES_MAX
+    if said.text.len()
+        + said
+            .inputs
+            .iter()
+            .map(|input| input.to_raw().get().len())
+            .sum::<usize>()
+        > DECISION_BYTES_MAX
     {
         return Err("the model's answer is over its limit");
     }
@@ -101,10 +130,15 @@ fn answers<D: PromptSpec>(asked: &D, said: &Said) -> Read<Decided<D::Outcome>> {
     }
     let found = match &*said.inputs {
         [] => in_text(asked, &said.text),
-        inputs => inputs.iter().map(|input| in_object(asked, input).unwrap_or(Err(LACKS))).collect(),
+        inputs => inputs
+            .iter()
+            .map(|input| in_object(asked, input).unwrap_or(Err(LACKS)))
+            .collect(),
     };
     let mut found = found.into_iter();
-    let first = found.next().unwrap_or(Err("the model's answer has no known form"))?;
+    let first = found
+        .next()
+        .unwrap_or(Err("the model's answer has no known form"))?;
     for other in found {
         if other?.outcome != first.outcome {
             return Err("the model's answer says two things");
@@ -117,7 +151,9 @@ fn answers<D: PromptSpec>(asked: &D, said: &Said) -> Read<Decided<D::Outcome>> {
 const LACKS: &str = "the model's answer lacks what was asked for";
 
 fn in_object<D: PromptSpec>(asked: &D, object: &RawObject) -> Option<Read<Decided<D::Outcome>>> {
-    asked.object(object).map(|read| Ok(of_object(read?, object)))
+    asked
+        .object(object)
+        .map(|read| Ok(of_object(read?, object)))
 }
 
 /// Every answer in a text: JSON objects and lists, and words in what is left.
@@ -131,7 +167,9 @@ fn in_text<D: PromptSpec>(asked: &D, text: &str) -> Vec<Read<Decided<D::Outcome>
     }
     for (start, raw) in values {
         let answer = match raw.get().starts_with('[') {
-            true => asked.list(raw).map(|read| Ok(of_object(read?, &RawObject::new()))),
+            true => asked
+                .list(raw)
+                .map(|read| Ok(of_object(read?, &RawObject::new()))),
             false => match RawObject::parse(raw) {
                 Ok(object) => in_object(asked, &object),
                 // A key that is there twice says two things.
@@ -146,8 +184,17 @@ fn in_text<D: PromptSpec>(asked: &D, text: &str) -> Vec<Read<Decided<D::Outcome>
         }
     }
     rest.push_str(text.get(from..).unwrap_or_default());
-    let lines: Vec<Line> = rest.lines().map(Line::of).filter(|line| !line.0.is_empty()).collect();
-    found.extend(asked.lines(&lines).into_iter().map(|read| Ok(of_lines(read?, &lines, D::HAS_REASON_LINE))));
+    let lines: Vec<Line> = rest
+        .lines()
+        .map(Line::of)
+        .filter(|line| !line.0.is_empty())
+        .collect();
+    found.extend(
+        asked
+            .lines(&lines)
+            .into_iter()
+            .map(|read| Ok(of_lines(read?, &lines, D::HAS_REASON_LINE))),
+    );
     found
 }
 
@@ -159,7 +206,10 @@ fn json_in(text: &str) -> (Vec<(usize, &RawValue)>, bool) {
     while let Some(next) = text.get(at..).and_then(|rest| rest.find(['{', '['])) {
         let start = at + next;
         let here = text.get(start..).unwrap_or_default();
-        match serde_json::Deserializer::from_str(here).into_iter::<&RawValue>().next() {
+        match serde_json::Deserializer::from_str(here)
+            .into_iter::<&RawValue>()
+            .next()
+        {
             Some(Ok(raw)) => {
                 found.push((start, raw));
                 at = start + raw.get().len();
@@ -203,7 +253,9 @@ impl Line {
     /// Text behind `key:`, in any case.
     pub fn value(&self, key: &str) -> Option<&str> {
         let (name, behind) = self.0.split_once(':')?;
-        bare(name).eq_ignore_ascii_case(key).then_some(behind.trim())
+        bare(name)
+            .eq_ignore_ascii_case(key)
+            .then_some(behind.trim())
     }
 
     /// Whether it is only that word, in any case.
@@ -220,15 +272,28 @@ pub(super) fn word_of(text: &str) -> String {
 /// The text without the quotes or brackets around it.
 pub(super) fn bare(text: &str) -> &str {
     let mut text = text.trim();
-    for (open, close) in [('[', ']'), ('<', '>'), ('"', '"'), ('“', '”'), ('\'', '\''), ('[', ']')] {
-        text = text.strip_prefix(open).and_then(|text| text.strip_suffix(close)).unwrap_or(text).trim();
+    for (open, close) in [
+        ('[', ']'),
+        ('<', '>'),
+        ('"', '"'),
+        ('“', '”'),
+        ('\'', '\''),
+        ('[', ']'),
+    ] {
+        text = text
+            .strip_prefix(open)
+            .and_then(|text| text.strip_suffix(close))
+            .unwrap_or(text)
+            .trim();
     }
     text
 }
 
 /// What a model wrote for people, on one line: cut to so many characters, without what moves a terminal's cursor.
 pub(super) fn sentence(text: &str, chars_max: usize) -> String {
-    let words = bare(text).split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    let words = bare(text)
+        .split(|c: char| c.is_whitespace() || c.is_control())
+        .filter(|word| !word.is_empty());
     let line = words.collect::<Vec<_>>().join(" ");
     cut_chars(&line, chars_max).to_owned()
 }

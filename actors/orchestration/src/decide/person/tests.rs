@@ -9,16 +9,25 @@ use super::*;
 use crate::decide::*;
 
 /// What a person's answer comes to, and how it was asked; `None`: they close the form.
-fn decided<D: Decision + Sync>(asked: D, content: Option<Value>) -> (Decided<D::Outcome>, Option<Elicitation>) {
+fn decided<D: Decision + Sync>(
+    asked: D,
+    content: Option<Value>,
+) -> (Decided<D::Outcome>, Option<Elicitation>) {
     testkit::paused(async |system| {
         let person = system.spawn(PersonDecider);
         let mut call = person.call(asked).start();
         let mut form = None;
         while let Some(event) = call.next().await {
-            let CallEvent::Question(pending) = event else { continue };
-            let Question::Elicit(elicitation) = &pending.question else { panic!("no form") };
+            let CallEvent::Question(pending) = event else {
+                continue;
+            };
+            let Question::Elicit(elicitation) = &pending.question else {
+                panic!("no form")
+            };
             form = Some(elicitation.clone());
-            let answer = content.clone().map_or_else(ElicitAnswer::cancel, ElicitAnswer::accept);
+            let answer = content
+                .clone()
+                .map_or_else(ElicitAnswer::cancel, ElicitAnswer::accept);
             pending.answer(Answer::Elicit(answer));
         }
         let decided = call.reply().await.unwrap().unwrap();
@@ -39,9 +48,21 @@ fn unclear<D: Decision + Sync>(asked: &D, content: Option<Value>) {
 }
 
 fn route() -> DecideRoute {
-    let agent = |id: &str, is_up| AgentView { id: id.into(), is_up, ..AgentView::default() };
-    let world = World { agents: vec![agent("weather", true), agent("travel", false)], ..World::default() };
-    DecideRoute { request: "Rain?".into(), history: vec![], world: Arc::new(world), slim: false }
+    let agent = |id: &str, is_up| AgentView {
+        id: id.into(),
+        is_up,
+        ..AgentView::default()
+    };
+    let world = World {
+        agents: vec![agent("weather", true), agent("travel", false)],
+        ..World::default()
+    };
+    DecideRoute {
+        request: "Rain?".into(),
+        history: vec![],
+        world: Arc::new(world),
+        slim: false,
+    }
 }
 
 fn object(value: Value) -> RawObject {
@@ -52,7 +73,10 @@ fn recovery() -> DecideRecovery {
     DecideRecovery {
         task_id: "t".into(),
         root_goal: "Rain?".into(),
-        action: Action::Local { tool: "echo".into(), params: RawObject::new() },
+        action: Action::Local {
+            tool: "echo".into(),
+            params: RawObject::new(),
+        },
         class: ErrorClass::Unknown,
         error: "it broke".into(),
         attempts: 2,
@@ -69,11 +93,32 @@ fn routes() {
     let (_, form) = decided(route(), None);
     let form = form.unwrap();
     assert_eq!(form.message(), "Who should do this?\n\nRain?");
-    assert_eq!(form.schema().unwrap()["properties"]["who"]["enum"], json!(["local", "remote weather", "reject"]));
+    assert_eq!(
+        form.schema().unwrap()["properties"]["who"]["enum"],
+        json!(["local", "remote weather", "reject"])
+    );
     says(&route(), json!({ "who": "local" }), Route::Local);
-    says(&route(), json!({ "who": "remote weather" }), Route::Remote { agent: "weather".into() });
-    says(&route(), json!({ "who": "reject", "reason": "No." }), Route::Reject { reason: "No.".into() });
-    says(&route(), json!({ "who": "reject" }), Route::Reject { reason: "It was rejected.".into() });
+    says(
+        &route(),
+        json!({ "who": "remote weather" }),
+        Route::Remote {
+            agent: "weather".into(),
+        },
+    );
+    says(
+        &route(),
+        json!({ "who": "reject", "reason": "No." }),
+        Route::Reject {
+            reason: "No.".into(),
+        },
+    );
+    says(
+        &route(),
+        json!({ "who": "reject" }),
+        Route::Reject {
+            reason: "It was rejected.".into(),
+        },
+    );
     unclear(&route(), Some(json!({ "who": "somebody" })));
     unclear(&route(), Some(json!({})));
     unclear(&route(), None);
@@ -82,7 +127,12 @@ fn routes() {
 /// Goal: a person confirms by being asked once, not whether to be asked. Method: no form comes.
 #[test]
 fn confirmations() {
-    let asked = DecideConfirm { action: json!({}), why: ConfirmWhy::Risk, risk: 0.9, preference_known: true };
+    let asked = DecideConfirm {
+        action: json!({}),
+        why: ConfirmWhy::Risk,
+        risk: 0.9,
+        preference_known: true,
+    };
     let (decided, form) = decided(asked, None);
     assert!(decided.outcome == Some(Confirm::ConfirmNeeded) && form.is_none());
 }
@@ -90,32 +140,88 @@ fn confirmations() {
 /// Goal: every other point has a form whose answers are all its outcomes. Method: rows.
 #[test]
 fn other_points() {
-    let follow_up = DecideFollowUp { history: vec![], reason: "Where?".into(), message: "There".into() };
-    says(&follow_up, json!({ "enough": true }), FollowUp::HandleDirectly);
+    let follow_up = DecideFollowUp {
+        history: vec![],
+        reason: "Where?".into(),
+        message: "There".into(),
+    };
+    says(
+        &follow_up,
+        json!({ "enough": true }),
+        FollowUp::HandleDirectly,
+    );
     let question = Some("Which there?".to_owned());
-    says(&follow_up, json!({ "enough": false, "question": "Which there?" }), FollowUp::NeedHumanInput { question });
-    let clarity = DecideClarity { history: vec![], request: "Fix it".into(), world: Arc::default() };
+    says(
+        &follow_up,
+        json!({ "enough": false, "question": "Which there?" }),
+        FollowUp::NeedHumanInput { question },
+    );
+    let clarity = DecideClarity {
+        history: vec![],
+        request: "Fix it".into(),
+        world: Arc::default(),
+    };
     says(&clarity, json!({ "clear": true }), Clarity::Clear);
     let question = "Fix what?".to_owned();
-    says(&clarity, json!({ "clear": false, "question": "Fix what?" }), Clarity::NeedsClarify { question });
+    says(
+        &clarity,
+        json!({ "clear": false, "question": "Fix what?" }),
+        Clarity::NeedsClarify { question },
+    );
     unclear(&clarity, Some(json!({ "clear": false })));
-    let split = DecideSplit { request: "Rain?".into(), history: vec![], world: Arc::default() };
+    let split = DecideSplit {
+        request: "Rain?".into(),
+        history: vec![],
+        world: Arc::default(),
+    };
     says(&split, json!({ "several": true }), Split::Yes);
     says(&split, json!({ "several": false }), Split::No);
-    let tool = DecideTool { request: "Rain?".into(), history: vec![], tools: vec![], slim: false };
-    let choice = |params: Value| ToolChoice { tool_name: "echo".into(), params: object(params) };
-    says(&tool, json!({ "tool": "echo" }), choice(json!({ "text": "Rain?" })));
-    says(&tool, json!({ "tool": "echo", "params": "{\"a\":1}" }), choice(json!({ "a": 1 })));
+    let tool = DecideTool {
+        request: "Rain?".into(),
+        history: vec![],
+        tools: vec![],
+        slim: false,
+    };
+    let choice = |params: Value| ToolChoice {
+        tool_name: "echo".into(),
+        params: object(params),
+    };
+    says(
+        &tool,
+        json!({ "tool": "echo" }),
+        choice(json!({ "text": "Rain?" })),
+    );
+    says(
+        &tool,
+        json!({ "tool": "echo", "params": "{\"a\":1}" }),
+        choice(json!({ "a": 1 })),
+    );
     unclear(&tool, Some(json!({ "tool": "echo", "params": "a: 1" })));
-    let answer = WriteAnswer { request: "Rain?".into(), history: vec![], system_prompt: String::new() };
+    let answer = WriteAnswer {
+        request: "Rain?".into(),
+        history: vec![],
+        system_prompt: String::new(),
+    };
     says(&answer, json!({ "answer": " Yes. " }), "Yes.".to_owned());
     unclear(&answer, Some(json!({ "answer": "  " })));
     says(&recovery(), json!({ "next": "retry" }), Recovery::RetrySame);
-    says(&recovery(), json!({ "next": "use weather" }), Recovery::UseAlternative { which: "weather".into() });
+    says(
+        &recovery(),
+        json!({ "next": "use weather" }),
+        Recovery::UseAlternative {
+            which: "weather".into(),
+        },
+    );
     let params = object(json!({ "text": "b" }));
     let modified = json!({ "next": "retry with other parameters", "more": "{\"text\":\"b\"}" });
     says(&recovery(), modified, Recovery::RetryModified { params });
-    says(&recovery(), json!({ "next": "give up" }), Recovery::Abandon { reason: "it broke".into() });
+    says(
+        &recovery(),
+        json!({ "next": "give up" }),
+        Recovery::Abandon {
+            reason: "it broke".into(),
+        },
+    );
     unclear(&recovery(), Some(json!({ "next": "pray" })));
     let report = StepReport {
         id: "a".into(),
@@ -125,9 +231,20 @@ fn other_points() {
         text: "Rain.".into(),
         attempts: 1,
     };
-    let synthesis = Synthesize { goal: "Rain?".into(), results: vec![report] };
-    let answer = |confidence| Synthesis { final_answer: "Yes.".into(), confidence, notes: None };
-    says(&synthesis, json!({ "answer": "Yes.", "sure": 0.25 }), answer(0.25));
+    let synthesis = Synthesize {
+        goal: "Rain?".into(),
+        results: vec![report],
+    };
+    let answer = |confidence| Synthesis {
+        final_answer: "Yes.".into(),
+        confidence,
+        notes: None,
+    };
+    says(
+        &synthesis,
+        json!({ "answer": "Yes.", "sure": 0.25 }),
+        answer(0.25),
+    );
     says(&synthesis, json!({ "answer": "Yes." }), answer(1.0));
 }
 
@@ -135,10 +252,21 @@ fn other_points() {
 /// six lines.
 #[test]
 fn plans() {
-    let asked = MakeSteps { request: "Rain and trains?".into(), world: Arc::default() };
-    let steps = |content: Value| decided(asked.clone(), Some(content)).0.outcome.map(StepPlan::into_steps);
+    let asked = MakeSteps {
+        request: "Rain and trains?".into(),
+        world: Arc::default(),
+    };
+    let steps = |content: Value| {
+        decided(asked.clone(), Some(content))
+            .0
+            .outcome
+            .map(StepPlan::into_steps)
+    };
     let two = steps(json!({ "steps": "look at the sky\n\n  find a train " })).unwrap();
-    assert_eq!((&*two[1].id, &*two[1].input_message), ("step-2", "find a train"));
+    assert_eq!(
+        (&*two[1].id, &*two[1].input_message),
+        ("step-2", "find a train")
+    );
     assert_eq!(two[1].metadata.depends_on, ["step-1"]);
     let apart = steps(json!({ "steps": "a\nb\nc\nd\ne", "in_order": false })).unwrap();
     assert!(apart.len() == 5 && apart.iter().all(|step| step.metadata.depends_on.is_empty()));
@@ -153,9 +281,18 @@ fn keys() {
         question.take_key().unwrap()
     };
     let first = key(route());
-    assert!(first.starts_with("decide-route-") && first.len() == 25, "{first}");
+    assert!(
+        first.starts_with("decide-route-") && first.len() == 25,
+        "{first}"
+    );
     assert_eq!(key(route()), first);
-    assert_ne!(key(DecideRoute { request: "Snow?".into(), ..route() }), first);
+    assert_ne!(
+        key(DecideRoute {
+            request: "Snow?".into(),
+            ..route()
+        }),
+        first
+    );
 }
 
 /// Goal: where nobody can be asked it is unclear, so that the fallback holds. Method: a plain ask.
@@ -164,7 +301,11 @@ fn nobody_to_ask() {
     testkit::paused(async |system| {
         let person = system.spawn(PersonDecider);
         let decided = person.ask(route()).await.unwrap().unwrap();
-        assert!(decided.outcome.is_none() && decided.why == "nobody to ask", "{}", decided.why);
+        assert!(
+            decided.outcome.is_none() && decided.why == "nobody to ask",
+            "{}",
+            decided.why
+        );
         system.shutdown(Duration::from_secs(5)).await;
     });
 }

@@ -39,17 +39,33 @@ pub(super) enum Missing {
 }
 
 /// How vague a request is, 0 to 1, and what is missing. Above 0.8 somebody should be asked.
-pub(super) fn vagueness(reading: &Reading, history: &[Turn], candidates: &Candidates) -> (f32, Option<Missing>) {
+pub(super) fn vagueness(
+    reading: &Reading,
+    history: &[Turn],
+    candidates: &Candidates,
+) -> (f32, Option<Missing>) {
     if carries_on(history) {
         return (0.3, None);
     }
     let all = &reading.wish;
     let has = |at: usize, sets: &[Set]| sets.iter().any(|set| reading.is(at, *set));
-    let works =
-        [Set::TranslateVerb, Set::SummarizeVerb, Set::ReviewVerb].iter().any(|set| reading.begins_with(*set, all));
+    let works = [Set::TranslateVerb, Set::SummarizeVerb, Set::ReviewVerb]
+        .iter()
+        .any(|set| reading.begins_with(*set, all));
     let has_text = reading.has_content() || reading.has_code;
-    const NO_OBJECT: [Set; 5] = [Set::TranslateVerb, Set::SummarizeVerb, Set::ReviewVerb, Set::Languages, Set::Genre];
-    if works && !has_text && !all.clone().any(|at| weight(reading, at) >= 1.0 && !has(at, &NO_OBJECT)) {
+    const NO_OBJECT: [Set; 5] = [
+        Set::TranslateVerb,
+        Set::SummarizeVerb,
+        Set::ReviewVerb,
+        Set::Languages,
+        Set::Genre,
+    ];
+    if works
+        && !has_text
+        && !all
+            .clone()
+            .any(|at| weight(reading, at) >= 1.0 && !has(at, &NO_OBJECT))
+    {
         return (0.9, Some(Missing::Text));
     }
     let mass = mass(reading, all, 1.0);
@@ -72,7 +88,10 @@ pub(super) fn vagueness(reading: &Reading, history: &[Turn], candidates: &Candid
         !after_sign && reading.is_name(at)
     };
     let points = all.clone().any(|at| has(at, &[Set::Pronoun, Set::Deictic]));
-    let words = all.clone().filter(|at| reading.tokens[*at].is_word()).count();
+    let words = all
+        .clone()
+        .filter(|at| reading.tokens[*at].is_word())
+        .count();
     let is_little = (points || reading.begins_with(Set::VagueVerb, all)) && says < SAYS_LITTLE;
     // At most TOKENS_MAX: exact in f32.
     let is_thin = points && says < words as f32 * SAYING_SHARE_MIN;
@@ -84,7 +103,11 @@ pub(super) fn vagueness(reading: &Reading, history: &[Turn], candidates: &Candid
 
 /// Whether something was said before that the request can go on from.
 pub(super) fn carries_on(history: &[Turn]) -> bool {
-    let newest = history.iter().rev().filter(|turn| turn.by == Speaker::User).take(2);
+    let newest = history
+        .iter()
+        .rev()
+        .filter(|turn| turn.by == Speaker::User)
+        .take(2);
     newest
         .map(|turn| Reading::new(&turn.text))
         .any(|before| before.has_content() || mass(&before, &before.all(), 1.0) >= 1.0)
@@ -96,7 +119,9 @@ const COMMON: f32 = 0.4;
 /// Weight of the words that tell what it is about, each once; `common` is the share of words of every day.
 pub(super) fn mass(reading: &Reading, span: &Range<usize>, common: f32) -> f32 {
     let mut counted = HashSet::new();
-    let new = span.clone().filter(|at| counted.insert(&reading.tokens[*at].english));
+    let new = span
+        .clone()
+        .filter(|at| counted.insert(&reading.tokens[*at].english));
     new.map(|at| match weight(reading, at) {
         full if full == 1.0 && reading.is(at, Set::Common) => common,
         weight => weight,
@@ -122,7 +147,14 @@ fn weight(reading: &Reading, at: usize) -> f32 {
         Kind::Code | Kind::Address => 2.0,
         Kind::Number => 0.6,
         Kind::Word if reading.is(at, Set::TimeWord) => 0.6,
-        Kind::Word if NOTHING.iter().chain([&Set::Accept]).any(|set| reading.is(at, *set)) => 0.0,
+        Kind::Word
+            if NOTHING
+                .iter()
+                .chain([&Set::Accept])
+                .any(|set| reading.is(at, *set)) =>
+        {
+            0.0
+        }
         Kind::Word if reading.tokens[at].folded.chars().count() < 2 => 0.0,
         Kind::Word if reading.is(at, Set::Generic) => 0.1,
         Kind::Word => 1.0,
@@ -136,7 +168,9 @@ pub(super) fn question(reading: &Reading, missing: Missing, candidates: &Candida
     let translates = reading.has(Set::TranslateVerb, &all);
     let reviews = reading.has(Set::ReviewVerb, &all) && !reading.has(Set::SummarizeVerb, &all);
     let question = match (missing, reading.portuguese) {
-        (Missing::Text, false) if translates => "Which text should I translate, and into which language?",
+        (Missing::Text, false) if translates => {
+            "Which text should I translate, and into which language?"
+        }
         (Missing::Text, true) if translates => "Qual texto devo traduzir, e para qual idioma?",
         (Missing::Text, false) if reviews => "What should I look at? Please paste or name it.",
         (Missing::Text, true) if reviews => "O que devo olhar? Cole ou diga qual é, por favor.",
@@ -150,18 +184,28 @@ pub(super) fn question(reading: &Reading, missing: Missing, candidates: &Candida
         },
     };
     let ranked = candidates.ranked(reading, &all);
-    let fit =
-        ranked.iter().filter(|each| each.candidate.is_agent && each.candidate.is_up && each.evidence >= OFFERED_FROM);
-    let names: Vec<&str> = fit.take(OFFERED_MAX).map(|each| &*each.candidate.name).collect();
+    let fit = ranked.iter().filter(|each| {
+        each.candidate.is_agent && each.candidate.is_up && each.evidence >= OFFERED_FROM
+    });
+    let names: Vec<&str> = fit
+        .take(OFFERED_MAX)
+        .map(|each| &*each.candidate.name)
+        .collect();
     let asked = |names: &[&str]| match (names.split_last(), reading.portuguese) {
         (None, _) => question.to_owned(),
         (Some((only, [])), false) => format!("{question} Is it for {only}?"),
         (Some((only, [])), true) => format!("{question} É para {only}?"),
-        (Some((last, others)), false) => format!("{question} Is it for {} or {last}?", others.join(", ")),
-        (Some((last, others)), true) => format!("{question} É para {} ou {last}?", others.join(", ")),
+        (Some((last, others)), false) => {
+            format!("{question} Is it for {} or {last}?", others.join(", "))
+        }
+        (Some((last, others)), true) => {
+            format!("{question} É para {} ou {last}?", others.join(", "))
+        }
     };
     let mut shorter = (0..=names.len()).rev().map(|count| asked(&names[..count]));
-    shorter.find(|asked| asked.chars().count() <= QUESTION_CHARS_MAX).unwrap_or_else(|| question.to_owned())
+    shorter
+        .find(|asked| asked.chars().count() <= QUESTION_CHARS_MAX)
+        .unwrap_or_else(|| question.to_owned())
 }
 
 /// The verb that the request begins with, where a question can be made of it.

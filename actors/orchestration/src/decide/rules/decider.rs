@@ -12,9 +12,9 @@ use super::run_time;
 use super::tools::choice;
 use crate::decide::limits::{REQUEST_CHARS_MAX, RISK_MAX_DEFAULT};
 use crate::decide::{
-    Clarity, Confirm, DecideClarity, DecideConfirm, DecideFollowUp, DecideRecovery, DecideRoute, DecideSplit,
-    DecideTool, Decided, FollowUp, MakeSteps, Recovery, Route, Split, StepPlan, StepPlanError, Synthesis, Synthesize,
-    TOOL_LLM, ToolChoice, Turn, World, WriteAnswer,
+    Clarity, Confirm, DecideClarity, DecideConfirm, DecideFollowUp, DecideRecovery, DecideRoute,
+    DecideSplit, DecideTool, Decided, FollowUp, MakeSteps, Recovery, Route, Split, StepPlan,
+    StepPlanError, Synthesis, Synthesize, TOOL_LLM, ToolChoice, Turn, World, WriteAnswer,
 };
 
 /// Evidence from which on one of our tools does it, or another agent.
@@ -47,7 +47,12 @@ pub struct RulesDecider {
 
 impl Default for RulesDecider {
     fn default() -> Self {
-        Self { max_risk: RISK_MAX_DEFAULT, world: None, candidates: Arc::default(), last: None }
+        Self {
+            max_risk: RISK_MAX_DEFAULT,
+            world: None,
+            candidates: Arc::default(),
+            last: None,
+        }
     }
 }
 
@@ -68,9 +73,17 @@ impl RulesDecider {
     }
 
     /// The request and who is in the world, read: a world only where it is another than the last one.
-    fn read(&mut self, request: &str, world: &Arc<World>) -> Result<(Arc<Reading>, Arc<Candidates>), Failure> {
+    fn read(
+        &mut self,
+        request: &str,
+        world: &Arc<World>,
+    ) -> Result<(Arc<Reading>, Arc<Candidates>), Failure> {
         let reading = self.reading(request)?;
-        if !self.world.as_ref().is_some_and(|last| Arc::ptr_eq(last, world)) {
+        if !self
+            .world
+            .as_ref()
+            .is_some_and(|last| Arc::ptr_eq(last, world))
+        {
             self.candidates = Arc::new(Candidates::of(&world.tools, &world.agents));
             self.world = Some(world.clone());
         }
@@ -101,14 +114,27 @@ fn refused(reading: &Reading) -> Option<Refusal> {
 /// The candidates by evidence in the request, and in what was said before where it only goes on from that.
 fn ranked<'a>(candidates: &'a Candidates, reading: &Reading, history: &[Turn]) -> Vec<Ranked<'a>> {
     let mut ranked = candidates.ranked(reading, &reading.wish);
-    let is_clear = ranked.first().is_some_and(|first| first.evidence >= CLEAR_FROM);
-    if is_clear || reading.has_content() || mass(reading, &reading.wish, 1.0) >= GOES_ON_BELOW || !carries_on(history) {
+    let is_clear = ranked
+        .first()
+        .is_some_and(|first| first.evidence >= CLEAR_FROM);
+    if is_clear
+        || reading.has_content()
+        || mass(reading, &reading.wish, 1.0) >= GOES_ON_BELOW
+        || !carries_on(history)
+    {
         return ranked;
     }
-    let said = history.iter().rev().filter(|turn| turn.by == Speaker::User).map(|turn| Reading::new(&turn.text));
+    let said = history
+        .iter()
+        .rev()
+        .filter(|turn| turn.by == Speaker::User)
+        .map(|turn| Reading::new(&turn.text));
     for (before, share) in said.zip(SHARE_BEFORE) {
         for earlier in candidates.ranked(&before, &before.wish) {
-            if let Some(own) = ranked.iter_mut().find(|own| own.candidate.id == earlier.candidate.id) {
+            if let Some(own) = ranked
+                .iter_mut()
+                .find(|own| own.candidate.id == earlier.candidate.id)
+            {
                 own.evidence += share * earlier.evidence.min(EVIDENCE_BEFORE);
             }
         }
@@ -125,9 +151,16 @@ fn confidence(evidence: f32, next: f32) -> f32 {
 
 impl Agent for RulesDecider {
     fn handlers(on: &mut Handlers<Self>) {
-        on.sync::<DecideFollowUp>().sync::<DecideClarity>().sync::<DecideSplit>().sync::<MakeSteps>();
-        on.sync::<DecideRoute>().sync::<DecideTool>().sync::<WriteAnswer>();
-        on.sync::<DecideRecovery>().sync::<Synthesize>().sync::<DecideConfirm>();
+        on.sync::<DecideFollowUp>()
+            .sync::<DecideClarity>()
+            .sync::<DecideSplit>()
+            .sync::<MakeSteps>();
+        on.sync::<DecideRoute>()
+            .sync::<DecideTool>()
+            .sync::<WriteAnswer>();
+        on.sync::<DecideRecovery>()
+            .sync::<Synthesize>()
+            .sync::<DecideConfirm>();
     }
 }
 
@@ -156,14 +189,22 @@ impl Ruled for DecideClarity {
     fn decide(&self, rules: &mut RulesDecider) -> Ruling<Clarity> {
         let (reading, candidates) = rules.read(&self.request, &self.world)?;
         if refused(&reading).is_some() {
-            return Ok(Decided::sure(Clarity::Clear, 0.9, "it is to be refused, not asked about"));
+            return Ok(Decided::sure(
+                Clarity::Clear,
+                0.9,
+                "it is to be refused, not asked about",
+            ));
         }
         let (vague, missing) = vagueness(&reading, &self.history, &candidates);
         let is_named = candidates.named(&reading).is_some();
         Ok(match missing.filter(|_| vague > VAGUE_ABOVE && !is_named) {
             Some(missing) => {
                 let question = question(&reading, missing, &candidates);
-                Decided::sure(Clarity::NeedsClarify { question }, vague, format!("vagueness {vague:.2}: {missing:?}"))
+                Decided::sure(
+                    Clarity::NeedsClarify { question },
+                    vague,
+                    format!("vagueness {vague:.2}: {missing:?}"),
+                )
             }
             None => Decided::sure(Clarity::Clear, 1.0 - vague, format!("vagueness {vague:.2}")),
         })
@@ -175,13 +216,25 @@ impl Ruled for DecideSplit {
     fn decide(&self, rules: &mut RulesDecider) -> Ruling<Split> {
         let (reading, candidates) = rules.read(&self.request, &self.world)?;
         if refused(&reading).is_some() {
-            return Ok(Decided::sure(Split::No, 0.9, "it is to be refused as a whole"));
+            return Ok(Decided::sure(
+                Split::No,
+                0.9,
+                "it is to be refused as a whole",
+            ));
         }
         if let Some(agent) = candidates.named(&reading) {
-            return Ok(Decided::sure(Split::No, 0.9, format!("{} is named", agent.id)));
+            return Ok(Decided::sure(
+                Split::No,
+                0.9,
+                format!("{} is named", agent.id),
+            ));
         }
         let parts = parts(&reading, &candidates);
-        let targets = parts.iter().map(|part| part.target.as_str()).collect::<Vec<_>>().join(", ");
+        let targets = parts
+            .iter()
+            .map(|part| part.target.as_str())
+            .collect::<Vec<_>>()
+            .join(", ");
         Ok(match is_several(&parts) {
             true => Decided::sure(Split::Yes, least(&parts), format!("parts for {targets}")),
             false => Decided::sure(Split::No, 0.7, "one part"),
@@ -196,7 +249,9 @@ impl Ruled for MakeSteps {
         let parts = parts(&reading, &candidates);
         Ok(match StepPlan::checked(steps(&reading, &parts)) {
             Ok(plan) => Decided::sure(plan, least(&parts), "a step for each part"),
-            Err(StepPlanError::Empty) => Decided::unclear("no part of it is for anybody in particular"),
+            Err(StepPlanError::Empty) => {
+                Decided::unclear("no part of it is for anybody in particular")
+            }
             Err(error) => Decided::unclear(error.to_string()),
         })
     }
@@ -206,29 +261,74 @@ impl Ruled for MakeSteps {
 impl Ruled for DecideRoute {
     fn decide(&self, rules: &mut RulesDecider) -> Ruling<Route> {
         let (reading, candidates) = rules.read(&self.request, &self.world)?;
-        if let Some(Refusal { class, score, reason }) = refused(&reading) {
-            return Ok(Decided::sure(Route::Reject { reason }, score, format!("refused: {class}")));
+        if let Some(Refusal {
+            class,
+            score,
+            reason,
+        }) = refused(&reading)
+        {
+            return Ok(Decided::sure(
+                Route::Reject { reason },
+                score,
+                format!("refused: {class}"),
+            ));
         }
-        let remote = |agent: &Candidate| Route::Remote { agent: agent.id.clone() };
+        let remote = |agent: &Candidate| Route::Remote {
+            agent: agent.id.clone(),
+        };
         if let Some(agent) = candidates.named(&reading) {
-            return Ok(Decided::sure(remote(agent), 0.9, format!("{} is named", agent.id)));
+            return Ok(Decided::sure(
+                remote(agent),
+                0.9,
+                format!("{} is named", agent.id),
+            ));
         }
         let ranked = ranked(&candidates, &reading, &self.history);
-        let enough = |each: &&Ranked<'_>| each.evidence >= if each.candidate.is_agent { AGENT_FROM } else { TOOL_FROM };
-        let down = ranked.iter().find(enough).map(|each| each.candidate).filter(|first| !first.is_up);
-        let down = down.map(|agent| format!("; {} is down", agent.id)).unwrap_or_default();
+        let enough = |each: &&Ranked<'_>| {
+            each.evidence
+                >= if each.candidate.is_agent {
+                    AGENT_FROM
+                } else {
+                    TOOL_FROM
+                }
+        };
+        let down = ranked
+            .iter()
+            .find(enough)
+            .map(|each| each.candidate)
+            .filter(|first| !first.is_up);
+        let down = down
+            .map(|agent| format!("; {} is down", agent.id))
+            .unwrap_or_default();
         let mut up = ranked.iter().filter(|each| each.candidate.is_up);
         let (first, next) = (up.next(), up.next().map_or(0.0, |next| next.evidence));
         Ok(match first.filter(enough) {
-            Some(Ranked { candidate, evidence }) if candidate.is_agent => {
-                let why = format!("{}: evidence {evidence:.2}, next {next:.2}{down}", candidate.id);
+            Some(Ranked {
+                candidate,
+                evidence,
+            }) if candidate.is_agent => {
+                let why = format!(
+                    "{}: evidence {evidence:.2}, next {next:.2}{down}",
+                    candidate.id
+                );
                 Decided::sure(remote(candidate), confidence(*evidence, next), why)
             }
-            Some(Ranked { candidate, evidence }) => {
+            Some(Ranked {
+                candidate,
+                evidence,
+            }) => {
                 let why = format!("the tool {}{down}", candidate.id);
-                Decided::sure(Route::Local, confidence(*evidence, next).max(CONFIDENCE_ELSE), why)
+                Decided::sure(
+                    Route::Local,
+                    confidence(*evidence, next).max(CONFIDENCE_ELSE),
+                    why,
+                )
             }
-            None => Decided::sure(Route::Local, CONFIDENCE_ELSE, format!("nobody's skill{down}")),
+            None => Decided::sure(
+                Route::Local,
+                CONFIDENCE_ELSE,
+                format!("nobody's skill{down}"),
+            ),
         })
     }
 }
@@ -236,33 +336,50 @@ impl Ruled for DecideRoute {
 /// DP3.
 impl Ruled for DecideTool {
     fn decide(&self, rules: &mut RulesDecider) -> Ruling<ToolChoice> {
-        let Self { request, history, tools, .. } = self;
+        let Self {
+            request,
+            history,
+            tools,
+            ..
+        } = self;
         let reading = rules.reading(request)?;
         let candidates = Candidates::of(tools, &[]);
         let ranked = ranked(&candidates, &reading, history);
         let best = ranked.first().filter(|best| best.evidence >= TOOL_FROM);
         let (name, sure) = best.map_or((TOOL_LLM, CONFIDENCE_ELSE), |best| {
-            (&*best.candidate.id, confidence(best.evidence, 0.0).max(CONFIDENCE_ELSE))
+            (
+                &*best.candidate.id,
+                confidence(best.evidence, 0.0).max(CONFIDENCE_ELSE),
+            )
         });
         let tool = tools.iter().find(|tool| tool.name == name);
-        Ok(match tool.and_then(|tool| choice(tool, &reading, request, history)) {
-            Some(choice) => Decided::sure(choice, sure, format!("the tool {name}")),
-            None if tools.iter().any(|tool| tool.name == TOOL_LLM) => {
-                Decided::sure(ToolChoice::llm(request), CONFIDENCE_ELSE, "the tool that answers with words")
-            }
-            None => Decided::unclear("none of the tools fits, or what it needs isn't there"),
-        })
+        Ok(
+            match tool.and_then(|tool| choice(tool, &reading, request, history)) {
+                Some(choice) => Decided::sure(choice, sure, format!("the tool {name}")),
+                None if tools.iter().any(|tool| tool.name == TOOL_LLM) => Decided::sure(
+                    ToolChoice::llm(request),
+                    CONFIDENCE_ELSE,
+                    "the tool that answers with words",
+                ),
+                None => Decided::unclear("none of the tools fits, or what it needs isn't there"),
+            },
+        )
     }
 }
 
 /// How sure the least sure part is.
 fn least(parts: &[Part]) -> f32 {
-    parts.iter().map(|part| confidence(part.evidence, 0.0)).fold(1.0, f32::min)
+    parts
+        .iter()
+        .map(|part| confidence(part.evidence, 0.0))
+        .fold(1.0, f32::min)
 }
 
 impl Ruled for WriteAnswer {
     fn decide(&self, _: &mut RulesDecider) -> Ruling<String> {
-        Ok(Decided::unclear("rules don't write answers: that takes a language model"))
+        Ok(Decided::unclear(
+            "rules don't write answers: that takes a language model",
+        ))
     }
 }
 

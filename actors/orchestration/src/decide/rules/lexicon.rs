@@ -147,9 +147,14 @@ struct Subject {
 pub(super) fn lexicon() -> &'static Lexicon {
     static READ: OnceLock<Lexicon> = OnceLock::new();
     READ.get_or_init(|| {
-        let read = toml::from_str(LEXICON).map_err(|error| error.to_string()).and_then(|file| Lexicon::new(&file));
+        let read = toml::from_str(LEXICON)
+            .map_err(|error| error.to_string())
+            .and_then(|file| Lexicon::new(&file));
         read.unwrap_or_else(|error| {
-            callboard_message::log::error!(error, "failed to read the rules' lexicon: they know no words");
+            callboard_message::log::error!(
+                error,
+                "failed to read the rules' lexicon: they know no words"
+            );
             Lexicon::default()
         })
     })
@@ -158,16 +163,29 @@ pub(super) fn lexicon() -> &'static Lexicon {
 fn patterns(texts: &[String]) -> Result<Vec<Pattern<Term>>, String> {
     let term = |name: &str| {
         let bare = name.strip_prefix('^');
-        let set = Set::deserialize(IntoDeserializer::<Error>::into_deserializer(bare.unwrap_or(name))).ok()?;
+        let set = Set::deserialize(IntoDeserializer::<Error>::into_deserializer(
+            bare.unwrap_or(name),
+        ))
+        .ok()?;
         Some((set, bare.is_some()))
     };
-    texts.iter().map(|text| Pattern::parse(text, term)).collect()
+    texts
+        .iter()
+        .map(|text| Pattern::parse(text, term))
+        .collect()
 }
 
 impl Lexicon {
     fn new(file: &File) -> Result<Self, String> {
-        let Short { both, english, portuguese } = &file.short;
-        let mut lexicon = Self { short: [both, english, portuguese].map(|list| short(list)), ..Self::default() };
+        let Short {
+            both,
+            english,
+            portuguese,
+        } = &file.short;
+        let mut lexicon = Self {
+            short: [both, english, portuguese].map(|list| short(list)),
+            ..Self::default()
+        };
         for (subject, words) in file.subjects.values().enumerate() {
             lexicon.subjects.push(patterns(&words.patterns)?);
             lexicon.anchors.add(&words.anchors, subject);
@@ -184,8 +202,12 @@ impl Lexicon {
             lexicon.tools.insert(name.clone(), patterns(texts)?);
         }
         for (word, pictures) in &file.emoji {
-            let pictures = pictures.chars().filter(|c| !matches!(c, '\u{200d}' | '\u{fe0f}'));
-            lexicon.emoji.extend(pictures.map(|c| (c, word.replace('_', " "))));
+            let pictures = pictures
+                .chars()
+                .filter(|c| !matches!(c, '\u{200d}' | '\u{fe0f}'));
+            lexicon
+                .emoji
+                .extend(pictures.map(|c| (c, word.replace('_', " "))));
         }
         Ok(lexicon)
     }
@@ -196,7 +218,10 @@ impl Lexicon {
                 && self.known.insert(word.to_owned())
                 && word.chars().count() >= SPELLED_LETTERS_MIN
             {
-                self.spelling.entry(first).or_default().push(word.to_owned());
+                self.spelling
+                    .entry(first)
+                    .or_default()
+                    .push(word.to_owned());
             }
         }
     }
@@ -204,7 +229,10 @@ impl Lexicon {
     /// The word that is meant by one written in a hurry; `portuguese`: by those that only mean it in that language.
     pub(super) fn meant(&self, folded: &str, portuguese: Option<bool>) -> Option<&str> {
         let [both, english, pt] = &self.short;
-        let list = portuguese.map_or(both, |is_portuguese| if is_portuguese { pt } else { english });
+        let list = portuguese.map_or(
+            both,
+            |is_portuguese| if is_portuguese { pt } else { english },
+        );
         list.get(folded).map(String::as_str)
     }
 
@@ -219,24 +247,42 @@ impl Lexicon {
         if letters < SPELLED_LETTERS_MIN || self.known.contains(folded) {
             return None;
         }
-        let near = self.spelling.get(&folded.chars().next()?)?.iter().filter_map(|word| {
-            let length = word.chars().count();
-            let slips_max = if length >= TWO_SLIPS_LETTERS_MIN { 2 } else { 1 };
-            // Two short words one letter apart are mostly two words; with letters swapped they aren't.
-            if length.abs_diff(letters) > slips_max || length < SLIP_LETTERS_MIN && sorted(word) != sorted(folded) {
-                return None;
-            }
-            let slips = strsim::osa_distance(word, folded);
-            (slips <= slips_max).then_some((slips, word.as_str()))
-        });
+        let near = self
+            .spelling
+            .get(&folded.chars().next()?)?
+            .iter()
+            .filter_map(|word| {
+                let length = word.chars().count();
+                let slips_max = if length >= TWO_SLIPS_LETTERS_MIN {
+                    2
+                } else {
+                    1
+                };
+                // Two short words one letter apart are mostly two words; with letters swapped they aren't.
+                if length.abs_diff(letters) > slips_max
+                    || length < SLIP_LETTERS_MIN && sorted(word) != sorted(folded)
+                {
+                    return None;
+                }
+                let slips = strsim::osa_distance(word, folded);
+                (slips <= slips_max).then_some((slips, word.as_str()))
+            });
         near.min_by_key(|(slips, _)| *slips).map(|(_, word)| word)
     }
 }
 
 /// Lines of `word=short,short`, by what is short.
 fn short(list: &str) -> HashMap<String, String> {
-    let lines = list.split_whitespace().filter_map(|line| line.split_once('='));
-    lines.flat_map(|(word, short)| short.split(',').map(move |short| (short.to_owned(), word.to_owned()))).collect()
+    let lines = list
+        .split_whitespace()
+        .filter_map(|line| line.split_once('='));
+    lines
+        .flat_map(|(word, short)| {
+            short
+                .split(',')
+                .map(move |short| (short.to_owned(), word.to_owned()))
+        })
+        .collect()
 }
 
 fn sorted(word: &str) -> Vec<char> {

@@ -50,7 +50,12 @@ struct Term {
 impl Term {
     fn new(folded: &str, exact: bool) -> Self {
         let (english, portuguese) = stems(folded);
-        Self { folded: folded.to_owned(), english, portuguese, exact }
+        Self {
+            folded: folded.to_owned(),
+            english,
+            portuguese,
+            exact,
+        }
     }
 
     /// Short words of one language are others' beginnings in the next: they are compared as they stand.
@@ -67,7 +72,12 @@ const EXACT_LETTERS_MAX: usize = 3;
 
 impl<T> Default for Matcher<T> {
     fn default() -> Self {
-        Self { english: HashMap::new(), portuguese: HashMap::new(), exact: HashMap::new(), later: Default::default() }
+        Self {
+            english: HashMap::new(),
+            portuguese: HashMap::new(),
+            exact: HashMap::new(),
+            later: Default::default(),
+        }
     }
 }
 
@@ -75,18 +85,38 @@ impl<T: Copy + PartialEq> Matcher<T> {
     /// Adds a list: words with spaces between them, `_` within a phrase, `=` before a word to be compared as it stands.
     pub(super) fn add(&mut self, list: &str, value: T) {
         for entry in list.split_whitespace() {
-            let (entry, exact) = entry.strip_prefix('=').map_or((entry, false), |word| (word, true));
-            let mut words = entry.split('_').filter(|word| !word.is_empty()).map(|word| Term::new(word, exact));
+            let (entry, exact) = entry
+                .strip_prefix('=')
+                .map_or((entry, false), |word| (word, true));
+            let mut words = entry
+                .split('_')
+                .filter(|word| !word.is_empty())
+                .map(|word| Term::new(word, exact));
             let Some(first) = words.next() else { continue };
-            let phrase = Phrase { rest: words.collect(), value };
-            for Term { folded, english, portuguese, .. } in &phrase.rest {
+            let phrase = Phrase {
+                rest: words.collect(),
+                value,
+            };
+            for Term {
+                folded,
+                english,
+                portuguese,
+                ..
+            } in &phrase.rest
+            {
                 let forms = [folded, english, portuguese];
-                self.later.iter_mut().zip(forms).for_each(|(known, form)| _ = known.insert(form.clone()));
+                self.later
+                    .iter_mut()
+                    .zip(forms)
+                    .for_each(|(known, form)| _ = known.insert(form.clone()));
             }
             if exact || first.folded.chars().count() <= EXACT_LETTERS_MAX {
                 self.exact.entry(first.folded).or_default().push(phrase);
             } else {
-                self.portuguese.entry(first.portuguese).or_default().push(phrase.clone());
+                self.portuguese
+                    .entry(first.portuguese)
+                    .or_default()
+                    .push(phrase.clone());
                 self.english.entry(first.english).or_default().push(phrase);
             }
         }
@@ -102,24 +132,45 @@ impl<T: Copy + PartialEq> Matcher<T> {
     /// Whether the word is anywhere in an entry.
     pub(super) fn knows(&self, token: &Token) -> bool {
         let forms = [&token.folded, &token.english, &token.portuguese];
-        self.has(token) || self.later.iter().zip(forms).any(|(known, form)| known.contains(form))
+        self.has(token)
+            || self
+                .later
+                .iter()
+                .zip(forms)
+                .any(|(known, form)| known.contains(form))
     }
 
     /// Everything of the lists that stands in the request, in order; one value at most once at a place. What is surely English
     /// isn't compared by Portuguese stems: `fare` and `Faro` have the same.
     pub(super) fn find(&self, tokens: &[Token], is_english: bool) -> Vec<Hit<T>> {
         let mut hits: Vec<Hit<T>> = Vec::new();
-        for (at, token) in tokens.iter().enumerate().filter(|(_, token)| token.has_letters()) {
+        for (at, token) in tokens
+            .iter()
+            .enumerate()
+            .filter(|(_, token)| token.has_letters())
+        {
             let from = hits.len();
             let is_short = token.folded.chars().count() <= EXACT_LETTERS_MAX;
-            let portuguese = self.portuguese.get(&token.portuguese).filter(|_| !is_english && !is_short);
+            let portuguese = self
+                .portuguese
+                .get(&token.portuguese)
+                .filter(|_| !is_english && !is_short);
             let english = self.english.get(&token.english).filter(|_| !is_short);
             let lists = [self.exact.get(&token.folded), english, portuguese];
             for phrase in lists.into_iter().flatten().flatten() {
-                let Some(len) = fits(&phrase.rest, &tokens[at..], is_english) else { continue };
-                match hits[from..].iter_mut().find(|hit| hit.value == phrase.value) {
+                let Some(len) = fits(&phrase.rest, &tokens[at..], is_english) else {
+                    continue;
+                };
+                match hits[from..]
+                    .iter_mut()
+                    .find(|hit| hit.value == phrase.value)
+                {
                     Some(hit) => hit.len = hit.len.max(len),
-                    None => hits.push(Hit { at, len, value: phrase.value }),
+                    None => hits.push(Hit {
+                        at,
+                        len,
+                        value: phrase.value,
+                    }),
                 }
             }
         }
@@ -129,6 +180,10 @@ impl<T: Copy + PartialEq> Matcher<T> {
 
 /// How many of `tokens` the phrase is, of which the first word is there; `None`: it isn't there.
 fn fits(rest: &[Term], tokens: &[Token], is_english: bool) -> Option<usize> {
-    let fits = rest.iter().zip(tokens.iter().skip(1)).filter(|(term, token)| term.fits(token, is_english)).count();
+    let fits = rest
+        .iter()
+        .zip(tokens.iter().skip(1))
+        .filter(|(term, token)| term.fits(token, is_english))
+        .count();
     (fits == rest.len()).then_some(rest.len() + 1)
 }

@@ -23,8 +23,16 @@ impl<T: Copy + PartialEq> Pattern<T> {
     pub(super) fn parse(text: &str, set: impl Fn(&str) -> Option<T>) -> Result<Self, String> {
         let find = |name: &str| set(name).ok_or_else(|| format!("no set is called {name}"));
         let mut parts = text.split_whitespace();
-        let score = parts.next().and_then(|score| score.parse().ok()).ok_or_else(|| format!("no score in {text}"))?;
-        let mut pattern = Self { score, all: Vec::new(), pairs: Vec::new(), none: Vec::new() };
+        let score = parts
+            .next()
+            .and_then(|score| score.parse().ok())
+            .ok_or_else(|| format!("no score in {text}"))?;
+        let mut pattern = Self {
+            score,
+            all: Vec::new(),
+            pairs: Vec::new(),
+            none: Vec::new(),
+        };
         for part in parts {
             if let Some(name) = part.strip_prefix('!') {
                 pattern.none.push(find(name)?);
@@ -43,12 +51,19 @@ impl<T: Copy + PartialEq> Pattern<T> {
         if self.none.iter().any(|set| of(*set).next().is_some()) {
             return false;
         }
-        let follows = |a: &Hit<T>, b: &Hit<T>| (a.at + a.len..a.at + a.len + PAIR_WINDOW).contains(&b.at);
-        if !self.pairs.iter().all(|(first, second)| of(*first).any(|a| of(*second).any(|b| follows(a, b)))) {
+        let follows =
+            |a: &Hit<T>, b: &Hit<T>| (a.at + a.len..a.at + a.len + PAIR_WINDOW).contains(&b.at);
+        if !self
+            .pairs
+            .iter()
+            .all(|(first, second)| of(*first).any(|a| of(*second).any(|b| follows(a, b))))
+        {
             return false;
         }
         // The rarest set leads: around each of its words, one of each of the others.
-        let Some(lead) = self.all.iter().min_by_key(|set| of(**set).count()) else { return !self.pairs.is_empty() };
+        let Some(lead) = self.all.iter().min_by_key(|set| of(**set).count()) else {
+            return !self.pairs.is_empty();
+        };
         let others: Vec<T> = self.all.iter().copied().filter(|set| set != lead).collect();
         of(*lead).any(|lead| {
             let near = |hit: &&Hit<T>| hit.at.abs_diff(lead.at) <= WINDOW;
@@ -63,16 +78,24 @@ pub(super) fn best<'a, T: Copy + PartialEq + 'a>(
     patterns: impl IntoIterator<Item = &'a Pattern<T>>,
     hits: &[Hit<T>],
 ) -> f32 {
-    patterns.into_iter().fold(0.0, |best, pattern| match pattern.score > best && pattern.is_in(hits) {
-        true => pattern.score,
-        false => best,
+    patterns.into_iter().fold(0.0, |best, pattern| {
+        match pattern.score > best && pattern.is_in(hits) {
+            true => pattern.score,
+            false => best,
+        }
     })
 }
 
 /// Whether there is a word for each of the sets; one word can't be two parts of a pattern.
 fn fill<T: Copy + PartialEq>(sets: &[T], near: &[Hit<T>], used: &mut Vec<Hit<T>>) -> bool {
-    let Some((set, rest)) = sets.split_first() else { return true };
-    for hit in near.iter().filter(|hit| hit.value == *set).take(CANDIDATES_MAX) {
+    let Some((set, rest)) = sets.split_first() else {
+        return true;
+    };
+    for hit in near
+        .iter()
+        .filter(|hit| hit.value == *set)
+        .take(CANDIDATES_MAX)
+    {
         if used.iter().any(|other| hit.overlaps(other)) {
             continue;
         }

@@ -63,10 +63,20 @@ impl Reading {
         }
         let of_kind = |kind: Kind| tokens.iter().filter(move |token| token.kind == kind);
         let has_code = of_kind(Kind::Code).next().is_some();
-        let mut addresses: Vec<String> = of_kind(Kind::Address).map(|token| token.folded.clone()).collect();
+        let mut addresses: Vec<String> = of_kind(Kind::Address)
+            .map(|token| token.folded.clone())
+            .collect();
         addresses.dedup();
-        let shown = content.iter().map(|range| text[range.clone()].trim()).collect::<Vec<_>>().join("\n");
-        let in_content = |token: &Token| content.iter().any(|range| range.contains(&token.range.start));
+        let shown = content
+            .iter()
+            .map(|range| text[range.clone()].trim())
+            .collect::<Vec<_>>()
+            .join("\n");
+        let in_content = |token: &Token| {
+            content
+                .iter()
+                .any(|range| range.contains(&token.range.start))
+        };
         let has_program = of_kind(Kind::Code).any(in_content);
         tokens.retain(|token| !in_content(token));
         spell(&mut tokens, english);
@@ -96,17 +106,29 @@ impl Reading {
             english,
             wish,
         };
-        Self { wish: read.wanted(), ..read }
+        Self {
+            wish: read.wanted(),
+            ..read
+        }
     }
 
     /// From the first sentence that wants something to the last; all where none does.
     fn wanted(&self) -> Range<usize> {
         let mut sentences: Vec<Range<usize>> = Vec::new();
         let mut start = 0;
-        let ends = |at: &usize| [".", "?", "!", "\n", "…"].iter().any(|sign| self.tokens[*at].is_sign(sign));
-        for at in self.all().filter(|at| ends(at) || at + 1 == self.tokens.len()) {
+        let ends = |at: &usize| {
+            [".", "?", "!", "\n", "…"]
+                .iter()
+                .any(|sign| self.tokens[*at].is_sign(sign))
+        };
+        for at in self
+            .all()
+            .filter(|at| ends(at) || at + 1 == self.tokens.len())
+        {
             // `p.m.`, `Dr.`, `Ok.` are of the sentence before.
-            let words = (start..at + 1).filter(|at| self.tokens[*at].is_word()).count();
+            let words = (start..at + 1)
+                .filter(|at| self.tokens[*at].is_word())
+                .count();
             match sentences.last_mut() {
                 Some(last) if words < SENTENCE_WORDS_MIN => last.end = at + 1,
                 _ => sentences.push(start..at + 1),
@@ -118,7 +140,9 @@ impl Reading {
             (*span).clone().any(asks) || self.has(Set::Wish, span) || self.orders(span)
         };
         let mut wanting = sentences.iter().filter(wants);
-        let Some(first) = wanting.next() else { return self.all() };
+        let Some(first) = wanting.next() else {
+            return self.all();
+        };
         let last = wanting.next_back().unwrap_or(first);
         first.start..last.end
     }
@@ -142,20 +166,34 @@ impl Reading {
         ];
         let is_order = |at: usize| ORDERS.iter().any(|set| self.is(at, *set));
         let empty = |at: usize| self.is(at, Set::Filler) || self.is(at, Set::Stop) && !is_order(at);
-        let first = span.clone().find(|at| self.tokens[*at].is_word() && !empty(*at));
+        let first = span
+            .clone()
+            .find(|at| self.tokens[*at].is_word() && !empty(*at));
         let tells = self.has(Set::Context, span);
-        first.is_some_and(|at| is_order(at) || !tells && self.subjects.iter().any(|hit| hit.at == at))
+        first.is_some_and(|at| {
+            is_order(at) || !tells && self.subjects.iter().any(|hit| hit.at == at)
+        })
     }
 
     /// Evidence of a part for patterns: its words' sets, its signs, and the sets of the first word that isn't empty.
     pub(super) fn signs(&self, span: &Range<usize>) -> Vec<Hit<Term>> {
         let inside = self.hits.iter().filter(|hit| span.contains(&hit.at));
-        let mut signs: Vec<Hit<Term>> =
-            inside.map(|hit| Hit { at: hit.at, len: hit.len, value: (hit.value, false) }).collect();
+        let mut signs: Vec<Hit<Term>> = inside
+            .map(|hit| Hit {
+                at: hit.at,
+                len: hit.len,
+                value: (hit.value, false),
+            })
+            .collect();
         let is_code = |at: &usize| self.tokens[*at].kind == Kind::Code;
-        let has_program =
-            self.has_program && span.len() * 2 >= self.tokens.len() || span.clone().any(|at| is_code(&at));
-        let is_long = self.content.split_whitespace().nth(LONG_TEXT_WORDS_MIN - 1).is_some() && !self.has_code;
+        let has_program = self.has_program && span.len() * 2 >= self.tokens.len()
+            || span.clone().any(|at| is_code(&at));
+        let is_long = self
+            .content
+            .split_whitespace()
+            .nth(LONG_TEXT_WORDS_MIN - 1)
+            .is_some()
+            && !self.has_code;
         let wide = [
             (Set::AText, self.has_content()),
             (Set::ALongText, is_long),
@@ -163,42 +201,68 @@ impl Reading {
             (Set::AProgram, has_program),
         ];
         for at in span.clone() {
-            let Some(token) = self.tokens.get(at) else { break };
-            let mut add = |set: Set, len: usize| signs.push(Hit { at, len, value: (set, false) });
+            let Some(token) = self.tokens.get(at) else {
+                break;
+            };
+            let mut add = |set: Set, len: usize| {
+                signs.push(Hit {
+                    at,
+                    len,
+                    value: (set, false),
+                })
+            };
             match token.kind {
                 Kind::Address => add(Set::AnAddress, 1),
                 Kind::Code => add(Set::CodeWord, 1),
                 Kind::Number => add(Set::ANumber, 1),
-                Kind::Word if token.capital && at != span.start && self.is_name(at) => add(Set::AName, 1),
+                Kind::Word if token.capital && at != span.start && self.is_name(at) => {
+                    add(Set::AName, 1)
+                }
                 Kind::Word | Kind::Sign => {}
             }
             if self.is_hour(at) {
                 add(Set::AnHour, 1);
             }
             // What is said of the whole part is near each of its words, and takes the place of none.
-            wide.iter().filter(|(_, is_so)| *is_so).for_each(|(set, _)| add(*set, 0));
+            wide.iter()
+                .filter(|(_, is_so)| *is_so)
+                .for_each(|(set, _)| add(*set, 0));
         }
         let light = Set::Stop.bit() | Set::Filler.bit() | Set::Greeting.bit();
-        let first = span.clone().find(|at| self.tokens[*at].kind != Kind::Sign && self.bits[*at] & light == 0);
-        let leads: Vec<Hit<Term>> = signs.iter().filter(|hit| Some(hit.at) == first && hit.len > 0).copied().collect();
-        signs.extend(leads.into_iter().map(|hit| Hit { value: (hit.value.0, true), ..hit }));
+        let first = span
+            .clone()
+            .find(|at| self.tokens[*at].kind != Kind::Sign && self.bits[*at] & light == 0);
+        let leads: Vec<Hit<Term>> = signs
+            .iter()
+            .filter(|hit| Some(hit.at) == first && hit.len > 0)
+            .copied()
+            .collect();
+        signs.extend(leads.into_iter().map(|hit| Hit {
+            value: (hit.value.0, true),
+            ..hit
+        }));
         signs
     }
 
     /// `9am`, `15h30`, `9 pm`.
     fn is_hour(&self, at: usize) -> bool {
         let token = &self.tokens[at];
-        let unit = token.folded.trim_start_matches(|c: char| c.is_ascii_digit());
+        let unit = token
+            .folded
+            .trim_start_matches(|c: char| c.is_ascii_digit());
         let next = self.tokens.get(at + 1).map_or("", |token| &*token.folded);
         token.kind == Kind::Number
             && (matches!(unit, "am" | "pm")
-                || unit.strip_prefix('h').is_some_and(|m| m.bytes().all(|b| b.is_ascii_digit()))
+                || unit
+                    .strip_prefix('h')
+                    .is_some_and(|m| m.bytes().all(|b| b.is_ascii_digit()))
                 || matches!(next, "am" | "pm" | "oclock" | "h" | "horas"))
     }
 
     /// Whether a word with a capital names somebody or a place.
     pub(super) fn is_name(&self, at: usize) -> bool {
-        let empty = Set::Stop.bit() | Set::TimeWord.bit() | Set::Languages.bit() | Set::Pronoun.bit();
+        let empty =
+            Set::Stop.bit() | Set::TimeWord.bit() | Set::Languages.bit() | Set::Pronoun.bit();
         self.tokens[at].capital && self.tokens[at].is_word() && self.bits[at] & empty == 0
     }
 
@@ -220,7 +284,10 @@ impl Reading {
     /// Where words and phrases of the set begin within the span.
     pub(super) fn of(&self, set: Set, span: &Range<usize>) -> impl Iterator<Item = Hit<Set>> {
         let span = span.clone();
-        self.hits.iter().copied().filter(move |hit| hit.value == set && span.contains(&hit.at))
+        self.hits
+            .iter()
+            .copied()
+            .filter(move |hit| hit.value == set && span.contains(&hit.at))
     }
 
     /// Whether one of the set is within the span.
@@ -233,12 +300,16 @@ impl Reading {
         let light = Set::Stop.bit() | Set::Filler.bit();
         let begins = |at: usize| self.hits.iter().any(|hit| hit.value == set && hit.at == at);
         let is_light = |at: usize| self.bits[at] & light != 0 || self.tokens[at].kind == Kind::Sign;
-        span.clone().find(|at| begins(*at) || !is_light(*at)).is_some_and(begins)
+        span.clone()
+            .find(|at| begins(*at) || !is_light(*at))
+            .is_some_and(begins)
     }
 
     /// The address in it; `None` where there are several, since which is meant isn't known.
     pub(super) fn only_address(&self) -> Option<&str> {
-        let [only] = &*self.addresses else { return None };
+        let [only] = &*self.addresses else {
+            return None;
+        };
         Some(only)
     }
 
@@ -249,15 +320,28 @@ impl Reading {
 
     /// What the tokens of a span are in the request's own words.
     pub(super) fn shown(&self, span: &Range<usize>) -> &str {
-        let start = self.tokens.get(span.start).map_or(self.text.len(), |token| token.range.start);
-        let end = span.end.checked_sub(1).and_then(|at| self.tokens.get(at)).map_or(start, |token| token.range.end);
-        self.text.get(start..end.max(start)).unwrap_or_default().trim()
+        let start = self
+            .tokens
+            .get(span.start)
+            .map_or(self.text.len(), |token| token.range.start);
+        let end = span
+            .end
+            .checked_sub(1)
+            .and_then(|at| self.tokens.get(at))
+            .map_or(start, |token| token.range.end);
+        self.text
+            .get(start..end.max(start))
+            .unwrap_or_default()
+            .trim()
     }
 }
 
 /// Puts the words that are meant in the place of those written in a hurry: in either language, or those of one of them.
 fn mean(tokens: &mut [Token], portuguese: Option<bool>) {
-    for token in tokens.iter_mut().filter(|token| token.is_word() && !token.capital) {
+    for token in tokens
+        .iter_mut()
+        .filter(|token| token.is_word() && !token.capital)
+    {
         if let Some(word) = lexicon().meant(&token.folded, portuguese) {
             token.mean(word);
         }
@@ -272,9 +356,13 @@ fn spell(tokens: &mut [Token], is_english: bool) {
     let lexicon = lexicon();
     let is_known = |token: &Token| {
         let one = std::slice::from_ref(token);
-        refusal::knows(token) || !lexicon.sets.find(one, is_english).is_empty() || lexicon.words.has(token)
+        refusal::knows(token)
+            || !lexicon.sets.find(one, is_english).is_empty()
+            || lexicon.words.has(token)
     };
-    let unknown = tokens.iter_mut().filter(|token| token.is_word() && !token.capital && !is_known(token));
+    let unknown = tokens
+        .iter_mut()
+        .filter(|token| token.is_word() && !token.capital && !is_known(token));
     for token in unknown.take(SPELLED_WORDS_MAX) {
         if let Some(word) = lexicon.spelled(&token.folded) {
             token.mean(word);
@@ -286,7 +374,10 @@ fn spell(tokens: &mut [Token], is_english: bool) {
 fn quotes(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut from = 0;
-    while let Some((open, mark)) = text[from..].char_indices().find(|(at, c)| opens(text, from + at, *c)) {
+    while let Some((open, mark)) = text[from..]
+        .char_indices()
+        .find(|(at, c)| opens(text, from + at, *c))
+    {
         let start = from + open + mark.len_utf8();
         match closing(text, start, mark) {
             Some(end) => {
@@ -325,31 +416,54 @@ pub(super) fn closing_mark(mark: char) -> char {
 fn closing(text: &str, start: usize, mark: char) -> Option<usize> {
     let close = closing_mark(mark);
     let is_end = |at: usize| !text[at + close.len_utf8()..].starts_with(char::is_alphanumeric);
-    text[start..].char_indices().filter(|(_, c)| *c == close).map(|(at, _)| start + at).find(|at| is_end(*at))
+    text[start..]
+        .char_indices()
+        .filter(|(_, c)| *c == close)
+        .map(|(at, _)| start + at)
+        .find(|at| is_end(*at))
 }
 
 /// How long a quotation mark is at most.
 const QUOTATION_MARK_BYTES_MAX: usize = 3;
 
 /// A text below or behind a colon that the words before it want something done with; after `echo`, all the rest.
-fn pasted(text: &str, tokens: &[Token], quotes: &[Range<usize>], is_english: bool) -> Option<Range<usize>> {
-    const WORKS_ON: [Set; 4] = [Set::SummarizeVerb, Set::EchoVerb, Set::TranslateVerb, Set::Languages];
+fn pasted(
+    text: &str,
+    tokens: &[Token],
+    quotes: &[Range<usize>],
+    is_english: bool,
+) -> Option<Range<usize>> {
+    const WORKS_ON: [Set; 4] = [
+        Set::SummarizeVerb,
+        Set::EchoVerb,
+        Set::TranslateVerb,
+        Set::Languages,
+    ];
     let first = tokens.first()?;
-    if matches!(first.folded.as_str(), "echo" | "ecoa" | "repeat" | "repita" | "repete")
-        && tokens.get(1).is_some_and(|token| !token.is_sign(":") && token.kind != Kind::Sign)
-        && !quotes.iter().any(|range| range.start <= first.range.end + 2)
+    if matches!(
+        first.folded.as_str(),
+        "echo" | "ecoa" | "repeat" | "repita" | "repete"
+    ) && tokens
+        .get(1)
+        .is_some_and(|token| !token.is_sign(":") && token.kind != Kind::Sign)
+        && !quotes
+            .iter()
+            .any(|range| range.start <= first.range.end + 2)
     {
         return Some(first.range.end..text.len());
     }
     let quoted = |at: usize| quotes.iter().any(|range| range.contains(&at));
-    let cut = tokens
-        .iter()
-        .enumerate()
-        .find(|(_, token)| (token.is_sign(":") || token.is_sign("\n")) && !quoted(token.range.start))?;
+    let cut = tokens.iter().enumerate().find(|(_, token)| {
+        (token.is_sign(":") || token.is_sign("\n")) && !quoted(token.range.start)
+    })?;
     let (at, sign) = cut;
     // A text that is quoted ends with its quotation mark: what comes after is asked again.
-    let begins = sign.range.end + text.get(sign.range.end..)?.len() - text.get(sign.range.end..)?.trim_start().len();
-    if quotes.iter().any(|range| range.start > begins && range.start <= begins + QUOTATION_MARK_BYTES_MAX) {
+    let begins = sign.range.end + text.get(sign.range.end..)?.len()
+        - text.get(sign.range.end..)?.trim_start().len();
+    if quotes
+        .iter()
+        .any(|range| range.start > begins && range.start <= begins + QUOTATION_MARK_BYTES_MAX)
+    {
         return None;
     }
     let head: Vec<Token> = tokens[..at].to_vec();
@@ -367,7 +481,11 @@ fn works(head: &[Token], works_on: &[Set], is_english: bool) -> bool {
     const HEAD_WORDS_MAX: usize = 16;
     let mut head: Vec<Token> = head.iter().take(HEAD_WORDS_MAX).cloned().collect();
     spell(&mut head, is_english);
-    lexicon().sets.find(&head, is_english).iter().any(|hit| works_on.contains(&hit.value))
+    lexicon()
+        .sets
+        .find(&head, is_english)
+        .iter()
+        .any(|hit| works_on.contains(&hit.value))
 }
 
 /// Whether it is Portuguese, and whether it is surely English, by words that only one of the two has.
@@ -377,7 +495,12 @@ fn language(tokens: &[Token]) -> (bool, bool) {
         obrigado resume resuma traduz traduza repete repita reserva roda procura pesquisa";
     const ENGLISH: &str = "the an of in on at to for and or but is are was be i you he she it we they my your his her our their this that what which who how why where when do does did can could would \
         please with from by about not have has will me new need want it's im";
-    let among = |list: &str| tokens.iter().filter(|t| t.is_word() && is_one_of(&t.folded, list)).count();
+    let among = |list: &str| {
+        tokens
+            .iter()
+            .filter(|t| t.is_word() && is_one_of(&t.folded, list))
+            .count()
+    };
     let (portuguese, english) = (among(PORTUGUESE), among(ENGLISH));
     (portuguese > english, english > portuguese)
 }
@@ -390,13 +513,26 @@ mod tests {
     #[test]
     fn words_in_a_hurry() {
         for (request, expect) in [
-            ("pls tell ppl abt it tmrw", "please tell people about it tomorrow"),
-            ("what do u want from him n why", "what do you want from him and why"),
-            ("pq o cão late qnd eu saio d casa", "porque o cao late quando eu saio de casa"),
+            (
+                "pls tell ppl abt it tmrw",
+                "please tell people about it tomorrow",
+            ),
+            (
+                "what do u want from him n why",
+                "what do you want from him and why",
+            ),
+            (
+                "pq o cão late qnd eu saio d casa",
+                "porque o cao late quando eu saio de casa",
+            ),
             ("o livro d Ana e n o meu", "o livro de ana e nao o meu"),
             ("PQ 7 and U 2", "pq 7 and u 2"),
         ] {
-            let read: Vec<String> = Reading::new(request).tokens.into_iter().map(|token| token.folded).collect();
+            let read: Vec<String> = Reading::new(request)
+                .tokens
+                .into_iter()
+                .map(|token| token.folded)
+                .collect();
             assert_eq!(read.join(" "), expect, "{request}");
         }
     }
@@ -409,7 +545,8 @@ mod tests {
             .filter(|word| {
                 [true, false].into_iter().any(|is_english| {
                     let mut tokens = tokenize(word, |_| None);
-                    let before: Vec<String> = tokens.iter().map(|token| token.folded.clone()).collect();
+                    let before: Vec<String> =
+                        tokens.iter().map(|token| token.folded.clone()).collect();
                     spell(&mut tokens, is_english);
                     tokens.iter().map(|token| &token.folded).ne(&before)
                 })

@@ -90,10 +90,16 @@ struct Rules {
 /// `None` where the file can't be read, which a test rules out.
 fn rules() -> Option<&'static Rules> {
     static READ: OnceLock<Option<Rules>> = OnceLock::new();
-    let read = || match toml::from_str::<File>(REFUSALS).map_err(|error| error.to_string()).and_then(Rules::new) {
+    let read = || match toml::from_str::<File>(REFUSALS)
+        .map_err(|error| error.to_string())
+        .and_then(Rules::new)
+    {
         Ok(rules) => Some(rules),
         Err(error) => {
-            callboard_message::log::error!(error, "failed to read the rules' refusals: nothing is refused by rules");
+            callboard_message::log::error!(
+                error,
+                "failed to read the rules' refusals: nothing is refused by rules"
+            );
             None
         }
     };
@@ -108,37 +114,74 @@ impl Rules {
             words.add(list, place);
         }
         let place = |name: &str| names.iter().position(|known| known == name);
-        let named = file.sum.kinds.iter().flat_map(|kind| kind.sets.split_whitespace());
-        if let Some(name) =
-            named.chain(file.sum.defensive.iter().map(String::as_str)).find(|name| place(name).is_none())
+        let named = file
+            .sum
+            .kinds
+            .iter()
+            .flat_map(|kind| kind.sets.split_whitespace());
+        if let Some(name) = named
+            .chain(file.sum.defensive.iter().map(String::as_str))
+            .find(|name| place(name).is_none())
         {
             return Err(format!("no set is called {name}"));
         }
         let mut classes = Vec::new();
-        for Class { name, patterns, phrases, objects: texts } in file.class {
+        for Class {
+            name,
+            patterns,
+            phrases,
+            objects: texts,
+        } in file.class
+        {
             for (at, object) in texts.iter().enumerate() {
                 objects.add(&object.words, (classes.len(), at));
             }
-            let patterns = patterns.iter().map(|text| Pattern::parse(text, place)).collect::<Result<_, _>>()?;
-            classes.push(Class { name, patterns, phrases, objects: texts });
+            let patterns = patterns
+                .iter()
+                .map(|text| Pattern::parse(text, place))
+                .collect::<Result<_, _>>()?;
+            classes.push(Class {
+                name,
+                patterns,
+                phrases,
+                objects: texts,
+            });
         }
-        Ok(Self { names, words, classes, objects, sum: file.sum })
+        Ok(Self {
+            names,
+            words,
+            classes,
+            objects,
+            sum: file.sum,
+        })
     }
 
     /// Weight of the words, whatever they say together.
     fn sum(&self, hits: &[Hit<usize>]) -> f32 {
-        let is_of = |hit: &Hit<usize>, sets: &str| self.names.get(hit.value).is_some_and(|name| is_one_of(name, sets));
+        let is_of = |hit: &Hit<usize>, sets: &str| {
+            self.names
+                .get(hit.value)
+                .is_some_and(|name| is_one_of(name, sets))
+        };
         let mut used: Vec<Hit<usize>> = Vec::new();
         let mut score = 0.0;
         for kind in &self.sum.kinds {
-            let free = |hit: &&Hit<usize>| is_of(hit, &kind.sets) && !used.iter().any(|other| hit.overlaps(other));
+            let free = |hit: &&Hit<usize>| {
+                is_of(hit, &kind.sets) && !used.iter().any(|other| hit.overlaps(other))
+            };
             if let Some(hit) = hits.iter().find(free) {
                 used.push(*hit);
                 score += kind.weight;
             }
         }
-        let is_defensive = hits.iter().any(|hit| self.sum.defensive.iter().any(|name| is_of(hit, name)));
-        if is_defensive { score - self.sum.less } else { score }
+        let is_defensive = hits
+            .iter()
+            .any(|hit| self.sum.defensive.iter().any(|name| is_of(hit, name)));
+        if is_defensive {
+            score - self.sum.less
+        } else {
+            score
+        }
     }
 }
 
@@ -149,22 +192,41 @@ const SELF_HARM: &str = "self_harm";
 pub(super) fn refusal(tokens: &[Token], is_english: bool, is_portuguese: bool) -> Option<Refusal> {
     let rules = rules()?;
     let hits = rules.words.find(tokens, is_english);
-    let scores = rules.classes.iter().map(|class| best(&class.patterns, &hits));
+    let scores = rules
+        .classes
+        .iter()
+        .map(|class| best(&class.patterns, &hits));
     // The first of those that are as clear.
-    let (at, score) = scores.enumerate().fold((0, 0.0), |best, next| if next.1 > best.1 { next } else { best });
+    let (at, score) = scores.enumerate().fold(
+        (0, 0.0),
+        |best, next| if next.1 > best.1 { next } else { best },
+    );
     let sum = rules.sum(&hits);
     let (name, score, phrases) = match rules.classes.get(at).filter(|_| score > 0.0) {
         Some(class) => {
             // The first of the class's objects that is there: "banco de dados do governo" is the government's.
             let objects = rules.objects.find(tokens, is_english);
-            let object = objects.into_iter().filter(|hit| hit.value.0 == at).min_by_key(|hit| hit.value.1);
+            let object = objects
+                .into_iter()
+                .filter(|hit| hit.value.0 == at)
+                .min_by_key(|hit| hit.value.1);
             let object = object.and_then(|hit| class.objects.get(hit.value.1));
-            (&*class.name, score, object.map_or(&class.phrases, |object| &object.phrases))
+            (
+                &*class.name,
+                score,
+                object.map_or(&class.phrases, |object| &object.phrases),
+            )
         }
-        None if sum >= rules.sum.least - f32::EPSILON * 4.0 => ("harm", sum.min(1.0), &rules.sum.phrases),
+        None if sum >= rules.sum.least - f32::EPSILON * 4.0 => {
+            ("harm", sum.min(1.0), &rules.sum.phrases)
+        }
         None => return None,
     };
-    Some(Refusal { class: name.to_owned(), score, reason: reason(name, phrases, is_portuguese) })
+    Some(Refusal {
+        class: name.to_owned(),
+        score,
+        reason: reason(name, phrases, is_portuguese),
+    })
 }
 
 /// Whether the token is a word of the file, also within a phrase: then it isn't a misspelt other one.
@@ -197,10 +259,18 @@ fn reason(class: &str, phrases: &Phrases, portuguese: bool) -> String {
 #[cfg(test)]
 pub(super) fn every_word() -> Vec<String> {
     let file: File = toml::from_str(REFUSALS).unwrap();
-    let objects = file.class.iter().flat_map(|class| &class.objects).map(|object| &object.words);
+    let objects = file
+        .class
+        .iter()
+        .flat_map(|class| &class.objects)
+        .map(|object| &object.words);
     let lists = file.sets.values().chain(objects);
     lists
-        .flat_map(|list| list.split([' ', '\n', '_', '=']).filter(|word| !word.is_empty()).map(str::to_owned))
+        .flat_map(|list| {
+            list.split([' ', '\n', '_', '='])
+                .filter(|word| !word.is_empty())
+                .map(str::to_owned)
+        })
         .collect()
 }
 

@@ -10,19 +10,36 @@ use crate::decide::{ToolChoice, ToolView, Turn};
 use crate::tool_name::Tool;
 
 /// The tool with its parameters; `None` where what it needs isn't there.
-pub(super) fn choice(tool: &ToolView, reading: &Reading, request: &str, history: &[Turn]) -> Option<ToolChoice> {
+pub(super) fn choice(
+    tool: &ToolView,
+    reading: &Reading,
+    request: &str,
+    history: &[Turn],
+) -> Option<ToolChoice> {
     let params = match Tool::named(&tool.name) {
         Some(ours) => params(ours, reading, request, history)?,
         None => only_text(&tool.params, request)?,
     };
-    Some(ToolChoice { tool_name: tool.name.clone(), params })
+    Some(ToolChoice {
+        tool_name: tool.name.clone(),
+        params,
+    })
 }
 
 fn params(tool: Tool, reading: &Reading, request: &str, history: &[Turn]) -> Option<RawObject> {
     // "Shorten this" is about the longest of what was said before.
-    let said = history.iter().rev().max_by_key(|turn| turn.text.len()).map(|turn| &*turn.text);
-    let said = said.filter(|_| tool == Tool::Summarize && reading.has(Set::SummarizeVerb, &reading.all()));
-    let text = if reading.has_content() { reading.content.trim() } else { said.unwrap_or(request).trim() };
+    let said = history
+        .iter()
+        .rev()
+        .max_by_key(|turn| turn.text.len())
+        .map(|turn| &*turn.text);
+    let said =
+        said.filter(|_| tool == Tool::Summarize && reading.has(Set::SummarizeVerb, &reading.all()));
+    let text = if reading.has_content() {
+        reading.content.trim()
+    } else {
+        said.unwrap_or(request).trim()
+    };
     Some(match tool {
         Tool::Echo | Tool::Summarize => RawObject::of("text", text),
         Tool::Llm => RawObject::of("text", request),
@@ -35,9 +52,16 @@ fn params(tool: Tool, reading: &Reading, request: &str, history: &[Turn]) -> Opt
 
 /// The request under the only text that a tool needs.
 fn only_text(schema: &Value, request: &str) -> Option<RawObject> {
-    let required = schema.get("required").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    let [name] = required else { return required.is_empty().then(RawObject::new) };
+    let required = schema
+        .get("required")
+        .and_then(Value::as_array)
+        .map_or(&[][..], Vec::as_slice);
+    let [name] = required else {
+        return required.is_empty().then(RawObject::new);
+    };
     let name = name.as_str()?;
-    let kind = schema.pointer(&format!("/properties/{name}/type")).and_then(Value::as_str);
+    let kind = schema
+        .pointer(&format!("/properties/{name}/type"))
+        .and_then(Value::as_str);
     (kind.unwrap_or("string") == "string").then(|| RawObject::of(name, request))
 }

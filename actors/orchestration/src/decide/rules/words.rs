@@ -24,7 +24,8 @@ const PIECE: &str = r"[\p{L}\p{N}\p{M}]+(?:[-'][\p{L}\p{N}\p{M}]+|[.,:]\p{N}+)*|
 const SIGNS: &str = ".,;:?!+&/()>…";
 
 static PATTERNS: LazyLock<Option<[Regex; 4]>> = LazyLock::new(|| {
-    let [address, code, plural, piece] = [ADDRESS, CODE, PLURAL, PIECE].map(|pattern| Regex::new(pattern).ok());
+    let [address, code, plural, piece] =
+        [ADDRESS, CODE, PLURAL, PIECE].map(|pattern| Regex::new(pattern).ok());
     Some([address?, code?, plural?, piece?])
 });
 
@@ -58,8 +59,19 @@ pub(super) struct Token {
 impl Token {
     fn new(kind: Kind, folded: String, range: Range<usize>) -> Self {
         let has_stems = matches!(kind, Kind::Word | Kind::Number);
-        let (english, portuguese) = if has_stems { stems(&folded) } else { (folded.clone(), folded.clone()) };
-        Self { kind, folded, english, portuguese, capital: false, range }
+        let (english, portuguese) = if has_stems {
+            stems(&folded)
+        } else {
+            (folded.clone(), folded.clone())
+        };
+        Self {
+            kind,
+            folded,
+            english,
+            portuguese,
+            capital: false,
+            range,
+        }
     }
 
     /// Puts another word in its place.
@@ -94,31 +106,52 @@ pub(super) fn stems(folded: &str) -> (String, String) {
     if folded.len() > STEM_BYTES_MAX {
         return (folded.to_owned(), folded.to_owned());
     }
-    STEMMERS.with_borrow(|(english, portuguese)| (english.stem(folded).into_owned(), fold(&portuguese.stem(folded))))
+    STEMMERS.with_borrow(|(english, portuguese)| {
+        (
+            english.stem(folded).into_owned(),
+            fold(&portuguese.stem(folded)),
+        )
+    })
 }
 
 /// The text in one spelling: what token ranges are of.
 pub(super) fn plain_text(text: &str) -> String {
-    plain(text).replace("tl;dr", "tldr").replace("TL;DR", "TLDR")
+    plain(text)
+        .replace("tl;dr", "tldr")
+        .replace("TL;DR", "TLDR")
 }
 
 /// Cuts a plain text into tokens; at most [`TOKENS_MAX`]. `emoji` says which word a picture stands for.
 pub(super) fn tokenize(text: &str, emoji: impl Fn(char) -> Option<&'static str>) -> Vec<Token> {
     let mut tokens = Vec::new();
-    let Some([address, code, plural, piece]) = PATTERNS.as_ref() else { return tokens };
+    let Some([address, code, plural, piece]) = PATTERNS.as_ref() else {
+        return tokens;
+    };
     for (start, chunk) in chunks(text).take(TOKENS_MAX) {
         let bare = chunk.trim_matches(['.', ',', ';', '!', '?', '"', '\'', '(', ')', '<', '>']);
         let at = start + chunk.find(bare).unwrap_or(0);
         if chunk == "\n" {
             tokens.push(Token::new(Kind::Sign, chunk.to_owned(), start..start + 1));
         } else if address.is_match(bare) {
-            tokens.push(Token::new(Kind::Address, bare.to_owned(), at..at + bare.len()));
+            tokens.push(Token::new(
+                Kind::Address,
+                bare.to_owned(),
+                at..at + bare.len(),
+            ));
             tokens.extend(sign_at(text, at + bare.len()));
         } else if code.is_match(chunk.trim_matches(['`', ',', '.'])) && !plural.is_match(chunk) {
             // `-l.` ends a sentence, `..` is a folder.
             let bare = chunk.trim_end_matches(['.', ',', '!', '?', ';', ':']);
-            let bare = if bare.ends_with(char::is_alphanumeric) { bare } else { chunk };
-            tokens.push(Token::new(Kind::Code, bare.to_owned(), start..start + bare.len()));
+            let bare = if bare.ends_with(char::is_alphanumeric) {
+                bare
+            } else {
+                chunk
+            };
+            tokens.push(Token::new(
+                Kind::Code,
+                bare.to_owned(),
+                start..start + bare.len(),
+            ));
             let end = start + bare.len();
             tokens.extend(sign_at(text, end).filter(|_| bare.len() < chunk.len()));
         } else {
@@ -138,16 +171,34 @@ fn sign_at(text: &str, at: usize) -> Option<Token> {
 }
 
 /// `it's` is "it", `o'clock` "oclock": a possessive or short verb is dropped, another apostrophe is passed over.
-fn token(shown: &str, range: Range<usize>, emoji: &impl Fn(char) -> Option<&'static str>) -> Option<Token> {
+fn token(
+    shown: &str,
+    range: Range<usize>,
+    emoji: &impl Fn(char) -> Option<&'static str>,
+) -> Option<Token> {
     let first = shown.chars().next()?;
     if first.is_alphanumeric() {
         let folded = fold(shown);
-        let folded = folded.strip_suffix("'s").unwrap_or(&folded).replace('\'', "");
-        let kind = if folded.starts_with(|c: char| c.is_ascii_digit()) { Kind::Number } else { Kind::Word };
-        return Some(Token { capital: first.is_uppercase(), ..Token::new(kind, folded, range) });
+        let folded = folded
+            .strip_suffix("'s")
+            .unwrap_or(&folded)
+            .replace('\'', "");
+        let kind = if folded.starts_with(|c: char| c.is_ascii_digit()) {
+            Kind::Number
+        } else {
+            Kind::Word
+        };
+        return Some(Token {
+            capital: first.is_uppercase(),
+            ..Token::new(kind, folded, range)
+        });
     }
     let word = emoji(first).map(|word| Token::new(Kind::Word, word.to_owned(), range.clone()));
-    word.or_else(|| SIGNS.contains(first).then(|| Token::new(Kind::Sign, shown.to_owned(), range)))
+    word.or_else(|| {
+        SIGNS
+            .contains(first)
+            .then(|| Token::new(Kind::Sign, shown.to_owned(), range))
+    })
 }
 
 /// Runs without white space, and the ends of lines, each with the byte that it begins at.
@@ -158,7 +209,12 @@ fn chunks(text: &str) -> impl Iterator<Item = (usize, &str)> {
             *end += run.len();
             let word = run.trim_end();
             let line = run.ends_with('\n').then(|| (start + run.len() - 1, "\n"));
-            Some((!word.is_empty()).then_some((start, word)).into_iter().chain(line))
+            Some(
+                (!word.is_empty())
+                    .then_some((start, word))
+                    .into_iter()
+                    .chain(line),
+            )
         })
         .flatten()
 }

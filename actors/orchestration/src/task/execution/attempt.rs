@@ -5,8 +5,8 @@ use std::sync::Arc;
 use callboard_guardrail::Origin;
 use callboard_message::surface::{CallTool, Converse, ListTools, RESERVED_PREFIX};
 use callboard_message::{
-    Answer, Content, ElicitAction, ElicitAnswer, Elicitation, FAILURE, Failure, FailureKind, Message as _, MessageSpec,
-    Question, RawObject, SHOWN, TaskState, ToolResult,
+    Answer, Content, ElicitAction, ElicitAnswer, Elicitation, FAILURE, Failure, FailureKind,
+    Message as _, MessageSpec, Question, RawObject, SHOWN, TaskState, ToolResult,
 };
 use callboard_runtime::{AgentRef, Caller, Cx};
 use futures::future::BoxFuture;
@@ -14,7 +14,9 @@ use serde_json::Value;
 
 use super::{Errand, passes, text_of};
 use crate::decide::limits::STEP_RESULT_BYTES_MAX;
-use crate::decide::{Action, DecideFollowUp, Deciders, FollowUp, RunId, Turn, text_member, with_caller, withheld};
+use crate::decide::{
+    Action, DecideFollowUp, Deciders, FollowUp, RunId, Turn, text_member, with_caller, withheld,
+};
 use crate::memory::{Outgoing, now_ms};
 use crate::peer_registry::Health;
 
@@ -36,7 +38,11 @@ pub(super) struct Trouble {
 
 impl Trouble {
     pub fn of(failure: Failure) -> Self {
-        Self { failure, is_away: false, is_settled: true }
+        Self {
+            failure,
+            is_away: false,
+            is_settled: true,
+        }
     }
 }
 
@@ -45,10 +51,23 @@ impl Errand<'_> {
     pub(super) async fn once(&self, action: &Action, settled: u32) -> Result<ToolResult, Trouble> {
         match action {
             Action::Local { tool, params } => {
-                let Self { options, cx, run, history, .. } = *self;
-                let used = options.tools.run_within(tool, params.clone(), run, history.to_vec(), cx).await;
+                let Self {
+                    options,
+                    cx,
+                    run,
+                    history,
+                    ..
+                } = *self;
+                let used = options
+                    .tools
+                    .run_within(tool, params.clone(), run, history.to_vec(), cx)
+                    .await;
                 let result = used.map_err(Trouble::of)?;
-                if result.is_error() { Err(Trouble::of(failure_of(result))) } else { Ok(result) }
+                if result.is_error() {
+                    Err(Trouble::of(failure_of(result)))
+                } else {
+                    Ok(result)
+                }
             }
             Action::Remote { agent, text } => self.remote(agent, text, settled).await,
         }
@@ -56,8 +75,14 @@ impl Errand<'_> {
 
     async fn remote(&self, id: &str, text: &str, settled: u32) -> Result<ToolResult, Trouble> {
         let known = self.options.known.get(id);
-        let is_away = known.as_ref().is_none_or(|known| known.state == Health::Down);
-        let away = |failure| Trouble { failure, is_away, is_settled: false };
+        let is_away = known
+            .as_ref()
+            .is_none_or(|known| known.state == Health::Down);
+        let away = |failure| Trouble {
+            failure,
+            is_away,
+            is_settled: false,
+        };
         let agent = self.options.known.agent(id).await.map_err(away)?;
         let key = match settled {
             0 => format!("{}/{}", self.run, self.step),
@@ -69,15 +94,27 @@ impl Errand<'_> {
         let there = task_there(&answer);
         let ended = match answer {
             Ok(result) if result.is_error() => Err(Trouble::of(failure_of(result))),
-            Ok(result) => match passes(self.options.guard.as_ref(), &result.texts(), Origin::ToolResult).await {
+            Ok(result) => match passes(
+                self.options.guard.as_ref(),
+                &result.texts(),
+                Origin::ToolResult,
+            )
+            .await
+            {
                 Ok(()) if self.options.guard.is_some() => Ok(not_shown(result)),
                 Ok(()) => Ok(result),
                 Err(blocked) => Err(Trouble::of(blocked)),
             },
             Err(failure) => {
-                let is_passing =
-                    matches!(failure.kind, FailureKind::Unavailable | FailureKind::TimedOut | FailureKind::Overloaded);
-                Err(Trouble { failure, is_away: is_away && is_passing, is_settled: !is_passing })
+                let is_passing = matches!(
+                    failure.kind,
+                    FailureKind::Unavailable | FailureKind::TimedOut | FailureKind::Overloaded
+                );
+                Err(Trouble {
+                    failure,
+                    is_away: is_away && is_passing,
+                    is_settled: !is_passing,
+                })
             }
         };
         self.heard(&task, there, &ended).await;
@@ -86,7 +123,13 @@ impl Errand<'_> {
 
     /// Tells an agent something, and hears the answer. What it asks meanwhile goes to whoever called. The same key again is
     /// the same task.
-    async fn tell(&self, agent: &AgentRef, id: &str, text: &str, key: &str) -> Result<ToolResult, Failure> {
+    async fn tell(
+        &self,
+        agent: &AgentRef,
+        id: &str,
+        text: &str,
+        key: &str,
+    ) -> Result<ToolResult, Failure> {
         let options = self.options;
         let mut history = self.history.to_vec();
         history.push(Turn::user(self.goal));
@@ -95,43 +138,80 @@ impl Errand<'_> {
         }
         let judged = |inner| -> Arc<dyn Caller> {
             let (deciders, run) = (options.deciders.clone(), self.run.clone());
-            Arc::new(JudgedAnswers { inner, cx: self.cx.clone(), deciders, run, history })
+            Arc::new(JudgedAnswers {
+                inner,
+                cx: self.cx.clone(),
+                deciders,
+                run,
+                history,
+            })
         };
         let cx = with_caller(self.cx, judged).unwrap_or_else(|| self.cx.clone());
         // What the guardrail has yet to judge nobody sees.
-        let cx = if options.guard.is_some() { withheld(&cx) } else { cx };
+        let cx = if options.guard.is_some() {
+            withheld(&cx)
+        } else {
+            cx
+        };
         let specs = agent.specs();
         let converses = specs.iter().any(|spec| spec.name == Converse::NAME);
         if converses || agent.is_outside() {
             let said = self.converse(id, text, key);
-            match cx.ask(agent, said).await.map_err(Failure::from).and_then(|reply| reply) {
+            match cx
+                .ask(agent, said)
+                .await
+                .map_err(Failure::from)
+                .and_then(|reply| reply)
+            {
                 // It speaks a protocol that has only tools.
                 Err(failure) if failure.kind == FailureKind::NotFound && !converses => {}
                 other => return other,
             }
         }
         if agent.is_outside() || specs.iter().any(|spec| spec.name == ListTools::NAME) {
-            let listed = cx.ask(agent, ListTools(RawObject::new())).await.map_err(Failure::from)??;
+            let listed = cx
+                .ask(agent, ListTools(RawObject::new()))
+                .await
+                .map_err(Failure::from)??;
             let tools: Vec<RawObject> = listed.read("tools").unwrap_or_default();
-            let named = |tool: &RawObject| Some((tool.text("name")?, tool.read("inputSchema").unwrap_or_default()));
+            let named = |tool: &RawObject| {
+                Some((
+                    tool.text("name")?,
+                    tool.read("inputSchema").unwrap_or_default(),
+                ))
+            };
             let (name, arguments) = only(tools.iter().filter_map(named), id, text)?;
-            return cx.ask(agent, CallTool::new(&name, arguments)).await.map_err(Failure::from)?;
+            return cx
+                .ask(agent, CallTool::new(&name, arguments))
+                .await
+                .map_err(Failure::from)?;
         }
-        let messages = specs.iter().filter(|spec| !spec.name.starts_with(RESERVED_PREFIX));
-        let named = messages.clone().map(|spec| (spec.name.clone(), spec.input_schema.clone()));
+        let messages = specs
+            .iter()
+            .filter(|spec| !spec.name.starts_with(RESERVED_PREFIX));
+        let named = messages
+            .clone()
+            .map(|spec| (spec.name.clone(), spec.input_schema.clone()));
         let (name, arguments) = only(named, id, text)?;
-        let reply = agent.ask_named(&*name, arguments.to_raw(), cx.next_hop()).await?;
+        let reply = agent
+            .ask_named(&*name, arguments.to_raw(), cx.next_hop())
+            .await?;
         let spec = messages.clone().find(|spec| spec.name == name);
         Ok(result_of(spec, &reply))
     }
 
     fn converse(&self, id: &str, text: &str, key: &str) -> Converse {
         let Converse(body) = Converse::of([Content::text(text)]);
-        let body = body.with("key", key).with("metadata", RawObject::of(ONCE, key));
+        let body = body
+            .with("key", key)
+            .with("metadata", RawObject::of(ONCE, key));
         Converse(match self.context {
             "" => body,
             // Ours says nothing to it, and is nobody's business there.
-            context => body.with("context", RunId::of(&self.options.id, id, context, "context").as_str()),
+            context => body.with(
+                "context",
+                RunId::of(&self.options.id, id, context, "context").as_str(),
+            ),
         })
     }
 
@@ -154,14 +234,26 @@ impl Errand<'_> {
     async fn heard(&self, task: &str, there: Option<String>, ended: &Result<ToolResult, Trouble>) {
         let (state, answer) = match ended {
             Ok(result) => (TaskState::Completed, text_of(result, STEP_RESULT_BYTES_MAX)),
-            Err(trouble) if trouble.failure.kind == FailureKind::Blocked => (TaskState::Failed, String::new()),
+            Err(trouble) if trouble.failure.kind == FailureKind::Blocked => {
+                (TaskState::Failed, String::new())
+            }
             Err(trouble) => (state_of(&trouble.failure), trouble.failure.message.clone()),
         };
         let answer = Some(answer).filter(|answer| !answer.is_empty());
         let memory = &self.options.memory;
         let noted = match (there, memory.get(task).await) {
             (Some(there), Ok(Some(before))) => {
-                memory.settle(task, Outgoing { task: there, state, answer, ..before }).await
+                memory
+                    .settle(
+                        task,
+                        Outgoing {
+                            task: there,
+                            state,
+                            answer,
+                            ..before
+                        },
+                    )
+                    .await
             }
             _ => memory.update(task, state, answer).await,
         };
@@ -175,7 +267,9 @@ impl Errand<'_> {
 fn task_there(answer: &Result<ToolResult, Failure>) -> Option<String> {
     let place = match answer {
         Ok(result) => result.0.object("_meta")?.object(PLACE)?,
-        Err(failure) => RawObject::parse(&serde_json::value::to_raw_value(failure.data.as_ref()?).ok()?).ok()?,
+        Err(failure) => {
+            RawObject::parse(&serde_json::value::to_raw_value(failure.data.as_ref()?).ok()?).ok()?
+        }
     };
     place.text("taskId").filter(|id| !id.is_empty())
 }
@@ -202,7 +296,9 @@ pub(crate) fn state_of(failure: &Failure) -> TaskState {
 fn failure_of(result: ToolResult) -> Failure {
     let meta = result.0.object("_meta").unwrap_or_default();
     let ours = meta.object(FAILURE).and_then(|ours| ours.read("kind"));
-    let theirs = meta.object("a2a").and_then(|place| place.read::<TaskState>("state"));
+    let theirs = meta
+        .object("a2a")
+        .and_then(|place| place.read::<TaskState>("state"));
     let kind = ours.unwrap_or(match theirs {
         Some(TaskState::Rejected) => FailureKind::Rejected,
         Some(TaskState::Canceled) => FailureKind::Cancelled,
@@ -210,13 +306,27 @@ fn failure_of(result: ToolResult) -> Failure {
         // A tool that fails doesn't refuse: another may do it.
         _ => FailureKind::Internal,
     });
-    let reason = result.0.object("structuredContent").and_then(|told: RawObject| told.text("reason"));
+    let reason = result
+        .0
+        .object("structuredContent")
+        .and_then(|told: RawObject| told.text("reason"));
     let message = reason.unwrap_or_else(|| result.texts());
-    Failure::new(kind, if message.is_empty() { "it failed, and didn't say why".to_owned() } else { message })
+    Failure::new(
+        kind,
+        if message.is_empty() {
+            "it failed, and didn't say why".to_owned()
+        } else {
+            message
+        },
+    )
 }
 
 /// The only tool that takes one text, and nothing else for sure.
-fn only(tools: impl Iterator<Item = (String, Value)>, agent: &str, text: &str) -> Result<(String, RawObject), Failure> {
+fn only(
+    tools: impl Iterator<Item = (String, Value)>,
+    agent: &str,
+    text: &str,
+) -> Result<(String, RawObject), Failure> {
     let mut names = Vec::new();
     let mut fitting = Vec::new();
     for (name, schema) in tools {
@@ -229,7 +339,10 @@ fn only(tools: impl Iterator<Item = (String, Value)>, agent: &str, text: &str) -
         (Some(found), true) => Ok(found),
         _ => {
             names.truncate(NAMED_MAX);
-            let why = format!("{agent} takes no plain words; it has the tools: {}", names.join(", "));
+            let why = format!(
+                "{agent} takes no plain words; it has the tools: {}",
+                names.join(", ")
+            );
             Err(Failure::invalid(why))
         }
     }
@@ -239,9 +352,13 @@ fn only(tools: impl Iterator<Item = (String, Value)>, agent: &str, text: &str) -
 fn result_of(spec: Option<&MessageSpec>, reply: &serde_json::value::RawValue) -> ToolResult {
     let is_result = spec.is_some_and(|spec| spec.output_schema.is_none());
     match (is_result, serde_json::from_str::<String>(reply.get())) {
-        (true, _) => serde_json::from_str(reply.get()).unwrap_or_else(|_| ToolResult::text(reply.get())),
+        (true, _) => {
+            serde_json::from_str(reply.get()).unwrap_or_else(|_| ToolResult::text(reply.get()))
+        }
         (false, Ok(text)) => ToolResult::text(text),
-        (false, Err(_)) if reply.get().starts_with('{') => ToolResult::text(reply.get()).structured(reply),
+        (false, Err(_)) if reply.get().starts_with('{') => {
+            ToolResult::text(reply.get()).structured(reply)
+        }
         (false, Err(_)) => ToolResult::text(reply.get()),
     }
 }
@@ -259,15 +376,29 @@ struct JudgedAnswers {
 
 impl JudgedAnswers {
     async fn form(&self, elicitation: Elicitation) -> Result<Answer, Failure> {
-        let answer = self.inner.ask(Question::Elicit(elicitation.clone())).await?;
-        let Answer::Elicit(given) = &answer else { return Ok(answer) };
+        let answer = self
+            .inner
+            .ask(Question::Elicit(elicitation.clone()))
+            .await?;
+        let Answer::Elicit(given) = &answer else {
+            return Ok(answer);
+        };
         // Only what was said can be said better.
         if given.action() != ElicitAction::Accept {
             return Ok(answer);
         }
         let history = self.history.clone();
-        let message = DecideFollowUp { history, reason: elicitation.message(), message: said(given) };
-        let question = match self.deciders.decide(&self.cx, &self.run, message).await.outcome {
+        let message = DecideFollowUp {
+            history,
+            reason: elicitation.message(),
+            message: said(given),
+        };
+        let question = match self
+            .deciders
+            .decide(&self.cx, &self.run, message)
+            .await
+            .outcome
+        {
             Some(FollowUp::HandleDirectly) => return Ok(answer),
             Some(FollowUp::NeedHumanInput { question }) => question,
             None => None,
@@ -282,7 +413,9 @@ impl JudgedAnswers {
         }
         // Once more, and then it goes on as it is.
         match self.inner.ask(again).await? {
-            Answer::Elicit(better) if better.action() == ElicitAction::Accept => Ok(Answer::Elicit(better)),
+            Answer::Elicit(better) if better.action() == ElicitAction::Accept => {
+                Ok(Answer::Elicit(better))
+            }
             _ => Ok(answer),
         }
     }
@@ -290,7 +423,11 @@ impl JudgedAnswers {
 
 /// The words of an answer, one value a line.
 fn said(answer: &ElicitAnswer) -> String {
-    let words = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let words = |value: &Value| {
+        value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned)
+    };
     match answer.content() {
         Some(Value::Object(members)) => members.values().map(words).collect::<Vec<_>>().join("\n"),
         Some(other) => words(&other),
@@ -306,7 +443,9 @@ impl Caller for JudgedAnswers {
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
         Box::pin(async move {
             match question {
-                Question::Elicit(elicitation) if elicitation.address().is_none() => self.form(elicitation).await,
+                Question::Elicit(elicitation) if elicitation.address().is_none() => {
+                    self.form(elicitation).await
+                }
                 other => self.inner.ask(other).await,
             }
         })

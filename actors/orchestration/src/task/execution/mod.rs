@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use crate::decide::limits::ERROR_CHARS_MAX;
 use crate::decide::{
-    Action, AgentView, Confirm, ConfirmWhy, DecideConfirm, Deciders, Risk, RunId, SkillView, Turn, World,
+    Action, AgentView, Confirm, ConfirmWhy, DecideConfirm, Deciders, Risk, RunId, SkillView, Turn,
+    World,
 };
 use crate::task::{Asked, TaskOptions};
 use crate::tool_name::EXECUTE_COMMAND;
@@ -77,7 +78,10 @@ pub(crate) fn text_of(result: &ToolResult, bytes_max: usize) -> String {
         _ => texts,
     };
     match text.len() > bytes_max {
-        true => format!("{}…", cut_bytes(&text, bytes_max.saturating_sub('…'.len_utf8()))),
+        true => format!(
+            "{}…",
+            cut_bytes(&text, bytes_max.saturating_sub('…'.len_utf8()))
+        ),
         false => text,
     }
 }
@@ -120,29 +124,51 @@ pub(crate) async fn confirm(
 ) -> Result<(), Failure> {
     let before = asked.before(doubt.key).await?;
     if before.is_none() && !doubt.always {
-        let Doubt { action, why, risk, .. } = &doubt;
-        let message = DecideConfirm { action: action.clone(), why: *why, risk: *risk, preference_known: false };
+        let Doubt {
+            action, why, risk, ..
+        } = &doubt;
+        let message = DecideConfirm {
+            action: action.clone(),
+            why: *why,
+            risk: *risk,
+            preference_known: false,
+        };
         if deciders.decide(cx, run, message).await.outcome == Some(Confirm::SafeToProceed) {
             return Ok(());
         }
     }
     let question = before.unwrap_or_else(|| question(&doubt));
     let answer = cx.elicit(question).await?;
-    match answer.content().and_then(|content| content.get(CONFIRM)?.as_bool()) {
+    match answer
+        .content()
+        .and_then(|content| content.get(CONFIRM)?.as_bool())
+    {
         Some(true) => Ok(()),
         _ => Err(Failure::cancelled("not confirmed")),
     }
 }
 
 fn question(doubt: &Doubt<'_>) -> Elicitation {
-    let Doubt { what, why, risk, key, .. } = doubt;
+    let Doubt {
+        what,
+        why,
+        risk,
+        key,
+        ..
+    } = doubt;
     let because = match why {
         ConfirmWhy::Confidence => format!("The answer is not sure enough: {:.2} of 1.", 1.0 - risk),
-        ConfirmWhy::Risk => format!("It may change something that can't be undone: risk {risk:.2} of 1."),
+        ConfirmWhy::Risk => {
+            format!("It may change something that can't be undone: risk {risk:.2} of 1.")
+        }
         ConfirmWhy::Cost => "It may cost more than was set as the limit.".to_owned(),
     };
     // Nobody agrees to what they weren't shown: what always needs a person is bounded by what it may be, and shown whole.
-    let shown = if doubt.always { what } else { cut_chars(what, SHOWN_CHARS_MAX) };
+    let shown = if doubt.always {
+        what
+    } else {
+        cut_chars(what, SHOWN_CHARS_MAX)
+    };
     let schema = json!({
         "type": "object",
         "properties": { CONFIRM: { "type": "boolean", "title": "Go on?" } },
@@ -159,9 +185,14 @@ pub(crate) fn risk_of(action: &Action, world: &World) -> f32 {
         Action::Local { tool, .. } => world.tool(tool).map_or(0.0, |tool| tool.risk.score()),
         Action::Remote { agent, .. } => {
             let may_destroy = |agent: &AgentView| {
-                agent.skills.iter().any(SkillView::is_destructive) || !agent.is_up && agent.skills.is_empty()
+                agent.skills.iter().any(SkillView::is_destructive)
+                    || !agent.is_up && agent.skills.is_empty()
             };
-            if world.agent(agent).is_some_and(may_destroy) { RISK_DESTRUCTIVE } else { 0.0 }
+            if world.agent(agent).is_some_and(may_destroy) {
+                RISK_DESTRUCTIVE
+            } else {
+                0.0
+            }
         }
     }
 }
@@ -170,14 +201,21 @@ pub(crate) fn risk_of(action: &Action, world: &World) -> f32 {
 ///
 /// # Errors
 /// `Blocked`, without the text.
-pub(crate) async fn passes(guard: Option<&AgentRef>, text: &str, origin: Origin) -> Result<(), Failure> {
+pub(crate) async fn passes(
+    guard: Option<&AgentRef>,
+    text: &str,
+    origin: Origin,
+) -> Result<(), Failure> {
     let Some(guard) = guard else { return Ok(()) };
     Guard::new(guard.clone()).pass(&quoted(text), origin).await
 }
 
 /// An error as a decider may see it: one line, [`ERROR_CHARS_MAX`] characters.
 pub(crate) async fn screened(guard: Option<&AgentRef>, failure: &Failure) -> String {
-    let text = plain(&failure.message).split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = plain(&failure.message)
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
     let text = cut_chars(&text, ERROR_CHARS_MAX).to_owned();
     match passes(guard, &text, Origin::ToolResult).await {
         Ok(()) if !text.is_empty() => text,
@@ -195,7 +233,13 @@ mod tests {
     /// skill, a harmless one and one that destroys; one that isn't there.
     #[test]
     fn agents_never_described_are_risky() {
-        let tagged = |tag: &str| vec![SkillView { id: "s".into(), tags: vec![tag.into()], ..SkillView::default() }];
+        let tagged = |tag: &str| {
+            vec![SkillView {
+                id: "s".into(),
+                tags: vec![tag.into()],
+                ..SkillView::default()
+            }]
+        };
         for (is_up, skills, expected) in [
             (false, vec![], RISK_DESTRUCTIVE),
             (true, vec![], 0.0),
@@ -203,9 +247,25 @@ mod tests {
             (true, tagged(TAG_DESTRUCTIVE), RISK_DESTRUCTIVE),
         ] {
             let told = format!("{is_up} {skills:?}");
-            let agents = vec![AgentView { id: "a".into(), is_up, skills, ..AgentView::default() }];
-            let world = World { agents, ..World::default() };
-            let risk = |agent: &str| risk_of(&Action::Remote { agent: agent.into(), text: "t".into() }, &world);
+            let agents = vec![AgentView {
+                id: "a".into(),
+                is_up,
+                skills,
+                ..AgentView::default()
+            }];
+            let world = World {
+                agents,
+                ..World::default()
+            };
+            let risk = |agent: &str| {
+                risk_of(
+                    &Action::Remote {
+                        agent: agent.into(),
+                        text: "t".into(),
+                    },
+                    &world,
+                )
+            };
             assert!((risk("a") - expected).abs() < f32::EPSILON, "{told}");
             assert!(risk("b").abs() < f32::EPSILON, "{told}");
         }

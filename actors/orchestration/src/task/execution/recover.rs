@@ -13,7 +13,8 @@ use super::attempt::Trouble;
 use super::{ASKS_MAX, Done, Doubt, Errand, REROUTES_MAX, TRIES_MAX, confirm, risk_of, screened};
 use crate::decide::limits::STEP_INPUT_BYTES_MAX;
 use crate::decide::{
-    Action, ConfirmWhy, DecideRecovery, ErrorClass, Outcome, Recovery, Risk, class_of, text_member, told_instead,
+    Action, ConfirmWhy, DecideRecovery, ErrorClass, Outcome, Recovery, Risk, class_of, text_member,
+    told_instead,
 };
 use crate::tool_name::EXECUTE_COMMAND;
 use crate::tools::{may_run, text_answer, text_question};
@@ -87,7 +88,11 @@ impl<'a> Trying<'a> {
             self.attempts += 1;
             match tried {
                 Ok(result) => {
-                    return Ok(Done { by: self.action.target().to_owned(), result, attempts: self.attempts });
+                    return Ok(Done {
+                        by: self.action.target().to_owned(),
+                        result,
+                        attempts: self.attempts,
+                    });
                 }
                 Err(trouble) => self.after(trouble).await?,
             }
@@ -96,7 +101,14 @@ impl<'a> Trying<'a> {
 
     /// NP5 for what may do harm: before it is done first, and whenever it becomes something else.
     async fn confirm(&mut self) -> Result<(), Failure> {
-        let Errand { options, cx, asked, run, world, .. } = *self.errand;
+        let Errand {
+            options,
+            cx,
+            asked,
+            run,
+            world,
+            ..
+        } = *self.errand;
         let risk = risk_of(&self.action, world);
         let always = self.is_command();
         if !always && risk <= options.max_risk {
@@ -109,17 +121,28 @@ impl<'a> Trying<'a> {
         };
         let what = match &self.action {
             Action::Local { tool, params } => options.tools.account(tool, params),
-            Action::Remote { agent, text } => format!("Ask {agent}: {}", cut_chars(text, SHOWN_CHARS_MAX)),
+            Action::Remote { agent, text } => {
+                format!("Ask {agent}: {}", cut_chars(text, SHOWN_CHARS_MAX))
+            }
         };
         let action = serde_json::to_value(&self.action).unwrap_or_default();
-        let doubt = Doubt { what, action, why: ConfirmWhy::Risk, risk, always, key: &key };
+        let doubt = Doubt {
+            what,
+            action,
+            why: ConfirmWhy::Risk,
+            risk,
+            always,
+            key: &key,
+        };
         confirm(&options.deciders, cx, run, asked, doubt).await
     }
 
     /// Nobody is asked to confirm a program that isn't allowed.
     fn is_fit(&self) -> Result<(), Failure> {
         match &self.action {
-            Action::Local { tool, params } if tool == EXECUTE_COMMAND => self.errand.options.tools.check(tool, params),
+            Action::Local { tool, params } if tool == EXECUTE_COMMAND => {
+                self.errand.options.tools.check(tool, params)
+            }
             _ => Ok(()),
         }
     }
@@ -132,7 +155,12 @@ impl<'a> Trying<'a> {
     fn may_act_twice(&self) -> bool {
         match &self.action {
             Action::Local { tool, .. } => {
-                self.is_command() || self.errand.world.tool(tool).is_some_and(|tool| tool.risk == Risk::Acts)
+                self.is_command()
+                    || self
+                        .errand
+                        .world
+                        .tool(tool)
+                        .is_some_and(|tool| tool.risk == Risk::Acts)
             }
             Action::Remote { .. } => false,
         }
@@ -143,18 +171,29 @@ impl<'a> Trying<'a> {
     /// # Errors
     /// Why it isn't.
     async fn after(&mut self, trouble: Trouble) -> Result<(), Failure> {
-        let Trouble { failure, is_away, is_settled } = trouble;
+        let Trouble {
+            failure,
+            is_away,
+            is_settled,
+        } = trouble;
         self.in_a_row += 1;
         self.settled += u32::from(is_settled);
         // What another agent says went wrong is shown, and told to others.
         let failure = match &self.action {
-            Action::Remote { .. } => {
-                Failure { message: screened(self.errand.options.guard.as_ref(), &failure).await, ..failure }
-            }
+            Action::Remote { .. } => Failure {
+                message: screened(self.errand.options.guard.as_ref(), &failure).await,
+                ..failure
+            },
             Action::Local { .. } => failure,
         };
-        let Some(class) = class_of(&failure, self.in_a_row) else { return Err(failure) };
-        let class = if is_away { ErrorClass::AgentUnavailable } else { class };
+        let Some(class) = class_of(&failure, self.in_a_row) else {
+            return Err(failure);
+        };
+        let class = if is_away {
+            ErrorClass::AgentUnavailable
+        } else {
+            class
+        };
         if !self.errand.recovers {
             return Err(failure);
         }
@@ -169,7 +208,12 @@ impl<'a> Trying<'a> {
             return self.ask(question, failure).await;
         }
         let message = self.message(class, &failure).await;
-        let settled = self.errand.options.deciders.decide(self.errand.cx, self.errand.run, message).await;
+        let settled = self
+            .errand
+            .options
+            .deciders
+            .decide(self.errand.cx, self.errand.run, message)
+            .await;
         let decided = settled.outcome.unwrap_or_else(|| abandon(&failure));
         let strategy = self.possible(decided, &failure, is_settled);
         self.tell(class, &strategy.word());
@@ -177,7 +221,14 @@ impl<'a> Trying<'a> {
     }
 
     async fn message(&self, class: ErrorClass, failure: &Failure) -> DecideRecovery {
-        let Errand { options, run, goal, step, world, .. } = *self.errand;
+        let Errand {
+            options,
+            run,
+            goal,
+            step,
+            world,
+            ..
+        } = *self.errand;
         let may_reroute = self.reroutes < REROUTES_MAX;
         let is_left = |name: &&str| may_reroute && !self.tried.iter().any(|tried| tried == name);
         let names = |all: Vec<&str>| all.into_iter().filter(is_left).map(str::to_owned).collect();
@@ -189,7 +240,14 @@ impl<'a> Trying<'a> {
             error: screened(options.guard.as_ref(), failure).await,
             attempts: self.attempts,
             tools: names(world.tools.iter().map(|tool| &*tool.name).collect()),
-            agents: names(world.agents.iter().filter(|agent| agent.is_up).map(|agent| &*agent.id).collect()),
+            agents: names(
+                world
+                    .agents
+                    .iter()
+                    .filter(|agent| agent.is_up)
+                    .map(|agent| &*agent.id)
+                    .collect(),
+            ),
             may_ask: self.may_ask(),
         }
     }
@@ -199,7 +257,12 @@ impl<'a> Trying<'a> {
     }
 
     fn has_time(&self) -> bool {
-        !self.errand.cx.is_cancelled() && self.errand.cx.deadline().is_none_or(|deadline| Instant::now() < deadline)
+        !self.errand.cx.is_cancelled()
+            && self
+                .errand
+                .cx
+                .deadline()
+                .is_none_or(|deadline| Instant::now() < deadline)
     }
 
     /// The strategy, or what stands for one that can't be followed. `is_settled` is the failure's.
@@ -211,13 +274,17 @@ impl<'a> Trying<'a> {
                 let is_over = is_settled || matches!(self.action, Action::Local { .. });
                 is_over && self.patched(params).is_some()
             }
-            Recovery::UseAlternative { .. } | Recovery::AskHuman { .. } | Recovery::Abandon { .. } => true,
+            Recovery::UseAlternative { .. }
+            | Recovery::AskHuman { .. }
+            | Recovery::Abandon { .. } => true,
         };
         match can {
             true => strategy,
             false if self.may_ask() => {
                 let target = self.action.target();
-                Recovery::AskHuman { message: format!("{target} failed: {}. What should I do?", failure.message) }
+                Recovery::AskHuman {
+                    message: format!("{target} failed: {}. What should I do?", failure.message),
+                }
             }
             false => abandon(failure),
         }
@@ -235,13 +302,20 @@ impl<'a> Trying<'a> {
                         _ => merged.set_raw(name, value.to_owned()),
                     }
                 }
-                let fits = |params: &RawObject| self.errand.options.tools.check(tool, params).is_ok();
+                let fits =
+                    |params: &RawObject| self.errand.options.tools.check(tool, params).is_ok();
                 let params = [merged, patch.clone()].into_iter().find(fits)?;
-                Some(Action::Local { tool: tool.clone(), params })
+                Some(Action::Local {
+                    tool: tool.clone(),
+                    params,
+                })
             }
             Action::Remote { agent, .. } => {
                 let text = told_instead(patch).filter(|text| text.len() <= STEP_INPUT_BYTES_MAX)?;
-                Some(Action::Remote { agent: agent.clone(), text })
+                Some(Action::Remote {
+                    agent: agent.clone(),
+                    text,
+                })
             }
         }
     }
@@ -260,10 +334,18 @@ impl<'a> Trying<'a> {
             }
             Recovery::UseAlternative { which } => self.reroute(which),
             Recovery::AskHuman { message } => {
-                let field = json!({ "type": "string", "description": format!("What to do, or `{SKIP}`.") });
-                return self.ask(text_question(message, &self.question_key(), field), failure).await;
+                let field =
+                    json!({ "type": "string", "description": format!("What to do, or `{SKIP}`.") });
+                return self
+                    .ask(text_question(message, &self.question_key(), field), failure)
+                    .await;
             }
-            Recovery::Abandon { reason } => return Err(Failure { message: reason, ..failure }),
+            Recovery::Abandon { reason } => {
+                return Err(Failure {
+                    message: reason,
+                    ..failure
+                });
+            }
         }
         self.repeated = 0;
         Ok(())
@@ -272,9 +354,15 @@ impl<'a> Trying<'a> {
     fn reroute(&mut self, which: String) {
         self.action = if self.errand.world.tool(&which).is_some() {
             let params = self.params_of(&which);
-            Action::Local { tool: which, params }
+            Action::Local {
+                tool: which,
+                params,
+            }
         } else {
-            Action::Remote { agent: which, text: self.text.clone() }
+            Action::Remote {
+                agent: which,
+                text: self.text.clone(),
+            }
         };
         self.tried.push(self.action.target().to_owned());
         self.reroutes += 1;
@@ -284,7 +372,9 @@ impl<'a> Trying<'a> {
     /// What a tool is given that shall do it in the place of another: the words.
     fn params_of(&self, tool: &str) -> RawObject {
         let schema = self.errand.world.tool(tool).map(|tool| &tool.params);
-        let member = schema.and_then(text_member).unwrap_or_else(|| "text".to_owned());
+        let member = schema
+            .and_then(text_member)
+            .unwrap_or_else(|| "text".to_owned());
         RawObject::of(&member, &self.text)
     }
 
@@ -306,7 +396,9 @@ impl<'a> Trying<'a> {
                 match &mut self.action {
                     Action::Remote { text, .. } => text.clone_from(&self.text),
                     Action::Local { tool, params } => {
-                        self.errand.world.append_text(tool, params, &format!("\n{said}"));
+                        self.errand
+                            .world
+                            .append_text(tool, params, &format!("\n{said}"));
                     }
                 }
                 // What was said may have made another task of it.
@@ -319,7 +411,9 @@ impl<'a> Trying<'a> {
     }
 
     async fn pause(&mut self) {
-        let pause = BACKOFF_FIRST.saturating_mul(1 << self.repeated.min(8)).min(BACKOFF_MAX);
+        let pause = BACKOFF_FIRST
+            .saturating_mul(1 << self.repeated.min(8))
+            .min(BACKOFF_MAX);
         self.repeated += 1;
         let chance = rand::rng().random_range(0.5..1.5);
         sleep(pause.mul_f64(chance)).await;
@@ -329,7 +423,10 @@ impl<'a> Trying<'a> {
     fn tell(&self, class: ErrorClass, strategy: &str) {
         let (cx, target, attempts) = (self.errand.cx, self.action.target(), self.attempts);
         let line = format!("NP3: {target} failed ({class}, attempt {attempts}): {strategy}");
-        cx.progress(Progress { message: Some(line), ..Progress::default() });
+        cx.progress(Progress {
+            message: Some(line),
+            ..Progress::default()
+        });
         let mut entry = AuditEntry::new("recovery")
             .with_agent(&self.errand.options.id)
             .with_peer(target)
@@ -347,5 +444,7 @@ impl<'a> Trying<'a> {
 }
 
 fn abandon(failure: &Failure) -> Recovery {
-    Recovery::Abandon { reason: failure.message.clone() }
+    Recovery::Abandon {
+        reason: failure.message.clone(),
+    }
 }

@@ -12,6 +12,9 @@ fn run() {
         ("plan", shape::<RunPlan>()),
         ("routed", shape::<Routed>()),
     ];
-    let all: String = of.iter().map(|(what, lines)| format!("{what}\n{lines}")).collect();
+    let all: String = of
+        .iter()
+        .map(|(what, lines)| format!("{what}\n{lines}"))
+        .collect();
     insta::assert_snapshot!("run", all);
 }

@@ -7,12 +7,13 @@ use std::time::Duration;
 use callboard_guardrail::Guardrail;
 use callboard_message::surface::Converse;
 use callboard_message::{
-    Answer, Artifact, Content, DataClass, ElicitAnswer, Failure, Message, Named, Principal, Question, RawObject, SHOWN,
-    ToolResult,
+    Answer, Artifact, Content, DataClass, ElicitAnswer, Failure, Message, Named, Principal,
+    Question, RawObject, SHOWN, ToolResult,
 };
 use callboard_runtime::testkit::{paused, real};
 use callboard_runtime::{
-    Agent, AgentRef, CallEvent, ConcurrentHandler, Cx, Handlers, RunnerHandle, RunnerOptions, System, TaskRunner,
+    Agent, AgentRef, CallEvent, ConcurrentHandler, Cx, Handlers, RunnerHandle, RunnerOptions,
+    System, TaskRunner,
 };
 use futures::future::BoxFuture;
 use serde_json::value::{RawValue, to_raw_value};
@@ -54,7 +55,13 @@ impl ConcurrentHandler<Named> for Player {
         let asked: Value = serde_json::from_str(message.payload.get()).unwrap();
         let mut script = self.script.lock().unwrap();
         let answers = script.get_mut(&message.name);
-        let scripted = answers.and_then(|all| if all.len() > 1 { all.pop_front() } else { all.front().cloned() });
+        let scripted = answers.and_then(|all| {
+            if all.len() > 1 {
+                all.pop_front()
+            } else {
+                all.front().cloned()
+            }
+        });
         let answer = scripted.unwrap_or_else(|| by_default(&message.name, &asked));
         self.asked.lock().unwrap().push((message.name, asked));
         async move {
@@ -120,10 +127,18 @@ impl Agent for Peer {
 }
 
 impl ConcurrentHandler<Converse> for Peer {
-    fn handle(&mut self, said: Converse, cx: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+    fn handle(
+        &mut self,
+        said: Converse,
+        cx: Cx,
+    ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
         let text = said.texts();
         self.said.lock().unwrap().push(said);
-        let act = if self.script.len() > 1 { self.script.pop_front() } else { self.script.front().cloned() };
+        let act = if self.script.len() > 1 {
+            self.script.pop_front()
+        } else {
+            self.script.front().cloned()
+        };
         async move {
             match act {
                 Some(Act::Say(text)) => Ok(ToolResult::text(text)),
@@ -131,15 +146,23 @@ impl ConcurrentHandler<Converse> for Peer {
                     cx.artifact(Artifact::new("result", [Content::text(text)]));
                     let ToolResult(told) = ToolResult::text(text);
                     let place = RawObject::of("taskId", "t-1");
-                    Ok(ToolResult(told.with("_meta", RawObject::of(SHOWN, true).with("a2a", place))))
+                    Ok(ToolResult(told.with(
+                        "_meta",
+                        RawObject::of(SHOWN, true).with("a2a", place),
+                    )))
                 }
                 Some(Act::Fail(failure)) => Err(failure),
                 Some(Act::Ask(what)) => {
                     let schema = json!({ "type": "object", "properties": { "answer": { "type": "string" } } });
-                    let Answer::Elicit(answer) = cx.question(Question::elicit(what, schema)).await? else {
+                    let Answer::Elicit(answer) =
+                        cx.question(Question::elicit(what, schema)).await?
+                    else {
                         return Err(Failure::internal("no answer"));
                     };
-                    Ok(ToolResult::text(format!("heard {}", answer.content().unwrap_or_default()["answer"])))
+                    Ok(ToolResult::text(format!(
+                        "heard {}",
+                        answer.content().unwrap_or_default()["answer"]
+                    )))
                 }
                 Some(Act::Hang) => std::future::pending().await,
                 None => Ok(ToolResult::text(text)),
@@ -217,7 +240,11 @@ pub(super) fn with_programs(test: impl AsyncFnOnce(&mut Kit)) {
     real(async |system| run(system, |_| {}, test).await);
 }
 
-async fn run(system: &System, change: impl FnOnce(&mut TaskOptions), test: impl AsyncFnOnce(&mut Kit)) {
+async fn run(
+    system: &System,
+    change: impl FnOnce(&mut TaskOptions),
+    test: impl AsyncFnOnce(&mut Kit),
+) {
     let mut kit = Kit::new(system, change).await;
     test(&mut kit).await;
     if let Some(runner) = kit.runner.take() {
@@ -229,11 +256,24 @@ async fn run(system: &System, change: impl FnOnce(&mut TaskOptions), test: impl 
 impl Kit {
     async fn new(system: &System, change: impl FnOnce(&mut TaskOptions)) -> Self {
         let (script, asked) = (Script::default(), Arc::new(Mutex::new(Vec::new())));
-        let player = system.spawn(Player { script: script.clone(), asked: asked.clone() });
-        let deciders = Arc::new(Deciders::all(ID, DataClass::Personal, &Decider::model("script", player)));
+        let player = system.spawn(Player {
+            script: script.clone(),
+            asked: asked.clone(),
+        });
+        let deciders = Arc::new(Deciders::all(
+            ID,
+            DataClass::Personal,
+            &Decider::model("script", player),
+        ));
         let notes = system.store().notes.clone();
-        let known = KnownOptions { id: ID.into(), name: "Orchestrator".into(), allow: Vec::new() };
-        let known = KnownAgents::open(system, notes.clone(), Arc::new(Nowhere), known).await.unwrap();
+        let known = KnownOptions {
+            id: ID.into(),
+            name: "Orchestrator".into(),
+            allow: Vec::new(),
+        };
+        let known = KnownAgents::open(system, notes.clone(), Arc::new(Nowhere), known)
+            .await
+            .unwrap();
         let deps = ToolDeps {
             deciders: deciders.clone(),
             known: known.clone(),
@@ -263,24 +303,55 @@ impl Kit {
         change(&mut options);
         let agent = system.spawn(TaskOrchestrator::new(options));
         system.directory().register(ID, &agent).unwrap();
-        let runner = Some(TaskRunner::start(system, RunnerOptions { tasks_max: 64, ..RunnerOptions::default() }));
-        Self { system: system.clone(), agent, memory, ending, known, script, asked, runner }
+        let runner = Some(TaskRunner::start(
+            system,
+            RunnerOptions {
+                tasks_max: 64,
+                ..RunnerOptions::default()
+            },
+        ));
+        Self {
+            system: system.clone(),
+            agent,
+            memory,
+            ending,
+            known,
+            script,
+            asked,
+            runner,
+        }
     }
 
     /// What is decided from now on, one answer after the other.
     pub(super) fn decide(&self, message: &str, answers: impl IntoIterator<Item = Value>) {
-        self.script.lock().unwrap().insert(message.to_owned(), answers.into_iter().collect());
+        self.script
+            .lock()
+            .unwrap()
+            .insert(message.to_owned(), answers.into_iter().collect());
     }
 
     /// What was asked of deciders under that name.
     pub(super) fn asked(&self, message: &str) -> Vec<Value> {
-        self.asked.lock().unwrap().iter().filter(|(name, _)| name == message).map(|(_, asked)| asked.clone()).collect()
+        self.asked
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|(name, _)| name == message)
+            .map(|(_, asked)| asked.clone())
+            .collect()
     }
 
     /// A peer that is known by `id`; what it hears.
-    pub(super) fn peer(&self, id: &str, script: impl IntoIterator<Item = Act>) -> Arc<Mutex<Vec<Converse>>> {
+    pub(super) fn peer(
+        &self,
+        id: &str,
+        script: impl IntoIterator<Item = Act>,
+    ) -> Arc<Mutex<Vec<Converse>>> {
         let said = Arc::new(Mutex::new(Vec::new()));
-        let peer = self.system.spawn(Peer { script: script.into_iter().collect(), said: said.clone() });
+        let peer = self.system.spawn(Peer {
+            script: script.into_iter().collect(),
+            said: said.clone(),
+        });
         self.known.declare(id, peer);
         said
     }
@@ -300,12 +371,23 @@ impl Kit {
     }
 
     pub(super) async fn hear(&self, said: Converse, person: Person<'_>) -> Heard {
-        self.hear_of(Principal::local_operator(), said, person).await
+        self.hear_of(Principal::local_operator(), said, person)
+            .await
     }
 
-    pub(super) async fn hear_of(&self, principal: Principal, said: impl Asks, person: Person<'_>) -> Heard {
+    pub(super) async fn hear_of(
+        &self,
+        principal: Principal,
+        said: impl Asks,
+        person: Person<'_>,
+    ) -> Heard {
         let limit = Duration::from_secs(3_600);
-        let mut call = self.agent.call(said).principal(principal).within(limit).start();
+        let mut call = self
+            .agent
+            .call(said)
+            .principal(principal)
+            .within(limit)
+            .start();
         let (mut questions, mut progress, mut artifacts) = (Vec::new(), Vec::new(), Vec::new());
         while let Some(event) = call.next().await {
             match event {
@@ -313,21 +395,33 @@ impl Kit {
                 CallEvent::Artifact(artifact) => artifacts.push(artifact.id()),
                 CallEvent::Question(mut pending) => {
                     let key = pending.question.take_key().unwrap_or_default();
-                    let Question::Elicit(form) = &pending.question else { panic!("no form") };
+                    let Question::Elicit(form) = &pending.question else {
+                        panic!("no form")
+                    };
                     let answer = person(&key, &form.message());
                     questions.push((key, form.message()));
                     match answer {
                         Some(answer) => pending.answer(Answer::Elicit(answer)),
-                        None => {
-                            pending.refuse(Failure::new(callboard_message::FailureKind::NobodyToAsk, "nobody to ask"))
-                        }
+                        None => pending.refuse(Failure::new(
+                            callboard_message::FailureKind::NobodyToAsk,
+                            "nobody to ask",
+                        )),
                     }
                 }
                 _ => {}
             }
         }
-        let reply = call.reply().await.map_err(Failure::from).and_then(|reply| reply);
-        Heard { reply, questions, progress, artifacts }
+        let reply = call
+            .reply()
+            .await
+            .map_err(Failure::from)
+            .and_then(|reply| reply);
+        Heard {
+            reply,
+            questions,
+            progress,
+            artifacts,
+        }
     }
 }
 
@@ -351,7 +445,11 @@ pub(super) fn nobody(_: &str, _: &str) -> Option<ElicitAnswer> {
 /// Says that word, whatever is asked, and yes to what is to be confirmed.
 pub(super) fn says(word: &'static str) -> impl Fn(&str, &str) -> Option<ElicitAnswer> {
     move |key, _| {
-        let content = if key.contains("confirm") { json!({ "confirm": true }) } else { json!({ "answer": word }) };
+        let content = if key.contains("confirm") {
+            json!({ "confirm": true })
+        } else {
+            json!({ "answer": word })
+        };
         Some(ElicitAnswer::accept(content))
     }
 }

@@ -10,12 +10,19 @@ use super::kit::{Act, Kit, decided, nobody, said, says, steps, with, with_kit};
 fn planned(kit: &Kit, all: &[(&str, &str, &[&str])]) {
     kit.decide("decide_split", [decided(json!("yes"))]);
     kit.decide("make_steps", [steps(all)]);
-    let routes = all.iter().map(|(id, ..)| decided(json!({ "remote": { "agent": id } })));
+    let routes = all
+        .iter()
+        .map(|(id, ..)| decided(json!({ "remote": { "agent": id } })));
     kit.decide("decide_route", routes);
 }
 
 fn synthesis(kit: &Kit, confidence: f64) {
-    kit.decide("synthesize", [decided(json!({ "final_answer": "together", "confidence": confidence }))]);
+    kit.decide(
+        "synthesize",
+        [decided(
+            json!({ "final_answer": "together", "confidence": confidence }),
+        )],
+    );
 }
 
 /// Goal: steps run beside one another, those that need others after them and with their results; the answer is the artifact
@@ -23,29 +30,55 @@ fn synthesis(kit: &Kit, confidence: f64) {
 #[test]
 fn steps_in_order() {
     with_kit(async |kit| {
-        planned(kit, &[("sun", "sunrise?", &[]), ("tide", "tide?", &[]), ("sum", "plan it", &["sun", "tide"])]);
+        planned(
+            kit,
+            &[
+                ("sun", "sunrise?", &[]),
+                ("tide", "tide?", &[]),
+                ("sum", "plan it", &["sun", "tide"]),
+            ],
+        );
         kit.peer("sun", [Act::Say("at 6:00")]);
         kit.peer("tide", [Act::Say("at 7:00")]);
         let sum = kit.peer("sum", [Act::Say("go at 6:30")]);
         let heard = kit.hear(said("plan my day", "k", "c"), &nobody).await;
-        assert_eq!((heard.text(), heard.artifacts.clone()), ("all together".into(), vec!["final_answer".to_owned()]));
+        assert_eq!(
+            (heard.text(), heard.artifacts.clone()),
+            ("all together".into(), vec!["final_answer".to_owned()])
+        );
         assert_eq!(
             sum.lock().unwrap()[0].texts(),
             "plan it\n\nResults of earlier steps:\n- sun: at 6:00\n- tide: at 7:00"
         );
         let reply = heard.reply.unwrap();
-        assert_eq!(reply.0.object("_meta").unwrap().read::<bool>(SHOWN), Some(true));
+        assert_eq!(
+            reply.0.object("_meta").unwrap().read::<bool>(SHOWN),
+            Some(true)
+        );
         let told = reply.structured_content().unwrap();
-        assert_eq!((&told["confidence"], &told["steps"][2]["by"]), (&json!(0.9), &json!("sum")));
+        assert_eq!(
+            (&told["confidence"], &told["steps"][2]["by"]),
+            (&json!(0.9), &json!("sum"))
+        );
         let run = TaskId::new(told["run"].as_str().unwrap()).unwrap();
-        let filter = TaskFilter { parent: Some(run.clone()), ..TaskFilter::default() };
+        let filter = TaskFilter {
+            parent: Some(run.clone()),
+            ..TaskFilter::default()
+        };
         let (children, _) = kit.system.store().tasks.list(filter, 0, 10).await.unwrap();
         assert_eq!(children.len(), 3);
-        assert!(children.iter().all(|child| child.extra.text("parent_id").as_deref() == Some(run.as_str())));
+        assert!(
+            children
+                .iter()
+                .all(|child| child.extra.text("parent_id").as_deref() == Some(run.as_str()))
+        );
 
         // The same again, under the same key, is the same run.
         let again = kit.hear(said("plan my day", "k", "c"), &nobody).await;
-        assert_eq!((again.text(), sum.lock().unwrap().len()), ("all together".into(), 1));
+        assert_eq!(
+            (again.text(), sum.lock().unwrap().len()),
+            ("all together".into(), 1)
+        );
         assert_eq!(kit.asked("make_steps").len(), 1);
     });
 }
@@ -55,10 +88,26 @@ fn steps_in_order() {
 fn roll_up() {
     let no = |kind| Act::Fail(Failure::new(kind, "no"));
     for (a, b, expect) in [
-        (Act::Say("yes"), no(FailureKind::Internal), TaskState::Completed),
-        (no(FailureKind::Rejected), no(FailureKind::Rejected), TaskState::Rejected),
-        (no(FailureKind::Internal), no(FailureKind::Rejected), TaskState::Failed),
-        (no(FailureKind::Cancelled), no(FailureKind::Cancelled), TaskState::Canceled),
+        (
+            Act::Say("yes"),
+            no(FailureKind::Internal),
+            TaskState::Completed,
+        ),
+        (
+            no(FailureKind::Rejected),
+            no(FailureKind::Rejected),
+            TaskState::Rejected,
+        ),
+        (
+            no(FailureKind::Internal),
+            no(FailureKind::Rejected),
+            TaskState::Failed,
+        ),
+        (
+            no(FailureKind::Cancelled),
+            no(FailureKind::Cancelled),
+            TaskState::Canceled,
+        ),
     ] {
         with_kit(async |kit| {
             planned(kit, &[("a", "do a", &[]), ("b", "do b", &[])]);
@@ -68,13 +117,19 @@ fn roll_up() {
             match expect {
                 TaskState::Completed => {
                     let text = heard.text();
-                    assert!(text.starts_with("all together") && text.contains("b (failed)"), "{text}");
+                    assert!(
+                        text.starts_with("all together") && text.contains("b (failed)"),
+                        "{text}"
+                    );
                 }
                 TaskState::Rejected => assert_eq!(heard.failure().kind, FailureKind::Rejected),
                 TaskState::Canceled => assert_eq!(heard.failure().kind, FailureKind::Cancelled),
                 _ => {
                     let why = &heard.failure().message;
-                    assert!(why.contains("a failed: ") && why.contains("b rejected: no"), "{why}");
+                    assert!(
+                        why.contains("a failed: ") && why.contains("b rejected: no"),
+                        "{why}"
+                    );
                 }
             }
             let asked = kit.asked("synthesize").len();
@@ -87,7 +142,14 @@ fn roll_up() {
 #[test]
 fn needs_that_fail() {
     with_kit(async |kit| {
-        planned(kit, &[("a", "do a", &[]), ("b", "do b", &[]), ("c", "do c", &["b"])]);
+        planned(
+            kit,
+            &[
+                ("a", "do a", &[]),
+                ("b", "do b", &[]),
+                ("c", "do c", &["b"]),
+            ],
+        );
         kit.peer("a", [Act::Say("yes")]);
         kit.peer("b", [Act::Fail(Failure::internal("no"))]);
         let c = kit.peer("c", [Act::Say("never")]);
@@ -108,10 +170,17 @@ fn confidence() {
             kit.peer("a", [Act::Say("x")]);
             kit.peer("b", [Act::Say("y")]);
             let heard = kit.say("both", &says("yes")).await;
-            assert_eq!((heard.text(), heard.questions.len()), ("together".into(), questions), "{confidence}");
+            assert_eq!(
+                (heard.text(), heard.questions.len()),
+                ("together".into(), questions),
+                "{confidence}"
+            );
             assert_eq!(heard.artifacts, ["final_answer"]);
             if let Some((key, words)) = heard.questions.first() {
-                assert_eq!((&**key, words.lines().next()), ("confirm", Some(first_line)));
+                assert_eq!(
+                    (&**key, words.lines().next()),
+                    ("confirm", Some(first_line))
+                );
             }
         }
         planned(kit, &[("a", "do a", &[]), ("b", "do b", &[])]);
@@ -119,7 +188,10 @@ fn confidence() {
         let no = |_: &str, _: &str| Some(ElicitAnswer::accept(json!({ "confirm": false })));
         for (heard, kind) in [
             (kit.say("both", &no).await, FailureKind::Cancelled),
-            (kit.say("both", &|_, _| Some(ElicitAnswer::decline())).await, FailureKind::Cancelled),
+            (
+                kit.say("both", &|_, _| Some(ElicitAnswer::decline())).await,
+                FailureKind::Cancelled,
+            ),
             (kit.say("both", &nobody).await, FailureKind::NobodyToAsk),
         ] {
             assert_eq!(heard.failure().kind, kind);
@@ -153,7 +225,10 @@ fn questions_bubble_up() {
         let heard = kit.say("both", &says("Rome")).await;
         assert_eq!(heard.text(), "all together");
         let (key, words) = &heard.questions[0];
-        assert!(key.starts_with("a.") && words == "Which city? (step a)", "{key} {words}");
+        assert!(
+            key.starts_with("a.") && words == "Which city? (step a)",
+            "{key} {words}"
+        );
         let results = &kit.asked("synthesize")[0]["results"];
         assert_eq!(results[0]["text"], "heard \"Rome\"");
     });
@@ -187,7 +262,12 @@ fn cost() {
 fn cost_of_one() {
     for (micro_usd, route, risky, expect) in [
         (2_000, json!("local"), false, ["confirm-cost"].as_slice()),
-        (2_000, json!({ "remote": { "agent": "a" } }), false, &["confirm-cost"]),
+        (
+            2_000,
+            json!({ "remote": { "agent": "a" } }),
+            false,
+            &["confirm-cost"],
+        ),
         (2_000, json!("local"), true, &["confirm-cost", "confirm"]),
         (500, json!("local"), false, &[]),
     ] {
@@ -203,7 +283,10 @@ fn cost_of_one() {
                 kit.decide("decide_route", [routed]);
                 let heard = kit.hear(said("go", "k", "c"), &says("yes")).await;
                 let keys: Vec<&str> = heard.questions.iter().map(|(key, _)| &**key).collect();
-                assert!(heard.reply.is_ok() && keys == expect, "{micro_usd} {route} {keys:?}");
+                assert!(
+                    heard.reply.is_ok() && keys == expect,
+                    "{micro_usd} {route} {keys:?}"
+                );
             },
         );
     }
@@ -226,14 +309,29 @@ fn cancelled() {
         tokio::select! { () = hangs => {}, () = async { while call.next().await.is_some() {} } => panic!("ended") }
         drop(call);
         let open = || async {
-            let (all, _) = kit.system.store().tasks.list(TaskFilter::default(), 0, 10).await.unwrap();
+            let (all, _) = kit
+                .system
+                .store()
+                .tasks
+                .list(TaskFilter::default(), 0, 10)
+                .await
+                .unwrap();
             all.iter().filter(|task| !task.state.is_terminal()).count()
         };
         while open().await > 0 {
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
         }
-        let (all, _) = kit.system.store().tasks.list(TaskFilter::default(), 0, 10).await.unwrap();
-        let canceled = all.iter().filter(|task| task.state == TaskState::Canceled).count();
+        let (all, _) = kit
+            .system
+            .store()
+            .tasks
+            .list(TaskFilter::default(), 0, 10)
+            .await
+            .unwrap();
+        let canceled = all
+            .iter()
+            .filter(|task| task.state == TaskState::Canceled)
+            .count();
         assert_eq!((all.len(), canceled), (3, 2));
     });
 }

@@ -15,7 +15,10 @@ fn away() -> Act {
 
 /// A request that goes to the peer `one`.
 fn to_one(kit: &Kit, strategies: impl IntoIterator<Item = Value>) {
-    kit.decide("decide_route", [decided(json!({ "remote": { "agent": "one" } }))]);
+    kit.decide(
+        "decide_route",
+        [decided(json!({ "remote": { "agent": "one" } }))],
+    );
     kit.decide("decide_recovery", strategies.into_iter().map(decided));
 }
 
@@ -30,11 +33,29 @@ fn retry_same() {
         assert_eq!(heard.text(), "done");
         // 500 ms and 1 s, each half of it more or less.
         let took = began.elapsed();
-        assert!((Duration::from_millis(750)..Duration::from_millis(2_300)).contains(&took), "{took:?}");
-        let keys: Vec<String> = heard_by.lock().unwrap().iter().map(|said| said.key()).collect();
-        assert!(keys.len() == 3 && keys.iter().all(|key| *key == keys[0]), "{keys:?}");
-        let told: Vec<_> = heard.progress.iter().filter(|line| line.starts_with("NP3: one failed")).collect();
-        assert_eq!(told[0], "NP3: one failed (TransientNetwork, attempt 1): retry_same");
+        assert!(
+            (Duration::from_millis(750)..Duration::from_millis(2_300)).contains(&took),
+            "{took:?}"
+        );
+        let keys: Vec<String> = heard_by
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|said| said.key())
+            .collect();
+        assert!(
+            keys.len() == 3 && keys.iter().all(|key| *key == keys[0]),
+            "{keys:?}"
+        );
+        let told: Vec<_> = heard
+            .progress
+            .iter()
+            .filter(|line| line.starts_with("NP3: one failed"))
+            .collect();
+        assert_eq!(
+            told[0],
+            "NP3: one failed (TransientNetwork, attempt 1): retry_same"
+        );
         assert!(told.iter().all(|line| !line.contains("refused")));
     });
 }
@@ -44,9 +65,17 @@ fn retry_same() {
 fn settled_failures_are_other_tasks() {
     with_kit(async |kit| {
         to_one(kit, [json!("retry_same")]);
-        let heard_by = kit.peer("one", [Act::Fail(Failure::internal("no")), Act::Say("done")]);
+        let heard_by = kit.peer(
+            "one",
+            [Act::Fail(Failure::internal("no")), Act::Say("done")],
+        );
         assert_eq!(kit.say("go", &nobody).await.text(), "done");
-        let keys: Vec<String> = heard_by.lock().unwrap().iter().map(|said| said.key()).collect();
+        let keys: Vec<String> = heard_by
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|said| said.key())
+            .collect();
         assert_eq!(keys[1], format!("{}/1", keys[0]));
     });
 }
@@ -55,12 +84,30 @@ fn settled_failures_are_other_tasks() {
 #[test]
 fn retry_modified() {
     with_kit(async |kit| {
-        kit.decide("decide_tool", [decided(json!({ "tool_name": "echo", "params": { "words": "x" } }))]);
-        kit.decide("decide_recovery", [decided(json!({ "retry_modified": { "params": { "text": "mended" } } }))]);
+        kit.decide(
+            "decide_tool",
+            [decided(
+                json!({ "tool_name": "echo", "params": { "words": "x" } }),
+            )],
+        );
+        kit.decide(
+            "decide_recovery",
+            [decided(
+                json!({ "retry_modified": { "params": { "text": "mended" } } }),
+            )],
+        );
         assert_eq!(kit.say("go", &nobody).await.text(), "mended");
         assert_eq!(kit.asked("decide_recovery")[0]["class"], "ToolSyntax");
-        kit.decide("decide_recovery", [decided(json!({ "retry_modified": { "params": { "wrong": 1 } } }))]);
-        assert_eq!(kit.say("go", &nobody).await.failure().kind, FailureKind::InvalidInput);
+        kit.decide(
+            "decide_recovery",
+            [decided(
+                json!({ "retry_modified": { "params": { "wrong": 1 } } }),
+            )],
+        );
+        assert_eq!(
+            kit.say("go", &nobody).await.failure().kind,
+            FailureKind::InvalidInput
+        );
     });
 }
 
@@ -70,22 +117,45 @@ fn retry_modified() {
 fn retry_patched() {
     let text = "One. Two. Three.";
     for (params, patch) in [
-        (json!({ "text": text, "sentences": 0 }), json!({ "sentences": 1 })),
-        (json!({ "text": text, "sentences": 1, "words": 3 }), json!({ "words": null })),
+        (
+            json!({ "text": text, "sentences": 0 }),
+            json!({ "sentences": 1 }),
+        ),
+        (
+            json!({ "text": text, "sentences": 1, "words": 3 }),
+            json!({ "words": null }),
+        ),
     ] {
         with_kit(async |kit| {
             kit.decide("write_answer", [decided(json!("short"))]);
-            kit.decide("decide_tool", [decided(json!({ "tool_name": "summarize", "params": params }))]);
-            kit.decide("decide_recovery", [decided(json!({ "retry_modified": { "params": patch } }))]);
+            kit.decide(
+                "decide_tool",
+                [decided(
+                    json!({ "tool_name": "summarize", "params": params }),
+                )],
+            );
+            kit.decide(
+                "decide_recovery",
+                [decided(json!({ "retry_modified": { "params": patch } }))],
+            );
             assert_eq!(kit.say("go", &nobody).await.text(), "short", "{patch}");
             let asked = kit.asked("write_answer")[0]["request"].take();
             let asked = asked.as_str().unwrap();
-            assert!(asked.contains(text) && asked.contains("at most 1 sentences"), "{asked}");
+            assert!(
+                asked.contains(text) && asked.contains("at most 1 sentences"),
+                "{asked}"
+            );
         });
     }
     with_kit(async |kit| {
-        to_one(kit, [json!({ "retry_modified": { "params": { "text": "go slowly" } } })]);
-        let one = kit.peer("one", [Act::Fail(Failure::internal("too fast")), Act::Say("done")]);
+        to_one(
+            kit,
+            [json!({ "retry_modified": { "params": { "text": "go slowly" } } })],
+        );
+        let one = kit.peer(
+            "one",
+            [Act::Fail(Failure::internal("too fast")), Act::Say("done")],
+        );
         assert_eq!(kit.say("go", &nobody).await.text(), "done");
         let one = one.lock().unwrap();
         assert_eq!(one[1].texts(), "go slowly");
@@ -93,8 +163,14 @@ fn retry_patched() {
     });
     for kind in [FailureKind::TimedOut, FailureKind::Unavailable] {
         with_kit(async |kit| {
-            to_one(kit, [json!({ "retry_modified": { "params": { "text": "go slowly" } } })]);
-            let one = kit.peer("one", [Act::Fail(Failure::new(kind, "no answer")), Act::Say("done")]);
+            to_one(
+                kit,
+                [json!({ "retry_modified": { "params": { "text": "go slowly" } } })],
+            );
+            let one = kit.peer(
+                "one",
+                [Act::Fail(Failure::new(kind, "no answer")), Act::Say("done")],
+            );
             assert_eq!(kit.say("go", &nobody).await.failure().kind, kind);
             assert_eq!(one.lock().unwrap().len(), 1, "it may act twice");
         });
@@ -117,7 +193,11 @@ fn use_alternative() {
 
         for which in ["one", "tow"] {
             to_one(kit, [json!({ "use_alternative": { "which": which } })]);
-            assert_eq!(kit.say("go", &nobody).await.failure().kind, FailureKind::Unavailable, "{which}");
+            assert_eq!(
+                kit.say("go", &nobody).await.failure().kind,
+                FailureKind::Unavailable,
+                "{which}"
+            );
         }
     });
 }
@@ -131,18 +211,36 @@ fn ask_human() {
         let denied = || Act::Fail(Failure::denied("no key"));
         let one = kit.peer("one", [denied(), Act::Say("done")]);
         let heard = kit.say("go", &says("with this key")).await;
-        assert_eq!((heard.text(), heard.questions.len()), ("done".to_owned(), 1));
-        assert_eq!(heard.questions[0], ("recover-1".to_owned(), "What now?".to_owned()));
+        assert_eq!(
+            (heard.text(), heard.questions.len()),
+            ("done".to_owned(), 1)
+        );
+        assert_eq!(
+            heard.questions[0],
+            ("recover-1".to_owned(), "What now?".to_owned())
+        );
         assert_eq!(one.lock().unwrap()[1].texts(), "go\nwith this key");
         assert_eq!(kit.asked("decide_recovery")[0]["class"], "PermissionAuth");
 
         to_one(kit, [help()]);
         kit.peer("one", [denied()]);
-        assert_eq!(kit.say("go", &says("skip")).await.failure().message, "no key");
-        assert_eq!(kit.say("go", &|_, _| Some(ElicitAnswer::decline())).await.failure().message, "no key");
+        assert_eq!(
+            kit.say("go", &says("skip")).await.failure().message,
+            "no key"
+        );
+        assert_eq!(
+            kit.say("go", &|_, _| Some(ElicitAnswer::decline()))
+                .await
+                .failure()
+                .message,
+            "no key"
+        );
         assert_eq!(kit.say("go", &nobody).await.failure().message, "no key");
         let heard = kit.say("go", &says("again")).await;
-        assert_eq!((heard.questions.len(), heard.failure().kind), (1, FailureKind::Denied));
+        assert_eq!(
+            (heard.questions.len(), heard.failure().kind),
+            (1, FailureKind::Denied)
+        );
     });
 }
 
@@ -153,7 +251,10 @@ fn abandon() {
         to_one(kit, [json!({ "abandon": { "reason": "it is of no use" } })]);
         kit.peer("one", [away()]);
         let heard = kit.say("go", &nobody).await;
-        assert_eq!((heard.failure().kind, &*heard.failure().message), (FailureKind::Unavailable, "it is of no use"));
+        assert_eq!(
+            (heard.failure().kind, &*heard.failure().message),
+            (FailureKind::Unavailable, "it is of no use")
+        );
     });
 }
 
@@ -162,16 +263,40 @@ fn abandon() {
 #[test]
 fn provider_refuses() {
     for (kind, data, class, ends) in [
-        ("unavailable", json!({ "provider_refuses": "key" }), Some("PermissionAuth"), FailureKind::Unavailable),
-        ("rejected", json!({ "provider_refuses": "request" }), Some("Unknown/Other"), FailureKind::Internal),
+        (
+            "unavailable",
+            json!({ "provider_refuses": "key" }),
+            Some("PermissionAuth"),
+            FailureKind::Unavailable,
+        ),
+        (
+            "rejected",
+            json!({ "provider_refuses": "request" }),
+            Some("Unknown/Other"),
+            FailureKind::Internal,
+        ),
         ("rejected", Value::Null, None, FailureKind::Rejected),
     ] {
         with_kit(async |kit| {
-            kit.decide("decide_tool", [decided(json!({ "tool_name": "llm", "params": { "text": "go" } }))]);
-            kit.decide("write_answer", [json!({ "fails": { "kind": kind, "message": "no", "data": data } })]);
-            assert_eq!(kit.say("go", &nobody).await.failure().kind, ends, "{kind} {data}");
+            kit.decide(
+                "decide_tool",
+                [decided(
+                    json!({ "tool_name": "llm", "params": { "text": "go" } }),
+                )],
+            );
+            kit.decide(
+                "write_answer",
+                [json!({ "fails": { "kind": kind, "message": "no", "data": data } })],
+            );
+            assert_eq!(
+                kit.say("go", &nobody).await.failure().kind,
+                ends,
+                "{kind} {data}"
+            );
             let classes = kit.asked("decide_recovery");
-            let first = classes.first().map(|asked| asked["class"].as_str().unwrap());
+            let first = classes
+                .first()
+                .map(|asked| asked["class"].as_str().unwrap());
             assert_eq!(first, class, "{kind} {data}");
         });
     }
@@ -184,11 +309,21 @@ fn budgets() {
     with_kit(async |kit| {
         to_one(kit, [json!("retry_same")]);
         let one = kit.peer("one", [away()]);
-        assert_eq!(kit.say("go", &nobody).await.failure().kind, FailureKind::Unavailable);
+        assert_eq!(
+            kit.say("go", &nobody).await.failure().kind,
+            FailureKind::Unavailable
+        );
         assert_eq!(one.lock().unwrap().len(), TRIES_MAX as usize);
         // The third in a row, and not the fourth, which is over the budget.
-        let classes: Vec<Value> = kit.asked("decide_recovery").iter().map(|asked| asked["class"].clone()).collect();
-        assert_eq!(classes, ["TransientNetwork", "TransientNetwork", "AgentUnavailable"]);
+        let classes: Vec<Value> = kit
+            .asked("decide_recovery")
+            .iter()
+            .map(|asked| asked["class"].clone())
+            .collect();
+        assert_eq!(
+            classes,
+            ["TransientNetwork", "TransientNetwork", "AgentUnavailable"]
+        );
 
         for kind in [FailureKind::Rejected, FailureKind::Blocked] {
             kit.peer("one", [Act::Fail(Failure::new(kind, "no"))]);
@@ -198,7 +333,14 @@ fn budgets() {
     });
     with_kit(async |kit| {
         let alternative = |which: &str| json!({ "use_alternative": { "which": which } });
-        to_one(kit, [alternative("two"), alternative("three"), alternative("four")]);
+        to_one(
+            kit,
+            [
+                alternative("two"),
+                alternative("three"),
+                alternative("four"),
+            ],
+        );
         for id in ["one", "two", "three"] {
             kit.peer(id, [away()]);
         }

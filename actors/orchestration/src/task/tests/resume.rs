@@ -13,7 +13,10 @@ use super::kit::{Act, Kit, decided, nobody, said, says, steps, with, with_kit};
 fn goes_on() {
     with_kit(async |kit| {
         kit.decide("decide_split", [decided(json!("yes"))]);
-        kit.decide("make_steps", [steps(&[("a", "do a", &[]), ("b", "do b", &[])])]);
+        kit.decide(
+            "make_steps",
+            [steps(&[("a", "do a", &[]), ("b", "do b", &[])])],
+        );
         let routes = ["a", "b"].map(|id| decided(json!({ "remote": { "agent": id } })));
         kit.decide("decide_route", routes);
         let a = kit.peer("a", [Act::Say("x")]);
@@ -29,7 +32,10 @@ fn goes_on() {
         kit.ending.cancel();
         kit.stop_runner().await;
         call.cancel();
-        assert_eq!(call.reply().await.unwrap().unwrap_err().kind, FailureKind::Unavailable);
+        assert_eq!(
+            call.reply().await.unwrap().unwrap_err().kind,
+            FailureKind::Unavailable
+        );
 
         kit.start_runner();
         let heard = kit.hear(said("both", "k", "c"), &nobody).await;
@@ -37,7 +43,10 @@ fn goes_on() {
         assert_eq!((a.lock().unwrap().len(), b.lock().unwrap().len()), (1, 2));
         let keys: Vec<String> = b.lock().unwrap().iter().map(|said| said.key()).collect();
         assert_eq!(keys[0], keys[1]);
-        assert_eq!((kit.asked("make_steps").len(), kit.asked("synthesize").len()), (1, 1));
+        assert_eq!(
+            (kit.asked("make_steps").len(), kit.asked("synthesize").len()),
+            (1, 1)
+        );
     });
 }
 
@@ -47,17 +56,27 @@ fn goes_on() {
 fn asked_once() {
     with_kit(async |kit| {
         kit.decide("decide_split", [decided(json!("yes"))]);
-        kit.decide("make_steps", [steps(&[("a", "do a", &[]), ("b", "do b", &[])])]);
+        kit.decide(
+            "make_steps",
+            [steps(&[("a", "do a", &[]), ("b", "do b", &[])])],
+        );
         let routes = ["a", "b"].map(|id| decided(json!({ "remote": { "agent": id } })));
         kit.decide("decide_route", routes);
-        kit.decide("synthesize", [decided(json!({ "final_answer": "together", "confidence": 0.35 }))]);
+        kit.decide(
+            "synthesize",
+            [decided(
+                json!({ "final_answer": "together", "confidence": 0.35 }),
+            )],
+        );
         kit.peer("a", [Act::Ask("Which city?")]);
         kit.peer("b", [Act::Say("y")]);
         let person = says("Rome");
         // Whoever is asked to confirm doesn't answer before the end.
         let mut call = kit.agent.call(said("both", "k", "c")).start();
         let unanswered = loop {
-            let CallEvent::Question(mut pending) = call.next().await.expect("it ended") else { continue };
+            let CallEvent::Question(mut pending) = call.next().await.expect("it ended") else {
+                continue;
+            };
             let key = pending.question.take_key().unwrap();
             if key == "confirm" {
                 break pending;
@@ -75,7 +94,13 @@ fn asked_once() {
         assert_eq!(heard.text(), "together");
         let keys: Vec<&str> = heard.questions.iter().map(|(key, _)| &**key).collect();
         assert_eq!(keys, ["confirm"]);
-        assert_eq!((kit.asked("synthesize").len(), kit.asked("decide_confirm").len()), (1, 1));
+        assert_eq!(
+            (
+                kit.asked("synthesize").len(),
+                kit.asked("decide_confirm").len()
+            ),
+            (1, 1)
+        );
     });
 }
 
@@ -83,7 +108,9 @@ fn asked_once() {
 async fn parked_at(kit: &Kit, text: &str, key: &str) {
     let (person, mut call) = (says("Rome"), kit.agent.call(said(text, "k", "c")).start());
     loop {
-        let CallEvent::Question(mut pending) = call.next().await.expect("it ended") else { continue };
+        let CallEvent::Question(mut pending) = call.next().await.expect("it ended") else {
+            continue;
+        };
         let asked = pending.question.take_key().unwrap();
         if asked.starts_with(key) {
             kit.ending.cancel();
@@ -100,12 +127,29 @@ async fn parked_at(kit: &Kit, text: &str, key: &str) {
 #[test]
 fn asked_again_as_it_was() {
     let unsure = || json!({ "outcome": "local", "confidence": 0.2 });
-    let which = |what: &str| decided(json!({ "needs_clarify": { "question": format!("Which {what}?") } }));
+    let which =
+        |what: &str| decided(json!({ "needs_clarify": { "question": format!("Which {what}?") } }));
     for (key, expect, decided_anew) in [
-        ("clarify", "go\nClarification: Rome", ["decide_clarity"].as_slice()),
-        ("clarify-2", "go\nClarification: Rome\nClarification: Rome", &["decide_clarity"]),
-        ("confirm", "go\nClarification: Rome", &["decide_clarity", "decide_route", "decide_confirm"]),
-        ("peer", "heard \"Rome\"", &["decide_clarity", "decide_route"]),
+        (
+            "clarify",
+            "go\nClarification: Rome",
+            ["decide_clarity"].as_slice(),
+        ),
+        (
+            "clarify-2",
+            "go\nClarification: Rome\nClarification: Rome",
+            &["decide_clarity"],
+        ),
+        (
+            "confirm",
+            "go\nClarification: Rome",
+            &["decide_clarity", "decide_route", "decide_confirm"],
+        ),
+        (
+            "peer",
+            "heard \"Rome\"",
+            &["decide_clarity", "decide_route"],
+        ),
     ] {
         with(
             |options| options.max_risk = if key == "confirm" { -1.0 } else { 1.0 },
@@ -113,7 +157,10 @@ fn asked_again_as_it_was() {
                 kit.decide("decide_clarity", [which("city"), which("street")]);
                 match key {
                     "clarify-2" => kit.decide("decide_route", [unsure()]),
-                    "peer" => kit.decide("decide_route", [decided(json!({ "remote": { "agent": "one" } }))]),
+                    "peer" => kit.decide(
+                        "decide_route",
+                        [decided(json!({ "remote": { "agent": "one" } }))],
+                    ),
                     _ => {}
                 }
                 kit.peer("one", [Act::Ask("Which street?")]);
@@ -122,15 +169,24 @@ fn asked_again_as_it_was() {
                     key => key,
                 };
                 parked_at(kit, "go", asked_under).await;
-                let before: Vec<usize> = decided_anew.iter().map(|message| kit.asked(message).len()).collect();
+                let before: Vec<usize> = decided_anew
+                    .iter()
+                    .map(|message| kit.asked(message).len())
+                    .collect();
 
                 kit.decide("decide_clarity", [decided(json!("clear"))]);
                 kit.decide("decide_confirm", [decided(json!("safe_to_proceed"))]);
                 kit.decide("decide_route", [decided(json!("local"))]);
                 let heard = kit.hear(said("go", "k", "c"), &says("Rome")).await;
                 assert_eq!(heard.text(), expect, "{key}");
-                assert!(heard.questions.len() == 1 && heard.questions[0].0.starts_with(asked_under), "{key}");
-                let after: Vec<usize> = decided_anew.iter().map(|message| kit.asked(message).len()).collect();
+                assert!(
+                    heard.questions.len() == 1 && heard.questions[0].0.starts_with(asked_under),
+                    "{key}"
+                );
+                let after: Vec<usize> = decided_anew
+                    .iter()
+                    .map(|message| kit.asked(message).len())
+                    .collect();
                 assert_eq!(after, before, "{key}");
             },
         );
@@ -150,7 +206,11 @@ fn kept_up_to_a_limit() {
                 parked_at(kit, &text, "confirm").await;
                 kit.decide("decide_confirm", [decided(json!("safe_to_proceed"))]);
                 let heard = kit.hear(said(&text, "k", "c"), &says("Rome")).await;
-                assert_eq!((heard.text(), heard.questions.len()), (text, asked_again), "{chars}");
+                assert_eq!(
+                    (heard.text(), heard.questions.len()),
+                    (text, asked_again),
+                    "{chars}"
+                );
             },
         );
     }

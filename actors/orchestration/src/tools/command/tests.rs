@@ -16,7 +16,10 @@ fn words(words: &[&str]) -> Vec<String> {
 
 /// Runs `command` and gives its text.
 async fn told(commands: &Commands, command: &[&str]) -> Result<String, Failure> {
-    commands.end_of(commands.command(words(command), None)?).await.map(|ran| ran.told())
+    commands
+        .end_of(commands.command(words(command), None)?)
+        .await
+        .map(|ran| ran.told())
 }
 
 fn home() -> TempDir {
@@ -31,24 +34,46 @@ async fn only_what_is_allowed_is_run() {
     assert_eq!(told(&commands, &["echo", "hi"]).await.unwrap(), "hi\n");
     assert_eq!(told(&commands, &["/bin/ls"]).await.unwrap(), "");
     for no in ["ls", "/bin/../bin/ls", "Echo", "./echo", "echo ", "sh", ""] {
-        assert_eq!(told(&commands, &[no]).await.unwrap_err().kind, FailureKind::Denied, "{no:?}");
+        assert_eq!(
+            told(&commands, &[no]).await.unwrap_err().kind,
+            FailureKind::Denied,
+            "{no:?}"
+        );
     }
-    assert_eq!(told(&commands, &[]).await.unwrap_err().kind, FailureKind::InvalidInput);
+    assert_eq!(
+        told(&commands, &[]).await.unwrap_err().kind,
+        FailureKind::InvalidInput
+    );
 }
 
 /// Goal: mistakes are told at the start. Method: one of each.
 #[test]
 fn mistakes_are_told() {
     let home = home();
-    let open = |allow: &[&str]| Commands::open(CommandOptions::new(allow.iter().copied(), home.path())).unwrap_err();
+    let open = |allow: &[&str]| {
+        Commands::open(CommandOptions::new(allow.iter().copied(), home.path())).unwrap_err()
+    };
     assert_eq!(open(&[]), CommandError::NothingAllowed);
-    assert_eq!(open(&["no-such-program"]), CommandError::NotFound("no-such-program".into()));
+    assert_eq!(
+        open(&["no-such-program"]),
+        CommandError::NotFound("no-such-program".into())
+    );
     for no in ["bin/ls", "/etc/passwd", "/usr/bin", "ls -l", ""] {
         assert_eq!(open(&[no]), CommandError::NoProgram(no.into()));
     }
     let nowhere = CommandOptions::new(["ls"], home.path().join("no"));
-    assert!(matches!(Commands::open(nowhere.clone()), Err(CommandError::NoDirectory(_))));
-    assert_eq!(Commands::open(CommandOptions { directory: None, ..nowhere }).unwrap_err(), CommandError::Nowhere);
+    assert!(matches!(
+        Commands::open(nowhere.clone()),
+        Err(CommandError::NoDirectory(_))
+    ));
+    assert_eq!(
+        Commands::open(CommandOptions {
+            directory: None,
+            ..nowhere
+        })
+        .unwrap_err(),
+        CommandError::Nowhere
+    );
 }
 
 /// Goal: there is no shell. Method: everything that one would act on comes out as it went in.
@@ -57,7 +82,10 @@ async fn metacharacters_are_text() {
     let home = home();
     let commands = commands(&["echo"], &home);
     let odd = "; rm -rf / && $(id) `id` | cat > x * ~ $HOME 'a' \"b\" \\n";
-    assert_eq!(told(&commands, &["echo", odd]).await.unwrap(), format!("{odd}\n"));
+    assert_eq!(
+        told(&commands, &["echo", odd]).await.unwrap(),
+        format!("{odd}\n")
+    );
     assert!(std::fs::read_dir(home.path()).unwrap().next().is_none());
 }
 
@@ -68,13 +96,25 @@ async fn surroundings_are_bare() {
     let home = home();
     let commands = commands(&["env", "pwd", "cat"], &home);
     let env = told(&commands, &["env"]).await.unwrap();
-    let mut names: Vec<_> = env.lines().map(|line| line.split('=').next().unwrap()).collect();
+    let mut names: Vec<_> = env
+        .lines()
+        .map(|line| line.split('=').next().unwrap())
+        .collect();
     names.sort_unstable();
     assert_eq!(names, ["LANG", "PATH"]);
     let here = home.path().canonicalize().unwrap();
-    assert_eq!(told(&commands, &["pwd"]).await.unwrap().trim(), here.to_str().unwrap());
-    assert_eq!(told(&commands, &["cat"]).await.unwrap(), "", "its input is empty");
-    let fed = commands.command(words(&["cat"]), Some("given".into())).unwrap();
+    assert_eq!(
+        told(&commands, &["pwd"]).await.unwrap().trim(),
+        here.to_str().unwrap()
+    );
+    assert_eq!(
+        told(&commands, &["cat"]).await.unwrap(),
+        "",
+        "its input is empty"
+    );
+    let fed = commands
+        .command(words(&["cat"]), Some("given".into()))
+        .unwrap();
     assert_eq!(commands.end_of(fed).await.unwrap().told(), "given");
 }
 
@@ -90,25 +130,45 @@ async fn limits_hold() {
         commands.command(many, None)
     };
     assert!(many(COMMAND_ARGUMENTS_MAX_DEFAULT).is_ok());
-    assert_eq!(many(COMMAND_ARGUMENTS_MAX_DEFAULT + 1).unwrap_err().kind, FailureKind::InvalidInput);
+    assert_eq!(
+        many(COMMAND_ARGUMENTS_MAX_DEFAULT + 1).unwrap_err().kind,
+        FailureKind::InvalidInput
+    );
     let long = |n: usize| commands.command(vec!["echo".into(), "a".repeat(n)], None);
     assert!(long(COMMAND_BYTES_MAX - 4).is_ok());
-    assert_eq!(long(COMMAND_BYTES_MAX - 3).unwrap_err().kind, FailureKind::InvalidInput);
+    assert_eq!(
+        long(COMMAND_BYTES_MAX - 3).unwrap_err().kind,
+        FailureKind::InvalidInput
+    );
     let fed = |n: usize| commands.command(words(&["echo"]), Some("a".repeat(n)));
     assert!(fed(COMMAND_INPUT_BYTES_MAX).is_ok());
-    assert_eq!(fed(COMMAND_INPUT_BYTES_MAX + 1).unwrap_err().kind, FailureKind::InvalidInput);
+    assert_eq!(
+        fed(COMMAND_INPUT_BYTES_MAX + 1).unwrap_err().kind,
+        FailureKind::InvalidInput
+    );
     assert!(commands.command(words(&["echo", "a\0b"]), None).is_err());
 
-    assert_eq!(told(&commands, &["echo", "123456789"]).await.unwrap(), "123456789\n");
+    assert_eq!(
+        told(&commands, &["echo", "123456789"]).await.unwrap(),
+        "123456789\n"
+    );
     let cut = told(&commands, &["echo", "1234567890"]).await.unwrap();
-    assert!(cut.starts_with("1234567890\n[1 bytes more were left out]"), "{cut}");
+    assert!(
+        cut.starts_with("1234567890\n[1 bytes more were left out]"),
+        "{cut}"
+    );
     // Far more than a pipe holds: it is read to its end all the same.
-    let much = told(&commands, &["head", "-c", "1000000", "/dev/zero"]).await.unwrap();
+    let much = told(&commands, &["head", "-c", "1000000", "/dev/zero"])
+        .await
+        .unwrap();
     assert!(much.contains("999990 bytes more"), "{much}");
 
     commands.options.within = Duration::from_millis(50);
     let began = Instant::now();
-    assert_eq!(told(&commands, &["sleep", "60"]).await.unwrap_err().kind, FailureKind::TimedOut);
+    assert_eq!(
+        told(&commands, &["sleep", "60"]).await.unwrap_err().kind,
+        FailureKind::TimedOut
+    );
     assert!(began.elapsed() < Duration::from_secs(30));
 }
 
@@ -119,14 +179,18 @@ async fn failures_are_told() {
     let commands = commands(&["ls", "false"], &home);
     assert_eq!(told(&commands, &["false"]).await.unwrap(), "exit code 1");
     let missing = told(&commands, &["ls", "nothing-here"]).await.unwrap();
-    assert!(missing.starts_with("standard error:\n") && missing.ends_with("exit code 2"), "{missing}");
+    assert!(
+        missing.starts_with("standard error:\n") && missing.ends_with("exit code 2"),
+        "{missing}"
+    );
 }
 
 /// Waits until no process has `mark` among its arguments.
 async fn gone(mark: &str) {
     let lives = || {
         let all = std::fs::read_dir("/proc").unwrap().flatten();
-        let mut lines = all.filter_map(|entry| std::fs::read_to_string(entry.path().join("cmdline")).ok());
+        let mut lines =
+            all.filter_map(|entry| std::fs::read_to_string(entry.path().join("cmdline")).ok());
         lines.any(|line| line.contains(mark))
     };
     timeout(Duration::from_secs(20), async {
@@ -145,10 +209,19 @@ async fn children_of_children_die() {
     let home = home();
     let mut commands = commands(&["sh"], &home);
     let script = |mark: &str, then: &str| format!("sleep {mark} & echo begun; {then}");
-    assert_eq!(told(&commands, &["sh", "-c", &script("86461.25", "exit 0")]).await.unwrap(), "begun\n");
+    assert_eq!(
+        told(&commands, &["sh", "-c", &script("86461.25", "exit 0")])
+            .await
+            .unwrap(),
+        "begun\n"
+    );
     gone("86461.25").await;
     commands.options.within = Duration::from_millis(300);
-    assert!(told(&commands, &["sh", "-c", &script("86462.25", "wait")]).await.is_err());
+    assert!(
+        told(&commands, &["sh", "-c", &script("86462.25", "wait")])
+            .await
+            .is_err()
+    );
     gone("86462.25").await;
     commands.options.within = Duration::from_secs(60);
     let script = script("86463.25", "wait");
@@ -162,11 +235,30 @@ async fn children_of_children_die() {
 #[test]
 fn peers_run_nothing() {
     assert!(may_run(&Principal::local_operator()).is_ok());
-    for kind in [PrincipalKind::Anonymous, PrincipalKind::Agent, PrincipalKind::ApiKey] {
-        let peer = Principal { kind, ..Principal::local_operator() };
+    for kind in [
+        PrincipalKind::Anonymous,
+        PrincipalKind::Agent,
+        PrincipalKind::ApiKey,
+    ] {
+        let peer = Principal {
+            kind,
+            ..Principal::local_operator()
+        };
         assert_eq!(may_run(&peer).unwrap_err().kind, FailureKind::Denied);
-        assert!(may_run(&Principal { scopes: vec!["execute_command".into()], ..peer.clone() }).is_ok());
-        assert!(may_run(&Principal { scopes: vec!["execute".into()], ..peer }).is_err());
+        assert!(
+            may_run(&Principal {
+                scopes: vec!["execute_command".into()],
+                ..peer.clone()
+            })
+            .is_ok()
+        );
+        assert!(
+            may_run(&Principal {
+                scopes: vec!["execute".into()],
+                ..peer
+            })
+            .is_err()
+        );
     }
 }
 
@@ -181,10 +273,19 @@ fn quoted_as_in_a_shell() {
         ("a '' \"\"", vec!["a", "", ""]),
         (r"touch x\ y \; \'", vec!["touch", "x y", ";", "'"]),
         (r#"echo "a\"b\\c\d\$e""#, vec!["echo", r#"a"b\c\d$e"#]),
-        (r"echo '\n $(id) `id` ; * ~ #'", vec!["echo", r"\n $(id) `id` ; * ~ #"]),
+        (
+            r"echo '\n $(id) `id` ; * ~ #'",
+            vec!["echo", r"\n $(id) `id` ; * ~ #"],
+        ),
         ("echo 'a\nb'", vec!["echo", "a\nb"]),
-        ("git log --format=%h a#b a~1 x=1", vec!["git", "log", "--format=%h", "a#b", "a~1", "x=1"]),
-        ("find . -exec x {} +", vec!["find", ".", "-exec", "x", "{}", "+"]),
+        (
+            "git log --format=%h a#b a~1 x=1",
+            vec!["git", "log", "--format=%h", "a#b", "a~1", "x=1"],
+        ),
+        (
+            "find . -exec x {} +",
+            vec!["find", ".", "-exec", "x", "{}", "+"],
+        ),
         ("", vec![]),
     ] {
         assert_eq!(words_of(line).unwrap(), expected, "{line}");
@@ -230,7 +331,10 @@ fn needs_a_shell() {
         ("A=b ls", "a variable"),
     ] {
         let failure = words_of(line).unwrap_err();
-        assert!(failure.message.contains(named) && failure.message.contains("no shell"), "{line}: {failure}");
+        assert!(
+            failure.message.contains(named) && failure.message.contains("no shell"),
+            "{line}: {failure}"
+        );
     }
 }
 

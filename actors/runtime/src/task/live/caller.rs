@@ -71,7 +71,10 @@ impl Telling {
         let mut waiting = self.waiting.lock();
         let (bytes, is_artifact) = match &told {
             Told::Said(_) => (0, false),
-            Told::Made(artifact) => (artifact.0.iter().map(|(_, value)| value.get().len()).sum(), true),
+            Told::Made(artifact) => (
+                artifact.0.iter().map(|(_, value)| value.get().len()).sum(),
+                true,
+            ),
         };
         if is_artifact {
             self.any.store(true, Ordering::Release);
@@ -150,13 +153,27 @@ pub(super) struct TaskCaller {
 }
 
 impl TaskCaller {
-    pub(super) fn new(abilities: Arc<Abilities>, told: Option<Arc<dyn Caller>>, keeps_artifacts: bool) -> Self {
-        Self { line: Mutex::default(), telling: Telling::default(), abilities, told, keeps_artifacts }
+    pub(super) fn new(
+        abilities: Arc<Abilities>,
+        told: Option<Arc<dyn Caller>>,
+        keeps_artifacts: bool,
+    ) -> Self {
+        Self {
+            line: Mutex::default(),
+            telling: Telling::default(),
+            abilities,
+            told,
+            keeps_artifacts,
+        }
     }
 
     /// What its worker has: the way to it, and where it hears. To be taken once, of a call that isn't over.
     pub(super) fn worker_ends(&self) -> (mpsc::Sender<Event>, mpsc::Receiver<Event>) {
-        let taken = self.line.lock().opened().and_then(|(events, heard)| Some((events.clone(), heard.take()?)));
+        let taken = self
+            .line
+            .lock()
+            .opened()
+            .and_then(|(events, heard)| Some((events.clone(), heard.take()?)));
         taken.unwrap_or_else(|| mpsc::channel(1))
     }
 
@@ -187,7 +204,11 @@ impl TaskCaller {
 
 impl Caller for TaskCaller {
     fn progress(&self, progress: Progress) {
-        if let Some(message) = progress.message.as_ref().filter(|message| !message.is_empty()) {
+        if let Some(message) = progress
+            .message
+            .as_ref()
+            .filter(|message| !message.is_empty())
+        {
             self.tell(Told::Said(message.clone()));
         }
         if let Some(told) = &self.told {
@@ -217,8 +238,16 @@ impl Caller for TaskCaller {
                 return Err(nobody());
             }
             let (answer, answered) = oneshot::channel();
-            let events = self.line.lock().opened().map(|(events, _)| events.clone()).ok_or_else(nobody)?;
-            events.send(Event::Asked { question, answer }).await.map_err(|_| nobody())?;
+            let events = self
+                .line
+                .lock()
+                .opened()
+                .map(|(events, _)| events.clone())
+                .ok_or_else(nobody)?;
+            events
+                .send(Event::Asked { question, answer })
+                .await
+                .map_err(|_| nobody())?;
             // Dropped before it is answered, the question is taken back.
             let _given_up = Look(self);
             answered.await.map_err(|_| nobody())?

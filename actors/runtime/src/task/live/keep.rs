@@ -16,8 +16,8 @@ use super::caller::Event;
 use super::{LiveTask, LiveTasks, left};
 use crate::journal::JournalResult;
 use crate::task::{
-    By, Claim, FOLLOW_LOOK_EVERY, Lease, LeaseView, TASK_CANCELS_EVERY, TASK_LEASE, TASK_RENEW_EVERY, Task, TaskError,
-    TaskId, TaskOwner, TaskResult, TaskStep, Tasks,
+    By, Claim, FOLLOW_LOOK_EVERY, Lease, LeaseView, TASK_CANCELS_EVERY, TASK_LEASE,
+    TASK_RENEW_EVERY, Task, TaskError, TaskId, TaskOwner, TaskResult, TaskStep, Tasks,
 };
 
 /// How often a server looks for tasks that nobody works on any more.
@@ -33,7 +33,11 @@ pub trait TaskHost: Send + Sync + 'static {
     }
 
     /// Goes on with a task that was left: has it run, or answers why it can't go on.
-    fn resume(self: Arc<Self>, task: Arc<Task>, lease: Lease) -> BoxFuture<'static, Result<(), CannotResume>>;
+    fn resume(
+        self: Arc<Self>,
+        task: Arc<Task>,
+        lease: Lease,
+    ) -> BoxFuture<'static, Result<(), CannotResume>>;
 }
 
 /// Why a task that was left doesn't go on.
@@ -103,7 +107,9 @@ impl LiveTasks {
     async fn resume(&self, host: &Arc<dyn TaskHost>, task: Arc<Task>, lease: Lease) {
         let id = task.id.clone();
         let resumed = if left(&task).is_zero() {
-            Err(CannotResume::IsForgotten(Failure::unavailable("its time is over")))
+            Err(CannotResume::IsForgotten(Failure::unavailable(
+                "its time is over",
+            )))
         } else {
             host.clone().resume(task, lease.clone()).await
         };
@@ -118,7 +124,11 @@ impl LiveTasks {
     }
 
     async fn give_up(&self, lease: &Lease, why: Failure) {
-        match self.tasks.step(&lease.task, By::Worker(lease), vec![TaskStep::Failed(why)]).await {
+        match self
+            .tasks
+            .step(&lease.task, By::Worker(lease), vec![TaskStep::Failed(why)])
+            .await
+        {
             Ok(_) | Err(TaskError::HasEnded(_)) => {}
             // It will be found again.
             Err(error) => {
@@ -130,7 +140,9 @@ impl LiveTasks {
     /// Ends the work on tasks that another took.
     async fn lose_those_of_others(&self, running: &[LiveTask]) {
         for live in running {
-            let Ok(Some(task)) = self.tasks.get(&live.lease.task).await else { continue };
+            let Ok(Some(task)) = self.tasks.get(&live.lease.task).await else {
+                continue;
+            };
             let has = |view: &LeaseView| view.by == live.lease.by && view.epoch == live.lease.epoch;
             if !task.state.is_terminal() && !task.lease.as_ref().is_some_and(has) {
                 live.hint(Event::Lost);
@@ -143,7 +155,10 @@ impl LiveTasks {
         match self.tasks.cancels(self.tasks.worker()).await {
             Ok(wanted) => {
                 let is_wanted = |live: &&LiveTask| wanted.contains(&live.lease.task);
-                running.iter().filter(is_wanted).for_each(|live| live.hint(Event::CancelSoon));
+                running
+                    .iter()
+                    .filter(is_wanted)
+                    .for_each(|live| live.hint(Event::CancelSoon));
             }
             Err(error) => log::warn!(%error, "no look at which tasks somebody wants ended"),
         }
@@ -163,7 +178,8 @@ impl LiveTasks {
 async fn keep(all: Weak<LiveTasks>, stopped: CancellationToken) {
     let mut looks = interval(TASK_CANCELS_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut renewed, mut renew_at, mut recover_at) = (Instant::now(), Instant::now(), Instant::now());
+    let (mut renewed, mut renew_at, mut recover_at) =
+        (Instant::now(), Instant::now(), Instant::now());
     loop {
         tokio::select! {
             () = stopped.cancelled() => return,
@@ -227,8 +243,12 @@ impl LiveTasks {
             Some(live) => Some(live.seen.borrow().clone()),
             None => self.tasks.get(id).await?,
         };
-        let is_theirs = |task: &Arc<Task>| task.owner == *owner && task.scope == self.scope && !left(task).is_zero();
-        Ok(task.filter(is_theirs).map(|task| self.found_since(task, live, changes)))
+        let is_theirs = |task: &Arc<Task>| {
+            task.owner == *owner && task.scope == self.scope && !left(task).is_zero()
+        };
+        Ok(task
+            .filter(is_theirs)
+            .map(|task| self.found_since(task, live, changes)))
     }
 
     /// A task that is at hand.
@@ -236,9 +256,23 @@ impl LiveTasks {
         self.found_since(task, live, self.tasks.changes())
     }
 
-    fn found_since(&self, task: Arc<Task>, live: Option<LiveTask>, changes: watch::Receiver<u64>) -> Found {
-        let delivering = live.as_ref().map(|live| live.delivering.clone()).unwrap_or_default();
-        Found { task, live, tasks: self.tasks.clone(), delivering, changes }
+    fn found_since(
+        &self,
+        task: Arc<Task>,
+        live: Option<LiveTask>,
+        changes: watch::Receiver<u64>,
+    ) -> Found {
+        let delivering = live
+            .as_ref()
+            .map(|live| live.delivering.clone())
+            .unwrap_or_default();
+        Found {
+            task,
+            live,
+            tasks: self.tasks.clone(),
+            delivering,
+            changes,
+        }
     }
 }
 
@@ -250,7 +284,11 @@ impl Found {
     pub async fn changed(&mut self) -> TaskResult<()> {
         let seen = self.task.last_event;
         if let Some(live) = &mut self.live {
-            let moved = live.seen.wait_for(|task| task.last_event > seen).await.map(|task| task.clone());
+            let moved = live
+                .seen
+                .wait_for(|task| task.last_event > seen)
+                .await
+                .map(|task| task.clone());
             if let Ok(task) = moved {
                 self.task = task;
                 return Ok(());
@@ -273,7 +311,11 @@ impl Found {
     async fn look(&mut self) -> TaskResult<()> {
         // Marked as seen before the look: what comes after it wakes.
         self.changes.mark_unchanged();
-        self.task = self.tasks.get(&self.task.id).await?.ok_or(TaskError::NotFound)?;
+        self.task = self
+            .tasks
+            .get(&self.task.id)
+            .await?
+            .ok_or(TaskError::NotFound)?;
         Ok(())
     }
 
@@ -304,7 +346,11 @@ impl Found {
             return Ok(());
         }
         self.live = None;
-        match self.tasks.want_cancel(&self.task.id, By::Owner(&self.task.owner)).await {
+        match self
+            .tasks
+            .want_cancel(&self.task.id, By::Owner(&self.task.owner))
+            .await
+        {
             Ok(task) => self.task = task,
             Err(TaskError::HasEnded(_)) => return self.look().await,
             Err(error) => return Err(error),

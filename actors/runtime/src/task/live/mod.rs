@@ -24,7 +24,8 @@ pub use keep::{CannotResume, Found, TaskHost};
 pub use worker::{Delivering, LiveTask};
 
 use super::{
-    Begun, By, Lease, NewTask, Released, Task, TaskError, TaskFilter, TaskId, TaskOwner, TaskResult, TaskStep, Tasks,
+    Begun, By, Lease, NewTask, Released, Task, TaskError, TaskFilter, TaskId, TaskOwner,
+    TaskResult, TaskStep, Tasks,
 };
 use crate::call::Caller;
 use crate::journal::JournalError;
@@ -119,8 +120,19 @@ impl LiveTasks {
     /// None run yet.
     pub fn new(tasks: Arc<dyn Tasks>, scope: String, options: LiveOptions) -> Arc<Self> {
         let (live, hosts, gone) = (Mutex::default(), Mutex::default(), watch::Sender::new(0));
-        let (keeper, beside, stopped) = (OnceLock::new(), OnceLock::new(), CancellationToken::new());
-        Arc::new(Self { tasks, scope, options, live, gone, keeper, hosts, beside, stopped })
+        let (keeper, beside, stopped) =
+            (OnceLock::new(), OnceLock::new(), CancellationToken::new());
+        Arc::new(Self {
+            tasks,
+            scope,
+            options,
+            live,
+            gone,
+            keeper,
+            hosts,
+            beside,
+            stopped,
+        })
     }
 
     /// Keeps a task. Whoever wants it may go away meanwhile: then it is left to whoever looks for such, as one that nobody
@@ -139,14 +151,16 @@ impl LiveTasks {
                 all.release(&lease, Released::Waits).await;
             }
         });
-        was_begun.await.unwrap_or_else(|_| Err(JournalError::Unavailable("it is closing".to_owned()).into()))
+        was_begun
+            .await
+            .unwrap_or_else(|_| Err(JournalError::Unavailable("it is closing".to_owned()).into()))
     }
 
     async fn begin(&self, new: NewTask) -> TaskResult<Begun> {
         match begin_surely(&*self.tasks, &new).await {
-            Err(error @ (TaskError::TooMany { .. } | TaskError::Journal(JournalError::Full { .. })))
-                if self.options.makes_room =>
-            {
+            Err(
+                error @ (TaskError::TooMany { .. } | TaskError::Journal(JournalError::Full { .. })),
+            ) if self.options.makes_room => {
                 if self.make_room(new.owner.clone()).await == 0 {
                     return Err(error);
                 }
@@ -158,8 +172,16 @@ impl LiveTasks {
 
     /// Forgets the oldest ended tasks of an owner, and answers how many those were.
     async fn make_room(&self, owner: TaskOwner) -> usize {
-        let states = TaskState::ALL.into_iter().filter(|state| state.is_terminal()).collect();
-        let ended = TaskFilter { scope: Some(self.scope.clone()), owner: Some(owner), states, ..TaskFilter::default() };
+        let states = TaskState::ALL
+            .into_iter()
+            .filter(|state| state.is_terminal())
+            .collect();
+        let ended = TaskFilter {
+            scope: Some(self.scope.clone()),
+            owner: Some(owner),
+            states,
+            ..TaskFilter::default()
+        };
         match self.tasks.list(ended, 0, FORGOTTEN_AT_ONCE).await {
             Ok((tasks, _)) => {
                 for task in &tasks {
@@ -204,13 +226,20 @@ impl LiveTasks {
         let mut ended = self.tasks.step(&lease.task, by, ending(false)).await;
         if let Err(error @ (TaskError::TooLarge { .. } | TaskError::Illegal { .. })) = ended {
             // What can't be kept can't be the end; that it couldn't can.
-            ended = self.tasks.step(&lease.task, by, vec![TaskStep::Failed(error.into())]).await;
+            ended = self
+                .tasks
+                .step(&lease.task, by, vec![TaskStep::Failed(error.into())])
+                .await;
         }
         match ended {
             Ok(task) => Ok(Ran::Ended(task)),
             Err(TaskError::HasEnded(_)) => {
                 // By somebody else.
-                self.tasks.get(&lease.task).await?.map(Ran::Ended).ok_or(TaskError::NotFound)
+                self.tasks
+                    .get(&lease.task)
+                    .await?
+                    .map(Ran::Ended)
+                    .ok_or(TaskError::NotFound)
             }
             Err(error) => Err(error),
         }
@@ -230,27 +259,68 @@ impl LiveTasks {
     }
 
     fn begun(&self, run: Run<'_>) -> Running {
-        let Run { task, lease, is_resumed, abilities, told, work } = run;
+        let Run {
+            task,
+            lease,
+            is_resumed,
+            abilities,
+            told,
+            work,
+        } = run;
         let expiry = Instant::now() + left(&task);
-        let caller = Arc::new(TaskCaller::new(abilities, told, self.options.artifacts.is_some()));
+        let caller = Arc::new(TaskCaller::new(
+            abilities,
+            told,
+            self.options.artifacts.is_some(),
+        ));
         let work = work(caller.clone(), expiry);
-        Running { task, lease, is_resumed, caller, expiry, work }
+        Running {
+            task,
+            lease,
+            is_resumed,
+            caller,
+            expiry,
+            work,
+        }
     }
 
     fn spawn(self: &Arc<Self>, begun: Running) -> LiveTask {
-        let Running { task, lease, is_resumed, caller, expiry, work } = begun;
+        let Running {
+            task,
+            lease,
+            is_resumed,
+            caller,
+            expiry,
+            work,
+        } = begun;
         let (events, happening) = caller.worker_ends();
         // It may have told something before there was anybody to hear it.
         let _ = events.try_send(Event::Look);
         let id = task.id.clone();
         let (seen, watched) = watch::channel(task);
         let artifacts = self.options.artifacts;
-        let mut worker = Worker::new(self.tasks.clone(), lease.clone(), is_resumed, seen, caller, artifacts);
+        let mut worker = Worker::new(
+            self.tasks.clone(),
+            lease.clone(),
+            is_resumed,
+            seen,
+            caller,
+            artifacts,
+        );
         let delivering = Arc::new(watch::Sender::new(HashSet::new()));
-        let handle = LiveTask { events, seen: watched, lease: lease.clone(), is_resumed, delivering };
+        let handle = LiveTask {
+            events,
+            seen: watched,
+            lease: lease.clone(),
+            is_resumed,
+            delivering,
+        };
         // Before it runs: it takes itself out when it ends.
         self.live.lock().insert(id, handle.clone());
-        let mut here = Here { all: self.clone(), lease: Some(lease.clone()) };
+        let mut here = Here {
+            all: self.clone(),
+            lease: Some(lease.clone()),
+        };
         self.spawn_here(async move {
             let done = worker.run(happening, work, expiry, &here.all.stopped).await;
             // Whoever still waits for an answer hears that there is none; the task stays in sight as long as it is here.
@@ -282,7 +352,12 @@ impl LiveTasks {
 
     /// Those that have not ended.
     pub fn running(&self) -> Vec<LiveTask> {
-        self.live.lock().values().filter(|live| !live.seen.borrow().state.is_terminal()).cloned().collect()
+        self.live
+            .lock()
+            .values()
+            .filter(|live| !live.seen.borrow().state.is_terminal())
+            .cloned()
+            .collect()
     }
 
     /// Ends the work on all tasks here; a store that lasts hands them to whoever serves next.
@@ -300,7 +375,8 @@ impl LiveTasks {
     /// Ends when all are let go of after [`Self::stop`], or [`STOP_WAIT`] is over.
     pub async fn stopped(&self) {
         let mut gone = self.gone.subscribe();
-        let all_gone = async { while !self.live.lock().is_empty() && gone.changed().await.is_ok() {} };
+        let all_gone =
+            async { while !self.live.lock().is_empty() && gone.changed().await.is_ok() {} };
         if timeout(STOP_WAIT, all_gone).await.is_err() {
             log::warn!(scope = self.scope, "tasks weren't let go of in time");
         }
@@ -324,7 +400,10 @@ impl LiveTasks {
     /// A task runs here no more.
     fn is_gone(&self, lease: &Lease) {
         let mut live = self.live.lock();
-        if live.get(&lease.task).is_some_and(|live| live.lease == *lease) {
+        if live
+            .get(&lease.task)
+            .is_some_and(|live| live.lease == *lease)
+        {
             live.remove(&lease.task);
         }
         drop(live);
@@ -340,7 +419,9 @@ struct Here {
 
 impl Drop for Here {
     fn drop(&mut self) {
-        let Some(lease) = self.lease.take() else { return };
+        let Some(lease) = self.lease.take() else {
+            return;
+        };
         let all = self.all.clone();
         match all.keeper.get().cloned() {
             Some(elsewhere) => drop(elsewhere.spawn(async move {
@@ -355,7 +436,9 @@ impl Drop for Here {
 
 /// For how long a task is kept, from now on.
 fn left(task: &Task) -> Duration {
-    task.expires.duration_since(SystemTime::now()).unwrap_or_default()
+    task.expires
+        .duration_since(SystemTime::now())
+        .unwrap_or_default()
 }
 
 /// Begins a task. Where the store can't say whether it was kept, it is asked again: the id is the same.
@@ -370,7 +453,11 @@ async fn begin_surely(store: &dyn Tasks, new: &NewTask) -> TaskResult<Begun> {
             // It was kept before, and its worker is this process.
             Ok(Begun::Again(task)) if tried > 1 && task.id == new.id => match &task.lease {
                 Some(view) if view.by == store.worker() => {
-                    let lease = Lease { task: task.id.clone(), by: view.by.clone(), epoch: view.epoch };
+                    let lease = Lease {
+                        task: task.id.clone(),
+                        by: view.by.clone(),
+                        epoch: view.epoch,
+                    };
                     Ok(Begun::New(task, lease))
                 }
                 _ => Ok(Begun::Again(task)),
@@ -388,12 +475,19 @@ pub struct LiveScopes(Arc<Mutex<HashMap<String, Weak<LiveTasks>>>>);
 impl LiveScopes {
     /// Those of a scope: the same ones for all who serve it, at once or in turn, as long as one of them does or a task runs.
     /// After they were stopped, others.
-    pub fn of(&self, tasks: &Arc<dyn Tasks>, scope: String, options: LiveOptions) -> Arc<LiveTasks> {
+    pub fn of(
+        &self,
+        tasks: &Arc<dyn Tasks>,
+        scope: String,
+        options: LiveOptions,
+    ) -> Arc<LiveTasks> {
         let mut all = self.0.lock();
         all.retain(|_, live| live.strong_count() > 0);
         // In a store of another worker's name they are another's.
         let known = all.get(&scope).and_then(Weak::upgrade);
-        if let Some(live) = known.filter(|live| !live.stopped.is_cancelled() && Arc::ptr_eq(&live.tasks, tasks)) {
+        if let Some(live) =
+            known.filter(|live| !live.stopped.is_cancelled() && Arc::ptr_eq(&live.tasks, tasks))
+        {
             return live;
         }
         let live = LiveTasks::new(tasks.clone(), scope.clone(), options);

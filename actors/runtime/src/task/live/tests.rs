@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use callboard_message::{
-    Abilities, Artifact, Content, Elicitation, FailureKind, Principal, Progress, Question, RawObject, TaskState,
+    Abilities, Artifact, Content, Elicitation, FailureKind, Principal, Progress, Question,
+    RawObject, TaskState,
 };
 use futures::future::{FutureExt, pending, poll_fn};
 use serde_json::value::RawValue;
@@ -17,7 +18,10 @@ fn as_kept(artifact: &Artifact) -> RawObject {
 }
 
 fn live() -> Arc<LiveTasks> {
-    let options = LiveOptions { artifacts: Some(as_kept), ..LiveOptions::default() };
+    let options = LiveOptions {
+        artifacts: Some(as_kept),
+        ..LiveOptions::default()
+    };
     LiveTasks::new(Arc::new(MemoryTasks::default()), "test".to_owned(), options)
 }
 
@@ -39,26 +43,51 @@ fn ends_as(steps: fn(bool) -> Vec<TaskStep>) -> Ending {
 }
 
 fn form() -> Question {
-    Question::Elicit(Elicitation::form("Who?", serde_json::json!({ "type": "object" })))
+    Question::Elicit(Elicitation::form(
+        "Who?",
+        serde_json::json!({ "type": "object" }),
+    ))
 }
 
 /// A task, as it begins to run.
 async fn run<'a>(live: &Arc<LiveTasks>, is_resumed: bool, work: BeginWork<'a>) -> Run<'a> {
     let expires = SystemTime::now() + Duration::from_secs(60);
-    let new = NewTask { scope: live.scope.clone(), ..NewTask::new(Principal::agent("ann"), "agent", "do", expires) };
-    let Begun::New(task, lease) = live.keep(new).await.unwrap() else { panic!("it was there") };
-    Run { task, lease, is_resumed, abilities: Arc::new(Abilities::all()), told: None, work }
+    let new = NewTask {
+        scope: live.scope.clone(),
+        ..NewTask::new(Principal::agent("ann"), "agent", "do", expires)
+    };
+    let Begun::New(task, lease) = live.keep(new).await.unwrap() else {
+        panic!("it was there")
+    };
+    Run {
+        task,
+        lease,
+        is_resumed,
+        abilities: Arc::new(Abilities::all()),
+        told: None,
+        work,
+    }
 }
 
 async fn events(live: &LiveTasks, id: &TaskId) -> Vec<&'static str> {
     let events = live.tasks.events(id, 0, 100).await.unwrap();
-    events.iter().map(|TaskEvent { step, .. }| step.name()).collect()
+    events
+        .iter()
+        .map(|TaskEvent { step, .. }| step.name())
+        .collect()
 }
 
 /// Waits for a task that goes on until it stands so.
 async fn stands(ran: Result<Ran, TaskError>, state: TaskState) -> (Arc<Task>, LiveTask) {
-    let Ok(Ran::Goes(_, mut live)) = ran else { panic!("it doesn't go on") };
-    let task = live.seen.wait_for(|task| task.state == state).await.unwrap().clone();
+    let Ok(Ran::Goes(_, mut live)) = ran else {
+        panic!("it doesn't go on")
+    };
+    let task = live
+        .seen
+        .wait_for(|task| task.state == state)
+        .await
+        .unwrap()
+        .clone();
     (task, live)
 }
 
@@ -73,13 +102,31 @@ async fn what_ends_at_once_runs_nowhere_else() {
         *leaves.lock().unwrap() = Some(caller);
         async { ends_as(completed) }.boxed()
     };
-    let ended = ran(&live, work).now_or_never().expect("it waits for something");
-    let Ok(Ran::Ended(task)) = ended else { panic!("it goes on") };
-    assert_eq!((task.state, live.running().len(), live.get(&task.id).is_none()), (TaskState::Completed, 0, true));
+    let ended = ran(&live, work)
+        .now_or_never()
+        .expect("it waits for something");
+    let Ok(Ran::Ended(task)) = ended else {
+        panic!("it goes on")
+    };
+    assert_eq!(
+        (
+            task.state,
+            live.running().len(),
+            live.get(&task.id).is_none()
+        ),
+        (TaskState::Completed, 0, true)
+    );
     assert_eq!(events(&live, &task.id).await, ["start", "completed"]);
     let caller: Arc<dyn Caller> = left.lock().unwrap().take().unwrap();
-    caller.progress(Progress { done: 1.0, total: None, message: Some("late".to_owned()) });
-    assert_eq!(caller.ask(form()).await.unwrap_err().kind, FailureKind::NobodyToAsk);
+    caller.progress(Progress {
+        done: 1.0,
+        total: None,
+        message: Some("late".to_owned()),
+    });
+    assert_eq!(
+        caller.ask(form()).await.unwrap_err().kind,
+        FailureKind::NobodyToAsk
+    );
     assert_eq!(events(&live, &task.id).await.len(), 2);
 }
 
@@ -89,12 +136,28 @@ async fn what_ends_at_once_runs_nowhere_else() {
 async fn what_is_told_comes_before_the_end() {
     let live = live();
     let work = |caller: Arc<dyn Caller>| {
-        caller.progress(Progress { done: 1.0, total: None, message: Some("half".to_owned()) });
+        caller.progress(Progress {
+            done: 1.0,
+            total: None,
+            message: Some("half".to_owned()),
+        });
         caller.artifact(Artifact::new("a", [Content::text("a")]));
-        async { ends_as(|has_all| if has_all { completed(true) } else { vec![TaskStep::cancelled()] }) }.boxed()
+        async {
+            ends_as(|has_all| {
+                if has_all {
+                    completed(true)
+                } else {
+                    vec![TaskStep::cancelled()]
+                }
+            })
+        }
+        .boxed()
     };
     let (task, _) = stands(ran(&live, work).await, TaskState::Completed).await;
-    assert_eq!(events(&live, &task.id).await, ["start", "said", "artifact", "completed"]);
+    assert_eq!(
+        events(&live, &task.id).await,
+        ["start", "said", "artifact", "completed"]
+    );
 }
 
 /// Goal: a call that asks goes on until it is answered. Method: a question at once; its answer is the reply.
@@ -109,11 +172,21 @@ async fn what_asks_goes_on() {
         .boxed()
     };
     let (task, handle) = stands(ran(&live, work).await, TaskState::InputRequired).await;
-    let answer = task.open[0].question.answered(RawObject::of("action", "accept"));
-    handle.tell(Vec::new(), Some((task.open[0].key.clone(), answer))).await.unwrap();
+    let answer = task.open[0]
+        .question
+        .answered(RawObject::of("action", "accept"));
+    handle
+        .tell(Vec::new(), Some((task.open[0].key.clone(), answer)))
+        .await
+        .unwrap();
     let mut seen = handle.seen;
-    seen.wait_for(|task| task.state == TaskState::Completed).await.unwrap();
-    assert_eq!(events(&live, &task.id).await, ["start", "asked", "answered", "completed"]);
+    seen.wait_for(|task| task.state == TaskState::Completed)
+        .await
+        .unwrap();
+    assert_eq!(
+        events(&live, &task.id).await,
+        ["start", "asked", "answered", "completed"]
+    );
 }
 
 /// Goal: whoever wants a task ended while it can't be found here yet is heard. Method: a call during whose first step somebody wants
@@ -143,22 +216,34 @@ async fn other_ends() {
         let text = format!("\"{}\"", "a".repeat(crate::task::TASK_BYTES_MAX_DEFAULT));
         vec![TaskStep::Completed(RawValue::from_string(text).unwrap())]
     };
-    let Ok(Ran::Ended(task)) = ran(&live, move |_| async move { ends_as(large) }.boxed()).await else {
+    let Ok(Ran::Ended(task)) = ran(&live, move |_| async move { ends_as(large) }.boxed()).await
+    else {
         panic!("goes on")
     };
-    let Some(TaskOutcome::Failed(why)) = &task.outcome else { panic!("it completed") };
+    let Some(TaskOutcome::Failed(why)) = &task.outcome else {
+        panic!("it completed")
+    };
     assert!(why.message.contains("too many"), "{}", why.message);
     live.forget(&task.id).await;
 
     for forgets in [false, true] {
         let tasks = live.tasks.clone();
         let work = move |_| {
-            let mut all = tasks.list(TaskFilter::default(), 0, 1).now_or_never().unwrap().unwrap().0;
+            let mut all = tasks
+                .list(TaskFilter::default(), 0, 1)
+                .now_or_never()
+                .unwrap()
+                .unwrap()
+                .0;
             poll_fn(move |_| {
                 let task = all.pop().unwrap();
                 match forgets {
                     true => tasks.forget(&task.id).now_or_never().unwrap().unwrap(),
-                    false => drop(tasks.step(&task.id, By::Operator, vec![TaskStep::cancelled()]).now_or_never()),
+                    false => drop(
+                        tasks
+                            .step(&task.id, By::Operator, vec![TaskStep::cancelled()])
+                            .now_or_never(),
+                    ),
                 }
                 std::task::Poll::Ready(ends_as(completed))
             })
@@ -189,8 +274,17 @@ async fn a_call_that_goes_on_gives_all_once_more() {
         };
         let begun = run(&live, is_resumed, Box::new(move |caller, _| work(caller))).await;
         let mut handle = live.run(begun);
-        let ended = handle.seen.wait_for(|task| task.state.is_terminal()).await.unwrap().clone();
-        let kept: Vec<_> = ended.artifacts.iter().map(|kept| Artifact(kept.clone()).is_appended()).collect();
+        let ended = handle
+            .seen
+            .wait_for(|task| task.state.is_terminal())
+            .await
+            .unwrap()
+            .clone();
+        let kept: Vec<_> = ended
+            .artifacts
+            .iter()
+            .map(|kept| Artifact(kept.clone()).is_appended())
+            .collect();
         assert_eq!(kept, appended, "{is_resumed}");
     }
 }
@@ -199,14 +293,21 @@ async fn a_call_that_goes_on_gives_all_once_more() {
 /// are stopped. Method: it begins in a runtime that ends.
 #[tokio::test]
 async fn a_task_outlives_its_server() {
-    let (scopes, tasks): (LiveScopes, Arc<dyn Tasks>) = (LiveScopes::default(), Arc::new(MemoryTasks::default()));
-    let options = LiveOptions { is_shared: true, ..LiveOptions::default() };
+    let (scopes, tasks): (LiveScopes, Arc<dyn Tasks>) =
+        (LiveScopes::default(), Arc::new(MemoryTasks::default()));
+    let options = LiveOptions {
+        is_shared: true,
+        ..LiveOptions::default()
+    };
     let of = |scope: &str| scopes.of(&tasks, scope.to_owned(), options);
     let (go, gone) = oneshot::channel::<()>();
     let server = of("test");
     server.start();
     let id = tokio::task::spawn_blocking(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         runtime.block_on(async {
             let work: BeginWork<'_> = Box::new(|_, _| {
                 async {
@@ -225,7 +326,10 @@ async fn a_task_outlives_its_server() {
     assert!(of("other").get(&id).is_none());
     let mut next = of("test").get(&id).expect("it doesn't run any more");
     go.send(()).unwrap();
-    next.seen.wait_for(|task| task.state == TaskState::Completed).await.unwrap();
+    next.seen
+        .wait_for(|task| task.state == TaskState::Completed)
+        .await
+        .unwrap();
 
     let before = of("test");
     let begun = run(&before, false, Box::new(|_, _| pending().boxed())).await;
@@ -233,6 +337,13 @@ async fn a_task_outlives_its_server() {
     before.run(begun);
     scopes.stop().await;
     assert!(before.get(&id).is_none() && !Arc::ptr_eq(&before, &of("test")));
-    let left = tasks.get(&id).await.unwrap().unwrap().lease.clone().unwrap();
+    let left = tasks
+        .get(&id)
+        .await
+        .unwrap()
+        .unwrap()
+        .lease
+        .clone()
+        .unwrap();
     assert!(left.until <= SystemTime::now());
 }

@@ -11,7 +11,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::caller::{Event, TaskCaller, Told};
 use super::{Artifacts, Ending, TASK_QUESTIONS_MAX, Work};
-use crate::task::{By, Lease, OpenQuestion, Task, TaskError, TaskEvent, TaskResult, TaskStep, Tasks};
+use crate::task::{
+    By, Lease, OpenQuestion, Task, TaskError, TaskEvent, TaskResult, TaskStep, Tasks,
+};
 
 /// Reports and artifacts that are kept at once.
 const TOLD_AT_ONCE_MAX: usize = 32;
@@ -73,7 +75,19 @@ impl Worker {
     ) -> Self {
         let read = seen.borrow().last_event;
         let (waiting, keys, given) = (HashMap::new(), HashSet::new(), HashSet::new());
-        Self { tasks, lease, is_resumed, seen, read, is_lost: false, caller, artifacts, waiting, keys, given }
+        Self {
+            tasks,
+            lease,
+            is_resumed,
+            seen,
+            read,
+            is_lost: false,
+            caller,
+            artifacts,
+            waiting,
+            keys,
+            given,
+        }
     }
 
     /// Until the task has ended, its time is over, it is another's, or nobody is to work here any more. The call is cancelled
@@ -99,7 +113,11 @@ impl Worker {
                 },
             }
         }
-        if self.is_lost { Done::Lost } else { Done::Ended }
+        if self.is_lost {
+            Done::Lost
+        } else {
+            Done::Ended
+        }
     }
 
     /// The task's place in sight. Who still waits for an answer hears that there is none.
@@ -115,7 +133,11 @@ impl Worker {
         self.keep_told().await;
         match event {
             Event::Asked { question, answer } => self.asked(question, answer).await,
-            Event::Told { steps, answer, taken } => drop(taken.send(self.told(steps, answer).await)),
+            Event::Told {
+                steps,
+                answer,
+                taken,
+            } => drop(taken.send(self.told(steps, answer).await)),
             // It is wanted again until it is so.
             Event::CancelSoon => drop(self.step(vec![TaskStep::cancelled()]).await),
             Event::Look => {}
@@ -123,10 +145,20 @@ impl Worker {
             Event::Lost => self.is_lost = true,
         }
         let is_given_up = |(_, waiting): &(&String, &Waiting)| waiting.answer.is_closed();
-        let given_up: Vec<_> = self.waiting.iter().filter(is_given_up).map(|(key, _)| key.clone()).collect();
+        let given_up: Vec<_> = self
+            .waiting
+            .iter()
+            .filter(is_given_up)
+            .map(|(key, _)| key.clone())
+            .collect();
         for key in given_up {
             // Kept open where the store is away: the next look tries again.
-            if self.step(vec![TaskStep::GivenUp { key: key.clone() }]).await.is_ok() || self.is_over() {
+            if self
+                .step(vec![TaskStep::GivenUp { key: key.clone() }])
+                .await
+                .is_ok()
+                || self.is_over()
+            {
                 self.waiting.remove(&key);
             }
         }
@@ -138,7 +170,10 @@ impl Worker {
         while !told.is_empty() && !self.is_over() {
             let some: Vec<_> = told.drain(..told.len().min(TOLD_AT_ONCE_MAX)).collect();
             let makes = some.iter().any(|told| matches!(told, Told::Made(_)));
-            let steps: Vec<_> = some.into_iter().filter_map(|told| self.step_of(told)).collect();
+            let steps: Vec<_> = some
+                .into_iter()
+                .filter_map(|told| self.step_of(told))
+                .collect();
             if self.step(steps).await.is_err() && makes {
                 // The reply tells it all then.
                 self.caller.telling.miss();
@@ -157,18 +192,38 @@ impl Worker {
         }
     }
 
-    async fn asked(&mut self, mut question: Question, answer: oneshot::Sender<Result<Answer, Failure>>) {
+    async fn asked(
+        &mut self,
+        mut question: Question,
+        answer: oneshot::Sender<Result<Answer, Failure>>,
+    ) {
         if self.waiting.len() >= TASK_QUESTIONS_MAX {
-            let _ = answer.send(Err(Failure::overloaded("too many questions of this task wait")));
+            let _ = answer.send(Err(Failure::overloaded(
+                "too many questions of this task wait",
+            )));
             return;
         }
         let nth = self.keys.len() + 1;
         let wanted = question.take_key().unwrap_or_else(|| format!("q{nth}"));
         // Those of an earlier life aren't known here.
-        let wanted = if self.is_resumed { format!("{wanted}_{}", self.lease.epoch) } else { wanted };
-        let key = if self.keys.contains(&wanted) { format!("{wanted}_{nth}") } else { wanted };
+        let wanted = if self.is_resumed {
+            format!("{wanted}_{}", self.lease.epoch)
+        } else {
+            wanted
+        };
+        let key = if self.keys.contains(&wanted) {
+            format!("{wanted}_{nth}")
+        } else {
+            wanted
+        };
         let question = Arc::new(question);
-        match self.step(vec![TaskStep::Asked(OpenQuestion { key: key.clone(), question: question.clone() })]).await {
+        match self
+            .step(vec![TaskStep::Asked(OpenQuestion {
+                key: key.clone(),
+                question: question.clone(),
+            })])
+            .await
+        {
             Ok(_) => {
                 self.keys.insert(key.clone());
                 self.waiting.insert(key, Waiting { question, answer });
@@ -183,12 +238,24 @@ impl Worker {
         mut steps: Vec<TaskStep>,
         answer: Option<(String, Result<Answer, Failure>)>,
     ) -> TaskResult<Arc<Task>> {
-        let Some((key, answer)) = answer else { return self.step(steps).await };
-        if self.waiting.get(&key).is_none_or(|waiting| waiting.answer.is_closed()) {
-            return Err(TaskError::Illegal { from: self.seen.borrow().state, step: "answered" });
+        let Some((key, answer)) = answer else {
+            return self.step(steps).await;
+        };
+        if self
+            .waiting
+            .get(&key)
+            .is_none_or(|waiting| waiting.answer.is_closed())
+        {
+            return Err(TaskError::Illegal {
+                from: self.seen.borrow().state,
+                step: "answered",
+            });
         }
         steps.push(match &answer {
-            Ok(answer) => TaskStep::Answered { key: key.clone(), answer: answer.to_raw() },
+            Ok(answer) => TaskStep::Answered {
+                key: key.clone(),
+                answer: answer.to_raw(),
+            },
             Err(_) => TaskStep::GivenUp { key: key.clone() },
         });
         let task = self.step(steps).await?;
@@ -208,7 +275,9 @@ impl Worker {
                 Ok(_) => return,
                 Err(error) => error,
             };
-            if matches!(&error, TaskError::Journal(error) if error.may_pass()) && Instant::now() < until {
+            if matches!(&error, TaskError::Journal(error) if error.may_pass())
+                && Instant::now() < until
+            {
                 sleep(wait).await;
                 wait = TRY_AGAIN_MAX.min(wait * 2);
                 continue;
@@ -230,7 +299,11 @@ impl Worker {
     /// Takes steps, all or none; they are kept before anybody sees them. The task right after them.
     async fn step(&mut self, steps: Vec<TaskStep>) -> TaskResult<Arc<Task>> {
         let count = u64::try_from(steps.len()).unwrap_or(u64::MAX);
-        match self.tasks.step(&self.lease.task, By::Worker(&self.lease), steps).await {
+        match self
+            .tasks
+            .step(&self.lease.task, By::Worker(&self.lease), steps)
+            .await
+        {
             Ok(task) => {
                 let is_news = task.last_event > self.read.saturating_add(count);
                 if !is_news {
@@ -246,7 +319,9 @@ impl Worker {
                 match error {
                     TaskError::HasEnded(_) => self.catch_up().await,
                     TaskError::LostLease | TaskError::NotFound => self.is_lost = true,
-                    _ => log::warn!(task = %self.lease.task, %error, "a step of a task wasn't kept"),
+                    _ => {
+                        log::warn!(task = %self.lease.task, %error, "a step of a task wasn't kept")
+                    }
                 }
                 Err(error)
             }
@@ -256,16 +331,27 @@ impl Worker {
     /// Reads what others did to the task: they answer, and end it.
     async fn catch_up(&mut self) {
         loop {
-            let Ok(events) = self.tasks.events(&self.lease.task, self.read, EVENTS_READ_MAX).await else { return };
+            let Ok(events) = self
+                .tasks
+                .events(&self.lease.task, self.read, EVENTS_READ_MAX)
+                .await
+            else {
+                return;
+            };
             if events.is_empty() {
                 break;
             }
             for TaskEvent { number, step, .. } in events {
                 self.read = number;
-                let TaskStep::Answered { key, answer } = step else { continue };
+                let TaskStep::Answered { key, answer } = step else {
+                    continue;
+                };
                 if let Some(waiting) = self.waiting.remove(&key) {
-                    let body = RawObject::parse(&answer).map_err(|_| Failure::invalid("the answer is no object"));
-                    let _ = waiting.answer.send(body.map(|body| waiting.question.answered(body)));
+                    let body = RawObject::parse(&answer)
+                        .map_err(|_| Failure::invalid("the answer is no object"));
+                    let _ = waiting
+                        .answer
+                        .send(body.map(|body| waiting.question.answered(body)));
                 }
             }
         }
@@ -295,8 +381,13 @@ impl LiveTask {
     ///
     /// # Errors
     /// `Illegal` where the question waits no more; `HasEnded`; the store's: then nothing was taken.
-    pub async fn tell(&self, steps: Vec<TaskStep>, answer: Option<(String, Answer)>) -> TaskResult<Arc<Task>> {
-        self.send(steps, answer.map(|(key, answer)| (key, Ok(answer)))).await
+    pub async fn tell(
+        &self,
+        steps: Vec<TaskStep>,
+        answer: Option<(String, Answer)>,
+    ) -> TaskResult<Arc<Task>> {
+        self.send(steps, answer.map(|(key, answer)| (key, Ok(answer))))
+            .await
     }
 
     /// Tells whoever asked under `key` why there is no answer. The task right after it.
@@ -323,7 +414,15 @@ impl LiveTask {
         let (taken, was_taken) = oneshot::channel();
         // Its work is over, whether it ended or another goes on with it.
         let over = || Err(TaskError::HasEnded(self.seen.borrow().state));
-        match self.events.send(Event::Told { steps, answer, taken }).await {
+        match self
+            .events
+            .send(Event::Told {
+                steps,
+                answer,
+                taken,
+            })
+            .await
+        {
             Ok(()) => was_taken.await.unwrap_or_else(|_| over()),
             Err(_) => over(),
         }
@@ -345,7 +444,10 @@ impl Delivering {
     /// Takes a question to put it to somebody; `None` where another does so already.
     pub fn of(all: &Arc<watch::Sender<HashSet<String>>>, key: &str) -> Option<Self> {
         let is_taken = all.send_if_modified(|keys| keys.insert(key.to_owned()));
-        is_taken.then(|| Self { all: all.clone(), key: key.to_owned() })
+        is_taken.then(|| Self {
+            all: all.clone(),
+            key: key.to_owned(),
+        })
     }
 }
 

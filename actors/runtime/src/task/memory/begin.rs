@@ -7,8 +7,8 @@ use super::kept::{Kept, one_more};
 use super::slot::Slot;
 use crate::journal::JournalError;
 use crate::task::{
-    Begun, Lease, LeaseView, NewTask, TASK_DEPTH_MAX, TASK_LEASE, TASKS_AT_ONCE_MAX, Task, TaskError, TaskGraph,
-    TaskId, TaskResult, TaskStep,
+    Begun, Lease, LeaseView, NewTask, TASK_DEPTH_MAX, TASK_LEASE, TASKS_AT_ONCE_MAX, Task,
+    TaskError, TaskGraph, TaskId, TaskResult, TaskStep,
 };
 
 impl Kept {
@@ -38,10 +38,26 @@ impl Kept {
         let mut task = Task::submitted(new, number, 0, self.now);
         let events = task.take_over(vec![TaskStep::Start], self.now)?;
         let (by, epoch) = (worker.to_owned(), 1);
-        task.lease = Some(LeaseView { by: by.clone(), epoch, until: self.now + TASK_LEASE });
-        let lease = Lease { task: task.id.clone(), by, epoch };
+        task.lease = Some(LeaseView {
+            by: by.clone(),
+            epoch,
+            until: self.now + TASK_LEASE,
+        });
+        let lease = Lease {
+            task: task.id.clone(),
+            by,
+            epoch,
+        };
         let task = Arc::new(task);
-        self.put(number, Slot { task: task.clone(), events, needs: Vec::new(), epoch });
+        self.put(
+            number,
+            Slot {
+                task: task.clone(),
+                events,
+                needs: Vec::new(),
+                epoch,
+            },
+        );
         Ok(Begun::New(task, lease))
     }
 
@@ -68,11 +84,24 @@ impl Kept {
     /// The task that `new` was begun as before.
     fn there(&self, new: &NewTask) -> TaskResult<Option<Arc<Task>>> {
         new.check()?;
-        let key = new.key.clone().map(|key| (new.scope.clone(), new.owner.clone(), key));
-        let number = key.and_then(|key| self.keys.get(&key)).or_else(|| self.numbers.get(&new.id));
-        let Some(slot) = number.and_then(|number| self.slots.get(number)) else { return Ok(None) };
-        let same = is_asked(&slot.task, new) && slot.task.owner == new.owner && slot.task.scope == new.scope;
-        if same { Ok(Some(slot.task.clone())) } else { Err(TaskError::KeyReused) }
+        let key = new
+            .key
+            .clone()
+            .map(|key| (new.scope.clone(), new.owner.clone(), key));
+        let number = key
+            .and_then(|key| self.keys.get(&key))
+            .or_else(|| self.numbers.get(&new.id));
+        let Some(slot) = number.and_then(|number| self.slots.get(number)) else {
+            return Ok(None);
+        };
+        let same = is_asked(&slot.task, new)
+            && slot.task.owner == new.owner
+            && slot.task.scope == new.scope;
+        if same {
+            Ok(Some(slot.task.clone()))
+        } else {
+            Err(TaskError::KeyReused)
+        }
     }
 
     /// Makes room for so many more.
@@ -81,14 +110,20 @@ impl Kept {
             self.forget_expired();
         }
         if self.slots.len() + more > self.tasks_max {
-            return Err(JournalError::Full { records_max: self.tasks_max }.into());
+            return Err(JournalError::Full {
+                records_max: self.tasks_max,
+            }
+            .into());
         }
         Ok(())
     }
 
     /// How many of a task's scope and of its owner are kept.
     fn of_its_own(&self, new: &NewTask) -> [usize; 2] {
-        let of_owner = self.of_owner.get(&new.scope).and_then(|owners| owners.get(&new.owner));
+        let of_owner = self
+            .of_owner
+            .get(&new.scope)
+            .and_then(|owners| owners.get(&new.owner));
         [self.of_scope.get(&new.scope), of_owner].map(|count| count.copied().unwrap_or_default())
     }
 
@@ -107,43 +142,76 @@ impl Kept {
         let (mut of_scope, mut of_owner) = (HashMap::new(), HashMap::new());
         for task in new {
             let [there, there_of_owner] = self.of_its_own(task);
-            fits(task.scope_tasks_max, there, of_scope.entry(&task.scope).or_insert(0))?;
-            fits(task.owner_tasks_max, there_of_owner, of_owner.entry((&task.scope, &task.owner)).or_insert(0))?;
+            fits(
+                task.scope_tasks_max,
+                there,
+                of_scope.entry(&task.scope).or_insert(0),
+            )?;
+            fits(
+                task.owner_tasks_max,
+                there_of_owner,
+                of_owner.entry((&task.scope, &task.owner)).or_insert(0),
+            )?;
         }
         self.graph(new).check(new)
     }
 
     /// What is there of the graph that `new` becomes a part of.
     fn graph(&self, new: &[NewTask]) -> TaskGraph {
-        let named = new.iter().flat_map(|task| task.needs.iter().chain(&task.parent));
-        let states = named.filter_map(|id| Some((id.clone(), self.task(id)?.state))).collect();
+        let named = new
+            .iter()
+            .flat_map(|task| task.needs.iter().chain(&task.parent));
+        let states = named
+            .filter_map(|id| Some((id.clone(), self.task(id)?.state)))
+            .collect();
         let parents = new.iter().filter_map(|task| task.parent.as_ref());
         let above = |id: &TaskId| self.task(id)?.parent.as_ref();
-        let depth = |id| std::iter::successors(above(id), |id| above(id)).take(TASK_DEPTH_MAX + 1).count();
-        let depths: HashMap<_, _> = parents.map(|parent| (parent.clone(), depth(parent))).collect();
+        let depth = |id| {
+            std::iter::successors(above(id), |id| above(id))
+                .take(TASK_DEPTH_MAX + 1)
+                .count()
+        };
+        let depths: HashMap<_, _> = parents
+            .map(|parent| (parent.clone(), depth(parent)))
+            .collect();
         let mut waits: HashMap<_, Vec<_>> = HashMap::new();
         // Only what a parent waits for can lead back: to a part that is new. What has ended waits for nobody.
         if !depths.is_empty() && new.iter().any(|task| !task.needs.is_empty()) {
-            for slot in self.slots.values().filter(|slot| !slot.task.state.is_terminal()) {
-                waits.entry(slot.task.id.clone()).or_default().extend(slot.needs.iter().cloned());
+            for slot in self
+                .slots
+                .values()
+                .filter(|slot| !slot.task.state.is_terminal())
+            {
+                waits
+                    .entry(slot.task.id.clone())
+                    .or_default()
+                    .extend(slot.needs.iter().cloned());
             }
             for (parent, part) in self.open_parts() {
                 waits.entry(parent.clone()).or_default().push(part.clone());
             }
         }
-        TaskGraph { states, waits, depths }
+        TaskGraph {
+            states,
+            waits,
+            depths,
+        }
     }
 
     /// Counts a task that is going to be kept, and answers its number.
     fn counted(&mut self, new: &NewTask) -> u64 {
         self.last += 1;
         if let Some(key) = new.key.clone() {
-            self.keys.insert((new.scope.clone(), new.owner.clone(), key), self.last);
+            self.keys
+                .insert((new.scope.clone(), new.owner.clone(), key), self.last);
         }
         one_more(&mut self.of_scope, &new.scope);
         match self.of_owner.get_mut(&new.scope) {
             Some(owners) => one_more(owners, &new.owner),
-            None => drop(self.of_owner.insert(new.scope.clone(), HashMap::from([(new.owner.clone(), 1)]))),
+            None => drop(
+                self.of_owner
+                    .insert(new.scope.clone(), HashMap::from([(new.owner.clone(), 1)])),
+            ),
         }
         self.last
     }
@@ -155,23 +223,47 @@ impl Kept {
             let number = self.counted(&new);
             let task = Arc::new(Task::submitted(new, number, 0, self.now));
             let needs = task.needs.clone();
-            self.put(number, Slot { task, events: Vec::new(), needs, epoch: 0 });
+            self.put(
+                number,
+                Slot {
+                    task,
+                    events: Vec::new(),
+                    needs,
+                    epoch: 0,
+                },
+            );
         }
         for id in &ids {
             let Some(task) = self.get(id) else { continue };
-            let states = task.needs.iter().filter_map(|need| self.task(need)).map(|need| need.state);
-            let waiting = states.filter(|state| *state != TaskState::Completed).count();
+            let states = task
+                .needs
+                .iter()
+                .filter_map(|need| self.task(need))
+                .map(|need| need.state);
+            let waiting = states
+                .filter(|state| *state != TaskState::Completed)
+                .count();
             if let Some(slot) = self.slot_mut(id) {
                 Arc::make_mut(&mut slot.task).waiting = u32::try_from(waiting).unwrap_or(u32::MAX);
             }
-            if let Some(slot) = task.parent.as_ref().and_then(|parent| self.slot_mut(parent)) {
+            if let Some(slot) = task
+                .parent
+                .as_ref()
+                .and_then(|parent| self.slot_mut(parent))
+            {
                 Arc::make_mut(&mut slot.task).children_open += 1;
             }
         }
         for id in &ids {
             let Some(task) = self.get(id) else { continue };
-            let mut states = task.needs.iter().filter_map(|need| self.task(need)).map(|need| need.state);
-            if let Some(state) = states.find(|state| state.is_terminal() && *state != TaskState::Completed) {
+            let mut states = task
+                .needs
+                .iter()
+                .filter_map(|need| self.task(need))
+                .map(|need| need.state);
+            if let Some(state) =
+                states.find(|state| state.is_terminal() && *state != TaskState::Completed)
+            {
                 self.end(id, TaskStep::need_ended(state));
             }
         }
@@ -188,6 +280,11 @@ fn fits(tasks_max: Option<usize>, there: usize, new: &mut usize) -> TaskResult<(
 
 /// Whether a task was begun with what `new` asks ([`NewTask::asked`]).
 fn is_asked(task: &Task, new: &NewTask) -> bool {
-    let (was, is) = (task.request.as_ref().map(|raw| raw.get()), new.request.as_ref().map(|raw| raw.get()));
-    task.agent == new.agent && task.message == new.message && was.unwrap_or_default() == is.unwrap_or_default()
+    let (was, is) = (
+        task.request.as_ref().map(|raw| raw.get()),
+        new.request.as_ref().map(|raw| raw.get()),
+    );
+    task.agent == new.agent
+        && task.message == new.message
+        && was.unwrap_or_default() == is.unwrap_or_default()
 }

@@ -34,10 +34,12 @@ impl Slot {
         // A copy is made where somebody looks at the task: they have it as it was.
         let task = Arc::make_mut(&mut self.task);
         let before = Before::of(task);
-        let taken = task.take_over(steps, now).and_then(|events| match task.bytes() {
-            bytes if bytes > bytes_max => Err(TaskError::TooLarge { bytes, bytes_max }),
-            _ => Ok(events),
-        });
+        let taken = task
+            .take_over(steps, now)
+            .and_then(|events| match task.bytes() {
+                bytes if bytes > bytes_max => Err(TaskError::TooLarge { bytes, bytes_max }),
+                _ => Ok(events),
+            });
         match taken {
             Ok(events) => self.events.extend(events),
             Err(error) => {
@@ -63,7 +65,17 @@ struct Before {
 
 impl Before {
     fn of(task: &Task) -> Self {
-        let Task { state, updated, said, open, artifacts, last_event, cancel_wanted, lease, .. } = task;
+        let Task {
+            state,
+            updated,
+            said,
+            open,
+            artifacts,
+            last_event,
+            cancel_wanted,
+            lease,
+            ..
+        } = task;
         Self {
             state: *state,
             updated: *updated,
@@ -77,7 +89,16 @@ impl Before {
     }
 
     fn restore(self, task: &mut Task) {
-        let Self { state, updated, said, open, artifacts, last_event, cancel_wanted, lease } = self;
+        let Self {
+            state,
+            updated,
+            said,
+            open,
+            artifacts,
+            last_event,
+            cancel_wanted,
+            lease,
+        } = self;
         // What has ended takes no step, so what took one had no outcome.
         if !state.is_terminal() {
             task.outcome = None;

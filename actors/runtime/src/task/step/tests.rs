@@ -13,7 +13,12 @@ fn at(second: u64) -> SystemTime {
 }
 
 fn submitted() -> Task {
-    Task::submitted(NewTask::new(Principal::local_operator(), "a", "m", at(9_000)), 1, 0, at(1_000))
+    Task::submitted(
+        NewTask::new(Principal::local_operator(), "a", "m", at(9_000)),
+        1,
+        0,
+        at(1_000),
+    )
 }
 
 fn raw(text: &str) -> Box<RawValue> {
@@ -21,7 +26,10 @@ fn raw(text: &str) -> Box<RawValue> {
 }
 
 fn asked(key: &str) -> TaskStep {
-    TaskStep::Asked(OpenQuestion { key: key.to_owned(), question: Arc::new(Question::roots()) })
+    TaskStep::Asked(OpenQuestion {
+        key: key.to_owned(),
+        question: Arc::new(Question::roots()),
+    })
 }
 
 fn steps() -> impl Strategy<Value = TaskStep> {
@@ -125,7 +133,10 @@ fn legal_steps() {
         TaskStep::Artifact(RawObject::new()),
         asked("new"),
         TaskStep::AuthWanted("a".into()),
-        TaskStep::Answered { key: "q".into(), answer: raw("1") },
+        TaskStep::Answered {
+            key: "q".into(),
+            answer: raw("1"),
+        },
         TaskStep::Completed(raw("1")),
         TaskStep::Failed(Failure::internal("f")),
         TaskStep::Rejected(Failure::internal("r")),
@@ -212,16 +223,32 @@ fn legal_steps() {
 /// Goal: a talkative task still ends, and doesn't grow without end. Method: the limits, and one more.
 #[test]
 fn events_have_a_limit() {
-    let mut task = Task { last_event: TASK_SAID_EVENTS_MAX - 1, ..submitted() };
+    let mut task = Task {
+        last_event: TASK_SAID_EVENTS_MAX - 1,
+        ..submitted()
+    };
     let said = || vec![TaskStep::Said("on it".into())];
     assert_eq!(task.take(said(), at(1_000)).unwrap().len(), 1);
     assert_eq!(task.take(said(), at(1_000)).unwrap().len(), 0);
     task.last_event = TASK_EVENTS_MAX_DEFAULT - 1;
-    assert_eq!(task.take(vec![TaskStep::Start], at(1_000)).unwrap()[0].number, TASK_EVENTS_MAX_DEFAULT);
+    assert_eq!(
+        task.take(vec![TaskStep::Start], at(1_000)).unwrap()[0].number,
+        TASK_EVENTS_MAX_DEFAULT
+    );
     let refused = task.take(vec![TaskStep::Start], at(1_000)).unwrap_err();
-    assert_eq!(refused, TaskError::TooManyEvents { events_max: TASK_EVENTS_MAX_DEFAULT });
-    let events = task.take(vec![TaskStep::Completed(raw("1"))], at(1_000)).unwrap();
-    assert_eq!((events[0].number, events[0].state), (TASK_EVENTS_MAX_DEFAULT + 1, TaskState::Completed));
+    assert_eq!(
+        refused,
+        TaskError::TooManyEvents {
+            events_max: TASK_EVENTS_MAX_DEFAULT
+        }
+    );
+    let events = task
+        .take(vec![TaskStep::Completed(raw("1"))], at(1_000))
+        .unwrap();
+    assert_eq!(
+        (events[0].number, events[0].state),
+        (TASK_EVENTS_MAX_DEFAULT + 1, TaskState::Completed)
+    );
 }
 
 /// Goal: a principal owns its tasks wherever it comes from; nobody in particular owns them by session. Method: rows.
@@ -230,12 +257,24 @@ fn owners() {
     let [a, b] = ["a", "b"].map(Principal::agent);
     let nobody = Principal::anonymous();
     let session = |n: u32| format!("run:{n}");
-    assert_eq!(TaskOwner::of(&a, Some(&session(1))), TaskOwner::of(&a, None));
+    assert_eq!(
+        TaskOwner::of(&a, Some(&session(1))),
+        TaskOwner::of(&a, None)
+    );
     assert_ne!(TaskOwner::of(&a, None), TaskOwner::of(&b, None));
-    assert_ne!(TaskOwner::of(&nobody, Some(&session(1))), TaskOwner::of(&nobody, Some(&session(2))));
-    assert_ne!(TaskOwner::of(&nobody, Some(&session(1))), TaskOwner::of(&nobody, None));
+    assert_ne!(
+        TaskOwner::of(&nobody, Some(&session(1))),
+        TaskOwner::of(&nobody, Some(&session(2)))
+    );
+    assert_ne!(
+        TaskOwner::of(&nobody, Some(&session(1))),
+        TaskOwner::of(&nobody, None)
+    );
     // Not even by its name can a principal become a session.
-    assert_ne!(TaskOwner::of(&Principal::agent("run:1"), None), TaskOwner::of(&nobody, Some(&session(1))));
+    assert_ne!(
+        TaskOwner::of(&Principal::agent("run:1"), None),
+        TaskOwner::of(&nobody, Some(&session(1)))
+    );
 }
 
 /// Goal: only what says that it may be repeated is. Method: rows of annotations.
@@ -244,11 +283,25 @@ fn restart_policies() {
     let of = |annotations: serde_json::Value| {
         let more = RawObject::new().with("annotations", annotations);
         let (input_schema, name) = (json!({}), "m".to_owned());
-        OnRestart::of(&MessageSpec { name, description: String::new(), input_schema, output_schema: None, more })
+        OnRestart::of(&MessageSpec {
+            name,
+            description: String::new(),
+            input_schema,
+            output_schema: None,
+            more,
+        })
     };
     assert_eq!(of(json!({ "readOnlyHint": true })), OnRestart::Resume);
-    assert_eq!(of(json!({ "idempotentHint": true, "readOnlyHint": false })), OnRestart::Resume);
-    for other in [json!({}), json!({ "idempotentHint": false }), json!({ "readOnlyHint": "true" }), json!(null)] {
+    assert_eq!(
+        of(json!({ "idempotentHint": true, "readOnlyHint": false })),
+        OnRestart::Resume
+    );
+    for other in [
+        json!({}),
+        json!({ "idempotentHint": false }),
+        json!({ "readOnlyHint": "true" }),
+        json!(null),
+    ] {
         assert_eq!(of(other), OnRestart::Fail);
     }
 }
@@ -266,7 +319,10 @@ fn debug_shows_sizes_only() {
         TaskStep::Start,
         TaskStep::Said("Maria".into()),
         TaskStep::Artifact(body()),
-        TaskStep::Asked(OpenQuestion { key: "q".into(), question }),
+        TaskStep::Asked(OpenQuestion {
+            key: "q".into(),
+            question,
+        }),
         TaskStep::Completed(raw(r#""Maria""#)),
     ];
     let events = task.take(steps[..4].to_vec(), at(1_000)).unwrap();

@@ -29,7 +29,8 @@ const NEVER: [(&str, &str); 3] = [
          (SELECT count(*) FROM record r WHERE r.stream = 'effects' AND r.key = t.id) <> 1",
     ),
 ];
-const NOT_ENDED: &str = "SELECT count(*) FROM task WHERE state NOT IN ('completed', 'failed', 'canceled', 'rejected')";
+const NOT_ENDED: &str =
+    "SELECT count(*) FROM task WHERE state NOT IN ('completed', 'failed', 'canceled', 'rejected')";
 
 const NOT_READ: &str = "SELECT count(*) FROM copy WHERE state <> 'read'";
 /// Letters that lack a copy, or have one too many.
@@ -68,7 +69,11 @@ impl Numbered {
     fn take(&mut self, name: &str, number: u64, key: String) {
         assert_eq!(number, self.last + 1, "{name} has a gap");
         self.last = number;
-        assert_eq!(self.numbers.insert(key, number), None, "{name} {number}: its key is there twice");
+        assert_eq!(
+            self.numbers.insert(key, number),
+            None,
+            "{name} {number}: its key is there twice"
+        );
     }
 
     async fn read_stream(&mut self, opened: &Opened, name: &str) {
@@ -80,7 +85,11 @@ impl Numbered {
             }
             for (number, record) in page {
                 let key = record.key.unwrap();
-                assert_eq!(record.body["key"], key.as_str(), "{name} {number}: the body is another's");
+                assert_eq!(
+                    record.body["key"],
+                    key.as_str(),
+                    "{name} {number}: the body is another's"
+                );
                 self.take(name, number, key);
             }
         }
@@ -88,12 +97,19 @@ impl Numbered {
 
     async fn read_tasks(&mut self, opened: &Opened) {
         let tasks = opened.sql.store().tasks;
-        let ours = TaskFilter { scope: Some(SCOPE.to_owned()), ..TaskFilter::default() };
+        let ours = TaskFilter {
+            scope: Some(SCOPE.to_owned()),
+            ..TaskFilter::default()
+        };
         loop {
             let (page, more) = tasks.list(ours.clone(), self.last, PAGE).await.unwrap();
             for task in page {
                 let key = task.key.clone().unwrap();
-                assert_eq!(task.request.as_ref().unwrap().get(), format!("\"{key}\""), "{task:?}: another's request");
+                assert_eq!(
+                    task.request.as_ref().unwrap().get(),
+                    format!("\"{key}\""),
+                    "{task:?}: another's request"
+                );
                 self.take("tasks", task.number, key);
             }
             if !more {
@@ -127,10 +143,19 @@ impl Letters {
                 match event {
                     StoredEvent::Posted(letter) => {
                         let key = letter.new.key.clone().unwrap();
-                        assert_eq!(letter.new.body, key, "letter {}: the body is another's", letter.number);
+                        assert_eq!(
+                            letter.new.body, key,
+                            "letter {}: the body is another's",
+                            letter.number
+                        );
                         self.posted.take("letters", letter.number, key);
                     }
-                    StoredEvent::Marked { letter, state: EntryState::Read, recipients, .. } => {
+                    StoredEvent::Marked {
+                        letter,
+                        state: EntryState::Read,
+                        recipients,
+                        ..
+                    } => {
                         for recipient in recipients {
                             let read = (recipient, letter);
                             assert!(self.read.insert(read.clone()), "{read:?} was read twice");
@@ -157,7 +182,10 @@ impl Ledger {
             Some(("ack", told)) => {
                 let (job, number) = told.rsplit_once(' ').unwrap();
                 let (job, number) = (read(job), number.parse().unwrap());
-                assert!(self.tried.remove(&job), "{job:?} was acknowledged, but not tried, or twice");
+                assert!(
+                    self.tried.remove(&job),
+                    "{job:?} was acknowledged, but not tried, or twice"
+                );
                 self.acked.insert(job.clone(), number);
                 self.fresh.push(job);
                 true
@@ -186,37 +214,59 @@ impl Ledger {
 
     pub fn tally(&self) -> String {
         let of = |kind| self.acked.keys().filter(|job| job.0 == kind).count();
-        Kind::ALL.map(|kind| format!("{kind:?} {}", of(kind))).join(", ")
+        Kind::ALL
+            .map(|kind| format!("{kind:?} {}", of(kind)))
+            .join(", ")
     }
 
     /// Looks for all that was acknowledged since the last look, and that what came to the store since then is in order.
     pub async fn look(&mut self, opened: &Opened) {
         for name in STREAMS.into_iter().chain([EFFECTS]) {
-            self.streams.entry(name).or_default().read_stream(opened, name).await;
+            self.streams
+                .entry(name)
+                .or_default()
+                .read_stream(opened, name)
+                .await;
         }
         self.letters.read(opened).await;
         for read in std::mem::take(&mut self.fresh_got) {
             assert!(self.letters.read.contains(&read), "{read:?} was read");
         }
         self.tasks.read_tasks(opened).await;
-        let (audit, others): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.fresh).into_iter().partition(|job| job.0 == Kind::Audit);
+        let (audit, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.fresh)
+            .into_iter()
+            .partition(|job| job.0 == Kind::Audit);
         others.iter().for_each(|job| self.is_there(job));
         self.are_on_record(opened, &audit).await;
         let store = opened.sql.store();
         for id in std::mem::take(&mut self.fresh_ended) {
             let task = store.tasks.get(&id).await.unwrap().unwrap();
             assert_eq!(task.state, TaskState::Completed, "{id} was done");
-            assert!(self.streams[EFFECTS].numbers.contains_key(id.as_str()), "{id} was done, and has done nothing");
+            assert!(
+                self.streams[EFFECTS].numbers.contains_key(id.as_str()),
+                "{id} was done, and has done nothing"
+            );
         }
     }
 
     /// Nothing is left that nobody has seen to.
     pub async fn is_settled(&self, opened: &Opened) {
-        assert_eq!(self.pending(), Vec::<String>::new(), "what was tried has been acknowledged in the end");
+        assert_eq!(
+            self.pending(),
+            Vec::<String>::new(),
+            "what was tried has been acknowledged in the end"
+        );
         assert_eq!(opened.number(NOT_ENDED).await, 0, "no task is forgotten");
-        assert_eq!(opened.number(NOT_SPREAD).await, 0, "each letter has each of its copies");
-        assert_eq!(opened.number(NOT_READ).await, 0, "each letter is read by all");
+        assert_eq!(
+            opened.number(NOT_SPREAD).await,
+            0,
+            "each letter has each of its copies"
+        );
+        assert_eq!(
+            opened.number(NOT_READ).await,
+            0,
+            "each letter is read by all"
+        );
     }
 
     /// Reads everything again, from the beginning, and has the database look at itself.
@@ -231,8 +281,15 @@ impl Ledger {
         for (promise, counts_others) in NEVER {
             assert_eq!(opened.number(counts_others).await, 0, "{promise}");
         }
-        let chains = opened.sql.verify_audit(&VerifyOptions::default()).await.unwrap();
-        assert!(chains.iter().all(|chain| chain.fault.is_none()), "{chains:?}");
+        let chains = opened
+            .sql
+            .verify_audit(&VerifyOptions::default())
+            .await
+            .unwrap();
+        assert!(
+            chains.iter().all(|chain| chain.fault.is_none()),
+            "{chains:?}"
+        );
         if opened.is_sqlite() {
             assert_eq!(texts(opened, "PRAGMA integrity_check").await, ["ok"]);
         }
@@ -242,29 +299,50 @@ impl Ledger {
         let (kind, key) = job;
         let acked = self.acked.get(job);
         let found = match kind {
-            Kind::Record => self.streams.get(stream_of(key)).and_then(|stream| stream.numbers.get(key)),
+            Kind::Record => self
+                .streams
+                .get(stream_of(key))
+                .and_then(|stream| stream.numbers.get(key)),
             Kind::Letter => self.letters.posted.numbers.get(key),
             Kind::Task => self.tasks.numbers.get(key),
             Kind::Audit => return,
         };
-        assert_eq!(found, acked, "{job:?} was acknowledged with the one number, and has the other");
+        assert_eq!(
+            found, acked,
+            "{job:?} was acknowledged with the one number, and has the other"
+        );
     }
 }
 
 impl Ledger {
     async fn are_on_record(&self, opened: &Opened, jobs: &[Job]) {
         for jobs in jobs.chunks(ENTRIES) {
-            let told: Vec<_> = jobs.iter().map(|job| format!("({}, '{}')", self.acked[job], job.1)).collect();
-            let query = format!("SELECT count(*) FROM audit WHERE (number, agent) IN (VALUES {})", told.join(", "));
+            let told: Vec<_> = jobs
+                .iter()
+                .map(|job| format!("({}, '{}')", self.acked[job], job.1))
+                .collect();
+            let query = format!(
+                "SELECT count(*) FROM audit WHERE (number, agent) IN (VALUES {})",
+                told.join(", ")
+            );
             let found = opened.number(&query).await;
-            assert_eq!(found, i64::try_from(jobs.len()).unwrap(), "what was on record is on record");
+            assert_eq!(
+                found,
+                i64::try_from(jobs.len()).unwrap(),
+                "what was on record is on record"
+            );
         }
     }
 }
 
 /// The first column of a query's rows.
 async fn texts(opened: &Opened, query: &'static str) -> Vec<String> {
-    let mut db = SqliteConnectOptions::new().filename(opened.file()).read_only(true).connect().await.unwrap();
+    let mut db = SqliteConnectOptions::new()
+        .filename(opened.file())
+        .read_only(true)
+        .connect()
+        .await
+        .unwrap();
     let rows = db.fetch_all(query).await.unwrap();
     db.close().await.unwrap();
     rows.iter().map(|row| row.get(0)).collect()

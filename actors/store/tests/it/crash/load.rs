@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 use callboard_message::mail::LetterKind;
 use callboard_message::{DataClass, Principal};
 use callboard_runtime::{
-    AuditEntry, Begun, By, Claim, Lease, Letter, Mark, NewLetter, NewTask, OnRestart, Record, Store, TASK_LEASE,
-    TaskStep,
+    AuditEntry, Begun, By, Claim, Lease, Letter, Mark, NewLetter, NewTask, OnRestart, Record,
+    Store, TASK_LEASE, TaskStep,
 };
 use callboard_store::{SqlStore, StoreOptions};
 use futures::future::join_all;
@@ -51,7 +51,10 @@ impl Kind {
     pub const ALL: [Self; 4] = [Self::Record, Self::Letter, Self::Task, Self::Audit];
 
     pub fn named(name: &str) -> Self {
-        Self::ALL.into_iter().find(|kind| format!("{kind:?}") == name).unwrap()
+        Self::ALL
+            .into_iter()
+            .find(|kind| format!("{kind:?}") == name)
+            .unwrap()
     }
 }
 
@@ -81,10 +84,17 @@ fn sum(key: &str) -> usize {
 pub async fn run(options: StoreOptions) {
     let (retries, round) = orders();
     let sql = SqlStore::open(&options).await.unwrap();
-    let load = Arc::new(Load { store: sql.store(), retries: Mutex::new(retries), round });
+    let load = Arc::new(Load {
+        store: sql.store(),
+        retries: Mutex::new(retries),
+        round,
+    });
     let recovering = tokio::spawn(load.clone().recover());
     let producers = (0..PRODUCERS).map(|producer| tokio::spawn(load.clone().produce(producer)));
-    join_all(producers).await.into_iter().for_each(|ended| ended.unwrap());
+    join_all(producers)
+        .await
+        .into_iter()
+        .for_each(|ended| ended.unwrap());
     recovering.await.unwrap();
     load.settle().await;
     sql.close().await;
@@ -117,8 +127,13 @@ impl Load {
             let again = self.retries.lock().unwrap().pop_front();
             // All kinds are there from the beginning, however early the end comes.
             let kind = Kind::ALL[(nth + producer as usize) % Kind::ALL.len()];
-            let fresh = || self.round.map(|round| (kind, format!("{round}.{producer}.{nth}")));
-            let Some(job) = again.or_else(fresh) else { return };
+            let fresh = || {
+                self.round
+                    .map(|round| (kind, format!("{round}.{producer}.{nth}")))
+            };
+            let Some(job) = again.or_else(fresh) else {
+                return;
+            };
             println!("try {}", written(&job));
             self.perform(job).await;
         }
@@ -129,7 +144,11 @@ impl Load {
         match job.0 {
             Kind::Record => {
                 let body = json!({ "key": key, "filled": "x".repeat(key.len() * 20) });
-                let record = Record { stream: stream_of(key).to_owned(), key: Some(key.clone()), body };
+                let record = Record {
+                    stream: stream_of(key).to_owned(),
+                    key: Some(key.clone()),
+                    body,
+                };
                 ack(&job, self.store.journal.append(record).await.unwrap());
             }
             Kind::Letter => {
@@ -140,7 +159,11 @@ impl Load {
                 self.read_mail(&readers[sum(key) % readers.len()]).await;
             }
             Kind::Task => {
-                let on_restart = if sum(key).is_multiple_of(2) { OnRestart::Resume } else { OnRestart::Fail };
+                let on_restart = if sum(key).is_multiple_of(2) {
+                    OnRestart::Resume
+                } else {
+                    OnRestart::Fail
+                };
                 let expires = SystemTime::now() + Duration::from_secs(24 * 3_600);
                 let new = NewTask {
                     scope: SCOPE.to_owned(),
@@ -170,7 +193,11 @@ impl Load {
         let (id, by) = (lease.task.as_str(), By::Worker(lease));
         let said = vec![TaskStep::Said("begun".to_owned())];
         self.store.tasks.step(&lease.task, by, said).await.unwrap();
-        let effect = Record { stream: EFFECTS.to_owned(), key: Some(id.to_owned()), body: json!({ "key": id }) };
+        let effect = Record {
+            stream: EFFECTS.to_owned(),
+            key: Some(id.to_owned()),
+            body: json!({ "key": id }),
+        };
         let number = self.store.journal.append(effect).await.unwrap();
         let done = vec![TaskStep::Completed(to_raw_value(&number).unwrap())];
         self.store.tasks.step(&lease.task, by, done).await.unwrap();
@@ -201,14 +228,26 @@ impl Load {
         while (made as usize) < recipients.len() {
             made += SPREAD;
             let has_it = recipients[recipients.len().min(made as usize) - 1].clone();
-            self.store.mail.spread(letter.number, made, vec![has_it]).await.unwrap();
+            self.store
+                .mail
+                .spread(letter.number, made, vec![has_it])
+                .await
+                .unwrap();
         }
     }
 
     /// Has an agent read its letters.
     async fn read_mail(&self, reader: &str) {
-        let open = self.store.mail.open(reader, None, false, READ_AT_ONCE).await.unwrap();
-        let marks: Vec<_> = open.iter().map(|(letter, _)| (reader.to_owned(), letter.number)).collect();
+        let open = self
+            .store
+            .mail
+            .open(reader, None, false, READ_AT_ONCE)
+            .await
+            .unwrap();
+        let marks: Vec<_> = open
+            .iter()
+            .map(|(letter, _)| (reader.to_owned(), letter.number))
+            .collect();
         for (reader, number) in self.store.mail.mark(marks, Mark::Read).await.unwrap() {
             println!("got {reader} {number}");
         }
@@ -220,7 +259,14 @@ impl Load {
             self.spread(&letter).await;
         }
         for reader in self.store.mail.waiting().await.unwrap().into_keys() {
-            while !self.store.mail.open(&reader, None, false, 1).await.unwrap().is_empty() {
+            while !self
+                .store
+                .mail
+                .open(&reader, None, false, 1)
+                .await
+                .unwrap()
+                .is_empty()
+            {
                 self.read_mail(&reader).await;
             }
         }
@@ -230,7 +276,11 @@ impl Load {
 /// The letter with that key, with an id of this attempt's.
 fn letter(key: &str) -> NewLetter {
     let all = || (0..READERS).map(|n| format!("a{n:02}"));
-    let to = if sum(key).is_multiple_of(2) { all().collect() } else { all().take(2).collect() };
+    let to = if sum(key).is_multiple_of(2) {
+        all().collect()
+    } else {
+        all().take(2).collect()
+    };
     NewLetter {
         id: Uuid::now_v7().to_string(),
         sender: "ann".to_owned(),

@@ -24,23 +24,38 @@ impl Child {
     /// read it.
     pub fn start_as_nobody(test: &str, store: &Path) -> Option<Self> {
         let mut given = Command::new("setpriv");
-        given.args(["--reuid=65534", "--clear-groups", "true"]).stderr(Stdio::null());
+        given
+            .args(["--reuid=65534", "--clear-groups", "true"])
+            .stderr(Stdio::null());
         if !given.status().is_ok_and(|status| status.success()) {
             return None;
         }
-        let copied = store.ancestors().find(|path| path.join("store.sqlite").exists())?.join("tests");
+        let copied = store
+            .ancestors()
+            .find(|path| path.join("store.sqlite").exists())?
+            .join("tests");
         if !copied.exists() {
             std::fs::copy(std::env::current_exe().unwrap(), &copied).unwrap();
         }
         let mut command = Command::new("setpriv");
-        command.args(["--reuid=65534", "--clear-groups"]).arg(copied).args(arguments(test));
-        Some(Self::of(command, &[("CALLBOARD_TEST_STORE", store.display().to_string())]))
+        command
+            .args(["--reuid=65534", "--clear-groups"])
+            .arg(copied)
+            .args(arguments(test));
+        Some(Self::of(
+            command,
+            &[("CALLBOARD_TEST_STORE", store.display().to_string())],
+        ))
     }
 
     /// Any command that ends in this test binary.
     pub fn of(mut command: Command, env: &[(&str, String)]) -> Self {
         command.envs(env.iter().map(|(name, value)| (*name, value)));
-        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut process = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let out = BufReader::new(process.stdout.take().unwrap());
         Self { process, out }
     }
@@ -51,7 +66,9 @@ impl Child {
 
     /// The next line that the test prints; what the test runner prints is passed over. Empty when the child has ended.
     pub fn line(&mut self) -> String {
-        let is_runners = |line: &str| line.is_empty() || line.starts_with("running ") || line.starts_with("test ");
+        let is_runners = |line: &str| {
+            line.is_empty() || line.starts_with("running ") || line.starts_with("test ")
+        };
         loop {
             let mut line = String::new();
             if self.out.read_line(&mut line).unwrap() == 0 {
@@ -96,8 +113,12 @@ pub fn arguments(test: &str) -> [&str; 4] {
 /// beside the store.
 pub fn of_parent(variable: &str) -> StoreOptions {
     let store = std::env::var(variable).unwrap();
-    let (url, key) = store.split_once(' ').map_or((store.as_str(), None), |(url, key)| (url, Some(key)));
-    let options = StoreOptions::parse(url, Path::new("."), None).unwrap().clean_every(None);
+    let (url, key) = store
+        .split_once(' ')
+        .map_or((store.as_str(), None), |(url, key)| (url, Some(key)));
+    let options = StoreOptions::parse(url, Path::new("."), None)
+        .unwrap()
+        .clean_every(None);
     match key {
         Some(key) => options.audit_key(key),
         None => options,

@@ -76,12 +76,18 @@ impl Opened {
         let sql = sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned()));
         match &self.database {
             None => {
-                let mut db = sqlx::sqlite::SqliteConnectOptions::new().filename(self.file()).connect().await.unwrap();
+                let mut db = sqlx::sqlite::SqliteConnectOptions::new()
+                    .filename(self.file())
+                    .connect()
+                    .await
+                    .unwrap();
                 db.execute(sql).await.unwrap();
                 db.close().await.unwrap();
             }
             Some(Database { server, name }) => {
-                let mut db = sqlx::PgConnection::connect(at(server, name).as_str()).await.unwrap();
+                let mut db = sqlx::PgConnection::connect(at(server, name).as_str())
+                    .await
+                    .unwrap();
                 db.execute(sql).await.unwrap();
                 db.close().await.unwrap();
             }
@@ -95,13 +101,19 @@ impl Opened {
         let sql = sqlx::AssertSqlSafe(sql.to_owned());
         match &self.database {
             None => {
-                let mut db = sqlx::sqlite::SqliteConnectOptions::new().filename(self.file()).connect().await.unwrap();
+                let mut db = sqlx::sqlite::SqliteConnectOptions::new()
+                    .filename(self.file())
+                    .connect()
+                    .await
+                    .unwrap();
                 let number = sqlx::query_scalar(sql).fetch_one(&mut db).await.unwrap();
                 db.close().await.unwrap();
                 number
             }
             Some(Database { server, name }) => {
-                let mut db = sqlx::PgConnection::connect(at(server, name).as_str()).await.unwrap();
+                let mut db = sqlx::PgConnection::connect(at(server, name).as_str())
+                    .await
+                    .unwrap();
                 let number = sqlx::query_scalar(sql).fetch_one(&mut db).await.unwrap();
                 db.close().await.unwrap();
                 number
@@ -113,7 +125,9 @@ impl Opened {
 /// A store in a file.
 pub async fn in_file(change: impl FnOnce(StoreOptions) -> StoreOptions) -> Opened {
     let folder = TempDir::new().unwrap();
-    let options = StoreOptions::sqlite(folder.path().join("store.sqlite")).clean_every(None).sign_every(None);
+    let options = StoreOptions::sqlite(folder.path().join("store.sqlite"))
+        .clean_every(None)
+        .sign_every(None);
     open(change(options), folder, None).await
 }
 
@@ -121,26 +135,41 @@ pub async fn in_file(change: impl FnOnce(StoreOptions) -> StoreOptions) -> Opene
 pub async fn in_database(change: impl FnOnce(StoreOptions) -> StoreOptions) -> Option<Opened> {
     static TOLD: Once = Once::new();
     let Ok(server) = std::env::var(POSTGRES) else {
-        TOLD.call_once(|| eprintln!("{POSTGRES} is unset: nothing is tried on Postgres (`cargo xtask test` sets it)"));
+        TOLD.call_once(|| {
+            eprintln!(
+                "{POSTGRES} is unset: nothing is tried on Postgres (`cargo xtask test` sets it)"
+            )
+        });
         return None;
     };
     let server = Url::parse(&server).unwrap();
     let name = format!("t{}", Uuid::new_v4().simple());
     on_server(&server, format!("CREATE DATABASE {name}")).await;
     let folder = TempDir::new().unwrap();
-    let options = StoreOptions::postgres(at(&server, &name).as_str(), None).unwrap().clean_every(None);
-    let options = options.sign_every(None).audit_key(folder.path().join("audit.key"));
+    let options = StoreOptions::postgres(at(&server, &name).as_str(), None)
+        .unwrap()
+        .clean_every(None);
+    let options = options
+        .sign_every(None)
+        .audit_key(folder.path().join("audit.key"));
     Some(open(change(options), folder, Some(Database { server, name })).await)
 }
 
 async fn open(options: StoreOptions, folder: TempDir, database: Option<Database>) -> Opened {
     let sql = SqlStore::open(&options).await.unwrap();
-    Opened { sql, options, folder, database }
+    Opened {
+        sql,
+        options,
+        folder,
+        database,
+    }
 }
 
 /// The seed of a random test: `CALLBOARD_SEED`, else another each time. It is printed, and so shown where the test fails.
 pub fn seed() -> u64 {
-    let given = std::env::var("CALLBOARD_SEED").ok().and_then(|seed| seed.parse().ok());
+    let given = std::env::var("CALLBOARD_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
     let seed = given.unwrap_or_else(rand::random);
     println!("CALLBOARD_SEED={seed}");
     seed
@@ -152,7 +181,10 @@ pub async fn stores(body: impl AsyncFn(&mut Opened)) {
 }
 
 /// As [`stores`], with other options.
-pub async fn stores_with(change: impl Fn(StoreOptions) -> StoreOptions, body: impl AsyncFn(&mut Opened)) {
+pub async fn stores_with(
+    change: impl Fn(StoreOptions) -> StoreOptions,
+    body: impl AsyncFn(&mut Opened),
+) {
     for opened in [Some(in_file(&change).await), in_database(&change).await] {
         let Some(mut opened) = opened else { continue };
         body(&mut opened).await;
@@ -171,11 +203,21 @@ pub async fn anywhere<T>(memory: T, of: impl Fn(&Opened) -> T, body: impl AsyncF
 
 /// What the audit says of messages, oldest first; it is whole.
 pub async fn communications(opened: &Opened) -> Vec<String> {
-    let filter = AuditFilter { event: Some("agent_communication".into()), ..AuditFilter::default() };
+    let filter = AuditFilter {
+        event: Some("agent_communication".into()),
+        ..AuditFilter::default()
+    };
     let mut lines = opened.sql.audit_lines(&filter).await.unwrap();
     lines.sort_by_key(|line| line.number);
-    let reports = opened.sql.verify_audit(&VerifyOptions::default()).await.unwrap();
-    assert!(reports.iter().all(|report| report.fault.is_none()), "{reports:?}");
+    let reports = opened
+        .sql
+        .verify_audit(&VerifyOptions::default())
+        .await
+        .unwrap();
+    assert!(
+        reports.iter().all(|report| report.fault.is_none()),
+        "{reports:?}"
+    );
     lines.into_iter().map(|line| line.line).collect()
 }
 
@@ -185,13 +227,19 @@ impl Opened {
         let sql = sqlx::AssertSqlSafe(sql.to_owned());
         match &self.database {
             None => {
-                let mut db = sqlx::sqlite::SqliteConnectOptions::new().filename(self.file()).connect().await.unwrap();
+                let mut db = sqlx::sqlite::SqliteConnectOptions::new()
+                    .filename(self.file())
+                    .connect()
+                    .await
+                    .unwrap();
                 let texts = sqlx::query_scalar(sql).fetch_all(&mut db).await.unwrap();
                 db.close().await.unwrap();
                 texts
             }
             Some(Database { server, name }) => {
-                let mut db = sqlx::PgConnection::connect(at(server, name).as_str()).await.unwrap();
+                let mut db = sqlx::PgConnection::connect(at(server, name).as_str())
+                    .await
+                    .unwrap();
                 let texts = sqlx::query_scalar(sql).fetch_all(&mut db).await.unwrap();
                 db.close().await.unwrap();
                 texts
@@ -216,6 +264,8 @@ fn at(server: &Url, database: &str) -> Url {
 
 async fn on_server(server: &Url, statement: String) {
     let mut db = sqlx::PgConnection::connect(server.as_str()).await.unwrap();
-    db.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(statement))).await.unwrap();
+    db.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(statement)))
+        .await
+        .unwrap();
     db.close().await.unwrap();
 }

@@ -38,14 +38,33 @@ impl Act {
     fn some(random: &mut StdRng, letters: u64) -> Self {
         let nth = |random: &mut StdRng| random.random_range(0..=letters + 1);
         match random.random_range(0..20) {
-            0..7 => Self::Post((0..random.random_range(1..5)).map(|_| new(random, letters)).collect()),
+            0..7 => Self::Post(
+                (0..random.random_range(1..5))
+                    .map(|_| new(random, letters))
+                    .collect(),
+            ),
             7..10 => {
-                let delivered = (0..random.random_range(0..4)).map(|_| agent(random)).collect();
-                Self::Spread(nth(random), random.random_range(0..AGENTS as u32 + 4), delivered)
+                let delivered = (0..random.random_range(0..4))
+                    .map(|_| agent(random))
+                    .collect();
+                Self::Spread(
+                    nth(random),
+                    random.random_range(0..AGENTS as u32 + 4),
+                    delivered,
+                )
             }
             10..17 => {
-                let marks = (0..random.random_range(1..6)).map(|_| (agent(random), nth(random))).collect();
-                Self::Mark(marks, if random.random() { Mark::Delivered } else { Mark::Read })
+                let marks = (0..random.random_range(1..6))
+                    .map(|_| (agent(random), nth(random)))
+                    .collect();
+                Self::Mark(
+                    marks,
+                    if random.random() {
+                        Mark::Delivered
+                    } else {
+                        Mark::Read
+                    },
+                )
             }
             17..19 => Self::Tried(agent(random), nth(random)),
             _ => Self::Tell(StoredEvent::Left(agent(random), "gone".into())),
@@ -59,11 +78,16 @@ impl Act {
                 let posted = join_all(new.iter().map(|new| mail.post(new.clone()))).await;
                 let told = |posted: Result<Arc<Letter>, _>| {
                     let posted = posted.unwrap();
-                    format!("{} {} {} {:?}", posted.number, posted.is_new, posted.spread, posted.new)
+                    format!(
+                        "{} {} {} {:?}",
+                        posted.number, posted.is_new, posted.spread, posted.new
+                    )
                 };
                 posted.into_iter().map(told).collect()
             }
-            Self::Spread(letter, to, delivered) => format!("{:?}", mail.spread(*letter, *to, delivered.clone()).await),
+            Self::Spread(letter, to, delivered) => {
+                format!("{:?}", mail.spread(*letter, *to, delivered.clone()).await)
+            }
             Self::Mark(marks, mark) => {
                 let mut moved = mail.mark(marks.clone(), *mark).await.unwrap();
                 moved.sort_unstable();
@@ -77,17 +101,33 @@ impl Act {
 
 fn new(random: &mut StdRng, letters: u64) -> NewLetter {
     let many = random.random_ratio(1, 3);
-    let count = if many { random.random_range(10..AGENTS) } else { random.random_range(1..4) };
+    let count = if many {
+        random.random_range(10..AGENTS)
+    } else {
+        random.random_range(1..4)
+    };
     let to: BTreeMap<String, ()> = (0..count).map(|_| (agent(random), ())).collect();
-    let expires = if random.random_ratio(1, 8) { SystemTime::UNIX_EPOCH } else { SystemTime::now() + HOUR };
+    let expires = if random.random_ratio(1, 8) {
+        SystemTime::UNIX_EPOCH
+    } else {
+        SystemTime::now() + HOUR
+    };
     NewLetter {
         sender: agent(random),
-        kind: if many { LetterKind::Broadcast } else { LetterKind::Direct },
+        kind: if many {
+            LetterKind::Broadcast
+        } else {
+            LetterKind::Direct
+        },
         recipients: to.into_keys().collect(),
         topic: random.random_ratio(1, 3).then(|| "rota".to_owned()),
-        thread: random.random_ratio(1, 3).then(|| format!("t{}", random.random_range(0..3))),
+        thread: random
+            .random_ratio(1, 3)
+            .then(|| format!("t{}", random.random_range(0..3))),
         urgent: random.random_ratio(1, 3),
-        key: random.random_ratio(1, 3).then(|| format!("k{}", random.random_range(0..=letters / 16))),
+        key: random
+            .random_ratio(1, 3)
+            .then(|| format!("k{}", random.random_range(0..=letters / 16))),
         expires,
         ..letter(&[], WORDS.choose(random).unwrap())
     }
@@ -96,13 +136,22 @@ fn new(random: &mut StdRng, letters: u64) -> NewLetter {
 /// A filter of any kind.
 fn filter(random: &mut StdRng) -> LetterFilter {
     let mut some = |n, value: String| random.random_ratio(1, n).then_some(value);
-    let (of, with, sender) = (some(2, "a03".into()), some(4, "a05".into()), some(4, "a07".into()));
-    let (topic, thread, text) = (some(4, "rota".into()), some(4, "t1".into()), some(3, "pumps".into()));
+    let (of, with, sender) = (
+        some(2, "a03".into()),
+        some(4, "a05".into()),
+        some(4, "a07".into()),
+    );
+    let (topic, thread, text) = (
+        some(4, "rota".into()),
+        some(4, "t1".into()),
+        some(3, "pumps".into()),
+    );
     // Of nobody, there is neither a way nor a state.
     let of_one = of.is_some();
     LetterFilter {
         sent: (of_one && random.random_ratio(1, 3)).then(|| random.random()),
-        state: (of_one && random.random_ratio(1, 4)).then(|| *EntryState::ALL.choose(random).unwrap()),
+        state: (of_one && random.random_ratio(1, 4))
+            .then(|| *EntryState::ALL.choose(random).unwrap()),
         with: with.filter(|_| of_one),
         of,
         sender,
@@ -115,8 +164,20 @@ fn filter(random: &mut StdRng) -> LetterFilter {
 }
 
 fn copy_of(copy: &MailCopy) -> String {
-    let MailCopy { recipient, letter, state, delivered, read, attempts, .. } = copy;
-    format!("{recipient} {letter} {state:?} {} {} {attempts}", delivered.is_some(), read.is_some())
+    let MailCopy {
+        recipient,
+        letter,
+        state,
+        delivered,
+        read,
+        attempts,
+        ..
+    } = copy;
+    format!(
+        "{recipient} {letter} {state:?} {} {} {attempts}",
+        delivered.is_some(),
+        read.is_some()
+    )
 }
 
 /// All that can be seen, as far as it is the same everywhere: no times, no ids.
@@ -124,22 +185,41 @@ async fn seen(mail: &Arc<dyn Mail>, random: &mut StdRng, letters: u64) -> Vec<St
     let mut seen = Vec::new();
     let agent = agent(random);
     for undelivered in [false, true] {
-        let after = random.random_ratio(1, 2).then(|| (random.random(), random.random_range(0..=letters)));
-        let open = mail.open(&agent, after, undelivered, random.random_range(1..20)).await.unwrap();
-        seen.extend(open.iter().map(|(letter, copy)| format!("open {} {}", letter.number, copy_of(copy))));
+        let after = random
+            .random_ratio(1, 2)
+            .then(|| (random.random(), random.random_range(0..=letters)));
+        let open = mail
+            .open(&agent, after, undelivered, random.random_range(1..20))
+            .await
+            .unwrap();
+        seen.extend(
+            open.iter()
+                .map(|(letter, copy)| format!("open {} {}", letter.number, copy_of(copy))),
+        );
     }
     let waiting: BTreeMap<String, u64> = mail.waiting().await.unwrap().into_iter().collect();
     seen.push(format!("waiting {waiting:?}"));
     let unspread = mail.unspread(9).await.unwrap();
-    seen.extend(unspread.iter().map(|letter| format!("unspread {} {}", letter.number, letter.spread)));
+    seen.extend(
+        unspread
+            .iter()
+            .map(|letter| format!("unspread {} {}", letter.number, letter.spread)),
+    );
     let nth = random.random_range(0..=letters + 1);
-    let receipts = mail.receipts(nth, random.random_ratio(1, 2).then_some("a11"), 9).await.unwrap();
+    let receipts = mail
+        .receipts(nth, random.random_ratio(1, 2).then_some("a11"), 9)
+        .await
+        .unwrap();
     seen.extend(receipts.iter().map(copy_of));
     let filter = filter(random);
     let (mut before, most) = (random.random_range(0..=letters), random.random_range(1..30));
     loop {
         let (page, next) = mail.history(filter.clone(), before, most).await.unwrap();
-        seen.extend(page.iter().map(|(letter, copy)| format!("{} {:?}", letter.number, copy.as_ref().map(copy_of))));
+        seen.extend(
+            page.iter().map(|(letter, copy)| {
+                format!("{} {:?}", letter.number, copy.as_ref().map(copy_of))
+            }),
+        );
         match next {
             Some(next) => before = next,
             None => break,
@@ -148,14 +228,26 @@ async fn seen(mail: &Arc<dyn Mail>, random: &mut StdRng, letters: u64) -> Vec<St
     let after = random.random_range(0..=letters);
     for (number, event) in mail.events(after, 20).await.unwrap() {
         seen.push(match event {
-            StoredEvent::Posted(letter) => format!("{number} posted {} {:?}", letter.number, letter.new),
+            StoredEvent::Posted(letter) => {
+                format!("{number} posted {} {:?}", letter.number, letter.new)
+            }
             other => format!("{number} {other:?}"),
         });
     }
     seen.push(format!("last {}", mail.last_event().await.unwrap()));
     for of in [None, Some(agent.as_str())] {
-        let rows = mail.logs(of, after * MAIL_LOG_ROWS_A_LETTER + 3, random.random_range(1..30)).await.unwrap();
-        seen.extend(rows.into_iter().map(|row| format!("{} {} {}", row.number, row.agent_id, row.message)));
+        let rows = mail
+            .logs(
+                of,
+                after * MAIL_LOG_ROWS_A_LETTER + 3,
+                random.random_range(1..30),
+            )
+            .await
+            .unwrap();
+        seen.extend(
+            rows.into_iter()
+                .map(|row| format!("{} {} {}", row.number, row.agent_id, row.message)),
+        );
     }
     seen
 }
@@ -174,11 +266,21 @@ async fn memory_and_store_are_alike() {
             let act = Act::some(&mut random, letters);
             let (ours, theirs) = (act.on(&memory).await, act.on(&store).await);
             assert_eq!(ours, theirs, "act {n}: {act:?}");
-            letters = memory.history(LetterFilter::default(), 0, 1).await.unwrap().0.first().map_or(0, |l| l.0.number);
+            letters = memory
+                .history(LetterFilter::default(), 0, 1)
+                .await
+                .unwrap()
+                .0
+                .first()
+                .map_or(0, |l| l.0.number);
             // Both are looked at in the same way.
             let look = random.random();
             let ours = seen(&memory, &mut StdRng::seed_from_u64(look), letters).await;
-            assert_eq!(ours, seen(&store, &mut StdRng::seed_from_u64(look), letters).await, "act {n}: {act:?}");
+            assert_eq!(
+                ours,
+                seen(&store, &mut StdRng::seed_from_u64(look), letters).await,
+                "act {n}: {act:?}"
+            );
         }
         assert!(letters > 20, "little has happened");
     })

@@ -6,7 +6,9 @@ use std::time::{Duration, SystemTime};
 use callboard_message::json::raw;
 use callboard_message::{Abilities, Failure, RawObject, TaskState};
 use callboard_runtime::live::{BeginWork, CannotResume, Ending, LiveTask, Ran, Run, TaskHost};
-use callboard_runtime::{Audit, Begun, CallMeta, Lease, NewTask, OnRestart, Task, TaskId, TaskStep};
+use callboard_runtime::{
+    Audit, Begun, CallMeta, Lease, NewTask, OnRestart, Task, TaskId, TaskStep,
+};
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
@@ -18,7 +20,9 @@ use super::view::{self, CONTEXT, MESSAGE, written_context};
 use super::{Calls, Who};
 use crate::convert::{Ended, ended};
 use crate::inbound::options::A2aOptions;
-use crate::wire::{Message, Part, SendMessageRequest, TaskPushNotificationConfig, Wire, written_about};
+use crate::wire::{
+    Message, Part, SendMessageRequest, TaskPushNotificationConfig, Wire, written_about,
+};
 use crate::{A2aError, Dialect, ErrorKind};
 
 /// Member of [`Task::request`]: what the skill is given.
@@ -93,20 +97,38 @@ impl Calls {
         let skills = callee.skills(call.clone()).await?;
         let picked = pick(&skills, &request)?;
         let told = match callee.route(&picked.skill) {
-            Route::Converse => self.with_referenced(who, &request.message, &picked.arguments).await?,
+            Route::Converse => {
+                self.with_referenced(who, &request.message, &picked.arguments)
+                    .await?
+            }
             Route::Message | Route::Tool => None,
         };
         let arguments = told.as_deref().unwrap_or(&picked.arguments);
         let call = callee.judged(&picked.skill, arguments, call).await?;
         // Without what is told of other tasks: that is another thing later, and the message still the same.
         let mut kept = Some(self.request_of(&request, &picked));
-        let push = request.configuration.as_ref().and_then(|given| given.task_push_notification_config.as_ref());
+        let push = request
+            .configuration
+            .as_ref()
+            .and_then(|given| given.task_push_notification_config.as_ref());
         let push = push.map(Wire::to_json).unwrap_or_default();
-        let asked = [&*picked.skill, kept.as_deref().map_or("null", RawValue::get), &push];
-        let mut known = Known::of(who, &request.message, &self.options, &*self.store.audit, asked)?;
+        let asked = [
+            &*picked.skill,
+            kept.as_deref().map_or("null", RawValue::get),
+            &push,
+        ];
+        let mut known = Known::of(
+            who,
+            &request.message,
+            &self.options,
+            &*self.store.audit,
+            asked,
+        )?;
         let on_restart = callee.on_restart(&skills, &picked.skill);
         let begun = loop {
-            let asked = kept.take().unwrap_or_else(|| self.request_of(&request, &picked));
+            let asked = kept
+                .take()
+                .unwrap_or_else(|| self.request_of(&request, &picked));
             let mut new = self.new_task(who, &context, id.clone(), picked.skill.clone(), asked);
             (new.key, new.on_restart) = (known.key(), on_restart);
             match self.live.keep(new).await? {
@@ -117,11 +139,18 @@ impl Calls {
         let (task, lease) = match begun {
             Begun::Again(task) => {
                 let live = self.live.get(&task.id);
-                return Ok(Sent { task, live, how: Taken::BegunBefore });
+                return Ok(Sent {
+                    task,
+                    live,
+                    how: Taken::BegunBefore,
+                });
             }
             Begun::New(task, lease) => (task, lease),
         };
-        if let Some(config) = request.configuration.and_then(|given| given.task_push_notification_config) {
+        if let Some(config) = request
+            .configuration
+            .and_then(|given| given.task_push_notification_config)
+        {
             // Where that can't be kept, there is no task.
             if let Err(error) = self.keep_push(who, &task, config).await {
                 self.live.forget(&lease.task).await;
@@ -137,11 +166,22 @@ impl Calls {
                 Ran::Ended(task) => (task, None),
             },
         };
-        Ok(Sent { task, live, how: Taken::Begun })
+        Ok(Sent {
+            task,
+            live,
+            how: Taken::Begun,
+        })
     }
 
     /// A task of `who`'s in a conversation, without a key, that asks a skill what `request` says.
-    fn new_task(&self, who: &Who, context: &str, id: TaskId, skill: String, request: Box<RawValue>) -> NewTask {
+    fn new_task(
+        &self,
+        who: &Who,
+        context: &str,
+        id: TaskId,
+        skill: String,
+        request: Box<RawValue>,
+    ) -> NewTask {
         let options = &self.options.tasks;
         let expires = SystemTime::now() + options.ttl;
         let mut extra = RawObject::new();
@@ -176,7 +216,11 @@ impl Calls {
     fn request_of(&self, request: &SendMessageRequest, picked: &Picked) -> Box<RawValue> {
         let with_arguments = self.lasts() || request.metadata.is_some();
         let bytes: usize = request.message.parts.iter().map(Part::bytes).sum();
-        let of_arguments = if with_arguments { picked.arguments.get().len() } else { 0 };
+        let of_arguments = if with_arguments {
+            picked.arguments.get().len()
+        } else {
+            0
+        };
         written_about(bytes + of_arguments + MESSAGE_ROOM_BYTES, |out| {
             let mut kept = out.object();
             kept.always(MESSAGE, &request.message);
@@ -200,12 +244,21 @@ impl Calls {
     ) -> Result<(), A2aError> {
         match self.push.get() {
             Some(keep) => keep(who.clone(), task.clone(), config).await,
-            None => Err(ErrorKind::PushNotificationNotSupported.error("there are no push notifications")),
+            None => {
+                Err(ErrorKind::PushNotificationNotSupported
+                    .error("there are no push notifications"))
+            }
         }
     }
 
     /// The work of a call that was judged.
-    fn work(&self, callee: Arc<Callee>, task: &Task, arguments: Box<RawValue>, call: CallMeta) -> BeginWork<'static> {
+    fn work(
+        &self,
+        callee: Arc<Callee>,
+        task: &Task,
+        arguments: Box<RawValue>,
+        call: CallMeta,
+    ) -> BeginWork<'static> {
         let skill = task.message.clone();
         // Whoever converses knows which conversation it is.
         let arguments = match (callee.route(&skill), arguments.get().strip_suffix('}')) {
@@ -220,7 +273,9 @@ impl Calls {
             Box::pin(async move {
                 let reply = callee.ask(&skill, arguments, call).await;
                 let is_result = callee.answers_result(&skill);
-                let became: Ending = Box::new(move |has_all| steps_of(ended(reply, &skill, is_result, has_all), lasts));
+                let became: Ending = Box::new(move |has_all| {
+                    steps_of(ended(reply, &skill, is_result, has_all), lasts)
+                });
                 became
             })
         })
@@ -230,17 +285,32 @@ impl Calls {
 /// A task that is to run here. Whoever looks in may be anybody, a person or an agent: they can answer anything.
 fn run_of(task: Arc<Task>, lease: Lease, is_resumed: bool, work: BeginWork<'_>) -> Run<'_> {
     static ALL: LazyLock<Arc<Abilities>> = LazyLock::new(|| Arc::new(Abilities::all()));
-    Run { task, lease, is_resumed, abilities: ALL.clone(), told: None, work }
+    Run {
+        task,
+        lease,
+        is_resumed,
+        abilities: ALL.clone(),
+        told: None,
+        work,
+    }
 }
 
 /// The steps that end a task. What an artifact tells is kept once where nobody reads it otherwise: in no store that lasts.
 fn steps_of(ended: Ended, lasts: bool) -> Vec<TaskStep> {
     match ended {
-        Ended { artifact: None, step } => vec![step],
-        Ended { artifact: Some(artifact), step } => {
+        Ended {
+            artifact: None,
+            step,
+        } => vec![step],
+        Ended {
+            artifact: Some(artifact),
+            step,
+        } => {
             let made = TaskStep::Artifact(view::kept(artifact, false, true));
             match step {
-                TaskStep::Completed(_) if !lasts => vec![made, TaskStep::Completed(RawValue::NULL.to_owned())],
+                TaskStep::Completed(_) if !lasts => {
+                    vec![made, TaskStep::Completed(RawValue::NULL.to_owned())]
+                }
                 step => vec![made, step],
             }
         }
@@ -249,12 +319,16 @@ fn steps_of(ended: Ended, lasts: bool) -> Vec<TaskStep> {
 
 /// What a task was asked: its skill is [`Task::message`].
 fn arguments(task: &Task) -> Option<Box<RawValue>> {
-    RawObject::parse(task.request.as_deref()?).ok()?.remove(ARGUMENTS)
+    RawObject::parse(task.request.as_deref()?)
+        .ok()?
+        .remove(ARGUMENTS)
 }
 
 /// For how long a task is kept, from now on.
 pub(super) fn left(task: &Task) -> Duration {
-    task.expires.duration_since(SystemTime::now()).unwrap_or_default()
+    task.expires
+        .duration_since(SystemTime::now())
+        .unwrap_or_default()
 }
 
 /// Member of a message's metadata: the same key of the same owner is the same task, as long as that is kept. A string of 1 to
@@ -277,7 +351,11 @@ enum Known {
     /// The key that its client gave it.
     ByKey(String),
     /// Itself, for so long after its task began.
-    ByItself { mark: String, turn: u32, within: Duration },
+    ByItself {
+        mark: String,
+        turn: u32,
+        within: Duration,
+    },
 }
 
 impl Known {
@@ -293,9 +371,16 @@ impl Known {
         marks: &dyn Audit,
         asked: [&str; 3],
     ) -> Result<Self, A2aError> {
-        if let Some(key) = message.metadata.as_ref().and_then(|metadata| metadata.get(KEY)) {
-            let invalid = |why: String| ErrorKind::InvalidParams.error(format!("`metadata[\"{KEY}\"]` {why}"));
-            let key: String = serde_json::from_str(key.get()).map_err(|_| invalid("must be a string".to_owned()))?;
+        if let Some(key) = message
+            .metadata
+            .as_ref()
+            .and_then(|metadata| metadata.get(KEY))
+        {
+            let invalid = |why: String| {
+                ErrorKind::InvalidParams.error(format!("`metadata[\"{KEY}\"]` {why}"))
+            };
+            let key: String = serde_json::from_str(key.get())
+                .map_err(|_| invalid("must be a string".to_owned()))?;
             return match key.starts_with(OURS) {
                 true => Err(invalid(format!("can't begin with `{OURS}`"))),
                 false => Ok(Self::ByKey(key)),
@@ -304,16 +389,26 @@ impl Known {
         // Messages of 0.1 have no ids, tasks have. Among people whom nobody tells apart an id may be two people's, unless it is one
         // that nobody has twice.
         let within = options.tasks.repeat_within;
-        let is_whose = options.one_anonymous || !who.is_anonymous() || Uuid::try_parse(&message.message_id).is_ok();
+        let is_whose = options.one_anonymous
+            || !who.is_anonymous()
+            || Uuid::try_parse(&message.message_id).is_ok();
         if who.dialect == Dialect::V01 || within.is_zero() || !is_whose {
             return Ok(Self::Not);
         }
-        let digest =
-            asked.into_iter().fold(Sha256::new(), |hash, part| hash.chain_update(part).chain_update([0])).finalize();
+        let digest = asked
+            .into_iter()
+            .fold(Sha256::new(), |hash, part| {
+                hash.chain_update(part).chain_update([0])
+            })
+            .finalize();
         let hash = marks.mark(options.tasks.class, &digest).hash;
         let digits = hash.rsplit(':').next().unwrap_or_default();
         let mark = digits.get(..MARK_DIGITS).unwrap_or(digits).to_owned();
-        Ok(Self::ByItself { mark, turn: 0, within })
+        Ok(Self::ByItself {
+            mark,
+            turn: 0,
+            within,
+        })
     }
 
     /// The task's key.
@@ -337,7 +432,11 @@ impl Known {
     fn next(self) -> Self {
         match self {
             Self::ByItself { turn, .. } if turn + 1 == TURNS_MAX => Self::Not,
-            Self::ByItself { mark, turn, within } => Self::ByItself { mark, turn: turn + 1, within },
+            Self::ByItself { mark, turn, within } => Self::ByItself {
+                mark,
+                turn: turn + 1,
+                within,
+            },
             same => same,
         }
     }
@@ -349,23 +448,37 @@ fn counts(begun: SystemTime, now: SystemTime, within: Duration) -> bool {
 }
 
 impl TaskHost for Calls {
-    fn resume(self: Arc<Self>, task: Arc<Task>, lease: Lease) -> BoxFuture<'static, Result<(), CannotResume>> {
+    fn resume(
+        self: Arc<Self>,
+        task: Arc<Task>,
+        lease: Lease,
+    ) -> BoxFuture<'static, Result<(), CannotResume>> {
         Box::pin(async move {
             let Some(given) = arguments(&task) else {
                 let why = Failure::unavailable("what it was asked wasn't kept");
                 return Err(CannotResume::Fails(why));
             };
-            let (callee, call) = (self.callee(), CallMeta::new(Arc::new(task.principal.clone())));
-            let given = match view::first_message(&task).filter(|_| callee.route(&task.message) == Route::Converse) {
+            let (callee, call) = (
+                self.callee(),
+                CallMeta::new(Arc::new(task.principal.clone())),
+            );
+            let given = match view::first_message(&task)
+                .filter(|_| callee.route(&task.message) == Route::Converse)
+            {
                 Some(said) => {
                     let who = Who::new(call.principal.clone(), Dialect::V10);
                     let told = self.with_referenced(&who, &said, &given).await;
-                    let unread = |_| CannotResume::Fails(Failure::unavailable("what it refers to can't be read"));
+                    let unread = |_| {
+                        CannotResume::Fails(Failure::unavailable("what it refers to can't be read"))
+                    };
                     told.map_err(unread)?.unwrap_or(given)
                 }
                 None => given,
             };
-            let call = callee.judged(&task.message, &given, call).await.map_err(CannotResume::Fails)?;
+            let call = callee
+                .judged(&task.message, &given, call)
+                .await
+                .map_err(CannotResume::Fails)?;
             let work = self.work(callee, &task, given, call);
             self.live.run(run_of(task, lease, true, work));
             Ok(())
@@ -389,11 +502,23 @@ mod tests {
             let mut options = A2aOptions::at("http://127.0.0.1:1".parse().unwrap());
             options.tasks.class = class;
             let asked = ["skill", "null", ""];
-            Known::of(&who, &Message::default(), &options, &MemoryAudit::default(), asked).unwrap().key().unwrap()
+            Known::of(
+                &who,
+                &Message::default(),
+                &options,
+                &MemoryAudit::default(),
+                asked,
+            )
+            .unwrap()
+            .key()
+            .unwrap()
         };
         assert_eq!(known(DataClass::Internal), known(DataClass::Internal));
         assert_ne!(known(DataClass::Clinical), known(DataClass::Clinical));
-        assert_eq!(known(DataClass::Clinical).len(), OURS.len() + MARK_DIGITS + 2);
+        assert_eq!(
+            known(DataClass::Clinical).len(),
+            OURS.len() + MARK_DIGITS + 2
+        );
     }
 
     /// Goal: a message is known for its time and no longer, and never more often than there are turns. Method: the last moment and
@@ -402,16 +527,30 @@ mod tests {
     fn for_a_time() {
         let (begun, within) = (SystemTime::UNIX_EPOCH, Duration::from_secs(600));
         for (after, is_known) in [(0, true), (600_000, true), (600_001, false)] {
-            assert_eq!(counts(begun, begun + Duration::from_millis(after), within), is_known, "{after}");
+            assert_eq!(
+                counts(begun, begun + Duration::from_millis(after), within),
+                is_known,
+                "{after}"
+            );
         }
-        assert!(counts(begun + within, begun, within), "a clock that was put back");
+        assert!(
+            counts(begun + within, begun, within),
+            "a clock that was put back"
+        );
 
-        let mut known = Known::ByItself { mark: "mark".to_owned(), turn: 0, within };
+        let mut known = Known::ByItself {
+            mark: "mark".to_owned(),
+            turn: 0,
+            within,
+        };
         let mut keys = Vec::new();
         while let Some(key) = known.key() {
             keys.push(key);
             known = known.next();
         }
-        assert_eq!((keys.len(), &*keys[1]), (TURNS_MAX as usize, "callboard/again:mark:1"));
+        assert_eq!(
+            (keys.len(), &*keys[1]),
+            (TURNS_MAX as usize, "callboard/again:mark:1")
+        );
     }
 }

@@ -27,7 +27,10 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::options::A2aOptions;
-use crate::wire::{self, Message, SendMessageRequest, SendMessageResponse, StreamResponse, TaskPushNotificationConfig};
+use crate::wire::{
+    self, Message, SendMessageRequest, SendMessageResponse, StreamResponse,
+    TaskPushNotificationConfig,
+};
 use crate::{A2aError, Dialect, ErrorKind};
 use begin::{Sent, Taken, Waits};
 use skills::Callee;
@@ -51,8 +54,9 @@ pub(crate) struct Numbered {
 pub(crate) type Events = BoxStream<'static, Result<Numbered, A2aError>>;
 
 /// Keeps the push configuration that came with a message, before its call begins.
-pub(crate) type KeepPush =
-    dyn Fn(Who, Arc<Task>, TaskPushNotificationConfig) -> BoxFuture<'static, Result<(), A2aError>> + Send + Sync;
+pub(crate) type KeepPush = dyn Fn(Who, Arc<Task>, TaskPushNotificationConfig) -> BoxFuture<'static, Result<(), A2aError>>
+    + Send
+    + Sync;
 
 /// An agent's calls and tasks, whatever wire they come by.
 pub(crate) struct Calls {
@@ -117,7 +121,9 @@ impl Calls {
     /// Whether `call`'s principal may know what the agent can do.
     pub(crate) async fn is_seen_by(&self, call: CallMeta) -> bool {
         let judged = self.callee().seen(call).await;
-        !judged.is_err_and(|refused| matches!(refused.kind, FailureKind::Denied | FailureKind::Blocked))
+        !judged.is_err_and(|refused| {
+            matches!(refused.kind, FailureKind::Denied | FailureKind::Blocked)
+        })
     }
 
     /// What answers a message, in its sender's dialect: once its task has ended or asks, or at once where that is wanted.
@@ -125,12 +131,24 @@ impl Calls {
     /// # Errors
     /// Before there is a task: `InvalidParams`, `ContentTypeNotSupported`, `TaskNotFound`, `UnsupportedOperation`,
     /// `Overloaded`, `Denied`, `Blocked`. Later a failure is the task's state.
-    pub(crate) async fn send(&self, who: &Who, request: SendMessageRequest) -> Result<Box<RawValue>, A2aError> {
+    pub(crate) async fn send(
+        &self,
+        who: &Who,
+        request: SendMessageRequest,
+    ) -> Result<Box<RawValue>, A2aError> {
         let given = request.configuration.as_ref();
         let is_blocking = !given.is_some_and(|given| given.return_immediately);
         let messages_max = most(given.and_then(|given| given.history_length));
-        let waits = if is_blocking { Waits::ForItsEnd } else { Waits::ForItsBeginning };
-        let Sent { mut task, live, how } = self.take(who, request, waits).await?;
+        let waits = if is_blocking {
+            Waits::ForItsEnd
+        } else {
+            Waits::ForItsBeginning
+        };
+        let Sent {
+            mut task,
+            live,
+            how,
+        } = self.take(who, request, waits).await?;
         if is_blocking && how != Taken::Again && !task.state.is_terminal() {
             let mut found = self.live.found(task, live);
             follow_up::settled(&mut found, Instant::now() + self.options.call_deadline).await?;
@@ -140,7 +158,9 @@ impl Calls {
             && is_blocking
             && let Some(message) = self.said_at_once(&task).await
         {
-            return Ok(who.dialect.write_send_response(&SendMessageResponse::Message(message)));
+            return Ok(who
+                .dialect
+                .write_send_response(&SendMessageResponse::Message(message)));
         }
         if who.dialect == Dialect::V10 {
             let mut out = String::from("{\"task\":");
@@ -150,14 +170,20 @@ impl Calls {
             }
         }
         let task = self.seen(&task, messages_max).await?;
-        Ok(who.dialect.write_send_response(&SendMessageResponse::Task(task)))
+        Ok(who
+            .dialect
+            .write_send_response(&SendMessageResponse::Task(task)))
     }
 
     /// First the task, then what happens to it, until it ends or asks.
     ///
     /// # Errors
     /// As [`Calls::send`].
-    pub(crate) async fn stream(&self, who: &Who, request: SendMessageRequest) -> Result<Events, A2aError> {
+    pub(crate) async fn stream(
+        &self,
+        who: &Who,
+        request: SendMessageRequest,
+    ) -> Result<Events, A2aError> {
         let given = request.configuration.as_ref();
         let messages_max = most(given.and_then(|given| given.history_length));
         let sent = self.take(who, request, Waits::ForItsBeginning).await?;
@@ -168,11 +194,18 @@ impl Calls {
     ///
     /// # Errors
     /// `TaskNotFound`; `UnsupportedOperation` where it has ended, and nothing came after `last_event`.
-    pub(crate) async fn subscribe(&self, who: &Who, id: &str, last_event: Option<u64>) -> Result<Events, A2aError> {
+    pub(crate) async fn subscribe(
+        &self,
+        who: &Who,
+        id: &str,
+        last_event: Option<u64>,
+    ) -> Result<Events, A2aError> {
         let task = self.find(who, id).await?.task;
         let missed = last_event.filter(|last| *last < task.last_event);
         if task.state.is_terminal() && missed.is_none() {
-            return Err(ErrorKind::UnsupportedOperation.error("the task has ended").about(id));
+            return Err(ErrorKind::UnsupportedOperation
+                .error("the task has ended")
+                .about(id));
         }
         let task = match missed {
             Some(last) => Arc::new(self.as_of(&task, last).await?),
@@ -185,7 +218,12 @@ impl Calls {
     ///
     /// # Errors
     /// `TaskNotFound`.
-    pub(crate) async fn get(&self, who: &Who, id: &str, messages_max: Option<u32>) -> Result<wire::Task, A2aError> {
+    pub(crate) async fn get(
+        &self,
+        who: &Who,
+        id: &str,
+        messages_max: Option<u32>,
+    ) -> Result<wire::Task, A2aError> {
         let found = self.find(who, id).await?;
         self.seen(&found.task, messages_max).await
     }
@@ -212,8 +250,16 @@ impl Calls {
     ///
     /// # Errors
     /// The store's.
-    pub(crate) async fn seen(&self, task: &Task, messages_max: Option<u32>) -> Result<wire::Task, A2aError> {
-        Ok(view::task(task, self.history(task, messages_max).await?, true))
+    pub(crate) async fn seen(
+        &self,
+        task: &Task,
+        messages_max: Option<u32>,
+    ) -> Result<wire::Task, A2aError> {
+        Ok(view::task(
+            task,
+            self.history(task, messages_max).await?,
+            true,
+        ))
     }
 
     /// What happens to a task after its event `after`, until it ends, for push notifications.
@@ -230,7 +276,12 @@ impl Calls {
     }
 
     /// A message begins a task, or goes to the one that it names.
-    async fn take(&self, who: &Who, mut request: SendMessageRequest, waits: Waits) -> Result<Sent, A2aError> {
+    async fn take(
+        &self,
+        who: &Who,
+        mut request: SendMessageRequest,
+        waits: Waits,
+    ) -> Result<Sent, A2aError> {
         self.live.start();
         let id = std::mem::take(&mut request.message.task_id);
         if id.is_empty() {
@@ -254,8 +305,15 @@ impl Calls {
         self.go_on(who, found, request).await
     }
 
-    async fn go_on(&self, who: &Who, found: Found, request: SendMessageRequest) -> Result<Sent, A2aError> {
-        let push = request.configuration.and_then(|given| given.task_push_notification_config);
+    async fn go_on(
+        &self,
+        who: &Who,
+        found: Found,
+        request: SendMessageRequest,
+    ) -> Result<Sent, A2aError> {
+        let push = request
+            .configuration
+            .and_then(|given| given.task_push_notification_config);
         if let Some(config) = push.filter(|_| !found.task.state.is_terminal()) {
             self.keep_push(who, &found.task, config).await?;
         }
@@ -287,12 +345,20 @@ pub(crate) struct Who {
 impl Who {
     /// Somebody at the beginning of a trace.
     pub(crate) fn new(principal: Arc<Principal>, dialect: Dialect) -> Self {
-        Self { principal, dialect, trace: TraceContext::root(), hops: 0 }
+        Self {
+            principal,
+            dialect,
+            trace: TraceContext::root(),
+            hops: 0,
+        }
     }
 
     /// The same, called from `caller`'s place in a trace, if that is known.
     pub(crate) fn traced(self, caller: Option<TraceContext>) -> Self {
-        Self { trace: caller.map_or(self.trace, |caller| caller.child()), ..self }
+        Self {
+            trace: caller.map_or(self.trace, |caller| caller.child()),
+            ..self
+        }
     }
 
     pub(crate) fn owner(&self) -> TaskOwner {
@@ -306,6 +372,10 @@ impl Who {
 
     /// A call of its own: the request's ends with its answer.
     pub(crate) fn call(&self) -> CallMeta {
-        CallMeta { trace: self.trace, hops: self.hops, ..CallMeta::new(self.principal.clone()) }
+        CallMeta {
+            trace: self.trace,
+            hops: self.hops,
+            ..CallMeta::new(self.principal.clone())
+        }
     }
 }

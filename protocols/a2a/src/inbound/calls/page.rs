@@ -25,29 +25,46 @@ impl Calls {
     ///
     /// # Errors
     /// `InvalidParams` for a token that none of these pages had.
-    pub(crate) async fn list(&self, who: &Who, request: ListTasksRequest) -> Result<ListTasksResponse, A2aError> {
+    pub(crate) async fn list(
+        &self,
+        who: &Who,
+        request: ListTasksRequest,
+    ) -> Result<ListTasksResponse, A2aError> {
         let page_size = request.page_size.unwrap_or(PAGE_SIZE_DEFAULT);
-        let (size, messages_max) = (usize::try_from(page_size).unwrap_or_default(), most(request.history_length));
+        let (size, messages_max) = (
+            usize::try_from(page_size).unwrap_or_default(),
+            most(request.history_length),
+        );
         let after = match &*request.page_token {
             "" => None,
             token => {
-                let invalid = || ErrorKind::InvalidParams.error("`pageToken` is of no page of this list");
+                let invalid =
+                    || ErrorKind::InvalidParams.error("`pageToken` is of no page of this list");
                 Some(read_token(token).ok_or_else(invalid)?)
             }
         };
         let mut heads = self.heads(who, &request).await?;
         heads.sort_unstable_by_key(|(place, _)| Reverse(*place));
         let total = heads.len();
-        let mut rest = heads.into_iter().filter(|(place, _)| after.is_none_or(|after| *place < after));
+        let mut rest = heads
+            .into_iter()
+            .filter(|(place, _)| after.is_none_or(|after| *place < after));
         let page: Vec<_> = rest.by_ref().take(size).collect();
-        let next = page.last().filter(|_| rest.next().is_some()).map(|(place, _)| token(*place));
+        let next = page
+            .last()
+            .filter(|_| rest.next().is_some())
+            .map(|(place, _)| token(*place));
         let mut tasks = Vec::with_capacity(page.len());
         for (_, id) in page {
             // Forgotten in between is gone.
             let found = self.store.tasks.get(&id).await?;
             let Some(task) = found else { continue };
             let said = self.history(&task, messages_max).await?;
-            tasks.push(view::task(&task, said, request.include_artifacts.unwrap_or_default()));
+            tasks.push(view::task(
+                &task,
+                said,
+                request.include_artifacts.unwrap_or_default(),
+            ));
         }
         Ok(ListTasksResponse {
             tasks,
@@ -58,7 +75,11 @@ impl Calls {
     }
 
     /// Those that the request leaves, in the order in which they began.
-    async fn heads(&self, who: &Who, request: &ListTasksRequest) -> Result<Vec<(Place, TaskId)>, A2aError> {
+    async fn heads(
+        &self,
+        who: &Who,
+        request: &ListTasksRequest,
+    ) -> Result<Vec<(Place, TaskId)>, A2aError> {
         if who.is_anonymous() && !self.options.one_anonymous {
             // Whoever they are, they know the ids of their own.
             return Ok(Vec::new());
@@ -69,7 +90,9 @@ impl Calls {
             states: match request.status {
                 None => Vec::new(),
                 // It may be kept as either.
-                Some(TaskState::AuthRequired) => vec![TaskState::AuthRequired, TaskState::InputRequired],
+                Some(TaskState::AuthRequired) => {
+                    vec![TaskState::AuthRequired, TaskState::InputRequired]
+                }
                 Some(state) => vec![state],
             },
             since: request.status_timestamp_after,
@@ -78,14 +101,22 @@ impl Calls {
         let leaves = |task: &Task| {
             !left(task).is_zero()
                 && (!who.is_anonymous() || is_of_party(task))
-                && request.status.is_none_or(|state| view::state(task) == state)
+                && request
+                    .status
+                    .is_none_or(|state| view::state(task) == state)
                 && (request.context_id.is_empty() || view::context(task) == request.context_id)
         };
         let (mut heads, mut after) = (Vec::new(), 0);
         loop {
-            let listed = self.store.tasks.list(filter.clone(), after, TASKS_READ_MAX).await;
+            let listed = self
+                .store
+                .tasks
+                .list(filter.clone(), after, TASKS_READ_MAX)
+                .await;
             let (tasks, has_more) = listed?;
-            let Some(last) = tasks.last() else { return Ok(heads) };
+            let Some(last) = tasks.last() else {
+                return Ok(heads);
+            };
             after = last.number;
             let left = tasks.iter().filter(|task| leaves(task));
             heads.extend(left.map(|task| ((micros(task.updated), task.number), task.id.clone())));

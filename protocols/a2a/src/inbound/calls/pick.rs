@@ -51,17 +51,30 @@ pub(super) fn pick(skills: &Skills, request: &SendMessageRequest) -> Result<Pick
     if skills.converses {
         return Ok(conversed(message, None));
     }
-    let mut talkers = skills.all.iter().filter(|skill| form_of(skill).needs_one_text());
+    let mut talkers = skills
+        .all
+        .iter()
+        .filter(|skill| form_of(skill).needs_one_text());
     let skill = match (&*skills.all, talkers.next(), talkers.next()) {
         ([only], ..) => only,
         (_, Some(only), None) => only,
-        _ => return Err(which(skills, "say in `metadata.skill` which skill this is for")),
+        _ => {
+            return Err(which(
+                skills,
+                "say in `metadata.skill` which skill this is for",
+            ));
+        }
     };
     fitted(skill, arguments_of(skill, message)?)
 }
 
 fn which(skills: &Skills, why: &str) -> A2aError {
-    let names: Vec<&str> = skills.all.iter().take(SKILLS_NAMED_MAX).map(|skill| &*skill.spec.name).collect();
+    let names: Vec<&str> = skills
+        .all
+        .iter()
+        .take(SKILLS_NAMED_MAX)
+        .map(|skill| &*skill.spec.name)
+        .collect();
     ErrorKind::InvalidParams.error(format!("{why}: {}", names.join(", ")))
 }
 
@@ -71,22 +84,38 @@ const CONVERSED_ROOM_BYTES: usize = 128;
 /// The whole message, to an agent that converses: [`Converse`], written in one go.
 fn conversed(message: &Message, skill: Option<&str>) -> Picked {
     let bytes: usize = message.parts.iter().map(Part::bytes).sum();
-    let arguments = written_about(bytes + message.message_id.len() + CONVERSED_ROOM_BYTES, |out| {
-        let mut body = out.object();
-        body.list("content", &message.parts, write_block);
-        body.text("key", &message.message_id);
-        body.words("skill", skill.unwrap_or_default());
-        body.optional("metadata", &message.metadata);
-        body.end();
-    });
-    Picked { skill: Converse::NAME.to_owned(), arguments }
+    let arguments = written_about(
+        bytes + message.message_id.len() + CONVERSED_ROOM_BYTES,
+        |out| {
+            let mut body = out.object();
+            body.list("content", &message.parts, write_block);
+            body.text("key", &message.message_id);
+            body.words("skill", skill.unwrap_or_default());
+            body.optional("metadata", &message.metadata);
+            body.end();
+        },
+    );
+    Picked {
+        skill: Converse::NAME.to_owned(),
+        arguments,
+    }
 }
 
 /// A call written out in the only data part: which skill, and its arguments.
 fn call_in_data<'a>(skills: &'a Skills, message: &Message) -> Option<(&'a Skill, RawObject)> {
-    let [Part { content: PartContent::Data(data), .. }] = &*message.parts else { return None };
+    let [
+        Part {
+            content: PartContent::Data(data),
+            ..
+        },
+    ] = &*message.parts
+    else {
+        return None;
+    };
     let data = RawObject::parse(data).ok()?;
-    let skill = CALL_NAMES.iter().find_map(|name| skills.get(&data.text(name)?))?;
+    let skill = CALL_NAMES
+        .iter()
+        .find_map(|name| skills.get(&data.text(name)?))?;
     let arguments = CALL_ARGUMENTS.iter().find_map(|name| data.object(name))?;
     Some((skill, arguments))
 }
@@ -97,7 +126,10 @@ fn fitted(skill: &Skill, arguments: RawObject) -> Result<Picked, A2aError> {
         let why = format!("`{}` needs: {}", skill.spec.name, missing.join(", "));
         return Err(ErrorKind::InvalidParams.error(why));
     }
-    Ok(Picked { skill: skill.spec.name.clone(), arguments: arguments.to_raw() })
+    Ok(Picked {
+        skill: skill.spec.name.clone(),
+        arguments: arguments.to_raw(),
+    })
 }
 
 /// What a message gives to a skill.
@@ -115,17 +147,24 @@ fn arguments_of(skill: &Skill, message: &Message) -> Result<RawObject, A2aError>
     }
     let text = texts.join("\n");
     let mut arguments = match &*data {
-        [] => match serde_json::from_str::<RawObject>(text.trim()).ok().filter(|object| form.knows(object)) {
+        [] => match serde_json::from_str::<RawObject>(text.trim())
+            .ok()
+            .filter(|object| form.knows(object))
+        {
             Some(arguments) => arguments,
             None => text_arguments(skill, &form, RawObject::new(), &text, files.is_empty())?,
         },
         [one] => {
-            let given = RawObject::parse(one).map_err(|_| refusal(skill, "a data part that is an object"))?;
+            let given = RawObject::parse(one)
+                .map_err(|_| refusal(skill, "a data part that is an object"))?;
             text_arguments(skill, &form, given, &text, false)?
         }
         _ => return Err(refusal(skill, "one data part")),
     };
-    let places: Vec<_> = form.file_properties().filter(|name| !arguments.has(name)).collect();
+    let places: Vec<_> = form
+        .file_properties()
+        .filter(|name| !arguments.has(name))
+        .collect();
     if files.len() > places.len() {
         return Err(refusal(skill, "fewer files"));
     }
@@ -160,13 +199,21 @@ fn text_arguments(
 
 /// Whether a skill takes a part of that media type at all.
 fn takes(skill: &Skill, form: &Form<'_>, part: &Part) -> Result<(), A2aError> {
-    let media_type = part.media_type.split(';').next().unwrap_or_default().trim().to_lowercase();
+    let media_type = part
+        .media_type
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_lowercase();
     let is_file = matches!(part.content, PartContent::Raw(_) | PartContent::Url(_));
     let takes_files = is_file && form.file_properties().next().is_some();
     let fits = |mode: &String| {
         mode == ANY_MODE
             || mode.eq_ignore_ascii_case(&media_type)
-            || mode.strip_suffix('*').is_some_and(|family| media_type.starts_with(&family.to_lowercase()))
+            || mode
+                .strip_suffix('*')
+                .is_some_and(|family| media_type.starts_with(&family.to_lowercase()))
     };
     let is_taken = match (is_file, media_type.is_empty()) {
         (false, true) => true,
@@ -177,7 +224,11 @@ fn takes(skill: &Skill, form: &Form<'_>, part: &Part) -> Result<(), A2aError> {
     if is_taken {
         return Ok(());
     }
-    let why = format!("`{}` takes {} only", skill.spec.name, skill.input_modes.join(", "));
+    let why = format!(
+        "`{}` takes {} only",
+        skill.spec.name,
+        skill.input_modes.join(", ")
+    );
     Err(ErrorKind::ContentTypeNotSupported.error(why))
 }
 
@@ -186,6 +237,10 @@ fn form_of(skill: &Skill) -> Form<'_> {
 }
 
 fn refusal(skill: &Skill, wanted: &str) -> A2aError {
-    let why = format!("`{}` takes {wanted}, with: {}", skill.spec.name, form_of(skill).wanted().join(", "));
+    let why = format!(
+        "`{}` takes {wanted}, with: {}",
+        skill.spec.name,
+        form_of(skill).wanted().join(", ")
+    );
     ErrorKind::InvalidParams.error(why)
 }

@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use callboard_message::surface::{CallTool, Converse, ListTools, RESERVED_PREFIX};
 use callboard_message::{
-    Abilities, Answer, Change, Failure, Message, MessageSpec, Named, Progress, Question, RawObject, RawReply,
+    Abilities, Answer, Change, Failure, Message, MessageSpec, Named, Progress, Question, RawObject,
+    RawReply,
 };
-use callboard_runtime::{Agent, AgentRef, CallMeta, Caller, Changed, Cx, Handlers, OnRestart, SyncHandler, inward};
+use callboard_runtime::{
+    Agent, AgentRef, CallMeta, Caller, Changed, Cx, Handlers, OnRestart, SyncHandler, inward,
+};
 use futures::future::{BoxFuture, ready};
 use serde_json::value::RawValue;
 use tokio::sync::Mutex;
@@ -35,7 +38,9 @@ impl Caller for AnswersLater {
     fn progress(&self, _: Progress) {}
 
     fn ask(&self, _: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
-        Box::pin(ready(Err(Failure::nobody_to_ask("a list is no conversation"))))
+        Box::pin(ready(Err(Failure::nobody_to_ask(
+            "a list is no conversation",
+        ))))
     }
 
     fn abilities(&self) -> Abilities {
@@ -73,9 +78,15 @@ impl Skill {
     pub(super) fn new(spec: MessageSpec) -> Self {
         let modes = |name| {
             let stated: Option<Vec<String>> = spec.more.read(name);
-            stated.filter(|modes| !modes.is_empty()).unwrap_or_else(|| MODES_DEFAULT.map(str::to_owned).to_vec())
+            stated
+                .filter(|modes| !modes.is_empty())
+                .unwrap_or_else(|| MODES_DEFAULT.map(str::to_owned).to_vec())
         };
-        Self { input_modes: modes("inputModes"), output_modes: modes("outputModes"), spec }
+        Self {
+            input_modes: modes("inputModes"),
+            output_modes: modes("outputModes"),
+            spec,
+        }
     }
 }
 
@@ -114,14 +125,20 @@ impl Callee {
     pub(super) fn new(agent: AgentRef) -> Self {
         let specs = agent.specs();
         let handles = |name: &str| specs.iter().any(|spec| spec.name == name);
-        let converse = specs.iter().find(|spec| spec.name == Converse::NAME).map(OnRestart::of);
+        let converse = specs
+            .iter()
+            .find(|spec| spec.name == Converse::NAME)
+            .map(OnRestart::of);
         let lists = (agent.is_outside() || handles(ListTools::NAME)).then(|| Listed::of(&agent));
         let own = |spec: &MessageSpec| lists.is_none() && !spec.name.starts_with(RESERVED_PREFIX);
         let all = specs.into_iter().filter(own).map(Skill::new).collect();
         Self {
             name: agent.to_string(),
             lists,
-            own: Arc::new(Skills { all, converses: converse.is_some() }),
+            own: Arc::new(Skills {
+                all,
+                converses: converse.is_some(),
+            }),
             converse: converse.unwrap_or(OnRestart::Fail),
             agent,
         }
@@ -129,32 +146,53 @@ impl Callee {
 
     /// What it can do, as far as that is known by now. `call` asks it where it has to be asked.
     pub(super) async fn skills(&self, call: CallMeta) -> Result<Arc<Skills>, Failure> {
-        let Some(listed) = &self.lists else { return Ok(self.own.clone()) };
+        let Some(listed) = &self.lists else {
+            return Ok(self.own.clone());
+        };
         let mut known = listed.known.lock().await;
         let is_stale = listed.is_stale.swap(false, Ordering::AcqRel);
-        if let Some((_, skills)) = known.as_ref().filter(|(at, _)| !is_stale && at.elapsed() < LIST_KEPT_FOR) {
+        if let Some((_, skills)) = known
+            .as_ref()
+            .filter(|(at, _)| !is_stale && at.elapsed() < LIST_KEPT_FOR)
+        {
             return Ok(skills.clone());
         }
-        let all = self.list(&call).await.inspect_err(|_| listed.is_stale.store(true, Ordering::Release))?;
-        let skills = Arc::new(Skills { all, converses: self.own.converses });
+        let all = self
+            .list(&call)
+            .await
+            .inspect_err(|_| listed.is_stale.store(true, Ordering::Release))?;
+        let skills = Arc::new(Skills {
+            all,
+            converses: self.own.converses,
+        });
         *known = Some((Instant::now(), skills.clone()));
         Ok(skills)
     }
 
     async fn list(&self, call: &CallMeta) -> Result<Vec<Skill>, Failure> {
         // A task can be asked anything: what is shown to such callers only is shown to its own.
-        let call = Arc::new(call.clone().with_caller(Arc::new(AnswersLater)).until(Instant::now() + LIST_WAIT));
+        let call = Arc::new(
+            call.clone()
+                .with_caller(Arc::new(AnswersLater))
+                .until(Instant::now() + LIST_WAIT),
+        );
         let (mut all, mut cursor) = (Vec::new(), None::<Box<RawValue>>);
         loop {
             let mut params = RawObject::new();
             if let Some(cursor) = cursor {
                 params.set_raw("cursor", cursor);
             }
-            let page = self.agent.ask_named(ListTools::NAME, params.to_raw(), Some(call.clone())).await?;
-            let mut page = RawObject::parse(&page).map_err(|_| Failure::internal("a list of tools can't be read"))?;
+            let page = self
+                .agent
+                .ask_named(ListTools::NAME, params.to_raw(), Some(call.clone()))
+                .await?;
+            let mut page = RawObject::parse(&page)
+                .map_err(|_| Failure::internal("a list of tools can't be read"))?;
             let tools: Vec<RawObject> = page.read("tools").unwrap_or_default();
             all.extend(tools.into_iter().filter_map(spec_of).map(Skill::new));
-            cursor = page.remove("nextCursor").filter(|cursor| cursor.get() != "null");
+            cursor = page
+                .remove("nextCursor")
+                .filter(|cursor| cursor.get() != "null");
             if cursor.is_none() || all.len() >= LIST_SKILLS_MAX {
                 return Ok(all);
             }
@@ -174,7 +212,10 @@ impl Callee {
     pub(super) fn answers_result(&self, skill: &str) -> bool {
         match self.route(skill) {
             Route::Converse | Route::Tool => true,
-            Route::Message => self.own.get(skill).is_none_or(|skill| skill.spec.output_schema.is_none()),
+            Route::Message => self
+                .own
+                .get(skill)
+                .is_none_or(|skill| skill.spec.output_schema.is_none()),
         }
     }
 
@@ -183,27 +224,48 @@ impl Callee {
         if skill == Converse::NAME {
             return self.converse;
         }
-        skills.get(skill).map_or(OnRestart::Fail, |skill| OnRestart::of(&skill.spec))
+        skills
+            .get(skill)
+            .map_or(OnRestart::Fail, |skill| OnRestart::of(&skill.spec))
     }
 
     /// The call, if the policy lets its principal know what the agent can do.
     pub(super) async fn seen(&self, call: CallMeta) -> Result<CallMeta, Failure> {
-        self.judged(ListTools::NAME, &RawObject::new().to_raw(), call).await
+        self.judged(ListTools::NAME, &RawObject::new().to_raw(), call)
+            .await
     }
 
     /// The call, if the policy lets it in.
-    pub(super) async fn judged(&self, skill: &str, payload: &RawValue, call: CallMeta) -> Result<CallMeta, Failure> {
-        inward::admit(&self.agent, &self.name, skill, payload, &call).await.map(|()| call)
+    pub(super) async fn judged(
+        &self,
+        skill: &str,
+        payload: &RawValue,
+        call: CallMeta,
+    ) -> Result<CallMeta, Failure> {
+        inward::admit(&self.agent, &self.name, skill, payload, &call)
+            .await
+            .map(|()| call)
     }
 
     /// Asks, as part of a call that was judged. Dropped, it cancels whatever the call caused elsewhere.
-    pub(super) async fn ask(&self, skill: &str, arguments: Box<RawValue>, call: CallMeta) -> RawReply {
+    pub(super) async fn ask(
+        &self,
+        skill: &str,
+        arguments: Box<RawValue>,
+        call: CallMeta,
+    ) -> RawReply {
         let sent = match self.route(skill) {
             Route::Tool => {
                 let CallTool(params) = CallTool::new(skill, &arguments);
-                Named { name: CallTool::NAME.to_owned(), payload: params.to_raw() }
+                Named {
+                    name: CallTool::NAME.to_owned(),
+                    payload: params.to_raw(),
+                }
             }
-            Route::Message | Route::Converse => Named { name: skill.to_owned(), payload: arguments },
+            Route::Message | Route::Converse => Named {
+                name: skill.to_owned(),
+                payload: arguments,
+            },
         };
         inward::ask(&self.agent, &self.name, skill, sent, call).await
     }
@@ -216,7 +278,11 @@ impl Listed {
         if let Some(recipient) = follower.recipient::<Changed>() {
             agent.follow(recipient);
         }
-        Self { known: Mutex::default(), is_stale, follower }
+        Self {
+            known: Mutex::default(),
+            is_stale,
+            follower,
+        }
     }
 }
 
@@ -231,13 +297,24 @@ impl Drop for Callee {
 
 /// A tool, as lists of tools write it.
 fn spec_of(mut tool: RawObject) -> Option<MessageSpec> {
-    let (name, description) = (tool.text("name")?, tool.text("description").unwrap_or_default());
-    let input_schema = tool.read("inputSchema").unwrap_or_else(|| serde_json::json!({ "type": "object" }));
+    let (name, description) = (
+        tool.text("name")?,
+        tool.text("description").unwrap_or_default(),
+    );
+    let input_schema = tool
+        .read("inputSchema")
+        .unwrap_or_else(|| serde_json::json!({ "type": "object" }));
     let output_schema = tool.read("outputSchema");
     for known in ["name", "description", "inputSchema", "outputSchema"] {
         tool.remove(known);
     }
-    Some(MessageSpec { name, description, input_schema, output_schema, more: tool })
+    Some(MessageSpec {
+        name,
+        description,
+        input_schema,
+        output_schema,
+        more: tool,
+    })
 }
 
 /// Hears that the tools of an agent are others.

@@ -35,19 +35,32 @@ impl Until {
 
 impl Calls {
     /// What a message brings about.
-    pub(super) async fn told(&self, sent: Sent, messages_max: Option<u32>) -> Result<Events, A2aError> {
+    pub(super) async fn told(
+        &self,
+        sent: Sent,
+        messages_max: Option<u32>,
+    ) -> Result<Events, A2aError> {
         if sent.how == Taken::Begun
             && let Some(live) = sent.live.clone()
         {
             let (mut seen, first) = (live.seen, sent.task.last_event);
             let is_news = |task: &Arc<Task>| task.last_event > first;
             let until = Instant::now() + MESSAGE_REPLY_WAIT;
-            let now = timeout_at(until, seen.wait_for(is_news)).await.ok().and_then(Result::ok).map(|now| now.clone());
+            let now = timeout_at(until, seen.wait_for(is_news))
+                .await
+                .ok()
+                .and_then(Result::ok)
+                .map(|now| now.clone());
             if let Some(task) = now
                 && let Some(message) = self.said_at_once(&task).await
             {
                 let event = StreamResponse::Message(message);
-                return Ok(stream::iter([Ok(Numbered { number: task.last_event, event, ends: true })]).boxed());
+                return Ok(stream::iter([Ok(Numbered {
+                    number: task.last_event,
+                    event,
+                    ends: true,
+                })])
+                .boxed());
             }
         }
         let task = match sent.how == Taken::BegunBefore {
@@ -67,7 +80,11 @@ impl Calls {
     ) -> Result<Events, A2aError> {
         let event = StreamResponse::Task(self.seen(&task, messages_max).await?);
         let (number, ends) = (task.last_event, until.is_over(&task));
-        let first = stream::iter([Ok(Numbered { number, event, ends })]);
+        let first = stream::iter([Ok(Numbered {
+            number,
+            event,
+            ends,
+        })]);
         if ends {
             return Ok(first.boxed());
         }
@@ -77,7 +94,13 @@ impl Calls {
     /// What happens to a task after it was as `task` says.
     pub(super) fn after(&self, task: Task, until: Until) -> Events {
         let events = follow(self.store.tasks.clone(), task.id.clone(), task.last_event);
-        let teller = Teller { task: Box::new(Task { artifacts: Vec::new(), ..task }), until };
+        let teller = Teller {
+            task: Box::new(Task {
+                artifacts: Vec::new(),
+                ..task
+            }),
+            until,
+        };
         let told = stream::unfold((events, Some(teller)), |(mut events, teller)| async move {
             let mut teller = teller?;
             loop {
@@ -111,7 +134,11 @@ impl Calls {
         };
         while then.last_event < number {
             let after = then.last_event;
-            let events = self.store.tasks.events(&now.id, after, EVENTS_READ_MAX).await;
+            let events = self
+                .store
+                .tasks
+                .events(&now.id, after, EVENTS_READ_MAX)
+                .await;
             for event in events? {
                 if event.number <= number {
                     take(&mut then, &event);
@@ -167,10 +194,19 @@ impl Teller {
             TaskStep::Said(text) if text.is_empty() => return None,
             _ => {
                 let status = view::status(&self.task);
-                StreamResponse::StatusUpdate(TaskStatusUpdateEvent { task_id, context_id, status, metadata })
+                StreamResponse::StatusUpdate(TaskStatusUpdateEvent {
+                    task_id,
+                    context_id,
+                    status,
+                    metadata,
+                })
             }
         };
         let ends = self.until.is_over(&self.task);
-        Some(Numbered { number: event.number, event: told, ends })
+        Some(Numbered {
+            number: event.number,
+            event: told,
+            ends,
+        })
     }
 }

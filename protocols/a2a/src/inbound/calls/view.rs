@@ -10,8 +10,12 @@ use serde_json::value::RawValue;
 
 use super::{Calls, Who};
 use crate::A2aError;
-use crate::convert::{EVENT, QUESTION, is_address, is_said_at_once, parts_of, question_parts, said_parts, write_block};
-use crate::wire::{self, Artifact, Message, Part, Role, TaskStatus, Wire as _, Writer, written_about};
+use crate::convert::{
+    EVENT, QUESTION, is_address, is_said_at_once, parts_of, question_parts, said_parts, write_block,
+};
+use crate::wire::{
+    self, Artifact, Message, Part, Role, TaskStatus, Wire as _, Writer, written_about,
+};
 
 /// Member of [`Task::extra`]: the conversation.
 pub(super) const CONTEXT: &str = "context";
@@ -43,7 +47,10 @@ pub(super) fn state(task: &Task) -> TaskState {
 
 /// Whether it waits for its owner.
 pub(super) fn is_interrupted(task: &Task) -> bool {
-    matches!(task.state, TaskState::InputRequired | TaskState::AuthRequired)
+    matches!(
+        task.state,
+        TaskState::InputRequired | TaskState::AuthRequired
+    )
 }
 
 /// Metadata that says how far a task has come.
@@ -66,8 +73,12 @@ pub(super) fn task(task: &Task, history: Option<Vec<Message>>, with_artifacts: b
 /// The same as 1.0 writes it, at the end of `out`, without reading what is written already. `false`, and nothing written, where
 /// that can't be: more was said than the message that began it, or it goes on with what it made.
 pub(super) fn write(task: &Task, messages_max: Option<u32>, out: &mut String) -> bool {
-    let ([] | [_]) = &*task.artifacts else { return false };
-    let Some(first) = only_message(task) else { return false };
+    let ([] | [_]) = &*task.artifacts else {
+        return false;
+    };
+    let Some(first) = only_message(task) else {
+        return false;
+    };
     let bytes = task.bytes() + WRITTEN_ROOM_BYTES;
     out.reserve(bytes);
     let mut object = Writer::new(out).into_object();
@@ -75,7 +86,10 @@ pub(super) fn write(task: &Task, messages_max: Option<u32>, out: &mut String) ->
     let context = written_context(task);
     object.member("contextId").json(context);
     status(task).write(&mut object.member("status"));
-    let made = task.artifacts.iter().filter_map(|kept| kept.get("artifact"));
+    let made = task
+        .artifacts
+        .iter()
+        .filter_map(|kept| kept.get("artifact"));
     object.list("artifacts", made, |made, out| out.json(made.get()));
     if messages_max != Some(0) {
         object.list("history", first, |said, out| {
@@ -84,7 +98,8 @@ pub(super) fn write(task: &Task, messages_max: Option<u32>, out: &mut String) ->
             message.text("taskId", task.id.as_str());
             // As it came, it may have named neither.
             let others = Walk::object(said).into_iter().flatten();
-            for (name, value) in others.filter(|(name, _)| name != "contextId" && name != "taskId") {
+            for (name, value) in others.filter(|(name, _)| name != "contextId" && name != "taskId")
+            {
                 message.named(&name).json(value.get());
             }
             message.end();
@@ -113,12 +128,17 @@ fn said(task: &Task) -> (Vec<Part>, Option<RawObject>) {
     if let Some(open) = task.open.first() {
         let lacks = text.filter(|said| said.starts_with(NEEDED)).map(Part::text);
         // The question first: what it is about stands in its first line.
-        let parts = question_parts(&open.key, &open.question).into_iter().chain(lacks).collect();
+        let parts = question_parts(&open.key, &open.question)
+            .into_iter()
+            .chain(lacks)
+            .collect();
         return (parts, Some(RawObject::of(QUESTION, &open.key)));
     }
     let parts = match &task.outcome {
         Some(TaskOutcome::NotKept) => vec![Part::text(NOT_KEPT)],
-        Some(TaskOutcome::Reply(reply)) => is_said_at_once(reply).map(|said| said_parts(&said)).unwrap_or_default(),
+        Some(TaskOutcome::Reply(reply)) => is_said_at_once(reply)
+            .map(|said| said_parts(&said))
+            .unwrap_or_default(),
         Some(TaskOutcome::Failed(failure)) => vec![Part::text(&failure.message)],
         None => text.map(Part::text).into_iter().collect(),
     };
@@ -127,10 +147,15 @@ fn said(task: &Task) -> (Vec<Part>, Option<RawObject>) {
 
 /// An answer that no task stands for: what a call said at once.
 pub(super) fn message(task: &Task) -> Option<Message> {
-    let Some(TaskOutcome::Reply(reply)) = &task.outcome else { return None };
+    let Some(TaskOutcome::Reply(reply)) = &task.outcome else {
+        return None;
+    };
     let parts = said_parts(&is_said_at_once(reply)?);
     let message = said_by_agent(task, task.last_event, parts, None);
-    Some(Message { task_id: String::new(), ..message })
+    Some(Message {
+        task_id: String::new(),
+        ..message
+    })
 }
 
 /// What it has made so far, in the order in which each first came.
@@ -138,8 +163,13 @@ fn artifacts(task: &Task) -> Vec<Artifact> {
     let mut all: Vec<Artifact> = Vec::new();
     let mut places = HashMap::new();
     for kept in &task.artifacts {
-        let Some((artifact, append, _)) = artifact(kept) else { continue };
-        match places.get(&artifact.artifact_id).and_then(|place: &usize| all.get_mut(*place)) {
+        let Some((artifact, append, _)) = artifact(kept) else {
+            continue;
+        };
+        match places
+            .get(&artifact.artifact_id)
+            .and_then(|place: &usize| all.get_mut(*place))
+        {
             None => {
                 places.insert(artifact.artifact_id.clone(), all.len());
                 all.push(artifact);
@@ -194,7 +224,11 @@ pub(super) fn first_message(task: &Task) -> Option<Message> {
     let request = RawObject::parse(task.request.as_deref()?).ok()?;
     let said = Message::from_raw(request.get(MESSAGE)?).ok()?;
     // As it came, it may have named neither.
-    Some(Message { task_id: task.id.as_str().to_owned(), context_id: context(task), ..said })
+    Some(Message {
+        task_id: task.id.as_str().to_owned(),
+        context_id: context(task),
+        ..said
+    })
 }
 
 /// Whether nobody said anything but the message that began it: there was a beginning, what it made, and an end.
@@ -205,7 +239,11 @@ fn is_only_first(task: &Task) -> bool {
 
 /// The message that began a task as it came, as far as it is still held, where nobody said anything else; else `None`.
 fn only_message(task: &Task) -> Option<Option<&RawValue>> {
-    let said = |request| Walk::object(request)?.find(|(name, _)| name == MESSAGE).map(|(_, said)| said);
+    let said = |request| {
+        Walk::object(request)?
+            .find(|(name, _)| name == MESSAGE)
+            .map(|(_, said)| said)
+    };
     is_only_first(task).then(|| task.request.as_deref().and_then(said))
 }
 
@@ -221,18 +259,35 @@ impl Calls {
             return Ok(None);
         }
         let mut said: Vec<Message> = first_message(task).into_iter().collect();
-        let mut after = if is_only_first(task) { task.last_event } else { 0 };
+        let mut after = if is_only_first(task) {
+            task.last_event
+        } else {
+            0
+        };
         while after < task.last_event {
-            let events = self.store.tasks.events(&task.id, after, EVENTS_READ_MAX).await?;
+            let events = self
+                .store
+                .tasks
+                .events(&task.id, after, EVENTS_READ_MAX)
+                .await?;
             let Some(last) = events.last() else { break };
             after = last.number;
-            for event in events.into_iter().filter(|event| event.number <= task.last_event) {
+            for event in events
+                .into_iter()
+                .filter(|event| event.number <= task.last_event)
+            {
                 match event.step {
-                    TaskStep::History(message) => said.extend(Message::from_raw(&message.to_raw()).ok()),
-                    TaskStep::Asked(open) if task.open.iter().all(|waits| waits.key != open.key) => {
+                    TaskStep::History(message) => {
+                        said.extend(Message::from_raw(&message.to_raw()).ok())
+                    }
+                    TaskStep::Asked(open)
+                        if task.open.iter().all(|waits| waits.key != open.key) =>
+                    {
                         said.push(question_message(task, event.number, &open));
                     }
-                    TaskStep::Answered { answer, .. } => said.extend(answered(task, &answer, &said)),
+                    TaskStep::Answered { answer, .. } => {
+                        said.extend(answered(task, &answer, &said))
+                    }
                     _ => {}
                 }
             }
@@ -247,11 +302,21 @@ impl Calls {
 /// A question as the message that asked it, in event `number`.
 fn question_message(task: &Task, number: u64, open: &OpenQuestion) -> Message {
     let metadata = RawObject::of(QUESTION, &open.key);
-    said_by_agent(task, number, question_parts(&open.key, &open.question), Some(metadata))
+    said_by_agent(
+        task,
+        number,
+        question_parts(&open.key, &open.question),
+        Some(metadata),
+    )
 }
 
 /// A message of the agent's about a task. Its id is the same whenever it is made again of the same event.
-fn said_by_agent(task: &Task, event: u64, parts: Vec<Part>, metadata: Option<RawObject>) -> Message {
+fn said_by_agent(
+    task: &Task,
+    event: u64,
+    parts: Vec<Part>,
+    metadata: Option<RawObject>,
+) -> Message {
     Message {
         message_id: format!("{}-{event}", task.id),
         context_id: context(task),
@@ -265,7 +330,10 @@ fn said_by_agent(task: &Task, event: u64, parts: Vec<Part>, metadata: Option<Raw
 
 /// The message that an answer came by, where it was taken by another than its worker: then it stands there only.
 fn answered(task: &Task, answer: &RawValue, said: &[Message]) -> Option<Message> {
-    let told = RawObject::parse(answer).ok()?.object("_meta")?.object(SAID)?;
+    let told = RawObject::parse(answer)
+        .ok()?
+        .object("_meta")?
+        .object(SAID)?;
     let message_id = told.text("key")?;
     let content: Vec<Content> = told.read("content").unwrap_or_default();
     let message = Message {
@@ -319,14 +387,21 @@ impl Calls {
     ) -> Result<Option<Box<RawValue>>, A2aError> {
         let (mut turns, mut bytes) = (Vec::new(), 0);
         for id in &said.reference_task_ids {
-            let Ok(found) = self.find(who, id).await else { continue };
+            let Ok(found) = self.find(who, id).await else {
+                continue;
+            };
             let task = &found.task;
             let said = self.history(task, Some(MESSAGES_EACH_MAX)).await?;
-            let said =
-                said.into_iter().flatten().map(|said| Turn { is_users: said.role == Role::User, parts: said.parts });
+            let said = said.into_iter().flatten().map(|said| Turn {
+                is_users: said.role == Role::User,
+                parts: said.parts,
+            });
             let last = status(task).message.into_iter().map(|said| said.parts);
             let made = artifacts(task).into_iter().map(|made| made.parts);
-            let answered = last.chain(made).map(|parts| Turn { is_users: false, parts });
+            let answered = last.chain(made).map(|parts| Turn {
+                is_users: false,
+                parts,
+            });
             for turn in said.chain(answered).filter(|turn| !turn.parts.is_empty()) {
                 bytes += turn.bytes();
                 if bytes > TOLD_BYTES_MAX {
@@ -340,7 +415,10 @@ impl Calls {
 }
 
 fn with_history(arguments: &RawValue, turns: &[Turn]) -> Option<Box<RawValue>> {
-    let said = arguments.get().strip_suffix('}').filter(|_| !turns.is_empty())?;
+    let said = arguments
+        .get()
+        .strip_suffix('}')
+        .filter(|_| !turns.is_empty())?;
     let history = written_about(turns.iter().map(Turn::bytes).sum(), |out| {
         out.list(turns, |turn, out| {
             let mut object = out.object();

@@ -54,7 +54,9 @@ impl Kept {
     pub(super) fn to_body(&self) -> RawObject {
         let mut body = RawObject::new();
         body.set_raw("config", self.config.to_raw());
-        let body = body.with("version", self.dialect.version()).with("delivered", self.delivered);
+        let body = body
+            .with("version", self.dialect.version())
+            .with("delivered", self.delivered);
         body.with("givenUp", self.given_up).with("node", &self.node)
     }
 }
@@ -93,10 +95,14 @@ pub(super) fn checked(
     }
     check_secret("token", &config.token)?;
     if let Some(authentication) = &config.authentication {
-        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        let is_token =
+            |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         let scheme = &authentication.scheme;
         if scheme.is_empty() || scheme.len() > PUSH_ID_BYTES_MAX || !scheme.bytes().all(is_token) {
-            return Err(A2aError::invalid("authentication.scheme", "must be a token, like Bearer"));
+            return Err(A2aError::invalid(
+                "authentication.scheme",
+                "must be a token, like Bearer",
+            ));
         }
         check_secret("authentication.credentials", &authentication.credentials)?;
     }
@@ -106,7 +112,10 @@ pub(super) fn checked(
 /// Refuses ids that no configuration has.
 pub(super) fn check_id(id: &str) -> Result<(), A2aError> {
     match id.len() > PUSH_ID_BYTES_MAX || id.chars().any(char::is_control) {
-        true => Err(A2aError::invalid("id", "is too long, or has control characters")),
+        true => Err(A2aError::invalid(
+            "id",
+            "is too long, or has control characters",
+        )),
         false => Ok(()),
     }
 }
@@ -115,5 +124,9 @@ pub(super) fn check_id(id: &str) -> Result<(), A2aError> {
 fn check_secret(field: &'static str, secret: &SecretString) -> Result<(), A2aError> {
     let secret = secret.expose_secret();
     let fits = secret.len() <= PUSH_SECRET_BYTES_MAX && HeaderValue::from_str(secret).is_ok();
-    if fits { Ok(()) } else { Err(A2aError::invalid(field, "is too long, or fits no header")) }
+    if fits {
+        Ok(())
+    } else {
+        Err(A2aError::invalid(field, "is too long, or fits no header"))
+    }
 }

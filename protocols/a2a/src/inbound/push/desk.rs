@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use callboard_runtime::{AuditEntry, AuditLog, JournalError, Note, NoteError, Notes, Task, TaskId, Tasks};
+use callboard_runtime::{
+    AuditEntry, AuditLog, JournalError, Note, NoteError, Notes, Task, TaskId, Tasks,
+};
 use futures::StreamExt;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -20,7 +22,8 @@ use super::sender::{Sender, Sent};
 use crate::inbound::calls::{Calls, KeepPush, Numbered, Who};
 use crate::inbound::options::A2aOptions;
 use crate::wire::{
-    ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, TaskPushNotificationConfig, Wire,
+    ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse,
+    TaskPushNotificationConfig, Wire,
 };
 use crate::{A2aError, Dialect, ErrorKind};
 
@@ -92,7 +95,10 @@ impl PushDesk {
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(look(Arc::downgrade(&desk), stopped.clone()));
         }
-        Self { desk, _ends: stopped.drop_guard() }
+        Self {
+            desk,
+            _ends: stopped.drop_guard(),
+        }
     }
 
     /// For [`Calls::keep_pushes_with`].
@@ -102,7 +108,9 @@ impl PushDesk {
             let desk = desk.clone();
             Box::pin(async move {
                 let stopping = || ErrorKind::Overloaded.error("the server is stopping");
-                Desk::create(&desk.upgrade().ok_or_else(stopping)?, &who, &task, config).await.map(drop)
+                Desk::create(&desk.upgrade().ok_or_else(stopping)?, &who, &task, config)
+                    .await
+                    .map(drop)
             })
         })
     }
@@ -124,13 +132,22 @@ impl PushDesk {
     ///
     /// # Errors
     /// `TaskNotFound` where there is none.
-    pub(crate) async fn get(&self, task: &Task, id: &str) -> Result<TaskPushNotificationConfig, A2aError> {
+    pub(crate) async fn get(
+        &self,
+        task: &Task,
+        id: &str,
+    ) -> Result<TaskPushNotificationConfig, A2aError> {
         let mut all = self.desk.of_task(&task.id).await?;
         let found = match id {
             "" => all.into_iter().max_by_key(|(note, _)| note.at),
-            _ => all.iter().position(|(_, kept)| kept.config.id == id).map(|at| all.swap_remove(at)),
+            _ => all
+                .iter()
+                .position(|(_, kept)| kept.config.id == id)
+                .map(|at| all.swap_remove(at)),
         };
-        let missing = || ErrorKind::TaskNotFound.error("the task has no such push notification configuration");
+        let missing = || {
+            ErrorKind::TaskNotFound.error("the task has no such push notification configuration")
+        };
         found.map(|(_, kept)| kept.config).ok_or_else(missing)
     }
 
@@ -149,16 +166,31 @@ impl PushDesk {
                 .decode(token)
                 .ok()
                 .and_then(|after| String::from_utf8(after).ok())
-                .ok_or_else(|| ErrorKind::InvalidParams.error("pageToken is none of this list's"))?,
+                .ok_or_else(|| {
+                    ErrorKind::InvalidParams.error("pageToken is none of this list's")
+                })?,
         };
-        let page_max = usize::try_from(request.page_size).ok().filter(|size| *size > 0).unwrap_or(PUSH_CONFIGS_MAX);
-        let all = self.desk.of_task(&task.id).await?.into_iter().map(|(_, kept)| kept.config);
+        let page_max = usize::try_from(request.page_size)
+            .ok()
+            .filter(|size| *size > 0)
+            .unwrap_or(PUSH_CONFIGS_MAX);
+        let all = self
+            .desk
+            .of_task(&task.id)
+            .await?
+            .into_iter()
+            .map(|(_, kept)| kept.config);
         let mut configs: Vec<_> = all.filter(|config| config.id > after).collect();
         let is_all = configs.len() <= page_max;
         configs.truncate(page_max);
         let last = configs.last().filter(|_| !is_all);
-        let next_page_token = last.map(|config| URL_SAFE_NO_PAD.encode(&config.id)).unwrap_or_default();
-        Ok(ListTaskPushNotificationConfigsResponse { configs, next_page_token })
+        let next_page_token = last
+            .map(|config| URL_SAFE_NO_PAD.encode(&config.id))
+            .unwrap_or_default();
+        Ok(ListTaskPushNotificationConfigsResponse {
+            configs,
+            next_page_token,
+        })
     }
 
     /// Forgets a configuration, if it is there. An event that is being posted may still arrive.
@@ -167,7 +199,10 @@ impl PushDesk {
     /// The store's.
     pub(crate) async fn delete(&self, task: &Task, id: &str) -> Result<(), A2aError> {
         config::check_id(id)?;
-        self.desk.forget(&config::key(&task.id, id)).await.map_err(unkept)
+        self.desk
+            .forget(&config::key(&task.id, id))
+            .await
+            .map_err(unkept)
     }
 
     /// Ends the work here. What is kept stays.
@@ -190,16 +225,32 @@ impl Desk {
         let key = config::key(&task.id, &config.id);
         let others = self.of_task(&task.id).await?;
         if others.len() >= PUSH_CONFIGS_MAX && others.iter().all(|(note, _)| note.key != key) {
-            let full = format!("a task has at most {PUSH_CONFIGS_MAX} push notification configurations");
+            let full =
+                format!("a task has at most {PUSH_CONFIGS_MAX} push notification configurations");
             return Err(ErrorKind::InvalidParams.error(full));
         }
         if !self.has_room(&key) {
-            return Err(ErrorKind::Overloaded.error("too many push notification configurations are in use"));
+            return Err(
+                ErrorKind::Overloaded.error("too many push notification configurations are in use")
+            );
         }
         // A new task's first event is that it began: its receiver is to know that too.
-        let delivered = if task.last_event <= 1 { 0 } else { task.last_event };
-        let kept = Kept { config, dialect: who.dialect, delivered, given_up: false, node: self.node.clone() };
-        let put = self.notes.put(&self.space, &key, kept.to_body(), None).await;
+        let delivered = if task.last_event <= 1 {
+            0
+        } else {
+            task.last_event
+        };
+        let kept = Kept {
+            config,
+            dialect: who.dialect,
+            delivered,
+            given_up: false,
+            node: self.node.clone(),
+        };
+        let put = self
+            .notes
+            .put(&self.space, &key, kept.to_body(), None)
+            .await;
         let version = put.map_err(|error| match error {
             NoteError::Journal(error) => unkept(error),
             _ => ErrorKind::Overloaded.error("it was changed meanwhile: try again"),
@@ -207,7 +258,9 @@ impl Desk {
         let created = kept.config.clone();
         // Asked again: it may have ended since, and then there is nothing to tell.
         let now = self.tasks.get(&task.id).await.map_err(unkept)?;
-        if let Some(task) = now.filter(|task| !task.state.is_terminal() || task.last_event > kept.delivered) {
+        if let Some(task) =
+            now.filter(|task| !task.state.is_terminal() || task.last_event > kept.delivered)
+        {
             self.begin(key, kept, version, task);
         }
         Ok(created)
@@ -216,9 +269,17 @@ impl Desk {
     /// The configurations of a task, by their ids.
     async fn of_task(&self, task: &TaskId) -> Result<Vec<(Note, Kept)>, A2aError> {
         let begins = config::key(task, "");
-        let notes = self.notes.list(&self.space, Some(&begins), PUSH_CONFIGS_MAX + 1).await.map_err(unkept)?;
-        let own = notes.into_iter().take_while(|note| note.key.starts_with(&begins));
-        Ok(own.filter_map(|note| Kept::of(&note).map(|kept| (note, kept))).collect())
+        let notes = self
+            .notes
+            .list(&self.space, Some(&begins), PUSH_CONFIGS_MAX + 1)
+            .await
+            .map_err(unkept)?;
+        let own = notes
+            .into_iter()
+            .take_while(|note| note.key.starts_with(&begins));
+        Ok(own
+            .filter_map(|note| Kept::of(&note).map(|kept| (note, kept)))
+            .collect())
     }
 
     async fn forget(&self, key: &str) -> Result<(), JournalError> {
@@ -245,20 +306,36 @@ impl Desk {
             let mut workers = self.workers();
             let known = workers.get(&key).map(|worker| worker.since);
             // Where there is no room after all, it is found when there is.
-            if known.is_some_and(|since| since >= version) || (known.is_none() && workers.len() >= PUSH_WORKERS_MAX) {
+            if known.is_some_and(|since| since >= version)
+                || (known.is_none() && workers.len() >= PUSH_WORKERS_MAX)
+            {
                 return;
             }
-            let before = workers.insert(key.clone(), Worker { since: version, stopped: stopped.clone() });
+            let before = workers.insert(
+                key.clone(),
+                Worker {
+                    since: version,
+                    stopped: stopped.clone(),
+                },
+            );
             if let Some(before) = before {
                 before.stopped.cancel();
             }
         }
         let desk = self.clone();
         self.calls.live.spawn_here(async move {
-            let work = Work { desk: &desk, key: &key, kept, version };
+            let work = Work {
+                desk: &desk,
+                key: &key,
+                kept,
+                version,
+            };
             stopped.run_until_cancelled(work.run(task)).await;
             let mut workers = desk.workers();
-            if workers.get(&key).is_some_and(|worker| worker.since == version) {
+            if workers
+                .get(&key)
+                .is_some_and(|worker| worker.since == version)
+            {
                 workers.remove(&key);
             }
             if desk.stopped.is_cancelled() {
@@ -271,8 +348,13 @@ impl Desk {
     async fn look(self: &Arc<Self>) -> Result<(), JournalError> {
         let mut after = None;
         loop {
-            let notes = self.notes.list(&self.space, after.as_deref(), NOTES_READ_MAX).await?;
-            let Some(last) = notes.last() else { return Ok(()) };
+            let notes = self
+                .notes
+                .list(&self.space, after.as_deref(), NOTES_READ_MAX)
+                .await?;
+            let Some(last) = notes.last() else {
+                return Ok(());
+            };
             after = Some(last.key.clone());
             for note in notes {
                 self.look_at(note).await?;
@@ -281,12 +363,22 @@ impl Desk {
     }
 
     async fn look_at(self: &Arc<Self>, note: Note) -> Result<(), JournalError> {
-        let Some((task, _)) = config::parts_of(&note.key) else { return Ok(()) };
-        let Some(task) = self.tasks.get(&task).await? else { return self.forget(&note.key).await };
-        let Some(kept) = Kept::of(&note) else { return Ok(()) };
+        let Some((task, _)) = config::parts_of(&note.key) else {
+            return Ok(());
+        };
+        let Some(task) = self.tasks.get(&task).await? else {
+            return self.forget(&note.key).await;
+        };
+        let Some(kept) = Kept::of(&note) else {
+            return Ok(());
+        };
         // Whoever works on the task posts too; else who made the configuration.
-        let posts = task.lease.as_ref().map_or(&*kept.node, |lease| name_of(&lease.by));
-        let has_news = !kept.given_up && (!task.state.is_terminal() || task.last_event > kept.delivered);
+        let posts = task
+            .lease
+            .as_ref()
+            .map_or(&*kept.node, |lease| name_of(&lease.by));
+        let has_news =
+            !kept.given_up && (!task.state.is_terminal() || task.last_event > kept.delivered);
         let is_idle = !self.workers().contains_key(&note.key);
         if has_news && is_idle && posts == self.node && self.has_room(&note.key) {
             self.begin(note.key, kept, note.version, task);
@@ -302,7 +394,9 @@ fn name_of(worker: &str) -> &str {
 
 /// Looks from time to time, as long as there is a desk.
 async fn look(desk: Weak<Desk>, stopped: CancellationToken) {
-    let Some(mut left) = desk.upgrade().map(|desk| desk.workers.left.subscribe()) else { return };
+    let Some(mut left) = desk.upgrade().map(|desk| desk.workers.left.subscribe()) else {
+        return;
+    };
     let looking = async {
         while let Some(desk) = desk.upgrade() {
             if let Err(error) = desk.look().await {
@@ -357,9 +451,16 @@ impl Work<'_> {
                     Some(Ok(event)) => event,
                     Some(Err(_)) => break,
                 };
-                let Ok(body) = self.body(&task, &event).await else { break };
-                let Some(sender) = &self.desk.sender else { return };
-                match sender.send(&self.kept.config, self.kept.dialect, &body).await {
+                let Ok(body) = self.body(&task, &event).await else {
+                    break;
+                };
+                let Some(sender) = &self.desk.sender else {
+                    return;
+                };
+                match sender
+                    .send(&self.kept.config, self.kept.dialect, &body)
+                    .await
+                {
                     Sent::Delivered => dropped_in_a_row = 0,
                     Sent::Gone => {
                         let _ = self.desk.notes.remove(&self.desk.space, self.key).await;
@@ -391,7 +492,13 @@ impl Work<'_> {
             return Ok(event.event.to_json());
         }
         let gone = || ErrorKind::TaskNotFound.error("the task is gone");
-        let now = self.desk.tasks.get(&task.id).await.map_err(unkept)?.ok_or_else(gone)?;
+        let now = self
+            .desk
+            .tasks
+            .get(&task.id)
+            .await
+            .map_err(unkept)?
+            .ok_or_else(gone)?;
         let seen = self.desk.calls.seen(&now, None).await?;
         Ok(self.kept.dialect.write_task(&seen).get().to_owned())
     }
@@ -400,7 +507,10 @@ impl Work<'_> {
     async fn keep(&mut self, number: u64) -> bool {
         self.kept.delivered = number;
         let (notes, space) = (&self.desk.notes, &self.desk.space);
-        match notes.put(space, self.key, self.kept.to_body(), Some(self.version)).await {
+        match notes
+            .put(space, self.key, self.kept.to_body(), Some(self.version))
+            .await
+        {
             Ok(version) => {
                 self.version = version;
                 true
@@ -417,8 +527,15 @@ impl Work<'_> {
     fn note_dropped(&self, task: &Task, event: u64, why: &'static str) {
         let url = Url::parse(&self.kept.config.url).ok();
         let receiver = url.as_ref().and_then(Url::host_str).unwrap_or_default();
-        let entry = AuditEntry::new("a2a.push_dropped").with_agent(&task.agent).with_peer(receiver);
-        let entry = entry.with_principal(&task.principal).with_class(task.class).with_outcome(why);
-        self.desk.audit.note(entry.with("task", task.id.as_str()).with("event", event));
+        let entry = AuditEntry::new("a2a.push_dropped")
+            .with_agent(&task.agent)
+            .with_peer(receiver);
+        let entry = entry
+            .with_principal(&task.principal)
+            .with_class(task.class)
+            .with_outcome(why);
+        self.desk
+            .audit
+            .note(entry.with("task", task.id.as_str()).with("event", event));
     }
 }

@@ -12,9 +12,17 @@ const KEPT: &str = r#"{"config":{"id":"c","taskId":"t","url":"https://a.example/
 #[test]
 fn kept_configurations_stay() {
     let body = serde_json::from_str(KEPT).unwrap();
-    let note = Note { key: "t\u{1}c".to_owned(), version: 1, at: UNIX_EPOCH, body };
+    let note = Note {
+        key: "t\u{1}c".to_owned(),
+        version: 1,
+        at: UNIX_EPOCH,
+        body,
+    };
     let kept = Kept::of(&note).unwrap();
     assert_eq!(kept.to_body().to_raw().get(), KEPT);
     let (task, config) = parts_of(&note.key).unwrap();
-    assert_eq!((key(&task, config), space("a")), (note.key, "a2a-push/a".to_owned()));
+    assert_eq!(
+        (key(&task, config), space("a")),
+        (note.key, "a2a-push/a".to_owned())
+    );
 }

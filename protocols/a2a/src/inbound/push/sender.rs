@@ -56,7 +56,10 @@ impl Sender {
             timeout: PUSH_TIMEOUT,
             retry_after_max: PUSH_RETRY_AFTER_MAX,
         })?;
-        Ok(Self { hooks, retry_after: options.retry_after })
+        Ok(Self {
+            hooks,
+            retry_after: options.retry_after,
+        })
     }
 
     /// Whether there is a way to a receiver: by what its URL says, and by what its name leads to now.
@@ -69,7 +72,12 @@ impl Sender {
     }
 
     /// Posts an event until its receiver has it, wants no more, or it is given up.
-    pub(super) async fn send(&self, config: &TaskPushNotificationConfig, dialect: Dialect, body: &str) -> Sent {
+    pub(super) async fn send(
+        &self,
+        config: &TaskPushNotificationConfig,
+        dialect: Dialect,
+        body: &str,
+    ) -> Sent {
         let mut tries = 0;
         loop {
             let (asked, why) = match self.try_once(config, dialect, body).await {
@@ -85,10 +93,23 @@ impl Sender {
         }
     }
 
-    async fn try_once(&self, config: &TaskPushNotificationConfig, dialect: Dialect, body: &str) -> Result<Sent, Again> {
-        let Ok(url) = Url::parse(&config.url) else { return Ok(Sent::Dropped("no URL")) };
-        let Some(headers) = headers(config, dialect) else { return Ok(Sent::Dropped("no header")) };
-        judge(self.hooks.post(&url, headers, Bytes::copy_from_slice(body.as_bytes())).await)
+    async fn try_once(
+        &self,
+        config: &TaskPushNotificationConfig,
+        dialect: Dialect,
+        body: &str,
+    ) -> Result<Sent, Again> {
+        let Ok(url) = Url::parse(&config.url) else {
+            return Ok(Sent::Dropped("no URL"));
+        };
+        let Some(headers) = headers(config, dialect) else {
+            return Ok(Sent::Dropped("no header"));
+        };
+        judge(
+            self.hooks
+                .post(&url, headers, Bytes::copy_from_slice(body.as_bytes()))
+                .await,
+        )
     }
 }
 
@@ -98,7 +119,11 @@ fn headers(config: &TaskPushNotificationConfig, dialect: Dialect) -> Option<Head
         value.set_sensitive(true);
         Some(value)
     };
-    let content_type = if dialect == Dialect::V10 { "application/a2a+json" } else { "application/json" };
+    let content_type = if dialect == Dialect::V10 {
+        "application/a2a+json"
+    } else {
+        "application/json"
+    };
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(VERSION_HEADER, HeaderValue::from_static(dialect.version()));
@@ -115,7 +140,10 @@ fn headers(config: &TaskPushNotificationConfig, dialect: Dialect) -> Option<Head
 /// What a post means.
 fn judge(posted: Posted) -> Result<Sent, Again> {
     let (status, retry_after) = match posted {
-        Posted::Answered { status, retry_after } => (status, retry_after),
+        Posted::Answered {
+            status,
+            retry_after,
+        } => (status, retry_after),
         Posted::Silent => return Err((None, "no answer")),
         Posted::NotAllowed => return Ok(Sent::Dropped("not allowed")),
     };
@@ -143,8 +171,12 @@ mod tests {
     /// Goal: an answer means what it says. Method: a status of each kind, and no answer.
     #[test]
     fn answers_are_judged() {
-        let judged =
-            |status: u16, retry_after| judge(Posted::Answered { status: status.try_into().unwrap(), retry_after });
+        let judged = |status: u16, retry_after| {
+            judge(Posted::Answered {
+                status: status.try_into().unwrap(),
+                retry_after,
+            })
+        };
         let seconds = Some(Duration::from_secs(7));
         for (status, retry_after, expected) in [
             (200, None, Ok(Sent::Delivered)),
@@ -155,7 +187,11 @@ mod tests {
             (500, None, Err((None, "refused"))),
             (503, seconds, Err((seconds, "refused"))),
         ] {
-            assert_eq!(judged(status, retry_after), expected, "{status} {retry_after:?}");
+            assert_eq!(
+                judged(status, retry_after),
+                expected,
+                "{status} {retry_after:?}"
+            );
         }
         assert_eq!(judge(Posted::Silent), Err((None, "no answer")));
         assert_eq!(judge(Posted::NotAllowed), Ok(Sent::Dropped("not allowed")));
@@ -166,9 +202,14 @@ mod tests {
     fn pauses_grow() {
         let seconds = Duration::from_secs;
         let of = |retries, asked, jitter| pause(PUSH_RETRY_AFTER_DEFAULT, retries, asked, jitter);
-        let all: Vec<_> = (0..PUSH_RETRIES_MAX).map(|retries| of(retries, None, 0.0)).collect();
+        let all: Vec<_> = (0..PUSH_RETRIES_MAX)
+            .map(|retries| of(retries, None, 0.0))
+            .collect();
         assert_eq!(all, [1, 2, 4, 8, 16].map(seconds));
         assert_eq!(of(2, None, 1.0), seconds(5));
-        assert_eq!((of(1, Some(seconds(30)), 0.0), of(4, Some(seconds(3)), 0.0)), (seconds(30), seconds(16)));
+        assert_eq!(
+            (of(1, Some(seconds(30)), 0.0), of(4, Some(seconds(3)), 0.0)),
+            (seconds(30), seconds(16))
+        );
     }
 }

@@ -26,27 +26,46 @@ impl CardServer {
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let (answers, asked) =
-            (Arc::<Mutex<HashMap<String, (u16, String)>>>::default(), Arc::<Mutex<Vec<_>>>::default());
+        let (answers, asked) = (
+            Arc::<Mutex<HashMap<String, (u16, String)>>>::default(),
+            Arc::<Mutex<Vec<_>>>::default(),
+        );
         let (answered, heard) = (answers.clone(), asked.clone());
         let serving = tokio::spawn(async move {
             while let Ok((mut socket, _)) = listener.accept().await {
                 let mut request = Vec::new();
-                while !request.ends_with(b"\r\n\r\n") && socket.read_buf(&mut request).await.unwrap() > 0 {}
+                while !request.ends_with(b"\r\n\r\n")
+                    && socket.read_buf(&mut request).await.unwrap() > 0
+                {}
                 let request = String::from_utf8(request).unwrap();
                 let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
-                let (status, body) = answered.lock().unwrap().get(&path).cloned().unwrap_or((404, String::new()));
+                let (status, body) = answered
+                    .lock()
+                    .unwrap()
+                    .get(&path)
+                    .cloned()
+                    .unwrap_or((404, String::new()));
                 heard.lock().unwrap().push(path);
-                let head = format!("HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nConnection: close\r\n");
+                let head = format!(
+                    "HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nConnection: close\r\n"
+                );
                 let answer = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
                 socket.write_all(answer.as_bytes()).await.unwrap();
             }
         });
-        Self { url, answers, asked, serving }
+        Self {
+            url,
+            answers,
+            asked,
+            serving,
+        }
     }
 
     pub fn put(&self, path: &str, status: u16, body: String) {
-        self.answers.lock().unwrap().insert(path.to_owned(), (status, body));
+        self.answers
+            .lock()
+            .unwrap()
+            .insert(path.to_owned(), (status, body));
     }
 
     /// A card of `name`, with one interface.
@@ -58,7 +77,11 @@ impl CardServer {
     pub fn put_card_with(&self, path: &str, name: &str, interfaces: &[&str]) {
         let interface = |url: &&str| json!({ "url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0" });
         let interfaces: Vec<_> = interfaces.iter().map(interface).collect();
-        self.put(path, 200, json!({ "name": name, "supportedInterfaces": interfaces }).to_string());
+        self.put(
+            path,
+            200,
+            json!({ "name": name, "supportedInterfaces": interfaces }).to_string(),
+        );
     }
 
     /// The paths that were asked for since the last time.
@@ -71,8 +94,14 @@ impl CardServer {
     }
 
     async fn find(&self, before: Option<&Kept>) -> Result<Kept, PeerError> {
-        let options = RemoteOptions { trust: CardTrust::Any, ..RemoteOptions::default() };
-        let (door, badge) = (Door::new(&options).unwrap(), Badge::new(&options.auth, &options.headers).unwrap());
+        let options = RemoteOptions {
+            trust: CardTrust::Any,
+            ..RemoteOptions::default()
+        };
+        let (door, badge) = (
+            Door::new(&options).unwrap(),
+            Badge::new(&options.auth, &options.headers).unwrap(),
+        );
         find(&self.agent(), before, &door, &badge, &options).await
     }
 }
@@ -101,7 +130,11 @@ async fn only_404_leads_above() {
         server.put(OWN, status, String::new());
         server.put_card(ROOT, "root", "/agents/down");
         let failure = Failure::from(server.find(None).await.err().unwrap());
-        assert_eq!((failure.kind, server.asked()), (kind, vec![OWN.to_owned()]), "{status}");
+        assert_eq!(
+            (failure.kind, server.asked()),
+            (kind, vec![OWN.to_owned()]),
+            "{status}"
+        );
         let told = format!("{}{OWN} answered with HTTP status {status}", server.url);
         assert!(failure.message.contains(&told), "{}", failure.message);
     }
@@ -109,7 +142,10 @@ async fn only_404_leads_above() {
     let server = CardServer::start().await;
     server.put(OWN, 200, "[]".into());
     server.put_card(ROOT, "root", "/agents/down");
-    assert!(matches!(server.find(None).await, Err(PeerError::Protocol(_))));
+    assert!(matches!(
+        server.find(None).await,
+        Err(PeerError::Protocol(_))
+    ));
     assert_eq!(server.asked(), [OWN]);
 }
 
@@ -135,9 +171,17 @@ async fn cards_above_are_of_the_same_agent() {
         match server.find(None).await {
             Ok(_) => assert!(is_it, "{interface}"),
             Err(error) => {
-                assert!(!is_it && matches!(error, PeerError::OtherAgent { .. }), "{interface}: {error}");
+                assert!(
+                    !is_it && matches!(error, PeerError::OtherAgent { .. }),
+                    "{interface}: {error}"
+                );
                 let told = error.to_string();
-                for part in [server.agent().as_str(), &format!("{}{ROOT}", server.url), "\"up\"", &interface] {
+                for part in [
+                    server.agent().as_str(),
+                    &format!("{}{ROOT}", server.url),
+                    "\"up\"",
+                    &interface,
+                ] {
                     assert!(told.contains(part), "{part}: {told}");
                 }
             }
@@ -151,15 +195,26 @@ async fn cards_above_are_of_the_same_agent() {
 async fn queries_tell_agents_apart() {
     let server = CardServer::start().await;
     let address: Url = format!("{}?agent=down", server.agent()).parse().unwrap();
-    let options = RemoteOptions { trust: CardTrust::Any, ..RemoteOptions::default() };
-    let (door, badge) = (Door::new(&options).unwrap(), Badge::new(&options.auth, &options.headers).unwrap());
-    for (interface, is_it) in
-        [("/agents/down?agent=down", true), ("/agents/down?agent=up", false), ("/agents/down", false)]
-    {
+    let options = RemoteOptions {
+        trust: CardTrust::Any,
+        ..RemoteOptions::default()
+    };
+    let (door, badge) = (
+        Door::new(&options).unwrap(),
+        Badge::new(&options.auth, &options.headers).unwrap(),
+    );
+    for (interface, is_it) in [
+        ("/agents/down?agent=down", true),
+        ("/agents/down?agent=up", false),
+        ("/agents/down", false),
+    ] {
         server.put_card(ROOT, "root", interface);
         match find(&address, None, &door, &badge, &options).await {
             Ok(kept) => assert!(is_it && kept.is_above, "{interface}"),
-            Err(error) => assert!(!is_it && matches!(error, PeerError::OtherAgent { .. }), "{interface}: {error}"),
+            Err(error) => assert!(
+                !is_it && matches!(error, PeerError::OtherAgent { .. }),
+                "{interface}: {error}"
+            ),
         }
     }
 }
@@ -175,23 +230,38 @@ async fn found_cards_are_not_looked_for_above() {
     server.put(OWN, 404, String::new());
     server.put_card(ROOT, "root", "/agents/down");
     let error = server.find(Some(&found)).await.err().unwrap();
-    assert!(matches!(error, PeerError::CardStatus { status: 404, .. }), "{error}");
+    assert!(
+        matches!(error, PeerError::CardStatus { status: 404, .. }),
+        "{error}"
+    );
     let old = "/agents/down/.well-known/agent.json";
     assert_eq!(server.asked(), [OWN, old]);
     server.put_card(old, "down", "/agents/down");
-    assert_eq!(server.find(Some(&found)).await.unwrap().found.url.path(), old);
+    assert_eq!(
+        server.find(Some(&found)).await.unwrap().found.url.path(),
+        old
+    );
 }
 
 fn looked_for(url: &str) -> Vec<String> {
-    places(&url.parse().unwrap()).into_iter().map(|place| place.path().to_owned()).collect()
+    places(&url.parse().unwrap())
+        .into_iter()
+        .map(|place| place.path().to_owned())
+        .collect()
 }
 
 /// Goal: a card is found under its agent's URL, beside it, or at the root, in that order. Method: rows; a URL with more
 /// parents than are looked under.
 #[test]
 fn cards_are_looked_for() {
-    assert_eq!(looked_for("https://a.example/card.json?x=1"), ["/card.json"]);
-    assert_eq!(looked_for("https://a.example"), ["/.well-known/agent-card.json", "/.well-known/agent.json"]);
+    assert_eq!(
+        looked_for("https://a.example/card.json?x=1"),
+        ["/card.json"]
+    );
+    assert_eq!(
+        looked_for("https://a.example"),
+        ["/.well-known/agent-card.json", "/.well-known/agent.json"]
+    );
     assert_eq!(
         looked_for("https://a.example/agents/x/a2a/?q"),
         [

@@ -7,17 +7,29 @@ fn numbered(number: u64) -> Option<RawObject> {
 }
 
 fn status(number: u64, state: TaskState, text: &str) -> StreamResponse {
-    let message = Message { message_id: text.into(), parts: vec![Part::text(text)], ..Message::default() };
+    let message = Message {
+        message_id: text.into(),
+        parts: vec![Part::text(text)],
+        ..Message::default()
+    };
     StreamResponse::StatusUpdate(TaskStatusUpdateEvent {
         task_id: "t".into(),
         context_id: "c".into(),
-        status: TaskStatus { state, message: Some(message), timestamp: None },
+        status: TaskStatus {
+            state,
+            message: Some(message),
+            timestamp: None,
+        },
         metadata: numbered(number),
     })
 }
 
 fn chunk(number: u64, text: &str, append: bool) -> StreamResponse {
-    let artifact = Artifact { artifact_id: "a".into(), parts: vec![Part::text(text)], ..Artifact::default() };
+    let artifact = Artifact {
+        artifact_id: "a".into(),
+        parts: vec![Part::text(text)],
+        ..Artifact::default()
+    };
     StreamResponse::ArtifactUpdate(TaskArtifactUpdateEvent {
         task_id: "t".into(),
         context_id: "c".into(),
@@ -30,15 +42,25 @@ fn chunk(number: u64, text: &str, append: bool) -> StreamResponse {
 
 fn task(number: u64, state: TaskState, texts: &[&str]) -> Task {
     let parts: Vec<Part> = texts.iter().copied().map(Part::text).collect();
-    let artifact = Artifact { artifact_id: "a".into(), parts, ..Artifact::default() };
+    let artifact = Artifact {
+        artifact_id: "a".into(),
+        parts,
+        ..Artifact::default()
+    };
     let artifacts = (!texts.is_empty()).then(|| vec![artifact]);
-    Task { artifacts, metadata: numbered(number), ..Task::new("t", "c", TaskStatus::new(state)) }
+    Task {
+        artifacts,
+        metadata: numbered(number),
+        ..Task::new("t", "c", TaskStatus::new(state))
+    }
 }
 
 fn told(news: Vec<News>) -> Vec<String> {
     let in_words = |news| match news {
         News::Said(text) => text,
-        News::Artifact { artifact, append, .. } => {
+        News::Artifact {
+            artifact, append, ..
+        } => {
             let texts: Vec<&str> = artifact.parts.iter().filter_map(Part::as_text).collect();
             format!("{}{}", if append { "+" } else { "=" }, texts.join("|"))
         }
@@ -55,11 +77,28 @@ fn hear(story: &mut Story, event: StreamResponse, resumed: bool) -> Vec<String> 
 #[test]
 fn numbered_events_count_once() {
     let mut story = Story::default();
-    assert!(hear(&mut story, StreamResponse::Task(task(1, TaskState::Working, &[])), false).is_empty());
-    assert_eq!(hear(&mut story, status(2, TaskState::Working, "one"), false), ["one"]);
+    assert!(
+        hear(
+            &mut story,
+            StreamResponse::Task(task(1, TaskState::Working, &[])),
+            false
+        )
+        .is_empty()
+    );
+    assert_eq!(
+        hear(&mut story, status(2, TaskState::Working, "one"), false),
+        ["one"]
+    );
     assert_eq!(hear(&mut story, chunk(3, "x", false), false), ["=x"]);
     // Broken off, taken up after 3; the task has come to 5 meanwhile.
-    assert!(hear(&mut story, StreamResponse::Task(task(5, TaskState::Completed, &["x", "y"])), true).is_empty());
+    assert!(
+        hear(
+            &mut story,
+            StreamResponse::Task(task(5, TaskState::Completed, &["x", "y"])),
+            true
+        )
+        .is_empty()
+    );
     assert!(hear(&mut story, chunk(3, "x", false), true).is_empty());
     assert_eq!(hear(&mut story, chunk(4, "y", true), true), ["+y"]);
     assert!(!story.is_settled());
@@ -82,7 +121,10 @@ fn snapshots_are_reconciled() {
     assert!(hear(&mut story, snapshot(&["x"]), false).is_empty());
     assert_eq!(hear(&mut story, snapshot(&["x", "y"]), false), ["+y"]);
     assert_eq!(hear(&mut story, snapshot(&["other"]), false), ["=other"]);
-    assert_eq!(hear(&mut story, status(0, TaskState::Working, "on"), false), ["on"]);
+    assert_eq!(
+        hear(&mut story, status(0, TaskState::Working, "on"), false),
+        ["on"]
+    );
     assert!(hear(&mut story, status(0, TaskState::Working, "on"), false).is_empty());
     // Two statuses without ids, of one moment.
     let bare = |text: &str| match status(0, TaskState::Working, text) {
@@ -92,7 +134,13 @@ fn snapshots_are_reconciled() {
         }
         other => other,
     };
-    assert_eq!([hear(&mut story, bare("a"), false), hear(&mut story, bare("b"), false)], [["a"], ["b"]]);
+    assert_eq!(
+        [
+            hear(&mut story, bare("a"), false),
+            hear(&mut story, bare("b"), false)
+        ],
+        [["a"], ["b"]]
+    );
 }
 
 /// Goal: what belongs to another task is nothing to us. Method: each kind of event of another's.
@@ -114,12 +162,24 @@ fn other_tasks_are_others() {
 #[test]
 fn questions_are_told_apart() {
     let mut story = Story::default();
-    hear(&mut story, status(0, TaskState::InputRequired, "which?"), false);
+    hear(
+        &mut story,
+        status(0, TaskState::InputRequired, "which?"),
+        false,
+    );
     assert!(story.is_paused());
     story.answer();
-    hear(&mut story, status(0, TaskState::InputRequired, "which?"), false);
+    hear(
+        &mut story,
+        status(0, TaskState::InputRequired, "which?"),
+        false,
+    );
     assert!(!story.is_paused(), "the agent hasn't heard the answer yet");
-    hear(&mut story, status(0, TaskState::InputRequired, "and when?"), false);
+    hear(
+        &mut story,
+        status(0, TaskState::InputRequired, "and when?"),
+        false,
+    );
     assert!(story.is_paused());
     let bare = || StreamResponse::Task(task(0, TaskState::InputRequired, &[]));
     let mut story = Story::default();
@@ -134,12 +194,26 @@ fn questions_are_told_apart() {
 fn stories_are_bounded() {
     let mut story = Story::default();
     for n in 0..EVENTS_MAX {
-        assert!(story.hear(&status(0, TaskState::Working, &n.to_string()), false).is_ok());
+        assert!(
+            story
+                .hear(&status(0, TaskState::Working, &n.to_string()), false)
+                .is_ok()
+        );
     }
-    assert!(matches!(story.hear(&status(0, TaskState::Working, ""), false), Err(PeerError::TooLarge)));
+    assert!(matches!(
+        story.hear(&status(0, TaskState::Working, ""), false),
+        Err(PeerError::TooLarge)
+    ));
     let mut story = Story::default();
-    assert!(story.hear(&chunk(0, &"x".repeat(ARTIFACT_BYTES_MAX), false), false).is_ok());
-    assert!(matches!(story.hear(&chunk(0, "x", true), false), Err(PeerError::TooLarge)));
+    assert!(
+        story
+            .hear(&chunk(0, &"x".repeat(ARTIFACT_BYTES_MAX), false), false)
+            .is_ok()
+    );
+    assert!(matches!(
+        story.hear(&chunk(0, "x", true), false),
+        Err(PeerError::TooLarge)
+    ));
 }
 
 /// Goal: what was said while working is the answer where there is no other, in order and each once. Method: statuses and
@@ -153,12 +227,29 @@ fn interim_messages_are_the_last_resort() {
         ..Message::default()
     };
     let working = |message: Message| {
-        let status = TaskStatus { message: Some(message), ..TaskStatus::new(TaskState::Working) };
+        let status = TaskStatus {
+            message: Some(message),
+            ..TaskStatus::new(TaskState::Working)
+        };
         let (task_id, context_id) = ("t".to_owned(), "c".to_owned());
-        StreamResponse::StatusUpdate(TaskStatusUpdateEvent { task_id, context_id, status, metadata: None })
+        StreamResponse::StatusUpdate(TaskStatusUpdateEvent {
+            task_id,
+            context_id,
+            status,
+            metadata: None,
+        })
     };
-    let answer = |story: &Story| story.interim_answer().iter().map(Message::text).collect::<Vec<_>>();
-    let ended = |history: Vec<Message>| Task { history: Some(history), ..task(0, TaskState::Completed, &[]) };
+    let answer = |story: &Story| {
+        story
+            .interim_answer()
+            .iter()
+            .map(Message::text)
+            .collect::<Vec<_>>()
+    };
+    let ended = |history: Vec<Message>| Task {
+        history: Some(history),
+        ..task(0, TaskState::Completed, &[])
+    };
 
     let mut story = Story::default();
     for (role, id, text) in [
@@ -181,15 +272,26 @@ fn interim_messages_are_the_last_resort() {
     ];
     story.adopt(&ended(history.clone())).unwrap();
     assert_eq!(answer(&story), ["one", "one and a half", "two", "three"]);
-    let SendMessageResponse::Task(told) = story.into_response() else { panic!("no task") };
+    let SendMessageResponse::Task(told) = story.into_response() else {
+        panic!("no task")
+    };
     assert_eq!(told.history.unwrap().len(), 4);
 
     // Where there is another answer, or the agent is a callboard, they are progress and nothing else.
-    let made = Task { history: Some(history.clone()), ..task(0, TaskState::Completed, &["made"]) };
+    let made = Task {
+        history: Some(history.clone()),
+        ..task(0, TaskState::Completed, &["made"])
+    };
     let mut said = ended(history.clone());
     said.status.message = Some(says(Role::Agent, "last", "said"));
-    let numbered = Task { metadata: numbered(7), ..ended(history) };
-    let failed = Task { status: TaskStatus::new(TaskState::Failed), ..ended(vec![says(Role::Agent, "1", "one")]) };
+    let numbered = Task {
+        metadata: numbered(7),
+        ..ended(history)
+    };
+    let failed = Task {
+        status: TaskStatus::new(TaskState::Failed),
+        ..ended(vec![says(Role::Agent, "1", "one")])
+    };
     for task in [made, said, numbered, failed] {
         let mut story = Story::default();
         hear(&mut story, working(says(Role::Agent, "1", "one")), false);
@@ -199,7 +301,12 @@ fn interim_messages_are_the_last_resort() {
 }
 
 fn says(id: &str, text: &str) -> Message {
-    Message { message_id: id.into(), role: Role::Agent, parts: vec![Part::text(text)], ..Message::default() }
+    Message {
+        message_id: id.into(),
+        role: Role::Agent,
+        parts: vec![Part::text(text)],
+        ..Message::default()
+    }
 }
 
 /// Goal: what is said while working is bounded in bytes, ids and parts included. Method: one message at the limit, and one
@@ -209,14 +316,21 @@ fn interim_messages_are_bounded_in_bytes() {
     let fixed = size_of::<Message>() + size_of::<Part>();
     let hear = |message: &Message| {
         let mut story = Story::default();
-        let status = TaskStatus { message: Some(message.clone()), ..TaskStatus::new(TaskState::Working) };
+        let status = TaskStatus {
+            message: Some(message.clone()),
+            ..TaskStatus::new(TaskState::Working)
+        };
         let heard = story.adopt(&Task::new("t", "c", status)).map(drop);
         heard.and_then(|()| {
-            story.adopt(&Task { history: Some(vec![says("z", "z")]), ..task(0, TaskState::Working, &[]) })
+            story.adopt(&Task {
+                history: Some(vec![says("z", "z")]),
+                ..task(0, TaskState::Working, &[])
+            })
         })
     };
     let last = fixed + "z".len() + 2 * "z".len();
-    let message = |text: usize, id: &str| says(id, &"x".repeat(ARTIFACT_BYTES_MAX - last - fixed - text));
+    let message =
+        |text: usize, id: &str| says(id, &"x".repeat(ARTIFACT_BYTES_MAX - last - fixed - text));
     assert!(hear(&message(2, "i")).is_ok());
     assert!(matches!(hear(&message(1, "i")), Err(PeerError::TooLarge)));
     assert!(matches!(hear(&message(2, "ii")), Err(PeerError::TooLarge)));
@@ -236,11 +350,23 @@ fn interim_messages_are_kept_bare() {
         reference_task_ids: vec!["r".into()],
         ..says("1", "one")
     };
-    let twice = Message { message_id: "2".into(), parts: vec![Part::text("two")], ..full.clone() };
+    let twice = Message {
+        message_id: "2".into(),
+        parts: vec![Part::text("two")],
+        ..full.clone()
+    };
     let mut story = Story::default();
-    let status = TaskStatus { message: Some(full), ..TaskStatus::new(TaskState::Working) };
+    let status = TaskStatus {
+        message: Some(full),
+        ..TaskStatus::new(TaskState::Working)
+    };
     story.adopt(&Task::new("t", "c", status)).unwrap();
-    story.adopt(&Task { history: Some(vec![twice]), ..task(0, TaskState::Completed, &[]) }).unwrap();
+    story
+        .adopt(&Task {
+            history: Some(vec![twice]),
+            ..task(0, TaskState::Completed, &[])
+        })
+        .unwrap();
     assert_eq!(story.interim_answer(), [says("2", "two"), says("1", "one")]);
 }
 
@@ -248,9 +374,16 @@ fn interim_messages_are_kept_bare() {
 #[test]
 fn histories_are_bounded() {
     let asked_for = usize::try_from(HISTORY_MESSAGES_MAX).unwrap();
-    let history: Vec<Message> = (0..=asked_for).map(|nth| says(&nth.to_string(), "x")).collect();
+    let history: Vec<Message> = (0..=asked_for)
+        .map(|nth| says(&nth.to_string(), "x"))
+        .collect();
     let mut story = Story::default();
-    story.adopt(&Task { history: Some(history), ..task(0, TaskState::Completed, &[]) }).unwrap();
+    story
+        .adopt(&Task {
+            history: Some(history),
+            ..task(0, TaskState::Completed, &[])
+        })
+        .unwrap();
     let kept = story.interim_answer();
     assert_eq!((kept.len(), &*kept[0].message_id), (asked_for, "1"));
 }
@@ -259,11 +392,18 @@ fn histories_are_bounded() {
 #[test]
 fn interim_messages_are_bounded_in_number() {
     let mut story = Story::default();
-    let ids: Vec<String> = (0..=INTERIM_MESSAGES_MAX).map(|nth| nth.to_string()).collect();
+    let ids: Vec<String> = (0..=INTERIM_MESSAGES_MAX)
+        .map(|nth| nth.to_string())
+        .collect();
     let (within, beyond) = ids.split_at(INTERIM_MESSAGES_MAX);
     let mut look = |ids: &[String]| {
         let history = Some(ids.iter().map(|id| says(id, "x")).collect());
-        story.adopt(&Task { history, ..task(0, TaskState::Working, &[]) }).map(drop)
+        story
+            .adopt(&Task {
+                history,
+                ..task(0, TaskState::Working, &[])
+            })
+            .map(drop)
     };
     for ids in within.chunks(usize::try_from(HISTORY_MESSAGES_MAX).unwrap()) {
         look(ids).unwrap();

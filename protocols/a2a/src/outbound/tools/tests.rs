@@ -2,7 +2,12 @@ use super::*;
 use crate::wire::{AgentCapabilities, AgentExtension, PartContent};
 
 fn skill(id: &str) -> AgentSkill {
-    AgentSkill { id: id.into(), name: "Name".into(), description: "Does".into(), ..AgentSkill::default() }
+    AgentSkill {
+        id: id.into(),
+        name: "Name".into(),
+        description: "Does".into(),
+        ..AgentSkill::default()
+    }
 }
 
 fn raw(value: Value) -> Box<RawValue> {
@@ -12,32 +17,63 @@ fn raw(value: Value) -> Box<RawValue> {
 fn said(card: &AgentCard, tool: &str, arguments: Value) -> Result<Message, Failure> {
     let book = Book::of(card);
     let meta = RawObject::of("a2a", json!({ "contextId": "c" }));
-    book.opening(book.get(tool).unwrap(), &raw(arguments), &meta).map(|opening| opening.message)
+    book.opening(book.get(tool).unwrap(), &raw(arguments), &meta)
+        .map(|opening| opening.message)
 }
 
 /// Goal: every skill is a tool with a name of its own that clients take. Method: ids that aren't, and the same twice.
 #[test]
 fn skills_have_names() {
     let ids = ["plain", "with space/é", "with space/é", "callboard.x", ""];
-    let book = Book::of(&AgentCard { skills: ids.map(skill).to_vec(), ..AgentCard::default() });
+    let book = Book::of(&AgentCard {
+        skills: ids.map(skill).to_vec(),
+        ..AgentCard::default()
+    });
     let names: Vec<&str> = book.skills.iter().map(|skill| &*skill.tool).collect();
-    assert_eq!(names, ["plain", "with_space__", "with_space__-2", "callboard_x", "message"]);
+    assert_eq!(
+        names,
+        [
+            "plain",
+            "with_space__",
+            "with_space__-2",
+            "callboard_x",
+            "message"
+        ]
+    );
     let tools: Vec<RawObject> = book.page.read("tools").unwrap();
     assert_eq!(tools[0].text("title").unwrap(), "Name");
     assert!(tools[0].object("inputSchema").unwrap().has("anyOf"));
-    let long = Book::of(&AgentCard { skills: vec![skill(&"x".repeat(500)); 2], ..AgentCard::default() });
-    assert!(long.skills.iter().all(|skill| skill.tool.len() <= NAME_BYTES_MAX));
-    let disguised = AgentCard { skills: ["add", "\u{430}dd"].map(skill).to_vec(), ..AgentCard::default() };
-    assert_eq!(Book::of(&disguised).skills.len(), 1, "one that looks like the other");
-    let many = AgentCard { skills: vec![skill("x"); SKILLS_MAX + 1], ..AgentCard::default() };
+    let long = Book::of(&AgentCard {
+        skills: vec![skill(&"x".repeat(500)); 2],
+        ..AgentCard::default()
+    });
+    assert!(
+        long.skills
+            .iter()
+            .all(|skill| skill.tool.len() <= NAME_BYTES_MAX)
+    );
+    let disguised = AgentCard {
+        skills: ["add", "\u{430}dd"].map(skill).to_vec(),
+        ..AgentCard::default()
+    };
+    assert_eq!(
+        Book::of(&disguised).skills.len(),
+        1,
+        "one that looks like the other"
+    );
+    let many = AgentCard {
+        skills: vec![skill("x"); SKILLS_MAX + 1],
+        ..AgentCard::default()
+    };
     assert_eq!(Book::of(&many).skills.len(), SKILLS_MAX);
 }
 
 /// Goal: a tool says all that its skill does. Method: a skill that has everything, then one for which the card speaks.
 #[test]
 fn skills_keep_their_traits() {
-    let needs =
-        |name: &str| crate::wire::SecurityRequirement { schemes: [(name.to_owned(), Default::default())].into() };
+    let needs = |name: &str| crate::wire::SecurityRequirement {
+        schemes: [(name.to_owned(), Default::default())].into(),
+    };
     let words = |word: &str| vec![word.to_owned()];
     let wipe = AgentSkill {
         tags: vec!["disk".into(), "Destructive".into()],
@@ -54,17 +90,35 @@ fn skills_keep_their_traits() {
         security_requirements: vec![needs("all")],
         ..AgentCard::default()
     };
-    let [wipe, look] = &skill_tools(&card)[..] else { panic!("two skills") };
+    let [wipe, look] = &skill_tools(&card)[..] else {
+        panic!("two skills")
+    };
     let list = |tool: &RawObject, member: &str| tool.read::<Value>(member).unwrap_or_default();
     assert_eq!(list(wipe, "tags"), json!(["disk", "Destructive"]));
     assert_eq!(list(wipe, "examples"), json!(["wipe it"]));
-    assert_eq!((list(wipe, "inputModes"), list(wipe, "outputModes")), (json!(["text/plain"]), json!(["image/png"])));
+    assert_eq!(
+        (list(wipe, "inputModes"), list(wipe, "outputModes")),
+        (json!(["text/plain"]), json!(["image/png"]))
+    );
     let both = json!([{ "schemes": { "all": {} } }, { "schemes": { "own": {} } }]);
     assert_eq!(list(wipe, "securityRequirements"), both);
-    assert_eq!(list(wipe, "annotations"), json!({ "readOnlyHint": false, "destructiveHint": true }));
-    assert_eq!((list(look, "inputModes"), list(look, "outputModes")), (json!(["text/csv"]), json!(["text/html"])));
-    assert_eq!(list(look, "securityRequirements"), json!([{ "schemes": { "all": {} } }]));
-    assert!(["tags", "examples", "annotations"].iter().all(|member| !look.has(member)));
+    assert_eq!(
+        list(wipe, "annotations"),
+        json!({ "readOnlyHint": false, "destructiveHint": true })
+    );
+    assert_eq!(
+        (list(look, "inputModes"), list(look, "outputModes")),
+        (json!(["text/csv"]), json!(["text/html"]))
+    );
+    assert_eq!(
+        list(look, "securityRequirements"),
+        json!([{ "schemes": { "all": {} } }])
+    );
+    assert!(
+        ["tags", "examples", "annotations"]
+            .iter()
+            .all(|member| !look.has(member))
+    );
     assert!(skill_tools(&AgentCard::default()).is_empty());
 }
 
@@ -72,13 +126,22 @@ fn skills_keep_their_traits() {
 /// disguised id beside an honest skill, and alone; one more than are tools; the same skills without the tag.
 #[test]
 fn destructive_skills_left_out_are_known() {
-    let tagged = |id: &str, tag: &str| AgentSkill { tags: vec![tag.into()], ..skill(id) };
-    let tools = |skills: Vec<AgentSkill>| skill_tools(&AgentCard { skills, ..AgentCard::default() });
+    let tagged = |id: &str, tag: &str| AgentSkill {
+        tags: vec![tag.into()],
+        ..skill(id)
+    };
+    let tools = |skills: Vec<AgentSkill>| {
+        skill_tools(&AgentCard {
+            skills,
+            ..AgentCard::default()
+        })
+    };
     let marked = |tools: &[RawObject]| {
         let tags = |tool: &RawObject| tool.read::<Vec<String>>("tags").unwrap_or_default();
         let is_marked = |tool: &&RawObject| {
             let hints = tool.object("annotations").unwrap_or_default();
-            tags(tool).contains(&TAG_DESTRUCTIVE.to_owned()) && hints.read("destructiveHint") == Some(true)
+            tags(tool).contains(&TAG_DESTRUCTIVE.to_owned())
+                && hints.read("destructiveHint") == Some(true)
         };
         tools.iter().filter(is_marked).count()
     };
@@ -86,7 +149,11 @@ fn destructive_skills_left_out_are_known() {
         let beside = tools(vec![skill("add"), tagged("\u{430}dd", tag)]);
         assert_eq!((beside.len(), marked(&beside)), (1, count), "{tag}");
         let alone = tools(vec![tagged("\u{430}dd", tag)]);
-        assert_eq!((alone[0].text("name").as_deref(), marked(&alone)), (Some(MESSAGE), count), "{tag}");
+        assert_eq!(
+            (alone[0].text("name").as_deref(), marked(&alone)),
+            (Some(MESSAGE), count),
+            "{tag}"
+        );
         let mut many = vec![skill("x"); SKILLS_MAX];
         many.push(tagged("y", tag));
         assert_eq!(marked(&tools(many)), count, "{tag}");
@@ -97,32 +164,88 @@ fn destructive_skills_left_out_are_known() {
 #[test]
 fn plain_arguments_are_parts() {
     let card = AgentCard::default();
-    let files =
-        json!([{ "name": "a.txt", "mimeType": "text/plain", "bytes": "aGk=" }, { "uri": "https://x.example/b" }]);
-    let message = said(&card, "message", json!({ "text": "hi", "data": { "n": 1 }, "files": files })).unwrap();
+    let files = json!([{ "name": "a.txt", "mimeType": "text/plain", "bytes": "aGk=" }, { "uri": "https://x.example/b" }]);
+    let message = said(
+        &card,
+        "message",
+        json!({ "text": "hi", "data": { "n": 1 }, "files": files }),
+    )
+    .unwrap();
     assert_eq!(message.parts.len(), 4);
     assert!(matches!(&message.parts[2].content, PartContent::Raw(bytes) if &bytes[..] == b"hi"));
-    assert_eq!((message.parts[2].filename.as_str(), message.parts[2].media_type.as_str()), ("a.txt", "text/plain"));
-    assert!(matches!(&message.parts[3].content, PartContent::Url(url) if url == "https://x.example/b"));
+    assert_eq!(
+        (
+            message.parts[2].filename.as_str(),
+            message.parts[2].media_type.as_str()
+        ),
+        ("a.txt", "text/plain")
+    );
+    assert!(
+        matches!(&message.parts[3].content, PartContent::Url(url) if url == "https://x.example/b")
+    );
     assert_eq!((message.context_id.as_str(), message.metadata), ("c", None));
     assert!(said(&card, "message", json!({ "contextId": "d" })).is_err());
-    assert!(said(&card, "message", json!({ "text": "a", "files": [{ "name": "x" }] })).is_err());
+    assert!(
+        said(
+            &card,
+            "message",
+            json!({ "text": "a", "files": [{ "name": "x" }] })
+        )
+        .is_err()
+    );
 }
 
 /// Goal: typed arguments go as a value, and as words to who takes no values; the skill is named. Method: a skill with a
 /// schema, one without, one that takes text only.
 #[test]
 fn typed_arguments_are_values() {
-    let params = RawObject::of("add", json!({ "input": { "type": "object" }, "output": { "type": "string" } }));
-    let schemas = AgentExtension { uri: SCHEMAS_EXTENSION.into(), params: Some(params), ..AgentExtension::default() };
-    let capabilities = AgentCapabilities { extensions: vec![schemas], ..AgentCapabilities::default() };
-    let text_only = AgentSkill { input_modes: vec!["text/plain".into()], ..skill("say") };
-    let card = AgentCard { capabilities, skills: vec![skill("add"), skill("any"), text_only], ..AgentCard::default() };
+    let params = RawObject::of(
+        "add",
+        json!({ "input": { "type": "object" }, "output": { "type": "string" } }),
+    );
+    let schemas = AgentExtension {
+        uri: SCHEMAS_EXTENSION.into(),
+        params: Some(params),
+        ..AgentExtension::default()
+    };
+    let capabilities = AgentCapabilities {
+        extensions: vec![schemas],
+        ..AgentCapabilities::default()
+    };
+    let text_only = AgentSkill {
+        input_modes: vec!["text/plain".into()],
+        ..skill("say")
+    };
+    let card = AgentCard {
+        capabilities,
+        skills: vec![skill("add"), skill("any"), text_only],
+        ..AgentCard::default()
+    };
     let add = said(&card, "add", json!({ "text": "a" })).unwrap();
-    assert_eq!(add.parts[0].as_data().unwrap().get(), r#"{"text":"a"}"#, "its own schema");
+    assert_eq!(
+        add.parts[0].as_data().unwrap().get(),
+        r#"{"text":"a"}"#,
+        "its own schema"
+    );
     assert_eq!(add.metadata.unwrap().text("skill").unwrap(), "add");
     assert!(Book::of(&card).get("add").unwrap().answers_text);
-    assert!(said(&card, "any", json!({ "x": 1 })).unwrap().parts[0].as_data().is_some());
-    assert_eq!(said(&card, "say", json!({ "words": "hello" })).unwrap().parts[0].as_text(), Some("hello"));
-    assert_eq!(said(&card, "say", json!({ "a": "b", "c": 1 })).unwrap().parts[0].as_text(), Some(r#"{"a":"b","c":1}"#));
+    assert!(
+        said(&card, "any", json!({ "x": 1 })).unwrap().parts[0]
+            .as_data()
+            .is_some()
+    );
+    assert_eq!(
+        said(&card, "say", json!({ "words": "hello" }))
+            .unwrap()
+            .parts[0]
+            .as_text(),
+        Some("hello")
+    );
+    assert_eq!(
+        said(&card, "say", json!({ "a": "b", "c": 1 }))
+            .unwrap()
+            .parts[0]
+            .as_text(),
+        Some(r#"{"a":"b","c":1}"#)
+    );
 }

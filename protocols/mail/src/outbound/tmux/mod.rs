@@ -46,7 +46,13 @@ pub struct TmuxOptions {
 impl TmuxOptions {
     /// A pane of the user's own server, submitted to, with any program but a shell in front.
     pub fn new(target: PaneTarget) -> Self {
-        Self { target, socket: None, submit: true, command: Vec::new(), seen_within: TMUX_SEEN_WITHIN }
+        Self {
+            target,
+            socket: None,
+            submit: true,
+            command: Vec::new(),
+            seen_within: TMUX_SEEN_WITHIN,
+        }
     }
 }
 
@@ -64,7 +70,13 @@ pub struct TmuxAgent {
 impl TmuxAgent {
     /// Stands for a pane, which needn't be there yet.
     pub fn new(options: TmuxOptions) -> Self {
-        Self { tmux: Tmux { socket: options.socket.clone() }, options, unseen: Unseen::default() }
+        Self {
+            tmux: Tmux {
+                socket: options.socket.clone(),
+            },
+            options,
+            unseen: Unseen::default(),
+        }
     }
 }
 
@@ -75,21 +87,36 @@ impl Agent for TmuxAgent {
 
     /// What was pasted is counted before it is.
     fn profile() -> Profile {
-        Profile::default().mailbox_capacity(MAILBOX_MESSAGES_MAX).cancel_safe()
+        Profile::default()
+            .mailbox_capacity(MAILBOX_MESSAGES_MAX)
+            .cancel_safe()
     }
 }
 
 impl Handler<Deliver> for TmuxAgent {
     async fn handle(&mut self, letter: Deliver, _: &mut Cx) -> Result<(), Failure> {
         let pane = Pane::find(&self.tmux, &self.options.target, &self.options.command).await?;
-        let TmuxOptions { submit, seen_within, .. } = self.options;
-        Paste { tmux: &self.tmux, pane: &pane, submit, seen_within }.deliver(&letter, &mut self.unseen).await
+        let TmuxOptions {
+            submit,
+            seen_within,
+            ..
+        } = self.options;
+        Paste {
+            tmux: &self.tmux,
+            pane: &pane,
+            submit,
+            seen_within,
+        }
+        .deliver(&letter, &mut self.unseen)
+        .await
     }
 }
 
 impl Handler<Reach> for TmuxAgent {
     async fn handle(&mut self, _: Reach, _: &mut Cx) -> Result<(), Failure> {
-        Pane::find(&self.tmux, &self.options.target, &self.options.command).await.map(drop)
+        Pane::find(&self.tmux, &self.options.target, &self.options.command)
+            .await
+            .map(drop)
     }
 }
 
@@ -124,21 +151,36 @@ impl Tmux {
         }
     }
 
-    async fn to_the_end(&self, arguments: &[&str], input: Option<&str>) -> io::Result<Option<String>> {
+    async fn to_the_end(
+        &self,
+        arguments: &[&str],
+        input: Option<&str>,
+    ) -> io::Result<Option<String>> {
         let mut child = self
             .command()
             .args(arguments)
-            .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
+            .stdin(if input.is_some() {
+                Stdio::piped()
+            } else {
+                Stdio::null()
+            })
             .spawn()?;
-        let (_, output) = try_join(feed(child.stdin.take(), input), read(child.stdout.take())).await?;
+        let (_, output) =
+            try_join(feed(child.stdin.take(), input), read(child.stdout.take())).await?;
         let status = child.wait().await?;
-        Ok(status.success().then(|| String::from_utf8_lossy(&output).into_owned()))
+        Ok(status
+            .success()
+            .then(|| String::from_utf8_lossy(&output).into_owned()))
     }
 
     fn command(&self) -> Command {
         let mut command = Command::new("tmux");
         command.env_clear();
-        command.envs(ENVIRONMENT.split(' ').filter_map(|name| Some((name, std::env::var_os(name)?))));
+        command.envs(
+            ENVIRONMENT
+                .split(' ')
+                .filter_map(|name| Some((name, std::env::var_os(name)?))),
+        );
         // Without it, what isn't ASCII is captured as `_`.
         command.arg("-u");
         match &self.socket {
@@ -146,7 +188,10 @@ impl Tmux {
             Some(name) => command.args(["-L", name]),
             None => &mut command,
         };
-        command.stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+        command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true);
         command
     }
 }
@@ -209,7 +254,11 @@ impl Unseen {
 
     /// Counts one more, and how often it was to be seen before the first in this pane.
     fn count(&mut self, message_id: &str, pane: &str, whole: usize) -> usize {
-        if let Some(pasted) = self.0.iter_mut().find(|pasted| pasted.message_id == message_id) {
+        if let Some(pasted) = self
+            .0
+            .iter_mut()
+            .find(|pasted| pasted.message_id == message_id)
+        {
             pasted.times += 1;
             if pasted.pane != pane {
                 (pasted.pane, pasted.whole) = (pane.to_owned(), whole);
@@ -219,7 +268,12 @@ impl Unseen {
         if self.0.len() == UNSEEN_MAX {
             self.0.pop_front();
         }
-        self.0.push_back(Pasted { message_id: message_id.to_owned(), pane: pane.to_owned(), whole, times: 1 });
+        self.0.push_back(Pasted {
+            message_id: message_id.to_owned(),
+            pane: pane.to_owned(),
+            whole,
+            times: 1,
+        });
         whole
     }
 }
@@ -243,7 +297,10 @@ impl Paste<'_> {
         // By the whole text alone: what is folded since may be what the pane's user has pasted.
         let is_late = |pasted: &Pasted| pasted.pane == pane.id && now.whole > pasted.whole;
         if !unseen.get(id).is_some_and(is_late) {
-            if unseen.get(id).is_some_and(|pasted| pasted.times >= TMUX_PASTES_MAX) {
+            if unseen
+                .get(id)
+                .is_some_and(|pasted| pasted.times >= TMUX_PASTES_MAX)
+            {
                 unseen.forget(id);
                 return Err(Failure::rejected("pasted, and never seen in the pane"));
             }
@@ -252,7 +309,11 @@ impl Paste<'_> {
             self.paste(&text).await?;
             self.see(&mark, Sight { whole, ..now }).await?;
         }
-        if self.submit && !pane.if_still(self.tmux, false, &format!("send-keys -t {} Enter", pane.id)).await? {
+        if self.submit
+            && !pane
+                .if_still(self.tmux, false, &format!("send-keys -t {} Enter", pane.id))
+                .await?
+        {
             return Err(Failure::unavailable("seen in the pane, and not submitted"));
         }
         unseen.forget(id);
@@ -261,14 +322,20 @@ impl Paste<'_> {
 
     async fn paste(&self, text: &str) -> Result<(), Failure> {
         let buffer = format!("callboard-{}", Uuid::now_v7().simple());
-        self.tmux.run(&["load-buffer", "-b", &buffer, "-"], Some(text)).await?;
+        self.tmux
+            .run(&["load-buffer", "-b", &buffer, "-"], Some(text))
+            .await?;
         let command = format!("paste-buffer -p -r -d -b {buffer} -t {}", self.pane.id);
         let pasted = self.pane.if_still(self.tmux, true, &command).await;
         if !matches!(pasted, Ok(true)) {
             // There is none where it was pasted and only the answer is missing.
             let _ = self.tmux.run(&["delete-buffer", "-b", &buffer], None).await;
         }
-        if pasted? { Ok(()) } else { Err(Failure::unavailable("another program came to the front")) }
+        if pasted? {
+            Ok(())
+        } else {
+            Err(Failure::unavailable("another program came to the front"))
+        }
     }
 
     async fn see(&self, mark: &Mark, before: Sight) -> Result<(), Failure> {
@@ -283,7 +350,21 @@ impl Paste<'_> {
     }
 
     async fn look(&self, mark: &Mark) -> Result<Sight, Failure> {
-        let shown = self.tmux.run(&["capture-pane", "-p", "-J", "-S", HISTORY, "-t", &self.pane.id], None).await?;
+        let shown = self
+            .tmux
+            .run(
+                &[
+                    "capture-pane",
+                    "-p",
+                    "-J",
+                    "-S",
+                    HISTORY,
+                    "-t",
+                    &self.pane.id,
+                ],
+                None,
+            )
+            .await?;
         Ok(mark.count(&shown))
     }
 }
@@ -298,16 +379,24 @@ fn shown(text: &str, message_id: &str, has_bracketed_paste: bool) -> Result<Stri
         return Err(Failure::invalid("the text doesn't begin with who wrote it"));
     }
     let text = text.replace('\t', "    ");
-    if text.chars().any(|c| c.is_control() && c != '\n') || message_id.chars().any(char::is_control) {
+    if text.chars().any(|c| c.is_control() && c != '\n') || message_id.chars().any(char::is_control)
+    {
         return Err(Failure::invalid("the text has control characters in it"));
     }
-    let text = if has_bracketed_paste { text } else { one_line(&text) };
+    let text = if has_bracketed_paste {
+        text
+    } else {
+        one_line(&text)
+    };
     if text.len() <= TMUX_TEXT_BYTES_MAX {
         return Ok(format!("\n{text}\n"));
     }
     let message_begins = text.find("]: ").map_or(0, |at| at + "]: ".len());
     let (header, message) = text.split_at(message_begins);
-    Ok(format!("\n{header}{}… (read_message {message_id})\n", cut_chars(message, BEGINNING_CHARS)))
+    Ok(format!(
+        "\n{header}{}… (read_message {message_id})\n",
+        cut_chars(message, BEGINNING_CHARS)
+    ))
 }
 
 /// The text with [`LINE_BREAK`] and a space for every character that ends a line. Those that are control characters were
@@ -326,7 +415,10 @@ mod tests {
     async fn output_is_bounded() {
         for more in [0, 1] {
             let said = tokio::io::repeat(b'x').take(OUTPUT_BYTES_MAX + more);
-            assert_eq!(read(Some(said)).await.unwrap().len() as u64, OUTPUT_BYTES_MAX);
+            assert_eq!(
+                read(Some(said)).await.unwrap().len() as u64,
+                OUTPUT_BYTES_MAX
+            );
         }
     }
 
@@ -336,18 +428,42 @@ mod tests {
     #[test]
     fn as_it_is_pasted() {
         let shown = |text: &str| shown(text, "m-1", true);
-        assert_eq!(shown("[AGENT a TO AGENT b]: x\ty\nz").unwrap(), "\n[AGENT a TO AGENT b]: x    y\nz\n");
-        for text in ["\u{1b}[2J", "a\rb", "a\u{7f}", "a\u{9b}", "\0", "a\u{85}b", "a\u{b}b", "a\u{c}b"] {
+        assert_eq!(
+            shown("[AGENT a TO AGENT b]: x\ty\nz").unwrap(),
+            "\n[AGENT a TO AGENT b]: x    y\nz\n"
+        );
+        for text in [
+            "\u{1b}[2J",
+            "a\rb",
+            "a\u{7f}",
+            "a\u{9b}",
+            "\0",
+            "a\u{85}b",
+            "a\u{b}b",
+            "a\u{c}b",
+        ] {
             let failure = shown(&format!("{PREFIX}{text}")).unwrap_err();
             assert_eq!(
                 (failure.kind, &*failure.message),
-                (FailureKind::InvalidInput, "the text has control characters in it")
+                (
+                    FailureKind::InvalidInput,
+                    "the text has control characters in it"
+                )
             );
         }
-        let longest = format!("{PREFIX}{}", "é".repeat((TMUX_TEXT_BYTES_MAX - PREFIX.len()) / 2));
+        let longest = format!(
+            "{PREFIX}{}",
+            "é".repeat((TMUX_TEXT_BYTES_MAX - PREFIX.len()) / 2)
+        );
         let longest = longest + &"x".repeat((TMUX_TEXT_BYTES_MAX - PREFIX.len()) % 2);
-        assert_eq!((longest.len(), shown(&longest).unwrap()), (TMUX_TEXT_BYTES_MAX, format!("\n{longest}\n")));
-        let cut = format!("\n{PREFIX}{}… (read_message m-1)\n", "é".repeat(BEGINNING_CHARS));
+        assert_eq!(
+            (longest.len(), shown(&longest).unwrap()),
+            (TMUX_TEXT_BYTES_MAX, format!("\n{longest}\n"))
+        );
+        let cut = format!(
+            "\n{PREFIX}{}… (read_message m-1)\n",
+            "é".repeat(BEGINNING_CHARS)
+        );
         assert_eq!(shown(&(longest + "x")).unwrap(), cut);
     }
 
@@ -367,7 +483,10 @@ mod tests {
         let room = TMUX_TEXT_BYTES_MAX - PREFIX.len();
         let fits = "\n".repeat(room / joined_bytes) + &"x".repeat(room % joined_bytes);
         assert_eq!(shown(&fits).unwrap().len(), TMUX_TEXT_BYTES_MAX + 2);
-        let cut = format!("\n{PREFIX}{}… (read_message m-1)\n", "␊ ".repeat(BEGINNING_CHARS / 2));
+        let cut = format!(
+            "\n{PREFIX}{}… (read_message m-1)\n",
+            "␊ ".repeat(BEGINNING_CHARS / 2)
+        );
         assert_eq!(shown(&(fits + "x")).unwrap(), cut);
         assert!(super::shown(PREFIX, "m\n1", false).is_err());
     }
@@ -375,7 +494,14 @@ mod tests {
     /// Goal: nothing is pasted that a program takes for a command from its first character. Method: beginnings.
     #[test]
     fn begins_with_its_writer() {
-        for text in ["!ls", "/clear", "\n[AGENT a BROADCAST]: x", " [AGENT a BROADCAST]: x", "AGENT", ""] {
+        for text in [
+            "!ls",
+            "/clear",
+            "\n[AGENT a BROADCAST]: x",
+            " [AGENT a BROADCAST]: x",
+            "AGENT",
+            "",
+        ] {
             for has_bracketed_paste in [true, false] {
                 let failure = shown(text, "m-1", has_bracketed_paste).unwrap_err();
                 assert_eq!(failure.kind, FailureKind::InvalidInput, "{text:?}");

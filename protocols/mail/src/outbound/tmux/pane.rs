@@ -30,7 +30,9 @@ pub struct PaneTarget {
 
 /// Name a pane as `session:window.pane`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a pane is named as session:window.pane, for example builder:0.0; names have letters, digits, `_` and `-`")]
+#[error(
+    "a pane is named as session:window.pane, for example builder:0.0; names have letters, digits, `_` and `-`"
+)]
 pub struct PaneTargetError;
 
 impl FromStr for PaneTarget {
@@ -40,14 +42,22 @@ impl FromStr for PaneTarget {
         let (session, rest) = text.split_once(':').ok_or(PaneTargetError)?;
         let (window, pane) = rest.rsplit_once('.').ok_or(PaneTargetError)?;
         // These stand in formats, where others would mean something.
-        let is_name =
-            |name: &str| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-'));
+        let is_name = |name: &str| {
+            !name.is_empty()
+                && name
+                    .chars()
+                    .all(|c| c.is_alphanumeric() || matches!(c, '_' | '-'))
+        };
         let is_number = |number: &str| number.bytes().all(|b| b.is_ascii_digit());
         if !is_name(session) || !is_name(window) || !is_number(pane) {
             return Err(PaneTargetError);
         }
         let pane = pane.parse().map_err(|_| PaneTargetError)?;
-        Ok(Self { session: session.to_owned(), window: window.to_owned(), pane })
+        Ok(Self {
+            session: session.to_owned(),
+            window: window.to_owned(),
+            pane,
+        })
     }
 }
 
@@ -75,7 +85,11 @@ impl Pane {
     ///
     /// # Errors
     /// `Unavailable`, with what is in the way.
-    pub async fn find(tmux: &Tmux, target: &PaneTarget, programs: &[String]) -> Result<Self, Failure> {
+    pub async fn find(
+        tmux: &Tmux,
+        target: &PaneTarget,
+        programs: &[String],
+    ) -> Result<Self, Failure> {
         // Compared by tmux, and here as a whole: where it resolves a name itself, it takes one that only begins like it, and
         // another pane of the session for one that isn't there.
         let format = format!(
@@ -88,22 +102,43 @@ impl Pane {
         let format = format!(
             "{HAS_BRACKETED_PASTE} #{{pane_dead}} #{{pane_in_mode}} #{{pane_synchronized}} #{{pane_current_command}}"
         );
-        let state = tmux.run(&["display-message", "-p", "-t", &id, &format], None).await?;
-        let (bracketed_paste, state) = state.trim_end_matches('\n').split_once(' ').unwrap_or_default();
+        let state = tmux
+            .run(&["display-message", "-p", "-t", &id, &format], None)
+            .await?;
+        let (bracketed_paste, state) = state
+            .trim_end_matches('\n')
+            .split_once(' ')
+            .unwrap_or_default();
         let program = free(state, programs)?;
-        Ok(Self { id, program, has_bracketed_paste: bracketed_paste == "1" })
+        Ok(Self {
+            id,
+            program,
+            has_bracketed_paste: bracketed_paste == "1",
+        })
     }
 
     /// Runs a command of tmux where the pane is as it was found: the same program in front, nobody reading back, and for a
     /// paste (`is_paste`) bracketed paste enabled still, where it was. `false` where it isn't. tmux judges and runs it in one
     /// step.
-    pub async fn if_still(&self, tmux: &Tmux, is_paste: bool, command: &str) -> Result<bool, Failure> {
+    pub async fn if_still(
+        &self,
+        tmux: &Tmux,
+        is_paste: bool,
+        command: &str,
+    ) -> Result<bool, Failure> {
         let mut condition = self.still();
         if is_paste && self.has_bracketed_paste {
             condition = format!("#{{&&:{condition},{HAS_BRACKETED_PASTE}}}");
         }
         let otherwise = "display-message -p no";
-        let said = tmux.run(&["if-shell", "-F", "-t", &self.id, &condition, command, otherwise], None).await?;
+        let said = tmux
+            .run(
+                &[
+                    "if-shell", "-F", "-t", &self.id, &condition, command, otherwise,
+                ],
+                None,
+            )
+            .await?;
         Ok(said.is_empty())
     }
 
@@ -119,12 +154,22 @@ impl Pane {
 fn only(panes: &str, target: &PaneTarget) -> Result<String, Failure> {
     let is_meant = |line: &&str| {
         let fields: Vec<_> = line.split(' ').collect();
-        let [_, pane, window, window_is_named, session_is] = fields[..] else { return false };
+        let [_, pane, window, window_is_named, session_is] = fields[..] else {
+            return false;
+        };
         let is_number = target.window.bytes().all(|b| b.is_ascii_digit());
-        let window_is = if is_number { window == target.window } else { window_is_named == "1" };
+        let window_is = if is_number {
+            window == target.window
+        } else {
+            window_is_named == "1"
+        };
         pane.parse() == Ok(target.pane) && session_is == "1" && window_is
     };
-    let mut meant: Vec<_> = panes.lines().filter(is_meant).filter_map(|line| line.split(' ').next()).collect();
+    let mut meant: Vec<_> = panes
+        .lines()
+        .filter(is_meant)
+        .filter_map(|line| line.split(' ').next())
+        .collect();
     meant.dedup();
     match meant[..] {
         [id] if is_pane_id(id) => Ok(id.to_owned()),
@@ -134,17 +179,23 @@ fn only(panes: &str, target: &PaneTarget) -> Result<String, Failure> {
 }
 
 fn is_pane_id(id: &str) -> bool {
-    id.strip_prefix('%').is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+    id.strip_prefix('%')
+        .is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// The program in front of a pane, from its state: whether it is dead, read back in and synchronized, and the program.
 fn free(state: &str, programs: &[String]) -> Result<String, Failure> {
     let fields: Vec<_> = state.splitn(4, ' ').collect();
-    let [dead, read_back, synchronized, program] = fields[..] else { return Err(Failure::unavailable("no such pane")) };
+    let [dead, read_back, synchronized, program] = fields[..] else {
+        return Err(Failure::unavailable("no such pane"));
+    };
     for (flag, why) in [
         (dead, "the pane's program has ended"),
         (read_back, "somebody reads back in the pane"),
-        (synchronized, "what is typed into the pane goes to others too"),
+        (
+            synchronized,
+            "what is typed into the pane goes to others too",
+        ),
     ] {
         if flag != "0" {
             return Err(Failure::unavailable(why));
@@ -153,15 +204,21 @@ fn free(state: &str, programs: &[String]) -> Result<String, Failure> {
     let named = program.trim_start_matches('-').to_lowercase();
     // `python3.11` is one like `python`.
     let kind = named.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let is_among = |all: &str| all.split_ascii_whitespace().any(|one| one == named || one == kind);
+    let is_among = |all: &str| {
+        all.split_ascii_whitespace()
+            .any(|one| one == named || one == kind)
+    };
     if is_among(SHELLS) {
         return Err(Failure::unavailable("a shell is in front"));
     }
     if programs.is_empty() && is_among(COMMANDED) {
-        return Err(Failure::unavailable("what is in front takes text for commands; name it, if it is meant"));
+        return Err(Failure::unavailable(
+            "what is in front takes text for commands; name it, if it is meant",
+        ));
     }
     // Others would mean something in a format.
-    let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '+' | ' ' | '/' | '@');
+    let is_plain =
+        |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '+' | ' ' | '/' | '@');
     if program.is_empty() || !program.chars().all(is_plain) {
         return Err(Failure::unavailable("the program in front isn't known"));
     }
@@ -190,10 +247,16 @@ impl Mark {
     pub fn of(text: &str) -> Self {
         let all: Vec<char> = squash(text).collect();
         if all.len() <= 2 * EDGE_CHARS {
-            return Self { begins: all.iter().collect(), ends: String::new() };
+            return Self {
+                begins: all.iter().collect(),
+                ends: String::new(),
+            };
         }
         let (begins, ends) = (&all[..EDGE_CHARS], &all[all.len() - EDGE_CHARS..]);
-        Self { begins: begins.iter().collect(), ends: ends.iter().collect() }
+        Self {
+            begins: begins.iter().collect(),
+            ends: ends.iter().collect(),
+        }
     }
 
     /// How often a pane shows it.
@@ -204,7 +267,10 @@ impl Mark {
             whole += 1;
             rest = after;
         }
-        Sight { whole, folded: shown.matches(FOLDED).count() }
+        Sight {
+            whole,
+            folded: shown.matches(FOLDED).count(),
+        }
     }
 }
 
@@ -275,7 +341,11 @@ mod tests {
             ("", "a:0.0", no),
         ] {
             let found = only(list, &target.parse().unwrap()).map_err(|failure| failure.message);
-            assert_eq!(found.as_deref().map_err(|why| &**why), expected, "{list} {target}");
+            assert_eq!(
+                found.as_deref().map_err(|why| &**why),
+                expected,
+                "{list} {target}"
+            );
         }
     }
 
@@ -292,15 +362,27 @@ mod tests {
             ("0 0 0 bash", &claude, Err("a shell is in front")),
             ("0 0 0 -ZSH", &[], Err("a shell is in front")),
             ("0 0 0 ssh", &[], Err("a shell is in front")),
-            ("0 0 0 less", &[], Err("what is in front takes text for commands; name it, if it is meant")),
-            ("0 0 0 python3.11", &[], Err("what is in front takes text for commands; name it, if it is meant")),
+            (
+                "0 0 0 less",
+                &[],
+                Err("what is in front takes text for commands; name it, if it is meant"),
+            ),
+            (
+                "0 0 0 python3.11",
+                &[],
+                Err("what is in front takes text for commands; name it, if it is meant"),
+            ),
             ("0 0 0 python3.11", &python, Ok("python3.11")),
             ("0 0 0 ", &[], Err("the program in front isn't known")),
             ("0 0 0 a,b", &[], Err("the program in front isn't known")),
             ("0 0 0 a\n0", &[], Err("the program in front isn't known")),
             ("1 0 0 cat", &[], Err("the pane's program has ended")),
             ("0 1 0 cat", &[], Err("somebody reads back in the pane")),
-            ("0 0 1 cat", &[], Err("what is typed into the pane goes to others too")),
+            (
+                "0 0 1 cat",
+                &[],
+                Err("what is typed into the pane goes to others too"),
+            ),
             ("", &[], Err("no such pane")),
         ] {
             let found = free(state, programs).map_err(|failure| failure.message);
@@ -316,7 +398,10 @@ mod tests {
         for (shown, expected) in [
             ("", sight(0, 0)),
             ("[AGENT a TO AGENT b]: hello é\nsecond line", sight(1, 0)),
-            ("│ > [AGENT a TO │\n│ AGENT b]:    │\n│ hello é    │\n│second li│\n│ne │", sight(1, 0)),
+            (
+                "│ > [AGENT a TO │\n│ AGENT b]:    │\n│ hello é    │\n│second li│\n│ne │",
+                sight(1, 0),
+            ),
             ("[AGENT a TO AGENT b]: hello é", sight(0, 0)),
             ("[AGENT a TO AGENT b]: hello _ second line", sight(0, 0)),
             ("> [Pasted text #1 +12 lines]", sight(0, 1)),
@@ -324,7 +409,10 @@ mod tests {
             assert_eq!(mark.count(shown), expected, "{shown}");
         }
         let joined = "[AGENT a TO AGENT b]: hello é␊ second line";
-        assert_eq!((Mark::of(joined), mark.count(joined)), (mark.clone(), sight(1, 0)));
+        assert_eq!(
+            (Mark::of(joined), mark.count(joined)),
+            (mark.clone(), sight(1, 0))
+        );
         let twice = "[AGENT a TO AGENT b]: hello é\nsecond line\n".repeat(2);
         assert_eq!(mark.count(&twice), sight(2, 0));
     }
@@ -332,12 +420,26 @@ mod tests {
     /// Goal: of a long text beginning and end must be there, in order. Method: one with the middle cut out, and halves.
     #[test]
     fn long_texts() {
-        let begins: String = (0..EDGE_CHARS + 1).map(|n| char::from(b'a' + (n % 26) as u8)).collect();
-        let ends: String = (0..EDGE_CHARS + 1).map(|n| char::from(b'A' + (n % 26) as u8)).collect();
+        let begins: String = (0..EDGE_CHARS + 1)
+            .map(|n| char::from(b'a' + (n % 26) as u8))
+            .collect();
+        let ends: String = (0..EDGE_CHARS + 1)
+            .map(|n| char::from(b'A' + (n % 26) as u8))
+            .collect();
         let text = format!("{begins} middle {ends}");
         let seen = |shown: &str| Mark::of(&text).count(shown).whole;
-        assert_eq!((seen(&text), seen(&format!("{begins}…{ends}")), seen(&text.repeat(3))), (1, 1, 3));
-        assert_eq!((seen(&begins), seen(&ends), seen(&format!("{ends}{begins}"))), (0, 0, 0));
+        assert_eq!(
+            (
+                seen(&text),
+                seen(&format!("{begins}…{ends}")),
+                seen(&text.repeat(3))
+            ),
+            (1, 1, 3)
+        );
+        assert_eq!(
+            (seen(&begins), seen(&ends), seen(&format!("{ends}{begins}"))),
+            (0, 0, 0)
+        );
     }
 
     /// Goal: only what came since counts. Method: pairs.

@@ -2,7 +2,9 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use callboard_message::surface::CallTool;
-use callboard_message::{Abilities, Answer, CallId, Failure, FailureKind, Message, Named, Principal, Question};
+use callboard_message::{
+    Abilities, Answer, CallId, Failure, FailureKind, Message, Named, Principal, Question,
+};
 use callboard_runtime::testkit::paused;
 use callboard_runtime::{Agent, AgentRef, CallMeta, Caller, ConcurrentHandler, Handlers, System};
 use futures::future::BoxFuture;
@@ -50,14 +52,20 @@ impl Host {
             false,
         );
         let tools = Arc::new(Tools::new(&options, book));
-        Self { tools, script: Arc::new(Mutex::new((script.into_iter().collect(), 0))) }
+        Self {
+            tools,
+            script: Arc::new(Mutex::new((script.into_iter().collect(), 0))),
+        }
     }
 
     async fn send(&self, watch: Watch, cx: &Cx) -> Attempt {
         let step = {
             let mut script = self.script.lock().unwrap();
             script.1 += 1;
-            script.0.pop_front().unwrap_or_else(|| Step::Result(answer("end")))
+            script
+                .0
+                .pop_front()
+                .unwrap_or_else(|| Step::Result(answer("end")))
         };
         let outcome = match step {
             Step::Result(value) => Ok(value),
@@ -71,7 +79,10 @@ impl Host {
         };
         let value = outcome.map_err(|kind| {
             let failure = Failure::new(kind, "as the script says");
-            Trouble { may_pass: may_pass(&TransportError::Failed(failure.clone())), failure }
+            Trouble {
+                may_pass: may_pass(&TransportError::Failed(failure.clone())),
+                failure,
+            }
         })?;
         Ok(RawValue::from_string(value.to_string()).unwrap())
     }
@@ -90,7 +101,10 @@ impl ConcurrentHandler<Named> for Host {
         let host = self.clone();
         async move {
             let params = RawObject::parse(&message.payload).unwrap();
-            Ok(host.tools.call_tool(&params, &cx, |watch| host.send(watch, &cx)).await?)
+            Ok(host
+                .tools
+                .call_tool(&params, &cx, |watch| host.send(watch, &cx))
+                .await?)
         }
     }
 }
@@ -117,18 +131,32 @@ fn answer(text: &str) -> Value {
 }
 
 fn call_of(who: &str) -> CallMeta {
-    CallMeta { id: CallId::fresh(), ..CallMeta::new(Arc::new(Principal::agent(who))).with_caller(Arc::new(Nobody)) }
+    CallMeta {
+        id: CallId::fresh(),
+        ..CallMeta::new(Arc::new(Principal::agent(who))).with_caller(Arc::new(Nobody))
+    }
 }
 
 async fn ask(agent: &AgentRef, call: CallMeta, params: Value) -> Result<String, FailureKind> {
     let params = RawValue::from_string(params.to_string()).unwrap();
-    let reply = agent.ask_named(CallTool::NAME, params, Some(Arc::new(call))).await.map_err(|failure| failure.kind)?;
+    let reply = agent
+        .ask_named(CallTool::NAME, params, Some(Arc::new(call)))
+        .await
+        .map_err(|failure| failure.kind)?;
     let reply: Value = serde_json::from_str(reply.get()).unwrap();
-    Ok(reply["content"][0]["text"].as_str().unwrap_or_default().to_owned())
+    Ok(reply["content"][0]["text"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned())
 }
 
 async fn call(agent: &AgentRef, tool: &str, arguments: Value) -> Result<String, FailureKind> {
-    ask(agent, call_of("ann"), json!({ "name": tool, "arguments": arguments })).await
+    ask(
+        agent,
+        call_of("ann"),
+        json!({ "name": tool, "arguments": arguments }),
+    )
+    .await
 }
 
 async fn end(system: &System) {
@@ -151,8 +179,16 @@ fn only_what_may_be_repeated_is() {
         ] {
             let host = Host::new(ToolOptions::default(), [Step::Fails(failure)]);
             let agent = system.spawn(host.clone());
-            let expected = if sent == 2 { Ok("end".to_owned()) } else { Err(failure) };
-            assert_eq!(call(&agent, tool, json!({})).await, expected, "{tool} {failure}");
+            let expected = if sent == 2 {
+                Ok("end".to_owned())
+            } else {
+                Err(failure)
+            };
+            assert_eq!(
+                call(&agent, tool, json!({})).await,
+                expected,
+                "{tool} {failure}"
+            );
             assert_eq!(host.sent(), sent, "{tool} {failure}");
         }
         end(system).await;
@@ -164,11 +200,17 @@ fn only_what_may_be_repeated_is() {
 fn retries_are_bounded() {
     paused(async |system| {
         for retries_max in [0, 1, 3] {
-            let options = ToolOptions { retries_max, ..ToolOptions::default() };
+            let options = ToolOptions {
+                retries_max,
+                ..ToolOptions::default()
+            };
             let fails = vec![Step::Fails(FailureKind::Unavailable); retries_max as usize + 1];
             let host = Host::new(options, fails);
             let agent = system.spawn(host.clone());
-            assert_eq!(call(&agent, "reads", json!({})).await, Err(FailureKind::Unavailable));
+            assert_eq!(
+                call(&agent, "reads", json!({})).await,
+                Err(FailureKind::Unavailable)
+            );
             assert_eq!(host.sent(), retries_max + 1);
             assert_eq!(call(&agent, "reads", json!({})).await, Ok("end".into()));
         }
@@ -180,9 +222,15 @@ fn retries_are_bounded() {
 #[test]
 fn nobody_is_asked_twice() {
     paused(async |system| {
-        let host = Host::new(ToolOptions::default(), [Step::Asks(Err(FailureKind::Unavailable))]);
+        let host = Host::new(
+            ToolOptions::default(),
+            [Step::Asks(Err(FailureKind::Unavailable))],
+        );
         let agent = system.spawn(host.clone());
-        assert_eq!(call(&agent, "reads", json!({})).await, Err(FailureKind::Unavailable));
+        assert_eq!(
+            call(&agent, "reads", json!({})).await,
+            Err(FailureKind::Unavailable)
+        );
         assert_eq!(host.sent(), 1);
         end(system).await;
     });
@@ -192,13 +240,22 @@ fn nobody_is_asked_twice() {
 #[test]
 fn retries_keep_the_deadline() {
     paused(async |system| {
-        let host = Host::new(ToolOptions::default(), [Step::Fails(FailureKind::Unavailable)]);
+        let host = Host::new(
+            ToolOptions::default(),
+            [Step::Fails(FailureKind::Unavailable)],
+        );
         let agent = system.spawn(host.clone());
         let began = Instant::now();
         let call = call_of("ann").until(began + RETRY_PAUSE_DEFAULT / 2);
         let params = json!({ "name": "reads", "arguments": {} });
-        assert_eq!(ask(&agent, call, params).await, Err(FailureKind::Unavailable));
-        assert_eq!((host.sent(), began.elapsed() < RETRY_PAUSE_DEFAULT / 4), (1, true));
+        assert_eq!(
+            ask(&agent, call, params).await,
+            Err(FailureKind::Unavailable)
+        );
+        assert_eq!(
+            (host.sent(), began.elapsed() < RETRY_PAUSE_DEFAULT / 4),
+            (1, true)
+        );
         end(system).await;
     });
 }
@@ -209,7 +266,9 @@ fn retries_keep_the_deadline() {
 fn retries_at_once_are_bounded() {
     paused(async |system| {
         let n = RETRIES_AT_ONCE_MAX + 1;
-        let steps = vec![Step::Fails(FailureKind::Unavailable); n].into_iter().chain(vec![Step::Hangs; n]);
+        let steps = vec![Step::Fails(FailureKind::Unavailable); n]
+            .into_iter()
+            .chain(vec![Step::Hangs; n]);
         let host = Host::new(ToolOptions::default(), steps);
         let agent = system.spawn(host.clone());
         let deadline = Instant::now() + Duration::from_secs(30);
@@ -218,7 +277,13 @@ fn retries_at_once_are_bounded() {
             ask(&agent, call_of("ann").until(deadline), params)
         });
         let replies = futures::future::join_all(calls).await;
-        assert_eq!(replies.iter().filter(|reply| **reply == Err(FailureKind::Unavailable)).count(), 1);
+        assert_eq!(
+            replies
+                .iter()
+                .filter(|reply| **reply == Err(FailureKind::Unavailable))
+                .count(),
+            1
+        );
         assert_eq!(host.sent() as usize, n + RETRIES_AT_ONCE_MAX);
         end(system).await;
     });
@@ -236,25 +301,52 @@ fn declared_results_are_kept() {
         let host = Host::new(ToolOptions::default(), steps(9));
         let agent = system.spawn(host.clone());
         let ok = |text: &str| Ok(text.to_owned());
-        assert_eq!(call(&agent, "kept", json!({ "a": 1, "b": [] })).await, ok("0"));
-        assert_eq!(call(&agent, "kept", json!({ "b": [], "a": 1 })).await, ok("0"));
-        assert_eq!(call(&agent, "kept", json!({ "a": 2, "b": [] })).await, ok("1"));
-        assert_eq!(call(&agent, "reads", json!({ "a": 1, "b": [] })).await, ok("2"));
-        assert_eq!(call(&agent, "reads", json!({ "a": 1, "b": [] })).await, ok("3"));
+        assert_eq!(
+            call(&agent, "kept", json!({ "a": 1, "b": [] })).await,
+            ok("0")
+        );
+        assert_eq!(
+            call(&agent, "kept", json!({ "b": [], "a": 1 })).await,
+            ok("0")
+        );
+        assert_eq!(
+            call(&agent, "kept", json!({ "a": 2, "b": [] })).await,
+            ok("1")
+        );
+        assert_eq!(
+            call(&agent, "reads", json!({ "a": 1, "b": [] })).await,
+            ok("2")
+        );
+        assert_eq!(
+            call(&agent, "reads", json!({ "a": 1, "b": [] })).await,
+            ok("3")
+        );
         let same = json!({ "name": "kept", "arguments": { "a": 1, "b": [] } });
         assert_eq!(ask(&agent, call_of("bob"), same.clone()).await, ok("4"));
         let mut purpose = call_of("ann");
         purpose.principal = Arc::new(Principal::agent("ann").for_purpose("research"));
         assert_eq!(ask(&agent, purpose, same.clone()).await, ok("5"));
         // Whom it can ask a tool may answer otherwise.
-        assert_eq!(ask(&agent, call_of("ann").with_caller(Arc::new(Somebody)), same).await, ok("6"));
+        assert_eq!(
+            ask(&agent, call_of("ann").with_caller(Arc::new(Somebody)), same).await,
+            ok("6")
+        );
         tokio::time::advance(Duration::from_secs(59)).await;
-        assert_eq!(call(&agent, "kept", json!({ "a": 1, "b": [] })).await, ok("0"));
+        assert_eq!(
+            call(&agent, "kept", json!({ "a": 1, "b": [] })).await,
+            ok("0")
+        );
         tokio::time::advance(Duration::from_secs(2)).await;
-        assert_eq!(call(&agent, "kept", json!({ "a": 1, "b": [] })).await, ok("7"));
+        assert_eq!(
+            call(&agent, "kept", json!({ "a": 1, "b": [] })).await,
+            ok("7")
+        );
         // Another edition of the tools may answer otherwise.
         host.tools.book.forget();
-        assert_eq!(call(&agent, "kept", json!({ "a": 1, "b": [] })).await, ok("8"));
+        assert_eq!(
+            call(&agent, "kept", json!({ "a": 1, "b": [] })).await,
+            ok("8")
+        );
         assert_eq!(host.tools.observe()["cache"]["hits"], 2);
         end(system).await;
     });
@@ -265,11 +357,19 @@ fn declared_results_are_kept() {
 #[test]
 fn configured_results_are_kept() {
     paused(async |system| {
-        let cache = [("pl*", 60), ("kept", 0)].map(|(tool, s)| (tool.to_owned(), Duration::from_secs(s)));
-        let options = ToolOptions { cache: cache.into(), cache_shared: vec!["plain".into()], ..ToolOptions::default() };
+        let cache =
+            [("pl*", 60), ("kept", 0)].map(|(tool, s)| (tool.to_owned(), Duration::from_secs(s)));
+        let options = ToolOptions {
+            cache: cache.into(),
+            cache_shared: vec!["plain".into()],
+            ..ToolOptions::default()
+        };
         let agent = system.spawn(Host::new(options, steps(9)));
         let plain = json!({ "name": "plain", "arguments": {} });
-        assert_eq!(ask(&agent, call_of("ann"), plain.clone()).await, Ok("0".into()));
+        assert_eq!(
+            ask(&agent, call_of("ann"), plain.clone()).await,
+            Ok("0".into())
+        );
         assert_eq!(ask(&agent, call_of("bob"), plain).await, Ok("0".into()));
         assert_eq!(call(&agent, "kept", json!({})).await, Ok("1".into()));
         assert_eq!(call(&agent, "kept", json!({})).await, Ok("2".into()));
@@ -292,7 +392,10 @@ fn what_is_never_kept() {
         let host = Host::new(ToolOptions::default(), script);
         let agent = system.spawn(host.clone());
         assert_eq!(call(&agent, "kept", json!({})).await, Ok("error".into()));
-        assert_eq!(call(&agent, "kept", json!({})).await, Err(FailureKind::Rejected));
+        assert_eq!(
+            call(&agent, "kept", json!({})).await,
+            Err(FailureKind::Rejected)
+        );
         assert_eq!(call(&agent, "kept", json!({})).await, Ok("asked".into()));
         let task = json!({ "name": "kept", "arguments": {}, "task": {} });
         assert_eq!(ask(&agent, call_of("ann"), task).await, Ok("task".into()));

@@ -36,7 +36,9 @@ use bytes::BytesMut;
 use callboard_message::Principal;
 use callboard_message::mail::Join;
 use callboard_rpc::serve::guard::{JSON, Refused, refused};
-use callboard_rpc::serve::{ListenOptions, Named, Permit, ServeError, Serving, Standing, accept, claim, guard, reply};
+use callboard_rpc::serve::{
+    ListenOptions, Named, Permit, ServeError, Serving, Standing, accept, claim, guard, reply,
+};
 use callboard_rpc::{Refusal, RpcError, code, encode_error, encode_refusal, serve as door};
 use callboard_runtime::AgentRef;
 use futures::future::{Either, ready};
@@ -85,7 +87,9 @@ impl McpServer {
             sse: SseSessions::default(),
             options,
         };
-        Self { server: Data::new(server) }
+        Self {
+            server: Data::new(server),
+        }
     }
 
     /// Serves `agent` from now on, in place of the one before: sessions and subscriptions go on with it, and are told that
@@ -98,14 +102,31 @@ impl McpServer {
     /// beside it.
     pub fn configure(&self, config: &mut ServiceConfig) {
         let options = &self.server.options;
-        let resource = if options.compat.bare { bare::resource } else { resource };
+        let resource = if options.compat.bare {
+            bare::resource
+        } else {
+            resource
+        };
         config.service(resource(&options.path).app_data(self.server.clone()));
         if options.compat.sse {
-            let folder = options.path.rsplit_once('/').map_or("", |(folder, _)| folder);
-            let stream = web::resource(format!("{folder}/sse")).route(web::get().to(sse_compat::get));
-            let messages = web::resource(format!("{folder}/messages")).route(web::post().to(sse_compat::post));
-            config.service(stream.app_data(self.server.clone()).default_service(web::to(streamable::other_method)));
-            config.service(messages.app_data(self.server.clone()).default_service(web::to(streamable::other_method)));
+            let folder = options
+                .path
+                .rsplit_once('/')
+                .map_or("", |(folder, _)| folder);
+            let stream =
+                web::resource(format!("{folder}/sse")).route(web::get().to(sse_compat::get));
+            let messages =
+                web::resource(format!("{folder}/messages")).route(web::post().to(sse_compat::post));
+            config.service(
+                stream
+                    .app_data(self.server.clone())
+                    .default_service(web::to(streamable::other_method)),
+            );
+            config.service(
+                messages
+                    .app_data(self.server.clone())
+                    .default_service(web::to(streamable::other_method)),
+            );
         }
     }
 }
@@ -119,8 +140,14 @@ pub type NamedServers = Named<McpServer>;
 fn configure_named(servers: &NamedServers, config: &mut ServiceConfig) {
     let servers = servers.clone();
     let found = resource(NAMED_PATH).wrap_fn(move |mut request, service| {
-        let Some(server) = request.match_info().get("name").and_then(|name| servers.get(name)) else {
-            return Either::Left(ready(Ok(request.into_response(HttpResponse::NotFound().finish()))));
+        let Some(server) = request
+            .match_info()
+            .get("name")
+            .and_then(|name| servers.get(name))
+        else {
+            return Either::Left(ready(Ok(
+                request.into_response(HttpResponse::NotFound().finish())
+            )));
         };
         let mut data = Extensions::new();
         data.insert(server.server.clone());
@@ -135,7 +162,11 @@ fn resource(path: &str) -> Resource {
     web::resource(path)
         .route(web::post().to(streamable::post))
         .route(
-            web::get().guard(fn_guard(|context| accept::wants_websocket(context.head().headers()))).to(websocket::get),
+            web::get()
+                .guard(fn_guard(|context| {
+                    accept::wants_websocket(context.head().headers())
+                }))
+                .to(websocket::get),
         )
         .route(web::get().to(streamable::get))
         .route(web::delete().to(streamable::delete))
@@ -145,7 +176,8 @@ fn resource(path: &str) -> Resource {
 impl Server {
     fn may_listen_on(&self, address: IpAddr) -> bool {
         let Self { options, .. } = self;
-        options.access.may_listen_on(address) && (!options.compat.bare || address.to_canonical().is_loopback())
+        options.access.may_listen_on(address)
+            && (!options.compat.bare || address.to_canonical().is_loopback())
     }
 
     /// Whether who sent a request may go on with what that opened.
@@ -154,20 +186,41 @@ impl Server {
     }
 
     /// Answers with an event stream.
-    fn stream(&self, request: &HttpRequest, events: LogEvents, held: impl Sized + 'static) -> HttpResponse {
-        reply::events(events, self.options.streams.keep_alive, self.standing(request), held)
+    fn stream(
+        &self,
+        request: &HttpRequest,
+        events: LogEvents,
+        held: impl Sized + 'static,
+    ) -> HttpResponse {
+        reply::events(
+            events,
+            self.options.streams.keep_alive,
+            self.standing(request),
+            held,
+        )
     }
 
     /// Room for one more event stream.
     fn permits(&self, session: Option<&HttpSession>) -> Result<Vec<Permit>, Refused> {
-        const SESSION_FULL: Refused = refused(StatusCode::TOO_MANY_REQUESTS, "the session has too many open streams");
-        const SERVER_FULL: Refused =
-            refused(StatusCode::SERVICE_UNAVAILABLE, "there are too many open streams: try again later");
+        const SESSION_FULL: Refused = refused(
+            StatusCode::TOO_MANY_REQUESTS,
+            "the session has too many open streams",
+        );
+        const SERVER_FULL: Refused = refused(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "there are too many open streams: try again later",
+        );
         let mut permits = Vec::with_capacity(2);
         if let Some(session) = session {
-            permits.push(Permit::take(&session.open_streams, self.sessions.options.streams_max).ok_or(SESSION_FULL)?);
+            permits.push(
+                Permit::take(&session.open_streams, self.sessions.options.streams_max)
+                    .ok_or(SESSION_FULL)?,
+            );
         }
-        permits.push(Permit::take(&self.open_streams, self.options.streams.streams_max).ok_or(SERVER_FULL)?);
+        permits.push(
+            Permit::take(&self.open_streams, self.options.streams.streams_max)
+                .ok_or(SERVER_FULL)?,
+        );
         Ok(permits)
     }
 }
@@ -188,7 +241,12 @@ pub fn serve(
     options: McpServerOptions,
     listen: &ListenOptions,
 ) -> Result<Serving, ServeError> {
-    serve_named(listener, vec![McpServer::new(agent, options)], NamedServers::default(), listen)
+    serve_named(
+        listener,
+        vec![McpServer::new(agent, options)],
+        NamedServers::default(),
+        listen,
+    )
 }
 
 /// Serves agents on one bound listener, each at its own path, and those of `named` at theirs, of which some may come and go
@@ -204,7 +262,9 @@ pub fn serve_named(
 ) -> Result<Serving, ServeError> {
     door::check_address(&listener, |address| {
         let named = named.all().into_iter().map(|(_, server)| server);
-        named.chain(servers.iter().cloned()).all(|server| server.server.may_listen_on(address))
+        named
+            .chain(servers.iter().cloned())
+            .all(|server| server.server.may_listen_on(address))
     })?;
     door::serve(listener, listen, move |config| {
         servers.iter().for_each(|server| server.configure(config));
@@ -229,7 +289,10 @@ struct Accepts {
 impl Accepts {
     /// Reads `Accept`, which MCP wants to be there. Weights are only looked at for being zero.
     fn of(headers: &HeaderMap) -> Self {
-        let mut accepts = Self { json: false, events: false };
+        let mut accepts = Self {
+            json: false,
+            events: false,
+        };
         accept::each_range(headers, |kind| {
             let is = |name: &str| kind.eq_ignore_ascii_case(name.as_bytes());
             accepts.json |= is("application/json") || is("application/*") || is("*/*");
@@ -241,8 +304,15 @@ impl Accepts {
     /// # Errors
     /// 406 where no event stream can be read.
     fn check_events(headers: &HeaderMap) -> Result<(), Refused> {
-        let refused = refused(StatusCode::NOT_ACCEPTABLE, "`Accept` must name text/event-stream");
-        if Self::of(headers).events { Ok(()) } else { Err(refused) }
+        let refused = refused(
+            StatusCode::NOT_ACCEPTABLE,
+            "`Accept` must name text/event-stream",
+        );
+        if Self::of(headers).events {
+            Ok(())
+        } else {
+            Err(refused)
+        }
     }
 }
 
@@ -256,7 +326,9 @@ pub(crate) enum Version<'a> {
 
 impl<'a> Version<'a> {
     fn of(headers: &'a HeaderMap) -> Self {
-        let Some(value) = headers.get(&PROTOCOL_VERSION) else { return Self::Missing };
+        let Some(value) = headers.get(&PROTOCOL_VERSION) else {
+            return Self::Missing;
+        };
         let text = value.to_str().unwrap_or_default().trim();
         Revision::parse(text).map_or(Self::Unknown(text), Self::Known)
     }
@@ -267,10 +339,20 @@ impl<'a> Version<'a> {
 }
 
 /// Reads what was posted, by whom.
-async fn read_post(request: &HttpRequest, payload: Payload, server: &Server) -> Result<(Principal, BytesMut), Refused> {
+async fn read_post(
+    request: &HttpRequest,
+    payload: Payload,
+    server: &Server,
+) -> Result<(Principal, BytesMut), Refused> {
     let principal = principal_of(request, server)?;
-    let (bytes_max, body_timeout) = (server.options.inbound.limits.body_bytes_max, server.options.body_timeout);
-    Ok((principal, guard::read_json(request, payload, &[JSON], bytes_max, body_timeout).await?))
+    let (bytes_max, body_timeout) = (
+        server.options.inbound.limits.body_bytes_max,
+        server.options.body_timeout,
+    );
+    Ok((
+        principal,
+        guard::read_json(request, payload, &[JSON], bytes_max, body_timeout).await?,
+    ))
 }
 
 /// Who is behind a request from a source that may ask. In front of a mailroom it may say so again (`X-Agent-ID`), and only
@@ -278,7 +360,16 @@ async fn read_post(request: &HttpRequest, payload: Payload, server: &Server) -> 
 fn principal_of(request: &HttpRequest, server: &Server) -> Result<Principal, Refused> {
     guard::check_source(request, &server.options.hosts, &server.options.origins)?;
     let principal = guard::principal(request, &server.options.access)?;
-    let leads_to_mail = || server.service.tasks.endpoint.adapter().agent.recipient::<Join>().is_some();
+    let leads_to_mail = || {
+        server
+            .service
+            .tasks
+            .endpoint
+            .adapter()
+            .agent
+            .recipient::<Join>()
+            .is_some()
+    };
     if claim::is_there(request.headers()) && (server.options.claims_must_match || leads_to_mail()) {
         claim::check(request.headers(), &principal)?;
     }
@@ -291,14 +382,23 @@ fn find_session(
     principal: &Principal,
     server: &Server,
 ) -> Result<Option<Arc<HttpSession>>, Refused> {
-    let Some(id) = headers.get(&SESSION_ID) else { return Ok(None) };
-    let found = std::str::from_utf8(id.as_bytes()).ok().and_then(|id| server.sessions.get(id, principal));
-    found.map(Some).ok_or(refused(StatusCode::NOT_FOUND, "no such session: send `initialize` without one"))
+    let Some(id) = headers.get(&SESSION_ID) else {
+        return Ok(None);
+    };
+    let found = std::str::from_utf8(id.as_bytes())
+        .ok()
+        .and_then(|id| server.sessions.get(id, principal));
+    found.map(Some).ok_or(refused(
+        StatusCode::NOT_FOUND,
+        "no such session: send `initialize` without one",
+    ))
 }
 
 /// What a request of a session is that names none.
-const NO_SESSION: Refused =
-    refused(StatusCode::BAD_REQUEST, "the header `Mcp-Session-Id` is missing: send `initialize` first");
+const NO_SESSION: Refused = refused(
+    StatusCode::BAD_REQUEST,
+    "the header `Mcp-Session-Id` is missing: send `initialize` first",
+);
 
 /// The answer to a request, in one piece.
 fn answer_response(answer: Answer) -> HttpResponse {
@@ -345,7 +445,9 @@ impl ResponseError for Rejection {
         let message = encode_error(None, &RpcError::new(code, refused.message));
         let mut response = reply::refuse(refused, JSON, message);
         if refused.status == StatusCode::METHOD_NOT_ALLOWED {
-            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, POST, DELETE"));
+            response
+                .headers_mut()
+                .insert(ALLOW, HeaderValue::from_static("GET, POST, DELETE"));
         }
         response
     }
@@ -374,6 +476,12 @@ mod tests {
             headers.insert(ACCEPT, HeaderValue::from_static(accept));
             assert_eq!(Accepts::of(&headers), Accepts { json, events }, "{accept}");
         }
-        assert_eq!(Accepts::of(&HeaderMap::new()), Accepts { json: false, events: false });
+        assert_eq!(
+            Accepts::of(&HeaderMap::new()),
+            Accepts {
+                json: false,
+                events: false
+            }
+        );
     }
 }

@@ -60,13 +60,24 @@ struct Inner {
 
 impl ReplayBuffer {
     pub fn new(number: u64, kind: Kind, readable: bool, limits: StreamLimits) -> Arc<Self> {
-        Arc::new(Self { number, kind, readable, limits, inner: Mutex::default() })
+        Arc::new(Self {
+            number,
+            kind,
+            readable,
+            limits,
+            inner: Mutex::default(),
+        })
     }
 
     /// The event that carries nothing but where to go on from (2025-11-25, transports), and after which pause.
     pub fn priming(&self, retry: Duration) -> Bytes {
         let id = Some(format!("{}-0", self.number));
-        encode_event(&SseEvent { id, retry: Some(retry), ..SseEvent::default() }).into()
+        encode_event(&SseEvent {
+            id,
+            retry: Some(retry),
+            ..SseEvent::default()
+        })
+        .into()
     }
 
     /// Ends the stream, after `last` where there is one.
@@ -106,7 +117,14 @@ impl ReplayBuffer {
                 return None;
             }
             inner.readers += 1;
-            (Reader { log: self.clone(), number: inner.readers, next }, inner.waker.take())
+            (
+                Reader {
+                    log: self.clone(),
+                    number: inner.readers,
+                    next,
+                },
+                inner.waker.take(),
+            )
         };
         wake(waker);
         Some(reader)
@@ -130,12 +148,19 @@ impl ReplayBuffer {
 
     /// Lets go of what was read long ago; of what wasn't, only where the bound says so.
     fn trim(&self, inner: &mut Inner) {
-        let StreamLimits { events_max, bytes_max, replay_bytes_max } = self.limits;
+        let StreamLimits {
+            events_max,
+            bytes_max,
+            replay_bytes_max,
+        } = self.limits;
         while inner.events.len() > 1 {
             let was_read = inner.read > inner.gone;
             let unread = inner.gone + inner.events.len() as u64 - inner.read.max(inner.gone);
             let give_way = match was_read {
-                true => inner.bytes > replay_bytes_max || inner.events.len() - unread as usize > events_max,
+                true => {
+                    inner.bytes > replay_bytes_max
+                        || inner.events.len() - unread as usize > events_max
+                }
                 false => inner.bytes > bytes_max || inner.events.len() > events_max,
             };
             if !give_way {
@@ -196,7 +221,9 @@ impl Reader {
         if inner.readers != self.number {
             return Poll::Ready(None);
         }
-        let Some(at) = self.next.checked_sub(inner.gone) else { return broken() };
+        let Some(at) = self.next.checked_sub(inner.gone) else {
+            return broken();
+        };
         if let Some(event) = inner.events.get(at as usize).cloned() {
             self.next += 1;
             inner.read = inner.read.max(self.next);
@@ -243,7 +270,10 @@ pub(crate) struct Work {
 
 impl Work {
     pub fn new(running: BoxFuture<'static, Answer>, outlives: Option<Arc<ReplayBuffer>>) -> Self {
-        Self { running: Some(running), outlives }
+        Self {
+            running: Some(running),
+            outlives,
+        }
     }
 
     /// Ends it now, whatever it was to outlive.
@@ -256,7 +286,9 @@ impl Future for Work {
     type Output = Answer;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer> {
-        let Some(running) = &mut self.running else { return Poll::Pending };
+        let Some(running) = &mut self.running else {
+            return Poll::Pending;
+        };
         let done = std::task::ready!(running.as_mut().poll(cx));
         self.running = None;
         Poll::Ready(done)
@@ -265,7 +297,9 @@ impl Future for Work {
 
 impl Drop for Work {
     fn drop(&mut self) {
-        let (Some(running), Some(log)) = (self.running.take(), self.outlives.take()) else { return };
+        let (Some(running), Some(log)) = (self.running.take(), self.outlives.take()) else {
+            return;
+        };
         // Without a runtime the whole server ends, and the work with it.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move { log.finish(running.await.body) });
@@ -285,8 +319,18 @@ pub(crate) struct LogEvents {
 impl LogEvents {
     /// `first` goes before all others; the answer of `work` ends the stream; after `patience` the connection is closed, for the
     /// client to come back.
-    pub fn new(reader: Reader, first: Option<Bytes>, work: Option<Work>, patience: Option<Duration>) -> Self {
-        Self { reader, work, first, closes: patience.map(|patience| Box::pin(sleep(patience))) }
+    pub fn new(
+        reader: Reader,
+        first: Option<Bytes>,
+        work: Option<Work>,
+        patience: Option<Duration>,
+    ) -> Self {
+        Self {
+            reader,
+            work,
+            first,
+            closes: patience.map(|patience| Box::pin(sleep(patience))),
+        }
     }
 }
 
@@ -317,7 +361,11 @@ mod tests {
 
     use super::*;
 
-    const LIMITS: StreamLimits = StreamLimits { events_max: 4, bytes_max: 1_000, replay_bytes_max: 1_000 };
+    const LIMITS: StreamLimits = StreamLimits {
+        events_max: 4,
+        bytes_max: 1_000,
+        replay_bytes_max: 1_000,
+    };
 
     fn next(reader: &mut Reader) -> Poll<Option<io::Result<Bytes>>> {
         reader.poll_next(&Context::from_waker(noop_waker_ref()))
@@ -347,7 +395,10 @@ mod tests {
         assert!((0..9).all(|_| log.send("{}".into())));
         let mut reader = log.read(None).unwrap();
         for number in 6..=9 {
-            assert_eq!(event(&mut reader), format!("id: 0-{number}\ndata: {{}}\n\n"));
+            assert_eq!(
+                event(&mut reader),
+                format!("id: 0-{number}\ndata: {{}}\n\n")
+            );
         }
         assert!(next(&mut reader).is_pending());
     }
@@ -375,7 +426,13 @@ mod tests {
         assert!(log.send("{}".into()));
         log.finish(Some(b"[]".to_vec()));
         let mut reader = log.read(None).unwrap();
-        assert_eq!((0..4).map(|_| event(&mut reader)).filter(|event| event.contains("{}")).count(), 3);
+        assert_eq!(
+            (0..4)
+                .map(|_| event(&mut reader))
+                .filter(|event| event.contains("{}"))
+                .count(),
+            3
+        );
         assert!(matches!(next(&mut reader), Poll::Ready(None)));
     }
 
@@ -385,7 +442,13 @@ mod tests {
         let log = ReplayBuffer::new(1, Kind::Once, true, LIMITS);
         log.send("{\r\n\n\"id\":1,\revent: x}".into());
         let framed = event(&mut log.read(None).unwrap());
-        assert!(framed.lines().filter(|line| !line.is_empty()).all(|line| line.starts_with("data: ")), "{framed}");
+        assert!(
+            framed
+                .lines()
+                .filter(|line| !line.is_empty())
+                .all(|line| line.starts_with("data: ")),
+            "{framed}"
+        );
         assert_eq!(framed.matches("\n\n").count(), 1);
     }
 }

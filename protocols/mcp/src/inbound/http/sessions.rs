@@ -39,7 +39,11 @@ pub(crate) struct HttpSession {
 
 impl Sessions {
     pub fn new(options: SessionOptions, limits: StreamLimits) -> Self {
-        Self { options, limits, table: Mutex::default() }
+        Self {
+            options,
+            limits,
+            table: Mutex::default(),
+        }
     }
 
     /// A session that isn't known by any id yet.
@@ -95,7 +99,11 @@ impl Sessions {
         }
     }
 
-    fn make_room(&self, table: &mut HashMap<String, Arc<HttpSession>>, principal: &Principal) -> bool {
+    fn make_room(
+        &self,
+        table: &mut HashMap<String, Arc<HttpSession>>,
+        principal: &Principal,
+    ) -> bool {
         if self.fits(table, principal) {
             return true;
         }
@@ -114,7 +122,8 @@ impl Sessions {
         let is_theirs = |session: &&Arc<HttpSession>| *session.session.principal == *principal;
         // Under its share in any case, where all sessions together are.
         table.len() < self.options.sessions_max
-            && (table.len() < of_principal_max || table.values().filter(is_theirs).count() < of_principal_max)
+            && (table.len() < of_principal_max
+                || table.values().filter(is_theirs).count() < of_principal_max)
     }
 }
 
@@ -136,8 +145,15 @@ impl HttpSession {
     /// Keeps a stream for readers that come back. The oldest finished ones make room.
     pub fn keep(&self, log: &Arc<ReplayBuffer>) {
         let mut streams = self.streams.lock();
-        let finished: Vec<u64> = streams.values().filter(|log| log.is_finished()).map(|log| log.number).collect();
-        for number in finished.iter().take(finished.len().saturating_sub(self.replay_streams_max)) {
+        let finished: Vec<u64> = streams
+            .values()
+            .filter(|log| log.is_finished())
+            .map(|log| log.number)
+            .collect();
+        for number in finished
+            .iter()
+            .take(finished.len().saturating_sub(self.replay_streams_max))
+        {
             streams.remove(number);
         }
         streams.insert(log.number, log.clone());

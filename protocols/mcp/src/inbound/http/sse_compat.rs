@@ -29,14 +29,21 @@ struct SseSession {
     log: Arc<ReplayBuffer>,
 }
 
-pub(crate) async fn get(request: HttpRequest, server: Data<Server>) -> Result<HttpResponse, Rejection> {
+pub(crate) async fn get(
+    request: HttpRequest,
+    server: Data<Server>,
+) -> Result<HttpResponse, Rejection> {
     const GONE: Refused = refused(StatusCode::INTERNAL_SERVER_ERROR, "the stream is gone");
     let busy = idle::busy(&request);
     let principal = principal_of(&request, &server)?;
     Accepts::check_events(request.headers())?;
     let permits = server.permits(None)?;
     let log = ReplayBuffer::new(0, Kind::Once, true, server.options.streams.limits);
-    let session = Session::open(server.service.tasks.clone(), Arc::new(principal), log.clone());
+    let session = Session::open(
+        server.service.tasks.clone(),
+        Arc::new(principal),
+        log.clone(),
+    );
     // 122 random bits, and the principal is checked besides.
     let name = Uuid::new_v4().simple().to_string();
     let folder = request.path().strip_suffix("sse").unwrap_or("/");
@@ -46,9 +53,24 @@ pub(crate) async fn get(request: HttpRequest, server: Data<Server>) -> Result<Ht
         ..SseEvent::default()
     };
     let reader = log.read(None).ok_or(GONE)?;
-    server.sse.0.lock().insert(name.clone(), SseSession { session, log });
+    server
+        .sse
+        .0
+        .lock()
+        .insert(name.clone(), SseSession { session, log });
     let events = LogEvents::new(reader, Some(encode_event(&endpoint).into()), None, None);
-    Ok(server.stream(&request, events, (busy, permits, Open { name, server: server.clone() })))
+    Ok(server.stream(
+        &request,
+        events,
+        (
+            busy,
+            permits,
+            Open {
+                name,
+                server: server.clone(),
+            },
+        ),
+    ))
 }
 
 /// A session's stream; its end is the session's.
@@ -71,13 +93,23 @@ pub(crate) async fn post(
     payload: Payload,
     server: Data<Server>,
 ) -> Result<HttpResponse, Rejection> {
-    const UNKNOWN: Refused = refused(StatusCode::NOT_FOUND, "no such session: open a stream first");
+    const UNKNOWN: Refused = refused(
+        StatusCode::NOT_FOUND,
+        "no such session: open a stream first",
+    );
     let _busy = idle::busy(&request);
     let (principal, body) = read_post(&request, payload, &server).await?;
-    let name = request.query_string().split('&').find_map(|pair| pair.strip_prefix("session="));
+    let name = request
+        .query_string()
+        .split('&')
+        .find_map(|pair| pair.strip_prefix("session="));
     let found = name.and_then(|name| server.sse.0.lock().get(name).cloned());
-    let SseSession { session, log } = found.filter(|found| *found.session.principal == principal).ok_or(UNKNOWN)?;
-    if session.revision() == Some(Revision::V2025_03_26) && body.trim_ascii_start().starts_with(b"[") {
+    let SseSession { session, log } = found
+        .filter(|found| *found.session.principal == principal)
+        .ok_or(UNKNOWN)?;
+    if session.revision() == Some(Revision::V2025_03_26)
+        && body.trim_ascii_start().starts_with(b"[")
+    {
         actix_web::rt::spawn(async move {
             let sink: Arc<dyn MessageSink> = log;
             if let Some(answer) = batch(&session, &body, &sink).await {

@@ -25,8 +25,8 @@ use tokio_util::sync::CancellationToken;
 use super::replay_buffer::{Kind, LogEvents, ReplayBuffer, Work};
 use super::sessions::HttpSession;
 use super::{
-    Accepts, LAST_EVENT_ID, NO_SESSION, Rejection, SESSION_ID, Server, Version, accepted, answer_response,
-    find_session, malformed_response, principal_of, read_post,
+    Accepts, LAST_EVENT_ID, NO_SESSION, Rejection, SESSION_ID, Server, Version, accepted,
+    answer_response, find_session, malformed_response, principal_of, read_post,
 };
 use crate::inbound::client::MessageSink;
 use crate::inbound::legacy::batch;
@@ -36,8 +36,10 @@ use crate::inbound::request::{Message, Method, Request};
 use crate::inbound::response::Answer;
 use crate::wire::{Revision, code as mcp};
 
-const NOT_ACCEPTABLE: Refused =
-    refused(StatusCode::NOT_ACCEPTABLE, "`Accept` must name application/json or text/event-stream, better both");
+const NOT_ACCEPTABLE: Refused = refused(
+    StatusCode::NOT_ACCEPTABLE,
+    "`Accept` must name application/json or text/event-stream, better both",
+);
 
 pub(crate) async fn post(
     request: HttpRequest,
@@ -58,12 +60,21 @@ pub(crate) async fn post(
         true => None,
         false => find_session(headers, &principal, &server)?,
     };
-    let exchange = Exchange { request: &request, server: &server, accepts, busy };
-    let has_batches = session.as_ref().is_some_and(|s| s.session.revision() == Some(Revision::V2025_03_26));
+    let exchange = Exchange {
+        request: &request,
+        server: &server,
+        accepts,
+        busy,
+    };
+    let has_batches = session
+        .as_ref()
+        .is_some_and(|s| s.session.revision() == Some(Revision::V2025_03_26));
     let decoded = match &session {
         Some(session) if has_batches => match decode_body(&body, limits) {
             Ok(Body::One(message)) => Ok(message),
-            Ok(Body::Batch(_)) => return Ok(Box::pin(exchange.batch(body.freeze(), session.clone())).await?),
+            Ok(Body::Batch(_)) => {
+                return Ok(Box::pin(exchange.batch(body.freeze(), session.clone())).await?);
+            }
             Err(refusal) => Err(refusal),
         },
         _ => decode(&body, limits),
@@ -93,8 +104,11 @@ pub(crate) async fn post(
             Some((id, request)) => {
                 let log = session.new_stream(accepts.events);
                 let (active, sink) = (session.busy(), log.clone());
-                let running = async move { Answer::ok(active.0.session.request(id, request, sink).await) };
-                Ok(exchange.respond(running.boxed(), log, Some(session)).await?)
+                let running =
+                    async move { Answer::ok(active.0.session.request(id, request, sink).await) };
+                Ok(exchange
+                    .respond(running.boxed(), log, Some(session))
+                    .await?)
             }
         },
     }
@@ -109,15 +123,30 @@ struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    async fn initialize(self, id: Id, request: Request, principal: Principal) -> Result<HttpResponse, Refused> {
-        const FULL: Refused = refused(StatusCode::SERVICE_UNAVAILABLE, "there are too many sessions: try again later");
+    async fn initialize(
+        self,
+        id: Id,
+        request: Request,
+        principal: Principal,
+    ) -> Result<HttpResponse, Refused> {
+        const FULL: Refused = refused(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "there are too many sessions: try again later",
+        );
         let server = self.server;
         if !server.sessions.has_room(&principal) {
             return Err(FULL);
         }
         let session = server.sessions.prepare(&server.service.tasks, principal);
         let opened = session.clone();
-        let running = async move { Answer::ok(opened.session.request(id, request, opened.unsolicited.clone()).await) };
+        let running = async move {
+            Answer::ok(
+                opened
+                    .session
+                    .request(id, request, opened.unsolicited.clone())
+                    .await,
+            )
+        };
         let log = ReplayBuffer::new(0, Kind::Once, false, server.options.streams.limits);
         let mut response = self.respond(running.boxed(), log, None).await?;
         if session.session.revision().is_some() {
@@ -129,18 +158,34 @@ impl Exchange<'_> {
         Ok(response)
     }
 
-    async fn batch(self, body: bytes::Bytes, session: Arc<HttpSession>) -> Result<HttpResponse, Refused> {
+    async fn batch(
+        self,
+        body: bytes::Bytes,
+        session: Arc<HttpSession>,
+    ) -> Result<HttpResponse, Refused> {
         let log = session.new_stream(self.accepts.events);
         let (active, sink) = (session.busy(), log.clone() as Arc<dyn MessageSink>);
         let running = async move {
             // Read again, for the work may outlive the connection and then owns what it reads.
             let body = batch(&active.0.session, &body, &sink).await;
-            Answer { status: if body.is_some() { StatusCode::OK } else { StatusCode::ACCEPTED }, body }
+            Answer {
+                status: if body.is_some() {
+                    StatusCode::OK
+                } else {
+                    StatusCode::ACCEPTED
+                },
+                body,
+            }
         };
         self.respond(running.boxed(), log, Some(session)).await
     }
 
-    async fn modern(self, id: Id, request: Request, principal: Principal) -> Result<HttpResponse, Refused> {
+    async fn modern(
+        self,
+        id: Id,
+        request: Request,
+        principal: Principal,
+    ) -> Result<HttpResponse, Refused> {
         let service = self.server.service.clone();
         let field = |name: &str| field(self.request.headers(), name);
         if let Err(error) = modern::check_headers(&service.tasks.endpoint, &field, &request) {
@@ -150,7 +195,15 @@ impl Exchange<'_> {
         let log = ReplayBuffer::new(0, Kind::Once, self.accepts.events, limits);
         let sink = log.clone();
         let running = async move {
-            modern::request(&service, Arc::new(principal), &id, request, sink, CancellationToken::new()).await
+            modern::request(
+                &service,
+                Arc::new(principal),
+                &id,
+                request,
+                sink,
+                CancellationToken::new(),
+            )
+            .await
         };
         self.respond(running.boxed(), log, None).await
     }
@@ -165,7 +218,9 @@ impl Exchange<'_> {
     ) -> Result<HttpResponse, Refused> {
         let streams = &self.server.options.streams;
         let mut work = Work::new(running, session.is_some().then(|| log.clone()));
-        let mut late = pin!(OptionFuture::from(session.is_some().then(|| sleep(streams.after))));
+        let mut late = pin!(OptionFuture::from(
+            session.is_some().then(|| sleep(streams.after))
+        ));
         let done = poll_fn(|cx| {
             if let Poll::Ready(done) = Pin::new(&mut work).poll(cx) {
                 // What was sent before goes first.
@@ -184,7 +239,10 @@ impl Exchange<'_> {
         .await;
         let session = match done {
             None => session,
-            Some(Answer { status: StatusCode::ACCEPTED, body: None }) => return Ok(accepted()),
+            Some(Answer {
+                status: StatusCode::ACCEPTED,
+                body: None,
+            }) => return Ok(accepted()),
             // A request that was cancelled.
             Some(Answer { body: None, .. }) => return Ok(event_stream().finish()),
             Some(answer) if self.accepts.json => return Ok(answer_response(answer)),
@@ -202,7 +260,9 @@ impl Exchange<'_> {
                 return Err(refused);
             }
         };
-        let polls = session.as_ref().is_some_and(|s| s.session.revision() >= Some(Revision::V2025_11_25));
+        let polls = session
+            .as_ref()
+            .is_some_and(|s| s.session.revision() >= Some(Revision::V2025_11_25));
         if let Some(session) = &session {
             session.keep(&log);
         }
@@ -211,19 +271,30 @@ impl Exchange<'_> {
         let reader = log.read(None).ok_or(BROKEN)?;
         let events = LogEvents::new(reader, first, Some(work), closes);
         let active = session.map(|session| session.busy());
-        Ok(self.server.stream(self.request, events, (self.busy, permits, active)))
+        Ok(self
+            .server
+            .stream(self.request, events, (self.busy, permits, active)))
     }
 }
 
 /// A call that said more, before anybody could read it, than is kept.
-const BROKEN: Refused = refused(StatusCode::INTERNAL_SERVER_ERROR, "the call said more than is kept for a reader");
+const BROKEN: Refused = refused(
+    StatusCode::INTERNAL_SERVER_ERROR,
+    "the call said more than is kept for a reader",
+);
 
 /// The answer to a revision that isn't spoken here (2025-06-18, transports).
 fn unsupported(message: &Message<'_>, wanted: &str) -> HttpResponse {
     const SHOWN_CHARS_MAX: usize = 40;
     let wanted: String = wanted.chars().take(SHOWN_CHARS_MAX).collect();
-    let supported: Vec<&str> = Revision::ALL.iter().map(|revision| revision.as_str()).collect();
-    let mut error = RpcError::new(mcp::UNSUPPORTED_VERSION, "that protocol version is not spoken here");
+    let supported: Vec<&str> = Revision::ALL
+        .iter()
+        .map(|revision| revision.as_str())
+        .collect();
+    let mut error = RpcError::new(
+        mcp::UNSUPPORTED_VERSION,
+        "that protocol version is not spoken here",
+    );
     error.data = to_raw_value(&json!({ "supported": supported, "requested": wanted })).ok();
     let id = match message {
         Message::Request(id, _) => Some(id),
@@ -232,10 +303,19 @@ fn unsupported(message: &Message<'_>, wanted: &str) -> HttpResponse {
     reply::json(StatusCode::BAD_REQUEST, JSON, encode_error(id, &error))
 }
 
-const METHOD_NOT_ALLOWED: Refused = refused(StatusCode::METHOD_NOT_ALLOWED, "messages are posted: use POST");
+const METHOD_NOT_ALLOWED: Refused = refused(
+    StatusCode::METHOD_NOT_ALLOWED,
+    "messages are posted: use POST",
+);
 
-pub(crate) async fn get(request: HttpRequest, server: Data<Server>) -> Result<HttpResponse, Rejection> {
-    const GONE: Refused = refused(StatusCode::BAD_REQUEST, "nothing can be resumed from that `Last-Event-ID`");
+pub(crate) async fn get(
+    request: HttpRequest,
+    server: Data<Server>,
+) -> Result<HttpResponse, Rejection> {
+    const GONE: Refused = refused(
+        StatusCode::BAD_REQUEST,
+        "nothing can be resumed from that `Last-Event-ID`",
+    );
     let busy = idle::busy(&request);
     let principal = principal_of(&request, &server)?;
     let headers = request.headers();
@@ -265,7 +345,10 @@ fn event_id(text: &str) -> Option<(u64, u64)> {
     Some((stream.parse().ok()?, event.parse().ok()?))
 }
 
-pub(crate) async fn delete(request: HttpRequest, server: Data<Server>) -> Result<HttpResponse, Rejection> {
+pub(crate) async fn delete(
+    request: HttpRequest,
+    server: Data<Server>,
+) -> Result<HttpResponse, Rejection> {
     let principal = principal_of(&request, &server)?;
     let headers = request.headers();
     check_version(headers)?;
@@ -276,7 +359,10 @@ pub(crate) async fn delete(request: HttpRequest, server: Data<Server>) -> Result
     Ok(HttpResponse::NoContent().finish())
 }
 
-pub(crate) async fn other_method(request: HttpRequest, server: Data<Server>) -> Result<HttpResponse, Rejection> {
+pub(crate) async fn other_method(
+    request: HttpRequest,
+    server: Data<Server>,
+) -> Result<HttpResponse, Rejection> {
     principal_of(&request, &server)?;
     Err(METHOD_NOT_ALLOWED.into())
 }
@@ -285,7 +371,10 @@ pub(crate) async fn other_method(request: HttpRequest, server: Data<Server>) -> 
 fn check_version(headers: &HeaderMap) -> Result<(), Refused> {
     match Version::of(headers) {
         version if version.is_modern() => Err(METHOD_NOT_ALLOWED),
-        Version::Unknown(_) => Err(refused(StatusCode::BAD_REQUEST, "that protocol version is not spoken here")),
+        Version::Unknown(_) => Err(refused(
+            StatusCode::BAD_REQUEST,
+            "that protocol version is not spoken here",
+        )),
         _ => Ok(()),
     }
 }

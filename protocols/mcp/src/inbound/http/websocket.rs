@@ -17,7 +17,9 @@ use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
 use super::{Rejection, Server, principal_of, streamable};
-use crate::inbound::options::{STDIO_DRAIN_DEFAULT, STDIO_QUEUE_BYTES_MAX_DEFAULT, STDIO_REQUESTS_MAX_DEFAULT};
+use crate::inbound::options::{
+    STDIO_DRAIN_DEFAULT, STDIO_QUEUE_BYTES_MAX_DEFAULT, STDIO_REQUESTS_MAX_DEFAULT,
+};
 use crate::inbound::stdio::{Pipe, Queued, Requests};
 
 /// What a client offers that wants MCP.
@@ -28,7 +30,10 @@ pub(crate) async fn get(
     payload: Payload,
     server: Data<Server>,
 ) -> Result<HttpResponse, Rejection> {
-    const NO_HANDSHAKE: Refused = refused(StatusCode::BAD_REQUEST, "the WebSocket handshake is not complete");
+    const NO_HANDSHAKE: Refused = refused(
+        StatusCode::BAD_REQUEST,
+        "the WebSocket handshake is not complete",
+    );
     if !server.options.compat.websocket {
         return streamable::other_method(request, server).await;
     }
@@ -39,7 +44,14 @@ pub(crate) async fn get(
     let opened = websocket::open(&request, payload, &[SUBPROTOCOL], bytes_max);
     let (response, socket, messages) = opened.map_err(|_| NO_HANDSHAKE)?;
     let standing = server.standing(&request);
-    actix_web::rt::spawn(serve(server, principal, standing, socket, messages, (busy, permits)));
+    actix_web::rt::spawn(serve(
+        server,
+        principal,
+        standing,
+        socket,
+        messages,
+        (busy, permits),
+    ));
     Ok(response)
 }
 
@@ -53,8 +65,12 @@ async fn serve(
     _held: (Busy, Vec<Permit>),
 ) {
     let (pipe, queue) = Pipe::new(STDIO_QUEUE_BYTES_MAX_DEFAULT);
-    let mut requests =
-        Requests::new(server.service.clone(), Arc::new(principal), pipe.clone(), STDIO_REQUESTS_MAX_DEFAULT);
+    let mut requests = Requests::new(
+        server.service.clone(),
+        Arc::new(principal),
+        pipe.clone(),
+        STDIO_REQUESTS_MAX_DEFAULT,
+    );
     let mut alive = Alive::new(server.options.streams.keep_alive);
     let closing = {
         let mut writing = pin!(write_frames(queue, socket.clone()));
@@ -94,11 +110,17 @@ async fn serve(
         }
     };
     requests.cancel_all();
-    let _ = timeout(STDIO_DRAIN_DEFAULT, async { tokio::join!(requests.finish(), socket.close(closing)) }).await;
+    let _ = timeout(STDIO_DRAIN_DEFAULT, async {
+        tokio::join!(requests.finish(), socket.close(closing))
+    })
+    .await;
 }
 
 /// Writes what the pipe is given, a frame each.
-async fn write_frames(mut queue: Receiver<Queued>, mut socket: actix_ws::Session) -> Result<(), Closed> {
+async fn write_frames(
+    mut queue: Receiver<Queued>,
+    mut socket: actix_ws::Session,
+) -> Result<(), Closed> {
     while let Some(Queued::Message(message, _room)) = queue.recv().await {
         // What was put together here is UTF-8.
         if let Ok(text) = String::from_utf8(message.into()) {

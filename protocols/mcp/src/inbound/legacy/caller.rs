@@ -40,13 +40,20 @@ impl SessionCaller {
         let token = meta.and_then(|meta| meta.get(meta::PROGRESS_TOKEN));
         let token = token.filter(|token| Reports::is_token(token));
         let progress = token.map(|token| Mutex::new(Reports::under(token)));
-        Self { session, link, over, progress }
+        Self {
+            session,
+            link,
+            over,
+            progress,
+        }
     }
 }
 
 impl Caller for SessionCaller {
     fn progress(&self, progress: Progress) {
-        let Some(reports) = &self.progress else { return };
+        let Some(reports) = &self.progress else {
+            return;
+        };
         // After the answer nothing may be said of the request.
         if self.over.is_cancelled() {
             return;
@@ -58,36 +65,59 @@ impl Caller for SessionCaller {
     }
 
     fn log(&self, line: Log) {
-        if self.session.upgrade().is_some_and(|session| line.level() >= *session.log_level.lock()) {
-            self.link.offer(encode_notification("notifications/message", Some(&line.0.to_raw())).into());
+        if self
+            .session
+            .upgrade()
+            .is_some_and(|session| line.level() >= *session.log_level.lock())
+        {
+            self.link
+                .offer(encode_notification("notifications/message", Some(&line.0.to_raw())).into());
         }
     }
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
         Box::pin(async move {
-            let session = self.session.upgrade().ok_or_else(|| Failure::nobody_to_ask("the client has gone"))?;
+            let session = self
+                .session
+                .upgrade()
+                .ok_or_else(|| Failure::nobody_to_ask("the client has gone"))?;
             let abilities = self.abilities();
             if !abilities.can_answer(&question) {
                 return Err(nobody_answers());
             }
             let unknown = || Failure::nobody_to_ask("MCP has no such question");
-            let (method, params) = (question_method(&question).ok_or_else(unknown)?, question.body().to_raw());
-            let answer = session.questions.ask(method, &params, &*self.link, &self.over).await?;
-            let answer = RawObject::parse(&answer).map_err(|_| Failure::invalid("the client's answer is no object"))?;
+            let (method, params) = (
+                question_method(&question).ok_or_else(unknown)?,
+                question.body().to_raw(),
+            );
+            let answer = session
+                .questions
+                .ask(method, &params, &*self.link, &self.over)
+                .await?;
+            let answer = RawObject::parse(&answer)
+                .map_err(|_| Failure::invalid("the client's answer is no object"))?;
             Ok(question.answered(answer))
         })
     }
 
     fn elicitation_done(&self, id: &str) {
-        if self.session.upgrade().is_some_and(|session| session.abilities().elicitation_url()) {
+        if self
+            .session
+            .upgrade()
+            .is_some_and(|session| session.abilities().elicitation_url())
+        {
             let params = RawObject::of("elicitationId", id).to_raw();
-            self.link.offer(encode_notification("notifications/elicitation/complete", Some(&params)).into());
+            self.link.offer(
+                encode_notification("notifications/elicitation/complete", Some(&params)).into(),
+            );
         }
     }
 
     fn abilities(&self) -> Abilities {
         let session = self.session.upgrade().filter(|_| self.link.can_ask());
-        session.map(|session| session.abilities()).unwrap_or_default()
+        session
+            .map(|session| session.abilities())
+            .unwrap_or_default()
     }
 }
 
@@ -118,11 +148,18 @@ impl Questions {
         {
             let mut waiting = self.waiting.lock();
             if waiting.len() >= QUESTIONS_PENDING_MAX {
-                return Err(Failure::overloaded("too many questions wait for this client"));
+                return Err(Failure::overloaded(
+                    "too many questions wait for this client",
+                ));
             }
             waiting.insert(id.clone(), answer);
         }
-        let mut pending = Pending { questions: self, id, link, unanswered: false };
+        let mut pending = Pending {
+            questions: self,
+            id,
+            link,
+            unanswered: false,
+        };
         if !link.send(encode_request(&pending.id, method, params).into()) {
             return Err(nobody());
         }
@@ -138,7 +175,10 @@ impl Questions {
 
     /// Takes an answer. One that nobody waits for, or no more, is dropped and counted.
     pub fn answered(&self, response: Response<'_>) {
-        let waiting = response.id.as_ref().and_then(|id| self.waiting.lock().remove(id));
+        let waiting = response
+            .id
+            .as_ref()
+            .and_then(|id| self.waiting.lock().remove(id));
         let Some(waiting) = waiting else {
             let strays = self.stray.fetch_add(1, Ordering::Relaxed) + 1;
             callboard_message::log::debug!(strays, "a response that nobody waits for was dropped");
@@ -171,7 +211,8 @@ impl Drop for Pending<'_> {
         if self.unanswered && was_waiting {
             let id = serde_json::from_str::<Box<RawValue>>(self.id.as_json()).unwrap_or_default();
             let params = RawObject::of("requestId", id).to_raw();
-            self.link.offer(encode_notification("notifications/cancelled", Some(&params)).into());
+            self.link
+                .offer(encode_notification("notifications/cancelled", Some(&params)).into());
         }
     }
 }
@@ -199,7 +240,9 @@ mod tests {
     }
 
     fn answer(questions: &Questions, json: &str) {
-        let Ok(Incoming::Response(response)) = decode(json.as_bytes(), &Limits::default()) else { panic!("{json}") };
+        let Ok(Incoming::Response(response)) = decode(json.as_bytes(), &Limits::default()) else {
+            panic!("{json}")
+        };
         questions.answered(response);
     }
 
@@ -207,19 +250,30 @@ mod tests {
     /// stray. Method: answers to other ids, then to the question's own after it was dropped.
     #[test]
     fn strays_are_counted() {
-        let (questions, link, over) = (Questions::default(), Sent::default(), CancellationToken::new());
+        let (questions, link, over) = (
+            Questions::default(),
+            Sent::default(),
+            CancellationToken::new(),
+        );
         let params = RawValue::from_string("{}".into()).unwrap();
         let mut asked = Box::pin(questions.ask("roots/list", &params, &link, &over));
         assert!((&mut asked).now_or_never().is_none());
         for stray in ["2", "\"1\"", "-1"] {
-            answer(&questions, &format!(r#"{{"jsonrpc":"2.0","id":{stray},"result":{{}}}}"#));
+            answer(
+                &questions,
+                &format!(r#"{{"jsonrpc":"2.0","id":{stray},"result":{{}}}}"#),
+            );
         }
-        answer(&questions, r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"m"}}"#);
+        answer(
+            &questions,
+            r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"m"}}"#,
+        );
         assert!((&mut asked).now_or_never().is_none());
         assert_eq!(questions.stray.load(Ordering::Relaxed), 4);
         drop(asked);
         let sent = link.0.lock();
-        let taken_back = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
+        let taken_back =
+            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
         assert_eq!(sent.last().map(|m| &m[..]), Some(taken_back.as_bytes()));
         answer(&questions, r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
         assert_eq!(questions.stray.load(Ordering::Relaxed), 5);
@@ -234,12 +288,27 @@ mod tests {
         let params = RawValue::from_string("{}".into()).unwrap();
         let ask = || Box::pin(questions.ask("roots/list", &params, &link, &over));
         let mut waiting: Vec<_> = (0..QUESTIONS_PENDING_MAX).map(|_| ask()).collect();
-        assert!(waiting.iter_mut().all(|asked| asked.now_or_never().is_none()));
-        assert_eq!(ask().now_or_never().unwrap().unwrap_err().kind, FailureKind::Overloaded);
+        assert!(
+            waiting
+                .iter_mut()
+                .all(|asked| asked.now_or_never().is_none())
+        );
+        assert_eq!(
+            ask().now_or_never().unwrap().unwrap_err().kind,
+            FailureKind::Overloaded
+        );
         answer(&questions, r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
         assert!(waiting.swap_remove(0).now_or_never().unwrap().is_ok());
         assert!(ask().now_or_never().is_none());
         over.cancel();
-        assert_eq!(waiting.swap_remove(0).now_or_never().unwrap().unwrap_err().kind, FailureKind::Cancelled);
+        assert_eq!(
+            waiting
+                .swap_remove(0)
+                .now_or_never()
+                .unwrap()
+                .unwrap_err()
+                .kind,
+            FailureKind::Cancelled
+        );
     }
 }

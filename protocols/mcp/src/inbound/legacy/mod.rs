@@ -11,8 +11,8 @@ use callboard_message::json::raw;
 use callboard_message::surface::{Abilities, About, Change, LogLevel};
 use callboard_message::{Principal, RawObject};
 use callboard_rpc::{
-    Body, Id, Nulls, RpcError, decode_body, encode_batch, encode_error, encode_notification, encode_refusal,
-    encode_response,
+    Body, Id, Nulls, RpcError, decode_body, encode_batch, encode_error, encode_notification,
+    encode_refusal, encode_response,
 };
 use callboard_runtime::{CallMeta, Caller, PeerSession};
 use futures::future::join_all;
@@ -60,10 +60,15 @@ struct State {
 
 impl Session {
     /// A session that awaits `initialize`. `unsolicited` is where goes what no request caused.
-    pub fn open(tasks: Arc<TaskService>, principal: Arc<Principal>, unsolicited: Arc<dyn MessageSink>) -> Arc<Self> {
+    pub fn open(
+        tasks: Arc<TaskService>,
+        principal: Arc<Principal>,
+        unsolicited: Arc<dyn MessageSink>,
+    ) -> Arc<Self> {
         Arc::new_cyclic(|session: &Weak<Self>| {
             let (over, listener) = (CancellationToken::new(), session.clone());
-            let background = SessionCaller::new(session.clone(), unsolicited.clone(), over.clone(), None);
+            let background =
+                SessionCaller::new(session.clone(), unsolicited.clone(), over.clone(), None);
             Self {
                 principal,
                 unsolicited,
@@ -90,12 +95,20 @@ impl Session {
     }
 
     fn abilities(&self) -> Abilities {
-        self.client.get().map(|client| client.abilities.clone()).unwrap_or_default()
+        self.client
+            .get()
+            .map(|client| client.abilities.clone())
+            .unwrap_or_default()
     }
 
     /// Answers one request; what it causes meanwhile goes by `sink`. `None` where it was cancelled. Dropped, it cancels what it
     /// caused.
-    pub async fn request(self: &Arc<Self>, id: Id, request: Request, sink: Arc<dyn MessageSink>) -> Option<Vec<u8>> {
+    pub async fn request(
+        self: &Arc<Self>,
+        id: Id,
+        request: Request,
+        sink: Arc<dyn MessageSink>,
+    ) -> Option<Vec<u8>> {
         let outcome = match (request.method, self.revision()) {
             (Method::Initialize, _) => Box::pin(self.initialize(request.params.raw())).await,
             (Method::Ping, _) => Ok(raw("{}".into())),
@@ -103,10 +116,16 @@ impl Session {
             (method, Some(revision)) => {
                 let mut call = CallMeta::new(self.principal.clone());
                 let (cancel, params) = (call.cancel.clone(), &request.params);
-                let meta = params.get(Member::Meta).and_then(|meta| RawObject::parse(meta).ok());
+                let meta = params
+                    .get(Member::Meta)
+                    .and_then(|meta| RawObject::parse(meta).ok());
                 call.trace = meta::trace(meta.as_ref());
-                call.caller =
-                    Some(Arc::new(SessionCaller::new(Arc::downgrade(self), sink, cancel.clone(), meta.as_ref())));
+                call.caller = Some(Arc::new(SessionCaller::new(
+                    Arc::downgrade(self),
+                    sink,
+                    cancel.clone(),
+                    meta.as_ref(),
+                )));
                 call.session = Some(self.peer.clone());
                 let work = async {
                     match method {
@@ -116,7 +135,8 @@ impl Session {
                         _ if !self.tasks.concerns(method) => {}
                         _ => {
                             let background = |over: CancellationToken| -> Arc<dyn Caller> {
-                                let (session, sink) = (Arc::downgrade(self), self.unsolicited.clone());
+                                let (session, sink) =
+                                    (Arc::downgrade(self), self.unsolicited.clone());
                                 Arc::new(SessionCaller::new(session, sink, over, meta.as_ref()))
                             };
                             let request = TaskRequest {
@@ -134,7 +154,11 @@ impl Session {
                             }
                         }
                     }
-                    self.tasks.endpoint.adapter().perform(&request, revision, call).await
+                    self.tasks
+                        .endpoint
+                        .adapter()
+                        .perform(&request, revision, call)
+                        .await
                 };
                 match self.running.enter(&id, &cancel) {
                     Err(refused) => Err(refused),
@@ -155,7 +179,9 @@ impl Session {
             Message::Request(id, request) => return Some((id, request)),
             Message::Response(response) => self.questions.answered(response),
             Message::Notification(told) if told.method == "notifications/roots/list_changed" => {
-                self.peer.roots_changed.send_modify(|count| *count = count.wrapping_add(1));
+                self.peer
+                    .roots_changed
+                    .send_modify(|count| *count = count.wrapping_add(1));
             }
             Message::Notification(told) if told.method == "notifications/cancelled" => {
                 self.running.cancel(told.params);
@@ -168,7 +194,13 @@ impl Session {
     /// Cancels what runs and fails what it asked. Nothing begins any more.
     pub fn close(&self) {
         self.over.cancel();
-        let last = std::mem::replace(&mut *self.state.lock(), State { closed: true, ..State::default() });
+        let last = std::mem::replace(
+            &mut *self.state.lock(),
+            State {
+                closed: true,
+                ..State::default()
+            },
+        );
         self.running.close();
         drop(last);
         self.questions.close();
@@ -176,16 +208,20 @@ impl Session {
 
     /// Tells the client of a change, where it wants to know.
     fn changed(&self, change: &Change) {
-        let Some((method, params)) = change_notification(change) else { return };
+        let Some((method, params)) = change_notification(change) else {
+            return;
+        };
         let is_wanted = {
             let state = self.state.lock();
-            !state.closed && !matches!(change, Change::Resource(uri) if !state.subscriptions.contains_key(uri))
+            !state.closed
+                && !matches!(change, Change::Resource(uri) if !state.subscriptions.contains_key(uri))
         };
         if self.client.get().is_none() || !is_wanted {
             return;
         }
         let params = (!params.is_empty()).then(|| params.to_raw());
-        self.unsolicited.offer(encode_notification(method, params.as_deref()).into());
+        self.unsolicited
+            .offer(encode_notification(method, params.as_deref()).into());
     }
 
     async fn initialize(&self, params: Option<&RawValue>) -> Outcome {
@@ -195,7 +231,12 @@ impl Session {
         }
         let client = Client::read(params)?;
         let revision = client.revision;
-        let about = self.tasks.endpoint.adapter().about(CallMeta::new(self.principal.clone())).await;
+        let about = self
+            .tasks
+            .endpoint
+            .adapter()
+            .about(CallMeta::new(self.principal.clone()))
+            .await;
         self.client.set(client).map_err(|_| twice())?;
         Ok(self.welcome(revision, &about))
     }
@@ -211,31 +252,45 @@ impl Session {
         if let Some((name, tasks)) = self.tasks.capability(revision) {
             capabilities.set(name, tasks);
         }
-        let mut result = RawObject::of("protocolVersion", revision.as_str()).with("capabilities", capabilities);
+        let mut result =
+            RawObject::of("protocolVersion", revision.as_str()).with("capabilities", capabilities);
         match about.0.get("serverInfo") {
             Some(theirs) => result.set_raw("serverInfo", theirs.to_owned()),
             None => result.set("serverInfo", endpoint.options.info.implementation()),
         }
-        result.set_some("instructions", &endpoint.options.info.instructions_of(about));
+        result.set_some(
+            "instructions",
+            &endpoint.options.info.instructions_of(about),
+        );
         result.to_raw()
     }
 
     fn set_level(&self, params: &Params) -> Outcome {
-        let level = params.get(Member::Level).and_then(|level| serde_json::from_str(level.get()).ok());
-        let invalid = || RpcError::invalid_params("`level` must be one of RFC 5424's, in lower case");
+        let level = params
+            .get(Member::Level)
+            .and_then(|level| serde_json::from_str(level.get()).ok());
+        let invalid =
+            || RpcError::invalid_params("`level` must be one of RFC 5424's, in lower case");
         *self.log_level.lock() = level.ok_or_else(invalid)?;
         Ok(raw("{}".into()))
     }
 
     async fn subscribe(&self, params: &Params, call: CallMeta) -> Outcome {
         let uri = self.resource(params)?;
-        let is_full =
-            |state: &State| state.subscriptions.len() >= SUBSCRIPTIONS_MAX && !state.subscriptions.contains_key(&uri);
+        let is_full = |state: &State| {
+            state.subscriptions.len() >= SUBSCRIPTIONS_MAX
+                && !state.subscriptions.contains_key(&uri)
+        };
         let full = || RpcError::new(mcp::OVERLOADED, "too many subscriptions of this session");
         if is_full(&self.state.lock()) {
             return Err(full());
         }
-        let watching = self.tasks.endpoint.changes.watch(&self.tasks.endpoint.adapter(), &uri, call).await?;
+        let watching = self
+            .tasks
+            .endpoint
+            .changes
+            .watch(&self.tasks.endpoint.adapter(), &uri, call)
+            .await?;
         let mut state = self.state.lock();
         if state.closed || is_full(&state) {
             return Err(full());
@@ -254,10 +309,15 @@ impl Session {
     /// Which resource is meant.
     fn resource(&self, params: &Params) -> Result<String, RpcError> {
         if !self.tasks.endpoint.adapter().has_resources() {
-            return Err(RpcError::method_not_found("method not found: there are no resources here"));
+            return Err(RpcError::method_not_found(
+                "method not found: there are no resources here",
+            ));
         }
         params.check_object()?;
-        let uri = params.uri().filter(|uri| uri.len() <= SUBSCRIPTION_URI_BYTES_MAX).map(Cow::into_owned);
+        let uri = params
+            .uri()
+            .filter(|uri| uri.len() <= SUBSCRIPTION_URI_BYTES_MAX)
+            .map(Cow::into_owned);
         uri.ok_or_else(|| RpcError::invalid_params("`uri` must be a string of at most 8 KiB"))
     }
 }
@@ -278,17 +338,27 @@ impl Client {
     /// `INVALID_PARAMS` where a member has the wrong type.
     fn read(params: Option<&RawValue>) -> Result<Self, RpcError> {
         let params = object(params)?;
-        let wanted = params.text("protocolVersion").ok_or_else(|| invalid("`protocolVersion` must be a string"))?;
+        let wanted = params
+            .text("protocolVersion")
+            .ok_or_else(|| invalid("`protocolVersion` must be a string"))?;
         let spoken = Revision::parse(&wanted).filter(|revision| revision.era() == Era::Legacy);
         let revision = spoken.unwrap_or(Revision::LATEST_LEGACY);
         let capabilities = match params.get("capabilities") {
             None => RawObject::new(),
-            Some(raw) => RawObject::parse(raw).map_err(|_| invalid("`capabilities` must be an object"))?,
+            Some(raw) => {
+                RawObject::parse(raw).map_err(|_| invalid("`capabilities` must be an object"))?
+            }
         };
-        if params.get("clientInfo").is_some_and(|info| !info.get().starts_with('{')) {
+        if params
+            .get("clientInfo")
+            .is_some_and(|info| !info.get().starts_with('{'))
+        {
             return Err(invalid("`clientInfo` must be an object"));
         }
-        Ok(Self { revision, abilities: known_to(revision, capabilities) })
+        Ok(Self {
+            revision,
+            abilities: known_to(revision, capabilities),
+        })
     }
 }
 
@@ -315,7 +385,11 @@ fn known_to(revision: Revision, mut capabilities: RawObject) -> Abilities {
 }
 
 /// Answers the messages of a batch (2025-03-26 only), all at once, in one batch; `None` where none of them wants an answer.
-pub(crate) async fn batch(session: &Arc<Session>, body: &[u8], sink: &Arc<dyn MessageSink>) -> Option<Vec<u8>> {
+pub(crate) async fn batch(
+    session: &Arc<Session>,
+    body: &[u8],
+    sink: &Arc<dyn MessageSink>,
+) -> Option<Vec<u8>> {
     let entries = match decode_body(body, &session.tasks.endpoint.options.limits) {
         Ok(Body::Batch(entries)) => entries,
         Ok(Body::One(_)) => return None,

@@ -48,15 +48,29 @@ pub(crate) async fn listen(
     link: Arc<dyn MessageSink>,
     hung_up: &CancellationToken,
 ) -> Result<Reply, RpcError> {
-    let (endpoint, full) = (&service.tasks.endpoint, "too many subscriptions are open: end one, or try again later");
-    let _slot = service.subscriptions.try_acquire().map_err(|_| RpcError::new(OVERLOADED, full))?;
+    let (endpoint, full) = (
+        &service.tasks.endpoint,
+        "too many subscriptions are open: end one, or try again later",
+    );
+    let _slot = service
+        .subscriptions
+        .try_acquire()
+        .map_err(|_| RpcError::new(OVERLOADED, full))?;
     let mut filter = Filter::read(params, endpoint.options.modern.subscription_uris_max)?;
-    let about = endpoint.adapter().about(CallMeta::new(principal.clone())).await;
+    let about = endpoint
+        .adapter()
+        .about(CallMeta::new(principal.clone()))
+        .await;
     filter.narrow(&endpoint.adapter().capabilities(&about));
     if !filter.task_ids.is_empty() && !tasks::declares(client) {
         return Err(tasks::undeclared());
     }
-    let (task_ids, mut steps) = tasks::follow(&service.tasks, &principal, std::mem::take(&mut filter.task_ids)).await;
+    let (task_ids, mut steps) = tasks::follow(
+        &service.tasks,
+        &principal,
+        std::mem::take(&mut filter.task_ids),
+    )
+    .await;
     filter.task_ids = task_ids;
 
     let lost = CancellationToken::new();
@@ -98,15 +112,24 @@ pub(crate) async fn listen(
             return Err(cancelled());
         }
     }
-    Ok(Reply::Complete(RawObject::of("_meta", subscription(id)).to_raw()))
+    Ok(Reply::Complete(
+        RawObject::of("_meta", subscription(id)).to_raw(),
+    ))
 }
 
 /// Watches the resources of the filter, and leaves out of it what can't be watched.
-async fn watch(endpoint: &Endpoint, principal: &Arc<Principal>, filter: &mut Filter) -> Vec<Watching> {
+async fn watch(
+    endpoint: &Endpoint,
+    principal: &Arc<Principal>,
+    filter: &mut Filter,
+) -> Vec<Watching> {
     let mut watched = Vec::with_capacity(filter.uris.len());
     let mut kept = Vec::with_capacity(filter.uris.len());
     for uri in std::mem::take(&mut filter.uris) {
-        if let Ok(watching) = endpoint.changes.watch(&endpoint.adapter(), &uri, CallMeta::new(principal.clone())).await
+        if let Ok(watching) = endpoint
+            .changes
+            .watch(&endpoint.adapter(), &uri, CallMeta::new(principal.clone()))
+            .await
         {
             watched.push(watching);
             kept.push(uri);
@@ -119,7 +142,9 @@ async fn watch(endpoint: &Endpoint, principal: &Arc<Principal>, filter: &mut Fil
 impl Filter {
     fn read(params: &Params, uris_max: usize) -> Result<Self, RpcError> {
         let invalid = |why: String| RpcError::invalid_params(why);
-        let wanted = params.get(Member::Notifications).and_then(|raw| RawObject::parse(raw).ok());
+        let wanted = params
+            .get(Member::Notifications)
+            .and_then(|raw| RawObject::parse(raw).ok());
         let wanted = wanted.ok_or_else(|| invalid("`notifications` must be an object".into()))?;
         let flag = |name: &str| match wanted.get(name).map(RawValue::get) {
             None | Some("false") => Ok(false),
@@ -132,7 +157,11 @@ impl Filter {
                 Some(raw) => serde_json::from_str(raw.get())
                     .map_err(|_| invalid(format!("`{name}` must be a list of strings")))?,
             };
-            if list.len() > uris_max { Err(invalid(format!("more than {uris_max} `{name}`"))) } else { Ok(list) }
+            if list.len() > uris_max {
+                Err(invalid(format!("more than {uris_max} `{name}`")))
+            } else {
+                Ok(list)
+            }
         };
         let mut lists = Vec::new();
         for of_list in LISTS {
@@ -140,13 +169,23 @@ impl Filter {
                 lists.push(of_list);
             }
         }
-        Ok(Self { lists, uris: list("resourceSubscriptions")?, task_ids: list("taskIds")? })
+        Ok(Self {
+            lists,
+            uris: list("resourceSubscriptions")?,
+            task_ids: list("taskIds")?,
+        })
     }
 
     /// Leaves what the server can tell.
     fn narrow(&mut self, capabilities: &RawObject) {
-        let can = |what: &str, how: &str| capabilities.object(what).and_then(|of| of.read(how)).unwrap_or(false);
-        self.lists.retain(|(_, capability, _)| can(capability, "listChanged"));
+        let can = |what: &str, how: &str| {
+            capabilities
+                .object(what)
+                .and_then(|of| of.read(how))
+                .unwrap_or(false)
+        };
+        self.lists
+            .retain(|(_, capability, _)| can(capability, "listChanged"));
         if !can("resources", "subscribe") {
             self.uris.clear();
         }
@@ -154,7 +193,9 @@ impl Filter {
 
     fn members(&self) -> RawObject {
         let mut members = RawObject::new();
-        self.lists.iter().for_each(|(member, ..)| members.set(member, true));
+        self.lists
+            .iter()
+            .for_each(|(member, ..)| members.set(member, true));
         if !self.uris.is_empty() {
             members.set("resourceSubscriptions", &self.uris);
         }
@@ -176,7 +217,11 @@ impl Filter {
 }
 
 fn notification(method: &str, id: &Id, params: RawObject) -> bytes::Bytes {
-    encode_notification(method, Some(&params.with("_meta", subscription(id)).to_raw())).into()
+    encode_notification(
+        method,
+        Some(&params.with("_meta", subscription(id)).to_raw()),
+    )
+    .into()
 }
 
 fn subscription(id: &Id) -> RawObject {

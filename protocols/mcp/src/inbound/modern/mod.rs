@@ -92,12 +92,19 @@ pub(crate) async fn request(
         Ok(meta) => dispatch(service, principal, id, request, meta, sink, &hung_up).await,
         Err(error) => return bad_request(id, error),
     };
-    service.named.get().unwrap_or(&service.members).finish(id, method, outcome)
+    service
+        .named
+        .get()
+        .unwrap_or(&service.members)
+        .finish(id, method, outcome)
 }
 
 /// The answer to a request that isn't one of this era: an error with the status 400.
 pub(crate) fn bad_request(id: &Id, error: RpcError) -> Answer {
-    Answer { status: StatusCode::BAD_REQUEST, ..Answer::error(Some(id), error) }
+    Answer {
+        status: StatusCode::BAD_REQUEST,
+        ..Answer::error(Some(id), error)
+    }
 }
 
 async fn dispatch(
@@ -117,25 +124,49 @@ async fn dispatch(
         }
     }
     match request.method {
-        Method::Discover => discover(service, call(&principal, &meta)).await.map(Reply::Complete),
-        Method::Listen => listen::listen(service, principal, id, &request.params, &meta.abilities, sink, hung_up).await,
+        Method::Discover => discover(service, call(&principal, &meta))
+            .await
+            .map(Reply::Complete),
+        Method::Listen => {
+            listen::listen(
+                service,
+                principal,
+                id,
+                &request.params,
+                &meta.abilities,
+                sink,
+                hung_up,
+            )
+            .await
+        }
         Method::CallTool | Method::GetPrompt | Method::ReadResource | Method::CreateMessage => {
             may_ask(service, principal, request, meta, sink, hung_up).await
         }
         // What other revisions had, and an agent that stands for one of their servers would answer.
-        Method::Initialize | Method::Ping | Method::SetLevel | Method::Subscribe | Method::Unsubscribe => {
-            Err(RpcError::method_not_found(format!("method not found: {}", request.name)))
-        }
+        Method::Initialize
+        | Method::Ping
+        | Method::SetLevel
+        | Method::Subscribe
+        | Method::Unsubscribe => Err(RpcError::method_not_found(format!(
+            "method not found: {}",
+            request.name
+        ))),
         _ => {
             let call = call(&principal, &meta);
-            let client = Arc::new(Client::new(RequestSink::of(meta.reports, meta.level, &sink), None));
+            let client = Arc::new(Client::new(
+                RequestSink::of(meta.reports, meta.level, &sink),
+                None,
+            ));
             perform_here(service, &request, client, call, hung_up).await
         }
     }
 }
 
 fn call(principal: &Arc<Principal>, meta: &RequestMeta) -> CallMeta {
-    CallMeta { trace: meta.trace, ..CallMeta::new(principal.clone()) }
+    CallMeta {
+        trace: meta.trace,
+        ..CallMeta::new(principal.clone())
+    }
 }
 
 /// Does a request whose call needn't outlive it.
@@ -160,18 +191,25 @@ async fn discover(service: &ModernService, call: CallMeta) -> Outcome {
     let endpoint = &service.tasks.endpoint;
     let about = endpoint.adapter().about(call).await;
     if let Some(server) = about.0.object("serverInfo") {
-        service.named.get_or_init(|| Members::new(&endpoint.options.modern, server));
+        service
+            .named
+            .get_or_init(|| Members::new(&endpoint.options.modern, server));
     }
     let mut capabilities = endpoint.adapter().capabilities(&about);
     hmcp::translate(&mut capabilities, true);
     if let Some((_, tasks)) = service.tasks.capability(REVISION) {
         let mut extensions = capabilities.object("extensions").unwrap_or_default();
-        tasks.iter().for_each(|(name, settings)| extensions.set_raw(name, settings.to_owned()));
+        tasks
+            .iter()
+            .for_each(|(name, settings)| extensions.set_raw(name, settings.to_owned()));
         capabilities.set("extensions", extensions);
     }
     let mut result = RawObject::of("supportedVersions", spoken_versions().collect::<Vec<_>>());
     result.set("capabilities", capabilities);
-    result.set_some("instructions", &endpoint.options.info.instructions_of(&about));
+    result.set_some(
+        "instructions",
+        &endpoint.options.info.instructions_of(&about),
+    );
     // It may change soon, for example because a part of it is missing.
     result.set_some("ttlMs", &about.0.get("ttlMs"));
     Ok(result.to_raw())
@@ -187,25 +225,53 @@ async fn may_ask(
     hung_up: &CancellationToken,
 ) -> Result<Reply, RpcError> {
     let call = call(&principal, &meta);
-    let RequestMeta { abilities, level, reports, responses, state, .. } = meta;
+    let RequestMeta {
+        abilities,
+        level,
+        reports,
+        responses,
+        state,
+        ..
+    } = meta;
     let sink = RequestSink::of(reports, level, &sink);
     if let Some(state) = state {
-        let becomes_task = request.method == Method::CallTool && service.tasks.asks_first(&request.params, &abilities);
+        let becomes_task = request.method == Method::CallTool
+            && service.tasks.asks_first(&request.params, &abilities);
         let task = TaskRequest::modern(&request, &call, &abilities);
         let adopt = |call: RunningCall| -> BoxFuture<'_, _> {
-            let RunningCall { outcome, client: caller, .. } = call;
+            let RunningCall {
+                outcome,
+                client: caller,
+                ..
+            } = call;
             let hand_over = move |successor| caller.hand_over(successor);
             Box::pin(tasks::adopt(&service.tasks, &task, outcome, hand_over))
         };
         let adopt = becomes_task.then_some(&adopt as Adopt<'_>);
-        let (responses, binding) = (responses.unwrap_or_default(), Binding::of(&principal, &request));
-        let retry = Retry { state: &state, binding: &binding, abilities: abilities.clone(), responses, sink, adopt };
+        let (responses, binding) = (
+            responses.unwrap_or_default(),
+            Binding::of(&principal, &request),
+        );
+        let retry = Retry {
+            state: &state,
+            binding: &binding,
+            abilities: abilities.clone(),
+            responses,
+            sink,
+            adopt,
+        };
         return service.calls.resume(retry, hung_up).await;
     }
-    let answerable = ["sampling", "elicitation", "roots"].into_iter().any(|ability| abilities.0.has(ability));
+    let answerable = ["sampling", "elicitation", "roots"]
+        .into_iter()
+        .any(|ability| abilities.0.has(ability));
     if responses.is_some() {
         // Answers are for this hop's questions: the agent gets the params without them.
-        let mut params = request.params.raw().and_then(|raw| RawObject::parse(raw).ok()).unwrap_or_default();
+        let mut params = request
+            .params
+            .raw()
+            .and_then(|raw| RawObject::parse(raw).ok())
+            .unwrap_or_default();
         params.remove("inputResponses");
         request = Request::new(request.name, Some(params.to_raw()));
     }
@@ -218,7 +284,11 @@ async fn may_ask(
     let (adapter, sent) = (service.tasks.endpoint.adapter(), request.clone());
     let (call, asked) = (call.with_caller(client.clone()), client.clone());
     let outcome = Box::pin(async move { perform_with_visits(&adapter, &sent, call, asked).await });
-    let mut running = RunningCall { outcome, client, elicitations };
+    let mut running = RunningCall {
+        outcome,
+        client,
+        elicitations,
+    };
     let step = running.step(hung_up).await;
     running.client.attach(None);
     match step {
@@ -226,7 +296,9 @@ async fn may_ask(
         Step::HungUp => Err(cancelled()),
         Step::Asks(requests) => {
             let binding = Binding::of(&principal, &request);
-            service.calls.suspend(running, requests, principal, &binding)
+            service
+                .calls
+                .suspend(running, requests, principal, &binding)
         }
     }
 }

@@ -1,7 +1,8 @@
 use std::sync::{Arc, OnceLock};
 
 use callboard_message::{
-    Abilities, Answer, ElicitAction, Elicitation, Failure, Log, LogLevel, Progress, Question, RawObject, Sample,
+    Abilities, Answer, ElicitAction, Elicitation, Failure, Log, LogLevel, Progress, Question,
+    RawObject, Sample,
 };
 use callboard_rpc::{RpcError, encode_notification};
 use callboard_runtime::{CallMeta, Caller};
@@ -45,8 +46,16 @@ struct Waiting {
 
 impl PendingElicitations {
     pub fn new(abilities: Abilities, early: RawObject) -> Arc<Self> {
-        let state = State { abilities, waiting: Vec::new(), early, count: 0 };
-        Arc::new(Self { state: Mutex::new(state), asked: Notify::new() })
+        let state = State {
+            abilities,
+            waiting: Vec::new(),
+            early,
+            count: 0,
+        };
+        Arc::new(Self {
+            state: Mutex::new(state),
+            asked: Notify::new(),
+        })
     }
 
     pub fn abilities(&self) -> Abilities {
@@ -64,11 +73,19 @@ impl PendingElicitations {
                 return Err(Failure::overloaded("too many questions wait for answers"));
             }
             let key = state.key(key);
-            if let Some(early) = state.early.remove(&key).and_then(|raw| read_answer(&question, &raw)) {
+            if let Some(early) = state
+                .early
+                .remove(&key)
+                .and_then(|raw| read_answer(&question, &raw))
+            {
                 return Ok(early);
             }
             let (answer, answered) = oneshot::channel();
-            state.waiting.push(Waiting { key, question, answer });
+            state.waiting.push(Waiting {
+                key,
+                question,
+                answer,
+            });
             answered
         };
         self.asked.notify_one();
@@ -97,7 +114,9 @@ impl PendingElicitations {
         state.waiting.retain(|waiting| !waiting.answer.is_closed());
         let mut answers = Vec::new();
         for waiting in &state.waiting {
-            let Some(raw) = responses.get(&waiting.key) else { continue };
+            let Some(raw) = responses.get(&waiting.key) else {
+                continue;
+            };
             let answer = read_answer(&waiting.question, raw).ok_or_else(|| waiting.key.clone())?;
             answers.push((waiting.key.clone(), answer));
         }
@@ -119,12 +138,17 @@ impl State {
     /// The key of a question: its own where that is free.
     fn key(&mut self, own: Option<String>) -> String {
         self.count += 1;
-        let wanted = own.filter(|key| !key.is_empty()).unwrap_or_else(|| format!("q{}", self.count));
+        let wanted = own
+            .filter(|key| !key.is_empty())
+            .unwrap_or_else(|| format!("q{}", self.count));
         let taken = |key: &str| self.waiting.iter().any(|waiting| waiting.key == key);
         match taken(&wanted) {
             false => wanted,
             // At most so many wait, so one of the next numbers is free.
-            true => (2..).map(|n| format!("{wanted}-{n}")).find(|key| !taken(key)).unwrap_or(wanted),
+            true => (2..)
+                .map(|n| format!("{wanted}-{n}"))
+                .find(|key| !taken(key))
+                .unwrap_or(wanted),
         }
     }
 }
@@ -139,7 +163,9 @@ fn check_ability(question: &Question, abilities: &Abilities) -> Result<(), Failu
             json!({ "sampling": { "tools": {} } })
         }
         Question::Sample(_) => json!({ "sampling": {} }),
-        Question::Elicit(elicitation) if elicitation.is_visit() => json!({ "elicitation": { "url": {} } }),
+        Question::Elicit(elicitation) if elicitation.is_visit() => {
+            json!({ "elicitation": { "url": {} } })
+        }
         Question::Elicit(_) => json!({ "elicitation": {} }),
         _ => json!({ "roots": {} }),
     };
@@ -153,13 +179,24 @@ fn read_answer(question: &Question, raw: &RawValue) -> Option<Answer> {
     let fits = match question {
         Question::Sample(_) => {
             let content = body.get("content")?.get();
-            body.text("role").is_some() && body.text("model").is_some() && content.starts_with(['{', '['])
+            body.text("role").is_some()
+                && body.text("model").is_some()
+                && content.starts_with(['{', '['])
         }
         Question::Elicit(_) => {
-            let known = matches!(body.text("action")?.as_str(), "accept" | "decline" | "cancel");
-            known && body.get("content").is_none_or(|content| content.get().starts_with('{'))
+            let known = matches!(
+                body.text("action")?.as_str(),
+                "accept" | "decline" | "cancel"
+            );
+            known
+                && body
+                    .get("content")
+                    .is_none_or(|content| content.get().starts_with('{'))
         }
-        _ => body.read::<Vec<RawObject>>("roots")?.iter().all(|root| root.text("uri").is_some()),
+        _ => body
+            .read::<Vec<RawObject>>("roots")?
+            .iter()
+            .all(|root| root.text("uri").is_some()),
     };
     fits.then(|| question.answered(body))
 }
@@ -182,15 +219,27 @@ pub(crate) struct RequestSink {
 
 impl RequestSink {
     /// The line of a request; `None` where its sender wants to hear nothing.
-    pub fn of(reports: Option<Reports>, level: Option<LogLevel>, link: &Arc<dyn MessageSink>) -> Option<Self> {
+    pub fn of(
+        reports: Option<Reports>,
+        level: Option<LogLevel>,
+        link: &Arc<dyn MessageSink>,
+    ) -> Option<Self> {
         let wanted = reports.is_some() || level.is_some();
-        wanted.then(|| Self { link: link.clone(), reports, level })
+        wanted.then(|| Self {
+            link: link.clone(),
+            reports,
+            level,
+        })
     }
 }
 
 impl Client {
     pub fn new(line: Option<RequestSink>, elicitations: Option<Arc<PendingElicitations>>) -> Self {
-        Self { line: Mutex::new(line), elicitations, successor: OnceLock::new() }
+        Self {
+            line: Mutex::new(line),
+            elicitations,
+            successor: OnceLock::new(),
+        }
     }
 
     /// The next request of the same call, or none: nothing may be sent for one that was answered.
@@ -210,7 +259,14 @@ impl Caller for Client {
             return successor.progress(progress);
         }
         let mut line = self.line.lock();
-        let Some(RequestSink { link, reports: Some(reports), .. }) = &mut *line else { return };
+        let Some(RequestSink {
+            link,
+            reports: Some(reports),
+            ..
+        }) = &mut *line
+        else {
+            return;
+        };
         if let Some(report) = reports.next(progress) {
             link.offer(report.into());
         }
@@ -221,7 +277,14 @@ impl Caller for Client {
             return successor.log(log);
         }
         let line = self.line.lock();
-        let Some(RequestSink { link, level: Some(level), .. }) = &*line else { return };
+        let Some(RequestSink {
+            link,
+            level: Some(level),
+            ..
+        }) = &*line
+        else {
+            return;
+        };
         if log.level() >= *level {
             link.offer(encode_notification("notifications/message", Some(&log.0.to_raw())).into());
         }
@@ -241,7 +304,10 @@ impl Caller for Client {
         if let Some(successor) = self.successor.get() {
             return successor.abilities();
         }
-        self.elicitations.as_ref().map(|elicitations| elicitations.abilities()).unwrap_or_default()
+        self.elicitations
+            .as_ref()
+            .map(|elicitations| elicitations.abilities())
+            .unwrap_or_default()
     }
 }
 
@@ -264,7 +330,9 @@ pub(crate) async fn perform_with_visits(
     for _ in 0..VISITS_MAX {
         match adapter.perform(request, REVISION, call.clone()).await {
             Err(refused) => match wanted(&refused) {
-                Some(visits) if client.abilities().elicitation_url() && all_made(&*client, &visits).await => {}
+                Some(visits)
+                    if client.abilities().elicitation_url()
+                        && all_made(&*client, &visits).await => {}
                 _ => return Err(refused),
             },
             done => return done,
@@ -275,7 +343,10 @@ pub(crate) async fn perform_with_visits(
 
 /// What a refusal wants visited; `None` where it is no such refusal, or wants too much.
 fn wanted(refused: &RpcError) -> Option<Vec<Elicitation>> {
-    let data = refused.data.as_ref().filter(|_| refused.code == URL_ELICITATION_REQUIRED)?;
+    let data = refused
+        .data
+        .as_ref()
+        .filter(|_| refused.code == URL_ELICITATION_REQUIRED)?;
     let visits: Vec<RawObject> = RawObject::parse(data).ok()?.read("elicitations")?;
     let visits: Vec<_> = visits.into_iter().map(Elicitation).collect();
     let all_visits = visits.iter().all(|visit| visit.address().is_some());
@@ -284,8 +355,13 @@ fn wanted(refused: &RpcError) -> Option<Vec<Elicitation>> {
 
 /// Whether the person agreed to all of them. They are asked at once.
 async fn all_made(client: &dyn Caller, visits: &[Elicitation]) -> bool {
-    let asked =
-        futures::future::join_all(visits.iter().cloned().map(|visit| client.ask(Question::Elicit(visit)))).await;
+    let asked = futures::future::join_all(
+        visits
+            .iter()
+            .cloned()
+            .map(|visit| client.ask(Question::Elicit(visit))),
+    )
+    .await;
     asked.into_iter().all(|answer| match answer {
         Ok(Answer::Elicit(answer)) => answer.action() == ElicitAction::Accept,
         _ => false,

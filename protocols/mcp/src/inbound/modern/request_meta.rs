@@ -9,7 +9,9 @@ use crate::inbound::endpoint::Endpoint;
 use crate::inbound::request::{Member, Method, Params, Request, version_in_meta};
 use crate::wire::code::{HEADER_MISMATCH, UNSUPPORTED_VERSION};
 use crate::wire::header::{HeaderParam, ParamKind};
-use crate::wire::meta::{CLIENT_CAPABILITIES, LOG_LEVEL, PROGRESS_TOKEN, PROTOCOL_VERSION, TRACEPARENT};
+use crate::wire::meta::{
+    CLIENT_CAPABILITIES, LOG_LEVEL, PROGRESS_TOKEN, PROTOCOL_VERSION, TRACEPARENT,
+};
 use crate::wire::{Era, Revision, header};
 
 /// What every request says of itself: its `_meta`, and its part in a multi-round-trip.
@@ -43,22 +45,34 @@ impl RequestMeta {
         if !is_spoken(&version) {
             return Err(unsupported(&version));
         }
-        let capabilities = member(CLIENT_CAPABILITIES).ok_or_else(|| missing(CLIENT_CAPABILITIES))?;
-        let capabilities = RawObject::parse(capabilities).map_err(|_| malformed(CLIENT_CAPABILITIES, "an object"))?;
-        let level = member(LOG_LEVEL).map(|raw| serde_json::from_str(raw.get())).transpose();
+        let capabilities =
+            member(CLIENT_CAPABILITIES).ok_or_else(|| missing(CLIENT_CAPABILITIES))?;
+        let capabilities = RawObject::parse(capabilities)
+            .map_err(|_| malformed(CLIENT_CAPABILITIES, "an object"))?;
+        let level = member(LOG_LEVEL)
+            .map(|raw| serde_json::from_str(raw.get()))
+            .transpose();
         let level = level.map_err(|_| malformed(LOG_LEVEL, "a level of RFC 5424"))?;
         let token = member(PROGRESS_TOKEN);
         if token.is_some_and(|token| !Reports::is_token(token)) {
             return Err(malformed(PROGRESS_TOKEN, "a string or a number"));
         }
         let sent: Option<TraceContext> = meta.read(TRACEPARENT);
-        let responses = params.get(Member::InputResponses).map(RawObject::parse).transpose();
-        let state = params.get(Member::RequestState).map(|raw| serde_json::from_str(raw.get())).transpose();
+        let responses = params
+            .get(Member::InputResponses)
+            .map(RawObject::parse)
+            .transpose();
+        let state = params
+            .get(Member::RequestState)
+            .map(|raw| serde_json::from_str(raw.get()))
+            .transpose();
         Ok(Self {
             abilities: Abilities(capabilities),
             level,
             reports: token.map(Reports::under),
-            trace: sent.as_ref().map_or_else(TraceContext::root, TraceContext::child),
+            trace: sent
+                .as_ref()
+                .map_or_else(TraceContext::root, TraceContext::child),
             responses: responses.map_err(|_| malformed("inputResponses", "an object"))?,
             state: state.map_err(|_| malformed("requestState", "a string"))?,
         })
@@ -67,7 +81,10 @@ impl RequestMeta {
 
 /// The revisions that a request may name.
 pub(crate) fn spoken_versions() -> impl Iterator<Item = &'static str> {
-    Revision::ALL.into_iter().filter(|revision| revision.era() == Era::Modern).map(Revision::as_str)
+    Revision::ALL
+        .into_iter()
+        .filter(|revision| revision.era() == Era::Modern)
+        .map(Revision::as_str)
 }
 
 fn is_spoken(version: &str) -> bool {
@@ -78,9 +95,16 @@ fn unsupported(requested: &str) -> RpcError {
     const CHARS_MAX: usize = 64;
     let requested: String = requested.chars().take(CHARS_MAX).collect();
     let supported: Vec<&str> = spoken_versions().collect();
-    let message = format!("unsupported protocol version: this server speaks {}", supported.join(", "));
+    let message = format!(
+        "unsupported protocol version: this server speaks {}",
+        supported.join(", ")
+    );
     let data = RawObject::of("supported", supported).with("requested", requested);
-    RpcError { code: UNSUPPORTED_VERSION, message, data: to_raw_value(&data).ok() }
+    RpcError {
+        code: UNSUPPORTED_VERSION,
+        message,
+        data: to_raw_value(&data).ok(),
+    }
 }
 
 fn missing(name: &str) -> RpcError {
@@ -112,9 +136,15 @@ pub(crate) type Fields<'f, 'h> = &'f dyn Fn(&str) -> Field<'h>;
 ///
 /// # Errors
 /// `HEADER_MISMATCH`, to be answered with the status 400. No value of a header is repeated.
-pub(crate) fn check_headers(endpoint: &Endpoint, field: Fields<'_, '_>, request: &Request) -> Result<(), RpcError> {
+pub(crate) fn check_headers(
+    endpoint: &Endpoint,
+    field: Fields<'_, '_>,
+    request: &Request,
+) -> Result<(), RpcError> {
     let params = &request.params;
-    let Some(version) = params.get(Member::Meta).and_then(version_in_meta) else { return Ok(()) };
+    let Some(version) = params.get(Member::Meta).and_then(version_in_meta) else {
+        return Ok(());
+    };
     same(field, header::PROTOCOL_VERSION, &version)?;
     if !is_spoken(&version) {
         return Ok(());
@@ -124,7 +154,9 @@ pub(crate) fn check_headers(endpoint: &Endpoint, field: Fields<'_, '_>, request:
         Method::CallTool | Method::GetPrompt => params.name(),
         Method::ReadResource => params.uri(),
         // An extension's: held to the body where it is sent.
-        Method::GetTask | Method::UpdateTask | Method::CancelTask if field(header::NAME) != Field::Missing => {
+        Method::GetTask | Method::UpdateTask | Method::CancelTask
+            if field(header::NAME) != Field::Missing =>
+        {
             params.task_id()
         }
         _ => None,
@@ -137,9 +169,13 @@ pub(crate) fn check_headers(endpoint: &Endpoint, field: Fields<'_, '_>, request:
         let adapter = endpoint.adapter();
         let repeated = adapter.header_params(&tool);
         if !repeated.is_empty() {
-            let arguments =
-                params.get(Member::Arguments).and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
-            repeated.iter().try_for_each(|param| argument(field, param, &arguments))?;
+            let arguments = params
+                .get(Member::Arguments)
+                .and_then(|raw| serde_json::from_str(raw.get()).ok())
+                .unwrap_or_default();
+            repeated
+                .iter()
+                .try_for_each(|param| argument(field, param, &arguments))?;
         }
     }
     Ok(())
@@ -158,7 +194,9 @@ fn encoded(field: Fields<'_, '_>, name: &str, body: &str) -> Result<(), RpcError
     match header::decode(value(field, name)?) {
         Some(value) if value == body => Ok(()),
         Some(_) => Err(mismatch(name)),
-        None => Err(error(format!("the header {name} holds invalid characters or encoding"))),
+        None => Err(error(format!(
+            "the header {name} holds invalid characters or encoding"
+        ))),
     }
 }
 
@@ -181,7 +219,9 @@ fn argument(field: Fields<'_, '_>, param: &HeaderParam, arguments: &Value) -> Re
         (None, _) if field(name) == Field::Missing => Ok(()),
         (None, _) => Err(mismatch(name)),
         (Some(Value::String(text)), ParamKind::String) => encoded(field, name, text),
-        (Some(Value::Bool(flag)), ParamKind::Boolean) => encoded(field, name, if *flag { "true" } else { "false" }),
+        (Some(Value::Bool(flag)), ParamKind::Boolean) => {
+            encoded(field, name, if *flag { "true" } else { "false" })
+        }
         (Some(Value::Number(number)), ParamKind::Integer) => {
             let sent = header::decode(value(field, name)?);
             let sent = sent.and_then(|text| serde_json::from_str::<serde_json::Number>(&text).ok());

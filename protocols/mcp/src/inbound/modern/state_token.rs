@@ -33,18 +33,30 @@ impl Binding {
     /// Of the params those that are the method's own: name and arguments, or URI, or messages. However an object's members are ordered it is the same.
     pub fn of(principal: &Principal, request: &Request) -> Self {
         let mut hash = Sha256::new();
-        for text in [&*format!("{:?}", principal.kind), &principal.id, &request.name] {
+        for text in [
+            &*format!("{:?}", principal.kind),
+            &principal.id,
+            &request.name,
+        ] {
             put(&mut hash, text);
         }
-        let params: Value =
-            request.params.raw().and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+        let params: Value = request
+            .params
+            .raw()
+            .and_then(|raw| serde_json::from_str(raw.get()).ok())
+            .unwrap_or_default();
         // Whoever says nothing of arguments means none.
         let arguments = params
             .get("arguments")
             .filter(|a| !a.is_null())
             .cloned()
             .unwrap_or_else(|| Value::Object(Default::default()));
-        for member in [params.get("name"), params.get("uri"), params.get("messages"), Some(&arguments)] {
+        for member in [
+            params.get("name"),
+            params.get("uri"),
+            params.get("messages"),
+            Some(&arguments),
+        ] {
             value(&mut hash, member.unwrap_or(&Value::Null));
         }
         Self(hash.finalize().into())
@@ -98,7 +110,13 @@ const STATE_BYTES: usize = 28;
 
 impl Seal {
     pub fn new() -> Self {
-        Self { keys: Mutex::new(Keys { now: random(), before: None, since: Instant::now() }) }
+        Self {
+            keys: Mutex::new(Keys {
+                now: random(),
+                before: None,
+                since: Instant::now(),
+            }),
+        }
     }
 
     /// Takes a fresh key. What the last one sealed still opens, what the one before it sealed doesn't.
@@ -113,7 +131,11 @@ impl Seal {
         if due {
             self.rotate();
         }
-        let State { call, round, expires_ms } = state;
+        let State {
+            call,
+            round,
+            expires_ms,
+        } = state;
         let mut sealed = [&call[..], &round.to_be_bytes(), &expires_ms.to_be_bytes()].concat();
         if let Some(mac) = mac(&self.keys.lock().now, &sealed, binding) {
             sealed.extend_from_slice(&mac.finalize().into_bytes());
@@ -123,10 +145,14 @@ impl Seal {
 
     /// The state, where this endpoint wrote it for this binding; it may have expired. Compares in constant time.
     pub fn open(&self, text: &str, binding: &Binding) -> Option<State> {
-        let sealed = URL_SAFE_NO_PAD.decode(text).ok().filter(|sealed| sealed.len() == STATE_BYTES + MAC_BYTES)?;
+        let sealed = URL_SAFE_NO_PAD
+            .decode(text)
+            .ok()
+            .filter(|sealed| sealed.len() == STATE_BYTES + MAC_BYTES)?;
         let (state, tag) = sealed.split_at_checked(STATE_BYTES)?;
         let keys = self.keys.lock();
-        let of = |key: &Key| mac(key, state, binding).is_some_and(|mac| mac.verify_slice(tag).is_ok());
+        let of =
+            |key: &Key| mac(key, state, binding).is_some_and(|mac| mac.verify_slice(tag).is_ok());
         (of(&keys.now) || keys.before.as_ref().is_some_and(of)).then_some(())?;
         Some(State {
             call: state.get(..16)?.try_into().ok()?,
@@ -190,15 +216,45 @@ mod tests {
     #[test]
     fn a_state_is_good_for_its_binding_only() {
         let seal = Seal::new();
-        let own = binding("a", "tools/call", json!({ "name": "t", "arguments": { "x": 1, "y": [2, { "z": null }] } }));
-        let text = seal.seal(State { call: [7; 16], round: 1, expires_ms: 1 }, &own);
+        let own = binding(
+            "a",
+            "tools/call",
+            json!({ "name": "t", "arguments": { "x": 1, "y": [2, { "z": null }] } }),
+        );
+        let text = seal.seal(
+            State {
+                call: [7; 16],
+                round: 1,
+                expires_ms: 1,
+            },
+            &own,
+        );
         let reordered = json!({ "arguments": { "y": [2, { "z": null }], "x": 1 }, "name": "t", "requestState": "s" });
-        assert!(seal.open(&text, &binding("a", "tools/call", reordered)).is_some());
-        let params = |x: i32| json!({ "name": "t", "arguments": { "x": x, "y": [2, { "z": null }] } });
-        assert!(seal.open(&text, &binding("b", "tools/call", params(1))).is_none());
-        assert!(seal.open(&text, &binding("a", "prompts/get", params(1))).is_none());
-        assert!(seal.open(&text, &binding("a", "tools/call", params(2))).is_none());
-        assert!(seal.open(&text, &binding("a", "tools/call", json!({ "name": "u", "arguments": {} }))).is_none());
+        assert!(
+            seal.open(&text, &binding("a", "tools/call", reordered))
+                .is_some()
+        );
+        let params =
+            |x: i32| json!({ "name": "t", "arguments": { "x": x, "y": [2, { "z": null }] } });
+        assert!(
+            seal.open(&text, &binding("b", "tools/call", params(1)))
+                .is_none()
+        );
+        assert!(
+            seal.open(&text, &binding("a", "prompts/get", params(1)))
+                .is_none()
+        );
+        assert!(
+            seal.open(&text, &binding("a", "tools/call", params(2)))
+                .is_none()
+        );
+        assert!(
+            seal.open(
+                &text,
+                &binding("a", "tools/call", json!({ "name": "u", "arguments": {} }))
+            )
+            .is_none()
+        );
         assert!(
             binding("a", "tools/call", json!({ "name": "t" }))
                 == binding("a", "tools/call", json!({ "name": "t", "arguments": {} }))
@@ -209,7 +265,14 @@ mod tests {
     #[test]
     fn keys_rotate() {
         let (seal, own) = (Seal::new(), binding("a", "tools/call", json!({})));
-        let text = seal.seal(State { call: [7; 16], round: 1, expires_ms: 1 }, &own);
+        let text = seal.seal(
+            State {
+                call: [7; 16],
+                round: 1,
+                expires_ms: 1,
+            },
+            &own,
+        );
         seal.rotate();
         assert!(seal.open(&text, &own).is_some());
         seal.rotate();

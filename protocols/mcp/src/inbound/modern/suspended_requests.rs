@@ -102,13 +102,20 @@ impl SuspendedCalls {
             principal,
             expires: Mutex::new(Instant::now()),
             gone: CancellationToken::new(),
-            turn: tokio::sync::Mutex::new(Turn { round: 1, running: Some(running), last: None }),
+            turn: tokio::sync::Mutex::new(Turn {
+                round: 1,
+                running: Some(running),
+                last: None,
+            }),
         });
         let reply = self.asking(&parked, 1, requests, binding);
         {
             let mut table = self.table.lock();
             if !self.fits(&table, &parked.principal) {
-                return Err(RpcError::new(OVERLOADED, "too many calls wait for answers: try again later"));
+                return Err(RpcError::new(
+                    OVERLOADED,
+                    "too many calls wait for answers: try again later",
+                ));
             }
             table.calls.insert(parked.id, parked.clone());
         }
@@ -120,23 +127,48 @@ impl SuspendedCalls {
     ///
     /// # Errors
     /// `INVALID_PARAMS` where the state isn't good for this request, has expired or was used; else the call's own.
-    pub async fn resume(self: &Arc<Self>, retry: Retry<'_>, hung_up: &CancellationToken) -> Result<Reply, RpcError> {
-        let Retry { state, binding, abilities, responses, sink, adopt } = retry;
+    pub async fn resume(
+        self: &Arc<Self>,
+        retry: Retry<'_>,
+        hung_up: &CancellationToken,
+    ) -> Result<Reply, RpcError> {
+        let Retry {
+            state,
+            binding,
+            abilities,
+            responses,
+            sink,
+            adopt,
+        } = retry;
         let state = self.seal.open(state, binding).ok_or_else(|| {
-            RpcError::invalid_params("`requestState` isn't valid for this request: call again without it")
+            RpcError::invalid_params(
+                "`requestState` isn't valid for this request: call again without it",
+            )
         })?;
-        let expired = || RpcError::invalid_params("`requestState` has expired: call again without it");
+        let expired =
+            || RpcError::invalid_params("`requestState` has expired: call again without it");
         if state.expires_ms <= self.ms(Instant::now()) {
             return Err(expired());
         }
-        let parked = self.table.lock().calls.get(&state.call).cloned().ok_or_else(expired)?;
+        let parked = self
+            .table
+            .lock()
+            .calls
+            .get(&state.call)
+            .cloned()
+            .ok_or_else(expired)?;
         let mut turn = tokio::select! {
             turn = parked.turn.lock() => turn,
             () = hung_up.cancelled() => return Err(cancelled()),
         };
         if state.round != turn.round {
-            let used = || RpcError::invalid_params("`requestState` was used before: call again without it");
-            let repeated = turn.last.clone().filter(|_| state.round.checked_add(1) == Some(turn.round));
+            let used = || {
+                RpcError::invalid_params("`requestState` was used before: call again without it")
+            };
+            let repeated = turn
+                .last
+                .clone()
+                .filter(|_| state.round.checked_add(1) == Some(turn.round));
             return repeated.unwrap_or_else(|| Err(used()));
         }
         let mut running = turn.running.take().ok_or_else(expired)?;
@@ -153,7 +185,11 @@ impl SuspendedCalls {
         turn.round = state.round.saturating_add(1);
         turn.last = None;
         // Where this request goes away, the call does too.
-        let mut leaving = Leaving { calls: self, id: parked.id, stays: false };
+        let mut leaving = Leaving {
+            calls: self,
+            id: parked.id,
+            stays: false,
+        };
         parked.expire_after(self.runs_for + self.parked_for);
         let outcome = if let Some(adopt) = adopt
             && running.elicitations.requests().is_none()
@@ -190,11 +226,17 @@ impl SuspendedCalls {
     fn fits(&self, table: &Table, principal: &Principal) -> bool {
         let waiting = table.calls.len() - table.ended.len();
         let theirs = || {
-            let calls = table.calls.values().filter(|parked| *parked.principal == *principal);
-            calls.filter(|parked| !table.ended.contains(&parked.id)).count()
+            let calls = table
+                .calls
+                .values()
+                .filter(|parked| *parked.principal == *principal);
+            calls
+                .filter(|parked| !table.ended.contains(&parked.id))
+                .count()
         };
         // Under its share in any case, where all of them together are.
-        waiting < self.calls_max && (waiting < self.of_principal_max || theirs() < self.of_principal_max)
+        waiting < self.calls_max
+            && (waiting < self.of_principal_max || theirs() < self.of_principal_max)
     }
 
     /// How many wait for answers.
@@ -204,10 +246,27 @@ impl SuspendedCalls {
         table.calls.len() - table.ended.len()
     }
 
-    fn asking(&self, parked: &SuspendedCall, round: u32, requests: RawObject, binding: &Binding) -> Reply {
+    fn asking(
+        &self,
+        parked: &SuspendedCall,
+        round: u32,
+        requests: RawObject,
+        binding: &Binding,
+    ) -> Reply {
         let expires_ms = self.ms(parked.expire_after(self.parked_for));
-        let state = self.seal.seal(State { call: parked.id, round, expires_ms }, binding);
-        Reply::InputRequired(RawObject::of("inputRequests", requests).with("requestState", state).to_raw())
+        let state = self.seal.seal(
+            State {
+                call: parked.id,
+                round,
+                expires_ms,
+            },
+            binding,
+        );
+        Reply::InputRequired(
+            RawObject::of("inputRequests", requests)
+                .with("requestState", state)
+                .to_raw(),
+        )
     }
 
     fn ms(&self, at: Instant) -> u64 {
@@ -252,7 +311,9 @@ fn keepable(outcome: &Result<Reply, RpcError>) -> Result<Reply, RpcError> {
         Ok(Reply::Complete(raw) | Reply::Resumed(raw) | Reply::InputRequired(raw))
             if raw.get().len() > OUTCOME_BYTES_MAX =>
         {
-            Err(RpcError::invalid_params("`requestState` was used before, and its result was too large to keep"))
+            Err(RpcError::invalid_params(
+                "`requestState` was used before, and its result was too large to keep",
+            ))
         }
         outcome => outcome.clone(),
     }

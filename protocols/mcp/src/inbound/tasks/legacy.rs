@@ -20,10 +20,16 @@ use crate::wire::code as mcp;
 pub(crate) fn capability() -> RawObject {
     let empty = RawObject::new;
     let calls = empty().with("tools", empty().with("call", empty()));
-    empty().with("list", empty()).with("cancel", empty()).with("requests", calls)
+    empty()
+        .with("list", empty())
+        .with("cancel", empty())
+        .with("requests", calls)
 }
 
-pub(crate) async fn perform(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Option<Outcome> {
+pub(crate) async fn perform(
+    tasks: &Arc<TaskService>,
+    request: &TaskRequest<'_>,
+) -> Option<Outcome> {
     Some(match request.request.method {
         Method::CallTool => return call(tasks, request).await,
         Method::GetTask => get(tasks, request).await,
@@ -35,7 +41,10 @@ pub(crate) async fn perform(tasks: &Arc<TaskService>, request: &TaskRequest<'_>)
 }
 
 async fn call(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Option<Outcome> {
-    let support = tasks.endpoint.adapter().task_support(&request.request.params.name()?);
+    let support = tasks
+        .endpoint
+        .adapter()
+        .task_support(&request.request.params.name()?);
     let wanted = match wanted(&request.request.params, tasks.options.ttl) {
         Ok(wanted) => wanted,
         Err(error) => return Some(Err(error)),
@@ -81,13 +90,22 @@ async fn tell_steps(mut task: LiveTask, link: Arc<dyn MessageSink>, poll: Durati
 fn wanted(params: &Params, default: Duration) -> Result<Option<Duration>, RpcError> {
     let invalid = |why: &str| RpcError::invalid_params(why);
     params.check_object()?;
-    let Some(task) = params.get(Member::Task) else { return Ok(None) };
+    let Some(task) = params.get(Member::Task) else {
+        return Ok(None);
+    };
     let task = RawObject::parse(task).map_err(|_| invalid("`task` must be an object"))?;
-    let Some(ttl) = task.get("ttl") else { return Ok(Some(default)) };
-    let millis: f64 = serde_json::from_str(ttl.get()).map_err(|_| invalid("`ttl` must be a number"))?;
+    let Some(ttl) = task.get("ttl") else {
+        return Ok(Some(default));
+    };
+    let millis: f64 =
+        serde_json::from_str(ttl.get()).map_err(|_| invalid("`ttl` must be a number"))?;
     let ttl = Duration::try_from_secs_f64(millis / 1_000.0);
     // More than a duration can hold is cut to what the server allows, like anything over that.
-    let ttl = if millis < 0.0 { Err(invalid("`ttl` must not be negative")) } else { Ok(ttl.unwrap_or(Duration::MAX)) };
+    let ttl = if millis < 0.0 {
+        Err(invalid("`ttl` must not be negative"))
+    } else {
+        Ok(ttl.unwrap_or(Duration::MAX))
+    };
     ttl.map(Some)
 }
 
@@ -103,7 +121,9 @@ async fn cancel(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Outcome 
     let now = &found.task;
     if had_ended || now.state.is_terminal() && now.state != TaskState::Canceled {
         let status = legacy_status(now);
-        return Err(RpcError::invalid_params(format!("the task has ended: {status}")));
+        return Err(RpcError::invalid_params(format!(
+            "the task has ended: {status}"
+        )));
     }
     Ok(legacy_view(now, tasks.options.poll_interval).to_raw())
 }
@@ -112,10 +132,17 @@ async fn list(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Outcome {
     let after = page_start(&request.request.params, TASKS)?;
     let owner = tasks.owner(&request.call.principal, request.session);
     let items_max = tasks.endpoint.options.page_items_max.max(1);
-    let theirs = TaskFilter { scope: Some(tasks.live.scope.clone()), owner: Some(owner), ..TaskFilter::default() };
+    let theirs = TaskFilter {
+        scope: Some(tasks.live.scope.clone()),
+        owner: Some(owner),
+        ..TaskFilter::default()
+    };
     let page = tasks.live.tasks.list(theirs, after, items_max).await;
     let (page, more) = page.map_err(|error| refused(error.into()))?;
-    let seen: Vec<_> = page.iter().map(|task| legacy_view(task, tasks.options.poll_interval)).collect();
+    let seen: Vec<_> = page
+        .iter()
+        .map(|task| legacy_view(task, tasks.options.poll_interval))
+        .collect();
     let mut result = RawObject::of("tasks", seen);
     let last = page.last().filter(|_| more);
     result.set_some("nextCursor", &last.map(|last| cursor(TASKS, last.number)));
@@ -136,8 +163,11 @@ async fn result(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Outcome 
             return come_to(&found.task);
         }
         for open in &found.task.open {
-            let Some(delivering) = Delivering::of(&found.delivering, &open.key) else { continue };
-            let question = question_with_meta(&open.question, RELATED_TASK, &related_meta(&found.task));
+            let Some(delivering) = Delivering::of(&found.delivering, &open.key) else {
+                continue;
+            };
+            let question =
+                question_with_meta(&open.question, RELATED_TASK, &related_meta(&found.task));
             let key = open.key.clone();
             asked.push(async move {
                 let answer = match &request.call.caller {

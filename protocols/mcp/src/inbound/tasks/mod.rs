@@ -12,7 +12,9 @@ use callboard_rpc::RpcError;
 use callboard_runtime::live::{
     BeginWork, CannotResume, Ending, Found, LiveOptions, LiveTask, LiveTasks, Run, TaskHost,
 };
-use callboard_runtime::{Begun, By, CallMeta, Caller, Lease, NewTask, Task, TaskError, TaskId, TaskOwner, TaskStep};
+use callboard_runtime::{
+    Begun, By, CallMeta, Caller, Lease, NewTask, Task, TaskError, TaskId, TaskOwner, TaskStep,
+};
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
@@ -57,7 +59,15 @@ impl<'a> TaskRequest<'a> {
     /// A request of the stateless era.
     pub fn modern(request: &'a Request, call: &'a CallMeta, client: &'a Abilities) -> Self {
         let revision = Revision::V2026_07_28;
-        Self { request, revision, call, session: None, client, background: None, unsolicited: None }
+        Self {
+            request,
+            revision,
+            call,
+            session: None,
+            client,
+            background: None,
+            unsolicited: None,
+        }
     }
 }
 
@@ -82,15 +92,31 @@ impl TaskService {
         let scope = format!("mcp:{}", endpoint.options.info.name);
         let options = endpoint.options.tasks.clone();
         let is_shared = options.store.is_some();
-        let TaskStore { tasks: store, run, live: scopes } =
-            options.store.clone().unwrap_or_else(|| TaskStore::in_memory(options.tasks_max));
-        let live = LiveOptions { is_shared, stays: true, ..LiveOptions::default() };
+        let TaskStore {
+            tasks: store,
+            run,
+            live: scopes,
+        } = options
+            .store
+            .clone()
+            .unwrap_or_else(|| TaskStore::in_memory(options.tasks_max));
+        let live = LiveOptions {
+            is_shared,
+            stays: true,
+            ..LiveOptions::default()
+        };
         let owned = scopes.is_none();
         let live = match scopes {
             Some(scopes) => scopes.of(&store, scope, live),
             None => LiveTasks::new(store, scope, live),
         };
-        let service = Arc::new(Self { endpoint, options, run, live, owned });
+        let service = Arc::new(Self {
+            endpoint,
+            options,
+            run,
+            live,
+            owned,
+        });
         service.live.serve(&service);
         service
     }
@@ -98,8 +124,10 @@ impl TaskService {
     /// Whether a request may be about tasks.
     pub fn concerns(&self, method: Method) -> bool {
         use Method::{CallTool, CancelTask, GetTask, ListTasks, TaskResult, UpdateTask};
-        matches!(method, CallTool | GetTask | TaskResult | ListTasks | UpdateTask | CancelTask)
-            && self.endpoint.adapter().has_task_tools()
+        matches!(
+            method,
+            CallTool | GetTask | TaskResult | ListTasks | UpdateTask | CancelTask
+        ) && self.endpoint.adapter().has_task_tools()
     }
 
     /// Does a request that is about tasks, or begins one, of those that [concern](Self::concerns) them. `None` for any other:
@@ -134,7 +162,12 @@ impl TaskService {
     }
 
     fn owner(&self, principal: &Principal, session: Option<u64>) -> TaskOwner {
-        TaskOwner::of(principal, session.map(|session| format!("{}:{session}", self.run)).as_deref())
+        TaskOwner::of(
+            principal,
+            session
+                .map(|session| format!("{}:{session}", self.run))
+                .as_deref(),
+        )
     }
 
     /// Begins the call that a request asks for as a task. When this returns, anybody who may can find it. A request whose key
@@ -142,11 +175,17 @@ impl TaskService {
     ///
     /// # Errors
     /// `OVERLOADED` where too many are kept or the store can't keep more, `INVALID_PARAMS` for what is no key or another's.
-    async fn begin(self: &Arc<Self>, request: &TaskRequest<'_>, ttl: Duration) -> Result<Started, RpcError> {
+    async fn begin(
+        self: &Arc<Self>,
+        request: &TaskRequest<'_>,
+        ttl: Duration,
+    ) -> Result<Started, RpcError> {
         // A call of its own: the request's ends with its answer.
         let mut call = CallMeta::new(request.call.principal.clone());
         call.trace = request.call.trace;
-        let told = request.background.map(|background| background(call.cancel.clone()));
+        let told = request
+            .background
+            .map(|background| background(call.cancel.clone()));
         let work = self.call_tool(request.request.params.raw(), request.revision, call);
         self.run(request, ttl, told, work).await
     }
@@ -160,7 +199,11 @@ impl TaskService {
     ) -> Result<Started, RpcError> {
         let (params, principal) = (&request.request.params, &request.call.principal);
         let ttl = ttl.clamp(TASK_TTL_MIN, self.options.ttl_max.max(TASK_TTL_MIN));
-        let extra = Extra { revision: request.revision, client: request.client.clone(), ttl };
+        let extra = Extra {
+            revision: request.revision,
+            client: request.client.clone(),
+            ttl,
+        };
         let tool = params.name().unwrap_or_default().into_owned();
         let expires = SystemTime::now() + ttl;
         let new = NewTask {
@@ -174,7 +217,12 @@ impl TaskService {
             extra: extra.written(),
             scope_tasks_max: Some(self.options.tasks_max),
             owner_tasks_max: Some(self.options.of_owner_max),
-            ..NewTask::new(Principal::clone(principal), self.endpoint.options.info.name.clone(), tool, expires)
+            ..NewTask::new(
+                Principal::clone(principal),
+                self.endpoint.options.info.name.clone(),
+                tool,
+                expires,
+            )
         };
         match self.live.keep(new).await.map_err(refused)? {
             Begun::Again(task) => {
@@ -182,8 +230,14 @@ impl TaskService {
                 Ok((task, live))
             }
             Begun::New(task, lease) => {
-                let run =
-                    Run { task: task.clone(), lease, is_resumed: false, abilities: Arc::new(extra.client), told, work };
+                let run = Run {
+                    task: task.clone(),
+                    lease,
+                    is_resumed: false,
+                    abilities: Arc::new(extra.client),
+                    told,
+                    work,
+                };
                 Ok((task, Some(self.live.run(run))))
             }
         }
@@ -192,7 +246,8 @@ impl TaskService {
     /// Whether the call of this tool becomes a task once its first questions are answered.
     pub fn asks_first(&self, params: &Params, client: &Abilities) -> bool {
         let adapter = self.endpoint.adapter();
-        let asks_first = |tool: Cow<'_, str>| adapter.task_support(&tool) == TaskSupport::AfterQuestions;
+        let asks_first =
+            |tool: Cow<'_, str>| adapter.task_support(&tool) == TaskSupport::AfterQuestions;
         adapter.has_task_tools() && params.name().is_some_and(asks_first) && declares(client)
     }
 
@@ -203,10 +258,21 @@ impl TaskService {
         revision: Revision,
         call: CallMeta,
     ) -> BeginWork<'static> {
-        let (service, request) = (self.clone(), Request::new("tools/call", params.map(RawValue::to_owned)));
+        let (service, request) = (
+            self.clone(),
+            Request::new("tools/call", params.map(RawValue::to_owned)),
+        );
         Box::new(move |caller, expiry| {
             let call = call.with_caller(caller).until(expiry);
-            Box::pin(async move { ending(service.endpoint.adapter().perform(&request, revision, call).await) })
+            Box::pin(async move {
+                ending(
+                    service
+                        .endpoint
+                        .adapter()
+                        .perform(&request, revision, call)
+                        .await,
+                )
+            })
         })
     }
 
@@ -217,19 +283,30 @@ impl TaskService {
     async fn find(&self, request: &TaskRequest<'_>) -> Result<Found, RpcError> {
         let params = &request.request.params;
         params.check_object()?;
-        let id = params.task_id().ok_or_else(|| RpcError::invalid_params("`taskId` must be a string"))?;
-        self.find_of(&self.owner(&request.call.principal, request.session), &id).await
+        let id = params
+            .task_id()
+            .ok_or_else(|| RpcError::invalid_params("`taskId` must be a string"))?;
+        self.find_of(&self.owner(&request.call.principal, request.session), &id)
+            .await
     }
 
     async fn find_of(&self, owner: &TaskOwner, id: &str) -> Result<Found, RpcError> {
         let id = TaskId::new(id).map_err(|_| unknown())?;
-        self.live.find(&id, owner).await.map_err(|error| refused(error.into()))?.ok_or_else(unknown)
+        self.live
+            .find(&id, owner)
+            .await
+            .map_err(|error| refused(error.into()))?
+            .ok_or_else(unknown)
     }
 
     /// Whether the task is of a session of nobody in particular in an earlier run: its number means another by now.
     fn is_of_lost_session(&self, task: &Task) -> bool {
         let session = task.owner.as_str().strip_prefix("session:");
-        session.is_some_and(|session| session.rsplit_once(':').is_none_or(|(run, _)| run != &*self.run))
+        session.is_some_and(|session| {
+            session
+                .rsplit_once(':')
+                .is_none_or(|(run, _)| run != &*self.run)
+        })
     }
 }
 
@@ -242,15 +319,25 @@ fn ending(outcome: Outcome) -> Ending {
 ///
 /// # Errors
 /// The store's: the question still waits.
-async fn answer_question(found: &mut Found, key: String, answer: Result<Answer, Failure>) -> Result<(), RpcError> {
+async fn answer_question(
+    found: &mut Found,
+    key: String,
+    answer: Result<Answer, Failure>,
+) -> Result<(), RpcError> {
     let taken = match (&found.live, answer) {
         (Some(live), Ok(answer)) => live.tell(Vec::new(), Some((key, answer))).await,
         (Some(live), Err(why)) => live.give_up(key, why).await,
         // That somebody couldn't answer is no answer: only its worker gives a question up.
         (None, Err(_)) => return Ok(()),
         (None, Ok(answer)) => {
-            let step = TaskStep::Answered { key, answer: answer.to_raw() };
-            found.tasks.step(&found.task.id, By::Owner(&found.task.owner), vec![step]).await
+            let step = TaskStep::Answered {
+                key,
+                answer: answer.to_raw(),
+            };
+            found
+                .tasks
+                .step(&found.task.id, By::Owner(&found.task.owner), vec![step])
+                .await
         }
     };
     match taken {
@@ -265,7 +352,11 @@ async fn answer_question(found: &mut Found, key: String, answer: Result<Answer, 
 
 /// Why a task can't be looked at.
 fn gone(error: TaskError) -> RpcError {
-    if error == TaskError::NotFound { unknown() } else { refused(error) }
+    if error == TaskError::NotFound {
+        unknown()
+    } else {
+        refused(error)
+    }
 }
 
 fn unknown() -> RpcError {
@@ -278,19 +369,34 @@ impl TaskHost for TaskService {
         self.endpoint.adapter().has_task_tools()
     }
 
-    fn resume(self: Arc<Self>, task: Arc<Task>, lease: Lease) -> BoxFuture<'static, Result<(), CannotResume>> {
+    fn resume(
+        self: Arc<Self>,
+        task: Arc<Task>,
+        lease: Lease,
+    ) -> BoxFuture<'static, Result<(), CannotResume>> {
         Box::pin(async move {
             let unavailable = |why| Failure::unavailable(why);
             if self.is_of_lost_session(&task) {
-                return Err(CannotResume::IsForgotten(unavailable("nobody can ask for it any more")));
+                return Err(CannotResume::IsForgotten(unavailable(
+                    "nobody can ask for it any more",
+                )));
             }
             let (Some(extra), Some(params)) = (Extra::of(&task), &task.request) else {
-                return Err(CannotResume::Fails(unavailable("what it was asked wasn't kept")));
+                return Err(CannotResume::Fails(unavailable(
+                    "what it was asked wasn't kept",
+                )));
             };
             let call = CallMeta::new(Arc::new(task.principal.clone()));
             let work = self.call_tool(Some(params), extra.revision, call);
             let abilities = Arc::new(extra.client);
-            self.live.run(Run { task, lease, is_resumed: true, abilities, told: None, work });
+            self.live.run(Run {
+                task,
+                lease,
+                is_resumed: true,
+                abilities,
+                told: None,
+                work,
+            });
             Ok(())
         })
     }

@@ -22,7 +22,10 @@ use crate::wire::code as mcp;
 /// The extension's name.
 pub(crate) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
-pub(crate) async fn perform(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Option<Outcome> {
+pub(crate) async fn perform(
+    tasks: &Arc<TaskService>,
+    request: &TaskRequest<'_>,
+) -> Option<Outcome> {
     match request.request.method {
         Method::CallTool => call(tasks, request).await,
         Method::GetTask | Method::UpdateTask | Method::CancelTask if !declares(request.client) => {
@@ -37,19 +40,32 @@ pub(crate) async fn perform(tasks: &Arc<TaskService>, request: &TaskRequest<'_>)
 
 /// Whether a client declared the extension with its request.
 pub(crate) fn declares(client: &Abilities) -> bool {
-    client.0.object("extensions").is_some_and(|extensions| extensions.has(EXTENSION))
+    client
+        .0
+        .object("extensions")
+        .is_some_and(|extensions| extensions.has(EXTENSION))
 }
 
 /// What a client is told that should have declared the extension.
 pub(crate) fn undeclared() -> RpcError {
     let extensions = RawObject::of(EXTENSION, RawObject::new());
-    let data = RawObject::of("requiredCapabilities", RawObject::of("extensions", extensions));
+    let data = RawObject::of(
+        "requiredCapabilities",
+        RawObject::of("extensions", extensions),
+    );
     let message = format!("declare the extension {EXTENSION} in the request's client capabilities");
-    RpcError { code: mcp::MISSING_CLIENT_CAPABILITY, message, data: to_raw_value(&data).ok() }
+    RpcError {
+        code: mcp::MISSING_CLIENT_CAPABILITY,
+        message,
+        data: to_raw_value(&data).ok(),
+    }
 }
 
 async fn call(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Option<Outcome> {
-    let support = tasks.endpoint.adapter().task_support(&request.request.params.name()?);
+    let support = tasks
+        .endpoint
+        .adapter()
+        .task_support(&request.request.params.name()?);
     match (support, declares(request.client)) {
         (TaskSupport::Forbidden, _) | (TaskSupport::Optional, false) => None,
         (TaskSupport::Required | TaskSupport::AfterQuestions, false) => Some(Err(undeclared())),
@@ -65,7 +81,8 @@ async fn call(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Option<Out
 fn created(tasks: &TaskService, task: &Task) -> Box<RawValue> {
     let seen = modern_view(task, tasks.options.poll_interval);
     let mut created = RawObject::of("resultType", "task");
-    seen.iter().for_each(|(name, value)| created.set_raw(name, value.to_owned()));
+    seen.iter()
+        .for_each(|(name, value)| created.set_raw(name, value.to_owned()));
     created.to_raw()
 }
 
@@ -99,7 +116,9 @@ pub(crate) async fn follow(
     let (mut followed, mut steps) = (Vec::new(), Vec::new());
     for id in ids {
         // Whatever stands in the way of one doesn't stand in the way of the others.
-        let Ok(found) = tasks.find_of(&owner, &id).await else { continue };
+        let Ok(found) = tasks.find_of(&owner, &id).await else {
+            continue;
+        };
         followed.push(id);
         // What it is at the beginning is told too: it may have moved since the client looked.
         let first = stream::once(ready(detailed_view(&found.task, poll)));
@@ -121,14 +140,22 @@ async fn update(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> Outcome 
     let mut found = tasks.find(request).await?;
     let params = &request.request.params;
     params.check_object()?;
-    let responses = params.get(Member::InputResponses).and_then(|raw| RawObject::parse(raw).ok());
-    let responses = responses.ok_or_else(|| RpcError::invalid_params("`inputResponses` must be an object"))?;
+    let responses = params
+        .get(Member::InputResponses)
+        .and_then(|raw| RawObject::parse(raw).ok());
+    let responses =
+        responses.ok_or_else(|| RpcError::invalid_params("`inputResponses` must be an object"))?;
     // All are read before one is taken.
     let mut answers = Vec::new();
     for open in &found.task.open {
-        let Some(response) = responses.get(&open.key) else { continue };
+        let Some(response) = responses.get(&open.key) else {
+            continue;
+        };
         let answer = parse_answer(&open.question, response).map_err(|failure| {
-            RpcError::invalid_params(format!("the response under a key doesn't fit: {}", failure.message))
+            RpcError::invalid_params(format!(
+                "the response under a key doesn't fit: {}",
+                failure.message
+            ))
         })?;
         answers.push((open.key.clone(), answer));
     }

@@ -32,21 +32,31 @@ pub(crate) struct Extra {
 impl Extra {
     pub fn written(&self) -> RawObject {
         let extra = RawObject::of("shape", SHAPE).with("revision", self.revision.as_str());
-        extra.with("client", &self.client.0).with("ttl_ms", millis(self.ttl))
+        extra
+            .with("client", &self.client.0)
+            .with("ttl_ms", millis(self.ttl))
     }
 
     /// `None` where another protocol began the task.
     pub fn of(task: &Task) -> Option<Self> {
         let revision = Revision::parse(&task.extra.text("revision")?)?;
         let client = Abilities(task.extra.object("client").unwrap_or_default());
-        Some(Self { revision, client, ttl: ttl(task) })
+        Some(Self {
+            revision,
+            client,
+            ttl: ttl(task),
+        })
     }
 }
 
 /// How long a task is kept, from its beginning.
 fn ttl(task: &Task) -> Duration {
     let millis = task.extra.read::<u64>("ttl_ms").map(Duration::from_millis);
-    millis.unwrap_or_else(|| task.expires.duration_since(task.created).unwrap_or_default())
+    millis.unwrap_or_else(|| {
+        task.expires
+            .duration_since(task.created)
+            .unwrap_or_default()
+    })
 }
 
 /// The step that ends a task whose call came to this.
@@ -90,7 +100,9 @@ pub(crate) fn request(params: &Params) -> Option<Box<RawValue>> {
 /// # Errors
 /// `INVALID_PARAMS` where it is no string. (How long it may be is the store's to say.)
 pub(crate) fn key(params: &Params) -> Result<Option<String>, RpcError> {
-    let Some(key) = params.meta_member(KEY) else { return Ok(None) };
+    let Some(key) = params.meta_member(KEY) else {
+        return Ok(None);
+    };
     let invalid = |_| RpcError::invalid_params(format!("`_meta[\"{KEY}\"]` must be a string"));
     serde_json::from_str(key.get()).map(Some).map_err(invalid)
 }
@@ -105,9 +117,9 @@ pub(crate) fn refused(error: TaskError) -> RpcError {
         | TaskError::KeyReused
         | TaskError::TooLarge { .. }
         | TaskError::Illegal { .. } => code::INVALID_PARAMS,
-        TaskError::Journal(JournalError::Fenced { .. } | JournalError::Damaged(_) | JournalError::Store(_)) => {
-            code::INTERNAL_ERROR
-        }
+        TaskError::Journal(
+            JournalError::Fenced { .. } | JournalError::Damaged(_) | JournalError::Store(_),
+        ) => code::INTERNAL_ERROR,
         _ => mcp::OVERLOADED,
     };
     if code == code::INTERNAL_ERROR {
@@ -123,7 +135,8 @@ pub(crate) const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 /// MCP's `Task` of 2025-11-25.
 pub(crate) fn legacy_view(task: &Task, poll: Duration) -> RawObject {
     let seen = common(task, legacy_status(task));
-    seen.with("ttl", millis(ttl(task))).with("pollInterval", millis(poll))
+    seen.with("ttl", millis(ttl(task)))
+        .with("pollInterval", millis(poll))
 }
 
 /// `_meta` that says that something belongs to the task.
@@ -134,7 +147,8 @@ pub(crate) fn related_meta(task: &Task) -> RawObject {
 /// `Task` of the extension, without what it came to or waits for.
 pub(crate) fn modern_view(task: &Task, poll: Duration) -> RawObject {
     let seen = common(task, modern_status(task));
-    seen.with("ttlMs", millis(ttl(task))).with("pollIntervalMs", millis(poll))
+    seen.with("ttlMs", millis(ttl(task)))
+        .with("pollIntervalMs", millis(poll))
 }
 
 /// `DetailedTask` of the extension.
@@ -162,7 +176,8 @@ pub(crate) fn detailed_view(task: &Task, poll: Duration) -> RawObject {
 fn common(task: &Task, status: &str) -> RawObject {
     let mut seen = RawObject::of("taskId", task.id.as_str()).with("status", status);
     seen.set_some("statusMessage", &task.said);
-    seen.with("createdAt", rfc3339(task.created)).with("lastUpdatedAt", rfc3339(task.updated))
+    seen.with("createdAt", rfc3339(task.created))
+        .with("lastUpdatedAt", rfc3339(task.updated))
 }
 
 /// In 2025-11-25 a tool that says what went wrong has failed; in the extension its call has completed.
@@ -185,7 +200,10 @@ fn modern_status(task: &Task) -> &'static str {
 
 fn says_error(result: &RawValue) -> bool {
     result.get().contains("\"isError\"")
-        && RawObject::parse(result).ok().and_then(|result| result.read("isError")).unwrap_or(false)
+        && RawObject::parse(result)
+            .ok()
+            .and_then(|result| result.read("isError"))
+            .unwrap_or(false)
 }
 
 fn millis(time: Duration) -> u64 {

@@ -7,7 +7,8 @@ use callboard_macros::Message;
 use callboard_message::{Elicitation, Failure, Principal, ToolResult};
 use callboard_runtime::testkit::paused;
 use callboard_runtime::{
-    Agent, AgentRef, By, ConcurrentHandler, Cx, Handlers, MemoryTasks, OnRestart, System, TaskId, Tasks,
+    Agent, AgentRef, By, ConcurrentHandler, Cx, Handlers, MemoryTasks, OnRestart, System, TaskId,
+    Tasks,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -40,7 +41,9 @@ struct Worker(Arc<Semaphore>);
 
 impl Agent for Worker {
     fn handlers(on: &mut Handlers<Self>) {
-        on.concurrent::<Repeat>(8).concurrent::<Once>(8).concurrent::<Wonder>(8);
+        on.concurrent::<Repeat>(8)
+            .concurrent::<Once>(8)
+            .concurrent::<Wonder>(8);
     }
 }
 
@@ -67,11 +70,17 @@ impl ConcurrentHandler<Once> for Worker {
 }
 
 impl ConcurrentHandler<Wonder> for Worker {
-    fn handle(&mut self, _: Wonder, cx: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+    fn handle(
+        &mut self,
+        _: Wonder,
+        cx: Cx,
+    ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
         async move {
             let form = Elicitation::form("Who?", json!({ "type": "object", "properties": {} }));
             let answer = cx.elicit(form).await?;
-            Ok(ToolResult::text(answer.content().unwrap_or_default().to_string()))
+            Ok(ToolResult::text(
+                answer.content().unwrap_or_default().to_string(),
+            ))
         }
     }
 }
@@ -90,7 +99,14 @@ fn worker(system: &System) -> (AgentRef, Arc<Semaphore>) {
 }
 
 fn of(id: &str) -> Peer {
-    Peer { principal: Principal { id: id.into(), ..Principal::agent(id) }, session: None, revision: MODERN }
+    Peer {
+        principal: Principal {
+            id: id.into(),
+            ..Principal::agent(id)
+        },
+        session: None,
+        revision: MODERN,
+    }
 }
 
 fn call(tool: &str, key: &str) -> Value {
@@ -98,13 +114,23 @@ fn call(tool: &str, key: &str) -> Value {
 }
 
 async fn begin(endpoint: &Arc<TaskService>, peer: &Peer, tool: &str, key: &str) -> Value {
-    ask(endpoint, peer, "tools/call", call(tool, key)).await.unwrap()["taskId"].clone()
+    ask(endpoint, peer, "tools/call", call(tool, key))
+        .await
+        .unwrap()["taskId"]
+        .clone()
 }
 
 /// The task once it is as `is` says.
-async fn until(endpoint: &Arc<TaskService>, peer: &Peer, id: &Value, is: impl Fn(&Value) -> bool) -> Value {
+async fn until(
+    endpoint: &Arc<TaskService>,
+    peer: &Peer,
+    id: &Value,
+    is: impl Fn(&Value) -> bool,
+) -> Value {
     for _ in 0..1_000 {
-        let now = ask(endpoint, peer, "tasks/get", json!({ "taskId": id })).await.unwrap();
+        let now = ask(endpoint, peer, "tasks/get", json!({ "taskId": id }))
+            .await
+            .unwrap();
         if is(&now) {
             return now;
         }
@@ -125,13 +151,23 @@ fn a_key_is_one_task() {
         let mut again = call("repeat", "k");
         again["_meta"]["progressToken"] = json!(7);
         again["task"] = json!({ "ttl": 5 });
-        assert_eq!(ask(&endpoint, &ann, "tools/call", again).await.unwrap()["taskId"], first);
-        assert_eq!(ask(&endpoint, &ann, "tools/call", call("once", "k")).await, Err(-32602));
+        assert_eq!(
+            ask(&endpoint, &ann, "tools/call", again).await.unwrap()["taskId"],
+            first
+        );
+        assert_eq!(
+            ask(&endpoint, &ann, "tools/call", call("once", "k")).await,
+            Err(-32602)
+        );
         assert_ne!(begin(&endpoint, &bob, "repeat", "k").await, first);
         assert_ne!(begin(&endpoint, &ann, "repeat", "l").await, first);
         for none in [json!(1), json!(""), json!("x".repeat(129)), json!("\0")] {
             let params = json!({ "name": "repeat", "_meta": { "callboard/key": none } });
-            assert_eq!(ask(&endpoint, &ann, "tools/call", params).await, Err(-32602), "{none}");
+            assert_eq!(
+                ask(&endpoint, &ann, "tools/call", params).await,
+                Err(-32602),
+                "{none}"
+            );
         }
         endpoint.leave();
         system.shutdown(Duration::from_secs(5)).await;
@@ -146,30 +182,55 @@ fn a_restart_goes_on_or_says_that_it_does_not() {
         let (agent, go) = worker(system);
         let tasks = Arc::new(MemoryTasks::default());
         let (ann, bob) = (of("ann"), of("bob"));
-        let nobody = Peer { principal: Principal::anonymous(), session: Some(1), revision: LEGACY };
+        let nobody = Peer {
+            principal: Principal::anonymous(),
+            session: Some(1),
+            revision: LEGACY,
+        };
         let first = serve(&agent, &tasks, "one");
         let repeat = begin(&first, &ann, "repeat", "r").await;
         let once = begin(&first, &ann, "once", "o").await;
         let of_session = json!({ "name": "repeat", "task": {} });
-        let of_session = ask(&first, &nobody, "tools/call", of_session).await.unwrap()["task"]["taskId"].clone();
+        let of_session = ask(&first, &nobody, "tools/call", of_session)
+            .await
+            .unwrap()["task"]["taskId"]
+            .clone();
         first.leave();
 
         let second = serve(&agent, &tasks, "two");
         let failed = until(&second, &ann, &once, |now| now["status"] == "failed").await;
         assert!(
-            failed["error"]["message"].as_str().unwrap().contains("whether the agent acted is unknown"),
+            failed["error"]["message"]
+                .as_str()
+                .unwrap()
+                .contains("whether the agent acted is unknown"),
             "{failed}"
         );
         assert_eq!(begin(&second, &ann, "repeat", "r").await, repeat);
         assert_eq!(begin(&second, &ann, "once", "o").await, once);
         go.add_permits(8);
         let done = until(&second, &ann, &repeat, |now| now["status"] != "working").await;
-        assert_eq!((&done["status"], &done["result"]["content"][0]["text"]), (&json!("completed"), &json!("done")));
+        assert_eq!(
+            (&done["status"], &done["result"]["content"][0]["text"]),
+            (&json!("completed"), &json!("done"))
+        );
         for id in [&repeat, &once] {
-            assert_eq!(ask(&second, &bob, "tasks/get", json!({ "taskId": id })).await, Err(-32602));
+            assert_eq!(
+                ask(&second, &bob, "tasks/get", json!({ "taskId": id })).await,
+                Err(-32602)
+            );
         }
         // A session of that number is another's now.
-        assert_eq!(ask(&second, &nobody, "tasks/get", json!({ "taskId": of_session })).await, Err(-32602));
+        assert_eq!(
+            ask(
+                &second,
+                &nobody,
+                "tasks/get",
+                json!({ "taskId": of_session })
+            )
+            .await,
+            Err(-32602)
+        );
         let id = TaskId::new(of_session.as_str().unwrap()).unwrap();
         assert!(tasks.get(&id).await.unwrap().is_none());
         second.leave();
@@ -194,12 +255,17 @@ fn another_node_answers_and_cancels() {
         let done = until(&there, &ann, &asks, |now| now["status"] == "completed").await;
         assert_eq!(done["result"]["content"][0]["text"], r#"{"who":"ann"}"#);
         let works = begin(&here, &ann, "once", "o").await;
-        ask(&there, &ann, "tasks/cancel", json!({ "taskId": works })).await.unwrap();
+        ask(&there, &ann, "tasks/cancel", json!({ "taskId": works }))
+            .await
+            .unwrap();
         until(&here, &ann, &works, |now| now["status"] == "cancelled").await;
         // So does whoever runs the node.
         let works = begin(&here, &ann, "repeat", "p").await;
         let id = TaskId::new(works.as_str().unwrap()).unwrap();
-        assert_eq!(tasks.get(&id).await.unwrap().unwrap().on_restart, OnRestart::Resume);
+        assert_eq!(
+            tasks.get(&id).await.unwrap().unwrap().on_restart,
+            OnRestart::Resume
+        );
         tasks.want_cancel(&id, By::Operator).await.unwrap();
         until(&here, &ann, &works, |now| now["status"] == "cancelled").await;
         here.leave();

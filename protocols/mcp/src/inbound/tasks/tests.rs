@@ -45,7 +45,12 @@ pub(crate) struct Peer {
 pub(crate) const LEGACY: Revision = Revision::V2025_11_25;
 pub(crate) const MODERN: Revision = Revision::V2026_07_28;
 
-pub(crate) async fn ask(endpoint: &Arc<TaskService>, peer: &Peer, method: &str, params: Value) -> Result<Value, i64> {
+pub(crate) async fn ask(
+    endpoint: &Arc<TaskService>,
+    peer: &Peer,
+    method: &str,
+    params: Value,
+) -> Result<Value, i64> {
     let params = RawValue::from_string(params.to_string()).unwrap();
     let extensions = RawObject::of(EXTENSION, RawObject::new());
     let request = TaskRequest {
@@ -53,16 +58,23 @@ pub(crate) async fn ask(endpoint: &Arc<TaskService>, peer: &Peer, method: &str, 
         revision: peer.revision,
         call: &CallMeta::new(Arc::new(peer.principal.clone())),
         session: peer.session,
-        client: &Abilities(RawObject::of("extensions", extensions).with("elicitation", RawObject::new())),
+        client: &Abilities(
+            RawObject::of("extensions", extensions).with("elicitation", RawObject::new()),
+        ),
         background: None,
         unsolicited: None,
     };
     let outcome = endpoint.perform(request).await.expect("it is about tasks");
-    outcome.map(|result| serde_json::from_str(result.get()).unwrap()).map_err(|error| error.code)
+    outcome
+        .map(|result| serde_json::from_str(result.get()).unwrap())
+        .map_err(|error| error.code)
 }
 
 fn endpoint(system: &System) -> Arc<TaskService> {
-    TaskService::new(Endpoint::new(system.spawn(Worker), InboundOptions::default()))
+    TaskService::new(Endpoint::new(
+        system.spawn(Worker),
+        InboundOptions::default(),
+    ))
 }
 
 /// Goal: a task is its owner's: to anybody else it doesn't exist, in either era. Method: every other peer asks for it by its
@@ -71,8 +83,15 @@ fn endpoint(system: &System) -> Arc<TaskService> {
 fn a_task_is_its_owners() {
     paused(async |system| {
         let endpoint = endpoint(system);
-        let key = |id: &str| Principal { id: id.into(), ..Principal::agent(id) };
-        let peer = |principal, session, revision| Peer { principal, session, revision };
+        let key = |id: &str| Principal {
+            id: id.into(),
+            ..Principal::agent(id)
+        };
+        let peer = |principal, session, revision| Peer {
+            principal,
+            session,
+            revision,
+        };
         let owners = [
             peer(key("a"), Some(1), LEGACY),
             peer(key("b"), Some(2), LEGACY),
@@ -82,27 +101,60 @@ fn a_task_is_its_owners() {
             peer(key("c"), None, MODERN),
         ];
         for (at, owner) in owners.iter().enumerate() {
-            let begun = ask(&endpoint, owner, "tools/call", json!({ "name": "work", "task": {} })).await.unwrap();
-            let task = if owner.revision == MODERN { &begun } else { &begun["task"] };
+            let begun = ask(
+                &endpoint,
+                owner,
+                "tools/call",
+                json!({ "name": "work", "task": {} }),
+            )
+            .await
+            .unwrap();
+            let task = if owner.revision == MODERN {
+                &begun
+            } else {
+                &begun["task"]
+            };
             let named = json!({ "taskId": task["taskId"] });
             for (_, stranger) in owners.iter().enumerate().filter(|(other, _)| *other != at) {
                 for method in ["tasks/get", "tasks/cancel"] {
-                    assert_eq!(ask(&endpoint, stranger, method, named.clone()).await, Err(-32602));
+                    assert_eq!(
+                        ask(&endpoint, stranger, method, named.clone()).await,
+                        Err(-32602)
+                    );
                 }
             }
-            assert_eq!(ask(&endpoint, owner, "tasks/get", named.clone()).await.unwrap()["status"], "working");
+            assert_eq!(
+                ask(&endpoint, owner, "tasks/get", named.clone())
+                    .await
+                    .unwrap()["status"],
+                "working"
+            );
             if owner.revision == LEGACY {
-                let listed = ask(&endpoint, owner, "tasks/list", json!({})).await.unwrap();
-                let ids: Vec<_> = listed["tasks"].as_array().unwrap().iter().map(|task| &task["taskId"]).collect();
+                let listed = ask(&endpoint, owner, "tasks/list", json!({}))
+                    .await
+                    .unwrap();
+                let ids: Vec<_> = listed["tasks"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|task| &task["taskId"])
+                    .collect();
                 assert_eq!(ids, [&named["taskId"]]);
             }
         }
         // By the other era its owner finds it too.
         let (before, after) = (peer(key("c"), Some(9), LEGACY), &owners[5]);
-        let listed = ask(&endpoint, &before, "tasks/list", json!({})).await.unwrap();
+        let listed = ask(&endpoint, &before, "tasks/list", json!({}))
+            .await
+            .unwrap();
         let named = json!({ "taskId": listed["tasks"][0]["taskId"] });
-        ask(&endpoint, &before, "tasks/cancel", named.clone()).await.unwrap();
-        assert_eq!(ask(&endpoint, after, "tasks/get", named).await.unwrap()["status"], "cancelled");
+        ask(&endpoint, &before, "tasks/cancel", named.clone())
+            .await
+            .unwrap();
+        assert_eq!(
+            ask(&endpoint, after, "tasks/get", named).await.unwrap()["status"],
+            "cancelled"
+        );
         endpoint.leave();
         system.shutdown(Duration::from_secs(5)).await;
     });

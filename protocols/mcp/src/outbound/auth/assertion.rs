@@ -17,7 +17,10 @@ pub trait Assertions: Send + Sync {
     ///
     /// # Errors
     /// Whatever keeps it from being had.
-    fn assertion<'a>(&'a self, audience: Audience<'a>) -> BoxFuture<'a, Result<SecretString, AuthError>>;
+    fn assertion<'a>(
+        &'a self,
+        audience: Audience<'a>,
+    ) -> BoxFuture<'a, Result<SecretString, AuthError>>;
 }
 
 /// Whom an assertion is to convince.
@@ -72,10 +75,20 @@ impl TokenExchange {
     /// # Errors
     /// [`AuthError::Unreachable`] or [`AuthError::Malformed`] if the endpoint is no URL that `egress` lets us connect to;
     /// [`AuthError::Client`].
-    pub fn new(endpoint: &str, client: Client, id_token: SecretString, egress: &Egress) -> Result<Self, AuthError> {
+    pub fn new(
+        endpoint: &str,
+        client: Client,
+        id_token: SecretString,
+        egress: &Egress,
+    ) -> Result<Self, AuthError> {
         let fetch = Fetch::new(egress, REQUEST_TIMEOUT_DEFAULT)?;
         let endpoint = fetch.url(endpoint, Document::Token)?;
-        Ok(Self { fetch, endpoint, client, id_token })
+        Ok(Self {
+            fetch,
+            endpoint,
+            client,
+            id_token,
+        })
     }
 }
 
@@ -86,12 +99,18 @@ struct Response {
 }
 
 impl Assertions for TokenExchange {
-    fn assertion<'a>(&'a self, audience: Audience<'a>) -> BoxFuture<'a, Result<SecretString, AuthError>> {
+    fn assertion<'a>(
+        &'a self,
+        audience: Audience<'a>,
+    ) -> BoxFuture<'a, Result<SecretString, AuthError>> {
         Box::pin(async move {
             let document = Document::Token;
             let proven = self.client.proven_to(self.endpoint.as_str(), None)?;
             let mut fields = vec![
-                ("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"),
+                (
+                    "grant_type",
+                    "urn:ietf:params:oauth:grant-type:token-exchange",
+                ),
                 ("requested_token_type", ID_JAG),
                 ("subject_token_type", ID_TOKEN),
                 ("subject_token", self.id_token.expose_secret()),
@@ -99,10 +118,22 @@ impl Assertions for TokenExchange {
                 ("resource", audience.resource),
             ];
             fields.extend(proven.fields());
-            let answer = self.fetch.post_form(&self.endpoint, document, &fields, proven.authorization.clone()).await?;
+            let answer = self
+                .fetch
+                .post_form(
+                    &self.endpoint,
+                    document,
+                    &fields,
+                    proven.authorization.clone(),
+                )
+                .await?;
             let response: Response = answer.accepted()?;
             let right = response.issued_token_type == ID_JAG;
-            if right { Ok(response.access_token) } else { Err(AuthError::Malformed(document)) }
+            if right {
+                Ok(response.access_token)
+            } else {
+                Err(AuthError::Malformed(document))
+            }
         })
     }
 }

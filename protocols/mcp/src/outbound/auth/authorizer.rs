@@ -19,7 +19,8 @@ pub trait Authorizer: Send + Sync {
     ///
     /// # Errors
     /// See [`AuthError`]; the request has failed then.
-    fn challenged<'a>(&'a self, challenge: Challenge<'a>) -> BoxFuture<'a, Result<bool, AuthError>>;
+    fn challenged<'a>(&'a self, challenge: Challenge<'a>)
+    -> BoxFuture<'a, Result<bool, AuthError>>;
 }
 
 /// An upstream's refusal of one request.
@@ -56,7 +57,9 @@ impl StaticBearer {
     /// # Errors
     /// [`AuthError::Token`] if the token can't stand in a header.
     pub fn new(token: &SecretString) -> Result<Self, AuthError> {
-        Ok(Self { value: bearer(token.expose_secret())? })
+        Ok(Self {
+            value: bearer(token.expose_secret())?,
+        })
     }
 }
 
@@ -104,11 +107,18 @@ impl BearerChallenge {
         let mut bearer: Option<Self> = None;
         loop {
             rest = rest.trim_start_matches([' ', '\t', ',']);
-            let Some((name, after)) = token(rest) else { return bearer };
+            let Some((name, after)) = token(rest) else {
+                return bearer;
+            };
             let value = after.trim_start_matches([' ', '\t']);
-            match value.strip_prefix('=').map(|value| value.trim_start_matches([' ', '\t'])) {
+            match value
+                .strip_prefix('=')
+                .map(|value| value.trim_start_matches([' ', '\t']))
+            {
                 Some(value) if !value.starts_with('=') => {
-                    let Some((value, after)) = parameter_value(value) else { return bearer };
+                    let Some((value, after)) = parameter_value(value) else {
+                        return bearer;
+                    };
                     if let Some(challenge) = &mut bearer {
                         challenge.set(name, value);
                     }
@@ -141,7 +151,10 @@ impl BearerChallenge {
 
 fn token(text: &str) -> Option<(&str, &str)> {
     let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
-    let end = text.bytes().position(|b| !is_token(b)).unwrap_or(text.len());
+    let end = text
+        .bytes()
+        .position(|b| !is_token(b))
+        .unwrap_or(text.len());
     (end > 0).then(|| text.split_at(end))
 }
 
@@ -149,12 +162,19 @@ fn token(text: &str) -> Option<(&str, &str)> {
 fn after_token68(after_scheme: &str) -> &str {
     let text = after_scheme.trim_start_matches([' ', '\t']);
     let is_token68 = |b: u8| b.is_ascii_alphanumeric() || b"-._~+/".contains(&b);
-    let word = text.bytes().position(|b| !is_token68(b)).unwrap_or(text.len());
+    let word = text
+        .bytes()
+        .position(|b| !is_token68(b))
+        .unwrap_or(text.len());
     let rest = &text[word..];
     let padding = rest.len() - rest.trim_start_matches('=').len();
     let end = rest[padding..].trim_start_matches([' ', '\t']);
     let ends_here = end.is_empty() || end.starts_with(',');
-    if word > 0 && ends_here { end } else { after_scheme }
+    if word > 0 && ends_here {
+        end
+    } else {
+        after_scheme
+    }
 }
 
 fn parameter_value(text: &str) -> Option<(String, &str)> {
@@ -182,8 +202,16 @@ mod authorizer_tests {
     async fn fixed_token_stays() -> Result<(), AuthError> {
         let fixed = StaticBearer::new(&SecretString::from("t0k3n"))?;
         let sent = fixed.authorization().await?;
-        assert_eq!(sent.as_ref().map(ExposeSecret::expose_secret), Some("Bearer t0k3n"));
-        let refused = Challenge { status: 401, www_authenticate: &[], sent: sent.as_ref(), refused_before: 0 };
+        assert_eq!(
+            sent.as_ref().map(ExposeSecret::expose_secret),
+            Some("Bearer t0k3n")
+        );
+        let refused = Challenge {
+            status: 401,
+            www_authenticate: &[],
+            sent: sent.as_ref(),
+            refused_before: 0,
+        };
         assert!(!fixed.challenged(refused).await?);
         assert!(!format!("{fixed:?} {refused:?}").contains("t0k3n"));
         Ok(())
@@ -193,7 +221,13 @@ mod authorizer_tests {
     #[test]
     fn token_must_fit_a_header() {
         for token in ["", "a b", "a\r\nX-Evil: 1", "tok\u{e9}n"] {
-            assert!(matches!(StaticBearer::new(&SecretString::from(token)), Err(AuthError::Token)), "{token:?}");
+            assert!(
+                matches!(
+                    StaticBearer::new(&SecretString::from(token)),
+                    Err(AuthError::Token)
+                ),
+                "{token:?}"
+            );
         }
     }
 }
@@ -204,7 +238,11 @@ mod bearer_tests {
 
     use super::*;
 
-    fn challenge(resource_metadata: Option<&str>, scope: Option<&str>, error: Option<&str>) -> BearerChallenge {
+    fn challenge(
+        resource_metadata: Option<&str>,
+        scope: Option<&str>,
+        error: Option<&str>,
+    ) -> BearerChallenge {
         BearerChallenge {
             resource_metadata: resource_metadata.map(str::to_owned),
             scope: scope.map(str::to_owned),
@@ -216,20 +254,40 @@ mod bearer_tests {
     #[test]
     fn bearer_is_found() {
         let metadata = "https://m.example/.well-known/oauth-protected-resource";
-        let full = format!(r#"Bearer error="insufficient_scope", scope="a b", resource_metadata="{metadata}""#);
+        let full = format!(
+            r#"Bearer error="insufficient_scope", scope="a b", resource_metadata="{metadata}""#
+        );
         for (lines, expected) in [
-            (vec![full.as_str()], challenge(Some(metadata), Some("a b"), Some("insufficient_scope"))),
-            (vec![r#"Basic realm="x, Bearer scope=no", bEaReR scope=a"#], challenge(None, Some("a"), None)),
-            (vec!["Negotiate YII==", "Bearer SCOPE = \"q\\\"s\" ,error=e"], challenge(None, Some("q\"s"), Some("e"))),
-            (vec!["Negotiate YII=, Bearer scope=a"], challenge(None, Some("a"), None)),
+            (
+                vec![full.as_str()],
+                challenge(Some(metadata), Some("a b"), Some("insufficient_scope")),
+            ),
+            (
+                vec![r#"Basic realm="x, Bearer scope=no", bEaReR scope=a"#],
+                challenge(None, Some("a"), None),
+            ),
+            (
+                vec!["Negotiate YII==", "Bearer SCOPE = \"q\\\"s\" ,error=e"],
+                challenge(None, Some("q\"s"), Some("e")),
+            ),
+            (
+                vec!["Negotiate YII=, Bearer scope=a"],
+                challenge(None, Some("a"), None),
+            ),
             (
                 vec![r#"Bearer scope="first", scope="second", Basic realm="r", scope="third""#],
                 challenge(None, Some("first"), None),
             ),
             (vec!["Bearer"], BearerChallenge::default()),
             (vec!["Bearer, Basic realm=x"], BearerChallenge::default()),
-            (vec![r#"Bearer scope="never closed"#], BearerChallenge::default()),
-            (vec!["", ",,,", "=", "DPoP algs=\"ES256\""], BearerChallenge::default()),
+            (
+                vec![r#"Bearer scope="never closed"#],
+                BearerChallenge::default(),
+            ),
+            (
+                vec!["", ",,,", "=", "DPoP algs=\"ES256\""],
+                BearerChallenge::default(),
+            ),
         ] {
             assert_eq!(BearerChallenge::of(&lines), expected, "{lines:?}");
         }
@@ -238,9 +296,18 @@ mod bearer_tests {
     /// Goal: an endless line costs nothing. Method: a line at the limit is read, one byte more is not.
     #[test]
     fn long_lines_are_not_read() {
-        let line = |bytes: usize| format!("Bearer scope={}", "a".repeat(bytes - "Bearer scope=".len()));
-        assert!(BearerChallenge::of(&[&line(LINE_BYTES_MAX)]).scope.is_some());
-        assert!(BearerChallenge::of(&[&line(LINE_BYTES_MAX + 1)]).scope.is_none());
+        let line =
+            |bytes: usize| format!("Bearer scope={}", "a".repeat(bytes - "Bearer scope=".len()));
+        assert!(
+            BearerChallenge::of(&[&line(LINE_BYTES_MAX)])
+                .scope
+                .is_some()
+        );
+        assert!(
+            BearerChallenge::of(&[&line(LINE_BYTES_MAX + 1)])
+                .scope
+                .is_none()
+        );
     }
 
     proptest! {

@@ -34,7 +34,10 @@ pub(crate) enum Proof {
     /// A public client: not at all.
     None,
     /// By a secret; `method` is what the authorization server told this client to use.
-    Secret { secret: SecretString, method: Option<String> },
+    Secret {
+        secret: SecretString,
+        method: Option<String>,
+    },
     /// By a signature.
     Key(Arc<SigningKey>),
 }
@@ -43,20 +46,32 @@ impl Client {
     /// A client without a secret, like every program on somebody's desk.
     #[must_use]
     pub fn public(id: impl Into<String>) -> Self {
-        Self { id: id.into(), proof: Proof::None }
+        Self {
+            id: id.into(),
+            proof: Proof::None,
+        }
     }
 
     /// A client with a secret. It is sent in the way that the authorization server's metadata ask for: HTTP Basic
     /// before the request's body.
     #[must_use]
     pub fn with_secret(id: impl Into<String>, secret: SecretString) -> Self {
-        Self { id: id.into(), proof: Proof::Secret { secret, method: None } }
+        Self {
+            id: id.into(),
+            proof: Proof::Secret {
+                secret,
+                method: None,
+            },
+        }
     }
 
     /// A client with a private key (`private_key_jwt`, RFC 7523): the key never leaves this process.
     #[must_use]
     pub fn with_key(id: impl Into<String>, key: SigningKey) -> Self {
-        Self { id: id.into(), proof: Proof::Key(Arc::new(key)) }
+        Self {
+            id: id.into(),
+            proof: Proof::Key(Arc::new(key)),
+        }
     }
 
     /// Its identifier.
@@ -67,14 +82,23 @@ impl Client {
 
     /// What a token request to `issuer` carries to say, and prove, who sends it; `methods` are those that it takes, if it
     /// says so.
-    pub(crate) fn proven_to(&self, issuer: &str, methods: Option<&[String]>) -> Result<Proven, AuthError> {
-        let mut proven = Proven { fields: vec![("client_id", self.id.as_str().into())], authorization: None };
+    pub(crate) fn proven_to(
+        &self,
+        issuer: &str,
+        methods: Option<&[String]>,
+    ) -> Result<Proven, AuthError> {
+        let mut proven = Proven {
+            fields: vec![("client_id", self.id.as_str().into())],
+            authorization: None,
+        };
         match &self.proof {
             Proof::None => {}
             Proof::Key(key) => {
                 let kind = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
                 proven.fields.push(("client_assertion_type", kind.into()));
-                proven.fields.push(("client_assertion", key.assertion(&self.id, issuer)?));
+                proven
+                    .fields
+                    .push(("client_assertion", key.assertion(&self.id, issuer)?));
             }
             Proof::Secret { secret, method } => {
                 // What this client was told, else the safest that the server takes; a server that doesn't say takes Basic
@@ -85,7 +109,10 @@ impl Client {
                     (None, None) => name == BASIC,
                 };
                 if takes(BASIC) {
-                    proven = Proven { fields: Vec::new(), authorization: Some(basic(&self.id, secret)?) };
+                    proven = Proven {
+                        fields: Vec::new(),
+                        authorization: Some(basic(&self.id, secret)?),
+                    };
                 } else if takes(POST) {
                     proven.fields.push(("client_secret", secret.clone()));
                 }
@@ -103,7 +130,9 @@ pub(crate) struct Proven {
 
 impl Proven {
     pub fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.fields.iter().map(|(name, value)| (*name, value.expose_secret()))
+        self.fields
+            .iter()
+            .map(|(name, value)| (*name, value.expose_secret()))
     }
 }
 
@@ -113,7 +142,11 @@ const POST: &str = "client_secret_post";
 /// RFC 6749, section 2.3.1: both parts are form-encoded before they are joined.
 fn basic(id: &str, secret: &SecretString) -> Result<HeaderValue, AuthError> {
     let encoded = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
-    let pair = SecretString::from(format!("{}:{}", encoded(id), encoded(secret.expose_secret())));
+    let pair = SecretString::from(format!(
+        "{}:{}",
+        encoded(id),
+        encoded(secret.expose_secret())
+    ));
     let value = SecretString::from(format!("Basic {}", STANDARD.encode(pair.expose_secret())));
     let mut header = HeaderValue::from_str(value.expose_secret()).map_err(|_| AuthError::Token)?;
     header.set_sensitive(true);
@@ -126,7 +159,9 @@ const ASSERTION_LIFETIME_S: u64 = 60;
 /// 256 random bits as text that fits a URL.
 pub(crate) fn random_text() -> Result<SecretString, AuthError> {
     let mut bytes = Zeroizing::new([0_u8; 32]);
-    SystemRandom::new().fill(bytes.as_mut()).map_err(|_| AuthError::Randomness)?;
+    SystemRandom::new()
+        .fill(bytes.as_mut())
+        .map_err(|_| AuthError::Randomness)?;
     Ok(SecretString::from(URL_SAFE_NO_PAD.encode(bytes.as_ref())))
 }
 
@@ -157,7 +192,9 @@ impl SigningKey {
 
     /// A fresh assertion that the client is `client_id`, for `audience` only.
     fn assertion(&self, client_id: &str, audience: &str) -> Result<SecretString, AuthError> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs());
         let jti = random_text()?;
         let mut header = RawObject::of("alg", self.pair.algorithm().name()).with("typ", "JWT");
         header.set_some("kid", &self.key_id);
@@ -167,16 +204,25 @@ impl SigningKey {
             .with("jti", jti.expose_secret())
             .with("iat", now)
             .with("exp", now + ASSERTION_LIFETIME_S);
-        let [header, claims] = [header, claims].map(|part| URL_SAFE_NO_PAD.encode(part.to_raw().get()));
+        let [header, claims] =
+            [header, claims].map(|part| URL_SAFE_NO_PAD.encode(part.to_raw().get()));
         let signed = format!("{header}.{claims}");
-        let signature = self.pair.sign(signed.as_bytes()).map_err(|_| AuthError::Key)?;
-        Ok(SecretString::from(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))))
+        let signature = self
+            .pair
+            .sign(signed.as_bytes())
+            .map_err(|_| AuthError::Key)?;
+        Ok(SecretString::from(format!(
+            "{signed}.{}",
+            URL_SAFE_NO_PAD.encode(signature)
+        )))
     }
 }
 
 impl fmt::Debug for SigningKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SigningKey").field("algorithm", &self.pair.algorithm()).finish_non_exhaustive()
+        f.debug_struct("SigningKey")
+            .field("algorithm", &self.pair.algorithm())
+            .finish_non_exhaustive()
     }
 }
 
@@ -208,14 +254,23 @@ pub struct Identity {
 impl Default for Identity {
     /// Registers dynamically as "callboard".
     fn default() -> Self {
-        Self { known: None, document: None, register_as: Some("callboard".to_owned()) }
+        Self {
+            known: None,
+            document: None,
+            register_as: Some("callboard".to_owned()),
+        }
     }
 }
 
 impl Identity {
     pub(crate) fn check(&self) -> Result<(), AuthError> {
-        let fits = |url: &Url| url.scheme() == "https" && url.path() != "/" && url.fragment().is_none();
-        if self.document.as_ref().is_none_or(fits) { Ok(()) } else { Err(AuthError::ClientIdDocument) }
+        let fits =
+            |url: &Url| url.scheme() == "https" && url.path() != "/" && url.fragment().is_none();
+        if self.document.as_ref().is_none_or(fits) {
+            Ok(())
+        } else {
+            Err(AuthError::ClientIdDocument)
+        }
     }
 }
 
@@ -247,15 +302,26 @@ impl Registrations {
         if let Some(known) = &identity.known {
             return self.known(known, server);
         }
-        if let (true, Some(document)) = (server.client_id_metadata_document_supported, &identity.document) {
+        if let (true, Some(document)) = (
+            server.client_id_metadata_document_supported,
+            &identity.document,
+        ) {
             return Ok(Client::public(document.as_str()));
         }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        self.dynamic.retain(|registered| registered.expires_at.is_none_or(|at| at > now));
-        if let Some(registered) = self.dynamic.iter().find(|registered| registered.issuer == server.issuer) {
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs());
+        self.dynamic
+            .retain(|registered| registered.expires_at.is_none_or(|at| at > now));
+        if let Some(registered) = self
+            .dynamic
+            .iter()
+            .find(|registered| registered.issuer == server.issuer)
+        {
             return Ok(registered.client.clone());
         }
-        let (Some(endpoint), Some(name)) = (&server.registration_endpoint, &identity.register_as) else {
+        let (Some(endpoint), Some(name)) = (&server.registration_endpoint, &identity.register_as)
+        else {
             return Err(AuthError::NoRegistration);
         };
         let registered = register(fetch, endpoint, server, name, redirect_uri).await?;
@@ -269,7 +335,8 @@ impl Registrations {
 
     /// `issuer` doesn't know us any more.
     pub fn forget(&mut self, issuer: &str) {
-        self.dynamic.retain(|registered| registered.issuer != issuer);
+        self.dynamic
+            .retain(|registered| registered.issuer != issuer);
     }
 
     /// The configured client, if it is `server`'s.
@@ -278,7 +345,11 @@ impl Registrations {
             Some(issuer) => issuer,
             None => self.known_to.get_or_insert_with(|| server.issuer.clone()),
         };
-        if *its_issuer == server.issuer { Ok(known.client.clone()) } else { Err(AuthError::ForeignClient) }
+        if *its_issuer == server.issuer {
+            Ok(known.client.clone())
+        } else {
+            Err(AuthError::ForeignClient)
+        }
     }
 }
 
@@ -310,12 +381,18 @@ async fn register(
     let answer = fetch.post_json(&endpoint, document, body).await?;
     let response: Response = answer.accepted()?;
     let proof = match response.client_secret {
-        Some(secret) => Proof::Secret { secret, method: response.token_endpoint_auth_method },
+        Some(secret) => Proof::Secret {
+            secret,
+            method: response.token_endpoint_auth_method,
+        },
         None => Proof::None,
     };
     Ok(Registered {
         issuer: server.issuer.clone(),
-        client: Client { id: response.client_id, proof },
+        client: Client {
+            id: response.client_id,
+            proof,
+        },
         expires_at: response.client_secret_expires_at.filter(|at| *at != 0),
     })
 }
@@ -323,8 +400,13 @@ async fn register(
 /// We have nowhere to keep a secret from the machine's owner, so without one where the server lets us; a server that
 /// doesn't say wants Basic (RFC 8414).
 fn method_for(server: &Server) -> &'static str {
-    let Some(methods) = &server.token_endpoint_auth_methods_supported else { return BASIC };
-    ["none", BASIC, POST].into_iter().find(|known| is_listed(methods, known)).unwrap_or("none")
+    let Some(methods) = &server.token_endpoint_auth_methods_supported else {
+        return BASIC;
+    };
+    ["none", BASIC, POST]
+        .into_iter()
+        .find(|known| is_listed(methods, known))
+        .unwrap_or("none")
 }
 
 fn application_type(redirect_uri: &str) -> &'static str {
@@ -341,19 +423,41 @@ mod client_tests {
     fn secret_goes_as_the_server_wants() -> Result<(), AuthError> {
         let told = |method: &str| Client {
             id: "me".to_owned(),
-            proof: Proof::Secret { secret: "s3cret".into(), method: Some(method.to_owned()) },
+            proof: Proof::Secret {
+                secret: "s3cret".into(),
+                method: Some(method.to_owned()),
+            },
         };
         let untold = Client::with_secret("me", "s3cret".into());
         for (client, methods, in_header, fields) in [
             (&untold, None, true, vec![]),
             (&untold, Some(&[POST, BASIC][..]), true, vec![]),
-            (&untold, Some(&[POST]), false, vec![("client_id", "me"), ("client_secret", "s3cret")]),
+            (
+                &untold,
+                Some(&[POST]),
+                false,
+                vec![("client_id", "me"), ("client_secret", "s3cret")],
+            ),
             (&untold, Some(&["none"]), false, vec![("client_id", "me")]),
-            (&told(POST), Some(&[BASIC]), false, vec![("client_id", "me"), ("client_secret", "s3cret")]),
+            (
+                &told(POST),
+                Some(&[BASIC]),
+                false,
+                vec![("client_id", "me"), ("client_secret", "s3cret")],
+            ),
             (&told("none"), None, false, vec![("client_id", "me")]),
-            (&Client::public("me"), None, false, vec![("client_id", "me")]),
+            (
+                &Client::public("me"),
+                None,
+                false,
+                vec![("client_id", "me")],
+            ),
         ] {
-            let listed = methods.map(|list| list.iter().map(|&method| method.to_owned()).collect::<Vec<_>>());
+            let listed = methods.map(|list| {
+                list.iter()
+                    .map(|&method| method.to_owned())
+                    .collect::<Vec<_>>()
+            });
             let proven = client.proven_to("https://a.example", listed.as_deref())?;
             assert_eq!(proven.authorization.is_some(), in_header, "{methods:?}");
             assert_eq!(proven.fields().collect::<Vec<_>>(), fields, "{methods:?}");
@@ -366,7 +470,11 @@ mod client_tests {
     #[test]
     fn basic_is_form_encoded() -> Result<(), AuthError> {
         let header = basic("a:b", &"c d%".into())?;
-        let encoded = header.to_str().ok().and_then(|value| value.strip_prefix("Basic ")).expect("Basic");
+        let encoded = header
+            .to_str()
+            .ok()
+            .and_then(|value| value.strip_prefix("Basic "))
+            .expect("Basic");
         assert_eq!(STANDARD.decode(encoded).expect("base64"), b"a%3Ab:c+d%25");
         Ok(())
     }
@@ -376,7 +484,8 @@ mod client_tests {
 mod keys_tests {
     use base64::engine::general_purpose::STANDARD;
     use ring::signature::{
-        ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, UnparsedPublicKey,
+        ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _,
+        UnparsedPublicKey,
     };
     use serde_json::{Value, json};
 
@@ -386,26 +495,46 @@ mod keys_tests {
     #[test]
     fn challenge_is_the_one_of_the_rfc() {
         let verifier = SecretString::from("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk");
-        assert_eq!(s256(&verifier), "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
+        assert_eq!(
+            s256(&verifier),
+            "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
+        );
     }
 
     /// Goal: an assertion proves the client to one server, once, for a minute. Method: take it apart and verify it.
     #[test]
     fn assertion_is_signed_and_bound() -> Result<(), AuthError> {
-        let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new()).expect("a key");
+        let der =
+            EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())
+                .expect("a key");
         let body = STANDARD.encode(&der);
-        let pem = SecretString::from(format!("-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----\n"));
+        let pem = SecretString::from(format!(
+            "-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----\n"
+        ));
         let key = SigningKey::from_pem(&pem, SigningAlgorithm::Es256, Some("k1".to_owned()))?;
         assert!(!format!("{key:?}").contains(&body[..16]));
 
-        let (first, second) = (key.assertion("me", "https://a.example")?, key.assertion("me", "https://a.example")?);
+        let (first, second) = (
+            key.assertion("me", "https://a.example")?,
+            key.assertion("me", "https://a.example")?,
+        );
         assert_ne!(first.expose_secret(), second.expose_secret());
         let text = first.expose_secret();
         let (signed, signature) = text.rsplit_once('.').expect("three parts");
-        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der.as_ref(), &SystemRandom::new());
-        UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, pair.expect("the key").public_key().as_ref())
-            .verify(signed.as_bytes(), &URL_SAFE_NO_PAD.decode(signature).expect("base64"))
-            .expect("the signature is right");
+        let pair = EcdsaKeyPair::from_pkcs8(
+            &ECDSA_P256_SHA256_FIXED_SIGNING,
+            der.as_ref(),
+            &SystemRandom::new(),
+        );
+        UnparsedPublicKey::new(
+            &ECDSA_P256_SHA256_FIXED,
+            pair.expect("the key").public_key().as_ref(),
+        )
+        .verify(
+            signed.as_bytes(),
+            &URL_SAFE_NO_PAD.decode(signature).expect("base64"),
+        )
+        .expect("the signature is right");
         let part = |part: &str| -> Value {
             serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).expect("base64")).expect("JSON")
         };
@@ -416,17 +545,27 @@ mod keys_tests {
             (&claims["iss"], &claims["sub"], &claims["aud"]),
             (&json!("me"), &json!("me"), &json!("https://a.example"))
         );
-        assert_eq!(claims["exp"].as_u64(), claims["iat"].as_u64().map(|iat| iat + ASSERTION_LIFETIME_S));
+        assert_eq!(
+            claims["exp"].as_u64(),
+            claims["iat"].as_u64().map(|iat| iat + ASSERTION_LIFETIME_S)
+        );
         Ok(())
     }
 
     /// Goal: a key that doesn't fit is told when it is configured. Method: no PEM, no key in it, another algorithm's.
     #[test]
     fn unfit_keys_are_refused() {
-        for pem in ["", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----"] {
+        for pem in [
+            "",
+            "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----",
+            "-----BEGIN PRIVATE KEY-----",
+        ] {
             for name in ["ES256", "ES384", "RS256", "EdDSA"] {
                 let algorithm = SigningAlgorithm::named(name).expect(name);
-                assert!(matches!(SigningKey::from_pem(&pem.into(), algorithm, None), Err(AuthError::Key)));
+                assert!(matches!(
+                    SigningKey::from_pem(&pem.into(), algorithm, None),
+                    Err(AuthError::Key)
+                ));
             }
         }
     }

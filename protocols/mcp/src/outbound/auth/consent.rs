@@ -47,7 +47,12 @@ impl Redirected {
     /// # Errors
     /// [`AuthError::Malformed`] if a parameter occurs twice (RFC 6749, section 3.1).
     pub fn from_url(url: &Url) -> Result<Self, AuthError> {
-        let mut redirected = Self { code: None, state: None, issuer: None, error: None };
+        let mut redirected = Self {
+            code: None,
+            state: None,
+            issuer: None,
+            error: None,
+        };
         for (name, value) in url.query_pairs() {
             let value = value.into_owned();
             let twice = match name.as_ref() {
@@ -88,7 +93,10 @@ impl HeadlessConsent {
     /// # Errors
     /// [`AuthError::Client`] if there is no HTTP client to be had.
     pub fn new(redirect_uri: impl Into<String>, egress: &Egress) -> Result<Self, AuthError> {
-        Ok(Self { fetch: Fetch::new(egress, REQUEST_TIMEOUT_DEFAULT)?, redirect_uri: redirect_uri.into() })
+        Ok(Self {
+            fetch: Fetch::new(egress, REQUEST_TIMEOUT_DEFAULT)?,
+            redirect_uri: redirect_uri.into(),
+        })
     }
 }
 
@@ -101,8 +109,12 @@ impl Consent for HeadlessConsent {
         Box::pin(async move {
             let back = self.fetch.redirect_of(url, Document::Authorization).await?;
             match back {
-                Some(back) if back.as_str().starts_with(&self.redirect_uri) => Redirected::from_url(&back),
-                _ => Err(AuthError::Consent("the authorization server didn't redirect to us")),
+                Some(back) if back.as_str().starts_with(&self.redirect_uri) => {
+                    Redirected::from_url(&back)
+                }
+                _ => Err(AuthError::Consent(
+                    "the authorization server didn't redirect to us",
+                )),
             }
         })
     }
@@ -132,8 +144,15 @@ impl LoopbackConsent {
     /// That of the port.
     pub async fn bind(port: u16, show: impl Fn(&Url) + Send + Sync + 'static) -> io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", port)).await?;
-        let redirect_uri = format!("http://127.0.0.1:{}/callback", listener.local_addr()?.port());
-        Ok(Self { listener: Mutex::new(listener), redirect_uri, show: Box::new(show) })
+        let redirect_uri = format!(
+            "http://127.0.0.1:{}/callback",
+            listener.local_addr()?.port()
+        );
+        Ok(Self {
+            listener: Mutex::new(listener),
+            redirect_uri,
+            show: Box::new(show),
+        })
     }
 }
 
@@ -173,7 +192,10 @@ async fn serve(mut browser: TcpStream, url: Url, redirect_uri: String) -> Option
         .and_then(|back| Redirected::from_url(&back).ok())
         .filter(|redirected| redirected.answers(&url));
     let answer = match redirected {
-        Some(_) => answer("200 OK", "You can close this page and go back to the program."),
+        Some(_) => answer(
+            "200 OK",
+            "You can close this page and go back to the program.",
+        ),
         None => answer("400 Bad Request", "Nobody is waiting for this page."),
     };
     // The browser may be gone already: what it brought counts all the same.
@@ -198,7 +220,9 @@ async fn head(browser: &mut TcpStream) -> Option<String> {
 /// The URL of a GET request to our redirect URI.
 fn target(head: &str, redirect_uri: &str) -> Option<Url> {
     let mut words = head.lines().next()?.split(' ');
-    let ("GET", target) = (words.next()?, words.next()?) else { return None };
+    let ("GET", target) = (words.next()?, words.next()?) else {
+        return None;
+    };
     let ours = Url::parse(redirect_uri).ok()?;
     let url = target.starts_with('/').then(|| ours.join(target).ok())??;
     (url.origin() == ours.origin() && url.path() == ours.path()).then_some(url)

@@ -69,13 +69,20 @@ impl Deref for Server {
 
 impl Server {
     fn new(fetch: &Fetch, metadata: ServerMetadata) -> Result<Self, AuthError> {
-        let token_endpoint =
-            metadata.token_endpoint.as_deref().ok_or(AuthError::Malformed(Document::ServerMetadata))?;
-        Ok(Self { token_endpoint: fetch.url(token_endpoint, Document::Token)?, metadata })
+        let token_endpoint = metadata
+            .token_endpoint
+            .as_deref()
+            .ok_or(AuthError::Malformed(Document::ServerMetadata))?;
+        Ok(Self {
+            token_endpoint: fetch.url(token_endpoint, Document::Token)?,
+            metadata,
+        })
     }
 
     pub fn has_pkce_s256(&self) -> bool {
-        self.code_challenge_methods_supported.as_ref().is_some_and(|list| is_listed(list, "S256"))
+        self.code_challenge_methods_supported
+            .as_ref()
+            .is_some_and(|list| is_listed(list, "S256"))
     }
 }
 
@@ -84,7 +91,11 @@ pub(crate) fn is_listed(list: &[String], value: &str) -> bool {
 }
 
 /// The upstream's metadata: from `named`, the place that its challenge names, or else from the well-known ones.
-pub(crate) async fn resource(fetch: &Fetch, upstream: &Url, named: Option<&str>) -> Result<Resource, AuthError> {
+pub(crate) async fn resource(
+    fetch: &Fetch,
+    upstream: &Url,
+    named: Option<&str>,
+) -> Result<Resource, AuthError> {
     let document = Document::ResourceMetadata;
     let places = match named {
         Some(place) => vec![fetch.url(place, document)?],
@@ -106,8 +117,15 @@ pub(crate) async fn resource(fetch: &Fetch, upstream: &Url, named: Option<&str>)
     if issuers.is_empty() {
         return Err(AuthError::Malformed(document));
     }
-    let scopes = found.scopes_supported.map(|list| Scopes::collect(list.iter().map(String::as_str))).transpose()?;
-    Ok(Resource { identifier: found.resource, issuers, scopes })
+    let scopes = found
+        .scopes_supported
+        .map(|list| Scopes::collect(list.iter().map(String::as_str)))
+        .transpose()?;
+    Ok(Resource {
+        identifier: found.resource,
+        issuers,
+        scopes,
+    })
 }
 
 /// The metadata of the authorization server `issuer`; held to be its own.
@@ -136,7 +154,11 @@ fn resource_places(upstream: &Url) -> Vec<Url> {
     let path = upstream.path().trim_end_matches('/');
     let mut places = Vec::new();
     if !path.is_empty() || upstream.query().is_some() {
-        places.push(at_path(upstream, &format!("{WELL_KNOWN}{path}"), upstream.query()));
+        places.push(at_path(
+            upstream,
+            &format!("{WELL_KNOWN}{path}"),
+            upstream.query(),
+        ));
     }
     places.push(at_path(upstream, WELL_KNOWN, None));
     places
@@ -151,7 +173,10 @@ fn server_places(issuer: &Url) -> Vec<Url> {
     if !path.is_empty() {
         paths.push(format!("{path}/.well-known/openid-configuration"));
     }
-    paths.iter().map(|path| at_path(issuer, path, None)).collect()
+    paths
+        .iter()
+        .map(|path| at_path(issuer, path, None))
+        .collect()
 }
 
 fn at_path(base: &Url, path: &str, query: Option<&str>) -> Url {
@@ -164,10 +189,15 @@ fn at_path(base: &Url, path: &str, query: Option<&str>) -> Url {
 
 /// Whether metadata of `resource` speak for `upstream`: the same origin, and the same path or one above it.
 fn covers(resource: &str, upstream: &Url) -> bool {
-    let Ok(resource) = Url::parse(resource) else { return false };
+    let Ok(resource) = Url::parse(resource) else {
+        return false;
+    };
     let same_query = resource.query().is_none() || resource.query() == upstream.query();
     let above = resource.path().trim_end_matches('/');
-    let below = upstream.path().strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let below = upstream
+        .path()
+        .strip_prefix(above)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     resource.fragment().is_none()
         && resource.username().is_empty()
         && resource.password().is_none()
@@ -176,14 +206,24 @@ fn covers(resource: &str, upstream: &Url) -> bool {
         && below
 }
 
-pub(crate) async fn discover_without_metadata(fetch: &Fetch, upstream: &Url) -> Result<(Resource, Server), AuthError> {
+pub(crate) async fn discover_without_metadata(
+    fetch: &Fetch,
+    upstream: &Url,
+) -> Result<(Resource, Server), AuthError> {
     let issuer = upstream.origin().ascii_serialization();
     let server = match server(fetch, &issuer).await {
         Err(AuthError::NoServerMetadata) => at_fixed_paths(fetch, &issuer)?,
         found => found?,
     };
     let identifier = upstream.as_str().trim_end_matches('/').to_owned();
-    Ok((Resource { identifier, issuers: vec![issuer], scopes: None }, server))
+    Ok((
+        Resource {
+            identifier,
+            issuers: vec![issuer],
+            scopes: None,
+        },
+        server,
+    ))
 }
 
 fn at_fixed_paths(fetch: &Fetch, issuer: &str) -> Result<Server, AuthError> {
@@ -310,9 +350,12 @@ mod discovery_tests {
     #[test]
     fn resource_covers_itself_only() {
         let upstream = url("https://m.example/a/mcp?t=1");
-        for resource in
-            ["https://m.example", "https://M.example/", "https://m.example:443/a", "https://m.example/a/mcp?t=1"]
-        {
+        for resource in [
+            "https://m.example",
+            "https://M.example/",
+            "https://m.example:443/a",
+            "https://m.example/a/mcp?t=1",
+        ] {
             assert!(covers(resource, &upstream), "{resource}");
         }
         for resource in [
@@ -342,7 +385,10 @@ mod scopes_tests {
     fn lists_are_ordered_sets() -> Result<(), AuthError> {
         let scopes = Scopes::parse(" a  b a c\"d é b ")?;
         assert_eq!(scopes.parameter().as_deref(), Some("a b"));
-        assert_eq!(scopes.union(&Scopes::parse("b z")?)?.parameter().as_deref(), Some("a b z"));
+        assert_eq!(
+            scopes.union(&Scopes::parse("b z")?)?.parameter().as_deref(),
+            Some("a b z")
+        );
         assert_eq!(Scopes::parse("")?.parameter(), None);
         Ok(())
     }
@@ -353,7 +399,10 @@ mod scopes_tests {
         let names: Vec<String> = (0..=SCOPES_MAX).map(|n| format!("s{n}")).collect();
         let all = Scopes::collect(names[..SCOPES_MAX].iter().map(String::as_str))?;
         let one_more = Scopes::parse(&names[SCOPES_MAX])?;
-        assert!(matches!(all.union(&one_more), Err(AuthError::TooManyScopes(SCOPES_MAX))));
+        assert!(matches!(
+            all.union(&one_more),
+            Err(AuthError::TooManyScopes(SCOPES_MAX))
+        ));
         Ok(())
     }
 }

@@ -157,7 +157,11 @@ impl ErrorCode {
     pub(crate) fn new(code: &str) -> Self {
         let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
         let fits = !code.is_empty() && code.len() <= Self::BYTES_MAX && code.bytes().all(plain);
-        Self(if fits { code.to_owned() } else { "an unknown error".to_owned() })
+        Self(if fits {
+            code.to_owned()
+        } else {
+            "an unknown error".to_owned()
+        })
     }
 
     /// As text.

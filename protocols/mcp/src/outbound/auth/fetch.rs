@@ -48,8 +48,14 @@ impl Answer {
             return self.json();
         }
         Err(match self.json::<Refusal>() {
-            Ok(refusal) => AuthError::Refused { document, code: ErrorCode::new(&refusal.error) },
-            Err(_) => AuthError::Status { document, status: self.status.as_u16() },
+            Ok(refusal) => AuthError::Refused {
+                document,
+                code: ErrorCode::new(&refusal.error),
+            },
+            Err(_) => AuthError::Status {
+                document,
+                status: self.status.as_u16(),
+            },
         })
     }
 }
@@ -76,12 +82,21 @@ impl Fetch {
     }
 
     /// A document, `None` where there is none (404 and its like).
-    pub async fn get<T: DeserializeOwned>(&self, url: &Url, document: Document) -> Result<Option<T>, AuthError> {
-        let answer = self.send(url, document, |http| http.get(url.clone())).await?;
+    pub async fn get<T: DeserializeOwned>(
+        &self,
+        url: &Url,
+        document: Document,
+    ) -> Result<Option<T>, AuthError> {
+        let answer = self
+            .send(url, document, |http| http.get(url.clone()))
+            .await?;
         match answer.status {
             status if status.is_success() => answer.json().map(Some),
             status if status.is_client_error() => Ok(None),
-            status => Err(AuthError::Status { document, status: status.as_u16() }),
+            status => Err(AuthError::Status {
+                document,
+                status: status.as_u16(),
+            }),
         }
     }
 
@@ -103,24 +118,47 @@ impl Fetch {
         .await
     }
 
-    pub async fn post_json(&self, url: &Url, document: Document, body: Vec<u8>) -> Result<Answer, AuthError> {
-        self.send(url, document, |http| http.post(url.clone()).header(CONTENT_TYPE, "application/json").body(body))
-            .await
+    pub async fn post_json(
+        &self,
+        url: &Url,
+        document: Document,
+        body: Vec<u8>,
+    ) -> Result<Answer, AuthError> {
+        self.send(url, document, |http| {
+            http.post(url.clone())
+                .header(CONTENT_TYPE, "application/json")
+                .body(body)
+        })
+        .await
     }
 
     /// Where `url` redirects to; `None` if it doesn't.
-    pub async fn redirect_of(&self, url: &Url, document: Document) -> Result<Option<Url>, AuthError> {
+    pub async fn redirect_of(
+        &self,
+        url: &Url,
+        document: Document,
+    ) -> Result<Option<Url>, AuthError> {
         self.permit(url, document)?;
-        let answer = self.http.get(url.clone()).send().await.map_err(|e| network(document, e))?;
+        let answer = self
+            .http
+            .get(url.clone())
+            .send()
+            .await
+            .map_err(|e| network(document, e))?;
         if !answer.status().is_redirection() {
             return Ok(None);
         }
-        let location = answer.headers().get(LOCATION).and_then(|value| value.to_str().ok());
+        let location = answer
+            .headers()
+            .get(LOCATION)
+            .and_then(|value| value.to_str().ok());
         Ok(location.and_then(|text| url.join(text).ok()))
     }
 
     fn permit(&self, url: &Url, document: Document) -> Result<(), AuthError> {
-        self.egress.check(url).map_err(|reason| AuthError::Unreachable { document, reason })
+        self.egress
+            .check(url)
+            .map_err(|reason| AuthError::Unreachable { document, reason })
     }
 
     async fn send(
@@ -133,8 +171,14 @@ impl Fetch {
         let request = request(&self.http).header(ACCEPT, "application/json");
         let mut response = request.send().await.map_err(|e| network(document, e))?;
         let status = response.status();
-        let too_large = || AuthError::TooLarge { document, bytes_max: BODY_BYTES_MAX };
-        if response.content_length().is_some_and(|declared| declared > BODY_BYTES_MAX as u64) {
+        let too_large = || AuthError::TooLarge {
+            document,
+            bytes_max: BODY_BYTES_MAX,
+        };
+        if response
+            .content_length()
+            .is_some_and(|declared| declared > BODY_BYTES_MAX as u64)
+        {
             return Err(too_large());
         }
         let mut body = Zeroizing::new(Vec::new());
@@ -144,13 +188,20 @@ impl Fetch {
             }
             body.extend_from_slice(&chunk);
         }
-        Ok(Answer { status, body, document })
+        Ok(Answer {
+            status,
+            body,
+            document,
+        })
     }
 }
 
 fn network(document: Document, error: reqwest::Error) -> AuthError {
     match EgressError::among_causes(&error) {
         Some(reason) => AuthError::Unreachable { document, reason },
-        None => AuthError::Http { document, source: error.without_url() },
+        None => AuthError::Http {
+            document,
+            source: error.without_url(),
+        },
     }
 }

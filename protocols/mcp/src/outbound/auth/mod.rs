@@ -21,7 +21,9 @@
 pub use assertion::{Assertions, Audience, FixedAssertion, TokenExchange};
 pub use authorizer::{Authorizer, Challenge, StaticBearer};
 pub use client::{Client, Identity, KnownClient, SigningAlgorithm, SigningKey};
-pub use consent::{CONNECTIONS_MAX, Consent, HEAD_BYTES_MAX, HeadlessConsent, LoopbackConsent, Redirected};
+pub use consent::{
+    CONNECTIONS_MAX, Consent, HEAD_BYTES_MAX, HeadlessConsent, LoopbackConsent, Redirected,
+};
 pub use error::{AuthError, Document, ErrorCode};
 pub use fetch::BODY_BYTES_MAX;
 pub use oauth::{OAuth, OAuthOptions};

@@ -113,7 +113,10 @@ impl OAuth {
             failures: AtomicU64::new(0),
             closed,
         };
-        Ok(Self { inner: Arc::new(inner), _open })
+        Ok(Self {
+            inner: Arc::new(inner),
+            _open,
+        })
     }
 }
 
@@ -123,15 +126,23 @@ impl Authorizer for OAuth {
             let token = self.inner.token.lock().clone();
             match token {
                 Some(token) if token.wants_renewal() => {
-                    let (inner, flow) = (self.inner.clone(), self.inner.flow.clone().lock_owned().await);
-                    self.inner.finish(async move { inner.renewed(flow).await }).await
+                    let (inner, flow) = (
+                        self.inner.clone(),
+                        self.inner.flow.clone().lock_owned().await,
+                    );
+                    self.inner
+                        .finish(async move { inner.renewed(flow).await })
+                        .await
                 }
                 token => Ok(token.map(|token| token.value)),
             }
         })
     }
 
-    fn challenged<'a>(&'a self, challenge: Challenge<'a>) -> BoxFuture<'a, Result<bool, AuthError>> {
+    fn challenged<'a>(
+        &'a self,
+        challenge: Challenge<'a>,
+    ) -> BoxFuture<'a, Result<bool, AuthError>> {
         Box::pin(async move {
             let bearer = BearerChallenge::of(challenge.www_authenticate);
             let lacks_scope = challenge.status == 403;
@@ -144,9 +155,17 @@ impl Authorizer for OAuth {
                 return Ok(false);
             }
             let sent = challenge.sent.cloned();
-            let refused = Refused { lacks_scope, bearer, sent, before: challenge.refused_before };
+            let refused = Refused {
+                lacks_scope,
+                bearer,
+                sent,
+                before: challenge.refused_before,
+            };
             let failures = self.inner.failures.load(Ordering::Acquire);
-            let (inner, flow) = (self.inner.clone(), self.inner.flow.clone().lock_owned().await);
+            let (inner, flow) = (
+                self.inner.clone(),
+                self.inner.flow.clone().lock_owned().await,
+            );
             if inner.failures.load(Ordering::Acquire) != failures {
                 // Or each of those who wait would ask the same person again.
                 return Err(AuthError::FailedMeanwhile);
@@ -181,8 +200,13 @@ impl Inner {
     }
 
     /// The value to send, after an attempt to renew the token without anybody's help.
-    async fn renewed(&self, mut flow: OwnedMutexGuard<Flow>) -> Result<Option<SecretString>, AuthError> {
-        let Some(token) = self.token.lock().clone() else { return Ok(None) };
+    async fn renewed(
+        &self,
+        mut flow: OwnedMutexGuard<Flow>,
+    ) -> Result<Option<SecretString>, AuthError> {
+        let Some(token) = self.token.lock().clone() else {
+            return Ok(None);
+        };
         let Some(session) = flow.session.clone().filter(|_| token.wants_renewal()) else {
             return Ok(Some(token.value));
         };
@@ -190,7 +214,11 @@ impl Inner {
             (Some(refresh), _) => session.refresh(&self.fetch, refresh).await,
             // The upstream will say that it ended, and then somebody is asked again.
             (None, Grant::Consent { .. }) => return Ok(Some(token.value)),
-            (None, grant) => grant.token(&self.fetch, &session, self.options.consent_timeout).await,
+            (None, grant) => {
+                grant
+                    .token(&self.fetch, &session, self.options.consent_timeout)
+                    .await
+            }
         };
         match renewed {
             Ok(new) => {
@@ -216,9 +244,14 @@ impl Inner {
     }
 
     /// Gets the token that a refused request lacks. `Ok(false)`: there is none better.
-    async fn better_token(&self, refused: Refused, mut flow: OwnedMutexGuard<Flow>) -> Result<bool, AuthError> {
+    async fn better_token(
+        &self,
+        refused: Refused,
+        mut flow: OwnedMutexGuard<Flow>,
+    ) -> Result<bool, AuthError> {
         let current = self.token.lock().clone();
-        let outdated = |current: &Token| !refused.sent.as_ref().is_some_and(|sent| current.is(sent));
+        let outdated =
+            |current: &Token| !refused.sent.as_ref().is_some_and(|sent| current.is(sent));
         if current.as_ref().is_some_and(outdated) {
             return Ok(true);
         }
@@ -231,8 +264,14 @@ impl Inner {
             return Ok(false);
         }
 
-        let (resource, server) = self.discover(&refused.bearer, flow.session.as_ref()).await?;
-        if flow.session.as_ref().is_some_and(|session| session.server.issuer != server.issuer) {
+        let (resource, server) = self
+            .discover(&refused.bearer, flow.session.as_ref())
+            .await?;
+        if flow
+            .session
+            .as_ref()
+            .is_some_and(|session| session.server.issuer != server.issuer)
+        {
             // No token of another's may go to the upstream, nor its scopes and client to the new one.
             flow.session = None;
             *self.token.lock() = None;
@@ -244,16 +283,27 @@ impl Inner {
         };
         if let (Some(session), false) = (&flow.session, refused.lacks_scope) {
             let same_scopes = session.requested == requested;
-            let session = Session { server: server.clone(), resource: resource.identifier.clone(), ..session.clone() };
-            let refresh = current.and_then(|token| token.refresh).filter(|_| same_scopes && refused.before == 0);
+            let session = Session {
+                server: server.clone(),
+                resource: resource.identifier.clone(),
+                ..session.clone()
+            };
+            let refresh = current
+                .and_then(|token| token.refresh)
+                .filter(|_| same_scopes && refused.before == 0);
             if let Some(refresh) = refresh {
                 match session.refresh(&self.fetch, &refresh).await {
                     Ok(token) => {
                         *self.token.lock() = Some(token);
-                        flow.session = Some(Session { refreshed: true, ..session });
+                        flow.session = Some(Session {
+                            refreshed: true,
+                            ..session
+                        });
                         return Ok(true);
                     }
-                    Err(AuthError::Refused { code, .. }) => self.refresh_refused(&mut flow, code.as_str()),
+                    Err(AuthError::Refused { code, .. }) => {
+                        self.refresh_refused(&mut flow, code.as_str())
+                    }
                     Err(error) => return Err(error),
                 }
             }
@@ -262,9 +312,21 @@ impl Inner {
                 return Ok(false);
             }
         }
-        let client = self.grant.client(&self.fetch, &server, &mut flow.registrations).await?;
-        let session = Session { server, client, resource: resource.identifier, requested, refreshed: false };
-        let granted = self.grant.token(&self.fetch, &session, self.options.consent_timeout).await;
+        let client = self
+            .grant
+            .client(&self.fetch, &server, &mut flow.registrations)
+            .await?;
+        let session = Session {
+            server,
+            client,
+            resource: resource.identifier,
+            requested,
+            refreshed: false,
+        };
+        let granted = self
+            .grant
+            .token(&self.fetch, &session, self.options.consent_timeout)
+            .await;
         if let Err(AuthError::Refused { code, .. }) = &granted
             && code.as_str() == "invalid_client"
         {
@@ -283,7 +345,9 @@ impl Inner {
     ) -> Result<(Resource, Server), AuthError> {
         let named = bearer.resource_metadata.as_deref();
         let resource = match discovery::resource(&self.fetch, &self.upstream, named).await {
-            Err(AuthError::NoResourceMetadata) if self.options.fallback_2025_03_26 && named.is_none() => {
+            Err(AuthError::NoResourceMetadata)
+                if self.options.fallback_2025_03_26 && named.is_none() =>
+            {
                 return discovery::discover_without_metadata(&self.fetch, &self.upstream).await;
             }
             found => found?,

@@ -68,7 +68,12 @@ struct Response {
 
 impl Session {
     /// Gets a token of the server for a `grant`. With its `scope`, but for a code, which has its scopes already.
-    async fn token(&self, fetch: &Fetch, grant: &[(&str, &str)], scope: Option<&str>) -> Result<Token, AuthError> {
+    async fn token(
+        &self,
+        fetch: &Fetch,
+        grant: &[(&str, &str)],
+        scope: Option<&str>,
+    ) -> Result<Token, AuthError> {
         let document = Document::Token;
         let methods = self.server.token_endpoint_auth_methods_supported.as_deref();
         let proven = self.client.proven_to(&self.server.issuer, methods)?;
@@ -78,7 +83,9 @@ impl Session {
         fields.extend(scope.map(|scope| ("scope", scope)));
         let asked_at = Instant::now();
         let endpoint = &self.server.token_endpoint;
-        let answer = fetch.post_form(endpoint, document, &fields, proven.authorization.clone()).await?;
+        let answer = fetch
+            .post_form(endpoint, document, &fields, proven.authorization.clone())
+            .await?;
         let response: Response = answer.accepted()?;
         if !response.token_type.eq_ignore_ascii_case("bearer") {
             return Err(AuthError::Malformed(document));
@@ -87,16 +94,23 @@ impl Session {
         Ok(Token {
             value: bearer(response.access_token.expose_secret())?,
             refresh: response.refresh_token,
-            renew_at: lifetime.map(|lifetime| asked_at + lifetime - RENEWAL_MARGIN.min(lifetime / 2)),
+            renew_at: lifetime
+                .map(|lifetime| asked_at + lifetime - RENEWAL_MARGIN.min(lifetime / 2)),
             expires_at: lifetime.map(|lifetime| asked_at + lifetime),
         })
     }
 
     /// Gets a token in place of one that came with this refresh token, with the same scopes (RFC 6749, section 6).
     pub async fn refresh(&self, fetch: &Fetch, refresh: &SecretString) -> Result<Token, AuthError> {
-        let grant = [("grant_type", "refresh_token"), ("refresh_token", refresh.expose_secret())];
+        let grant = [
+            ("grant_type", "refresh_token"),
+            ("refresh_token", refresh.expose_secret()),
+        ];
         let token = self.token(fetch, &grant, None).await?;
-        Ok(Token { refresh: token.refresh.or_else(|| Some(refresh.clone())), ..token })
+        Ok(Token {
+            refresh: token.refresh.or_else(|| Some(refresh.clone())),
+            ..token
+        })
     }
 }
 
@@ -104,7 +118,10 @@ impl Session {
 fn lifetime(json: &str) -> Option<Duration> {
     let digits = json.trim_matches('"');
     let whole = digits.split_once('.').map_or(digits, |(whole, _)| whole);
-    whole.parse::<u64>().ok().map(|seconds| Duration::from_secs(seconds.min(LIFETIME_S_MAX)))
+    whole
+        .parse::<u64>()
+        .ok()
+        .map(|seconds| Duration::from_secs(seconds.min(LIFETIME_S_MAX)))
 }
 
 /// On what grounds we are given tokens.
@@ -130,7 +147,11 @@ pub enum Grant {
 
 impl Grant {
     pub(crate) fn check(&self) -> Result<(), AuthError> {
-        if let Self::Consent { identity, .. } = self { identity.check() } else { Ok(()) }
+        if let Self::Consent { identity, .. } = self {
+            identity.check()
+        } else {
+            Ok(())
+        }
     }
 
     /// The issuer that the configuration binds us to.
@@ -155,9 +176,13 @@ impl Grant {
                 if !server.has_pkce_s256() {
                     return Err(AuthError::NoPkce);
                 }
-                registrations.client(fetch, server, identity, consent.redirect_uri()).await
+                registrations
+                    .client(fetch, server, identity, consent.redirect_uri())
+                    .await
             }
-            Self::Client(known) | Self::Assertion { client: known, .. } => registrations.known(known, server),
+            Self::Client(known) | Self::Assertion { client: known, .. } => {
+                registrations.known(known, server)
+            }
         }
     }
 
@@ -187,10 +212,21 @@ impl Grant {
                 session.token(fetch, &grant, None).await
             }
             // RFC 6749, section 4.4.
-            Self::Client(_) => session.token(fetch, &[("grant_type", "client_credentials")], scope.as_deref()).await,
+            Self::Client(_) => {
+                session
+                    .token(
+                        fetch,
+                        &[("grant_type", "client_credentials")],
+                        scope.as_deref(),
+                    )
+                    .await
+            }
             // RFC 7523, section 2.1.
             Self::Assertion { assertions, .. } => {
-                let audience = Audience { issuer: &session.server.issuer, resource: &session.resource };
+                let audience = Audience {
+                    issuer: &session.server.issuer,
+                    resource: &session.resource,
+                };
                 let assertion = assertions.assertion(audience).await?;
                 let grant = [
                     ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
@@ -214,7 +250,9 @@ impl Request {
         let endpoint = session.server.authorization_endpoint.as_deref();
         let endpoint = endpoint.ok_or(AuthError::Malformed(Document::ServerMetadata))?;
         // Someone's browser will open it: no javascript:, no file:, no router's address.
-        let mut url = fetch.url(endpoint, Document::Authorization).map_err(|_| AuthError::AuthorizationUrl)?;
+        let mut url = fetch
+            .url(endpoint, Document::Authorization)
+            .map_err(|_| AuthError::AuthorizationUrl)?;
         url.set_fragment(None);
         let (verifier, state) = (random_text()?, random_text()?);
         let scopes = with_offline_access(session)?;
@@ -233,13 +271,19 @@ impl Request {
             // OpenID Connect Core, section 11: without it the scope is ignored.
             url.query_pairs_mut().append_pair("prompt", "consent");
         }
-        Ok(Self { url, verifier, state })
+        Ok(Self {
+            url,
+            verifier,
+            state,
+        })
     }
 
     /// The code, if the response is the one to this request and by this server. The order matters: of a response that
     /// isn't, not even the error is looked at.
     fn code(&self, redirected: Redirected, server: &Server) -> Result<SecretString, AuthError> {
-        let ours = redirected.state.is_some_and(|state| state.expose_secret() == self.state.expose_secret());
+        let ours = redirected
+            .state
+            .is_some_and(|state| state.expose_secret() == self.state.expose_secret());
         if !ours {
             return Err(AuthError::State);
         }
@@ -263,8 +307,16 @@ impl Request {
 /// that the server gives by default.
 fn with_offline_access(session: &Session) -> Result<Scopes, AuthError> {
     let mut scopes = session.requested.clone();
-    let offers = session.server.scopes_supported.as_ref().map(|list| is_listed(list, OFFLINE_ACCESS));
-    let refreshes = session.server.grant_types_supported.as_ref().is_none_or(|list| is_listed(list, "refresh_token"));
+    let offers = session
+        .server
+        .scopes_supported
+        .as_ref()
+        .map(|list| is_listed(list, OFFLINE_ACCESS));
+    let refreshes = session
+        .server
+        .grant_types_supported
+        .as_ref()
+        .is_none_or(|list| is_listed(list, "refresh_token"));
     match offers {
         Some(true) if !scopes.is_empty() && refreshes => scopes.insert(OFFLINE_ACCESS)?,
         Some(false) => scopes.remove(OFFLINE_ACCESS),
@@ -290,7 +342,11 @@ mod tests {
             ("null", None),
             ("\"soon\"", None),
         ] {
-            assert_eq!(lifetime(json).map(|lifetime| lifetime.as_secs()), seconds, "{json}");
+            assert_eq!(
+                lifetime(json).map(|lifetime| lifetime.as_secs()),
+                seconds,
+                "{json}"
+            );
         }
     }
 }

@@ -12,8 +12,11 @@ const SAMPLE_NAMES: [(&str, &str); 5] = [
     ("include_context", "includeContext"),
 ];
 /// Members of model preferences that MCP calls otherwise.
-const PREFERENCE_NAMES: [(&str, &str); 3] =
-    [("cost", "costPriority"), ("speed", "speedPriority"), ("intelligence", "intelligencePriority")];
+const PREFERENCE_NAMES: [(&str, &str); 3] = [
+    ("cost", "costPriority"),
+    ("speed", "speedPriority"),
+    ("intelligence", "intelligencePriority"),
+];
 /// Where a question claims for whom it is asked.
 const CLAIMED_ORIGIN: &str = "original_client_id";
 /// What an answer says of who gave it, and what it cost (members of its `_meta`, set by whoever answers).
@@ -27,20 +30,29 @@ pub(crate) fn sample(mut body: RawObject, client: Option<&str>) -> Result<Sample
         rename(&mut body, theirs, ours);
     }
     if let Some(preferences) = body.remove("model_preferences") {
-        let preferences = RawObject::parse(&preferences).map_err(|_| bad("`model_preferences` must be an object"))?;
+        let preferences = RawObject::parse(&preferences)
+            .map_err(|_| bad("`model_preferences` must be an object"))?;
         if !body.has("modelPreferences") {
             body.set("modelPreferences", model_preferences(preferences)?);
         }
     }
-    let messages: Vec<RawObject> =
-        body.read("messages").ok_or_else(|| bad("`messages` must be an array of objects"))?;
-    let (system, messages): (Vec<_>, Vec<_>) =
-        messages.into_iter().partition(|message| message.text("role").as_deref() == Some("system"));
+    let messages: Vec<RawObject> = body
+        .read("messages")
+        .ok_or_else(|| bad("`messages` must be an array of objects"))?;
+    let (system, messages): (Vec<_>, Vec<_>) = messages
+        .into_iter()
+        .partition(|message| message.text("role").as_deref() == Some("system"));
     if !system.is_empty() {
-        let told = body.text("systemPrompt").into_iter().chain(system.iter().filter_map(|turn| turn.text("content")));
+        let told = body
+            .text("systemPrompt")
+            .into_iter()
+            .chain(system.iter().filter_map(|turn| turn.text("content")));
         body.set("systemPrompt", told.collect::<Vec<_>>().join("\n"));
     }
-    let messages: Vec<RawObject> = messages.into_iter().map(message).collect::<Result<_, _>>()?;
+    let messages: Vec<RawObject> = messages
+        .into_iter()
+        .map(message)
+        .collect::<Result<_, _>>()?;
     body.set("messages", messages);
     metadata(&mut body, client)?;
     Ok(Sample(body))
@@ -50,14 +62,19 @@ fn message(mut message: RawObject) -> Result<RawObject, Failure> {
     if message.read::<Speaker>("role").is_none() {
         return Err(bad("the role of a message must be user or assistant"));
     }
-    let Some(content) = message.get("content") else { return Err(bad("a message must have content")) };
+    let Some(content) = message.get("content") else {
+        return Err(bad("a message must have content"));
+    };
     let content = match content.get().as_bytes().first() {
         Some(b'"') => text_block(content.to_owned()).to_raw(),
         Some(b'[') => {
-            let parts: Vec<RawObject> =
-                message.read("content").ok_or_else(|| bad("content's parts must be objects"))?;
+            let parts: Vec<RawObject> = message
+                .read("content")
+                .ok_or_else(|| bad("content's parts must be objects"))?;
             let parts: Vec<RawObject> = parts.into_iter().map(part).collect::<Result<_, _>>()?;
-            RawObject::of("all", parts).remove("all").unwrap_or_default()
+            RawObject::of("all", parts)
+                .remove("all")
+                .unwrap_or_default()
         }
         Some(b'{') => return Ok(message),
         _ => return Err(bad("a message's content must be text or parts")),
@@ -68,8 +85,12 @@ fn message(mut message: RawObject) -> Result<RawObject, Failure> {
 
 /// A picture or sound, whose data MagicTunnel puts one level deeper.
 fn part(mut part: RawObject) -> Result<RawObject, Failure> {
-    let Some(mut source) = part.object("source") else { return Ok(part) };
-    let data = source.remove("data").ok_or_else(|| bad("pictures and sounds must come as data, not by address"))?;
+    let Some(mut source) = part.object("source") else {
+        return Ok(part);
+    };
+    let data = source
+        .remove("data")
+        .ok_or_else(|| bad("pictures and sounds must come as data, not by address"))?;
     part.remove("source");
     part.set_raw("data", data);
     part.set_some("mimeType", &source.remove("media_type"));
@@ -80,9 +101,11 @@ fn model_preferences(mut theirs: RawObject) -> Result<RawObject, Failure> {
     for (name, ours) in PREFERENCE_NAMES {
         rename(&mut theirs, name, ours);
     }
-    let Some(preferred) = theirs.remove("preferred_models") else { return Ok(theirs) };
-    let preferred: Vec<String> =
-        serde_json::from_str(preferred.get()).map_err(|_| bad("`preferred_models` must be an array of strings"))?;
+    let Some(preferred) = theirs.remove("preferred_models") else {
+        return Ok(theirs);
+    };
+    let preferred: Vec<String> = serde_json::from_str(preferred.get())
+        .map_err(|_| bad("`preferred_models` must be an array of strings"))?;
     let mut hints: Vec<RawObject> = theirs.read("hints").unwrap_or_default();
     hints.extend(preferred.iter().map(|name| RawObject::of("name", name)));
     Ok(theirs.with("hints", hints))
@@ -101,12 +124,16 @@ pub(crate) fn elicitation(mut body: RawObject, client: Option<&str>) -> Result<Q
 /// Metadata are hints: they join `_meta`, whose own members stay. A true claim of origin is left out, for what is true is
 /// known anyway; one that isn't stays a claim, for whoever relays the question to record.
 fn metadata(body: &mut RawObject, client: Option<&str>) -> Result<(), Failure> {
-    let Some(hints) = body.remove("metadata").filter(|raw| raw.get() != "null") else { return Ok(()) };
+    let Some(hints) = body.remove("metadata").filter(|raw| raw.get() != "null") else {
+        return Ok(());
+    };
     let hints = RawObject::parse(&hints).map_err(|_| bad("`metadata` must be an object"))?;
     let mut meta = body.object("_meta").unwrap_or_default();
     for (name, hint) in hints.iter() {
         let is_true_claim = name == CLAIMED_ORIGIN
-            && client.is_some_and(|client| serde_json::from_str::<String>(hint.get()).is_ok_and(|it| it == client));
+            && client.is_some_and(|client| {
+                serde_json::from_str::<String>(hint.get()).is_ok_and(|it| it == client)
+            });
         if !is_true_claim && !meta.has(name) {
             meta.set_raw(name, hint.to_owned());
         }
@@ -120,14 +147,20 @@ fn metadata(body: &mut RawObject, client: Option<&str>) -> Result<(), Failure> {
 /// An answer to a sampling request in MagicTunnel's words.
 pub(crate) fn sampling_response(answer: &RawObject, client: Option<&str>) -> RawObject {
     let meta = answer.object("_meta").unwrap_or_default();
-    let mut message = RawObject::of("role", answer.read::<Speaker>("role").unwrap_or(Speaker::Assistant));
+    let mut message = RawObject::of(
+        "role",
+        answer.read::<Speaker>("role").unwrap_or(Speaker::Assistant),
+    );
     message.set_some("content", &answer.get("content").map(plain));
     let mut response = RawObject::of("message", message);
     response.set_some("model", &answer.get("model"));
     if let Some(usage) = meta.object(USAGE) {
         let count = |name| usage.read::<u64>(name).unwrap_or_default();
         let (input, output) = (count("inputTokens"), count("outputTokens"));
-        response.set("usage", RawObject::of("input_tokens", input).with("output_tokens", output));
+        response.set(
+            "usage",
+            RawObject::of("input_tokens", input).with("output_tokens", output),
+        );
     }
     let answered = meta.object(ANSWERED).unwrap_or_default();
     let by = match answered.text("by").as_deref() {
@@ -137,7 +170,12 @@ pub(crate) fn sampling_response(answer: &RawObject, client: Option<&str>) -> Raw
     };
     let mut metadata = RawObject::of("processed_by", by);
     metadata.set_some("llm_provider", &meta.text(PROVIDER));
-    metadata.set("strategy", answered.text("strategy").unwrap_or_else(|| "client_forwarded".to_owned()));
+    metadata.set(
+        "strategy",
+        answered
+            .text("strategy")
+            .unwrap_or_else(|| "client_forwarded".to_owned()),
+    );
     metadata.set_some(CLAIMED_ORIGIN, &client);
     response.with("metadata", metadata)
 }
@@ -146,16 +184,21 @@ pub(crate) fn sampling_response(answer: &RawObject, client: Option<&str>) -> Raw
 fn plain(content: &RawValue) -> Box<RawValue> {
     let blocks: Vec<Content> = match content.get().as_bytes().first() {
         Some(b'[') => serde_json::from_str(content.get()).unwrap_or_default(),
-        _ => serde_json::from_str(content.get()).map(|block| vec![block]).unwrap_or_default(),
+        _ => serde_json::from_str(content.get())
+            .map(|block| vec![block])
+            .unwrap_or_default(),
     };
     match blocks.as_slice() {
-        [Content(block)] if block.text("type").as_deref() == Some("text") => {
-            block.get("text").map(RawValue::to_owned).unwrap_or_default()
-        }
+        [Content(block)] if block.text("type").as_deref() == Some("text") => block
+            .get("text")
+            .map(RawValue::to_owned)
+            .unwrap_or_default(),
         _ => {
             let texts: Option<Vec<String>> = blocks.iter().map(Content::as_text).collect();
             match texts.filter(|texts| !texts.is_empty()) {
-                Some(texts) => RawObject::of("text", texts.join("\n")).remove("text").unwrap_or_default(),
+                Some(texts) => RawObject::of("text", texts.join("\n"))
+                    .remove("text")
+                    .unwrap_or_default(),
                 None => content.to_owned(),
             }
         }
@@ -253,7 +296,9 @@ mod tests {
             turn(json!({ "role": "user" })),
             turn(json!({ "role": "user", "content": 1 })),
             turn(json!({ "role": "user", "content": ["m"] })),
-            turn(json!({ "role": "user", "content": [{ "type": "image", "source": { "url": "u" } }] })),
+            turn(
+                json!({ "role": "user", "content": [{ "type": "image", "source": { "url": "u" } }] }),
+            ),
             json!({ "messages": [], "model_preferences": [] }),
             json!({ "messages": [], "model_preferences": { "preferred_models": "gpt-4" } }),
             json!({ "messages": [], "metadata": "m" }),
@@ -271,21 +316,38 @@ mod tests {
         let worded = |answer: Value| value(&sampling_response(&object(answer), None));
         let text = |text: &str| json!({ "type": "text", "text": text });
         assert_eq!(
-            worded(json!({ "role": "assistant", "content": text("é"), "model": "m", "stopReason": "endTurn" })),
+            worded(
+                json!({ "role": "assistant", "content": text("é"), "model": "m", "stopReason": "endTurn" })
+            ),
             json!({
                 "message": { "role": "assistant", "content": "é" }, "model": "m",
                 "metadata": { "processed_by": "client", "strategy": "client_forwarded" }
             })
         );
-        assert_eq!(worded(json!({ "content": [text("a"), text("b")] }))["message"]["content"], "a\nb");
+        assert_eq!(
+            worded(json!({ "content": [text("a"), text("b")] }))["message"]["content"],
+            "a\nb"
+        );
         let picture = json!([text("a"), { "type": "image", "data": "", "mimeType": "image/png" }]);
-        assert_eq!(worded(json!({ "content": picture }))["message"]["content"], picture);
+        assert_eq!(
+            worded(json!({ "content": picture }))["message"]["content"],
+            picture
+        );
         let by = |by: &str| {
             let meta = json!({ "callboard/answered": { "by": by, "strategy": "hybrid" } });
-            worded(json!({ "content": text("a"), "_meta": meta }))["metadata"]["processed_by"].clone()
+            worded(json!({ "content": text("a"), "_meta": meta }))["metadata"]["processed_by"]
+                .clone()
         };
-        assert_eq!([by("client"), by("model:m"), by("server:s")], ["client", "magictunnel", "external_server"]);
-        let accepted = elicitation_response(object(json!({ "action": "accept", "content": { "name": "n" } })));
-        assert_eq!(value(&accepted), json!({ "action": "accept", "data": { "name": "n" } }));
+        assert_eq!(
+            [by("client"), by("model:m"), by("server:s")],
+            ["client", "magictunnel", "external_server"]
+        );
+        let accepted = elicitation_response(object(
+            json!({ "action": "accept", "content": { "name": "n" } }),
+        ));
+        assert_eq!(
+            value(&accepted),
+            json!({ "action": "accept", "data": { "name": "n" } })
+        );
     }
 }

@@ -42,7 +42,10 @@ pub(crate) enum Manner {
 impl Dialect {
     /// Whether a request of this name asks the caller something.
     pub(crate) fn is_question(method: &str) -> bool {
-        matches!(method, "sampling/createMessage" | "elicitation/create" | "elicitation/request" | "roots/list")
+        matches!(
+            method,
+            "sampling/createMessage" | "elicitation/create" | "elicitation/request" | "roots/list"
+        )
     }
 
     /// Reads a question. `client` is the one whose call caused it, as the answer names it.
@@ -56,7 +59,8 @@ impl Dialect {
         client: impl FnOnce() -> Option<String>,
     ) -> Result<Asked, Failure> {
         let body = match params {
-            Some(params) => RawObject::parse(params).map_err(|_| Failure::invalid("`params` must be an object"))?,
+            Some(params) => RawObject::parse(params)
+                .map_err(|_| Failure::invalid("`params` must be an object"))?,
             None => RawObject::new(),
         };
         let tunnels = self == Self::MagicTunnel;
@@ -67,11 +71,15 @@ impl Dialect {
                 (Question::Sample(sample), Manner::Sampling { client })
             }
             "sampling/createMessage" => (Question::Sample(Sample(body)), Manner::Mcp),
-            "elicitation/create" if tunnels => (magictunnel::elicitation(body, client().as_deref())?, Manner::Mcp),
+            "elicitation/create" if tunnels => (
+                magictunnel::elicitation(body, client().as_deref())?,
+                Manner::Mcp,
+            ),
             "elicitation/create" => (Question::Elicit(Elicitation(body)), Manner::Mcp),
-            "elicitation/request" if tunnels => {
-                (magictunnel::elicitation(body, client().as_deref())?, Manner::Elicitation)
-            }
+            "elicitation/request" if tunnels => (
+                magictunnel::elicitation(body, client().as_deref())?,
+                Manner::Elicitation,
+            ),
             "elicitation/request" => (magictunnel::elicitation(body, None)?, Manner::Mcp),
             "roots/list" => (Question::Roots(RootsRequest(body)), Manner::Mcp),
             _ => return Err(Failure::not_found("no such question")),
@@ -81,11 +89,17 @@ impl Dialect {
 
     /// What a server of this dialect is told of whose call it is: what the client calls itself in the request that makes
     /// the call, else its session or principal. It never comes from a question.
-    pub(crate) fn client(self, request: Option<&RawObject>, call: Option<&CallMeta>) -> Option<String> {
+    pub(crate) fn client(
+        self,
+        request: Option<&RawObject>,
+        call: Option<&CallMeta>,
+    ) -> Option<String> {
         if self != Self::MagicTunnel {
             return None;
         }
-        let named = ["metadata", "_meta"].into_iter().find_map(|name| request?.object(name)?.text("client_id"));
+        let named = ["metadata", "_meta"]
+            .into_iter()
+            .find_map(|name| request?.object(name)?.text("client_id"));
         named.or_else(|| {
             let call = call?;
             let session = call.session.as_ref().map(|session| session.id.to_string());

@@ -24,13 +24,21 @@ pub(crate) fn start(
     options: &ClientOptions,
     ear: Arc<NotificationHandler>,
 ) -> Result<Transport, TransportError> {
-    let inherited = command.inherit.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+    let inherited = command
+        .inherit
+        .iter()
+        .filter_map(|name| Some((name, std::env::var_os(name)?)));
     let mut start = Command::new(&command.program);
     start
         .args(&command.arguments)
         .env_clear()
         .envs(inherited)
-        .envs(command.set.iter().map(|(name, value)| (name, value.expose_secret())))
+        .envs(
+            command
+                .set
+                .iter()
+                .map(|(name, value)| (name, value.expose_secret())),
+        )
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -44,10 +52,16 @@ pub(crate) fn start(
         callboard_message::log::warn!(by: options.name.as_deref().unwrap_or_default(), server = options.name, program = %command.program.to_string_lossy(), %error, "failed to start a server");
         TransportError::Unreachable("the server's program can't be started")
     })?;
-    let group = Group(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)));
+    let group = Group(
+        child
+            .id()
+            .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)),
+    );
     let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (Some(input), Some(output), Some(errors)) = pipes else {
-        return Err(TransportError::Unreachable("the server's program has no standard input and output"));
+        return Err(TransportError::Unreachable(
+            "the server's program has no standard input and output",
+        ));
     };
     let farewells = ear.farewells.clone();
     let program = || command.program.to_string_lossy().into_owned();
@@ -95,7 +109,10 @@ async fn log(mut errors: impl AsyncRead + Unpin, server: &str) -> TransportError
     while let Ok(Some(line)) = lines.read(&mut errors).await {
         match line {
             Line::Whole(line) => {
-                let line: String = String::from_utf8_lossy(&line).chars().filter(|c| !c.is_control()).collect();
+                let line: String = String::from_utf8_lossy(&line)
+                    .chars()
+                    .filter(|c| !c.is_control())
+                    .collect();
                 callboard_message::log::info!(target: "callboard_mcp::stderr", by: server, server, "{line}");
             }
             Line::TooLong => callboard_message::log::info!(
@@ -112,7 +129,10 @@ async fn end(mut child: Child, group: Group, server: &str) {
         if let Some(signal) = ask {
             group.send(signal);
         }
-        if tokio::time::timeout(CHILD_END_GRACE, child.wait()).await.is_ok() {
+        if tokio::time::timeout(CHILD_END_GRACE, child.wait())
+            .await
+            .is_ok()
+        {
             return;
         }
     }

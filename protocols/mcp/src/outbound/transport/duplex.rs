@@ -42,19 +42,37 @@ pub(crate) struct Engine {
 }
 
 impl Duplex {
-    pub fn open(ear: Arc<NotificationHandler>, limits: Limits, server: &str) -> (Transport, Engine, Outbox) {
+    pub fn open(
+        ear: Arc<NotificationHandler>,
+        limits: Limits,
+        server: &str,
+    ) -> (Transport, Engine, Outbox) {
         let (sender, outbox) = mpsc::channel(OUTBOX_MAX);
         let (stop, closed) = (CancellationToken::new(), CancellationToken::new());
         let (replies, server) = (sender.clone(), server.into());
-        let engine = Engine { replies, stop: stop.clone(), ear, limits, closed: closed.clone(), server };
-        let duplex = Self { outbox: sender, closed, _stop: stop.drop_guard() };
+        let engine = Engine {
+            replies,
+            stop: stop.clone(),
+            ear,
+            limits,
+            closed: closed.clone(),
+            server,
+        };
+        let duplex = Self {
+            outbox: sender,
+            closed,
+            _stop: stop.drop_guard(),
+        };
         (Transport::Duplex(Arc::new(duplex)), engine, outbox)
     }
 
     pub async fn exchange(&self, outgoing: &Outgoing, flight: &mut PendingRequest) -> Exchanged {
         self.send(outgoing.body.clone()).await?;
         match (&mut flight.response).await {
-            Ok(Ok(outcome)) => outcome.map_err(|error| TransportError::Rpc { error, status: None }),
+            Ok(Ok(outcome)) => outcome.map_err(|error| TransportError::Rpc {
+                error,
+                status: None,
+            }),
             Ok(Err(why)) => Err(why),
             Err(_) => Err(closed()),
         }
@@ -63,7 +81,9 @@ impl Duplex {
     /// Tells the server that nobody waits for request `number` any more.
     pub fn cancel(&self, number: u64) {
         if self.outbox.try_send(cancelled(number)).is_err() {
-            callboard_message::log::debug!("a server that reads nothing isn't told of a cancelled call");
+            callboard_message::log::debug!(
+                "a server that reads nothing isn't told of a cancelled call"
+            );
         }
     }
 
@@ -79,7 +99,10 @@ impl Engine {
     /// Takes one message of the server's.
     pub fn take(&self, message: &[u8]) {
         match read(message, &self.limits) {
-            Ok(Said::Response { id, outcome }) => self.ear.flights.answer(id.as_ref().and_then(number_of), Ok(outcome)),
+            Ok(Said::Response { id, outcome }) => self
+                .ear
+                .flights
+                .answer(id.as_ref().and_then(number_of), Ok(outcome)),
             Ok(Said::Event(heard)) => {
                 match self.ear.hear(heard) {
                     Reply::None => {}
@@ -112,7 +135,11 @@ impl Engine {
     }
 
     /// Hears and writes until one of both ends, or nobody holds the channel any more; then whoever waits learns why.
-    pub async fn run(&self, hear: impl Future<Output = TransportError>, write: impl Future<Output = TransportError>) {
+    pub async fn run(
+        &self,
+        hear: impl Future<Output = TransportError>,
+        write: impl Future<Output = TransportError>,
+    ) {
         let why = tokio::select! {
             why = hear => why,
             why = write => why,

@@ -14,7 +14,9 @@ use url::Url;
 
 use super::duplex::{CLIENT_ENDED, Duplex, Engine, Outbox};
 use super::{Head, Outgoing, Transport, authorized};
-use crate::outbound::exchange::{Exchanged, Heard, Said, TransportError, cancelled, number_of, read};
+use crate::outbound::exchange::{
+    Exchanged, Heard, Said, TransportError, cancelled, number_of, read,
+};
 use crate::outbound::options::ClientOptions;
 use crate::outbound::pending_requests::PendingRequest;
 use crate::outbound::server_messages::{NotificationHandler, Reply};
@@ -47,14 +49,31 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    pub fn new(clients: Clients, url: Url, options: Arc<ClientOptions>, ear: Arc<NotificationHandler>) -> Self {
+    pub fn new(
+        clients: Clients,
+        url: Url,
+        options: Arc<ClientOptions>,
+        ear: Arc<NotificationHandler>,
+    ) -> Self {
         let target = Target::new(&url);
-        Self { clients, url, target, options, ear, session: OnceLock::new(), revision: OnceLock::new() }
+        Self {
+            clients,
+            url,
+            target,
+            options,
+            ear,
+            session: OnceLock::new(),
+            revision: OnceLock::new(),
+        }
     }
 
     /// The same server at another URL.
     fn at(&self, url: Url) -> Self {
-        Self { target: Target::new(&url), url, ..self.clone() }
+        Self {
+            target: Target::new(&url),
+            url,
+            ..self.clone()
+        }
     }
 
     /// From here on requests say which revision they speak.
@@ -74,7 +93,9 @@ impl Http {
 
     pub async fn exchange(&self, outgoing: &Outgoing, flight: &PendingRequest) -> Exchanged {
         let is_legacy = matches!(outgoing.head, Head::Legacy);
-        let response = self.post(outgoing.body.clone(), &outgoing.head, &outgoing.method).await?;
+        let response = self
+            .post(outgoing.body.clone(), &outgoing.head, &outgoing.method)
+            .await?;
         let status = response.status();
         if is_legacy && status == StatusCode::NOT_FOUND && self.session.get().is_some() {
             return Err(TransportError::SessionLost);
@@ -83,7 +104,11 @@ impl Http {
             self.begin_session(response.headers());
         }
         if status.is_success() && response.is_event_stream() {
-            let events = EventStream::new(response, self.options.limits.body_bytes_max, Place::default());
+            let events = EventStream::new(
+                response,
+                self.options.limits.body_bytes_max,
+                Place::default(),
+            );
             return self.follow(events, flight, is_legacy).await;
         }
         let body = response.body(self.options.limits.body_bytes_max).await?;
@@ -98,30 +123,51 @@ impl Http {
                 },
                 // Whoever waits takes them before the outcome.
                 Ok(Said::Event(heard)) => drop(flight.events.send(Box::new(heard)).await),
-                Err(_) if !status.is_success() => return Err(TransportError::Status(status.as_u16())),
-                Err(refusal) => return Err(TransportError::Protocol(format!("the response {refusal}"))),
+                Err(_) if !status.is_success() => {
+                    return Err(TransportError::Status(status.as_u16()));
+                }
+                Err(refusal) => {
+                    return Err(TransportError::Protocol(format!("the response {refusal}")));
+                }
             }
         }
         match outcome {
             Some(Ok(result)) if status.is_success() => Ok(result),
-            Some(Err(error)) => Err(TransportError::Rpc { error, status: Some(status.as_u16()) }),
+            Some(Err(error)) => Err(TransportError::Rpc {
+                error,
+                status: Some(status.as_u16()),
+            }),
             _ if !status.is_success() => Err(TransportError::Status(status.as_u16())),
-            _ => Err(TransportError::Protocol("the request was answered with no response".into())),
+            _ => Err(TransportError::Protocol(
+                "the request was answered with no response".into(),
+            )),
         }
     }
 
     /// Reads the response off an event stream, taking it up again where it breaks off (legacy only).
-    async fn follow(&self, mut events: EventStream, flight: &PendingRequest, is_legacy: bool) -> Exchanged {
+    async fn follow(
+        &self,
+        mut events: EventStream,
+        flight: &PendingRequest,
+        is_legacy: bool,
+    ) -> Exchanged {
         let broken = TransportError::Broken("the response's stream broke off");
         loop {
             while let Some(event) = events.next().await? {
                 match read(&event.data, &self.options.limits) {
                     Ok(Said::Event(heard)) => drop(flight.events.send(Box::new(heard)).await),
-                    Ok(Said::Response { id, outcome }) if id.as_ref().and_then(number_of) == Some(flight.number) => {
-                        return outcome.map_err(|error| TransportError::Rpc { error, status: Some(200) });
+                    Ok(Said::Response { id, outcome })
+                        if id.as_ref().and_then(number_of) == Some(flight.number) =>
+                    {
+                        return outcome.map_err(|error| TransportError::Rpc {
+                            error,
+                            status: Some(200),
+                        });
                     }
                     Ok(Said::Response { .. }) => self.ear.flights.count_unknown(),
-                    Err(refusal) => callboard_message::log::warn!(%refusal, "an event that is no message is skipped"),
+                    Err(refusal) => {
+                        callboard_message::log::warn!(%refusal, "an event that is no message is skipped")
+                    }
                 }
             }
             let place = events.into_place();
@@ -137,18 +183,29 @@ impl Http {
         for _ in 0..=self.options.reconnects_max {
             tokio::time::sleep(place.retry()).await;
             match self.listen(place.last_event_id()).await {
-                Ok(Some(response)) => return Ok(EventStream::new(response, self.options.limits.body_bytes_max, place)),
+                Ok(Some(response)) => {
+                    return Ok(EventStream::new(
+                        response,
+                        self.options.limits.body_bytes_max,
+                        place,
+                    ));
+                }
                 // With its session, the call is lost: whether the server acted is unknown, so it isn't repeated.
                 Ok(None) | Err(TransportError::SessionLost) => break,
                 Err(TransportError::Unreachable(_) | TransportError::Broken(_)) => {}
                 Err(other) => return Err(other),
             }
         }
-        Err(TransportError::Broken("the response's stream broke off and can't be taken up again"))
+        Err(TransportError::Broken(
+            "the response's stream broke off and can't be taken up again",
+        ))
     }
 
     /// Opens the stream of what belongs to no request, or one that broke off. `None`: the server has none.
-    async fn listen(&self, last_event_id: Option<&str>) -> Result<Option<Response>, TransportError> {
+    async fn listen(
+        &self,
+        last_event_id: Option<&str>,
+    ) -> Result<Option<Response>, TransportError> {
         let mut headers = self.headers();
         headers.insert(ACCEPT, STREAM);
         if let Some(place) = last_event_id.and_then(|id| HeaderValue::from_str(id).ok()) {
@@ -181,19 +238,25 @@ impl Http {
         let answered = self.listen(from.last_event_id()).await;
         // Dropped, it says the same: there is nothing more to wait for.
         drop(ready.take());
-        let Some(response) = answered? else { return Ok(None) };
+        let Some(response) = answered? else {
+            return Ok(None);
+        };
         let mut events = EventStream::new(response, self.options.limits.body_bytes_max, from);
         while let Some(event) = events.next().await? {
             match read(&event.data, &self.options.limits) {
                 Ok(Said::Event(heard)) => {
                     let (reply, link) = (self.ear.hear(heard), Transport::Http(self.clone()));
                     match reply {
-                        Reply::Later(_) => drop(tokio::spawn(async move { link.reply(reply).await })),
+                        Reply::Later(_) => {
+                            drop(tokio::spawn(async move { link.reply(reply).await }))
+                        }
                         now => link.reply(now).await,
                     }
                 }
                 Ok(Said::Response { .. }) => self.ear.flights.count_unknown(),
-                Err(refusal) => callboard_message::log::warn!(%refusal, "an event that is no message is skipped"),
+                Err(refusal) => {
+                    callboard_message::log::warn!(%refusal, "an event that is no message is skipped")
+                }
             }
         }
         let broke_off = events.into_place();
@@ -210,14 +273,25 @@ impl Http {
         }
     }
 
-    async fn post(&self, body: Vec<u8>, head: &Head, method: &str) -> Result<Response, TransportError> {
+    async fn post(
+        &self,
+        body: Vec<u8>,
+        head: &Head,
+        method: &str,
+    ) -> Result<Response, TransportError> {
         let mut headers = self.headers();
         headers.insert(CONTENT_TYPE, JSON);
         headers.insert(ACCEPT, BOTH);
         if let Head::Modern { name, params } = head {
-            headers.insert(VERSION, HeaderValue::from_static(Revision::V2026_07_28.as_str()));
+            headers.insert(
+                VERSION,
+                HeaderValue::from_static(Revision::V2026_07_28.as_str()),
+            );
             let method = HeaderValue::from_str(method);
-            headers.insert(METHOD, method.map_err(|_| TransportError::Protocol("no such method".into()))?);
+            headers.insert(
+                METHOD,
+                method.map_err(|_| TransportError::Protocol("no such method".into()))?,
+            );
             if let Some(name) = name {
                 headers.insert(NAME, name.clone());
             }
@@ -235,7 +309,10 @@ impl Http {
             headers.insert(SESSION, session.clone());
         }
         // The header came with 2025-06-18; modern requests say it themselves.
-        let said = self.revision.get().filter(|r| (Revision::V2025_06_18..Revision::V2026_07_28).contains(*r));
+        let said = self
+            .revision
+            .get()
+            .filter(|r| (Revision::V2025_06_18..Revision::V2026_07_28).contains(*r));
         if let Some(revision) = said {
             headers.insert(VERSION, HeaderValue::from_static(revision.as_str()));
         }
@@ -243,7 +320,12 @@ impl Http {
     }
 
     /// Sends a request, authorised.
-    async fn authorized(&self, method: Method, headers: HeaderMap, body: Bytes) -> Result<Response, TransportError> {
+    async fn authorized(
+        &self,
+        method: Method,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Response, TransportError> {
         let unusable = TransportError::Unreachable("the server's URL can't be used over HTTP");
         let target = self.target.as_ref().ok_or(unusable)?;
         let send = |authorization: Option<HeaderValue>| {
@@ -251,13 +333,24 @@ impl Http {
             if let Some(value) = authorization {
                 headers.insert(AUTHORIZATION, value);
             }
-            async move { Ok(self.clients.here().send(target, method, headers, body).await?) }
+            async move {
+                Ok(self
+                    .clients
+                    .here()
+                    .send(target, method, headers, body)
+                    .await?)
+            }
         };
-        authorized(&self.options, send, |response| Some((response.status(), response.headers()))).await
+        authorized(&self.options, send, |response| {
+            Some((response.status(), response.headers()))
+        })
+        .await
     }
 
     fn begin_session(&self, headers: &HeaderMap) {
-        let given = headers.get(SESSION).filter(|id| id.as_bytes().iter().all(u8::is_ascii_graphic));
+        let given = headers
+            .get(SESSION)
+            .filter(|id| id.as_bytes().iter().all(u8::is_ascii_graphic));
         // Copied: a header's value shares what was read from the connection, 8 KiB, and this one is kept.
         if let Some(mut id) = given.and_then(|id| HeaderValue::from_bytes(id.as_bytes()).ok()) {
             id.set_sensitive(true);
@@ -268,18 +361,29 @@ impl Http {
     /// The messages of a body: one, or several in a batch, which a server of 2025-03-26 may answer with.
     fn parts<'a>(&self, body: &'a [u8]) -> Vec<&'a [u8]> {
         let is_batch = body.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'[');
-        if !is_batch || self.revision.get().is_some_and(|r| *r != Revision::V2025_03_26) {
+        if !is_batch
+            || self
+                .revision
+                .get()
+                .is_some_and(|r| *r != Revision::V2025_03_26)
+        {
             return vec![body];
         }
-        let parts =
-            check(body, &self.options.limits).ok().and_then(|text| serde_json::from_str::<Vec<&RawValue>>(text).ok());
-        parts.map_or_else(|| vec![body], |parts| parts.iter().map(|part| part.get().as_bytes()).collect())
+        let parts = check(body, &self.options.limits)
+            .ok()
+            .and_then(|text| serde_json::from_str::<Vec<&RawValue>>(text).ok());
+        parts.map_or_else(
+            || vec![body],
+            |parts| parts.iter().map(|part| part.get().as_bytes()).collect(),
+        )
     }
 
     /// Runs a farewell that nobody waits for; not at all where no runtime is left.
     fn in_background(&self, farewell: impl Future<Output = ()> + Send + 'static) {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            self.ear.farewells.spawn_on(tokio::time::timeout(FAREWELL_TIMEOUT, farewell), &runtime);
+            self.ear
+                .farewells
+                .spawn_on(tokio::time::timeout(FAREWELL_TIMEOUT, farewell), &runtime);
         }
     }
 
@@ -291,7 +395,9 @@ impl Http {
         let http = self.clone();
         self.in_background(async move {
             // A server may not want to be told (405), or be gone.
-            let _ = http.authorized(Method::DELETE, http.headers(), Bytes::new()).await;
+            let _ = http
+                .authorized(Method::DELETE, http.headers(), Bytes::new())
+                .await;
         });
     }
 }
@@ -304,16 +410,22 @@ pub(crate) async fn open_event_stream(http: Http) -> Result<Transport, Transport
     };
     let mut events = EventStream::new(response, limits.body_bytes_max, Place::default());
     let first = tokio::time::timeout(http.options.connect_timeout, events.next());
-    let first = first.await.map_err(|_| TransportError::TimedOut(http.options.connect_timeout))??;
+    let first = first
+        .await
+        .map_err(|_| TransportError::TimedOut(http.options.connect_timeout))??;
     let first = first.filter(|event| event.kind() == "endpoint");
     let endpoint = first.and_then(|event| String::from_utf8(event.data).ok());
     let endpoint = endpoint.and_then(|said| http.url.join(said.trim()).ok());
     let Some(endpoint) = endpoint else {
-        return Err(TransportError::Protocol("the event stream doesn't begin with an endpoint".into()));
+        return Err(TransportError::Protocol(
+            "the event stream doesn't begin with an endpoint".into(),
+        ));
     };
     // Another origin would get what was meant for this one.
     if endpoint.origin() != http.url.origin() {
-        return Err(TransportError::Protocol("the event stream's endpoint has another origin".into()));
+        return Err(TransportError::Protocol(
+            "the event stream's endpoint has another origin".into(),
+        ));
     }
     let server = endpoint.host_str().unwrap_or_default().to_owned();
     let post = http.at(endpoint);
@@ -328,7 +440,9 @@ async fn speak(engine: Engine, mut outbox: Outbox, mut events: EventStream, post
             match events.next().await {
                 Ok(Some(event)) if event.kind() == "message" => engine.take(&event.data),
                 Ok(Some(_)) => {}
-                Ok(None) => return TransportError::Broken("the server has closed the event stream"),
+                Ok(None) => {
+                    return TransportError::Broken("the server has closed the event stream");
+                }
                 Err(error) => return error.into(),
             }
         }
@@ -341,7 +455,9 @@ async fn speak(engine: Engine, mut outbox: Outbox, mut events: EventStream, post
             };
             match (post.send(message).await, number) {
                 (Err(error), Some(number)) => post.ear.flights.answer(Some(number), Err(error)),
-                (Err(error), None) => callboard_message::log::warn!(%error, "the server takes no message"),
+                (Err(error), None) => {
+                    callboard_message::log::warn!(%error, "the server takes no message")
+                }
                 (Ok(()), _) => {}
             }
         }

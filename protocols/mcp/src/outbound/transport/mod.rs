@@ -43,7 +43,10 @@ pub(crate) enum Head {
     /// Session and revision, as negotiated.
     Legacy,
     /// What a modern request mirrors into headers (2026-07-28, streamable HTTP, request metadata).
-    Modern { name: Option<HeaderValue>, params: Vec<(HeaderName, HeaderValue)> },
+    Modern {
+        name: Option<HeaderValue>,
+        params: Vec<(HeaderName, HeaderValue)>,
+    },
 }
 
 /// An open way to a server.
@@ -59,8 +62,12 @@ impl Transport {
     /// Sends a request and waits for its response. Dropped, it tells the server that nobody waits any more.
     pub async fn exchange(&self, outgoing: &Outgoing, flight: &mut PendingRequest) -> Exchanged {
         // Over HTTP, a modern server takes the end of the connection for it.
-        let tells = outgoing.cancellable && (matches!(outgoing.head, Head::Legacy) || self.http().is_none());
-        let mut unanswered = Unanswered { link: self, number: tells.then_some(outgoing.number) };
+        let tells = outgoing.cancellable
+            && (matches!(outgoing.head, Head::Legacy) || self.http().is_none());
+        let mut unanswered = Unanswered {
+            link: self,
+            number: tells.then_some(outgoing.number),
+        };
         let answered = match self {
             Self::Http(http) => http.exchange(outgoing, flight).await,
             Self::Duplex(duplex) => duplex.exchange(outgoing, flight).await,
@@ -145,21 +152,36 @@ async fn authorized<R, Sent: Future<Output = Result<R, TransportError>>>(
     send: impl Fn(Option<HeaderValue>) -> Sent,
     refusal: impl Fn(&R) -> Option<(StatusCode, &HeaderMap)>,
 ) -> Result<R, TransportError> {
-    let Some(authorizer) = &options.authorizer else { return send(None).await };
+    let Some(authorizer) = &options.authorizer else {
+        return send(None).await;
+    };
     let failed = |error| TransportError::Auth(Arc::new(error));
     let mut refused_before = 0;
     loop {
         let sent = authorizer.authorization().await.map_err(failed)?;
-        let mut value = sent.as_ref().and_then(|secret| HeaderValue::from_str(secret.expose_secret()).ok());
+        let mut value = sent
+            .as_ref()
+            .and_then(|secret| HeaderValue::from_str(secret.expose_secret()).ok());
         value.iter_mut().for_each(|value| value.set_sensitive(true));
         let answer = send(value).await?;
-        let Some((status, headers)) = refusal(&answer) else { return Ok(answer) };
+        let Some((status, headers)) = refusal(&answer) else {
+            return Ok(answer);
+        };
         let status = status.as_u16();
         if !Challenge::concerns(status) || refused_before >= AUTH_REFUSALS_MAX {
             return Ok(answer);
         }
-        let told: Vec<&str> = headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|told| told.to_str().ok()).collect();
-        let challenge = Challenge { status, www_authenticate: &told, sent: sent.as_ref(), refused_before };
+        let told: Vec<&str> = headers
+            .get_all(WWW_AUTHENTICATE)
+            .iter()
+            .filter_map(|told| told.to_str().ok())
+            .collect();
+        let challenge = Challenge {
+            status,
+            www_authenticate: &told,
+            sent: sent.as_ref(),
+            refused_before,
+        };
         if !authorizer.challenged(challenge).await.map_err(failed)? {
             return Ok(answer);
         }

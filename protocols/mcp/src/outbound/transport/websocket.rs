@@ -33,17 +33,29 @@ pub(crate) async fn open(
     ear: Arc<NotificationHandler>,
 ) -> Result<Transport, TransportError> {
     let connecting = timeout(options.connect_timeout, connect(url, options));
-    let socket = connecting.await.map_err(|_| TransportError::TimedOut(options.connect_timeout))??;
-    let (link, engine, outbox) =
-        Duplex::open(ear, options.limits, options.name.as_deref().unwrap_or(url.host_str().unwrap_or_default()));
+    let socket = connecting
+        .await
+        .map_err(|_| TransportError::TimedOut(options.connect_timeout))??;
+    let (link, engine, outbox) = Duplex::open(
+        ear,
+        options.limits,
+        options
+            .name
+            .as_deref()
+            .unwrap_or(url.host_str().unwrap_or_default()),
+    );
     tokio::spawn(speak(engine, outbox, socket));
     Ok(link)
 }
 
 async fn connect(url: &Url, options: &ClientOptions) -> Result<Socket, TransportError> {
     let send = |authorization| ask(url, options, authorization);
-    let answer = authorized(options, send, |answer| answer.as_ref().err().map(|no| (no.status(), no.headers())));
-    answer.await?.map_err(|refusal| TransportError::Status(refusal.status().as_u16()))
+    let answer = authorized(options, send, |answer| {
+        answer.as_ref().err().map(|no| (no.status(), no.headers()))
+    });
+    answer
+        .await?
+        .map_err(|refusal| TransportError::Status(refusal.status().as_u16()))
 }
 
 /// Asks for the WebSocket once.
@@ -53,9 +65,13 @@ async fn ask(
     authorization: Option<HeaderValue>,
 ) -> Result<Result<Socket, Refusal>, TransportError> {
     let bytes_max = Some(options.limits.body_bytes_max);
-    let config = WebSocketConfig::default().max_message_size(bytes_max).max_frame_size(bytes_max);
-    let mut request =
-        url.as_str().into_client_request().map_err(|_| TransportError::Unreachable("not a WebSocket URL"))?;
+    let config = WebSocketConfig::default()
+        .max_message_size(bytes_max)
+        .max_frame_size(bytes_max);
+    let mut request = url
+        .as_str()
+        .into_client_request()
+        .map_err(|_| TransportError::Unreachable("not a WebSocket URL"))?;
     let headers = request.headers_mut();
     for (name, value) in &options.headers {
         headers.append(name, value.clone());
@@ -92,7 +108,9 @@ async fn speak(engine: Engine, mut outbox: Outbox, socket: Socket) {
     let write = async {
         while let Some(message) = outbox.recv().await {
             // What is written here is JSON, and so UTF-8.
-            let Ok(text) = String::from_utf8(message) else { continue };
+            let Ok(text) = String::from_utf8(message) else {
+                continue;
+            };
             if sink.send(Message::text(text)).await.is_err() {
                 return TransportError::Broken("the WebSocket is broken");
             }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use callboard_mcp::outbound::auth::{
-    AuthError, Authorizer, Challenge, Consent, Grant, HEAD_BYTES_MAX, HeadlessConsent, Identity, LoopbackConsent,
-    OAuth, OAuthOptions, Redirected,
+    AuthError, Authorizer, Challenge, Consent, Grant, HEAD_BYTES_MAX, HeadlessConsent, Identity,
+    LoopbackConsent, OAuth, OAuthOptions, Redirected,
 };
 use callboard_rpc::Egress;
 use futures::future::{BoxFuture, join_all};
@@ -18,8 +18,13 @@ use crate::kit::soon;
 
 /// Sends `head` and returns what comes back.
 async fn browse(port: u16, head: &str) -> String {
-    let mut browser = TcpStream::connect(("127.0.0.1", port)).await.expect("somebody listens");
-    browser.write_all(head.as_bytes()).await.expect("it is read");
+    let mut browser = TcpStream::connect(("127.0.0.1", port))
+        .await
+        .expect("somebody listens");
+    browser
+        .write_all(head.as_bytes())
+        .await
+        .expect("it is read");
     let mut answer = String::new();
     // A connection that is cut answers nothing.
     let _ = browser.read_to_string(&mut answer).await;
@@ -36,36 +41,71 @@ async fn person_consents_in_a_browser() {
     let back: Url = consent.redirect_uri().parse().expect("a URL");
     let port = back.port().expect("a port");
     let site = Site::start();
-    let oauth = site.client_by(Grant::Consent { consent: Arc::new(consent), identity: Identity::default() });
+    let oauth = site.client_by(Grant::Consent {
+        consent: Arc::new(consent),
+        identity: Identity::default(),
+    });
 
     let person = async {
         let url = urls.recv().await.expect("a URL is shown");
-        assert!(url.as_str().starts_with(&format!("{}/authorize?", site.url)));
-        let answer = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().expect("a client");
+        assert!(
+            url.as_str()
+                .starts_with(&format!("{}/authorize?", site.url))
+        );
+        let answer = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .expect("a client");
         let answer = answer.get(url).send().await.expect("the site answers");
-        let location = answer.headers()["location"].to_str().expect("text").to_owned();
-        let target = location.strip_prefix(&format!("http://127.0.0.1:{port}")).expect("it leads here").to_owned();
+        let location = answer.headers()["location"]
+            .to_str()
+            .expect("text")
+            .to_owned();
+        let target = location
+            .strip_prefix(&format!("http://127.0.0.1:{port}"))
+            .expect("it leads here")
+            .to_owned();
 
         for head in [
             "GET /callback?code=c0de&state=guessed HTTP/1.1\r\n\r\n".to_owned(),
             "GET /callback?code=c0de HTTP/1.1\r\n\r\n".to_owned(),
             "GET /favicon.ico HTTP/1.1\r\n\r\n".to_owned(),
-            format!("GET {} HTTP/1.1\r\n\r\n", target.replace("/callback", "/elsewhere")),
+            format!(
+                "GET {} HTTP/1.1\r\n\r\n",
+                target.replace("/callback", "/elsewhere")
+            ),
             format!("GET {target}&code=other HTTP/1.1\r\n\r\n"),
             format!("POST {target} HTTP/1.1\r\n\r\n"),
             "nonsense\r\n\r\n".to_owned(),
         ] {
-            assert!(browse(port, &head).await.starts_with("HTTP/1.1 400 "), "{head}");
+            assert!(
+                browse(port, &head).await.starts_with("HTTP/1.1 400 "),
+                "{head}"
+            );
         }
         let padded = |bytes: usize| {
             let (start, end) = ("GET /favicon.ico HTTP/1.1\r\nX: ", "\r\n\r\n");
-            format!("{start}{}{end}", "x".repeat(bytes - start.len() - end.len()))
+            format!(
+                "{start}{}{end}",
+                "x".repeat(bytes - start.len() - end.len())
+            )
         };
-        assert!(browse(port, &padded(HEAD_BYTES_MAX)).await.starts_with("HTTP/1.1 400 "));
+        assert!(
+            browse(port, &padded(HEAD_BYTES_MAX))
+                .await
+                .starts_with("HTTP/1.1 400 ")
+        );
         assert_eq!(browse(port, &padded(HEAD_BYTES_MAX + 1)).await, "");
 
-        let page = browse(port, &format!("GET {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")).await;
-        assert!(page.starts_with("HTTP/1.1 200 ") && !page.contains("c0de"), "{page}");
+        let page = browse(
+            port,
+            &format!("GET {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"),
+        )
+        .await;
+        assert!(
+            page.starts_with("HTTP/1.1 200 ") && !page.contains("c0de"),
+            "{page}"
+        );
     };
     let (answer, ()) = soon(async { tokio::join!(site.request(&oauth), person) }).await;
     assert_eq!(answer.expect("they consented"), 200);
@@ -93,21 +133,32 @@ impl Consent for Slow {
 }
 
 fn slow() -> Arc<Slow> {
-    let at_once = HeadlessConsent::new(CALLBACK, &Egress::public().with_loopback()).expect("a client");
-    Arc::new(Slow { asked: Notify::new(), consents: Notify::new(), at_once })
+    let at_once =
+        HeadlessConsent::new(CALLBACK, &Egress::public().with_loopback()).expect("a client");
+    Arc::new(Slow {
+        asked: Notify::new(),
+        consents: Notify::new(),
+        at_once,
+    })
 }
 
 /// Goal: a consent that comes after its request was given up isn't lost. Method: give up while somebody thinks.
 #[actix_web::test]
 async fn late_consent_serves_the_next_request() {
     let (site, person) = (Site::start(), slow());
-    let oauth = site.client_by(Grant::Consent { consent: person.clone(), identity: Identity::default() });
+    let oauth = site.client_by(Grant::Consent {
+        consent: person.clone(),
+        identity: Identity::default(),
+    });
     tokio::select! {
         answer = site.request(&oauth) => panic!("nobody consented: {answer:?}"),
         () = soon(person.asked.notified()) => {}
     }
     person.consents.notify_one();
-    assert_eq!(soon(site.request(&oauth)).await.expect("they consented"), 200);
+    assert_eq!(
+        soon(site.request(&oauth)).await.expect("they consented"),
+        200
+    );
     assert_eq!(site.seen("/authorize").len(), 1);
 }
 
@@ -116,8 +167,14 @@ async fn late_consent_serves_the_next_request() {
 #[actix_web::test]
 async fn nobody_is_waited_for_without_end() {
     let (site, person) = (Site::start(), slow());
-    let grant = || Grant::Consent { consent: person.clone(), identity: Identity::default() };
-    let options = OAuthOptions { consent_timeout: std::time::Duration::from_millis(10), ..on_this_machine() };
+    let grant = || Grant::Consent {
+        consent: person.clone(),
+        identity: Identity::default(),
+    };
+    let options = OAuthOptions {
+        consent_timeout: std::time::Duration::from_millis(10),
+        ..on_this_machine()
+    };
     let oauth = OAuth::new(&site.mcp(), grant(), options).expect("the options fit");
     let answer = soon(site.request(&oauth)).await;
     assert!(matches!(answer, Err(AuthError::Consent(_))), "{answer:?}");
@@ -145,13 +202,22 @@ async fn nobody_is_waited_for_without_end() {
 async fn other_refusals_stay() -> Result<(), AuthError> {
     let site = Site::start();
     let oauth = site.client();
-    let refused = |status, sent| Challenge { status, www_authenticate: &["Bearer"], sent, refused_before: 0 };
+    let refused = |status, sent| Challenge {
+        status,
+        www_authenticate: &["Bearer"],
+        sent,
+        refused_before: 0,
+    };
     assert!(!oauth.challenged(refused(403, None)).await?);
     assert!(!oauth.challenged(refused(500, None)).await?);
     assert!(site.seen("/authorize").is_empty());
 
     assert_eq!(soon(site.request(&oauth)).await?, 200);
-    assert!(oauth.challenged(refused(401, Some(&"Bearer old".into()))).await?);
+    assert!(
+        oauth
+            .challenged(refused(401, Some(&"Bearer old".into())))
+            .await?
+    );
     assert_eq!(site.seen("/authorize").len(), 1);
     Ok(())
 }
@@ -160,12 +226,28 @@ async fn other_refusals_stay() -> Result<(), AuthError> {
 #[actix_web::test]
 async fn one_denial_serves_all_who_wait() {
     let site = Site::start();
-    site.script().response.insert("error", Some("access_denied".to_owned()));
+    site.script()
+        .response
+        .insert("error", Some("access_denied".to_owned()));
     let oauth = site.client();
-    let refused = Challenge { status: 401, www_authenticate: &["Bearer"], sent: None, refused_before: 0 };
+    let refused = Challenge {
+        status: 401,
+        www_authenticate: &["Bearer"],
+        sent: None,
+        refused_before: 0,
+    };
     let answers = soon(join_all((0..8).map(|_| oauth.challenged(refused)))).await;
-    let denied = answers.iter().filter(|answer| matches!(answer, Err(AuthError::Denied(_)))).count();
-    let waited = answers.iter().filter(|answer| matches!(answer, Err(AuthError::FailedMeanwhile))).count();
+    let denied = answers
+        .iter()
+        .filter(|answer| matches!(answer, Err(AuthError::Denied(_))))
+        .count();
+    let waited = answers
+        .iter()
+        .filter(|answer| matches!(answer, Err(AuthError::FailedMeanwhile)))
+        .count();
     assert_eq!((denied, waited, site.seen("/authorize").len()), (1, 7, 1));
-    assert!(matches!(soon(oauth.challenged(refused)).await, Err(AuthError::Denied(_))));
+    assert!(matches!(
+        soon(oauth.challenged(refused)).await,
+        Err(AuthError::Denied(_))
+    ));
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use callboard_mcp::outbound::auth::{
-    Assertions, AuthError, Client, FixedAssertion, Grant, HeadlessConsent, Identity, OAuth, OAuthOptions,
-    SigningAlgorithm, SigningKey, TokenExchange,
+    Assertions, AuthError, Client, FixedAssertion, Grant, HeadlessConsent, Identity, OAuth,
+    OAuthOptions, SigningAlgorithm, SigningKey, TokenExchange,
 };
 use futures::future::join_all;
 use serde_json::json;
@@ -23,15 +23,33 @@ async fn one_authorization_serves_all_requests() -> Result<(), AuthError> {
 
     let registered = site.seen("/register");
     assert_eq!(registered.len(), 1);
-    assert_eq!(registered[0].fields["redirect_uris"], json!([CALLBACK]).to_string());
-    assert_eq!(registered[0].fields["application_type"], json!("native").to_string());
-    assert_eq!(registered[0].fields["grant_types"], json!(["authorization_code", "refresh_token"]).to_string());
+    assert_eq!(
+        registered[0].fields["redirect_uris"],
+        json!([CALLBACK]).to_string()
+    );
+    assert_eq!(
+        registered[0].fields["application_type"],
+        json!("native").to_string()
+    );
+    assert_eq!(
+        registered[0].fields["grant_types"],
+        json!(["authorization_code", "refresh_token"]).to_string()
+    );
 
     let (asked, given) = (site.seen("/authorize"), site.seen("/token"));
     assert_eq!((asked.len(), given.len()), (1, 1));
     let (asked, given) = (&asked[0].fields, &given[0].fields);
-    assert_eq!((asked["resource"].as_str(), given["resource"].as_str()), (&*site.mcp(), &*site.mcp()));
-    assert_eq!((asked["code_challenge_method"].as_str(), asked["scope"].as_str()), ("S256", "read"));
+    assert_eq!(
+        (asked["resource"].as_str(), given["resource"].as_str()),
+        (&*site.mcp(), &*site.mcp())
+    );
+    assert_eq!(
+        (
+            asked["code_challenge_method"].as_str(),
+            asked["scope"].as_str()
+        ),
+        ("S256", "read")
+    );
     assert!(asked["state"].len() >= 43 && given["code_verifier"].len() >= 43);
     assert_eq!(given["client_secret"], "cl1ent-s3cret");
     assert_eq!(given["redirect_uri"], CALLBACK);
@@ -46,7 +64,10 @@ async fn requests_share_one_authorization() {
     for status in soon(join_all((0..16).map(|_| site.request(&oauth)))).await {
         assert_eq!(status.expect("all are let in"), 200);
     }
-    assert_eq!((site.seen("/authorize").len(), site.seen("/token").len()), (1, 1));
+    assert_eq!(
+        (site.seen("/authorize").len(), site.seen("/token").len()),
+        (1, 1)
+    );
 }
 
 /// Goal: a token that ends is renewed before it is sent, and a revoked one by its refresh token, without anybody's
@@ -57,16 +78,36 @@ async fn tokens_are_renewed_quietly() -> Result<(), AuthError> {
     site.script().lifetimes = vec![0];
     let oauth = site.client();
     assert_eq!(soon(site.request(&oauth)).await?, 200);
-    let sent: Vec<_> = site.seen("/mcp").into_iter().map(|seen| seen.authorization).collect();
+    let sent: Vec<_> = site
+        .seen("/mcp")
+        .into_iter()
+        .map(|seen| seen.authorization)
+        .collect();
     assert_eq!(sent, [None, Some("Bearer acc3ss-2".to_owned())]);
 
     site.revoke();
     assert_eq!(soon(site.request(&oauth)).await?, 200);
-    let grants: Vec<_> = site.seen("/token").into_iter().map(|seen| seen.fields).collect();
-    let kinds: Vec<&str> = grants.iter().map(|fields| fields["grant_type"].as_str()).collect();
-    assert_eq!(kinds, ["authorization_code", "refresh_token", "refresh_token"]);
+    let grants: Vec<_> = site
+        .seen("/token")
+        .into_iter()
+        .map(|seen| seen.fields)
+        .collect();
+    let kinds: Vec<&str> = grants
+        .iter()
+        .map(|fields| fields["grant_type"].as_str())
+        .collect();
+    assert_eq!(
+        kinds,
+        ["authorization_code", "refresh_token", "refresh_token"]
+    );
     // Each is used once, and for the same resource.
-    assert_eq!((grants[1]["refresh_token"].as_str(), grants[2]["refresh_token"].as_str()), ("r3fresh-1", "r3fresh-2"));
+    assert_eq!(
+        (
+            grants[1]["refresh_token"].as_str(),
+            grants[2]["refresh_token"].as_str()
+        ),
+        ("r3fresh-1", "r3fresh-2")
+    );
     assert_eq!(grants[2]["resource"], site.mcp());
     assert_eq!(site.seen("/authorize").len(), 1);
     Ok(())
@@ -83,7 +124,11 @@ async fn refused_refresh_leads_to_consent() -> Result<(), AuthError> {
         site.revoke();
         site.script().token_error = Some(reason);
         assert_eq!(soon(site.request(&oauth)).await?, 200);
-        assert_eq!((site.seen("/authorize").len(), site.seen("/register").len()), (2, registrations), "{reason}");
+        assert_eq!(
+            (site.seen("/authorize").len(), site.seen("/register").len()),
+            (2, registrations),
+            "{reason}"
+        );
     }
     Ok(())
 }
@@ -97,7 +142,11 @@ async fn scopes_grow_and_loops_end() -> Result<(), AuthError> {
     assert_eq!(soon(site.request(&oauth)).await?, 200);
     site.script().needs = vec!["write".to_owned()];
     assert_eq!(soon(site.request(&oauth)).await?, 200);
-    let asked: Vec<_> = site.seen("/authorize").into_iter().map(|seen| seen.fields["scope"].clone()).collect();
+    let asked: Vec<_> = site
+        .seen("/authorize")
+        .into_iter()
+        .map(|seen| seen.fields["scope"].clone())
+        .collect();
     assert_eq!(asked, ["read", "read write"]);
 
     // A token without scopes: asking for the same again would change nothing.
@@ -118,7 +167,11 @@ async fn scopes_grow_and_loops_end() -> Result<(), AuthError> {
 #[actix_web::test]
 async fn offline_access_is_asked_for_where_listed() -> Result<(), AuthError> {
     for (listed, scope, prompt) in [
-        (json!(["read", "offline_access"]), "read offline_access", Some("consent")),
+        (
+            json!(["read", "offline_access"]),
+            "read offline_access",
+            Some("consent"),
+        ),
         (json!(["read"]), "read", None),
         (json!(null), "read", None),
     ] {
@@ -126,7 +179,13 @@ async fn offline_access_is_asked_for_where_listed() -> Result<(), AuthError> {
         site.script().server_metadata["scopes_supported"] = listed;
         assert_eq!(soon(site.request(&site.client())).await?, 200);
         let asked = site.seen("/authorize").remove(0).fields;
-        assert_eq!((asked["scope"].as_str(), asked.get("prompt").map(String::as_str)), (scope, prompt));
+        assert_eq!(
+            (
+                asked["scope"].as_str(),
+                asked.get("prompt").map(String::as_str)
+            ),
+            (scope, prompt)
+        );
     }
     Ok(())
 }
@@ -140,23 +199,41 @@ async fn identities_are_tried_in_order() -> Result<(), AuthError> {
         document: Some(document.parse().expect("a URL")),
         register_as: Some("callboard".to_owned()),
     };
-    let unknown = Identity { known: None, ..all.clone() };
-    for (identity, documents, id) in
-        [(&all, true, Some("known")), (&unknown, true, Some(document)), (&unknown, false, None)]
-    {
+    let unknown = Identity {
+        known: None,
+        ..all.clone()
+    };
+    for (identity, documents, id) in [
+        (&all, true, Some("known")),
+        (&unknown, true, Some(document)),
+        (&unknown, false, None),
+    ] {
         let site = Site::start();
         site.script().server_metadata["client_id_metadata_document_supported"] = json!(documents);
-        assert_eq!(soon(site.request(&site.client_with(identity.clone()))).await?, 200);
+        assert_eq!(
+            soon(site.request(&site.client_with(identity.clone()))).await?,
+            200
+        );
         let asked = site.seen("/authorize").remove(0).fields;
         match id {
-            Some(id) => assert_eq!((asked["client_id"].as_str(), site.seen("/register").len()), (id, 0)),
+            Some(id) => assert_eq!(
+                (asked["client_id"].as_str(), site.seen("/register").len()),
+                (id, 0)
+            ),
             None => assert_eq!(site.seen("/register").len(), 1),
         }
     }
     let site = Site::start();
-    let nobody = Identity { known: None, document: None, register_as: None };
+    let nobody = Identity {
+        known: None,
+        document: None,
+        register_as: None,
+    };
     let refused = soon(site.request(&site.client_with(nobody))).await;
-    assert!(matches!(refused, Err(AuthError::NoRegistration)), "{refused:?}");
+    assert!(
+        matches!(refused, Err(AuthError::NoRegistration)),
+        "{refused:?}"
+    );
     Ok(())
 }
 
@@ -166,7 +243,10 @@ async fn identities_are_tried_in_order() -> Result<(), AuthError> {
 async fn clients_authorise_themselves() -> Result<(), AuthError> {
     let key = SigningKey::from_pem(&fresh_key(), SigningAlgorithm::Es256, None)?;
     for (client, proof) in [
-        (Client::with_secret("me", "cl1ent-s3cret".into()), "client_secret"),
+        (
+            Client::with_secret("me", "cl1ent-s3cret".into()),
+            "client_secret",
+        ),
         (Client::with_key("me", key), "client_assertion"),
     ] {
         let site = Site::start();
@@ -175,9 +255,23 @@ async fn clients_authorise_themselves() -> Result<(), AuthError> {
         assert_eq!(soon(site.request(&oauth)).await?, 200);
         let given = site.seen("/token");
         let first = &given[0].fields;
-        assert_eq!((first["grant_type"].as_str(), first["scope"].as_str()), ("client_credentials", "read"));
-        assert!(first.contains_key(proof) && first["client_id"] == "me" && first["resource"] == site.mcp());
-        assert_eq!((given.len(), site.seen("/authorize").len(), site.seen("/register").len()), (2, 0, 0));
+        assert_eq!(
+            (first["grant_type"].as_str(), first["scope"].as_str()),
+            ("client_credentials", "read")
+        );
+        assert!(
+            first.contains_key(proof)
+                && first["client_id"] == "me"
+                && first["resource"] == site.mcp()
+        );
+        assert_eq!(
+            (
+                given.len(),
+                site.seen("/authorize").len(),
+                site.seen("/register").len()
+            ),
+            (2, 0, 0)
+        );
     }
     Ok(())
 }
@@ -188,25 +282,50 @@ async fn clients_authorise_themselves() -> Result<(), AuthError> {
 async fn assertions_are_taken_to_the_server() -> Result<(), AuthError> {
     let provider = Site::start();
     let endpoint = format!("{}/token", provider.url);
-    let exchange = TokenExchange::new(&endpoint, Client::public("us"), "id-t0ken".into(), &on_this_machine().egress)?;
+    let exchange = TokenExchange::new(
+        &endpoint,
+        Client::public("us"),
+        "id-t0ken".into(),
+        &on_this_machine().egress,
+    )?;
     let fixed = FixedAssertion::new("workl0ad".into());
-    let vouching: [(Arc<dyn Assertions>, Option<&str>); 2] =
-        [(Arc::new(fixed), Some("workl0ad")), (Arc::new(exchange), None)];
+    let vouching: [(Arc<dyn Assertions>, Option<&str>); 2] = [
+        (Arc::new(fixed), Some("workl0ad")),
+        (Arc::new(exchange), None),
+    ];
     for (assertions, expected) in vouching {
         let site = Site::start();
-        let client = known(Client::with_secret("me", "cl1ent-s3cret".into()), Some(&site.url));
-        assert_eq!(soon(site.request(&site.client_by(Grant::Assertion { assertions, client }))).await?, 200);
+        let client = known(
+            Client::with_secret("me", "cl1ent-s3cret".into()),
+            Some(&site.url),
+        );
+        assert_eq!(
+            soon(site.request(&site.client_by(Grant::Assertion { assertions, client }))).await?,
+            200
+        );
         let given = site.seen("/token").remove(0).fields;
         let for_this_site = format!("ass3rtion for {}", site.url);
-        assert_eq!(given["grant_type"], "urn:ietf:params:oauth:grant-type:jwt-bearer");
+        assert_eq!(
+            given["grant_type"],
+            "urn:ietf:params:oauth:grant-type:jwt-bearer"
+        );
         assert_eq!(
             (given["assertion"].as_str(), &*given["resource"]),
             (expected.unwrap_or(&for_this_site), &*site.mcp())
         );
         if expected.is_none() {
             let exchanged = provider.seen("/token").remove(0).fields;
-            assert_eq!((exchanged["subject_token"].as_str(), &*exchanged["resource"]), ("id-t0ken", &*site.mcp()));
-            assert_eq!((exchanged["client_id"].as_str(), exchanged.get("client_secret")), ("us", None));
+            assert_eq!(
+                (exchanged["subject_token"].as_str(), &*exchanged["resource"]),
+                ("id-t0ken", &*site.mcp())
+            );
+            assert_eq!(
+                (
+                    exchanged["client_id"].as_str(),
+                    exchanged.get("client_secret")
+                ),
+                ("us", None)
+            );
         }
     }
     Ok(())
@@ -216,8 +335,12 @@ async fn assertions_are_taken_to_the_server() -> Result<(), AuthError> {
 /// with server metadata, one with none at all, and the default.
 #[actix_web::test]
 async fn upstreams_without_resource_metadata() -> Result<(), AuthError> {
-    let consent = || Arc::new(HeadlessConsent::new(CALLBACK, &on_this_machine().egress).expect("a client"));
-    let grant = || Grant::Consent { consent: consent(), identity: Identity::default() };
+    let consent =
+        || Arc::new(HeadlessConsent::new(CALLBACK, &on_this_machine().egress).expect("a client"));
+    let grant = || Grant::Consent {
+        consent: consent(),
+        identity: Identity::default(),
+    };
     for server_metadata in [true, false] {
         let site = Site::start();
         site.script().resource_metadata = json!(null);
@@ -225,12 +348,21 @@ async fn upstreams_without_resource_metadata() -> Result<(), AuthError> {
             site.script().server_metadata = json!(null);
         }
         let refused = soon(site.request(&site.client_by(grant()))).await;
-        assert!(matches!(refused, Err(AuthError::NoResourceMetadata)), "{refused:?}");
-        let options = OAuthOptions { fallback_2025_03_26: true, ..on_this_machine() };
+        assert!(
+            matches!(refused, Err(AuthError::NoResourceMetadata)),
+            "{refused:?}"
+        );
+        let options = OAuthOptions {
+            fallback_2025_03_26: true,
+            ..on_this_machine()
+        };
         let oauth = OAuth::new(&site.mcp(), grant(), options)?;
         assert_eq!(soon(site.request(&oauth)).await?, 200);
         let asked = site.seen("/authorize").remove(0).fields;
-        assert_eq!((asked["resource"].as_str(), asked.get("scope")), (&*site.mcp(), None));
+        assert_eq!(
+            (asked["resource"].as_str(), asked.get("scope")),
+            (&*site.mcp(), None)
+        );
     }
     Ok(())
 }

@@ -23,7 +23,9 @@ async fn failure(site: &Site, oauth: &OAuth) -> AuthError {
 
 /// Nothing was registered, asked of anybody or given.
 fn untouched(site: &Site) -> bool {
-    ["/register", "/authorize", "/token"].iter().all(|path| site.seen(path).is_empty())
+    ["/register", "/authorize", "/token"]
+        .iter()
+        .all(|path| site.seen(path).is_empty())
 }
 
 /// Goal: a response that isn't to our request, or not by our server, yields no code, and its error isn't believed.
@@ -43,7 +45,8 @@ async fn responses_of_others_are_dropped() {
         let site = Site::start();
         {
             let mut script = site.script();
-            script.server_metadata["authorization_response_iss_parameter_supported"] = json!(advertised);
+            script.server_metadata["authorization_response_iss_parameter_supported"] =
+                json!(advertised);
             script.response.insert(parameter, value.clone());
             if with_error {
                 script.response.insert("error", text("access_denied"));
@@ -65,12 +68,20 @@ async fn responses_of_others_are_dropped() {
 async fn issuers_are_not_normalised() {
     let site = Site::start();
     let with_slash = format!("{}/", site.url);
-    site.script().response.insert("iss", Some(with_slash.clone()));
-    assert!(matches!(failure(&site, &site.client()).await, AuthError::ResponseIssuer));
+    site.script()
+        .response
+        .insert("iss", Some(with_slash.clone()));
+    assert!(matches!(
+        failure(&site, &site.client()).await,
+        AuthError::ResponseIssuer
+    ));
 
     let site = Site::start();
     site.script().server_metadata["issuer"] = json!(format!("{}/", site.url));
-    assert!(matches!(failure(&site, &site.client()).await, AuthError::IssuerMismatch));
+    assert!(matches!(
+        failure(&site, &site.client()).await,
+        AuthError::IssuerMismatch
+    ));
     assert!(untouched(&site));
 }
 
@@ -78,16 +89,27 @@ async fn issuers_are_not_normalised() {
 /// token, text where the code belongs.
 #[actix_web::test]
 async fn denials_are_told_by_code() {
-    for (error, shown) in [("access_denied", "access_denied"), ("call 555-1234 now", "an unknown error")] {
+    for (error, shown) in [
+        ("access_denied", "access_denied"),
+        ("call 555-1234 now", "an unknown error"),
+    ] {
         let site = Site::start();
-        site.script().response.insert("error", Some(error.to_owned()));
+        site.script()
+            .response
+            .insert("error", Some(error.to_owned()));
         let why = failure(&site, &site.client()).await;
-        assert!(matches!(&why, AuthError::Denied(code) if code.as_str() == shown), "{why:?}");
+        assert!(
+            matches!(&why, AuthError::Denied(code) if code.as_str() == shown),
+            "{why:?}"
+        );
     }
     let site = Site::start();
     site.script().token_error = Some("invalid_grant");
     let why = failure(&site, &site.client()).await;
-    assert_eq!(why.to_string(), "the token response was refused: invalid_grant");
+    assert_eq!(
+        why.to_string(),
+        "the token response was refused: invalid_grant"
+    );
 }
 
 /// Goal: metadata that aren't the upstream's, or can't protect the code, lead nowhere. Method: a table of changes.
@@ -100,14 +122,26 @@ async fn unfit_metadata_lead_nowhere() {
             |s| s.resource_metadata["resource"] = json!("https://evil.example/mcp"),
             |e| matches!(e, AuthError::ResourceMismatch),
         ),
-        (|s| s.resource_metadata["authorization_servers"] = json!([]), |e| matches!(e, AuthError::Malformed(_))),
+        (
+            |s| s.resource_metadata["authorization_servers"] = json!([]),
+            |e| matches!(e, AuthError::Malformed(_)),
+        ),
         (
             |s| s.server_metadata["code_challenge_methods_supported"] = json!(["plain"]),
             |e| matches!(e, AuthError::NoPkce),
         ),
-        (|s| s.server_metadata["code_challenge_methods_supported"] = Value::Null, |e| matches!(e, AuthError::NoPkce)),
-        (|s| s.server_metadata["token_endpoint"] = Value::Null, |e| matches!(e, AuthError::Malformed(_))),
-        (|s| s.resource_metadata = json!("no metadata"), |e| matches!(e, AuthError::Malformed(_))),
+        (
+            |s| s.server_metadata["code_challenge_methods_supported"] = Value::Null,
+            |e| matches!(e, AuthError::NoPkce),
+        ),
+        (
+            |s| s.server_metadata["token_endpoint"] = Value::Null,
+            |e| matches!(e, AuthError::Malformed(_)),
+        ),
+        (
+            |s| s.resource_metadata = json!("no metadata"),
+            |e| matches!(e, AuthError::Malformed(_)),
+        ),
     ];
     for (number, (change, expected)) in cases.into_iter().enumerate() {
         let site = Site::start();
@@ -133,19 +167,37 @@ async fn forbidden_urls_are_not_followed() {
         "file:///etc/passwd",
         "javascript:alert(1)",
     ] {
-        let refused = |why: &AuthError| matches!(why, AuthError::Unreachable { .. } | AuthError::AuthorizationUrl);
+        let refused = |why: &AuthError| {
+            matches!(
+                why,
+                AuthError::Unreachable { .. } | AuthError::AuthorizationUrl
+            )
+        };
         let site = Site::start();
         site.script().challenge = format!("resource_metadata=\"{forbidden}\"");
-        assert!(refused(&failure(&site, &site.client()).await) && untouched(&site), "{forbidden}");
+        assert!(
+            refused(&failure(&site, &site.client()).await) && untouched(&site),
+            "{forbidden}"
+        );
 
         let site = Site::start();
         site.script().resource_metadata["authorization_servers"] = json!([forbidden]);
-        assert!(refused(&failure(&site, &site.client()).await) && untouched(&site), "{forbidden}");
+        assert!(
+            refused(&failure(&site, &site.client()).await) && untouched(&site),
+            "{forbidden}"
+        );
 
-        for endpoint in ["token_endpoint", "registration_endpoint", "authorization_endpoint"] {
+        for endpoint in [
+            "token_endpoint",
+            "registration_endpoint",
+            "authorization_endpoint",
+        ] {
             let site = Site::start();
             site.script().server_metadata[endpoint] = json!(forbidden);
-            assert!(refused(&failure(&site, &site.client()).await), "{endpoint} {forbidden}");
+            assert!(
+                refused(&failure(&site, &site.client()).await),
+                "{endpoint} {forbidden}"
+            );
             assert!(site.seen("/authorize").is_empty() && site.seen("/token").is_empty());
         }
     }
@@ -165,22 +217,48 @@ async fn this_machine_needs_leave() {
     ] {
         site.script().challenge = format!("resource_metadata=\"{named}\"");
         let grant = Grant::Client(known(Client::public("me"), None));
-        let oauth = OAuth::new(&site.mcp(), grant, OAuthOptions::default()).expect("the options fit");
+        let oauth =
+            OAuth::new(&site.mcp(), grant, OAuthOptions::default()).expect("the options fit");
         let why = failure(&site, &oauth).await;
-        assert!(matches!(why, AuthError::Unreachable { document: Document::ResourceMetadata, .. }), "{named}: {why:?}");
+        assert!(
+            matches!(
+                why,
+                AuthError::Unreachable {
+                    document: Document::ResourceMetadata,
+                    ..
+                }
+            ),
+            "{named}: {why:?}"
+        );
     }
     // The upstream's own well-known places count, too: only its operator's configuration says that it may be here.
     site.script().challenge = String::new();
-    let oauth = OAuth::new(&site.mcp(), Grant::Client(known(Client::public("me"), None)), OAuthOptions::default())
-        .expect("they fit");
-    assert!(matches!(failure(&site, &oauth).await, AuthError::Unreachable { .. }));
-    assert!(site.seen("/.well-known/oauth-protected-resource/mcp").is_empty());
+    let oauth = OAuth::new(
+        &site.mcp(),
+        Grant::Client(known(Client::public("me"), None)),
+        OAuthOptions::default(),
+    )
+    .expect("they fit");
+    assert!(matches!(
+        failure(&site, &oauth).await,
+        AuthError::Unreachable { .. }
+    ));
+    assert!(
+        site.seen("/.well-known/oauth-protected-resource/mcp")
+            .is_empty()
+    );
 
     // `/authorize` redirects to the trap: for metadata that is no answer.
-    let redirect = format!("{}/authorize?redirect_uri=http%3A%2F%2F127.0.0.1%3A{port}%2F", site.url);
+    let redirect = format!(
+        "{}/authorize?redirect_uri=http%3A%2F%2F127.0.0.1%3A{port}%2F",
+        site.url
+    );
     site.script().challenge = format!("resource_metadata=\"{redirect}\"");
     let why = failure(&site, &site.client()).await;
-    assert!(matches!(why, AuthError::Status { status: 302, .. }), "{why:?}");
+    assert!(
+        matches!(why, AuthError::Status { status: 302, .. }),
+        "{why:?}"
+    );
     let seen = tokio::time::timeout(Duration::from_millis(1), trap.accept()).await;
     assert!(seen.is_err(), "somebody connected");
 }
@@ -198,16 +276,30 @@ impl Resolve for Answers {
 /// Goal: a harmless name that leads into a network isn't followed there. Method: a name service that says so.
 #[actix_web::test]
 async fn names_are_judged_by_their_addresses() {
-    for address in ["10.0.0.1", "169.254.169.254", "::ffff:10.0.0.1", "fd00::1", "0.0.0.0"] {
+    for address in [
+        "10.0.0.1",
+        "169.254.169.254",
+        "::ffff:10.0.0.1",
+        "fd00::1",
+        "0.0.0.0",
+    ] {
         let site = Site::start();
         site.script().resource_metadata["authorization_servers"] = json!(["https://auth.example"]);
         let lookup = Arc::new(Answers(address.parse().expect("an address")));
-        let options = OAuthOptions { egress: on_this_machine().egress.with_lookup(lookup), ..on_this_machine() };
+        let options = OAuthOptions {
+            egress: on_this_machine().egress.with_lookup(lookup),
+            ..on_this_machine()
+        };
         let grant = Grant::Client(known(Client::public("me"), None));
         let oauth = OAuth::new(&site.mcp(), grant, options).expect("the options fit");
         let why = failure(&site, &oauth).await;
-        let named =
-            matches!(why, AuthError::Unreachable { document: Document::ServerMetadata, reason: EgressError::Name });
+        let named = matches!(
+            why,
+            AuthError::Unreachable {
+                document: Document::ServerMetadata,
+                reason: EgressError::Name
+            }
+        );
         assert!(named, "{address}: {why:?}");
     }
 }
@@ -219,16 +311,27 @@ async fn servers_learn_nothing_of_each_other() {
     let (old, new) = (Site::start(), Site::start());
     let oauth = old.client();
     assert_eq!(soon(old.request(&oauth)).await.expect("it is let in"), 200);
-    let bound =
-        old.client_with(Identity { known: Some(known(Client::public("mine"), Some(&old.url))), ..Identity::default() });
+    let bound = old.client_with(Identity {
+        known: Some(known(Client::public("mine"), Some(&old.url))),
+        ..Identity::default()
+    });
     let secret = || Client::with_secret("me", "cl1ent-s3cret".into());
     let first_come = old.client_by(Grant::Client(known(secret(), None)));
-    assert_eq!(soon(old.request(&first_come)).await.expect("it is let in"), 200);
+    assert_eq!(
+        soon(old.request(&first_come)).await.expect("it is let in"),
+        200
+    );
 
     old.revoke();
     old.script().resource_metadata["authorization_servers"] = json!([new.url]);
-    assert!(matches!(failure(&old, &bound).await, AuthError::ForeignClient));
-    assert!(matches!(failure(&old, &first_come).await, AuthError::ForeignClient));
+    assert!(matches!(
+        failure(&old, &bound).await,
+        AuthError::ForeignClient
+    ));
+    assert!(matches!(
+        failure(&old, &first_come).await,
+        AuthError::ForeignClient
+    ));
     assert!(untouched(&new));
 
     // The new server's tokens aren't known at the old site: in the end that is the answer.
@@ -237,11 +340,8 @@ async fn servers_learn_nothing_of_each_other() {
     let theirs = format!("client of {}", new.url);
     for Seen { path, fields, .. } in [new.seen("/authorize"), new.seen("/token")].concat() {
         assert_eq!(fields["client_id"], theirs, "{path}");
-        assert!(
-            !fields
-                .values()
-                .any(|value| value.contains("r3fresh") || value.contains(&old.url) && value.contains("client"))
-        );
+        assert!(!fields.values().any(|value| value.contains("r3fresh")
+            || value.contains(&old.url) && value.contains("client")));
     }
 }
 
@@ -259,7 +359,16 @@ async fn answers_are_bounded_in_size() {
         if over == 0 {
             assert_eq!(answer.expect("it fits"), 200);
         } else {
-            assert!(matches!(answer, Err(AuthError::TooLarge { bytes_max: BODY_BYTES_MAX, .. })), "{answer:?}");
+            assert!(
+                matches!(
+                    answer,
+                    Err(AuthError::TooLarge {
+                        bytes_max: BODY_BYTES_MAX,
+                        ..
+                    })
+                ),
+                "{answer:?}"
+            );
         }
     }
 }
@@ -271,11 +380,17 @@ async fn answers_are_bounded_in_time() {
     let address = silent.local_addr().expect("an address");
     let site = Site::start();
     site.script().challenge = format!("resource_metadata=\"http://{address}/\"");
-    let options = OAuthOptions { request_timeout: Duration::from_millis(20), ..on_this_machine() };
+    let options = OAuthOptions {
+        request_timeout: Duration::from_millis(20),
+        ..on_this_machine()
+    };
     let grant = Grant::Client(known(Client::public("me"), None));
     let oauth = OAuth::new(&site.mcp(), grant, options).expect("the options fit");
     let why = failure(&site, &oauth).await;
-    assert!(matches!(&why, AuthError::Http { source, .. } if source.is_timeout()), "{why:?}");
+    assert!(
+        matches!(&why, AuthError::Http { source, .. } if source.is_timeout()),
+        "{why:?}"
+    );
 }
 
 /// Goal: no secret is ever printed. Method: Debug and Display of the client and of errors, after each kind of use.
@@ -283,22 +398,36 @@ async fn answers_are_bounded_in_time() {
 async fn secrets_are_never_printed() {
     let site = Site::start();
     let client = Client::with_secret("me", "cl1ent-s3cret".into());
-    let identity = Identity { known: Some(known(client, None)), ..Identity::default() };
+    let identity = Identity {
+        known: Some(known(client, None)),
+        ..Identity::default()
+    };
     let oauth = site.client_with(identity);
     assert_eq!(soon(site.request(&oauth)).await.expect("it is let in"), 200);
     let mut printed = format!("{oauth:?} {oauth:#?}");
     site.revoke();
     site.script().takes_tokens = false;
-    for change in [("token_error", ""), ("state", "wr0ng-s3cret"), ("iss", "https://s3cret.example")] {
+    for change in [
+        ("token_error", ""),
+        ("state", "wr0ng-s3cret"),
+        ("iss", "https://s3cret.example"),
+    ] {
         match change {
             ("token_error", _) => site.script().token_error = Some("invalid_grant"),
-            (parameter, value) => drop(site.script().response.insert(parameter, Some(value.to_owned()))),
+            (parameter, value) => drop(
+                site.script()
+                    .response
+                    .insert(parameter, Some(value.to_owned())),
+            ),
         }
         if let Err(why) = soon(site.request(&oauth)).await {
             printed.push_str(&format!("{why} {why:?}"));
         }
     }
-    assert!(printed.contains("KnownClient") && printed.contains("State"), "{printed}");
+    assert!(
+        printed.contains("KnownClient") && printed.contains("State"),
+        "{printed}"
+    );
     for secret in ["s3cret", "acc3ss", "r3fresh", "c0de"] {
         assert!(!printed.contains(secret), "{secret} in {printed}");
     }

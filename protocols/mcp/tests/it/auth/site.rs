@@ -9,7 +9,8 @@ use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use callboard_mcp::outbound::auth::{
-    AuthError, Authorizer, Challenge, Client, Grant, HeadlessConsent, Identity, KnownClient, OAuth, OAuthOptions,
+    AuthError, Authorizer, Challenge, Client, Grant, HeadlessConsent, Identity, KnownClient, OAuth,
+    OAuthOptions,
 };
 use callboard_rpc::Egress;
 use ring::rand::SystemRandom;
@@ -74,8 +75,14 @@ impl Site {
             App::new()
                 .app_data(data.clone())
                 .route("/mcp", web::get().to(upstream))
-                .route("/.well-known/oauth-protected-resource/mcp", web::get().to(resource_metadata))
-                .route("/.well-known/oauth-authorization-server", web::get().to(server_metadata))
+                .route(
+                    "/.well-known/oauth-protected-resource/mcp",
+                    web::get().to(resource_metadata),
+                )
+                .route(
+                    "/.well-known/oauth-authorization-server",
+                    web::get().to(server_metadata),
+                )
                 .route("/authorize", web::get().to(authorize))
                 .route("/register", web::post().to(register))
                 .route("/token", web::post().to(token))
@@ -86,7 +93,11 @@ impl Site {
         .run();
         let handle = server.handle();
         tokio::spawn(server);
-        Self { url, script, server: handle }
+        Self {
+            url,
+            script,
+            server: handle,
+        }
     }
 
     pub fn script(&self) -> MutexGuard<'_, Script> {
@@ -95,7 +106,12 @@ impl Site {
 
     /// What was asked of `path`, in order.
     pub fn seen(&self, path: &str) -> Vec<Seen> {
-        self.script().seen.iter().filter(|seen| seen.path == path).cloned().collect()
+        self.script()
+            .seen
+            .iter()
+            .filter(|seen| seen.path == path)
+            .cloned()
+            .collect()
     }
 
     /// Forgets all tokens that it gave out.
@@ -113,8 +129,12 @@ impl Site {
     }
 
     pub fn client_with(&self, identity: Identity) -> OAuth {
-        let consent = HeadlessConsent::new(CALLBACK, &Egress::public().with_loopback()).expect("a client");
-        self.client_by(Grant::Consent { consent: Arc::new(consent), identity })
+        let consent =
+            HeadlessConsent::new(CALLBACK, &Egress::public().with_loopback()).expect("a client");
+        self.client_by(Grant::Consent {
+            consent: Arc::new(consent),
+            identity,
+        })
     }
 
     pub fn client_by(&self, grant: Grant) -> OAuth {
@@ -137,9 +157,16 @@ impl Site {
                 return Ok(status);
             }
             let lines = answer.headers().get_all(WWW_AUTHENTICATE.as_str());
-            let www_authenticate: Vec<&str> = lines.iter().map(|line| line.to_str().expect("text")).collect();
-            let challenge =
-                Challenge { status, www_authenticate: &www_authenticate, sent: sent.as_ref(), refused_before };
+            let www_authenticate: Vec<&str> = lines
+                .iter()
+                .map(|line| line.to_str().expect("text"))
+                .collect();
+            let challenge = Challenge {
+                status,
+                www_authenticate: &www_authenticate,
+                sent: sent.as_ref(),
+                refused_before,
+            };
             if !authorizer.challenged(challenge).await? {
                 return Ok(status);
             }
@@ -149,18 +176,27 @@ impl Site {
 }
 
 pub fn on_this_machine() -> OAuthOptions {
-    OAuthOptions { egress: Egress::public().with_loopback(), ..OAuthOptions::default() }
+    OAuthOptions {
+        egress: Egress::public().with_loopback(),
+        ..OAuthOptions::default()
+    }
 }
 
 pub fn known(client: Client, issuer: Option<&str>) -> KnownClient {
-    KnownClient { client, issuer: issuer.map(str::to_owned) }
+    KnownClient {
+        client,
+        issuer: issuer.map(str::to_owned),
+    }
 }
 
 /// A private key that nobody else has, in PEM.
 pub fn fresh_key() -> SecretString {
-    let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new()).expect("a key");
+    let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())
+        .expect("a key");
     let body = STANDARD.encode(der);
-    SecretString::from(format!("-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----\n"))
+    SecretString::from(format!(
+        "-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----\n"
+    ))
 }
 
 impl Script {
@@ -194,9 +230,16 @@ impl Script {
     }
 
     fn see(&mut self, request: &HttpRequest, fields: Fields) {
-        let authorization = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let authorization = request
+            .headers()
+            .get(AUTHORIZATION)
+            .and_then(|value| value.to_str().ok());
         let authorization = authorization.map(str::to_owned);
-        self.seen.push(Seen { path: request.path().to_owned(), fields, authorization });
+        self.seen.push(Seen {
+            path: request.path().to_owned(),
+            fields,
+            authorization,
+        });
     }
 }
 
@@ -205,23 +248,40 @@ type Data = web::Data<Mutex<Script>>;
 async fn upstream(request: HttpRequest, data: Data) -> HttpResponse {
     let mut script = data.lock().expect("no handler panicked");
     script.see(&request, Fields::new());
-    let token = script.seen.last().and_then(|seen| seen.authorization.clone());
-    let token = token.as_deref().and_then(|value| value.strip_prefix("Bearer "));
-    let scopes = token.filter(|_| script.takes_tokens).and_then(|token| script.tokens.get(token));
+    let token = script
+        .seen
+        .last()
+        .and_then(|seen| seen.authorization.clone());
+    let token = token
+        .as_deref()
+        .and_then(|value| value.strip_prefix("Bearer "));
+    let scopes = token
+        .filter(|_| script.takes_tokens)
+        .and_then(|token| script.tokens.get(token));
     match scopes {
         None => challenge(HttpResponse::Unauthorized(), &script.challenge),
-        Some(scopes) if script.needs.iter().all(|needed| scopes.split(' ').any(|scope| scope == needed)) => {
+        Some(scopes)
+            if script
+                .needs
+                .iter()
+                .all(|needed| scopes.split(' ').any(|scope| scope == needed)) =>
+        {
             HttpResponse::Ok().finish()
         }
         Some(_) => {
-            let lacks = format!("error=\"insufficient_scope\", scope=\"{}\"", script.needs.join(" "));
+            let lacks = format!(
+                "error=\"insufficient_scope\", scope=\"{}\"",
+                script.needs.join(" ")
+            );
             challenge(HttpResponse::Forbidden(), &lacks)
         }
     }
 }
 
 fn challenge(mut answer: actix_web::HttpResponseBuilder, parameters: &str) -> HttpResponse {
-    answer.insert_header((WWW_AUTHENTICATE, format!("Bearer {parameters}").trim_end())).finish()
+    answer
+        .insert_header((WWW_AUTHENTICATE, format!("Bearer {parameters}").trim_end()))
+        .finish()
 }
 
 async fn resource_metadata(request: HttpRequest, data: Data) -> HttpResponse {
@@ -232,7 +292,11 @@ async fn resource_metadata(request: HttpRequest, data: Data) -> HttpResponse {
 
 /// `null` isn't there.
 fn published(metadata: &Value) -> HttpResponse {
-    if metadata.is_null() { HttpResponse::NotFound().finish() } else { HttpResponse::Ok().json(metadata) }
+    if metadata.is_null() {
+        HttpResponse::NotFound().finish()
+    } else {
+        HttpResponse::Ok().json(metadata)
+    }
 }
 
 async fn server_metadata(request: HttpRequest, data: Data) -> HttpResponse {
@@ -248,19 +312,33 @@ async fn authorize(request: HttpRequest, data: Data, query: web::Query<Fields>) 
     let mut back: BTreeMap<&str, Option<String>> = BTreeMap::from([
         ("code", Some("c0de".to_owned())),
         ("state", query.get("state").cloned()),
-        ("iss", script.server_metadata["issuer"].as_str().map(str::to_owned)),
+        (
+            "iss",
+            script.server_metadata["issuer"].as_str().map(str::to_owned),
+        ),
     ]);
     back.extend(script.response.clone());
-    let redirect = query.get("redirect_uri").map(String::as_str).unwrap_or_default();
-    let pairs = back.iter().filter_map(|(name, value)| value.as_ref().map(|value| (name, value)));
+    let redirect = query
+        .get("redirect_uri")
+        .map(String::as_str)
+        .unwrap_or_default();
+    let pairs = back
+        .iter()
+        .filter_map(|(name, value)| value.as_ref().map(|value| (name, value)));
     let url = reqwest::Url::parse_with_params(redirect, pairs).expect("a redirect URI");
-    HttpResponse::Found().insert_header((LOCATION, url.as_str())).finish()
+    HttpResponse::Found()
+        .insert_header((LOCATION, url.as_str()))
+        .finish()
 }
 
 async fn register(request: HttpRequest, data: Data, body: web::Json<Value>) -> HttpResponse {
     let mut script = data.lock().expect("no handler panicked");
-    let fields =
-        body.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.to_string())).collect();
+    let fields = body
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(name, value)| (name.clone(), value.to_string()))
+        .collect();
     script.see(&request, fields);
     let issuer = &script.server_metadata["issuer"];
     HttpResponse::Created().json(json!({
@@ -274,7 +352,8 @@ async fn token(request: HttpRequest, data: Data, form: web::Form<Fields>) -> Htt
     let mut script = data.lock().expect("no handler panicked");
     script.see(&request, form.0.clone());
     if let Some(error) = script.token_error.take() {
-        return HttpResponse::BadRequest().json(json!({ "error": error, "error_description": "s3cret reasons" }));
+        return HttpResponse::BadRequest()
+            .json(json!({ "error": error, "error_description": "s3cret reasons" }));
     }
     if let (Some(kind), Some(audience)) = (form.get("requested_token_type"), form.get("audience")) {
         return HttpResponse::Ok().json(json!({
@@ -286,9 +365,16 @@ async fn token(request: HttpRequest, data: Data, form: web::Form<Fields>) -> Htt
     script.issued += 1;
     let number = script.issued;
     let access = format!("acc3ss-{number}");
-    let scope = form.get("scope").cloned().unwrap_or_else(|| script.scope.clone());
+    let scope = form
+        .get("scope")
+        .cloned()
+        .unwrap_or_else(|| script.scope.clone());
     script.tokens.insert(access.clone(), scope);
-    let lifetime = if script.lifetimes.is_empty() { 3600 } else { script.lifetimes.remove(0) };
+    let lifetime = if script.lifetimes.is_empty() {
+        3600
+    } else {
+        script.lifetimes.remove(0)
+    };
     HttpResponse::Ok().json(json!({
         "access_token": access,
         "token_type": "bearer",

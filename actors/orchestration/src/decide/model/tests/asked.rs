@@ -28,14 +28,26 @@ fn with_a_schema() {
         let settled = settle(system, &model, route()).await;
         assert_eq!(settled.record.outcome, "local");
         let body = body(&asked.recv().await.unwrap());
-        assert_eq!((&body["temperature"], &body["toolChoice"]["mode"]), (&json!(0), &json!("required")));
+        assert_eq!(
+            (&body["temperature"], &body["toolChoice"]["mode"]),
+            (&json!(0), &json!("required"))
+        );
         let schema = &body["tools"][0]["inputSchema"]["properties"];
         assert_eq!(schema["agent_id"]["enum"], json!(["weather", "travel"]));
-        assert_eq!(schema["decision"]["enum"], json!(["LOCAL", "REMOTE", "REJECT"]));
+        assert_eq!(
+            schema["decision"]["enum"],
+            json!(["LOCAL", "REMOTE", "REJECT"])
+        );
         assert_eq!(body["messages"].as_array().unwrap().len(), 1);
         let turn = body["messages"][0]["content"]["text"].as_str().unwrap();
-        assert!(turn.starts_with("[DP2] What is the weather in Porto?\n\n"), "{turn}");
-        assert!(turn.contains("- weather (Agent weather): The agent for weather."), "{turn}");
+        assert!(
+            turn.starts_with("[DP2] What is the weather in Porto?\n\n"),
+            "{turn}"
+        );
+        assert!(
+            turn.contains("- weather (Agent weather): The agent for weather."),
+            "{turn}"
+        );
         assert!(!body["systemPrompt"].as_str().unwrap().contains("Porto"));
         system.shutdown(Duration::from_secs(5)).await;
     });
@@ -48,13 +60,17 @@ fn as_much_as_the_provider_takes() {
     testkit::paused(async |system| {
         const ALL: [&str; 2] = ["temperature", "tools"];
         let all: &'static [&'static str] = &ALL;
-        for (refused, asked_with) in
-            [(&[][..], &[all, all][..]), (&all[..1], &[all, &all[1..], &all[1..]]), (all, &[all, &all[1..], &[], &[]])]
-        {
-            let answer = move |asked: &CreateMessage| match refused.iter().any(|member| asked.0.has(member)) {
-                true => Err(Failure::rejected("this model doesn't take that")),
-                false => local(),
-            };
+        for (refused, asked_with) in [
+            (&[][..], &[all, all][..]),
+            (&all[..1], &[all, &all[1..], &all[1..]]),
+            (all, &[all, &all[1..], &[], &[]]),
+        ] {
+            let answer =
+                move |asked: &CreateMessage| match refused.iter().any(|member| asked.0.has(member))
+                {
+                    true => Err(Failure::rejected("this model doesn't take that")),
+                    false => local(),
+                };
             let (model, mut seen) = Probe::<CreateMessage>::spawn(system, answer);
             let decider = decider(system, &model);
             for _ in 0..2 {
@@ -63,16 +79,30 @@ fn as_much_as_the_provider_takes() {
             }
             for expected in asked_with {
                 let asked = seen.try_recv().unwrap();
-                let with: Vec<&str> = all.iter().copied().filter(|member| asked.0.has(member)).collect();
+                let with: Vec<&str> = all
+                    .iter()
+                    .copied()
+                    .filter(|member| asked.0.has(member))
+                    .collect();
                 assert_eq!(with, **expected, "refusing {refused:?}");
             }
             assert!(seen.try_recv().is_err(), "refusing {refused:?}");
         }
-        let (away, mut asked) = Probe::<CreateMessage>::spawn(system, |_| Err(Failure::unavailable("away")));
-        assert!(settle(system, &away, route()).await.record.fallback.is_some());
+        let (away, mut asked) =
+            Probe::<CreateMessage>::spawn(system, |_| Err(Failure::unavailable("away")));
+        assert!(
+            settle(system, &away, route())
+                .await
+                .record
+                .fallback
+                .is_some()
+        );
         asked.try_recv().unwrap();
         assert!(asked.try_recv().is_err());
-        let never = ModelDeciderOptions { structured_off: true, ..ModelDeciderOptions::default() };
+        let never = ModelDeciderOptions {
+            structured_off: true,
+            ..ModelDeciderOptions::default()
+        };
         let (model, mut asked) = Probe::<CreateMessage>::spawn(system, |_| local());
         let decider = system.spawn(ModelDecider::new(model, &never).unwrap());
         decider.ask(route()).await.unwrap().unwrap();
@@ -86,7 +116,10 @@ fn as_much_as_the_provider_takes() {
 fn answers_are_streamed() {
     testkit::paused(async |system| {
         let (model, mut asked) = Probe::<CreateMessage>::spawn(system, |_| local());
-        assert_eq!(settle(system, &model, answer()).await.outcome.as_deref(), Some("LOCAL"));
+        assert_eq!(
+            settle(system, &model, answer()).await.outcome.as_deref(),
+            Some("LOCAL")
+        );
         let body_of_answer = body(&asked.try_recv().unwrap());
         assert_eq!(body_of_answer["_meta"], json!({ "callboard/stream": true }));
         assert!(body_of_answer.get("tools").is_none());
@@ -99,23 +132,59 @@ fn answers_are_streamed() {
 /// Goal: every point says by its code which it is, so that a script can pick it. Method: the first line of each.
 #[test]
 fn codes() {
-    async fn first_line<D: Decision + Sync>(system: &callboard_runtime::System, asked: D) -> String {
+    async fn first_line<D: Decision + Sync>(
+        system: &callboard_runtime::System,
+        asked: D,
+    ) -> String {
         let (model, mut seen) = Probe::<CreateMessage>::spawn(system, |_| local());
         settle(system, &model, asked).await;
         let body = body(&seen.try_recv().unwrap());
-        body["messages"][0]["content"]["text"].as_str().unwrap().lines().next().unwrap().to_owned()
+        body["messages"][0]["content"]["text"]
+            .as_str()
+            .unwrap()
+            .lines()
+            .next()
+            .unwrap()
+            .to_owned()
     }
     testkit::paused(async |system| {
         assert_eq!(first_line(system, follow_up()).await, "[DP1] Porto");
-        assert_eq!(first_line(system, clarity()).await, format!("[NP1] {REQUEST}"));
-        assert_eq!(first_line(system, split()).await, format!("[NP2.A] {REQUEST}"));
-        assert_eq!(first_line(system, steps()).await, format!("[NP2.B] {REQUEST}"));
-        assert_eq!(first_line(system, route()).await, format!("[DP2] {REQUEST}"));
-        assert_eq!(first_line(system, tool_choice()).await, format!("[DP3] {REQUEST}"));
-        assert_eq!(first_line(system, answer()).await, format!("[DP4] {REQUEST}"));
-        assert_eq!(first_line(system, recovery()).await, format!("[NP3] {REQUEST}"));
-        assert_eq!(first_line(system, synthesis()).await, format!("[NP4] {REQUEST}"));
-        assert_eq!(first_line(system, confirm()).await, "[NP5] {\"tool\":\"x\"}");
+        assert_eq!(
+            first_line(system, clarity()).await,
+            format!("[NP1] {REQUEST}")
+        );
+        assert_eq!(
+            first_line(system, split()).await,
+            format!("[NP2.A] {REQUEST}")
+        );
+        assert_eq!(
+            first_line(system, steps()).await,
+            format!("[NP2.B] {REQUEST}")
+        );
+        assert_eq!(
+            first_line(system, route()).await,
+            format!("[DP2] {REQUEST}")
+        );
+        assert_eq!(
+            first_line(system, tool_choice()).await,
+            format!("[DP3] {REQUEST}")
+        );
+        assert_eq!(
+            first_line(system, answer()).await,
+            format!("[DP4] {REQUEST}")
+        );
+        assert_eq!(
+            first_line(system, recovery()).await,
+            format!("[NP3] {REQUEST}")
+        );
+        assert_eq!(
+            first_line(system, synthesis()).await,
+            format!("[NP4] {REQUEST}")
+        );
+        assert_eq!(
+            first_line(system, confirm()).await,
+            "[NP5] {\"tool\":\"x\"}"
+        );
         system.shutdown(Duration::from_secs(5)).await;
     });
 }

@@ -14,8 +14,11 @@ use crate::decide::*;
 const BYTES_A_TOKEN: usize = 4;
 
 fn prompt() -> Prompt {
-    Prompt::parse(Point::Route, "{{history_as_bullet_points}}\n{{latest_user_text}}\n{{tool_table}}\n{{agent_table}}")
-        .unwrap()
+    Prompt::parse(
+        Point::Route,
+        "{{history_as_bullet_points}}\n{{latest_user_text}}\n{{tool_table}}\n{{agent_table}}",
+    )
+    .unwrap()
 }
 
 fn material() -> Material {
@@ -30,14 +33,21 @@ fn material() -> Material {
         history: (0..10).map(numbered).collect(),
         tools: world().tools.clone(),
         agents: agents.chain([agent("porto")]).collect(),
-        texts: vec![("latest_user_text", format!("begin porto {} end", "r".repeat(4_000)))],
+        texts: vec![(
+            "latest_user_text",
+            format!("begin porto {} end", "r".repeat(4_000)),
+        )],
         ..Material::default()
     }
 }
 
 fn fitted(tokens_max: usize) -> String {
     let (system, turn) = fit(&prompt(), material(), tokens_max).unwrap();
-    assert!(system.len() + turn.len() <= tokens_max * BYTES_A_TOKEN, "{} bytes", system.len() + turn.len());
+    assert!(
+        system.len() + turn.len() <= tokens_max * BYTES_A_TOKEN,
+        "{} bytes",
+        system.len() + turn.len()
+    );
     turn
 }
 
@@ -48,23 +58,45 @@ fn least_important_first() {
     let all = fitted(20_000);
     let less = |bytes: usize| fitted((all.len() - bytes) / BYTES_A_TOKEN);
     assert!(
-        all.contains("turn-0 ") && all.contains("for example") && all.contains("end-0") && !all.contains("left out")
+        all.contains("turn-0 ")
+            && all.contains("for example")
+            && all.contains("end-0")
+            && !all.contains("left out")
     );
     let without_some = less(1_500);
     assert!(
-        !without_some.contains("turn-1 ") && without_some.contains("turn-9 ") && without_some.contains("for example")
+        !without_some.contains("turn-1 ")
+            && without_some.contains("turn-9 ")
+            && without_some.contains("for example")
     );
     let without_history = less(10_000);
-    assert!(!without_history.contains("turn-9 ") && without_history.contains("for example"), "{without_history}");
+    assert!(
+        !without_history.contains("turn-9 ") && without_history.contains("for example"),
+        "{without_history}"
+    );
     let without_examples = less(11_000);
-    assert!(!without_examples.contains("for example") && without_examples.contains("end-0"), "{without_examples}");
+    assert!(
+        !without_examples.contains("for example") && without_examples.contains("end-0"),
+        "{without_examples}"
+    );
     let short = less(13_000);
-    assert!(!short.contains("end-0") && short.contains("- agent-39 ("), "{short}");
+    assert!(
+        !short.contains("end-0") && short.contains("- agent-39 ("),
+        "{short}"
+    );
     let few = less(19_000);
-    assert!(few.contains("- porto (") && !few.contains("- agent-39 (") && !few.contains("left out"), "{few}");
+    assert!(
+        few.contains("- porto (") && !few.contains("- agent-39 (") && !few.contains("left out"),
+        "{few}"
+    );
     assert_eq!(few.matches("\n- ").count(), 2 + 32);
     let cut = less(22_000);
-    assert!(cut.contains("begin porto") && cut.contains("r end") && cut.contains(" characters left out …]"), "{cut}");
+    assert!(
+        cut.contains("begin porto")
+            && cut.contains("r end")
+            && cut.contains(" characters left out …]"),
+        "{cut}"
+    );
     assert!(fit(&prompt(), material(), 500).is_none());
 }
 
@@ -75,18 +107,36 @@ fn the_largest_of_all() {
     let begun = cpu_time();
     let mut large = agent("large");
     large.description = "d".repeat(500);
-    let agents = (0..WORLD_AGENTS_MAX).map(|at| AgentView { id: format!("agent-{at}"), ..large.clone() }).collect();
+    let agents = (0..WORLD_AGENTS_MAX)
+        .map(|at| AgentView {
+            id: format!("agent-{at}"),
+            ..large.clone()
+        })
+        .collect();
     let asked = DecideRoute {
         request: "é".repeat(REQUEST_CHARS_MAX),
         history: vec![Turn::user("h".repeat(TURN_BYTES_MAX)); HISTORY_TURNS_MAX],
-        world: World { agents, ..World::default() }.into(),
+        world: World {
+            agents,
+            ..World::default()
+        }
+        .into(),
         slim: false,
     };
     let (system, turn) = fit(&prompt(), asked.material(), PROMPT_TOKENS_MAX).unwrap();
     assert!(system.len() + turn.len() <= PROMPT_TOKENS_MAX * BYTES_A_TOKEN);
     let report = synthesis().results.remove(0);
-    let results = vec![StepReport { text: "r".repeat(STEP_RESULT_BYTES_MAX), ..report }; 5];
-    let asked = Synthesize { goal: "é".repeat(REQUEST_CHARS_MAX), results };
+    let results = vec![
+        StepReport {
+            text: "r".repeat(STEP_RESULT_BYTES_MAX),
+            ..report
+        };
+        5
+    ];
+    let asked = Synthesize {
+        goal: "é".repeat(REQUEST_CHARS_MAX),
+        results,
+    };
     let text = "{{original_goal}} {{bullet_point_each_subtask_with_key_findings}}";
     let prompt = Prompt::parse(Point::Synthesis, text).unwrap();
     let (system, turn) = fit(&prompt, asked.material(), PROMPT_TOKENS_MAX).unwrap();
@@ -103,7 +153,10 @@ fn middles() {
         let cut = without_middle(&text, bytes_max).unwrap();
         assert!(cut.len() <= bytes_max, "{} of {bytes_max}", cut.len());
         let left = cut.chars().filter(|c| *c == 'é').count();
-        assert!(cut.contains(&format!("[… {} characters left out …]", 2_000 - left)), "{cut}");
+        assert!(
+            cut.contains(&format!("[… {} characters left out …]", 2_000 - left)),
+            "{cut}"
+        );
     }
     assert_eq!(without_middle(&text, 4_000).unwrap(), text);
     assert_eq!(without_middle(&text, 100), None);

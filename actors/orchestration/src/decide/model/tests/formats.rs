@@ -11,12 +11,17 @@ fn forms(object: Value) -> [Value; 4] {
         uses(object.clone()),
         says(object.to_string()),
         says(format!("```json\n{object:#}\n```")),
-        says(format!("Let me think {{first}} [sic].\nHere it is: {object} I hope that helps.")),
+        says(format!(
+            "Let me think {{first}} [sic].\nHere it is: {object} I hope that helps."
+        )),
     ]
 }
 
 fn each<D: Decision + Sync>(asked: &D, object: Value, texts: &[&str], expected: D::Outcome) {
-    for answer in forms(object).into_iter().chain(texts.iter().map(|text| says(*text))) {
+    for answer in forms(object)
+        .into_iter()
+        .chain(texts.iter().map(|text| says(*text)))
+    {
         check(asked, answer, &expected);
     }
 }
@@ -31,33 +36,83 @@ fn follow_ups() {
         FollowUp::HandleDirectly,
     );
     let none = FollowUp::NeedHumanInput { question: None };
-    each(&follow_up(), json!({ "decision": "NEED_HUMAN_INPUT" }), &["NEED_HUMAN_INPUT", "`need_human_input`"], none);
-    let which = FollowUp::NeedHumanInput { question: Some("Which Porto?".into()) };
-    let texts = ["NEED_HUMAN_INPUT: Which Porto?", "NEED_HUMAN_INPUT\nQUESTION: \"Which Porto?\""];
-    each(&follow_up(), json!({ "decision": "need_human_input", "question": "Which\nPorto?" }), &texts, which);
+    each(
+        &follow_up(),
+        json!({ "decision": "NEED_HUMAN_INPUT" }),
+        &["NEED_HUMAN_INPUT", "`need_human_input`"],
+        none,
+    );
+    let which = FollowUp::NeedHumanInput {
+        question: Some("Which Porto?".into()),
+    };
+    let texts = [
+        "NEED_HUMAN_INPUT: Which Porto?",
+        "NEED_HUMAN_INPUT\nQUESTION: \"Which Porto?\"",
+    ];
+    each(
+        &follow_up(),
+        json!({ "decision": "need_human_input", "question": "Which\nPorto?" }),
+        &texts,
+        which,
+    );
 }
 
 /// Goal: NP1's two outcomes; the words of T-B7 give its question and nothing else. Method: rows in every form.
 #[test]
 fn clarity_of_requests() {
-    each(&clarity(), json!({ "clarity": "CLEAR" }), &["CLARITY: CLEAR", "**Clarity:** clear", "CLEAR"], Clarity::Clear);
+    each(
+        &clarity(),
+        json!({ "clarity": "CLEAR" }),
+        &["CLARITY: CLEAR", "**Clarity:** clear", "CLEAR"],
+        Clarity::Clear,
+    );
     let texts = [
         "CLARITY: NEEDS_CLARIFY\nQUESTION: \"Which city?\"",
         "- **CLARITY:** NEEDS_CLARIFY\n- **QUESTION:** “Which city?”",
         "clarity: [NEEDS_CLARIFY]\r\nquestion: Which city?\r\nconfidence: 0.9",
     ];
-    let which = Clarity::NeedsClarify { question: "Which city?".into() };
-    each(&clarity(), json!({ "clarity": "NEEDS_CLARIFY", "question": "Which city?" }), &texts, which);
+    let which = Clarity::NeedsClarify {
+        question: "Which city?".into(),
+    };
+    each(
+        &clarity(),
+        json!({ "clarity": "NEEDS_CLARIFY", "question": "Which city?" }),
+        &texts,
+        which,
+    );
 }
 
 /// Goal: NP2.A's two outcomes, as words or as JSON's own. Method: rows in every form.
 #[test]
 fn splits() {
-    let texts = ["SHOULD_DECOMPOSE: YES\nREASON: \"two skills\"", "should_decompose: yes"];
-    each(&split(), json!({ "should_decompose": "YES", "reason": "two skills" }), &texts, Split::Yes);
-    each(&split(), json!({ "should_decompose": true }), &[], Split::Yes);
-    each(&split(), json!({ "should_decompose": "NO" }), &["SHOULD_DECOMPOSE: NO\nREASON: \"one tool\""], Split::No);
-    each(&split(), json!({ "should_decompose": false }), &[], Split::No);
+    let texts = [
+        "SHOULD_DECOMPOSE: YES\nREASON: \"two skills\"",
+        "should_decompose: yes",
+    ];
+    each(
+        &split(),
+        json!({ "should_decompose": "YES", "reason": "two skills" }),
+        &texts,
+        Split::Yes,
+    );
+    each(
+        &split(),
+        json!({ "should_decompose": true }),
+        &[],
+        Split::Yes,
+    );
+    each(
+        &split(),
+        json!({ "should_decompose": "NO" }),
+        &["SHOULD_DECOMPOSE: NO\nREASON: \"one tool\""],
+        Split::No,
+    );
+    each(
+        &split(),
+        json!({ "should_decompose": false }),
+        &[],
+        Split::No,
+    );
 }
 
 fn step(id: &str, needs: &[&str]) -> Value {
@@ -68,11 +123,22 @@ fn step(id: &str, needs: &[&str]) -> Value {
 /// step, five, and two in the wrong order.
 #[test]
 fn plans() {
-    let plan = |steps: &[Value]| StepPlan::checked(serde_json::from_value(json!(steps)).unwrap()).unwrap();
-    let five = [step("a", &[]), step("b", &["a"]), step("c", &["a"]), step("d", &["b", "c"]), step("e-2", &[])];
+    let plan =
+        |steps: &[Value]| StepPlan::checked(serde_json::from_value(json!(steps)).unwrap()).unwrap();
+    let five = [
+        step("a", &[]),
+        step("b", &["a"]),
+        step("c", &["a"]),
+        step("d", &["b", "c"]),
+        step("e-2", &[]),
+    ];
     for steps in [&five[..], &five[..1], &[step("b", &["a"]), step("a", &[])]] {
         let list = json!(steps).to_string();
-        let texts = [&*list, &format!("```json\n{list}\n```"), &format!("The plan:\n{list}\nThat is all.")];
+        let texts = [
+            &*list,
+            &format!("```json\n{list}\n```"),
+            &format!("The plan:\n{list}\nThat is all."),
+        ];
         each(&steps_of(), json!({ "steps": steps }), &texts, plan(steps));
     }
 }
@@ -105,78 +171,176 @@ fn plans_that_are_none() {
         json!(["a"]),
     ] {
         falls_back(&steps_of(), says(steps.to_string()), FallbackWhy::Unclear);
-        falls_back(&steps_of(), uses(json!({ "steps": steps })), FallbackWhy::Unclear);
+        falls_back(
+            &steps_of(),
+            uses(json!({ "steps": steps })),
+            FallbackWhy::Unclear,
+        );
     }
 }
 
 /// Goal: DP2's three outcomes; T-B5's reason comes out as it was said. Method: rows in every form.
 #[test]
 fn routes() {
-    each(&route(), json!({ "decision": "LOCAL" }), &["LOCAL", "**LOCAL**", "local.", "`LOCAL`\n"], Route::Local);
-    let texts =
-        ["REMOTE: weather", "REMOTE: [weather]", "**REMOTE:** `weather`", "remote: \"weather\"\nCONFIDENCE: 0.8"];
+    each(
+        &route(),
+        json!({ "decision": "LOCAL" }),
+        &["LOCAL", "**LOCAL**", "local.", "`LOCAL`\n"],
+        Route::Local,
+    );
+    let texts = [
+        "REMOTE: weather",
+        "REMOTE: [weather]",
+        "**REMOTE:** `weather`",
+        "remote: \"weather\"\nCONFIDENCE: 0.8",
+    ];
     each(
         &route(),
         json!({ "decision": "REMOTE", "agent_id": "weather" }),
         &texts,
-        Route::Remote { agent: "weather".into() },
+        Route::Remote {
+            agent: "weather".into(),
+        },
     );
     let reason = "I cannot assist with illegal activities such as hacking into government databases. This request violates \
         ethical guidelines and legal standards. I'm designed to provide helpful and lawful assistance only.";
     let two_lines = format!("REJECT: {}", reason.replacen(". This", ".\nThis", 1));
-    let texts = [&*format!("REJECT: {reason}"), &format!("REJECT: [{reason}]"), &two_lines];
-    each(&route(), json!({ "decision": "REJECT", "reason": reason }), &texts, Route::Reject { reason: reason.into() });
-    let unsaid = Route::Reject { reason: "This request was refused.".into() };
-    each(&route(), json!({ "decision": "REJECT" }), &["REJECT", "REJECT:"], unsaid);
+    let texts = [
+        &*format!("REJECT: {reason}"),
+        &format!("REJECT: [{reason}]"),
+        &two_lines,
+    ];
+    each(
+        &route(),
+        json!({ "decision": "REJECT", "reason": reason }),
+        &texts,
+        Route::Reject {
+            reason: reason.into(),
+        },
+    );
+    let unsaid = Route::Reject {
+        reason: "This request was refused.".into(),
+    };
+    each(
+        &route(),
+        json!({ "decision": "REJECT" }),
+        &["REJECT", "REJECT:"],
+        unsaid,
+    );
 }
 
 /// Goal: T-B10: an agent that isn't there, or isn't named exactly, is never asked. Method: rows.
 #[test]
 fn agents_that_are_not_there() {
-    for id in ["ghost", "Weather", "weather ", "weather2", "Agent weather", "wеather"] {
+    for id in [
+        "ghost",
+        "Weather",
+        "weather ",
+        "weather2",
+        "Agent weather",
+        "wеather",
+    ] {
         let known = id.trim() == "weather";
         let said = uses(json!({ "decision": "REMOTE", "agent_id": id }));
         falls_back(&route(), said, FallbackWhy::Unknown);
         if !known {
-            falls_back(&route(), says(format!("REMOTE: {id}")), FallbackWhy::Unknown);
+            falls_back(
+                &route(),
+                says(format!("REMOTE: {id}")),
+                FallbackWhy::Unknown,
+            );
         }
     }
-    falls_back(&route(), says("REMOTE: weather, travel"), FallbackWhy::Unknown);
+    falls_back(
+        &route(),
+        says("REMOTE: weather, travel"),
+        FallbackWhy::Unknown,
+    );
     falls_back(&route(), says("REMOTE:"), FallbackWhy::Unclear);
-    falls_back(&route(), uses(json!({ "decision": "REMOTE" })), FallbackWhy::Unclear);
+    falls_back(
+        &route(),
+        uses(json!({ "decision": "REMOTE" })),
+        FallbackWhy::Unclear,
+    );
 }
 
 /// Goal: DP3 gives a tool and its parameters, none where none are given. Method: rows in every form.
 #[test]
 fn tools() {
-    let choice = |params: Value| ToolChoice { tool_name: "echo".into(), params: object(params) };
+    let choice = |params: Value| ToolChoice {
+        tool_name: "echo".into(),
+        params: object(params),
+    };
     let params = json!({ "text": "a {brace} and a [bracket], \"LOCAL\"\n", "sentences": 2 });
-    each(&tool_choice(), json!({ "tool_name": "echo", "params": params }), &[], choice(params.clone()));
-    each(&tool_choice(), json!({ "tool_name": "echo" }), &[], choice(json!({})));
+    each(
+        &tool_choice(),
+        json!({ "tool_name": "echo", "params": params }),
+        &[],
+        choice(params.clone()),
+    );
+    each(
+        &tool_choice(),
+        json!({ "tool_name": "echo" }),
+        &[],
+        choice(json!({})),
+    );
 }
 
 /// Goal: T-B11: what is no JSON, no object, or no tool of ours goes to `llm` with the request. Method: rows.
 #[test]
 fn tools_that_are_none() {
-    for text in ["not json", "echo", "{\"tool_name\": \"echo\", \"params\": {\"text\": \"a\"", "{'tool_name': 'echo'}"]
-    {
+    for text in [
+        "not json",
+        "echo",
+        "{\"tool_name\": \"echo\", \"params\": {\"text\": \"a\"",
+        "{'tool_name': 'echo'}",
+    ] {
         falls_back(&tool_choice(), says(text), FallbackWhy::Unclear);
     }
-    falls_back(&tool_choice(), uses(json!({ "tool_name": "echo", "params": "text" })), FallbackWhy::Unclear);
-    falls_back(&tool_choice(), uses(json!({ "params": {} })), FallbackWhy::Unclear);
-    falls_back(&tool_choice(), uses(json!({ "tool_name": "Echo", "params": {} })), FallbackWhy::Unknown);
+    falls_back(
+        &tool_choice(),
+        uses(json!({ "tool_name": "echo", "params": "text" })),
+        FallbackWhy::Unclear,
+    );
+    falls_back(
+        &tool_choice(),
+        uses(json!({ "params": {} })),
+        FallbackWhy::Unclear,
+    );
+    falls_back(
+        &tool_choice(),
+        uses(json!({ "tool_name": "Echo", "params": {} })),
+        FallbackWhy::Unknown,
+    );
     let fallback = tool_choice().fallback().unwrap();
-    assert!(fallback == ToolChoice { tool_name: "llm".into(), params: object(json!({ "text": REQUEST })) });
+    assert!(
+        fallback
+            == ToolChoice {
+                tool_name: "llm".into(),
+                params: object(json!({ "text": REQUEST }))
+            }
+    );
 }
 
 /// Goal: DP4 is what the model wrote, whatever it looks like; cut off, it says so. Method: rows.
 #[test]
 fn answers() {
-    for text in ["Sunny.", "LOCAL", "{\"a\": 1}", "REJECT: no\n\nsecond paragraph"] {
+    for text in [
+        "Sunny.",
+        "LOCAL",
+        "{\"a\": 1}",
+        "REJECT: no\n\nsecond paragraph",
+    ] {
         check(&answer(), says(text), &text.to_owned());
     }
-    let cut = settled(answer(), json!({ "text": "Sun and", "stop_reason": "maxTokens" }));
-    assert_eq!((cut.outcome.as_deref(), cut.record.confidence), (Some("Sun and…"), 0.3));
+    let cut = settled(
+        answer(),
+        json!({ "text": "Sun and", "stop_reason": "maxTokens" }),
+    );
+    assert_eq!(
+        (cut.outcome.as_deref(), cut.record.confidence),
+        (Some("Sun and…"), 0.3)
+    );
 }
 
 /// Goal: NP3's five strategies, with what belongs to each. Method: rows in every form, and the document's own words.
@@ -184,44 +348,108 @@ fn answers() {
 fn recoveries() {
     let recovery = recovery();
     let like = |strategy: &str, params: Value| json!({ "strategy": strategy, "params": params });
-    each(&recovery, like("RETRY_SAME", json!({})), &["RETRY_SAME", "1. RETRY_SAME"], Recovery::RetrySame);
+    each(
+        &recovery,
+        like("RETRY_SAME", json!({})),
+        &["RETRY_SAME", "1. RETRY_SAME"],
+        Recovery::RetrySame,
+    );
     let params = object(json!({ "text": "b" }));
     let modified = Recovery::RetryModified { params };
-    each(&recovery, like("RETRY_MODIFIED", json!({ "text": "b" })), &["RETRY_MODIFIED {\"text\":\"b\"}"], modified);
-    let texts = ["3. USE_ALTERNATIVE { \"which\": \"weather\" }", "USE_ALTERNATIVE: weather"];
-    let other = Recovery::UseAlternative { which: "weather".into() };
-    each(&recovery, like("USE_ALTERNATIVE", json!({ "which": "weather" })), &texts, other);
+    each(
+        &recovery,
+        like("RETRY_MODIFIED", json!({ "text": "b" })),
+        &["RETRY_MODIFIED {\"text\":\"b\"}"],
+        modified,
+    );
+    let texts = [
+        "3. USE_ALTERNATIVE { \"which\": \"weather\" }",
+        "USE_ALTERNATIVE: weather",
+    ];
+    let other = Recovery::UseAlternative {
+        which: "weather".into(),
+    };
+    each(
+        &recovery,
+        like("USE_ALTERNATIVE", json!({ "which": "weather" })),
+        &texts,
+        other,
+    );
     let texts = ["ASK_HUMAN \"Which one?\"", "ask_human: Which one?"];
-    let ask = Recovery::AskHuman { message: "Which one?".into() };
-    each(&recovery, like("ASK_HUMAN", json!({ "message": "Which one?" })), &texts, ask);
-    let stop = Recovery::Abandon { reason: "No way.".into() };
-    each(&recovery, like("ABANDON", json!({ "reason": "No way." })), &["ABANDON \"No way.\""], stop);
-    let unsaid = Recovery::Abandon { reason: "the line is down".into() };
-    each(&recovery, json!({ "strategy": "ABANDON" }), &["ABANDON"], unsaid);
+    let ask = Recovery::AskHuman {
+        message: "Which one?".into(),
+    };
+    each(
+        &recovery,
+        like("ASK_HUMAN", json!({ "message": "Which one?" })),
+        &texts,
+        ask,
+    );
+    let stop = Recovery::Abandon {
+        reason: "No way.".into(),
+    };
+    each(
+        &recovery,
+        like("ABANDON", json!({ "reason": "No way." })),
+        &["ABANDON \"No way.\""],
+        stop,
+    );
+    let unsaid = Recovery::Abandon {
+        reason: "the line is down".into(),
+    };
+    each(
+        &recovery,
+        json!({ "strategy": "ABANDON" }),
+        &["ABANDON"],
+        unsaid,
+    );
 }
 
 /// Goal: a strategy that can't be followed isn't. Method: nobody named, somebody tried before, a question without anybody to ask,
 /// parameters for an agent.
 #[test]
 fn recoveries_that_cannot_be() {
-    let like = |strategy: &str, params: Value| uses(json!({ "strategy": strategy, "params": params }));
+    let like =
+        |strategy: &str, params: Value| uses(json!({ "strategy": strategy, "params": params }));
     let rows = [
-        (like("USE_ALTERNATIVE", json!({ "which": "echo" })), FallbackWhy::Unknown),
-        (like("USE_ALTERNATIVE", json!({ "which": "Weather" })), FallbackWhy::Unknown),
+        (
+            like("USE_ALTERNATIVE", json!({ "which": "echo" })),
+            FallbackWhy::Unknown,
+        ),
+        (
+            like("USE_ALTERNATIVE", json!({ "which": "Weather" })),
+            FallbackWhy::Unknown,
+        ),
         (like("USE_ALTERNATIVE", json!({})), FallbackWhy::Unclear),
         (like("ASK_HUMAN", json!({})), FallbackWhy::Unclear),
         (like("RETRY_MODIFIED", json!([])), FallbackWhy::Unclear),
-        (uses(json!({ "strategy": "RETRY_MODIFIED" })), FallbackWhy::Unclear),
+        (
+            uses(json!({ "strategy": "RETRY_MODIFIED" })),
+            FallbackWhy::Unclear,
+        ),
         (like("GIVE_UP", json!({})), FallbackWhy::Unclear),
     ];
     for (answer, why) in rows {
         falls_back(&recovery(), answer, why);
     }
-    let nobody = DecideRecovery { may_ask: false, ..recovery() };
-    falls_back(&nobody, like("ASK_HUMAN", json!({ "message": "Which?" })), FallbackWhy::Unknown);
-    let action = Action::Remote { agent: "travel".into(), text: "go".into() };
+    let nobody = DecideRecovery {
+        may_ask: false,
+        ..recovery()
+    };
     falls_back(
-        &DecideRecovery { action, ..recovery() },
+        &nobody,
+        like("ASK_HUMAN", json!({ "message": "Which?" })),
+        FallbackWhy::Unknown,
+    );
+    let action = Action::Remote {
+        agent: "travel".into(),
+        text: "go".into(),
+    };
+    falls_back(
+        &DecideRecovery {
+            action,
+            ..recovery()
+        },
         like("RETRY_MODIFIED", json!({ "a": 1 })),
         FallbackWhy::Unclear,
     );
@@ -233,11 +461,23 @@ fn syntheses() {
     for confidence in [0.39_f32, 0.4, 0.0, 1.0] {
         let rounded = (f64::from(confidence) * 100.0).round() / 100.0;
         let said = json!({ "final_answer": "Sun.\n\nMore.", "confidence": rounded, "notes": "one failed" });
-        let expected = Synthesis { final_answer: "Sun.\n\nMore.".into(), confidence, notes: Some("one failed".into()) };
+        let expected = Synthesis {
+            final_answer: "Sun.\n\nMore.".into(),
+            confidence,
+            notes: Some("one failed".into()),
+        };
         each(&synthesis(), said, &[], expected);
     }
     let said = uses(json!({ "final_answer": "Sun.", "confidence": 0.8 }));
-    check(&synthesis(), said, &Synthesis { final_answer: "Sun.".into(), confidence: 0.8, notes: None });
+    check(
+        &synthesis(),
+        said,
+        &Synthesis {
+            final_answer: "Sun.".into(),
+            confidence: 0.8,
+            notes: None,
+        },
+    );
 }
 
 /// Goal: an answer that doesn't say how sure it is, or can't be so sure, isn't trusted: what stands in its place asks first. Method:
@@ -246,10 +486,22 @@ fn syntheses() {
 fn syntheses_that_cannot_be() {
     for (said, why) in [
         (json!({ "final_answer": "Sun." }), FallbackWhy::Unclear),
-        (json!({ "final_answer": "Sun.", "confidence": "high" }), FallbackWhy::Unclear),
-        (json!({ "final_answer": "Sun.", "confidence": 85 }), FallbackWhy::Unknown),
-        (json!({ "final_answer": "Sun.", "confidence": -0.1 }), FallbackWhy::Unknown),
-        (json!({ "final_answer": " ", "confidence": 0.9 }), FallbackWhy::Unknown),
+        (
+            json!({ "final_answer": "Sun.", "confidence": "high" }),
+            FallbackWhy::Unclear,
+        ),
+        (
+            json!({ "final_answer": "Sun.", "confidence": 85 }),
+            FallbackWhy::Unknown,
+        ),
+        (
+            json!({ "final_answer": "Sun.", "confidence": -0.1 }),
+            FallbackWhy::Unknown,
+        ),
+        (
+            json!({ "final_answer": " ", "confidence": 0.9 }),
+            FallbackWhy::Unknown,
+        ),
         (json!({ "confidence": 0.9 }), FallbackWhy::Unclear),
     ] {
         falls_back(&synthesis(), uses(said), why);
@@ -260,7 +512,10 @@ fn syntheses_that_cannot_be() {
 /// Goal: NP5's two outcomes. Method: rows in every form.
 #[test]
 fn confirmations() {
-    let texts = ["CONFIRMATION: CONFIRM_NEEDED\nJUSTIFICATION: \"It acts.\"", "**Confirmation:** confirm_needed"];
+    let texts = [
+        "CONFIRMATION: CONFIRM_NEEDED\nJUSTIFICATION: \"It acts.\"",
+        "**Confirmation:** confirm_needed",
+    ];
     each(
         &confirm(),
         json!({ "confirmation": "CONFIRM_NEEDED", "justification": "It acts." }),
@@ -268,7 +523,12 @@ fn confirmations() {
         Confirm::ConfirmNeeded,
     );
     let texts = ["CONFIRMATION: SAFE_TO_PROCEED\nJUSTIFICATION: \"It reads.\""];
-    each(&confirm(), json!({ "confirmation": "SAFE_TO_PROCEED" }), &texts, Confirm::SafeToProceed);
+    each(
+        &confirm(),
+        json!({ "confirmation": "SAFE_TO_PROCEED" }),
+        &texts,
+        Confirm::SafeToProceed,
+    );
 }
 
 /// Goal: how sure, why and at what cost are what the model said, and 0.7 where it didn't say. Method: JSON, lines, a number that is
@@ -278,7 +538,17 @@ fn confidence_and_cost() {
     let mut said = uses(json!({ "decision": "LOCAL", "confidence": 0.25 }));
     said["usage"] = json!({ "input_tokens": 150, "output_tokens": 7 });
     let record = settled(route(), said).record;
-    assert_eq!((record.confidence, record.cost), (0.25, Cost { tokens_in: 150, tokens_out: 7, micro_usd: 0 }));
+    assert_eq!(
+        (record.confidence, record.cost),
+        (
+            0.25,
+            Cost {
+                tokens_in: 150,
+                tokens_out: 7,
+                micro_usd: 0
+            }
+        )
+    );
     assert_eq!(record.to_string(), "DP2: local (0.25, model:m)");
     for (text, confidence) in [
         ("LOCAL\nCONFIDENCE: 0.5", 0.5),
@@ -286,6 +556,10 @@ fn confidence_and_cost() {
         ("LOCAL\nCONFIDENCE: very", 0.7),
         ("{\"decision\": \"LOCAL\", \"confidence\": 85}", 0.7),
     ] {
-        assert_eq!(settled(route(), says(text)).record.confidence, confidence, "{text}");
+        assert_eq!(
+            settled(route(), says(text)).record.confidence,
+            confidence,
+            "{text}"
+        );
     }
 }

@@ -51,8 +51,16 @@ pub fn decider(system: &System, model: &AgentRef) -> AgentRef {
 }
 
 /// What is settled where `model` decides.
-pub async fn settle<D: Decision + Sync>(system: &System, model: &AgentRef, asked: D) -> Settled<D::Outcome> {
-    let deciders = Deciders::all("test", DataClass::Internal, &Decider::model("m", decider(system, model)));
+pub async fn settle<D: Decision + Sync>(
+    system: &System,
+    model: &AgentRef,
+    asked: D,
+) -> Settled<D::Outcome> {
+    let deciders = Deciders::all(
+        "test",
+        DataClass::Internal,
+        &Decider::model("m", decider(system, model)),
+    );
     let desk = system.spawn(Desk(Arc::new(deciders), std::marker::PhantomData::<D>));
     desk.ask(Settle(asked)).await.unwrap()
 }
@@ -72,14 +80,30 @@ pub fn check<D: Decision + Sync>(asked: &D, answer: Value, expected: &D::Outcome
     let settled = settled(asked.clone(), answer.clone());
     let found = settled.record.fallback;
     assert_eq!(found, None, "{} {answer}", D::POINT);
-    assert!(settled.outcome.as_ref() == Some(expected), "{} {answer} gave {}", D::POINT, settled.record.outcome);
+    assert!(
+        settled.outcome.as_ref() == Some(expected),
+        "{} {answer} gave {}",
+        D::POINT,
+        settled.record.outcome
+    );
 }
 
 /// One row: what a model answers that is no decision, and why the fallback holds.
 pub fn falls_back<D: Decision + Sync>(asked: &D, answer: Value, why: FallbackWhy) {
     let settled = settled(asked.clone(), answer.clone());
-    assert_eq!(settled.record.fallback, Some(why), "{} {answer} gave {}", D::POINT, settled.record.outcome);
-    assert!(settled.outcome == asked.fallback(), "{} {answer} gave {}", D::POINT, settled.record.outcome);
+    assert_eq!(
+        settled.record.fallback,
+        Some(why),
+        "{} {answer} gave {}",
+        D::POINT,
+        settled.record.outcome
+    );
+    assert!(
+        settled.outcome == asked.fallback(),
+        "{} {answer} gave {}",
+        D::POINT,
+        settled.record.outcome
+    );
     assert_eq!(settled.record.confidence, 0.0);
 }
 
@@ -128,49 +152,90 @@ pub fn agent(id: &str) -> AgentView {
 }
 
 pub fn world() -> Arc<World> {
-    Arc::new(World { tools: vec![tool("llm"), tool("echo")], agents: vec![agent("weather"), agent("travel")] })
+    Arc::new(World {
+        tools: vec![tool("llm"), tool("echo")],
+        agents: vec![agent("weather"), agent("travel")],
+    })
 }
 
 fn history() -> Vec<Turn> {
     vec![
-        Turn { by: Speaker::User, text: "Hello".into() },
-        Turn { by: Speaker::Assistant, text: "What can I do?".into() },
+        Turn {
+            by: Speaker::User,
+            text: "Hello".into(),
+        },
+        Turn {
+            by: Speaker::Assistant,
+            text: "What can I do?".into(),
+        },
     ]
 }
 
 pub fn follow_up() -> DecideFollowUp {
-    DecideFollowUp { history: history(), reason: "Which city?".into(), message: "Porto".into() }
+    DecideFollowUp {
+        history: history(),
+        reason: "Which city?".into(),
+        message: "Porto".into(),
+    }
 }
 
 pub fn clarity() -> DecideClarity {
-    DecideClarity { history: history(), request: REQUEST.into(), world: Arc::default() }
+    DecideClarity {
+        history: history(),
+        request: REQUEST.into(),
+        world: Arc::default(),
+    }
 }
 
 pub fn split() -> DecideSplit {
-    DecideSplit { request: REQUEST.into(), history: history(), world: world() }
+    DecideSplit {
+        request: REQUEST.into(),
+        history: history(),
+        world: world(),
+    }
 }
 
 pub fn steps() -> MakeSteps {
-    MakeSteps { request: REQUEST.into(), world: world() }
+    MakeSteps {
+        request: REQUEST.into(),
+        world: world(),
+    }
 }
 
 pub fn route() -> DecideRoute {
-    DecideRoute { request: REQUEST.into(), history: history(), world: world(), slim: false }
+    DecideRoute {
+        request: REQUEST.into(),
+        history: history(),
+        world: world(),
+        slim: false,
+    }
 }
 
 pub fn tool_choice() -> DecideTool {
-    DecideTool { request: REQUEST.into(), history: history(), tools: world().tools.clone(), slim: false }
+    DecideTool {
+        request: REQUEST.into(),
+        history: history(),
+        tools: world().tools.clone(),
+        slim: false,
+    }
 }
 
 pub fn answer() -> WriteAnswer {
-    WriteAnswer { request: REQUEST.into(), history: history(), system_prompt: "You are kind.".into() }
+    WriteAnswer {
+        request: REQUEST.into(),
+        history: history(),
+        system_prompt: "You are kind.".into(),
+    }
 }
 
 pub fn recovery() -> DecideRecovery {
     DecideRecovery {
         task_id: "run-1.a".into(),
         root_goal: REQUEST.into(),
-        action: Action::Local { tool: "echo".into(), params: object(json!({ "text": "a" })) },
+        action: Action::Local {
+            tool: "echo".into(),
+            params: object(json!({ "text": "a" })),
+        },
         class: ErrorClass::TransientNetwork,
         error: "the line is down".into(),
         attempts: 1,
@@ -189,10 +254,21 @@ pub fn synthesis() -> Synthesize {
         text: text.into(),
         attempts: 1,
     };
-    let results = vec![report("a", TaskState::Completed, "Sun."), report("b", TaskState::Failed, "down")];
-    Synthesize { goal: REQUEST.into(), results }
+    let results = vec![
+        report("a", TaskState::Completed, "Sun."),
+        report("b", TaskState::Failed, "down"),
+    ];
+    Synthesize {
+        goal: REQUEST.into(),
+        results,
+    }
 }
 
 pub fn confirm() -> DecideConfirm {
-    DecideConfirm { action: json!({ "tool": "x" }), why: ConfirmWhy::Risk, risk: 0.9, preference_known: false }
+    DecideConfirm {
+        action: json!({ "tool": "x" }),
+        why: ConfirmWhy::Risk,
+        risk: 0.9,
+        preference_known: false,
+    }
 }

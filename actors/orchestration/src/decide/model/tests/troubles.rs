@@ -22,7 +22,10 @@ fn every_trouble<D: Decision + Sync>(asked: &D, good: Value, two: &str) {
     unclear(says("[]"));
     unclear(says("{\"a\": 1}"));
     unclear(says(&text[..text.len() - 1]));
-    unclear(says(format!("{text}\nOr rather: {}", &text[..text.len() / 2])));
+    unclear(says(format!(
+        "{text}\nOr rather: {}",
+        &text[..text.len() / 2]
+    )));
     unclear(says("{".repeat(1_000)));
     unclear(says(format!("{{\"a\":{}", "[".repeat(10_000))));
     unclear(says(two));
@@ -43,15 +46,27 @@ fn every_trouble<D: Decision + Sync>(asked: &D, good: Value, two: &str) {
 
 /// A model that fails, is late, or isn't there.
 fn does_not_answer<D: Decision + Sync>(asked: &D) {
-    falls_back(asked, json!({ "fails": "the line is down" }), FallbackWhy::Failed(FailureKind::Unavailable));
-    falls_back(asked, json!({ "text": "LOCAL", "delay_ms": 31_000 }), FallbackWhy::TimedOut);
+    falls_back(
+        asked,
+        json!({ "fails": "the line is down" }),
+        FallbackWhy::Failed(FailureKind::Unavailable),
+    );
+    falls_back(
+        asked,
+        json!({ "text": "LOCAL", "delay_ms": 31_000 }),
+        FallbackWhy::TimedOut,
+    );
     testkit::paused(async |system| {
         let model = scripted(system, json!([says("LOCAL")]));
         model.stop();
         let has_ended = || model.snapshot().state == AgentState::Ended;
         testkit::eventually("the model is gone", Duration::from_secs(5), has_ended).await;
         let settled = settle(system, &model, asked.clone()).await;
-        assert!(matches!(settled.record.fallback, Some(FallbackWhy::Failed(_))), "{:?}", settled.record.fallback);
+        assert!(
+            matches!(settled.record.fallback, Some(FallbackWhy::Failed(_))),
+            "{:?}",
+            settled.record.fallback
+        );
         assert!(settled.outcome == asked.fallback(), "{}", D::POINT);
         system.shutdown(Duration::from_secs(5)).await;
     });
@@ -65,7 +80,11 @@ fn check_clear<D: Decision + Sync>(asked: &D, answer: Value) {
 /// Goal: DP1 falls back to a person. Method: every trouble.
 #[test]
 fn at_follow_up() {
-    every_trouble(&follow_up(), json!({ "decision": "HANDLE_DIRECTLY" }), "HANDLE_DIRECTLY\nNEED_HUMAN_INPUT");
+    every_trouble(
+        &follow_up(),
+        json!({ "decision": "HANDLE_DIRECTLY" }),
+        "HANDLE_DIRECTLY\nNEED_HUMAN_INPUT",
+    );
     assert!(follow_up().fallback() == Some(FollowUp::NeedHumanInput { question: None }));
 }
 
@@ -77,8 +96,16 @@ fn at_clarity() {
         json!({ "clarity": "CLEAR" }),
         "CLARITY: CLEAR\nCLARITY: NEEDS_CLARIFY\nQUESTION: Which?",
     );
-    falls_back(&clarity(), uses(json!({ "clarity": "NEEDS_CLARIFY" })), FallbackWhy::Unclear);
-    falls_back(&clarity(), says("CLARITY: NEEDS_CLARIFY"), FallbackWhy::Unclear);
+    falls_back(
+        &clarity(),
+        uses(json!({ "clarity": "NEEDS_CLARIFY" })),
+        FallbackWhy::Unclear,
+    );
+    falls_back(
+        &clarity(),
+        says("CLARITY: NEEDS_CLARIFY"),
+        FallbackWhy::Unclear,
+    );
     falls_back(&clarity(), says("CLARITY: MAYBE"), FallbackWhy::Unclear);
     let asks = |chars| uses(json!({ "clarity": "NEEDS_CLARIFY", "question": "é".repeat(chars) }));
     check_clear(&clarity(), asks(240));
@@ -89,15 +116,24 @@ fn at_clarity() {
 /// Goal: NP2.A falls back to one step. Method: every trouble.
 #[test]
 fn at_split() {
-    every_trouble(&split(), json!({ "should_decompose": "YES" }), "SHOULD_DECOMPOSE: YES\nSHOULD_DECOMPOSE: NO");
-    falls_back(&split(), says("SHOULD_DECOMPOSE: YES|NO"), FallbackWhy::Unclear);
+    every_trouble(
+        &split(),
+        json!({ "should_decompose": "YES" }),
+        "SHOULD_DECOMPOSE: YES\nSHOULD_DECOMPOSE: NO",
+    );
+    falls_back(
+        &split(),
+        says("SHOULD_DECOMPOSE: YES|NO"),
+        FallbackWhy::Unclear,
+    );
     assert!(split().fallback() == Some(Split::No));
 }
 
 /// Goal: NP2.B has no fallback: without a plan it goes on at DP2. Method: every trouble.
 #[test]
 fn at_plan() {
-    let step = |id: &str| json!({ "id": id, "input_message": "do", "metadata": { "depends_on": [] } });
+    let step =
+        |id: &str| json!({ "id": id, "input_message": "do", "metadata": { "depends_on": [] } });
     let two = format!("{}\nor\n{}", json!([step("a")]), json!([step("b")]));
     every_trouble(&steps(), json!({ "steps": [step("a")] }), &two);
     assert!(steps().fallback().is_none());
@@ -106,11 +142,23 @@ fn at_plan() {
 /// Goal: DP2 falls back to this agent. Method: every trouble, and answers of two kinds at once.
 #[test]
 fn at_route() {
-    every_trouble(&route(), json!({ "decision": "REJECT", "reason": "No." }), "LOCAL\nREMOTE: weather");
-    for two in ["REMOTE: weather\nREMOTE: travel", "{\"decision\": \"LOCAL\"}\nREMOTE: weather", "LOCAL\nREJECT: no"] {
+    every_trouble(
+        &route(),
+        json!({ "decision": "REJECT", "reason": "No." }),
+        "LOCAL\nREMOTE: weather",
+    );
+    for two in [
+        "REMOTE: weather\nREMOTE: travel",
+        "{\"decision\": \"LOCAL\"}\nREMOTE: weather",
+        "LOCAL\nREJECT: no",
+    ] {
         falls_back(&route(), says(two), FallbackWhy::Unclear);
     }
-    falls_back(&route(), says("LOCAL or REMOTE, whatever you like"), FallbackWhy::Unclear);
+    falls_back(
+        &route(),
+        says("LOCAL or REMOTE, whatever you like"),
+        FallbackWhy::Unclear,
+    );
     assert!(route().fallback() == Some(Route::Local));
 }
 
@@ -118,17 +166,29 @@ fn at_route() {
 #[test]
 fn at_tool() {
     let two = "{\"tool_name\": \"echo\", \"params\": {}} {\"tool_name\": \"llm\", \"params\": {}}";
-    every_trouble(&tool_choice(), json!({ "tool_name": "echo", "params": {} }), two);
+    every_trouble(
+        &tool_choice(),
+        json!({ "tool_name": "echo", "params": {} }),
+        two,
+    );
 }
 
 /// Goal: DP4 has no fallback: why there is no answer is told. Method: an empty answer, a refusal, one over the limit, none.
 #[test]
 fn at_answer() {
-    for said in [says(""), says(" \n"), json!({ "text": "I won't.", "stop_reason": "refusal" })] {
+    for said in [
+        says(""),
+        says(" \n"),
+        json!({ "text": "I won't.", "stop_reason": "refusal" }),
+    ] {
         falls_back(&answer(), said, FallbackWhy::Unclear);
     }
     check_clear(&answer(), says("a".repeat(WRITTEN_BYTES_MAX)));
-    falls_back(&answer(), says("a".repeat(WRITTEN_BYTES_MAX + 1)), FallbackWhy::Unclear);
+    falls_back(
+        &answer(),
+        says("a".repeat(WRITTEN_BYTES_MAX + 1)),
+        FallbackWhy::Unclear,
+    );
     does_not_answer(&answer());
     let failed = settled(answer(), json!({ "fails": "the line is down" }));
     assert_eq!(failed.failure.unwrap().message, "the line is down");
@@ -137,25 +197,52 @@ fn at_answer() {
 /// Goal: NP3 falls back to a person, or gives up with the error where there is none. Method: every trouble, both ways.
 #[test]
 fn at_recovery() {
-    every_trouble(&recovery(), json!({ "strategy": "RETRY_SAME", "params": {} }), "RETRY_SAME\nABANDON \"no\"");
-    let nobody = DecideRecovery { may_ask: false, ..recovery() };
+    every_trouble(
+        &recovery(),
+        json!({ "strategy": "RETRY_SAME", "params": {} }),
+        "RETRY_SAME\nABANDON \"no\"",
+    );
+    let nobody = DecideRecovery {
+        may_ask: false,
+        ..recovery()
+    };
     falls_back(&nobody, says("?"), FallbackWhy::Unclear);
-    assert!(nobody.fallback() == Some(Recovery::Abandon { reason: "the line is down".into() }));
-    assert!(matches!(recovery().fallback(), Some(Recovery::AskHuman { .. })));
+    assert!(
+        nobody.fallback()
+            == Some(Recovery::Abandon {
+                reason: "the line is down".into()
+            })
+    );
+    assert!(matches!(
+        recovery().fallback(),
+        Some(Recovery::AskHuman { .. })
+    ));
 }
 
 /// Goal: NP4 falls back to what the rules make of the results. Method: every trouble.
 #[test]
 fn at_synthesis() {
     let said = |text: &str| json!({ "final_answer": text, "confidence": 0.9 });
-    every_trouble(&synthesis(), said("Sun."), &format!("{} {}", said("Sun."), said("Rain.")));
+    every_trouble(
+        &synthesis(),
+        said("Sun."),
+        &format!("{} {}", said("Sun."), said("Rain.")),
+    );
 }
 
 /// Goal: NP5 falls back to asking. Method: every trouble.
 #[test]
 fn at_confirm() {
     let two = "CONFIRMATION: CONFIRM_NEEDED\nCONFIRMATION: SAFE_TO_PROCEED";
-    every_trouble(&confirm(), json!({ "confirmation": "SAFE_TO_PROCEED" }), two);
-    falls_back(&confirm(), says("CONFIRMATION: CONFIRM_NEEDED|SAFE_TO_PROCEED"), FallbackWhy::Unclear);
+    every_trouble(
+        &confirm(),
+        json!({ "confirmation": "SAFE_TO_PROCEED" }),
+        two,
+    );
+    falls_back(
+        &confirm(),
+        says("CONFIRMATION: CONFIRM_NEEDED|SAFE_TO_PROCEED"),
+        FallbackWhy::Unclear,
+    );
     assert!(confirm().fallback() == Some(Confirm::ConfirmNeeded));
 }

@@ -49,9 +49,19 @@ impl Conflict {
     /// For whoever reads the answer.
     pub(super) fn sentence(&self) -> String {
         // Two steps may have gone to the same agent.
-        let name = |side: &Side| if self.one.by == self.other.by { side.id.clone() } else { side.by.clone() };
+        let name = |side: &Side| {
+            if self.one.by == self.other.by {
+                side.id.clone()
+            } else {
+                side.by.clone()
+            }
+        };
         let says = |side: &Side| format!("{} says “{}”", name(side), side.sentence);
-        format!("The results conflict: {}; {}.", says(&self.one), says(&self.other))
+        format!(
+            "The results conflict: {}; {}.",
+            says(&self.one),
+            says(&self.other)
+        )
     }
 
     /// For the notes: no texts.
@@ -72,14 +82,28 @@ struct Claim<'a> {
 
 /// What contradicts each other, each pair of results once.
 pub(super) fn conflicts(done: &[&StepReport]) -> Vec<Conflict> {
-    let texts: Vec<String> = done.iter().map(|report| plain(cut_bytes(&report.text, TEXT_BYTES_MAX))).collect();
-    let claims: Vec<Vec<Claim<'_>>> = texts.iter().map(|text| sentences(text).map(Claim::of).collect()).collect();
+    let texts: Vec<String> = done
+        .iter()
+        .map(|report| plain(cut_bytes(&report.text, TEXT_BYTES_MAX)))
+        .collect();
+    let claims: Vec<Vec<Claim<'_>>> = texts
+        .iter()
+        .map(|text| sentences(text).map(Claim::of).collect())
+        .collect();
     let mut found = Vec::new();
     for (at, (report, ours)) in done.iter().zip(&claims).enumerate() {
         for (other, theirs) in done.iter().zip(&claims).skip(at + 1) {
-            let pairs = ours.iter().flat_map(|one| theirs.iter().map(move |other| (one, other)));
-            if let Some((one, another)) = pairs.into_iter().find(|(one, other)| one.contradicts(other)) {
-                found.push(Conflict { one: Side::of(report, one), other: Side::of(other, another) });
+            let pairs = ours
+                .iter()
+                .flat_map(|one| theirs.iter().map(move |other| (one, other)));
+            if let Some((one, another)) = pairs
+                .into_iter()
+                .find(|(one, other)| one.contradicts(other))
+            {
+                found.push(Conflict {
+                    one: Side::of(report, one),
+                    other: Side::of(other, another),
+                });
                 if found.len() == CONFLICTS_MAX {
                     return found;
                 }
@@ -91,8 +115,17 @@ pub(super) fn conflicts(done: &[&StepReport]) -> Vec<Conflict> {
 
 impl Side {
     fn of(report: &StepReport, claim: &Claim<'_>) -> Self {
-        let sentence = claim.sentence.trim_end_matches(['.', '!', ';', ':']).chars().take(QUOTED_CHARS_MAX).collect();
-        Self { id: report.id.clone(), by: report.by.clone(), sentence }
+        let sentence = claim
+            .sentence
+            .trim_end_matches(['.', '!', ';', ':'])
+            .chars()
+            .take(QUOTED_CHARS_MAX)
+            .collect();
+        Self {
+            id: report.id.clone(),
+            by: report.by.clone(),
+            sentence,
+        }
     }
 }
 
@@ -102,15 +135,22 @@ fn sentences(text: &str) -> impl Iterator<Item = &str> {
     let next = move || {
         let ends = |(at, c): &(usize, char)| {
             let behind = rest.get(at + c.len_utf8()..).unwrap_or_default();
-            *c == '\n' || (matches!(c, '.' | '!' | '?' | ';') && behind.chars().next().is_none_or(char::is_whitespace))
+            *c == '\n'
+                || (matches!(c, '.' | '!' | '?' | ';')
+                    && behind.chars().next().is_none_or(char::is_whitespace))
         };
-        let end = rest.char_indices().find(ends).map_or(rest.len(), |(at, c)| at + c.len_utf8());
+        let end = rest
+            .char_indices()
+            .find(ends)
+            .map_or(rest.len(), |(at, c)| at + c.len_utf8());
         let (sentence, behind) = rest.split_at_checked(end)?;
         rest = behind;
         (end > 0).then_some(sentence)
     };
     std::iter::from_fn(next)
-        .map(|sentence| sentence.trim_matches(|c: char| c.is_whitespace() || matches!(c, '-' | '*' | '•' | '#')))
+        .map(|sentence| {
+            sentence.trim_matches(|c: char| c.is_whitespace() || matches!(c, '-' | '*' | '•' | '#'))
+        })
         .filter(|sentence| !sentence.is_empty())
         .take(SENTENCES_MAX)
 }
@@ -166,20 +206,28 @@ fn differ(ours: &BTreeSet<String>, theirs: &BTreeSet<String>) -> bool {
 
 /// Words and numbers. A number keeps its points, commas and colons, and the unit that is glued to it.
 fn tokens(folded: &str) -> impl Iterator<Item = &str> {
-    let in_token = |c: char| c.is_alphanumeric() || matches!(c, '.' | ',' | ':' | '°' | '%' | '$' | '€' | '£' | '/');
+    let in_token = |c: char| {
+        c.is_alphanumeric() || matches!(c, '.' | ',' | ':' | '°' | '%' | '$' | '€' | '£' | '/')
+    };
     let pieces = folded.split(move |c: char| !in_token(c));
     let bare = |piece: &str| piece.starts_with(|c: char| c.is_ascii_digit());
     pieces.flat_map(move |piece| {
         let piece = piece.trim_matches(['.', ',', ':', '/', '$', '€', '£']);
         // Only a number holds signs; `and/or` is two words.
-        let signs: &[char] = if bare(piece) { &[] } else { &['.', ',', ':', '/', '°', '%', '$', '€', '£'] };
+        let signs: &[char] = if bare(piece) {
+            &[]
+        } else {
+            &['.', ',', ':', '/', '°', '%', '$', '€', '£']
+        };
         piece.split(signs).filter(|part| !part.is_empty())
     })
 }
 
 /// A number in one spelling, and what is glued to it: `22,0°c` is 22 and `°c`.
 fn number(token: &str) -> (String, &str) {
-    let end = token.find(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | ',' | ':' | '/')).unwrap_or(token.len());
+    let end = token
+        .find(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | ',' | ':' | '/'))
+        .unwrap_or(token.len());
     let (digits, unit) = token.split_at_checked(end).unwrap_or((token, ""));
     let digits = digits.trim_end_matches(['.', ',', ':', '/']);
     let is_time = digits.contains(':') || digits.contains('/');

@@ -9,7 +9,14 @@ fn object(value: serde_json::Value) -> RawObject {
 }
 
 fn report(id: &str, by: &str, state: TaskState, text: &str) -> StepReport {
-    StepReport { id: id.into(), goal: format!("do {id}"), by: by.into(), state, text: text.into(), attempts: 1 }
+    StepReport {
+        id: id.into(),
+        goal: format!("do {id}"),
+        by: by.into(),
+        state,
+        text: text.into(),
+        attempts: 1,
+    }
 }
 
 fn done(id: &str, text: &str) -> StepReport {
@@ -17,14 +24,22 @@ fn done(id: &str, text: &str) -> StepReport {
 }
 
 fn together(results: Vec<StepReport>) -> Synthesis {
-    synthesis(&Synthesize { goal: "plan a day".into(), results }).outcome.unwrap()
+    synthesis(&Synthesize {
+        goal: "plan a day".into(),
+        results,
+    })
+    .outcome
+    .unwrap()
 }
 
 fn failed(class: ErrorClass, attempts: u32) -> DecideRecovery {
     DecideRecovery {
         task_id: "run-1.a".into(),
         root_goal: "the weather in Porto".into(),
-        action: Action::Remote { agent: "weather-one".into(), text: "What is the weather in Porto?".into() },
+        action: Action::Remote {
+            agent: "weather-one".into(),
+            text: "What is the weather in Porto?".into(),
+        },
         class,
         error: "the line is down".into(),
         attempts,
@@ -35,8 +50,16 @@ fn failed(class: ErrorClass, attempts: u32) -> DecideRecovery {
 }
 
 fn local(error: &str, params: serde_json::Value) -> DecideRecovery {
-    let action = Action::Local { tool: "summarize".into(), params: object(params) };
-    DecideRecovery { action, error: error.into(), agents: vec![], ..failed(ErrorClass::ToolSyntax, 1) }
+    let action = Action::Local {
+        tool: "summarize".into(),
+        params: object(params),
+    };
+    DecideRecovery {
+        action,
+        error: error.into(),
+        agents: vec![],
+        ..failed(ErrorClass::ToolSyntax, 1)
+    }
 }
 
 fn next(asked: &DecideRecovery) -> Recovery {
@@ -44,32 +67,57 @@ fn next(asked: &DecideRecovery) -> Recovery {
 }
 
 fn to(which: &str) -> Recovery {
-    Recovery::UseAlternative { which: which.into() }
+    Recovery::UseAlternative {
+        which: which.into(),
+    }
 }
 
 /// Goal: an answer to a remote's question goes on unless it is none. Method: rows.
 #[test]
 fn answers_that_will_do() {
-    for (message, goes_on) in
-        [("Porto", true), ("", false), (" \u{200b}\n", false), ("which one?", false), ("no", true)]
-    {
-        let asked = DecideFollowUp { history: vec![], reason: "Which city?".into(), message: message.into() };
+    for (message, goes_on) in [
+        ("Porto", true),
+        ("", false),
+        (" \u{200b}\n", false),
+        ("which one?", false),
+        ("no", true),
+    ] {
+        let asked = DecideFollowUp {
+            history: vec![],
+            reason: "Which city?".into(),
+            message: message.into(),
+        };
         let outcome = follow_up(&asked).outcome.unwrap();
-        assert_eq!(matches!(outcome, FollowUp::HandleDirectly), goes_on, "{message:?}");
+        assert_eq!(
+            matches!(outcome, FollowUp::HandleDirectly),
+            goes_on,
+            "{message:?}"
+        );
     }
 }
 
 /// Goal: a command that is refused is neither changed nor answered in words: its reason is told. Method: a person to ask, and none.
 #[test]
 fn a_refused_command_is_told() {
-    let action =
-        Action::Local { tool: EXECUTE_COMMAND.into(), params: object(json!({ "command": "touch a; touch b" })) };
+    let action = Action::Local {
+        tool: EXECUTE_COMMAND.into(),
+        params: object(json!({ "command": "touch a; touch b" })),
+    };
     let error = "execute_command: `command` has `;`: there is no shell";
-    let asked = DecideRecovery { action, ..local(error, json!({})) };
+    let asked = DecideRecovery {
+        action,
+        ..local(error, json!({}))
+    };
     let message = format!("execute_command failed: {error}. How should I go on?");
     assert_eq!(next(&asked), Recovery::AskHuman { message });
     let reason = error.to_owned();
-    assert_eq!(next(&DecideRecovery { may_ask: false, ..asked }), Recovery::Abandon { reason });
+    assert_eq!(
+        next(&DecideRecovery {
+            may_ask: false,
+            ..asked
+        }),
+        Recovery::Abandon { reason }
+    );
 }
 
 /// Goal: what passes is tried three times, then elsewhere: the agent like it first, then `llm`, then a person, then it ends.
@@ -82,17 +130,42 @@ fn failures_and_what_follows() {
     assert_eq!(next(&failed(TransientNetwork, 3)), to("weather-two"));
     assert_eq!(next(&failed(AgentUnavailable, 1)), to("weather-two"));
     assert_eq!(next(&failed(Unknown, 1)), to("weather-two"));
-    let alone = |class, attempts| DecideRecovery { agents: vec!["weather-one".into()], ..failed(class, attempts) };
+    let alone = |class, attempts| DecideRecovery {
+        agents: vec!["weather-one".into()],
+        ..failed(class, attempts)
+    };
     assert_eq!(next(&alone(AgentUnavailable, 1)), to("llm"));
-    let bare = |class, attempts| DecideRecovery { tools: vec!["echo".into()], ..alone(class, attempts) };
+    let bare = |class, attempts| DecideRecovery {
+        tools: vec!["echo".into()],
+        ..alone(class, attempts)
+    };
     assert_eq!(next(&bare(AgentUnavailable, 1)), Recovery::RetrySame);
-    assert!(matches!(next(&bare(AgentUnavailable, 2)), Recovery::AskHuman { .. }));
-    assert!(matches!(next(&bare(TransientNetwork, 3)), Recovery::AskHuman { .. }));
+    assert!(matches!(
+        next(&bare(AgentUnavailable, 2)),
+        Recovery::AskHuman { .. }
+    ));
+    assert!(matches!(
+        next(&bare(TransientNetwork, 3)),
+        Recovery::AskHuman { .. }
+    ));
     assert!(matches!(next(&bare(Unknown, 1)), Recovery::Abandon { .. }));
-    let Recovery::AskHuman { message } = next(&failed(PermissionAuth, 1)) else { panic!("nobody was asked") };
-    assert_eq!(message, "weather-one failed: the line is down. How should I go on?");
-    let nobody = DecideRecovery { may_ask: false, ..failed(PermissionAuth, 1) };
-    assert_eq!(next(&nobody), Recovery::Abandon { reason: "the line is down".into() });
+    let Recovery::AskHuman { message } = next(&failed(PermissionAuth, 1)) else {
+        panic!("nobody was asked")
+    };
+    assert_eq!(
+        message,
+        "weather-one failed: the line is down. How should I go on?"
+    );
+    let nobody = DecideRecovery {
+        may_ask: false,
+        ..failed(PermissionAuth, 1)
+    };
+    assert_eq!(
+        next(&nobody),
+        Recovery::Abandon {
+            reason: "the line is down".into()
+        }
+    );
 }
 
 /// Goal: parameters are mended once, by what the error says; then another answers. Method: a member missing, one too many, none
@@ -101,11 +174,33 @@ fn failures_and_what_follows() {
 fn parameters_are_mended_once() {
     let missing = local("`text` must be a string", json!({ "sentences": 2 }));
     let mended = json!({ "sentences": 2, "text": "the weather in Porto" });
-    assert_eq!(next(&missing), Recovery::RetryModified { params: object(mended) });
-    let over = local("unknown member `style`", json!({ "text": "a", "style": "b" }));
-    assert_eq!(next(&over), Recovery::RetryModified { params: object(json!({ "text": "a" })) });
-    assert_eq!(next(&local("that isn't it", json!({ "text": "a" }))), to("llm"));
-    assert_eq!(next(&DecideRecovery { attempts: 2, ..missing }), to("llm"));
+    assert_eq!(
+        next(&missing),
+        Recovery::RetryModified {
+            params: object(mended)
+        }
+    );
+    let over = local(
+        "unknown member `style`",
+        json!({ "text": "a", "style": "b" }),
+    );
+    assert_eq!(
+        next(&over),
+        Recovery::RetryModified {
+            params: object(json!({ "text": "a" }))
+        }
+    );
+    assert_eq!(
+        next(&local("that isn't it", json!({ "text": "a" }))),
+        to("llm")
+    );
+    assert_eq!(
+        next(&DecideRecovery {
+            attempts: 2,
+            ..missing
+        }),
+        to("llm")
+    );
 }
 
 /// Goal: results come in order, and what isn't done is named and counted. Method: two of three; all; none.
@@ -124,23 +219,48 @@ fn partial_success_is_named() {
     assert!((answer.confidence - 0.85 * 2.0 / 3.0).abs() < 1e-6);
     assert_eq!(answer.notes.as_deref(), Some("not done: two"));
     let all = together(vec![done("one", "First."), done("two", "Second.")]);
-    assert_eq!((&*all.final_answer, all.confidence, all.notes), ("First.\n\nSecond.", 0.85, None));
-    assert_eq!(together(vec![report("one", "a", TaskState::Canceled, "")]).confidence, 0.0);
+    assert_eq!(
+        (&*all.final_answer, all.confidence, all.notes),
+        ("First.\n\nSecond.", 0.85, None)
+    );
+    assert_eq!(
+        together(vec![report("one", "a", TaskState::Canceled, "")]).confidence,
+        0.0
+    );
 }
 
 /// Goal: a conflict stands first, and leaves too little confidence to go on unasked. Method: two opening hours; the same from one
 /// agent, told apart by step.
 #[test]
 fn conflicts_stand_first() {
-    let answer = together(vec![done("a", "The museum opens at 9:00."), done("b", "Sure. The museum opens at 10:00.")]);
-    let first =
-        "The results conflict: a-agent says “The museum opens at 9:00”; b-agent says “The museum opens at 10:00”.";
-    assert!(answer.final_answer.starts_with(first), "{}", answer.final_answer);
-    assert!(answer.confidence < 0.4 && answer.confidence > 0.3, "{}", answer.confidence);
+    let answer = together(vec![
+        done("a", "The museum opens at 9:00."),
+        done("b", "Sure. The museum opens at 10:00."),
+    ]);
+    let first = "The results conflict: a-agent says “The museum opens at 9:00”; b-agent says “The museum opens at 10:00”.";
+    assert!(
+        answer.final_answer.starts_with(first),
+        "{}",
+        answer.final_answer
+    );
+    assert!(
+        answer.confidence < 0.4 && answer.confidence > 0.3,
+        "{}",
+        answer.confidence
+    );
     assert_eq!(answer.notes.as_deref(), Some("conflict between a and b"));
     let same = |id: &str, text: &str| report(id, "museum", TaskState::Completed, text);
-    let answer = together(vec![same("a", "The museum opens at 9."), same("b", "The museum opens at 10.")]);
-    assert!(answer.final_answer.starts_with("The results conflict: a says “"), "{}", answer.final_answer);
+    let answer = together(vec![
+        same("a", "The museum opens at 9."),
+        same("b", "The museum opens at 10."),
+    ]);
+    assert!(
+        answer
+            .final_answer
+            .starts_with("The results conflict: a says “"),
+        "{}",
+        answer.final_answer
+    );
 }
 
 /// Goal: only what can't both be right is a conflict. Method: rows in two languages: numbers, units, days, negation; and pairs that
@@ -148,22 +268,66 @@ fn conflicts_stand_first() {
 #[test]
 fn what_conflicts_and_what_does_not() {
     for (one, other, conflict) in [
-        ("The flight to Rome costs 120 euros.", "The flight to Rome costs 95 euros.", true),
-        ("The bottle holds 2 km of wire.", "The bottle holds 2 mi of wire.", true),
-        ("The meeting is on Monday at the office.", "The meeting is on Tuesday at the office.", true),
-        ("The shop is open on Sundays.", "The shop isn't open on Sundays.", true),
+        (
+            "The flight to Rome costs 120 euros.",
+            "The flight to Rome costs 95 euros.",
+            true,
+        ),
+        (
+            "The bottle holds 2 km of wire.",
+            "The bottle holds 2 mi of wire.",
+            true,
+        ),
+        (
+            "The meeting is on Monday at the office.",
+            "The meeting is on Tuesday at the office.",
+            true,
+        ),
+        (
+            "The shop is open on Sundays.",
+            "The shop isn't open on Sundays.",
+            true,
+        ),
         ("O museu abre às 9h.", "O museu abre às 10h.", true),
         ("A loja não aceita cartão.", "A loja aceita cartão.", true),
-        ("It is 22 °C in Porto with sun.", "In Porto it is 22.0°C with sun.", false),
-        ("Sunny in Porto, 22°C (72°F).", "Sunny in Porto, 22 °C.", false),
-        ("The flight takes 2,5 hours.", "The flight takes 2.5 hours.", false),
-        ("The city has 1,000 shops.", "The city has 1.000 shops.", false),
-        ("The train to Lyon costs 40 euros.", "The hotel in Lyon costs 90 euros.", false),
+        (
+            "It is 22 °C in Porto with sun.",
+            "In Porto it is 22.0°C with sun.",
+            false,
+        ),
+        (
+            "Sunny in Porto, 22°C (72°F).",
+            "Sunny in Porto, 22 °C.",
+            false,
+        ),
+        (
+            "The flight takes 2,5 hours.",
+            "The flight takes 2.5 hours.",
+            false,
+        ),
+        (
+            "The city has 1,000 shops.",
+            "The city has 1.000 shops.",
+            false,
+        ),
+        (
+            "The train to Lyon costs 40 euros.",
+            "The hotel in Lyon costs 90 euros.",
+            false,
+        ),
         ("Call 555.", "The soup needs 20 minutes.", false),
-        ("The museum opens at 9:00.", "The museum opens early.", false),
+        (
+            "The museum opens at 9:00.",
+            "The museum opens early.",
+            false,
+        ),
     ] {
         let answer = together(vec![done("a", one), done("b", other)]);
-        assert_eq!(answer.final_answer.starts_with("The results conflict"), conflict, "{one} / {other}");
+        assert_eq!(
+            answer.final_answer.starts_with("The results conflict"),
+            conflict,
+            "{one} / {other}"
+        );
     }
 }
 
@@ -174,8 +338,17 @@ fn long_results_are_bounded() {
     let long = "😀".repeat(4_096);
     let many = "The museum opens at 9. ".repeat(400);
     let begun = cpu_time();
-    let results = (0..5).map(|step| done(&format!("s{step}"), if step % 2 == 0 { &many } else { &long }));
-    assert!(!together(results.collect()).final_answer.starts_with("The results conflict"));
+    let results = (0..5).map(|step| {
+        done(
+            &format!("s{step}"),
+            if step % 2 == 0 { &many } else { &long },
+        )
+    });
+    assert!(
+        !together(results.collect())
+            .final_answer
+            .starts_with("The results conflict")
+    );
     let took = cpu_time() - begun;
     assert!(took < std::time::Duration::from_secs(2), "{took:?}");
 }
@@ -191,7 +364,16 @@ fn whom_it_asks_first() {
         (ConfirmWhy::Cost, 0.0, false, true),
         (ConfirmWhy::Cost, 0.0, true, false),
     ] {
-        let asked = DecideConfirm { action: json!({}), why, risk, preference_known };
-        assert_eq!(confirm(&asked, 0.5).outcome.unwrap() == Confirm::ConfirmNeeded, ask, "{risk}");
+        let asked = DecideConfirm {
+            action: json!({}),
+            why,
+            risk,
+            preference_known,
+        };
+        assert_eq!(
+            confirm(&asked, 0.5).outcome.unwrap() == Confirm::ConfirmNeeded,
+            ask,
+            "{risk}"
+        );
     }
 }

@@ -4,7 +4,9 @@ use super::*;
 
 /// The command line that is planned; `None`: another tool.
 fn line(request: &str) -> Option<String> {
-    let choice = Rules::default().tool(request, &[], &world().tools).outcome?;
+    let choice = Rules::default()
+        .tool(request, &[], &world().tools)
+        .outcome?;
     (choice.tool_name == "execute_command").then(|| choice.params.text("command").unwrap())
 }
 
@@ -26,7 +28,10 @@ fn nothing_is_cut_out() {
         ("run ls foo?", "ls foo?"),
         ("run echo `date`", "echo `date`"),
         ("run echo please", "echo please"),
-        ("run echo salt, please call the office", "echo salt, please call the office"),
+        (
+            "run echo salt, please call the office",
+            "echo salt, please call the office",
+        ),
         ("run git add just this.rs", "git add just this.rs"),
         ("run frobnicate --all ls", "frobnicate --all ls"),
         ("run nohup ls -l", "nohup ls -l"),
@@ -44,8 +49,14 @@ fn sentences_around_commands() {
     for (request, expect) in [
         ("run ls -l.", "ls -l"),
         ("please run `ls -l 'a b'` on this box", "ls -l 'a b'"),
-        ("grab the output of `free -m` and then explain it to me", "free -m"),
-        ("please execute \"free -m\" on this computer and let me see what it prints", "free -m"),
+        (
+            "grab the output of `free -m` and then explain it to me",
+            "free -m",
+        ),
+        (
+            "please execute \"free -m\" on this computer and let me see what it prints",
+            "free -m",
+        ),
         ("run the command uname -a", "uname -a"),
         ("run this: ls -l", "ls -l"),
         ("run df -h, the disk alert went off again", "df -h"),
@@ -53,8 +64,14 @@ fn sentences_around_commands() {
         ("can you run df -h?", "df -h"),
         ("run df -h please", "df -h"),
         ("roda um uptime aí pra mim", "uptime"),
-        ("executa python3 --version pra eu ver qual tá instalado", "python3 --version"),
-        ("git log --since '10 min ago', run that for me, I am on my phone", "git log --since '10 min ago'"),
+        (
+            "executa python3 --version pra eu ver qual tá instalado",
+            "python3 --version",
+        ),
+        (
+            "git log --since '10 min ago', run that for me, I am on my phone",
+            "git log --since '10 min ago'",
+        ),
     ] {
         assert_eq!(line(request).as_deref(), Some(expect), "{request}");
     }
@@ -72,18 +89,31 @@ fn none_rather_than_a_part() {
         "run ls caf\u{fb01}",
         "remember the agents at https://a.example.org/x and https://b.example.org/y",
     ] {
-        let choice = Rules::default().tool(request, &[], &world().tools).outcome.unwrap();
+        let choice = Rules::default()
+            .tool(request, &[], &world().tools)
+            .outcome
+            .unwrap();
         assert_eq!(choice.tool_name, "llm", "{request}: {:?}", choice.params);
     }
-    assert_eq!(line("kill the process with pid 12"), Some("kill 12".to_owned()));
+    assert_eq!(
+        line("kill the process with pid 12"),
+        Some("kill 12".to_owned())
+    );
 }
 
 /// Goal: a step that runs a command has the whole of it. Method: one with a quoted argument at its end, before another step.
 #[test]
 fn steps_keep_quoted_arguments() {
     let request = "run ls -l 'x y', and then tell me whether it will rain in Oslo";
-    let steps = Rules::default().steps(request, &world()).outcome.unwrap().into_steps();
-    let told: Vec<&str> = steps.iter().map(|step| step.input_message.as_str()).collect();
+    let steps = Rules::default()
+        .steps(request, &world())
+        .outcome
+        .unwrap()
+        .into_steps();
+    let told: Vec<&str> = steps
+        .iter()
+        .map(|step| step.input_message.as_str())
+        .collect();
     assert_eq!((steps.len(), told[0]), (2, "run ls -l 'x y'"), "{told:?}");
     assert_eq!(line(told[0]).as_deref(), Some("ls -l 'x y'"));
 }

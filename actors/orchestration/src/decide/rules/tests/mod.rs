@@ -16,8 +16,8 @@ use serde_json::json;
 use super::RulesDecider;
 use super::decider::Ruled;
 use crate::decide::{
-    AgentView, Clarity, DecideClarity, DecideRoute, DecideSplit, DecideTool, Decided, MakeSteps, Route, SkillView,
-    Split, StepPlan, ToolChoice, ToolView, Turn, World,
+    AgentView, Clarity, DecideClarity, DecideRoute, DecideSplit, DecideTool, Decided, MakeSteps,
+    Route, SkillView, Split, StepPlan, ToolChoice, ToolView, Turn, World,
 };
 
 /// The points, with requests that aren't too long.
@@ -27,26 +27,57 @@ struct Rules(RulesDecider);
 impl Rules {
     fn clarity(&mut self, request: &str, history: &[Turn], world: &Arc<World>) -> Decided<Clarity> {
         let (request, history, world) = (request.to_owned(), history.to_vec(), world.clone());
-        DecideClarity { request, history, world }.decide(&mut self.0).unwrap()
+        DecideClarity {
+            request,
+            history,
+            world,
+        }
+        .decide(&mut self.0)
+        .unwrap()
     }
 
     fn split(&mut self, request: &str, world: &Arc<World>) -> Decided<Split> {
         let (request, world) = (request.to_owned(), world.clone());
-        DecideSplit { request, history: Vec::new(), world }.decide(&mut self.0).unwrap()
+        DecideSplit {
+            request,
+            history: Vec::new(),
+            world,
+        }
+        .decide(&mut self.0)
+        .unwrap()
     }
 
     fn steps(&mut self, request: &str, world: &Arc<World>) -> Decided<StepPlan> {
-        MakeSteps { request: request.to_owned(), world: world.clone() }.decide(&mut self.0).unwrap()
+        MakeSteps {
+            request: request.to_owned(),
+            world: world.clone(),
+        }
+        .decide(&mut self.0)
+        .unwrap()
     }
 
     fn route(&mut self, request: &str, history: &[Turn], world: &Arc<World>) -> Decided<Route> {
         let (request, history, world) = (request.to_owned(), history.to_vec(), world.clone());
-        DecideRoute { request, history, world, slim: false }.decide(&mut self.0).unwrap()
+        DecideRoute {
+            request,
+            history,
+            world,
+            slim: false,
+        }
+        .decide(&mut self.0)
+        .unwrap()
     }
 
     fn tool(&mut self, request: &str, history: &[Turn], tools: &[ToolView]) -> Decided<ToolChoice> {
         let (request, history, tools) = (request.to_owned(), history.to_vec(), tools.to_vec());
-        DecideTool { request, history, tools, slim: false }.decide(&mut self.0).unwrap()
+        DecideTool {
+            request,
+            history,
+            tools,
+            slim: false,
+        }
+        .decide(&mut self.0)
+        .unwrap()
     }
 }
 
@@ -81,14 +112,50 @@ fn agent(id: &str, name: &str, skills: &[(&str, &str, &[&str])]) -> AgentView {
 
 /// Four agents and all tools.
 fn world() -> Arc<World> {
-    let tools = ["echo", "llm", "summarize", "list_agents", "remember_agent", "execute_command", "human_input"];
+    let tools = [
+        "echo",
+        "llm",
+        "summarize",
+        "list_agents",
+        "remember_agent",
+        "execute_command",
+        "human_input",
+    ];
     Arc::new(World {
         tools: tools.map(tool).to_vec(),
         agents: vec![
-            agent("sky", "Cloud Nine", &[("Forecast", "Weather for a place", &["weather", "forecast"])]),
-            agent("trips", "Far Away", &[("Booking", "Books flights and hotels", &["travel", "flight", "hotel"])]),
-            agent("words", "Babel", &[("Translate", "Puts text into another language", &["translation"])]),
-            agent("lab", "Assay Lab", &[("Spectra", "Reads chromatograms of samples", &["chromatography", "assay"])]),
+            agent(
+                "sky",
+                "Cloud Nine",
+                &[("Forecast", "Weather for a place", &["weather", "forecast"])],
+            ),
+            agent(
+                "trips",
+                "Far Away",
+                &[(
+                    "Booking",
+                    "Books flights and hotels",
+                    &["travel", "flight", "hotel"],
+                )],
+            ),
+            agent(
+                "words",
+                "Babel",
+                &[(
+                    "Translate",
+                    "Puts text into another language",
+                    &["translation"],
+                )],
+            ),
+            agent(
+                "lab",
+                "Assay Lab",
+                &[(
+                    "Spectra",
+                    "Reads chromatograms of samples",
+                    &["chromatography", "assay"],
+                )],
+            ),
         ],
     })
 }
@@ -100,7 +167,10 @@ fn fate(request: &str) -> String {
 
 fn fate_after(request: &str, history: &[Turn]) -> String {
     let (mut rules, world) = (Rules::default(), world());
-    if matches!(rules.clarity(request, history, &world).outcome, Some(Clarity::NeedsClarify { .. })) {
+    if matches!(
+        rules.clarity(request, history, &world).outcome,
+        Some(Clarity::NeedsClarify { .. })
+    ) {
         return "clarify".to_owned();
     }
     if rules.split(request, &world).outcome == Some(Split::Yes) {
@@ -109,7 +179,10 @@ fn fate_after(request: &str, history: &[Turn]) -> String {
     match rules.route(request, history, &world).outcome {
         Some(Route::Remote { agent }) => agent,
         Some(Route::Reject { .. }) => "reject".to_owned(),
-        Some(Route::Local) => rules.tool(request, history, &world.tools).outcome.map_or("none".into(), |t| t.tool_name),
+        Some(Route::Local) => rules
+            .tool(request, history, &world.tools)
+            .outcome
+            .map_or("none".into(), |t| t.tool_name),
         None => "unclear".to_owned(),
     }
 }

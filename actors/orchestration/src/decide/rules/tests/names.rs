@@ -22,7 +22,10 @@ fn named_world() -> World {
 }
 
 fn route(request: &str, world: &World) -> String {
-    match Rules::default().route(request, &[], &Arc::new(world.clone())).outcome {
+    match Rules::default()
+        .route(request, &[], &Arc::new(world.clone()))
+        .outcome
+    {
         Some(Route::Remote { agent }) => agent,
         other => format!("{other:?}"),
     }
@@ -41,7 +44,10 @@ fn names_are_found() {
         ("hey Dr. Smith what is a rope?", "doctor"),
         ("ask Atlas to look at this rope", "atlas"),
         ("ask Atlas Travel to look at this rope", "atlas-travel"),
-        ("Can you please ask Atlas Travel to look at this rope?", "atlas-travel"),
+        (
+            "Can you please ask Atlas Travel to look at this rope?",
+            "atlas-travel",
+        ),
         ("The rope broke. Atlas, what should I do?", "atlas"),
         ("Ó Atlas, onde está a corda?", "atlas"),
     ] {
@@ -70,13 +76,28 @@ fn names_of_those_that_are_down() {
     let several = "Atlas, find a hotel in Ghent, and then tell me whether it will rain there";
     let mut world = named_world();
     for is_up in [true, false] {
-        world.agents.iter_mut().find(|agent| agent.id == "atlas").unwrap().is_up = is_up;
+        world
+            .agents
+            .iter_mut()
+            .find(|agent| agent.id == "atlas")
+            .unwrap()
+            .is_up = is_up;
         let shared = Arc::new(world.clone());
         let mut rules = Rules::default();
-        assert_eq!(rules.split(several, &shared).outcome == Some(Split::Yes), !is_up);
+        assert_eq!(
+            rules.split(several, &shared).outcome == Some(Split::Yes),
+            !is_up
+        );
         let clarity = rules.clarity("Atlas, fix it", &[], &shared).outcome;
-        assert_eq!(matches!(clarity, Some(Clarity::NeedsClarify { .. })), !is_up, "{clarity:?}");
-        assert_eq!(route("ask Atlas to look at this rope", &world) == "atlas", is_up);
+        assert_eq!(
+            matches!(clarity, Some(Clarity::NeedsClarify { .. })),
+            !is_up,
+            "{clarity:?}"
+        );
+        assert_eq!(
+            route("ask Atlas to look at this rope", &world) == "atlas",
+            is_up
+        );
     }
 }
 
@@ -86,10 +107,19 @@ fn questions_with_long_names() {
     let mut world = (*world()).clone();
     for letter in ["a", "b", "c"] {
         let name = letter.repeat(128);
-        world.agents.push(agent(letter, &name, &[("Desk", "Fixes things", &[])]));
+        world
+            .agents
+            .push(agent(letter, &name, &[("Desk", "Fixes things", &[])]));
     }
-    let clarity = Rules::default().clarity("fix it", &[], &Arc::new(world)).outcome;
-    let Some(Clarity::NeedsClarify { question }) = clarity else { panic!("{clarity:?}") };
+    let clarity = Rules::default()
+        .clarity("fix it", &[], &Arc::new(world))
+        .outcome;
+    let Some(Clarity::NeedsClarify { question }) = clarity else {
+        panic!("{clarity:?}")
+    };
     assert!(question.chars().count() <= QUESTION_CHARS_MAX, "{question}");
-    assert!(question.contains(&"a".repeat(128)), "as many as fit: {question}");
+    assert!(
+        question.contains(&"a".repeat(128)),
+        "as many as fit: {question}"
+    );
 }

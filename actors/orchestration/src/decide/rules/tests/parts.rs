@@ -6,12 +6,28 @@ use super::*;
 #[test]
 fn parts_of_requests() {
     for (request, expect) in [
-        ("translate 'the gate is open' into Danish and book me a flight to Aarhus", vec!["words", "trips"]),
-        ("Reserva um hotel em Tavira. Vai chover lá na sexta?", vec!["trips", "sky"]),
-        ("hotel in Ghent, forecast for Ghent, and how to say goodnight in Dutch", vec!["trips", "sky", "words"]),
-        ("if it rains in Oslo on Sunday, cancel my flight there", vec!["sky", "trips"]),
+        (
+            "translate 'the gate is open' into Danish and book me a flight to Aarhus",
+            vec!["words", "trips"],
+        ),
+        (
+            "Reserva um hotel em Tavira. Vai chover lá na sexta?",
+            vec!["trips", "sky"],
+        ),
+        (
+            "hotel in Ghent, forecast for Ghent, and how to say goodnight in Dutch",
+            vec!["trips", "sky", "words"],
+        ),
+        (
+            "if it rains in Oslo on Sunday, cancel my flight there",
+            vec!["sky", "trips"],
+        ),
     ] {
-        let steps = Rules::default().steps(request, &world()).outcome.map(|plan| plan.into_steps()).unwrap_or_default();
+        let steps = Rules::default()
+            .steps(request, &world())
+            .outcome
+            .map(|plan| plan.into_steps())
+            .unwrap_or_default();
         let ids: Vec<&str> = steps.iter().map(|step| step.id.as_str()).collect();
         assert_eq!(ids, expect, "{request}");
     }
@@ -35,15 +51,26 @@ fn one_part() {
 /// Goal: what points at nothing is asked about; the same after something was said isn't. Method: rows, without and with history.
 #[test]
 fn what_is_asked_about() {
-    let history =
-        [Turn::user("A flight from Oslo to Bergen on Friday?"), Turn::assistant("There are two, at 9 and at 14.")];
-    for request in
-        ["the second one", "change it", "muda pra mais tarde", "that's not what I meant", "can you do it now"]
-    {
+    let history = [
+        Turn::user("A flight from Oslo to Bergen on Friday?"),
+        Turn::assistant("There are two, at 9 and at 14."),
+    ];
+    for request in [
+        "the second one",
+        "change it",
+        "muda pra mais tarde",
+        "that's not what I meant",
+        "can you do it now",
+    ] {
         assert_eq!(fate(request), "clarify", "{request}");
         assert_ne!(fate_after(request, &history), "clarify", "{request}");
     }
-    for request in ["hello", "good morning!", "why is grass green", "rain in Oslo?"] {
+    for request in [
+        "hello",
+        "good morning!",
+        "why is grass green",
+        "rain in Oslo?",
+    ] {
         assert_ne!(fate(request), "clarify", "{request}");
     }
 }

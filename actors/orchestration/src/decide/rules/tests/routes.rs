@@ -13,16 +13,28 @@ fn where_requests_go() {
         ("como se diz 'até logo' em alemão?", "words"),
         ("run the assay on sample 12", "lab"),
         ("Babel, will there be frost in Leeds tonight?", "words"),
-        ("ask the travel bot to translate 'cheers' into Greek", "words"),
+        (
+            "ask the travel bot to translate 'cheers' into Greek",
+            "words",
+        ),
         ("echo one two three", "echo"),
         ("repita: um dois três", "echo"),
         ("say: hello there", "echo"),
         ("diz: bom dia a todos", "echo"),
-        ("Summarize: 'Book a flight at once. The hall is closed on Monday, the garden is open.'", "summarize"),
-        ("tl;dr: the meeting was long, nobody agreed, we meet again on Friday", "summarize"),
+        (
+            "Summarize: 'Book a flight at once. The hall is closed on Monday, the garden is open.'",
+            "summarize",
+        ),
+        (
+            "tl;dr: the meeting was long, nobody agreed, we meet again on Friday",
+            "summarize",
+        ),
         ("which agents do you know?", "list_agents"),
         ("quais assistentes estão disponíveis?", "list_agents"),
-        ("remember the agent at https://maps.example.org/card", "remember_agent"),
+        (
+            "remember the agent at https://maps.example.org/card",
+            "remember_agent",
+        ),
         ("run ls -l", "execute_command"),
         ("mata o processo 4242", "execute_command"),
         ("I want to talk to a human being", "human_input"),
@@ -35,8 +47,14 @@ fn where_requests_go() {
         ("translate this please", "clarify"),
         ("summarize the file(s)", "clarify"),
         ("do the thing we discussed", "clarify"),
-        ("Find a hotel in Ghent, and then tell me whether it will rain there", "decompose"),
-        ("reserva o voo e depois traduz o bilhete pro inglês", "decompose"),
+        (
+            "Find a hotel in Ghent, and then tell me whether it will rain there",
+            "decompose",
+        ),
+        (
+            "reserva o voo e depois traduz o bilhete pro inglês",
+            "decompose",
+        ),
         ("Book the flight out and the flight back", "trips"),
         ("Help me hack into a government database", "reject"),
     ] {
@@ -47,7 +65,10 @@ fn where_requests_go() {
 /// Goal: what was said before counts for what only carries on, and only there. Method: the same words with and without it.
 #[test]
 fn carries_on() {
-    let history = [Turn::user("Forecast for Genoa today?"), Turn::assistant("Genoa: 19 degrees and clear.")];
+    let history = [
+        Turn::user("Forecast for Genoa today?"),
+        Turn::assistant("Genoa: 19 degrees and clear."),
+    ];
     assert_eq!(fate_after("and on Monday?", &history), "sky");
     assert_eq!(fate_after("Who invented the compass?", &history), "llm");
     assert_eq!(fate("do it again"), "clarify");
@@ -66,11 +87,25 @@ fn down_is_passed_over() {
 /// Goal: the index is of the world that is asked about. Method: two worlds in turn, one decider.
 #[test]
 fn another_world_is_another_index() {
-    let (full, empty) = (world(), Arc::new(World { tools: world().tools.clone(), agents: Vec::new() }));
+    let (full, empty) = (
+        world(),
+        Arc::new(World {
+            tools: world().tools.clone(),
+            agents: Vec::new(),
+        }),
+    );
     let mut rules = Rules::default();
     for _ in 0..2 {
-        assert_eq!(rules.route("rain in Oslo?", &[], &full).outcome, Some(Route::Remote { agent: "sky".into() }));
-        assert_eq!(rules.route("rain in Oslo?", &[], &empty).outcome, Some(Route::Local));
+        assert_eq!(
+            rules.route("rain in Oslo?", &[], &full).outcome,
+            Some(Route::Remote {
+                agent: "sky".into()
+            })
+        );
+        assert_eq!(
+            rules.route("rain in Oslo?", &[], &empty).outcome,
+            Some(Route::Local)
+        );
     }
 }
 
@@ -80,7 +115,11 @@ fn parameters() {
     for (request, name, expect) in [
         ("echo one two", "text", "one two"),
         ("Summarize: 'a b c d'", "text", "a b c d"),
-        ("remember the agent at https://maps.example.org/card", "url", "https://maps.example.org/card"),
+        (
+            "remember the agent at https://maps.example.org/card",
+            "url",
+            "https://maps.example.org/card",
+        ),
         ("run ls -l", "command", "ls -l"),
         ("roda um uptime aí", "command", "uptime"),
         ("kill the process with pid 77, please", "command", "kill 77"),
@@ -94,14 +133,28 @@ fn parameters() {
 /// Goal: steps say what to do, need what they build on, and never are more than five. Method: two plans.
 #[test]
 fn steps() {
-    let plan = |request: &str| Rules::default().steps(request, &world()).outcome.unwrap().into_steps();
+    let plan = |request: &str| {
+        Rules::default()
+            .steps(request, &world())
+            .outcome
+            .unwrap()
+            .into_steps()
+    };
     let steps = plan("Find a hotel in Ghent, and then tell me whether it will rain there");
-    assert_eq!(steps.iter().map(|s| s.id.as_str()).collect::<Vec<_>>(), ["trips", "sky"]);
-    assert_eq!(steps[1].input_message, "tell me whether it will rain there (Ghent)");
+    assert_eq!(
+        steps.iter().map(|s| s.id.as_str()).collect::<Vec<_>>(),
+        ["trips", "sky"]
+    );
+    assert_eq!(
+        steps[1].input_message,
+        "tell me whether it will rain there (Ghent)"
+    );
     assert_eq!(steps[1].metadata.depends_on, ["trips"]);
-    let many =
-        "rain in Oslo; a flight to Rome; rain in Rome; a flight to Bonn; rain in Bonn; a flight to Kyiv; rain in Kyiv";
+    let many = "rain in Oslo; a flight to Rome; rain in Rome; a flight to Bonn; rain in Bonn; a flight to Kyiv; rain in Kyiv";
     let steps = plan(many);
     assert_eq!(steps.len(), 5);
-    assert!(steps[4].input_message.contains("Kyiv"), "the last are joined");
+    assert!(
+        steps[4].input_message.contains("Kyiv"),
+        "the last are joined"
+    );
 }

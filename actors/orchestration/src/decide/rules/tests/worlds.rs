@@ -3,7 +3,10 @@
 use super::*;
 
 fn world_of(agents: Vec<AgentView>) -> Arc<World> {
-    Arc::new(World { tools: world().tools.clone(), agents })
+    Arc::new(World {
+        tools: world().tools.clone(),
+        agents,
+    })
 }
 
 fn route(request: &str, world: &Arc<World>) -> String {
@@ -18,18 +21,44 @@ fn route(request: &str, world: &Arc<World>) -> String {
 #[test]
 fn unknown_fields() {
     let world = world_of(vec![
-        agent("tunes", "Jukebox", &[("Playlists", "Plays songs and albums", &["music", "playlist", "songs"])]),
+        agent(
+            "tunes",
+            "Jukebox",
+            &[(
+                "Playlists",
+                "Plays songs and albums",
+                &["music", "playlist", "songs"],
+            )],
+        ),
         agent(
             "ward",
             "Night Ward",
-            &[("Triage", "Asks about symptoms of patients", &["health", "symptoms", "patient"])],
+            &[(
+                "Triage",
+                "Asks about symptoms of patients",
+                &["health", "symptoms", "patient"],
+            )],
         ),
-        agent("kiln", "Fire Clay", &[("Firing", "Plans kiln firings for ceramics", &["kiln", "glaze", "ceramics"])]),
+        agent(
+            "kiln",
+            "Fire Clay",
+            &[(
+                "Firing",
+                "Plans kiln firings for ceramics",
+                &["kiln", "glaze", "ceramics"],
+            )],
+        ),
     ]);
     for (request, expect) in [
         ("put on a playlist with old samba songs", "tunes"),
-        ("the patient in bed four has new symptoms, what should we ask him", "ward"),
-        ("which glaze for the second kiln firing of the ceramics", "kiln"),
+        (
+            "the patient in bed four has new symptoms, what should we ask him",
+            "ward",
+        ),
+        (
+            "which glaze for the second kiln firing of the ceramics",
+            "kiln",
+        ),
         ("write a poem about a kiln", "here"),
         ("who invented the playlist", "here"),
     ] {
@@ -45,31 +74,68 @@ fn several_and_none_of_a_field() {
         sky("land", "Weather for fields and farms"),
         sky("sea", "Weather for boats, tides and harbours"),
     ]);
-    assert_eq!(route("is there a storm coming for boats off Brest", &two), "sea");
+    assert_eq!(
+        route("is there a storm coming for boats off Brest", &two),
+        "sea"
+    );
     assert_eq!(route("will it rain on my farm in Lugo", &two), "land");
-    let none = world_of(vec![agent("words", "Babel", &[("Translate", "Between languages", &["translation"])])]);
+    let none = world_of(vec![agent(
+        "words",
+        "Babel",
+        &[("Translate", "Between languages", &["translation"])],
+    )]);
     assert_eq!(route("will it rain in Lugo tomorrow", &none), "here");
-    assert_eq!(route("will it rain in Lugo tomorrow", &world_of(Vec::new())), "here");
+    assert_eq!(
+        route("will it rain in Lugo tomorrow", &world_of(Vec::new())),
+        "here"
+    );
 }
 
 /// Goal: parts are for different ones of this world, and only then several. Method: the same request in two worlds.
 #[test]
 fn parts_depend_on_who_is_there() {
     let request = "Find me a hotel in Arles and tell me whether it will be windy there";
-    assert_eq!(Rules::default().split(request, &world()).outcome, Some(Split::Yes));
-    let both =
-        world_of(vec![agent("trips", "All in One", &[("Trips", "Hotels and forecasts", &["hotel", "weather"])])]);
-    assert_eq!(Rules::default().split(request, &both).outcome, Some(Split::No));
+    assert_eq!(
+        Rules::default().split(request, &world()).outcome,
+        Some(Split::Yes)
+    );
+    let both = world_of(vec![agent(
+        "trips",
+        "All in One",
+        &[("Trips", "Hotels and forecasts", &["hotel", "weather"])],
+    )]);
+    assert_eq!(
+        Rules::default().split(request, &both).outcome,
+        Some(Split::No)
+    );
 }
 
 /// Goal: of two of an unknown field the one that is up, even where more speaks for the other. Method: the better one up, then down.
 #[test]
 fn who_is_up() {
-    let mut better =
-        agent("songs", "Songs", &[("Playlists", "Plays samba songs and albums", &["playlist", "samba", "songs"])]);
-    let other = agent("tunes", "Jukebox", &[("Playlists", "Plays playlists and songs", &["playlist", "songs"])]);
+    let mut better = agent(
+        "songs",
+        "Songs",
+        &[(
+            "Playlists",
+            "Plays samba songs and albums",
+            &["playlist", "samba", "songs"],
+        )],
+    );
+    let other = agent(
+        "tunes",
+        "Jukebox",
+        &[(
+            "Playlists",
+            "Plays playlists and songs",
+            &["playlist", "songs"],
+        )],
+    );
     let request = "put on a playlist with old samba songs";
-    assert_eq!(route(request, &world_of(vec![better.clone(), other.clone()])), "songs");
+    assert_eq!(
+        route(request, &world_of(vec![better.clone(), other.clone()])),
+        "songs"
+    );
     better.is_up = false;
     assert_eq!(route(request, &world_of(vec![better, other])), "tunes");
 }

@@ -16,24 +16,57 @@ use crate::wire::{Message, Part, Role};
 fn a_message_answers_a_question() {
     talking(async |calls, ann| {
         let task = sent(&calls, &ann, says("ask name")).await;
-        assert_eq!((task.status.state, said_in(&task)), (InputRequired, "Which name?".into()));
+        assert_eq!(
+            (task.status.state, said_in(&task)),
+            (InputRequired, "Which name?".into())
+        );
         let asks = task.status.message.as_ref().unwrap();
-        assert_eq!(asks.metadata.as_ref().unwrap().text(QUESTION).as_deref(), Some("q1"));
-        let asked = RawObject::parse(asks.parts[1].as_data().unwrap()).unwrap().object("question").unwrap();
-        assert_eq!((asked.text("key").as_deref(), asked.text("kind").as_deref()), (Some("q1"), Some("elicit")));
+        assert_eq!(
+            asks.metadata.as_ref().unwrap().text(QUESTION).as_deref(),
+            Some("q1")
+        );
+        let asked = RawObject::parse(asks.parts[1].as_data().unwrap())
+            .unwrap()
+            .object("question")
+            .unwrap();
+        assert_eq!(
+            (asked.text("key").as_deref(), asked.text("kind").as_deref()),
+            (Some("q1"), Some("elicit"))
+        );
 
         let done = sent(&calls, &ann, says_to(&task, "m2", "Ann")).await;
         assert_eq!(done.status.state, Completed);
-        assert_eq!(made(&done), [("result".into(), r#"Accept {"name":"Ann"} by m2"#.into())]);
-        let said: Vec<_> = done.history.iter().flatten().map(|said| (said.role, &*said.message_id)).collect();
+        assert_eq!(
+            made(&done),
+            [("result".into(), r#"Accept {"name":"Ann"} by m2"#.into())]
+        );
+        let said: Vec<_> = done
+            .history
+            .iter()
+            .flatten()
+            .map(|said| (said.role, &*said.message_id))
+            .collect();
         assert_eq!(said.len(), 3);
         assert_eq!([said[0], said[2]], [(Role::User, "m1"), (Role::User, "m2")]);
         assert_eq!(said[1].0, Role::Agent);
         let again = sent(&calls, &ann, says_to(&task, "m2", "Ann")).await;
-        assert!(again == done, "a message that is sent again changes nothing");
+        assert!(
+            again == done,
+            "a message that is sent again changes nothing"
+        );
         // Another message under the same id is another.
-        assert_eq!(refused(&calls, &ann, says_to(&task, "m2", "Bob")).await.kind, ErrorKind::UnsupportedOperation);
-        let last = calls.get(&ann, &task.id, Some(1)).await.unwrap().history.unwrap();
+        assert_eq!(
+            refused(&calls, &ann, says_to(&task, "m2", "Bob"))
+                .await
+                .kind,
+            ErrorKind::UnsupportedOperation
+        );
+        let last = calls
+            .get(&ann, &task.id, Some(1))
+            .await
+            .unwrap()
+            .history
+            .unwrap();
         assert_eq!((last.len(), &*last[0].message_id), (1, "m2"));
     });
 }
@@ -44,11 +77,23 @@ fn what_does_not_fit_is_asked_again() {
     talking(async |calls, ann| {
         let task = sent(&calls, &ann, says("ask name")).await;
         let data = |value| vec![Part::data(to_raw_value(&value).unwrap())];
-        let wrong = Message { task_id: task.id.clone(), ..message("m2", data(json!({ "nam": "x" }))) };
+        let wrong = Message {
+            task_id: task.id.clone(),
+            ..message("m2", data(json!({ "nam": "x" })))
+        };
         let asks = sent(&calls, &ann, request(wrong)).await;
-        assert_eq!((asks.status.state, said_in(&asks)), (InputRequired, "Which name?|still needed: name".into()));
-        let right = Message { task_id: task.id.clone(), ..message("m3", data(json!({ "name": "x" }))) };
-        assert_eq!(sent(&calls, &ann, request(right)).await.status.state, Completed);
+        assert_eq!(
+            (asks.status.state, said_in(&asks)),
+            (InputRequired, "Which name?|still needed: name".into())
+        );
+        let right = Message {
+            task_id: task.id.clone(),
+            ..message("m3", data(json!({ "name": "x" })))
+        };
+        assert_eq!(
+            sent(&calls, &ann, request(right)).await.status.state,
+            Completed
+        );
     });
 }
 
@@ -57,9 +102,15 @@ fn what_does_not_fit_is_asked_again() {
 fn a_visit_is_an_authorization() {
     talking(async |calls, ann| {
         let task = sent(&calls, &ann, says("visit")).await;
-        assert_eq!((task.status.state, said_in(&task)), (AuthRequired, "Sign in\nhttps://id.example/1".into()));
+        assert_eq!(
+            (task.status.state, said_in(&task)),
+            (AuthRequired, "Sign in\nhttps://id.example/1".into())
+        );
         for (state, count) in [(AuthRequired, 1), (InputRequired, 0)] {
-            let filter = crate::wire::ListTasksRequest { status: Some(state), ..Default::default() };
+            let filter = crate::wire::ListTasksRequest {
+                status: Some(state),
+                ..Default::default()
+            };
             assert_eq!(calls.list(&ann, filter).await.unwrap().total_size, count);
         }
         let done = sent(&calls, &ann, says_to(&task, "m2", "done")).await;
@@ -75,14 +126,26 @@ fn messages_that_nobody_reads() {
         let asks = sent(&calls, &ann, says("ask name")).await;
         let mut elsewhere = says_to(&asks, "m2", "x");
         elsewhere.message.context_id = "another".into();
-        assert_eq!(refused(&calls, &ann, elsewhere).await.kind, ErrorKind::InvalidParams);
+        assert_eq!(
+            refused(&calls, &ann, elsewhere).await.kind,
+            ErrorKind::InvalidParams
+        );
         let mut unasked = says_to(&asks, "m2", "x");
         unasked.message.metadata = Some(RawObject::of(QUESTION, "q9"));
-        assert_eq!(refused(&calls, &ann, unasked).await.kind, ErrorKind::UnsupportedOperation);
+        assert_eq!(
+            refused(&calls, &ann, unasked).await.kind,
+            ErrorKind::UnsupportedOperation
+        );
         let done = sent(&calls, &ann, says("hello")).await;
-        assert_eq!(refused(&calls, &ann, says_to(&done, "m2", "x")).await.kind, ErrorKind::UnsupportedOperation);
+        assert_eq!(
+            refused(&calls, &ann, says_to(&done, "m2", "x")).await.kind,
+            ErrorKind::UnsupportedOperation
+        );
         let mut nobodys = says_to(&done, "m2", "x");
         nobodys.message.task_id = "never-was".into();
-        assert_eq!(refused(&calls, &ann, nobodys).await.kind, ErrorKind::TaskNotFound);
+        assert_eq!(
+            refused(&calls, &ann, nobodys).await.kind,
+            ErrorKind::TaskNotFound
+        );
     });
 }

@@ -9,7 +9,8 @@ use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Profile, SyncHan
 use futures::future::{FutureExt, join};
 
 use super::kit::{
-    Talker, made, message, options, paused, refused, request, says, says_as, says_to, sent, serve, somebody, texts,
+    Talker, made, message, options, paused, refused, request, says, says_as, says_to, sent, serve,
+    somebody, texts,
 };
 use crate::ErrorKind;
 use crate::convert::EVENT;
@@ -29,7 +30,11 @@ impl SyncHandler<Converse> for Quick {
     fn handle(&mut self, said: Converse, cx: &mut Cx) -> Result<ToolResult, Failure> {
         let text = said.texts();
         if let Some(told) = text.strip_prefix("tell ") {
-            cx.progress(Progress { done: 1.0, total: None, message: Some(told.to_owned()) });
+            cx.progress(Progress {
+                done: 1.0,
+                total: None,
+                message: Some(told.to_owned()),
+            });
         }
         Ok(ToolResult::text(format!("heard: {text}")))
     }
@@ -49,7 +54,11 @@ impl Agent for Near {
 }
 
 impl ConcurrentHandler<Converse> for Near {
-    fn handle(&mut self, said: Converse, cx: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+    fn handle(
+        &mut self,
+        said: Converse,
+        cx: Cx,
+    ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
         ConcurrentHandler::handle(&mut self.0, said, cx)
     }
 }
@@ -76,18 +85,54 @@ fn what_ends_at_once_is_a_task() {
         let (calls, ann, ben) = (quick(system), somebody("ann"), somebody("ben"));
         // An agent that has just begun to live has other things to do first.
         sent(&calls, &somebody("cleo"), says("hello")).await;
-        let task = sent(&calls, &ann, says("hello \"you\"\n")).now_or_never().expect("it waits for something");
+        let task = sent(&calls, &ann, says("hello \"you\"\n"))
+            .now_or_never()
+            .expect("it waits for something");
         assert_eq!((task.status.state, last_event(&task)), (Completed, Some(3)));
-        assert_eq!(made(&task), [("result".into(), "heard: hello \"you\"\n".into())]);
-        assert_eq!(texts(&task.history.as_ref().unwrap()[0].parts), "hello \"you\"\n");
+        assert_eq!(
+            made(&task),
+            [("result".into(), "heard: hello \"you\"\n".into())]
+        );
+        assert_eq!(
+            texts(&task.history.as_ref().unwrap()[0].parts),
+            "hello \"you\"\n"
+        );
         assert!(calls.get(&ann, &task.id, None).await.unwrap() == task);
-        assert_eq!(calls.list(&ann, ListTasksRequest::default()).await.unwrap().total_size, 1);
-        assert_eq!(calls.list(&ben, ListTasksRequest::default()).await.unwrap().total_size, 0);
+        assert_eq!(
+            calls
+                .list(&ann, ListTasksRequest::default())
+                .await
+                .unwrap()
+                .total_size,
+            1
+        );
+        assert_eq!(
+            calls
+                .list(&ben, ListTasksRequest::default())
+                .await
+                .unwrap()
+                .total_size,
+            0
+        );
         let told = super::kit::all(calls.subscribe(&ann, &task.id, Some(1)).await.unwrap()).await;
-        assert_eq!(told.iter().map(|event| event.number).collect::<Vec<_>>(), [1, 2, 3]);
-        assert_eq!(calls.cancel(&ann, &task.id).await.unwrap_err().kind, ErrorKind::TaskNotCancelable);
-        assert_eq!(refused(&calls, &ann, says_to(&task, "m2", "more")).await.kind, ErrorKind::UnsupportedOperation);
-        assert_eq!(calls.get(&ben, &task.id, None).await.unwrap_err().kind, ErrorKind::TaskNotFound);
+        assert_eq!(
+            told.iter().map(|event| event.number).collect::<Vec<_>>(),
+            [1, 2, 3]
+        );
+        assert_eq!(
+            calls.cancel(&ann, &task.id).await.unwrap_err().kind,
+            ErrorKind::TaskNotCancelable
+        );
+        assert_eq!(
+            refused(&calls, &ann, says_to(&task, "m2", "more"))
+                .await
+                .kind,
+            ErrorKind::UnsupportedOperation
+        );
+        assert_eq!(
+            calls.get(&ben, &task.id, None).await.unwrap_err().kind,
+            ErrorKind::TaskNotFound
+        );
     });
 }
 
@@ -111,13 +156,23 @@ fn what_doesnt_end_at_once_goes_on() {
         let asks = sent(&calls, &ann, says("ask name")).await;
         assert_eq!(asks.status.state, InputRequired);
         let done = sent(&calls, &ann, says_to(&asks, "m2", "Kim")).await;
-        assert_eq!((done.status.state, done.history.unwrap().len()), (Completed, 3));
+        assert_eq!(
+            (done.status.state, done.history.unwrap().len()),
+            (Completed, 3)
+        );
 
         let (waits, watched) = join(sent(&calls, &ann, says("wait")), async {
             loop {
                 let listed = calls.list(&ann, ListTasksRequest::default()).await.unwrap();
-                if let Some(task) = listed.tasks.into_iter().find(|task| task.status.state == Working) {
-                    assert_eq!(calls.cancel(&ann, &task.id).await.unwrap().status.state, Canceled);
+                if let Some(task) = listed
+                    .tasks
+                    .into_iter()
+                    .find(|task| task.status.state == Working)
+                {
+                    assert_eq!(
+                        calls.cancel(&ann, &task.id).await.unwrap().status.state,
+                        Canceled
+                    );
                     return task;
                 }
                 tokio::task::yield_now().await;
@@ -126,7 +181,10 @@ fn what_doesnt_end_at_once_goes_on() {
         .await;
         assert_eq!((waits.status.state, &waits.id), (Canceled, &watched.id));
         let at_once = sent(&calls, &ann, says("hello")).await;
-        assert_eq!(texts(&at_once.artifacts.as_ref().unwrap()[0].parts), "heard: hello");
+        assert_eq!(
+            texts(&at_once.artifacts.as_ref().unwrap()[0].parts),
+            "heard: hello"
+        );
     });
 }
 
@@ -142,14 +200,35 @@ fn limits_hold_at_once() {
             let (ann, ben) = (somebody("ann"), somebody("ben"));
             let first = sent(&calls, &ann, says("ask name")).await;
             let second = sent(&calls, &ann, says_as("m1b", "ask name")).await;
-            assert_eq!(refused(&calls, &ann, says("hello")).await.kind, ErrorKind::Overloaded);
-            assert_eq!(sent(&calls, &ben, says("hello")).await.status.state, Completed);
-            assert_eq!(refused(&calls, &somebody("cleo"), says("hello")).await.kind, ErrorKind::Overloaded);
+            assert_eq!(
+                refused(&calls, &ann, says("hello")).await.kind,
+                ErrorKind::Overloaded
+            );
+            assert_eq!(
+                sent(&calls, &ben, says("hello")).await.status.state,
+                Completed
+            );
+            assert_eq!(
+                refused(&calls, &somebody("cleo"), says("hello")).await.kind,
+                ErrorKind::Overloaded
+            );
             for task in [&first, &second] {
-                assert_eq!(sent(&calls, &ann, says_to(task, "m2", "Kim")).await.status.state, Completed);
+                assert_eq!(
+                    sent(&calls, &ann, says_to(task, "m2", "Kim"))
+                        .await
+                        .status
+                        .state,
+                    Completed
+                );
             }
-            assert_eq!(sent(&calls, &ann, says("hello")).await.status.state, Completed);
-            assert_eq!(calls.get(&ann, &first.id, None).await.unwrap_err().kind, ErrorKind::TaskNotFound);
+            assert_eq!(
+                sent(&calls, &ann, says("hello")).await.status.state,
+                Completed
+            );
+            assert_eq!(
+                calls.get(&ann, &first.id, None).await.unwrap_err().kind,
+                ErrorKind::TaskNotFound
+            );
         }
     });
 }
@@ -162,17 +241,37 @@ fn a_key_is_one_task() {
     paused(async |system| {
         for calls in [quick(system), serve(&system.spawn(Talker))] {
             let ann = somebody("ann");
-            let (one, other) = join(sent(&calls, &ann, keyed("k", "hi")), sent(&calls, &ann, keyed("k", "hi"))).await;
-            assert_eq!((&one.id, one.status.state, other.status.state), (&other.id, Completed, Completed));
+            let (one, other) = join(
+                sent(&calls, &ann, keyed("k", "hi")),
+                sent(&calls, &ann, keyed("k", "hi")),
+            )
+            .await;
+            assert_eq!(
+                (&one.id, one.status.state, other.status.state),
+                (&other.id, Completed, Completed)
+            );
             assert!(sent(&calls, &ann, keyed("k", "hi")).await == one);
             assert_ne!(sent(&calls, &ann, says("hi")).await.id, one.id);
-            assert_ne!(sent(&calls, &somebody("bob"), keyed("k", "hi")).await.id, one.id);
+            assert_ne!(
+                sent(&calls, &somebody("bob"), keyed("k", "hi")).await.id,
+                one.id
+            );
             let mut more = keyed("k", "hi");
             more.message.parts.push(Part::text("more"));
             for wrong in [keyed("k", "ho"), more, keyed("callboard/again:0:0", "hi")] {
-                assert_eq!(refused(&calls, &ann, wrong).await.kind, ErrorKind::InvalidParams);
+                assert_eq!(
+                    refused(&calls, &ann, wrong).await.kind,
+                    ErrorKind::InvalidParams
+                );
             }
-            assert_eq!(calls.list(&ann, ListTasksRequest::default()).await.unwrap().total_size, 2);
+            assert_eq!(
+                calls
+                    .list(&ann, ListTasksRequest::default())
+                    .await
+                    .unwrap()
+                    .total_size,
+                2
+            );
         }
     });
 }

@@ -6,9 +6,12 @@ use std::time::Duration;
 use callboard_macros::Message;
 use callboard_message::surface::{Converse, SAID};
 use callboard_message::{
-    Artifact, Content, Elicitation, Failure, Principal, Progress, RawObject, SAID_AT_ONCE, SHOWN, TaskState, ToolResult,
+    Artifact, Content, Elicitation, Failure, Principal, Progress, RawObject, SAID_AT_ONCE, SHOWN,
+    TaskState, ToolResult,
 };
-use callboard_runtime::{Agent, AgentRef, ConcurrentHandler, Cx, Handlers, MemoryTasks, Store, SyncHandler, System};
+use callboard_runtime::{
+    Agent, AgentRef, ConcurrentHandler, Cx, Handlers, MemoryTasks, Store, SyncHandler, System,
+};
 use futures::StreamExt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,7 +20,9 @@ use url::Url;
 
 use crate::inbound::calls::{Calls, Events, Numbered, Who};
 use crate::inbound::options::A2aOptions;
-use crate::wire::{self, Message as Said, Part, Role, SendMessageRequest, SendMessageResponse, StreamResponse};
+use crate::wire::{
+    self, Message as Said, Part, Role, SendMessageRequest, SendMessageResponse, StreamResponse,
+};
 use crate::{A2aError, Dialect};
 
 /// Says it again.
@@ -60,7 +65,11 @@ impl Agent for Usher {
 }
 
 impl ConcurrentHandler<Seat> for Usher {
-    fn handle(&mut self, _: Seat, cx: Cx) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
+    fn handle(
+        &mut self,
+        _: Seat,
+        cx: Cx,
+    ) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
         async move {
             tokio::time::sleep(LOOKS_FOR).await;
             let answer = ask(&cx, "seat").await?;
@@ -80,7 +89,11 @@ impl Agent for Talker {
 }
 
 impl ConcurrentHandler<Converse> for Talker {
-    fn handle(&mut self, said: Converse, cx: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+    fn handle(
+        &mut self,
+        said: Converse,
+        cx: Cx,
+    ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
         async move {
             let text = said.texts();
             let (word, rest) = text.split_once(' ').unwrap_or((&text, ""));
@@ -90,10 +103,16 @@ impl ConcurrentHandler<Converse> for Talker {
                 "ask" => ask(&cx, rest).await,
                 "visit" => {
                     let visit = Elicitation::url("Sign in", "https://id.example/1", "visit-1");
-                    cx.elicit(visit).await.map(|answer| ToolResult::text(format!("{:?}", answer.action())))
+                    cx.elicit(visit)
+                        .await
+                        .map(|answer| ToolResult::text(format!("{:?}", answer.action())))
                 }
                 "wait" => {
-                    cx.progress(Progress { done: 1.0, total: None, message: Some("waiting".into()) });
+                    cx.progress(Progress {
+                        done: 1.0,
+                        total: None,
+                        message: Some("waiting".into()),
+                    });
                     cx.cancelled().await;
                     Err(Failure::cancelled("cancelled"))
                 }
@@ -111,9 +130,16 @@ fn make(cx: &Cx, count: &str) -> ToolResult {
     let count: u32 = count.parse().unwrap();
     for piece in 1..=count {
         let artifact = Artifact::new("numbers", [Content::text(piece.to_string())]);
-        cx.artifact(if piece == 1 { artifact } else { artifact.appended(piece == count) });
+        cx.artifact(if piece == 1 {
+            artifact
+        } else {
+            artifact.appended(piece == count)
+        });
     }
-    marked(ToolResult::of((1..=count).map(|piece| Content::text(piece.to_string()))), SHOWN)
+    marked(
+        ToolResult::of((1..=count).map(|piece| Content::text(piece.to_string()))),
+        SHOWN,
+    )
 }
 
 /// What was said before, a line a turn.
@@ -129,10 +155,20 @@ fn recalled(said: &Converse) -> String {
 
 async fn ask(cx: &Cx, name: &str) -> Result<ToolResult, Failure> {
     let form = json!({ "type": "object", "properties": { name: { "type": "string" } }, "required": [name] });
-    let answer = cx.elicit(Elicitation::form(format!("Which {name}?"), form)).await?;
+    let answer = cx
+        .elicit(Elicitation::form(format!("Which {name}?"), form))
+        .await?;
     let content = answer.content().unwrap_or_default();
-    let said = answer.0.object("_meta").and_then(|meta| meta.object(SAID)).unwrap_or_default();
-    Ok(ToolResult::text(format!("{:?} {content} by {}", answer.action(), said.text("key").unwrap())))
+    let said = answer
+        .0
+        .object("_meta")
+        .and_then(|meta| meta.object(SAID))
+        .unwrap_or_default();
+    Ok(ToolResult::text(format!(
+        "{:?} {content} by {}",
+        answer.action(),
+        said.text("key").unwrap()
+    )))
 }
 
 fn marked(result: ToolResult, mark: &str) -> ToolResult {
@@ -167,7 +203,10 @@ fn talker(system: &System) -> Arc<Calls> {
 /// The next run of the same server.
 pub(super) fn serve_with(agent: &AgentRef, tasks: &Arc<MemoryTasks>) -> Arc<Calls> {
     let mut options = options();
-    options.tasks.store = Some(Store { tasks: tasks.clone(), ..Store::in_memory() });
+    options.tasks.store = Some(Store {
+        tasks: tasks.clone(),
+        ..Store::in_memory()
+    });
     Calls::new(agent.clone(), Arc::new(options))
 }
 
@@ -177,11 +216,19 @@ pub(super) fn somebody(name: &str) -> Who {
 }
 
 pub(super) fn message(id: &str, parts: Vec<Part>) -> Said {
-    Said { message_id: id.into(), role: Role::User, parts, ..Said::default() }
+    Said {
+        message_id: id.into(),
+        role: Role::User,
+        parts,
+        ..Said::default()
+    }
 }
 
 pub(super) fn request(message: Said) -> SendMessageRequest {
-    SendMessageRequest { message, ..SendMessageRequest::default() }
+    SendMessageRequest {
+        message,
+        ..SendMessageRequest::default()
+    }
 }
 
 pub(super) fn says(text: &str) -> SendMessageRequest {
@@ -196,7 +243,10 @@ pub(super) fn says_as(id: &str, text: &str) -> SendMessageRequest {
 /// The same to a task.
 pub(super) fn says_to(task: &wire::Task, id: &str, text: &str) -> SendMessageRequest {
     let message = message(id, vec![Part::text(text)]);
-    request(Said { task_id: task.id.clone(), ..message })
+    request(Said {
+        task_id: task.id.clone(),
+        ..message
+    })
 }
 
 /// The task that answers.
@@ -214,7 +264,8 @@ pub(super) async fn answered(
     who: &Who,
     request: SendMessageRequest,
 ) -> Result<SendMessageResponse, A2aError> {
-    who.dialect.read_send_response(&calls.send(who, request).await?)
+    who.dialect
+        .read_send_response(&calls.send(who, request).await?)
 }
 
 pub(super) async fn refused(calls: &Calls, who: &Who, request: SendMessageRequest) -> A2aError {
@@ -233,28 +284,56 @@ pub(super) fn story(events: &[Numbered]) -> Vec<String> {
         StreamResponse::StatusUpdate(update) => stands(update.status.state, &update.status),
         StreamResponse::ArtifactUpdate(update) => {
             let (append, last) = (update.append, update.last_chunk);
-            format!("{} {} {append} {last}", update.artifact.artifact_id, texts(&update.artifact.parts))
+            format!(
+                "{} {} {append} {last}",
+                update.artifact.artifact_id,
+                texts(&update.artifact.parts)
+            )
         }
     };
     events.iter().map(told).collect()
 }
 
 fn stands(state: TaskState, status: &wire::TaskStatus) -> String {
-    let said = status.message.as_ref().map(|message| texts(&message.parts)).unwrap_or_default();
+    let said = status
+        .message
+        .as_ref()
+        .map(|message| texts(&message.parts))
+        .unwrap_or_default();
     format!("{state} {said}").trim().to_owned()
 }
 
 pub(super) fn texts(parts: &[Part]) -> String {
-    parts.iter().filter_map(Part::as_text).collect::<Vec<_>>().join("|")
+    parts
+        .iter()
+        .filter_map(Part::as_text)
+        .collect::<Vec<_>>()
+        .join("|")
 }
 
 /// What a task made, in short.
 pub(super) fn made(task: &wire::Task) -> Vec<(String, String)> {
     let artifacts = task.artifacts.iter().flatten();
-    let shown = |part: &Part| part.as_text().or_else(|| part.as_data().map(|data| data.get())).unwrap().to_owned();
-    artifacts.map(|a| (a.artifact_id.clone(), a.parts.iter().map(shown).collect::<Vec<_>>().join("|"))).collect()
+    let shown = |part: &Part| {
+        part.as_text()
+            .or_else(|| part.as_data().map(|data| data.get()))
+            .unwrap()
+            .to_owned()
+    };
+    artifacts
+        .map(|a| {
+            (
+                a.artifact_id.clone(),
+                a.parts.iter().map(shown).collect::<Vec<_>>().join("|"),
+            )
+        })
+        .collect()
 }
 
 pub(super) fn said_in(task: &wire::Task) -> String {
-    task.status.message.as_ref().map(|message| texts(&message.parts)).unwrap_or_default()
+    task.status
+        .message
+        .as_ref()
+        .map(|message| texts(&message.parts))
+        .unwrap_or_default()
 }

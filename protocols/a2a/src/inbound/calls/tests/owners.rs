@@ -25,7 +25,10 @@ fn a_party_sees_its_own() {
         sent(&beyond, &nobody, says("hello")).await;
         let own = sent(&here, &nobody, says("hello")).await;
         for (calls, expected) in [(&beyond, vec![]), (&here, vec![own.id])] {
-            let listed = calls.list(&nobody, ListTasksRequest::default()).await.unwrap();
+            let listed = calls
+                .list(&nobody, ListTasksRequest::default())
+                .await
+                .unwrap();
             let ids: Vec<_> = listed.tasks.into_iter().map(|task| task.id).collect();
             assert_eq!(ids, expected);
         }

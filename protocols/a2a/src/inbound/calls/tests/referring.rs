@@ -9,7 +9,11 @@ fn about(text: &str, tasks: &[&str]) -> SendMessageRequest {
     let request = says(text);
     let reference_task_ids = tasks.iter().map(|id| (*id).to_owned()).collect();
     SendMessageRequest {
-        message: Message { message_id: "m9".into(), reference_task_ids, ..request.message },
+        message: Message {
+            message_id: "m9".into(),
+            reference_task_ids,
+            ..request.message
+        },
         ..request
     }
 }
@@ -36,7 +40,11 @@ fn it_hears_of_what_is_referred_to() {
             &format!("assistant: {answered}"),
         ];
         // A question is also told as data, behind its words.
-        let told: Vec<_> = made(&told)[0].1.lines().map(|line| line.split("|{").next().unwrap().to_owned()).collect();
+        let told: Vec<_> = made(&told)[0]
+            .1
+            .lines()
+            .map(|line| line.split("|{").next().unwrap().to_owned())
+            .collect();
         assert_eq!(told, expected);
         let nothing = sent(&calls, &ann, about("recall", &[])).await;
         assert_eq!(made(&nothing)[0].1, "");
@@ -48,12 +56,18 @@ fn it_hears_of_what_is_referred_to() {
 #[test]
 fn it_is_known_again() {
     paused(async |system| {
-        let (calls, ann) = (serve_with(&system.spawn(Talker), &Arc::default()), somebody("ann"));
+        let (calls, ann) = (
+            serve_with(&system.spawn(Talker), &Arc::default()),
+            somebody("ann"),
+        );
         let asked = sent(&calls, &ann, says("ask name")).await;
         let told = sent(&calls, &ann, about("recall", &[&asked.id])).await;
         assert!(made(&told)[0].1.starts_with("user: ask name"));
         sent(&calls, &ann, says_to(&asked, "m2", "Ann")).await;
-        assert_eq!(sent(&calls, &ann, about("recall", &[&asked.id])).await.id, told.id);
+        assert_eq!(
+            sent(&calls, &ann, about("recall", &[&asked.id])).await.id,
+            told.id
+        );
     });
 }
 
@@ -69,7 +83,11 @@ fn what_is_told_is_bounded() {
         }
         let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
         let told = sent(&calls, &ann, about("recall", &ids)).await;
-        let told = made(&told)[0].1.lines().map(|line| line.len()).collect::<Vec<_>>();
+        let told = made(&told)[0]
+            .1
+            .lines()
+            .map(|line| line.len())
+            .collect::<Vec<_>>();
         let whole = "user: reject ".len() + 100 * 1024;
         let won_t = "assistant: I won't".len();
         assert_eq!(told, [whole, won_t, whole, won_t]);

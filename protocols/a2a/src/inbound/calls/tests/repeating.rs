@@ -11,7 +11,8 @@ use crate::Dialect;
 use crate::inbound::calls::{Calls, Who};
 use crate::inbound::options::A2aOptions;
 use crate::wire::{
-    ListTasksRequest, Part, SendMessageConfiguration, SendMessageRequest, StreamResponse, TaskPushNotificationConfig,
+    ListTasksRequest, Part, SendMessageConfiguration, SendMessageRequest, StreamResponse,
+    TaskPushNotificationConfig,
 };
 
 fn changed(change: impl FnOnce(&mut SendMessageRequest)) -> SendMessageRequest {
@@ -22,8 +23,14 @@ fn changed(change: impl FnOnce(&mut SendMessageRequest)) -> SendMessageRequest {
 
 /// Wants to be told of all that happens.
 fn configured() -> SendMessageConfiguration {
-    let push = TaskPushNotificationConfig { url: "https://hook.example/".into(), ..Default::default() };
-    SendMessageConfiguration { task_push_notification_config: Some(push), ..Default::default() }
+    let push = TaskPushNotificationConfig {
+        url: "https://hook.example/".into(),
+        ..Default::default()
+    };
+    SendMessageConfiguration {
+        task_push_notification_config: Some(push),
+        ..Default::default()
+    }
 }
 
 fn serving(agent: &AgentRef, change: impl FnOnce(&mut A2aOptions)) -> Arc<Calls> {
@@ -42,7 +49,10 @@ fn a_message_that_comes_again_begins_nothing() {
         assert!(sent(&calls, &ann, says("hello")).await == first);
         let told = all(calls.stream(&ann, says("hello")).await.unwrap()).await;
         assert!(matches!(&told[0].event, StreamResponse::Task(task) if task.id == first.id));
-        assert!(told.last().unwrap().ends && told.len() > 1, "all of it is told");
+        assert!(
+            told.last().unwrap().ends && told.len() > 1,
+            "all of it is told"
+        );
 
         let others = [
             says("hello!"),
@@ -60,7 +70,10 @@ fn a_message_that_comes_again_begins_nothing() {
         }
         let listed = calls.list(&ann, ListTasksRequest::default()).await.unwrap();
         assert_eq!(listed.total_size, i32::try_from(ids.len()).unwrap());
-        assert_ne!(sent(&calls, &somebody("bob"), says("hello")).await.id, first.id);
+        assert_ne!(
+            sent(&calls, &somebody("bob"), says("hello")).await.id,
+            first.id
+        );
     });
 }
 
@@ -68,9 +81,15 @@ fn a_message_that_comes_again_begins_nothing() {
 #[test]
 fn two_at_once_are_one() {
     talking(async |calls, ann| {
-        let (one, other) = futures::join!(sent(&calls, &ann, says("ask name")), sent(&calls, &ann, says("ask name")));
+        let (one, other) = futures::join!(
+            sent(&calls, &ann, says("ask name")),
+            sent(&calls, &ann, says("ask name"))
+        );
         assert_eq!(one.id, other.id);
-        assert_eq!(one.status.state, callboard_message::TaskState::InputRequired);
+        assert_eq!(
+            one.status.state,
+            callboard_message::TaskState::InputRequired
+        );
     });
 }
 
@@ -126,7 +145,10 @@ fn the_anonymous() {
         ] {
             let calls = serving(&agent, |options| options.one_anonymous = is_one);
             let says = || changed(|request| request.message.message_id = id.into());
-            let [first, second] = [sent(&calls, &nobody, says()).await, sent(&calls, &nobody, says()).await];
+            let [first, second] = [
+                sent(&calls, &nobody, says()).await,
+                sent(&calls, &nobody, says()).await,
+            ];
             assert_eq!(first.id == second.id, is_known, "{is_one} {id}");
         }
     });
@@ -141,6 +163,11 @@ fn the_next_server_knows_it() {
         let first = serve_with(&agent, &tasks);
         let task = sent(&first, &ann, says("hello")).await;
         first.stop().await;
-        assert_eq!(sent(&serve_with(&agent, &tasks), &ann, says("hello")).await.id, task.id);
+        assert_eq!(
+            sent(&serve_with(&agent, &tasks), &ann, says("hello"))
+                .await
+                .id,
+            task.id
+        );
     });
 }

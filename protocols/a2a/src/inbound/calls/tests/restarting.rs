@@ -5,7 +5,9 @@ use std::sync::Arc;
 use callboard_message::TaskState::{Completed, InputRequired, Working};
 use callboard_runtime::MemoryTasks;
 
-use super::kit::{LOOKS_FOR, Talker, Usher, made, paused, says, says_as, says_to, sent, serve_with, somebody};
+use super::kit::{
+    LOOKS_FOR, Talker, Usher, made, paused, says, says_as, says_to, sent, serve_with, somebody,
+};
 
 /// Goal: a server that doesn't run a task answers and cancels it all the same: its worker hears of it, and its history has the
 /// message. Method: two servers on one store at once; the question is asked by the first and answered by the second.
@@ -18,7 +20,12 @@ fn another_server_answers() {
         let asks = sent(&here, &ann, says("ask name")).await;
         let done = sent(&there, &ann, says_to(&asks, "m2", "Ann")).await;
         assert_eq!(done.status.state, Completed);
-        let said: Vec<_> = done.history.iter().flatten().map(|said| said.message_id.clone()).collect();
+        let said: Vec<_> = done
+            .history
+            .iter()
+            .flatten()
+            .map(|said| said.message_id.clone())
+            .collect();
         assert_eq!((said.len(), &*said[0], &*said[2]), (3, "m1", "m2"));
         let waits = sent(&here, &ann, says_as("m3", "ask name")).await;
         let ended = there.cancel(&ann, &waits.id).await.unwrap();
@@ -40,7 +47,10 @@ fn an_answer_waits_for_its_question() {
 
         let second = serve_with(&agent, &tasks);
         tokio::time::sleep(LOOKS_FOR / 2).await;
-        assert_eq!(second.get(&ann, &asks.id, None).await.unwrap().status.state, Working);
+        assert_eq!(
+            second.get(&ann, &asks.id, None).await.unwrap().status.state,
+            Working
+        );
         let done = sent(&second, &ann, says_to(&asks, "m2", "12A")).await;
         assert_eq!(done.status.state, Completed);
         assert!(made(&done)[0].1.contains("12A"), "{:?}", made(&done));

@@ -5,11 +5,19 @@ use callboard_message::TaskState::{Canceled, Completed, Failed, Rejected, Workin
 use super::kit::{Talker, made, paused, said_in, says, sent, serve, somebody, talking, texts};
 use crate::ErrorKind;
 use crate::convert::EVENT;
-use crate::wire::{ListTasksRequest, SendMessageConfiguration, SendMessageRequest, SendMessageResponse};
+use crate::wire::{
+    ListTasksRequest, SendMessageConfiguration, SendMessageRequest, SendMessageResponse,
+};
 
 fn at_once(request: SendMessageRequest) -> SendMessageRequest {
-    let configuration = SendMessageConfiguration { return_immediately: true, ..Default::default() };
-    SendMessageRequest { configuration: Some(configuration), ..request }
+    let configuration = SendMessageConfiguration {
+        return_immediately: true,
+        ..Default::default()
+    };
+    SendMessageRequest {
+        configuration: Some(configuration),
+        ..request
+    }
 }
 
 /// Goal: a message is answered by the ended task: its artifact, its history, the number of its last event. Method: one that is
@@ -22,12 +30,22 @@ fn a_message_is_answered_by_its_task() {
         assert_eq!(made(&task), [("result".into(), "heard: hello".into())]);
         assert!(!task.context_id.is_empty());
         let history = task.history.as_ref().unwrap();
-        assert_eq!((history.len(), &*history[0].message_id, &*history[0].task_id), (1, "m1", &*task.id));
+        assert_eq!(
+            (history.len(), &*history[0].message_id, &*history[0].task_id),
+            (1, "m1", &*task.id)
+        );
         assert_eq!(history[0].context_id, task.context_id);
         assert_eq!(task.metadata.as_ref().unwrap().read::<u64>(EVENT), Some(3));
         let again = calls.get(&ann, &task.id, None).await.unwrap();
         assert!(again == task);
-        assert!(calls.get(&ann, &task.id, Some(0)).await.unwrap().history.is_none());
+        assert!(
+            calls
+                .get(&ann, &task.id, Some(0))
+                .await
+                .unwrap()
+                .history
+                .is_none()
+        );
     });
 }
 
@@ -37,12 +55,21 @@ fn a_message_is_answered_by_its_task() {
 fn what_is_said_at_once_is_no_task() {
     talking(async |calls, ann| {
         let answer = super::kit::answered(&calls, &ann, says("say hi")).await;
-        let Ok(SendMessageResponse::Message(said)) = answer else { panic!("a task") };
+        let Ok(SendMessageResponse::Message(said)) = answer else {
+            panic!("a task")
+        };
         assert_eq!((texts(&said.parts), &*said.task_id), ("hi".into(), ""));
         let told = super::kit::all(calls.stream(&ann, says("say hi")).await.unwrap()).await;
         assert_eq!(super::kit::story(&told), ["message hi"]);
         assert!(told[0].ends);
-        assert_eq!(calls.list(&ann, ListTasksRequest::default()).await.unwrap().total_size, 0);
+        assert_eq!(
+            calls
+                .list(&ann, ListTasksRequest::default())
+                .await
+                .unwrap()
+                .total_size,
+            0
+        );
     });
 }
 
@@ -68,8 +95,14 @@ fn returns_at_once_and_cancels() {
         let cancelled = calls.cancel(&ann, &task.id).await.unwrap();
         assert_eq!(cancelled.status.state, Canceled);
         let error = calls.cancel(&ann, &task.id).await.unwrap_err();
-        assert_eq!((error.kind, error.task.as_deref()), (ErrorKind::TaskNotCancelable, Some(&*task.id)));
-        assert_eq!(calls.get(&ann, &task.id, None).await.unwrap().status.state, Canceled);
+        assert_eq!(
+            (error.kind, error.task.as_deref()),
+            (ErrorKind::TaskNotCancelable, Some(&*task.id))
+        );
+        assert_eq!(
+            calls.get(&ann, &task.id, None).await.unwrap().status.state,
+            Canceled
+        );
     });
 }
 
@@ -79,7 +112,10 @@ fn returns_at_once_and_cancels() {
 fn a_long_call_is_answered_as_it_is() {
     talking(async |calls, ann| {
         let task = sent(&calls, &ann, says("wait")).await;
-        assert_eq!((task.status.state, said_in(&task)), (Working, "waiting".into()));
+        assert_eq!(
+            (task.status.state, said_in(&task)),
+            (Working, "waiting".into())
+        );
         calls.cancel(&ann, &task.id).await.unwrap();
     });
 }
@@ -91,6 +127,9 @@ fn another_agent_takes_its_place() {
         let (calls, ann) = (serve(&system.spawn(Talker)), somebody("ann"));
         sent(&calls, &ann, says("hello")).await;
         calls.replace(system.spawn(super::kit::Desk));
-        assert_eq!(made(&sent(&calls, &ann, says("hello")).await), [("result".into(), "hello".into())]);
+        assert_eq!(
+            made(&sent(&calls, &ann, says("hello")).await),
+            [("result".into(), "hello".into())]
+        );
     });
 }

@@ -13,12 +13,30 @@ use crate::wire::StreamResponse;
 fn a_stream_tells_everything_in_order() {
     talking(async |calls, ann| {
         let told = all(calls.stream(&ann, says("make 3")).await.unwrap()).await;
-        let numbers = ["numbers 1 false false", "numbers 2 true false", "numbers 3 true true"];
-        assert_eq!(story(&told), [&["task working"][..], &numbers, &["completed"]].concat());
-        assert_eq!(told.iter().map(|event| event.number).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
-        assert_eq!(told.iter().map(|event| event.ends).collect::<Vec<_>>(), [false, false, false, false, true]);
-        let StreamResponse::Task(task) = &told[0].event else { panic!("no task") };
-        assert_eq!(made(&calls.get(&ann, &task.id, None).await.unwrap()), [("numbers".into(), "1|2|3".into())]);
+        let numbers = [
+            "numbers 1 false false",
+            "numbers 2 true false",
+            "numbers 3 true true",
+        ];
+        assert_eq!(
+            story(&told),
+            [&["task working"][..], &numbers, &["completed"]].concat()
+        );
+        assert_eq!(
+            told.iter().map(|event| event.number).collect::<Vec<_>>(),
+            [1, 2, 3, 4, 5]
+        );
+        assert_eq!(
+            told.iter().map(|event| event.ends).collect::<Vec<_>>(),
+            [false, false, false, false, true]
+        );
+        let StreamResponse::Task(task) = &told[0].event else {
+            panic!("no task")
+        };
+        assert_eq!(
+            made(&calls.get(&ann, &task.id, None).await.unwrap()),
+            [("numbers".into(), "1|2|3".into())]
+        );
     });
 }
 
@@ -29,13 +47,29 @@ fn a_question_ends_the_stream_of_its_message() {
     talking(async |calls, ann| {
         let told = all(calls.stream(&ann, says("ask name")).await.unwrap()).await;
         assert_eq!(story(&told), ["task working", "input_required Which name?"]);
-        let StreamResponse::Task(task) = &told[0].event else { panic!("no task") };
+        let StreamResponse::Task(task) = &told[0].event else {
+            panic!("no task")
+        };
         let all_of_it = calls.subscribe(&ann, &task.id, Some(0)).await.unwrap();
-        let answered = all(calls.stream(&ann, says_to(task, "m2", "Ann")).await.unwrap()).await;
+        let answered = all(calls
+            .stream(&ann, says_to(task, "m2", "Ann"))
+            .await
+            .unwrap())
+        .await;
         let result = r#"result Accept {"name":"Ann"} by m2 false true"#;
         assert_eq!(story(&answered), ["task working", result, "completed"]);
         let told = story(&all(all_of_it).await);
-        assert_eq!(told, ["task submitted", "working", "input_required Which name?", "working", result, "completed"]);
+        assert_eq!(
+            told,
+            [
+                "task submitted",
+                "working",
+                "input_required Which name?",
+                "working",
+                result,
+                "completed"
+            ]
+        );
     });
 }
 
@@ -48,19 +82,37 @@ fn who_comes_back_misses_nothing() {
         assert_eq!(task.status.state, Completed);
         for last in (0..202).step_by(7) {
             let told = all(calls.subscribe(&ann, &task.id, Some(last)).await.unwrap()).await;
-            let StreamResponse::Task(then) = &told[0].event else { panic!("no task") };
-            let mut pieces: Vec<String> =
-                made(then).first().map(|(_, all)| all.split('|').map(str::to_owned).collect()).unwrap_or_default();
+            let StreamResponse::Task(then) = &told[0].event else {
+                panic!("no task")
+            };
+            let mut pieces: Vec<String> = made(then)
+                .first()
+                .map(|(_, all)| all.split('|').map(str::to_owned).collect())
+                .unwrap_or_default();
             for event in &told[1..] {
                 if let StreamResponse::ArtifactUpdate(update) = &event.event {
-                    pieces.extend(update.artifact.parts.iter().filter_map(|part| part.as_text().map(str::to_owned)));
+                    pieces.extend(
+                        update
+                            .artifact
+                            .parts
+                            .iter()
+                            .filter_map(|part| part.as_text().map(str::to_owned)),
+                    );
                 }
             }
-            assert_eq!(pieces, (1..=200).map(|piece| piece.to_string()).collect::<Vec<_>>(), "after {last}");
+            assert_eq!(
+                pieces,
+                (1..=200).map(|piece| piece.to_string()).collect::<Vec<_>>(),
+                "after {last}"
+            );
             assert!(told.last().unwrap().ends);
         }
         for last in [None, Some(202), Some(999)] {
-            let error = calls.subscribe(&ann, &task.id, last).await.map(drop).unwrap_err();
+            let error = calls
+                .subscribe(&ann, &task.id, last)
+                .await
+                .map(drop)
+                .unwrap_err();
             assert_eq!(error.kind, ErrorKind::UnsupportedOperation);
         }
     });
@@ -71,13 +123,21 @@ fn who_comes_back_misses_nothing() {
 fn a_stream_that_is_dropped_ends_nothing() {
     talking(async |calls, ann| {
         let mut told = calls.stream(&ann, says("wait")).await.unwrap();
-        let StreamResponse::Task(task) = told.next().await.unwrap().unwrap().event else { panic!("no task") };
+        let StreamResponse::Task(task) = told.next().await.unwrap().unwrap().event else {
+            panic!("no task")
+        };
         told.next().await.unwrap().unwrap();
         drop(told);
-        assert_eq!(calls.get(&ann, &task.id, None).await.unwrap().status.state, callboard_message::TaskState::Working);
+        assert_eq!(
+            calls.get(&ann, &task.id, None).await.unwrap().status.state,
+            callboard_message::TaskState::Working
+        );
         let rest = calls.subscribe(&ann, &task.id, None).await.unwrap();
         calls.cancel(&ann, &task.id).await.unwrap();
-        assert_eq!(story(&all(rest).await), ["task working waiting", "canceled cancelled by request"]);
+        assert_eq!(
+            story(&all(rest).await),
+            ["task working waiting", "canceled cancelled by request"]
+        );
     });
 }
 
@@ -86,11 +146,16 @@ fn a_stream_that_is_dropped_ends_nothing() {
 #[test]
 fn what_is_missed_is_in_the_result() {
     talking(async |calls, ann| {
-        for (count, wanted) in [(1_024, vec![("numbers", 1_024)]), (1_025, vec![("numbers", 1_024), ("result", 1_025)])]
-        {
+        for (count, wanted) in [
+            (1_024, vec![("numbers", 1_024)]),
+            (1_025, vec![("numbers", 1_024), ("result", 1_025)]),
+        ] {
             let task = sent(&calls, &ann, says(&format!("make {count}"))).await;
             let made = made(&task);
-            let counts: Vec<_> = made.iter().map(|(id, parts)| (&**id, parts.split('|').count())).collect();
+            let counts: Vec<_> = made
+                .iter()
+                .map(|(id, parts)| (&**id, parts.split('|').count()))
+                .collect();
             assert_eq!(counts, wanted);
         }
     });

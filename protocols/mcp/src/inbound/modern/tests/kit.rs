@@ -1,4 +1,7 @@
-#![expect(clippy::manual_async_fn, reason = "an async fn would keep the agent borrowed")]
+#![expect(
+    clippy::manual_async_fn,
+    reason = "an async fn would keep the agent borrowed"
+)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,11 +10,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use callboard_macros::Message;
 use callboard_message::surface::{
-    Change, GetPrompt, GetPromptResult, ListPrompts, ListResources, ReadResource, ReadResourceResult,
+    Change, GetPrompt, GetPromptResult, ListPrompts, ListResources, ReadResource,
+    ReadResourceResult,
 };
 use callboard_message::{
-    Content, Elicitation, Failure, Log, LogLevel, Principal, Progress, Question, RawObject, ResourceContent, Sample,
-    Speaker, ToolResult,
+    Content, Elicitation, Failure, Log, LogLevel, Principal, Progress, Question, RawObject,
+    ResourceContent, Sample, Speaker, ToolResult,
 };
 use callboard_rpc::{Limits, decode};
 use callboard_runtime::testkit::paused;
@@ -107,11 +111,18 @@ pub struct Fixture {
 
 impl Agent for Fixture {
     fn handlers(on: &mut Handlers<Self>) {
-        on.sync::<Echo>().sync::<Misnamed>().sync::<Tell>().sync::<Touch>();
+        on.sync::<Echo>()
+            .sync::<Misnamed>()
+            .sync::<Tell>()
+            .sync::<Touch>();
         on.sync::<ListPrompts>().sync::<ListResources>();
-        on.concurrent::<AskName>(64).concurrent::<AskThree>(64).concurrent::<AskTwice>(64).concurrent::<Hang>(64);
+        on.concurrent::<AskName>(64)
+            .concurrent::<AskThree>(64)
+            .concurrent::<AskTwice>(64)
+            .concurrent::<Hang>(64);
         on.concurrent::<AskMany>(64);
-        on.concurrent::<ReadResource>(64).concurrent::<GetPrompt>(64);
+        on.concurrent::<ReadResource>(64)
+            .concurrent::<GetPrompt>(64);
     }
 }
 
@@ -122,7 +133,10 @@ pub fn form(key: &str) -> Elicitation {
 
 async fn name(cx: &Cx, key: &str) -> Result<String, Failure> {
     let answer = cx.elicit(form(key)).await?;
-    Ok(answer.content().and_then(|c| c["name"].as_str().map(str::to_owned)).unwrap_or_default())
+    Ok(answer
+        .content()
+        .and_then(|c| c["name"].as_str().map(str::to_owned))
+        .unwrap_or_default())
 }
 
 impl SyncHandler<Echo> for Fixture {
@@ -140,7 +154,11 @@ impl SyncHandler<Misnamed> for Fixture {
 impl SyncHandler<Tell> for Fixture {
     fn handle(&mut self, _: Tell, cx: &mut Cx) -> ToolResult {
         for done in [0.0, 50.0, 50.0, 40.0, 100.0] {
-            cx.progress(Progress { done, total: Some(100.0), message: None });
+            cx.progress(Progress {
+                done,
+                total: Some(100.0),
+                message: None,
+            });
         }
         for level in [LogLevel::Debug, LogLevel::Warning, LogLevel::Error] {
             cx.log(Log::new(level, "tell", "a line"));
@@ -151,9 +169,12 @@ impl SyncHandler<Tell> for Fixture {
 
 impl SyncHandler<Touch> for Fixture {
     fn handle(&mut self, _: Touch, cx: &mut Cx) {
-        for change in
-            [Change::Tools, Change::Prompts, Change::Resource("test://a".into()), Change::Resource("x".into())]
-        {
+        for change in [
+            Change::Tools,
+            Change::Prompts,
+            Change::Resource("test://a".into()),
+            Change::Resource("x".into()),
+        ] {
             cx.changed(change);
         }
     }
@@ -167,12 +188,18 @@ impl SyncHandler<ListPrompts> for Fixture {
 
 impl SyncHandler<ListResources> for Fixture {
     fn handle(&mut self, _: ListResources, _: &mut Cx) -> Result<RawObject, Failure> {
-        Ok(RawObject::of("resources", json!([])).with("ttlMs", 7).with("cacheScope", "public"))
+        Ok(RawObject::of("resources", json!([]))
+            .with("ttlMs", 7)
+            .with("cacheScope", "public"))
     }
 }
 
 impl ConcurrentHandler<AskName> for Fixture {
-    fn handle(&mut self, m: AskName, cx: Cx) -> impl Future<Output = Outcome<ToolResult>> + Send + 'static {
+    fn handle(
+        &mut self,
+        m: AskName,
+        cx: Cx,
+    ) -> impl Future<Output = Outcome<ToolResult>> + Send + 'static {
         let counts = self.counts.clone();
         async move {
             let name = tokio::select! {
@@ -183,20 +210,36 @@ impl ConcurrentHandler<AskName> for Fixture {
                 }
             };
             counts.greeted.fetch_add(1, Ordering::SeqCst);
-            cx.progress(Progress { done: 1.0, total: None, message: Some("greeted".into()) });
+            cx.progress(Progress {
+                done: 1.0,
+                total: None,
+                message: Some("greeted".into()),
+            });
             Ok(ToolResult::text(format!("{} {name}", m.greeting)))
         }
     }
 }
 
 impl ConcurrentHandler<AskThree> for Fixture {
-    fn handle(&mut self, _: AskThree, cx: Cx) -> impl Future<Output = Outcome<ToolResult>> + Send + 'static {
+    fn handle(
+        &mut self,
+        _: AskThree,
+        cx: Cx,
+    ) -> impl Future<Output = Outcome<ToolResult>> + Send + 'static {
         async move {
             let roots = cx.question(Question::roots().key("folders"));
-            let asked = futures::join!(name(&cx, "who"), cx.sample(Sample::prompt("Greet", 50).key("greeting")), roots);
+            let asked = futures::join!(
+                name(&cx, "who"),
+                cx.sample(Sample::prompt("Greet", 50).key("greeting")),
+                roots
+            );
             let said = match asked {
-                (Ok(name), Ok(greeting), Ok(_)) => format!("{} {name}", greeting.written().unwrap_or_default()),
-                (name, greeting, roots) => format!("{} {} {}", name.is_ok(), greeting.is_ok(), roots.is_ok()),
+                (Ok(name), Ok(greeting), Ok(_)) => {
+                    format!("{} {name}", greeting.written().unwrap_or_default())
+                }
+                (name, greeting, roots) => {
+                    format!("{} {} {}", name.is_ok(), greeting.is_ok(), roots.is_ok())
+                }
             };
             Ok(ToolResult::text(said))
         }
@@ -204,7 +247,11 @@ impl ConcurrentHandler<AskThree> for Fixture {
 }
 
 impl ConcurrentHandler<AskTwice> for Fixture {
-    fn handle(&mut self, _: AskTwice, cx: Cx) -> impl Future<Output = Outcome<ToolResult>> + Send + 'static {
+    fn handle(
+        &mut self,
+        _: AskTwice,
+        cx: Cx,
+    ) -> impl Future<Output = Outcome<ToolResult>> + Send + 'static {
         async move {
             let first = name(&cx, "").await?;
             let second = name(&cx, "").await?;
@@ -217,7 +264,11 @@ impl ConcurrentHandler<AskMany> for Fixture {
     fn handle(&mut self, m: AskMany, cx: Cx) -> impl Future<Output = ToolResult> + Send + 'static {
         async move {
             let asked = (0..m.count).map(|_| name(&cx, "same"));
-            let refused = futures::future::join_all(asked).await.into_iter().filter(Result::is_err).count();
+            let refused = futures::future::join_all(asked)
+                .await
+                .into_iter()
+                .filter(Result::is_err)
+                .count();
             ToolResult::text(format!("{refused} refused"))
         }
     }
@@ -242,10 +293,18 @@ impl ConcurrentHandler<ReadResource> for Fixture {
     ) -> impl Future<Output = Outcome<ReadResourceResult>> + Send + 'static {
         async move {
             match m.uri().as_str() {
-                "test://a" => Ok(ReadResourceResult::of([ResourceContent::text("test://a", "text/plain", "a")])),
+                "test://a" => Ok(ReadResourceResult::of([ResourceContent::text(
+                    "test://a",
+                    "text/plain",
+                    "a",
+                )])),
                 "test://asks" => {
                     let name = name(&cx, "user_name").await?;
-                    Ok(ReadResourceResult::of([ResourceContent::text("test://asks", "text/plain", name)]))
+                    Ok(ReadResourceResult::of([ResourceContent::text(
+                        "test://asks",
+                        "text/plain",
+                        name,
+                    )]))
                 }
                 _ => Err(Failure::not_found("no such resource")),
             }
@@ -254,8 +313,17 @@ impl ConcurrentHandler<ReadResource> for Fixture {
 }
 
 impl ConcurrentHandler<GetPrompt> for Fixture {
-    fn handle(&mut self, _: GetPrompt, cx: Cx) -> impl Future<Output = Outcome<GetPromptResult>> + Send + 'static {
-        async move { Ok(GetPromptResult::of([(Speaker::User, Content::text(name(&cx, "user_name").await?))])) }
+    fn handle(
+        &mut self,
+        _: GetPrompt,
+        cx: Cx,
+    ) -> impl Future<Output = Outcome<GetPromptResult>> + Send + 'static {
+        async move {
+            Ok(GetPromptResult::of([(
+                Speaker::User,
+                Content::text(name(&cx, "user_name").await?),
+            )]))
+        }
     }
 }
 
@@ -277,7 +345,9 @@ pub struct Sent(Mutex<Vec<Value>>);
 
 impl MessageSink for Sent {
     fn send(&self, message: Bytes) -> bool {
-        self.0.lock().push(serde_json::from_slice(&message).unwrap());
+        self.0
+            .lock()
+            .push(serde_json::from_slice(&message).unwrap());
         true
     }
 }
@@ -308,37 +378,69 @@ impl Peer {
     pub fn of(agent: AgentRef, counts: Counts, options: InboundOptions) -> Self {
         let service = ModernService::new(agent, options);
         let principal = Arc::new(Principal::anonymous());
-        Self { service, counts, principal, link: Arc::default(), hung_up: CancellationToken::new() }
+        Self {
+            service,
+            counts,
+            principal,
+            link: Arc::default(),
+            hung_up: CancellationToken::new(),
+        }
     }
 
     /// The same server, as somebody else.
     pub fn other(&self, id: &str) -> Self {
         let (service, counts) = (self.service.clone(), self.counts.clone());
         let (principal, link) = (Arc::new(Principal::agent(id)), Arc::default());
-        Self { service, counts, principal, link, hung_up: CancellationToken::new() }
+        Self {
+            service,
+            counts,
+            principal,
+            link,
+            hung_up: CancellationToken::new(),
+        }
     }
 
     /// Status and response.
     pub async fn send(&self, body: &Value) -> (u16, Value) {
         let text = body.to_string();
         let message = decode(text.as_bytes(), &Limits::default()).unwrap().into();
-        let request::Message::Request(id, request) = message else { panic!("no request") };
-        let (principal, link, hung_up) = (self.principal.clone(), self.link.clone(), self.hung_up.clone());
+        let request::Message::Request(id, request) = message else {
+            panic!("no request")
+        };
+        let (principal, link, hung_up) = (
+            self.principal.clone(),
+            self.link.clone(),
+            self.hung_up.clone(),
+        );
         let answer = modern::request(&self.service, principal, &id, request, link, hung_up).await;
-        (answer.status.as_u16(), serde_json::from_slice(&answer.body.unwrap()).unwrap())
+        (
+            answer.status.as_u16(),
+            serde_json::from_slice(&answer.body.unwrap()).unwrap(),
+        )
     }
 
     /// A request of a client that can answer everything.
     pub async fn post(&self, method: &str, params: Value) -> (u16, Value) {
-        self.post_as(method, params, json!({ "sampling": {}, "elicitation": {}, "roots": {} })).await
+        self.post_as(
+            method,
+            params,
+            json!({ "sampling": {}, "elicitation": {}, "roots": {} }),
+        )
+        .await
     }
 
-    pub async fn post_as(&self, method: &str, mut params: Value, capabilities: Value) -> (u16, Value) {
+    pub async fn post_as(
+        &self,
+        method: &str,
+        mut params: Value,
+        capabilities: Value,
+    ) -> (u16, Value) {
         let mut meta = params.get("_meta").cloned().unwrap_or_else(|| json!({}));
         meta["io.modelcontextprotocol/protocolVersion"] = "2026-07-28".into();
         meta["io.modelcontextprotocol/clientCapabilities"] = capabilities;
         params["_meta"] = meta;
-        self.send(&json!({ "jsonrpc": "2.0", "id": "r1", "method": method, "params": params })).await
+        self.send(&json!({ "jsonrpc": "2.0", "id": "r1", "method": method, "params": params }))
+            .await
     }
 
     /// The result of a `tools/call`.

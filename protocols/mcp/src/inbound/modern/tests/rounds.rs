@@ -28,11 +28,17 @@ fn states_that_are_not_good_here() {
         let retry = asked(&peer).await;
         let mut refusals = Vec::new();
         let mut tampered = retry.clone();
-        tampered["requestState"] = format!("{}-TAMPERED", retry["requestState"].as_str().unwrap()).into();
+        tampered["requestState"] =
+            format!("{}-TAMPERED", retry["requestState"].as_str().unwrap()).into();
         refusals.push(peer.call("ask_name", tampered.clone()).await.1);
         tampered["requestState"] = "".into();
         refusals.push(peer.call("ask_name", tampered).await.1);
-        refusals.push(peer.other("mallory").call("ask_name", retry.clone()).await.1);
+        refusals.push(
+            peer.other("mallory")
+                .call("ask_name", retry.clone())
+                .await
+                .1,
+        );
         refusals.push(peer.call("ask_twice", retry.clone()).await.1);
         let mut other = retry.clone();
         other["arguments"] = json!({ "greeting": "Bye" });
@@ -41,9 +47,19 @@ fn states_that_are_not_good_here() {
         prompt["name"] = "ask_name".into();
         refusals.push(peer.post("prompts/get", prompt).await.1);
         assert!(refusals.iter().all(is_refused), "{refusals:?}");
-        let said: std::collections::HashSet<_> = refusals.iter().map(|r| r["error"]["message"].to_string()).collect();
-        assert_eq!(said.len(), 1, "no refusal tells more than another: {said:?}");
-        assert_eq!(peer.tool("ask_name", retry).await["content"][0]["text"], " Alice");
+        let said: std::collections::HashSet<_> = refusals
+            .iter()
+            .map(|r| r["error"]["message"].to_string())
+            .collect();
+        assert_eq!(
+            said.len(),
+            1,
+            "no refusal tells more than another: {said:?}"
+        );
+        assert_eq!(
+            peer.tool("ask_name", retry).await["content"][0]["text"],
+            " Alice"
+        );
         assert_eq!(peer.counts.greeted.load(Ordering::SeqCst), 1);
     });
 }
@@ -54,7 +70,10 @@ fn states_that_are_not_good_here() {
 fn a_repeated_retry_has_one_effect() {
     with_peer(async |peer| {
         let retry = asked(&peer).await;
-        let (a, b) = futures::join!(peer.tool("ask_name", retry.clone()), peer.tool("ask_name", retry.clone()));
+        let (a, b) = futures::join!(
+            peer.tool("ask_name", retry.clone()),
+            peer.tool("ask_name", retry.clone())
+        );
         let later = peer.tool("ask_name", retry).await;
         assert_eq!(a["content"][0]["text"], " Alice");
         assert_eq!((&a, &a), (&b, &later));
@@ -63,10 +82,20 @@ fn a_repeated_retry_has_one_effect() {
         let first = peer.tool("ask_twice", json!({})).await;
         let retry = json!({ "requestState": first["requestState"], "inputResponses": { "q1": named("A") } });
         let second = peer.tool("ask_twice", retry.clone()).await;
-        assert_eq!(peer.tool("ask_twice", retry.clone()).await, second, "the same questions, the same state");
+        assert_eq!(
+            peer.tool("ask_twice", retry.clone()).await,
+            second,
+            "the same questions, the same state"
+        );
         let last = json!({ "requestState": second["requestState"], "inputResponses": { "q2": named("B") } });
-        assert_eq!(peer.tool("ask_twice", last).await["content"][0]["text"], "A B");
-        assert!(is_refused(&peer.call("ask_twice", retry).await.1), "two rounds old");
+        assert_eq!(
+            peer.tool("ask_twice", last).await["content"][0]["text"],
+            "A B"
+        );
+        assert!(
+            is_refused(&peer.call("ask_twice", retry).await.1),
+            "two rounds old"
+        );
     });
 }
 
@@ -80,9 +109,18 @@ fn an_unanswered_call_expires() {
         sleep(Duration::from_secs(2)).await;
         assert_eq!(peer.service.calls.waiting(), 0);
         let cancelled = peer.counts.cancelled.clone();
-        eventually("the call is cancelled", SOON, || cancelled.load(Ordering::SeqCst) == 1).await;
+        eventually("the call is cancelled", SOON, || {
+            cancelled.load(Ordering::SeqCst) == 1
+        })
+        .await;
         let (_, response) = peer.call("ask_name", retry).await;
-        assert!(is_refused(&response) && response["error"]["message"].as_str().unwrap().contains("expired"));
+        assert!(
+            is_refused(&response)
+                && response["error"]["message"]
+                    .as_str()
+                    .unwrap()
+                    .contains("expired")
+        );
     });
 }
 
@@ -102,34 +140,63 @@ fn an_outcome_is_kept_for_a_while() {
 /// Goal: so many calls wait, not one more; the one more is cancelled. Method: limit and limit + 1, then room again.
 #[test]
 fn parked_calls_are_bounded() {
-    let modern = ModernOptions { parked_calls_max: 2, ..ModernOptions::default() };
-    with_options(InboundOptions { modern, ..InboundOptions::default() }, async |peer| {
-        let retry = asked(&peer).await;
-        asked(&peer).await;
-        let (status, response) = peer.call("ask_name", json!({})).await;
-        assert_eq!((status, error_code(&response)), (200, -3));
-        let cancelled = peer.counts.cancelled.clone();
-        eventually("the one more is cancelled", SOON, || cancelled.load(Ordering::SeqCst) == 1).await;
-        peer.tool("ask_name", retry).await;
-        assert_eq!(peer.tool("ask_name", json!({})).await["resultType"], "input_required");
-    });
+    let modern = ModernOptions {
+        parked_calls_max: 2,
+        ..ModernOptions::default()
+    };
+    with_options(
+        InboundOptions {
+            modern,
+            ..InboundOptions::default()
+        },
+        async |peer| {
+            let retry = asked(&peer).await;
+            asked(&peer).await;
+            let (status, response) = peer.call("ask_name", json!({})).await;
+            assert_eq!((status, error_code(&response)), (200, -3));
+            let cancelled = peer.counts.cancelled.clone();
+            eventually("the one more is cancelled", SOON, || {
+                cancelled.load(Ordering::SeqCst) == 1
+            })
+            .await;
+            peer.tool("ask_name", retry).await;
+            assert_eq!(
+                peer.tool("ask_name", json!({})).await["resultType"],
+                "input_required"
+            );
+        },
+    );
 }
 
 /// Goal: one principal can't hold every place. Method: the share of one, one more of theirs, one of another's; then room
 /// again.
 #[test]
 fn parked_calls_of_one_principal_are_bounded() {
-    let modern = ModernOptions { parked_calls_max: 3, parked_calls_of_principal_max: 2, ..ModernOptions::default() };
-    with_options(InboundOptions { modern, ..InboundOptions::default() }, async |peer| {
-        let other = peer.other("b");
-        let retry = asked(&peer).await;
-        asked(&peer).await;
-        assert_eq!(error_code(&peer.call("ask_name", json!({})).await.1), -3);
-        asked(&other).await;
-        assert_eq!(error_code(&other.call("ask_name", json!({})).await.1), -3, "all places are taken");
-        peer.tool("ask_name", retry).await;
-        asked(&peer).await;
-    });
+    let modern = ModernOptions {
+        parked_calls_max: 3,
+        parked_calls_of_principal_max: 2,
+        ..ModernOptions::default()
+    };
+    with_options(
+        InboundOptions {
+            modern,
+            ..InboundOptions::default()
+        },
+        async |peer| {
+            let other = peer.other("b");
+            let retry = asked(&peer).await;
+            asked(&peer).await;
+            assert_eq!(error_code(&peer.call("ask_name", json!({})).await.1), -3);
+            asked(&other).await;
+            assert_eq!(
+                error_code(&other.call("ask_name", json!({})).await.1),
+                -3,
+                "all places are taken"
+            );
+            peer.tool("ask_name", retry).await;
+            asked(&peer).await;
+        },
+    );
 }
 
 /// Goal: who hangs up cancels, in the first request and in a retry. Method: both, with a call that doesn't end.
@@ -143,11 +210,19 @@ fn hanging_up_cancels() {
         };
         let ((_, response), ()) = futures::join!(peer.call("hang", json!({})), hang_up);
         assert_eq!(error_code(&response), -8);
-        eventually("it is cancelled", SOON, || cancelled.load(Ordering::SeqCst) == 1).await;
+        eventually("it is cancelled", SOON, || {
+            cancelled.load(Ordering::SeqCst) == 1
+        })
+        .await;
 
         let dropped = peer.other("b");
-        tokio::time::timeout(Duration::from_secs(1), dropped.call("hang", json!({}))).await.unwrap_err();
-        eventually("a request that is dropped too", SOON, || cancelled.load(Ordering::SeqCst) == 2).await;
+        tokio::time::timeout(Duration::from_secs(1), dropped.call("hang", json!({})))
+            .await
+            .unwrap_err();
+        eventually("a request that is dropped too", SOON, || {
+            cancelled.load(Ordering::SeqCst) == 2
+        })
+        .await;
     });
 }
 
@@ -158,7 +233,10 @@ fn closing_cancels_what_waits() {
         let retry = asked(&peer).await;
         peer.service.close();
         let cancelled = peer.counts.cancelled.clone();
-        eventually("it is cancelled", SOON, || cancelled.load(Ordering::SeqCst) == 1).await;
+        eventually("it is cancelled", SOON, || {
+            cancelled.load(Ordering::SeqCst) == 1
+        })
+        .await;
         assert!(is_refused(&peer.call("ask_name", retry).await.1));
     });
 }
@@ -167,13 +245,18 @@ fn closing_cancels_what_waits() {
 #[test]
 fn progress_goes_to_the_open_request() {
     with_peer(async |peer| {
-        let first = peer.tool("ask_name", json!({ "_meta": { "progressToken": "first" } })).await;
+        let first = peer
+            .tool("ask_name", json!({ "_meta": { "progressToken": "first" } }))
+            .await;
         let answers = json!({ "user_name": named("Alice") });
         let retry = json!({ "requestState": first["requestState"], "inputResponses": answers, "_meta": { "progressToken": 2 } });
         peer.tool("ask_name", retry).await;
         let sent = peer.link.take();
         assert_eq!(sent.len(), 1);
-        assert_eq!(sent[0]["params"], json!({ "progressToken": 2, "progress": 1, "message": "greeted" }));
+        assert_eq!(
+            sent[0]["params"],
+            json!({ "progressToken": 2, "progress": 1, "message": "greeted" })
+        );
     });
 }
 
@@ -193,10 +276,18 @@ fn kept_outcomes_are_bounded() {
         assert!(is_refused(&peer.call("ask_name", retry).await.1));
 
         let arguments = json!({ "greeting": "a".repeat(OUTCOME_BYTES_MAX) });
-        let first = peer.tool("ask_name", json!({ "arguments": arguments })).await;
+        let first = peer
+            .tool("ask_name", json!({ "arguments": arguments }))
+            .await;
         let answers = json!({ "user_name": named("Alice") });
         let retry = json!({ "arguments": arguments, "requestState": first["requestState"], "inputResponses": answers });
-        assert!(peer.call("ask_name", retry.clone()).await.1.get("result").is_some());
+        assert!(
+            peer.call("ask_name", retry.clone())
+                .await
+                .1
+                .get("result")
+                .is_some()
+        );
         let greeted = peer.counts.greeted.load(Ordering::SeqCst);
         assert!(is_refused(&peer.call("ask_name", retry).await.1));
         assert_eq!(peer.counts.greeted.load(Ordering::SeqCst), greeted);

@@ -40,24 +40,46 @@ impl SyncHandler<CallTool> for Gate {
 
 fn with_gate(addresses: usize, refusals: usize, test: impl AsyncFnOnce(Peer, Arc<AtomicUsize>)) {
     paused(async |system| {
-        let gate = Gate { addresses, refusals, calls: Arc::default() };
+        let gate = Gate {
+            addresses,
+            refusals,
+            calls: Arc::default(),
+        };
         let calls = gate.calls.clone();
-        test(Peer::of(system.spawn(gate), Counts::default(), InboundOptions::default()), calls).await;
+        test(
+            Peer::of(
+                system.spawn(gate),
+                Counts::default(),
+                InboundOptions::default(),
+            ),
+            calls,
+        )
+        .await;
         system.shutdown(Duration::from_secs(5)).await;
     });
 }
 
 async fn call(peer: &Peer, more: Value) -> Value {
     let mut params = json!({ "name": "enter", "arguments": {} });
-    params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    peer.post_as("tools/call", params, json!({ "elicitation": { "url": {} } })).await.1
+    params
+        .as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    peer.post_as(
+        "tools/call",
+        params,
+        json!({ "elicitation": { "url": {} } }),
+    )
+    .await
+    .1
 }
 
 /// The retry that gives every question of `response` this action.
 fn retry(response: &Value, action: &str) -> Value {
     let requests = response["result"]["inputRequests"].as_object().unwrap();
-    let answers: RawObject =
-        requests.keys().fold(RawObject::new(), |all, key| all.with(key, json!({ "action": action })));
+    let answers: RawObject = requests.keys().fold(RawObject::new(), |all, key| {
+        all.with(key, json!({ "action": action }))
+    });
     json!({ "requestState": response["result"]["requestState"], "inputResponses": answers })
 }
 
@@ -69,8 +91,17 @@ fn addresses_are_visited_first() {
         let mut response = call(&peer, json!({})).await;
         for _ in 0..2 {
             let asked = &response["result"]["inputRequests"]["q1"];
-            assert!(asked.is_null() || asked["params"]["url"] == "https://a.example", "{response}");
-            assert_eq!(response["result"]["inputRequests"].as_object().unwrap().len(), 2);
+            assert!(
+                asked.is_null() || asked["params"]["url"] == "https://a.example",
+                "{response}"
+            );
+            assert_eq!(
+                response["result"]["inputRequests"]
+                    .as_object()
+                    .unwrap()
+                    .len(),
+                2
+            );
             response = call(&peer, retry(&response, "accept")).await;
         }
         assert_eq!(response["result"]["content"][0]["text"], "in", "{response}");
@@ -101,13 +132,23 @@ fn visits_are_bounded() {
             for _ in 0..VISITS_MAX {
                 response = call(&peer, retry(&response, "accept")).await;
             }
-            assert_eq!(response["result"]["content"][0]["text"] == "in", ends_well, "{response}");
+            assert_eq!(
+                response["result"]["content"][0]["text"] == "in",
+                ends_well,
+                "{response}"
+            );
             assert_eq!(calls.load(Ordering::SeqCst), VISITS_MAX + 1);
         });
     }
     with_gate(VISITS_AT_ONCE_MAX, 1, async |peer, _| {
         let response = call(&peer, json!({})).await;
-        assert_eq!(response["result"]["inputRequests"].as_object().unwrap().len(), VISITS_AT_ONCE_MAX);
+        assert_eq!(
+            response["result"]["inputRequests"]
+                .as_object()
+                .unwrap()
+                .len(),
+            VISITS_AT_ONCE_MAX
+        );
         call(&peer, retry(&response, "accept")).await;
     });
 }
